@@ -165,7 +165,7 @@ def measure(rung: Estimator) -> tuple[int, dict[str, float]]:
         state=RlpState.first(tuple(STRATEGIES)),
         replay=Replay(),
     )
-    learner._calls._probe = ChannelProbe(channel=CHANNELS[rung](model, RlpPrompts()), refused={})
+    learner.calls._probe = ChannelProbe(channel=CHANNELS[rung](model, RlpPrompts()), refused={})
     with tempfile.TemporaryDirectory() as folder:
         play = partial(
             step,

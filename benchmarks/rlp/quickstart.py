@@ -82,11 +82,11 @@ def play_quickstart(way: Way, thinker: Thinkers, seed: int) -> tuple[float, floa
 
 def stand_in(learner: RlpLearner, space: Space, kind: Kind, seed: int) -> None:
     """Let a simulated thinker think in a run; the model's connection stays the run's to close."""
-    model, found = learner._writer.model, known()
+    model, found = learner.writer.model, known()
     simulated = Simulated(
         kind, space, found.worth, seed, ends=found.ends, span=found.span, model=model
     )
-    learner._writer = simulated  # type: ignore[assignment]
+    learner.writer = simulated  # type: ignore[assignment]
 
 
 @dataclass(frozen=True)

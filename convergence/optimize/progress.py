@@ -7,7 +7,6 @@ threads.
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from convergence_core.events import (
@@ -135,12 +134,7 @@ class ProgressDisplay:
         self._screen.status("starting", 0, 0)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """End the live line, whatever happened."""
         self._screen.close()
 

@@ -96,29 +96,25 @@ class LinearLearner:
     """Posteriors that learn in place, so that a reward copies no other arm."""
 
     def __init__(self, arms: LinearArms) -> None:
-        self._arms = LinearArms(
+        self.arms = LinearArms(
             covariance=arms.covariance.copy(),
             b=arms.b.copy(),
             weights=arms.weights.copy(),
             n=arms.n.copy(),
             variance=arms.variance,
         )
-
-    @property
-    def arms(self) -> LinearArms:
         """The posteriors now; they change with the next ``tell``."""
-        return self._arms
 
     def tell(self, arm: int, x: Floats, reward: float) -> None:
         """Learn from one finite reward of a request, (d,)."""
-        covariance, weights = self._arms.covariance[arm], self._arms.weights[arm]
+        covariance, weights = self.arms.covariance[arm], self.arms.weights[arm]
         direction = covariance.dot(x)
         scale = 1.0 / (1.0 + float(x.dot(direction)))
         # In place, for the transpose is in the order of Fortran; half the time of an outer product.
         _rank_one()(-scale, direction, direction, a=covariance.T, overwrite_a=1)  # (eq. 3)
         weights += direction * (scale * (reward - float(x.dot(weights))))  # (eq. 1), by (3)
-        self._arms.b[arm] += reward * x
-        self._arms.n[arm] += 1.0
+        self.arms.b[arm] += reward * x
+        self.arms.n[arm] += 1.0
 
 
 @cache

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from convergence_core.errors import EvaluationFault
@@ -70,29 +70,20 @@ class Workload:
         )
 
 
+@dataclass(slots=True, eq=False, kw_only=True)
 class Dispatcher:
     """Turns cells into evaluations. All methods must be called in the loop's thread."""
 
-    def __init__(
-        self,
-        *,
-        loop: asyncio.AbstractEventLoop,
-        workload: Workload,
-        scorer: Scorer,
-        calls: Calls,
-        factory: CallFactory,
-        keep_text: bool,
-    ) -> None:
-        self._loop = loop
-        self._workload = workload
-        self._scorer = scorer
-        self._calls = calls
-        self._factory = factory
-        self._keep_text = keep_text
-        self._cells: set[asyncio.Task[None]] = set()
-        self._jobs: set[Job] = set()
-        self._to_flush: set[Job] = set()
-        self._error: BaseException | None = None
+    loop: asyncio.AbstractEventLoop
+    workload: Workload
+    scorer: Scorer
+    calls: Calls
+    factory: CallFactory
+    keep_text: bool
+    _cells: set[asyncio.Task[None]] = field(default_factory=set, init=False)
+    _jobs: set[Job] = field(default_factory=set, init=False)
+    _to_flush: set[Job] = field(default_factory=set, init=False)
+    _error: BaseException | None = field(default=None, init=False)
 
     def add(self, job: Job, cells: list[PendingCell]) -> None:
         """Queue the cells of a job behind all others."""
@@ -101,9 +92,9 @@ class Dispatcher:
             return
         self._jobs.add(job)
         for pending in cells:
-            if not self._keep_text:
+            if not self.keep_text:
                 pending.call.keep = partial(self._without_text, pending)
-            future = self._calls.make(pending.call)
+            future = self.calls.make(pending.call)
             future.add_done_callback(partial(self._measure, pending))
 
     def fail(self, error: BaseException) -> None:
@@ -113,11 +104,11 @@ class Dispatcher:
         for job in self._jobs:
             job.results.put(self._error)
         self._jobs.clear()
-        self._calls.stop(0.0)
+        self.calls.stop(0.0)
 
     async def aclose(self) -> None:
         """Stop, give up calls in flight, and wait until what was answered is settled."""
-        await self._calls.aclose()
+        await self.calls.aclose()
         for cell in self._cells:
             cell.cancel()
         if self._cells:
@@ -128,8 +119,8 @@ class Dispatcher:
         self, paid: PaidCall, cell: Cell, *, lane: str, eval_id: str, generation: int | None
     ) -> CallOutcome:
         """Make a call and return how it ended; see ``CallFactory.pending``."""
-        call = self._factory.pending(paid, cell, lane=lane, eval_id=eval_id, generation=generation)
-        return await self._calls.make(call)
+        call = self.factory.pending(paid, cell, lane=lane, eval_id=eval_id, generation=generation)
+        return await self.calls.make(call)
 
     async def ask_standalone(
         self, call: PaidCall, *, label: str, generation: int
@@ -147,7 +138,7 @@ class Dispatcher:
         Returns:
             the reply, and when it was durable, in microseconds since the epoch.
         """
-        eval_id = sha256_hex(canonical_json([self._factory.run_id, generation, label]))[:24]
+        eval_id = sha256_hex(canonical_json([self.factory.run_id, generation, label]))[:24]
         cell = Cell(candidate_id="", case_id=label)
         outcome = await self.make(
             call, cell, lane=THOUGHT_LANE, eval_id=eval_id, generation=generation
@@ -162,7 +153,7 @@ class Dispatcher:
         """Measure the answer of a call; runs as soon as it has ended."""
         if future.cancelled():
             return
-        task = self._loop.create_task(self._conclude(pending, future.result()))
+        task = self.loop.create_task(self._conclude(pending, future.result()))
         self._cells.add(task)
         task.add_done_callback(self._concluded)
 
@@ -181,15 +172,15 @@ class Dispatcher:
             reply = outcome.answer()
             score = score_of(outcome.stored) or await self._score(pending, reply)
         except EvaluationFault as fault:
-            score = self._scorer.score_of_fault(fault)
+            score = self.scorer.score_of_fault(fault)
         self._end(
             pending,
-            pending.evaluation(reply, score, outcome.record, keep_text=self._keep_text),
+            pending.evaluation(reply, score, outcome.record, keep_text=self.keep_text),
         )
 
     async def _score(self, pending: PendingCell, reply: Reply) -> CellScore:
-        asker = CellAsker(self, self._workload, pending)
-        return await self._scorer.score(reply, pending.case, pending.params, asker)
+        asker = CellAsker(self, self.workload, pending)
+        return await self.scorer.score(reply, pending.case, pending.params, asker)
 
     async def _without_text(self, pending: PendingCell, reply: Reply) -> Json:
         return scored_outcome(reply, await self._score(pending, reply))
@@ -198,7 +189,7 @@ class Dispatcher:
         job = pending.job
         if job.deliver(pending.index, evaluation):
             if not self._to_flush:
-                self._loop.call_soon(self._flush)
+                self.loop.call_soon(self._flush)
             self._to_flush.add(job)
         if job.n_left == 0:
             self._jobs.discard(job)

@@ -14,7 +14,7 @@ claimed anew. An answer is durable before it is used.
 import asyncio
 import random
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from convergence_core.budget.limits import Budget
@@ -71,85 +71,70 @@ class CallLimits:
     """Further tries of a call after a fault that a retry may heal."""
     max_rate_limit_retries: int = ExecutionConfig().max_rate_limit_retries
     """Further tries of a call after a rate limit, beside those; none where ``max_retries`` is 0."""
-    backoff: Backoff | None = None
-    """Pauses before retries; ``None``: the usual ones."""
+    backoff: Backoff = field(default_factory=Backoff)
+    """Pauses before retries."""
 
 
+@dataclass(slots=True, eq=False, kw_only=True)
 class Calls:
-    """Makes calls. All methods must be called in the loop's thread.
+    """Makes calls. All methods must be called in the loop's thread."""
 
-    Args:
-        loop: where everything runs.
-        journal: where calls are claimed and settled.
-        budget: what may still be spent, over all lanes.
-        limits: calls in flight and retries.
-        limiters: of the endpoints that are called.
-        keep_text: whether details of faults are stored.
-        redact: takes secrets out of a text.
-        now_us: clock, in microseconds since the epoch.
-        on_failure: called with an error that is no fault of a call; everything ends then.
-        on_warning: called when a limit of the budget comes near.
-    """
+    loop: asyncio.AbstractEventLoop
+    """Where everything runs."""
+    journal: JournalQueue
+    """Where calls are claimed and settled."""
+    budget: Budget
+    """What may still be spent, over all lanes."""
+    limits: CallLimits
+    limiters: EndpointLimiters
+    """Of the endpoints that are called."""
+    keep_text: bool
+    """Whether details of faults are stored."""
+    redact: Redact
+    """Takes secrets out of a text."""
+    now_us: Callable[[], int]
+    """Clock, in microseconds since the epoch."""
+    on_failure: Callable[[BaseException], None]
+    """Called with an error that is no fault of a call; everything ends then."""
+    on_warning: Callable[[BudgetWarned], None] | None = None
+    """Called when a limit of the budget comes near."""
+    _lanes: dict[str, Lane] = field(init=False)
+    _rng: random.Random = field(default_factory=random.Random, init=False)
+    """Of jitter in pauses, no part of any result."""
+    _in_flight: set[PendingCall] = field(default_factory=set, init=False)
+    """Calls that hold a part of the budget, until they have ended or pause."""
+    _same: dict[str, list[PendingCall]] = field(default_factory=dict, init=False)
+    """Key of a call in flight → others that wait for its answer."""
+    _pausing: dict[PendingCall, asyncio.TimerHandle] = field(default_factory=dict, init=False)
+    _settling: set[asyncio.Task[None]] = field(default_factory=set, init=False)
+    _timer: asyncio.TimerHandle | None = field(default=None, init=False)
+    _stopping: bool = field(default=False, init=False)
 
-    def __init__(
-        self,
-        *,
-        loop: asyncio.AbstractEventLoop,
-        journal: JournalQueue,
-        budget: Budget,
-        limits: CallLimits,
-        limiters: EndpointLimiters,
-        keep_text: bool,
-        redact: Redact,
-        now_us: Callable[[], int],
-        on_failure: Callable[[BaseException], None],
-        on_warning: Callable[[BudgetWarned], None] | None = None,
-    ) -> None:
-        self._loop = loop
-        self._journal = journal
-        self._budget = budget
-        # Judges first: they finish a cell.
+    def __post_init__(self) -> None:
+        """Open the lanes, judges first: they finish a cell."""
         self._lanes = {
-            JUDGE_LANE: Lane(limits.judge_workers),
-            TARGET_LANE: Lane(limits.workers),
-            THOUGHT_LANE: Lane(limits.thought_workers),
+            JUDGE_LANE: Lane(self.limits.judge_workers),
+            TARGET_LANE: Lane(self.limits.workers),
+            THOUGHT_LANE: Lane(self.limits.thought_workers),
         }
-        self._limits = limits
-        self._limiters = limiters
-        self._max_rate_limit_retries = limits.max_rate_limit_retries if limits.max_retries else 0
-        self._keep_text = keep_text
-        self._redact = redact
-        self._now_us = now_us
-        self._backoff = limits.backoff or Backoff()
-        self._on_failure = on_failure
-        self._on_warning = on_warning
-        self._rng = random.Random()  # noqa: S311 - jitter of pauses, no part of any result
-        self._in_flight: set[PendingCall] = set()
-        """Calls that hold a part of the budget, until they have ended or pause."""
-        self._same: dict[str, list[PendingCall]] = {}
-        """Key of a call in flight → others that wait for its answer."""
-        self._pausing: dict[PendingCall, asyncio.TimerHandle] = {}
-        self._settling: set[asyncio.Task[None]] = set()
-        self._timer: asyncio.TimerHandle | None = None
-        self._stopping = False
 
     # -- life
 
     def make(self, call: PendingCall) -> "asyncio.Future[CallOutcome]":
         """Queue a call behind all others of its lane; the future is done when it has ended."""
-        call.future = self._loop.create_future()
+        call.future = self.loop.create_future()
         if self._stopping:
             self._not_asked(call)
             return call.future
         if call.lane == THOUGHT_LANE:
-            call.limits = self._limiters.rate_of(call.endpoint)
+            call.limits = self.limiters.rate_of(call.endpoint)
         else:
-            call.limiter = self._limiters.of(call.endpoint, call.paid.credential)
+            call.limiter = self.limiters.of(call.endpoint, call.paid.credential)
             call.limits = call.limiter
         lane = self._lanes[call.lane]
         lane.ready.append(call)
         lane.limiters.add(call.limiter)
-        self._loop.call_soon(self._dispatch)
+        self.loop.call_soon(self._dispatch)
         return call.future
 
     def stop(self, grace_s: float) -> None:
@@ -169,7 +154,7 @@ class Calls:
             waiting.clear()
         for call in queued:
             self._not_asked(call)
-        self._loop.call_later(grace_s, self._cancel_slots)
+        self.loop.call_later(grace_s, self._cancel_slots)
 
     async def drain(self) -> None:
         """Wait until no call is in flight: after ``stop`` that is its grace at most."""
@@ -211,7 +196,7 @@ class Calls:
                 self._start(lane.slots, self._slot(lane, call))
 
     def _start(self, group: set["asyncio.Task[None]"], work: Coroutine[Any, Any, None]) -> None:
-        task = self._loop.create_task(work)
+        task = self.loop.create_task(work)
         group.add(task)
         self._count_slots()
 
@@ -219,14 +204,14 @@ class Calls:
             group.discard(task)
             self._count_slots()
             if not task.cancelled() and (error := task.exception()) is not None:
-                self._on_failure(error)
+                self.on_failure(error)
             else:
                 self._dispatch()
 
         task.add_done_callback(ended)
 
     def _count_slots(self) -> None:
-        self._journal.n_slots = sum(len(lane.slots) for lane in self._lanes.values())
+        self.journal.n_slots = sum(len(lane.slots) for lane in self._lanes.values())
 
     async def _slot(self, lane: Lane, first: PendingCall) -> None:
         call: PendingCall | None = first
@@ -254,7 +239,7 @@ class Calls:
                 closed.add(limiter)
                 index += 1
                 continue
-            reservation = self._budget.reserve(call.paid.worst, self._now_us() / 1e6)
+            reservation = self.budget.reserve(call.paid.worst, self.now_us() / 1e6)
             if not isinstance(reservation, Reservation):
                 self._leave_unused(call)
             if isinstance(reservation, Wait):
@@ -268,11 +253,11 @@ class Calls:
 
     def _enter(self, limiter: EndpointLimiter) -> bool:
         """Pass a limiter, or make sure to look again when it opens."""
-        now_s = self._loop.time()
+        now_s = self.loop.time()
         try:
             delay_s = limiter.enter(now_s)
         except EndpointDownError as error:
-            self._on_failure(error)
+            self.on_failure(error)
             return False
         if delay_s is None:
             return True
@@ -281,7 +266,7 @@ class Calls:
         if delay_s < float("inf") and is_later:
             if timer is not None:
                 timer.cancel()
-            self._timer = self._loop.call_later(delay_s, self._look_at_limiters)
+            self._timer = self.loop.call_later(delay_s, self._look_at_limiters)
         return False
 
     def _look_at_limiters(self) -> None:
@@ -309,7 +294,7 @@ class Calls:
         if self._stopping:
             self._not_asked(call)
         else:
-            self._pausing[call] = self._loop.call_later(delay_s, requeue)
+            self._pausing[call] = self.loop.call_later(delay_s, requeue)
 
     # -- one attempt
 
@@ -317,7 +302,7 @@ class Calls:
         reservation = call.reservation
         if not isinstance(reservation, Reservation):
             assert isinstance(reservation, Exhausted)  # noqa: S101 - taken with one or the other
-            answer = await self._journal.look(call.key)
+            answer = await self.journal.look(call.key)
             if answer is not None and is_usable(answer, call.intent):
                 self._end(call, self._replay(call, answer))
             else:
@@ -326,11 +311,11 @@ class Calls:
             return
         is_asked = False
         try:
-            claim = await self._journal.claim(call.intent)
+            claim = await self.journal.claim(call.intent)
             is_asked = claim.state == "granted" and not self._stopping
         finally:
             if not is_asked:
-                self._budget.release(reservation)
+                self.budget.release(reservation)
                 self._leave_unused(call)
         if claim.state == "granted":
             await self._call(call, reservation, claim.attempt)
@@ -348,7 +333,7 @@ class Calls:
         return CallOutcome(record=record_of(answer, call.intent), stored=answer.outcome)
 
     async def _call(self, call: PendingCall, reservation: Reservation, attempt: int) -> None:
-        started_us = self._now_us()
+        started_us = self.now_us()
         if self._stopping:
             fault = InfrastructureFault(STOPPED, error_type="stopped")
             record = AttemptRecord(started_us=started_us, ended_us=started_us, attempt=attempt)
@@ -360,7 +345,7 @@ class Calls:
         broken: BaseException | None = None
         try:
             with within_limits(call.limits):
-                ending = redacted(await call.paid.send(), self._redact)
+                ending = redacted(await call.paid.send(), self.redact)
         except EvaluationFault as error:
             ending = self._maybe_wrong_address(call, error)
         except Exception as error:  # noqa: BLE001 - raised again when the attempt is settled
@@ -368,10 +353,10 @@ class Calls:
             ending = InfrastructureFault(str(error), error_type=type(error).__name__)
         except asyncio.CancelledError:
             # Sent, and its end will not be seen: the journal keeps the claim, which counts as lost.
-            self._budget.settle(reservation, usd=None, tokens=None)
+            self.budget.settle(reservation, usd=None, tokens=None)
             self._leave_unused(call)
             raise
-        record = AttemptRecord(started_us=started_us, ended_us=self._now_us(), attempt=attempt)
+        record = AttemptRecord(started_us=started_us, ended_us=self.now_us(), attempt=attempt)
         self._pay(call, reservation, ending)
         # Each attempt is settled before this slot claims another.
         if isinstance(ending, Reply):
@@ -394,18 +379,18 @@ class Calls:
         self, call: PendingCall, reservation: Reservation, ending: Reply | EvaluationFault
     ) -> None:
         """Settle the reservation and tell the limiter, as soon as the end is known."""
-        settle_reservation(self._budget, reservation, ending)
+        settle_reservation(self.budget, reservation, ending)
         if call.limiter is not None:
             call.limiter.leave(
                 None if isinstance(ending, Reply) else ending,
-                self._loop.time(),
+                self.loop.time(),
                 candidate_id=call.candidate_id,
                 model=call.model_choice,
             )
             self._check_address(call.limiter)
-        if self._on_warning is not None:
-            for share, text in self._budget.warnings(self._now_us() / 1e6):
-                self._on_warning(BudgetWarned(text=text, share=share))
+        if self.on_warning is not None:
+            for share, text in self.budget.warnings(self.now_us() / 1e6):
+                self.on_warning(BudgetWarned(text=text, share=share))
         self._dispatch()
 
     def _maybe_wrong_address(self, call: PendingCall, fault: EvaluationFault) -> EvaluationFault:
@@ -418,7 +403,7 @@ class Calls:
         if limiter is None or limiter.has_answered or not is_not_found:
             return fault
         return InfrastructureFault(
-            self._redact(str(fault)),
+            self.redact(str(fault)),
             error_type=fault.error_type,
             details=fault.details,
             billed=fault.billed,
@@ -436,7 +421,7 @@ class Calls:
             self._enter(limiter)  # which ends whatever waits for its calls
 
     def _stored(self, fault: EvaluationFault) -> Json:
-        return fault_outcome(fault, self._redact, keep_text=self._keep_text)
+        return fault_outcome(fault, self.redact, keep_text=self.keep_text)
 
     # -- after the attempt: no slot is held
 
@@ -449,7 +434,7 @@ class Calls:
         then: Callable[[], None],
     ) -> None:
         """Write down how an attempt ended, and go on when that is durable."""
-        durable = self._journal.settle(settlement_of(call.intent, record, stored, ending))
+        durable = self.journal.settle(settlement_of(call.intent, record, stored, ending))
 
         async def go_on() -> None:
             await durable
@@ -479,13 +464,14 @@ class Calls:
         One call is attempted ``1 + max_retries + max_rate_limit_retries`` times at most, and what
         answers ask it to wait comes to ``LONGEST_PAUSE_S`` at most.
         """
-        max_retries, max_waits = self._limits.max_retries, self._max_rate_limit_retries
+        max_retries = self.limits.max_retries
+        max_waits = self.limits.max_rate_limit_retries if max_retries else 0
         is_held = fault.error_type == HELD
         is_limited = is_held or fault.error_type in THROTTLED
         if is_limited:
             call.n_throttled += 1
             # What was never sent is asked again even where nothing is retried.
-            most = self._limits.max_rate_limit_retries if is_held else max_waits
+            most = self.limits.max_rate_limit_retries if is_held else max_waits
             if call.n_throttled <= most:
                 call.n_tries -= 1  # it uses up none of the retries that faults have
         call.waits_s += fault.retry_after_s or 0.0
@@ -494,10 +480,10 @@ class Calls:
         if call.n_tries > max_retries or call.waits_s > LONGEST_PAUSE_S:
             return None
         n_tries = call.n_tries + min(call.n_throttled, max_waits)
-        delay_s = self._backoff.delay_s(n_tries, fault.retry_after_s, self._rng)
+        delay_s = self.limits.backoff.delay_s(n_tries, fault.retry_after_s, self._rng)
         if is_limited and delay_s is not None and call.limiter is not None:
             most = 1 + max_retries + max_waits
-            call.limiter.report_wait(delay_s, self._loop.time(), n_attempts=n_tries, most=most)
+            call.limiter.report_wait(delay_s, self.loop.time(), n_attempts=n_tries, most=most)
         return delay_s
 
 

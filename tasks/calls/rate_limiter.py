@@ -12,6 +12,7 @@ and for those that have by ``wait_to_send``, at the moment they would leave.
 import asyncio
 import math
 from collections.abc import Callable, Set
+from dataclasses import dataclass, field
 from typing import Literal
 
 from convergence_core.budget.rate_limit import AddressCheck, Aimd, Breaker, Pacer
@@ -323,33 +324,23 @@ class EndpointLimiter:
             self._on_event(text)
 
 
+@dataclass(slots=True, eq=False, kw_only=True)
 class EndpointLimiters:
-    """All limiters of one event loop, by endpoint and key.
+    """All limiters of one event loop, by endpoint and key."""
 
-    Args:
-        max_in_flight: most calls in flight through one limiter.
-        run_label: what `convergence resume` is to be given, for messages.
-        on_event: called with what is worth a line of progress, in the loop's thread.
-        rates: calls per second that all processes keep together.
-        address_of: makes the check of an endpoint's address; ``None``: many candidates, and no
-            parameter ``model``.
-    """
-
-    def __init__(
-        self,
-        *,
-        max_in_flight: int,
-        run_label: str | None = None,
-        on_event: Callable[[str], None] | None = None,
-        rates: SharedRates | None = None,
-        address_of: Callable[[str], AddressCheck] | None = None,
-    ) -> None:
-        self._max_in_flight = max_in_flight
-        self._run_label = run_label
-        self._on_event = on_event
-        self._rates = rates
-        self._address_of = address_of
-        self._limiters: dict[tuple[str, str | None], EndpointLimiter] = {}
+    max_in_flight: int
+    """Most calls in flight through one limiter."""
+    run_label: str | None = None
+    """What `convergence resume` is to be given, for messages."""
+    on_event: Callable[[str], None] | None = None
+    """Called with what is worth a line of progress, in the loop's thread."""
+    rates: SharedRates | None = None
+    """Calls per second that all processes keep together."""
+    address_of: Callable[[str], AddressCheck] | None = None
+    """Makes the check of an endpoint's address; ``None``: many candidates, and no parameter ``model``."""
+    _limiters: dict[tuple[str, str | None], EndpointLimiter] = field(
+        default_factory=dict, init=False
+    )
 
     def of(self, endpoint: str | None, credential: str | None) -> EndpointLimiter | None:
         """Return the limiter of an endpoint and the variable of its key, made at the first use.
@@ -364,17 +355,17 @@ class EndpointLimiters:
         if key not in self._limiters:
             self._limiters[key] = EndpointLimiter(
                 endpoint,
-                max_in_flight=self._max_in_flight,
-                run_label=self._run_label,
-                on_event=self._on_event,
+                max_in_flight=self.max_in_flight,
+                run_label=self.run_label,
+                on_event=self.on_event,
                 rate=self.rate_of(endpoint),
-                address=None if self._address_of is None else self._address_of(endpoint),
+                address=None if self.address_of is None else self.address_of(endpoint),
             )
         return self._limiters[key]
 
     def rate_of(self, endpoint: str | None) -> EndpointRate | None:
         """Return the calls per second that all processes keep at an endpoint; ``None``: any."""
-        return None if self._rates is None else self._rates.of(endpoint)
+        return None if self.rates is None else self.rates.of(endpoint)
 
 
 def _meaning_of(fault: EvaluationFault | None) -> _Meaning:

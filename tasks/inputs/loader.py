@@ -147,19 +147,17 @@ def _problems_of_named_cases(source: ConfigSource, base_dir: Path) -> list[Probl
         return [error.problem]
 
 
+@dataclass(slots=True, eq=False)
 class _Loader:
-    def __init__(
-        self, configuration: Configuration, base_dir: Path, source: ConfigSource, path: Path | None
-    ) -> None:
-        self._configuration = configuration
-        self._base_dir = base_dir
-        self._source = source
-        """Of the configuration, for positions; empty when it came from Python."""
-        self._path = path
-        self._problems: list[Problem] = []
+    configuration: Configuration
+    base_dir: Path
+    source: ConfigSource
+    """Of the configuration, for positions; empty when it came from Python."""
+    path: Path | None
+    _problems: list[Problem] = field(default_factory=list, init=False)
 
     def load(self) -> Loaded:
-        configuration = self._configuration
+        configuration = self.configuration
         templates = self._templates()
         texts = self._texts()
         schemas = self._schemas()
@@ -179,8 +177,8 @@ class _Loader:
         )
         return Loaded(
             configuration=configuration,
-            base_dir=self._base_dir,
-            config_path=self._path,
+            base_dir=self.base_dir,
+            config_path=self.path,
             space=space,
             cases=cases,
             search_cases=search_cases,
@@ -205,19 +203,19 @@ class _Loader:
         return None
 
     def _problem(self, path: KeyPath, rule: str, fix: str, *, value: str = "") -> None:
-        self._problems.append(self._source.problem(path, rule, fix, value=value))
+        self._problems.append(self.source.problem(path, rule, fix, value=value))
 
     # -- files
 
     def _read_text(self, named: str, path: KeyPath) -> str | None:
         """Return a file's text; a problem stands where the configuration names the file."""
-        file = self._base_dir / named
+        file = self.base_dir / named
         report = Reporter(file=str(file), key="")
         try:
             return decode(read_bytes(file, report), report)
         except FileProblem as error:
             found = error.problem
-        if self._source.values and self._source.position(path, of_key=False) is not None:
+        if self.source.values and self.source.position(path, of_key=False) is not None:
             self._problem(path, found.rule, found.fix, value=found.value or repr(str(file)))
         else:
             self._problems.append(found)
@@ -225,7 +223,7 @@ class _Loader:
 
     def _texts(self) -> dict[str, str] | None:
         texts: dict[str, str | None] = {}
-        for name, parameter in self._configuration.search_space.parameters.items():
+        for name, parameter in self.configuration.search_space.parameters.items():
             for i, variant in enumerate(
                 parameter.variants if isinstance(parameter, TextParam) else ()
             ):
@@ -237,7 +235,7 @@ class _Loader:
 
     def _templates(self) -> dict[str, str]:
         templates: dict[str, str] = {}
-        for name, config in self._configuration.search_space.templates.items():
+        for name, config in self.configuration.search_space.templates.items():
             at: KeyPath = ("search_space", "templates", name, "path")
             if (text := self._read_text(config.path, at)) is not None:
                 templates[name] = text
@@ -245,7 +243,7 @@ class _Loader:
 
     def _rubrics(self) -> dict[str, str]:
         rubrics: dict[str, str] = {}
-        for name, metric in self._configuration.evaluation.metrics.items():
+        for name, metric in self.configuration.evaluation.metrics.items():
             at: KeyPath = ("evaluation", "metrics", name, "rubric_path")
             path = metric.rubric_path
             text = None if path is None else self._read_text(path, at)
@@ -258,12 +256,12 @@ class _Loader:
 
     def _schemas(self) -> dict[str, Json]:
         schemas: dict[str, Json] = {}
-        for name, metric in self._configuration.evaluation.metrics.items():
+        for name, metric in self.configuration.evaluation.metrics.items():
             at: KeyPath = ("evaluation", "metrics", name, "schema")
             schema: Json = metric.json_schema
             if isinstance(schema, str):
                 text = self._read_text(schema, at)
-                report = Reporter(file=str(self._base_dir / schema), key=dotted(at))
+                report = Reporter(file=str(self.base_dir / schema), key=dotted(at))
                 schema = None if text is None else self._collect(partial(load_json, text, report))
             if schema is not None:
                 schemas[name] = schema
@@ -272,18 +270,18 @@ class _Loader:
         return schemas
 
     def _cases(self) -> tuple[Case, ...]:
-        config = self._configuration.evaluation.test_cases
+        config = self.configuration.evaluation.test_cases
         if config.path is not None:
-            file = self._base_dir / config.path
+            file = self.base_dir / config.path
             report = Reporter(file=str(file), key=_CASES)
             raw = self._collect(lambda: read_cases(file, report))
         else:
-            report = Reporter(file=self._source.file, key=f"{_CASES}.inline")
+            report = Reporter(file=self.source.file, key=f"{_CASES}.inline")
             raw = RawCases(tuple(self._inline(i, v) for i, v in enumerate(config.inline or ())))
         if raw is None:
             return ()
         self._problems += raw.problems
-        cases, problems = build_cases(raw.cases, self._configuration.evaluation, report)
+        cases, problems = build_cases(raw.cases, self.configuration.evaluation, report)
         # A file of which no line can be read holds no case for that reason.
         self._problems += [] if raw.problems and not raw.cases else problems
         units = {case.group or (case.case_id,) for case in cases}
@@ -296,8 +294,8 @@ class _Loader:
 
     def _inline(self, index: int, value: Any) -> RawCase:
         for path in ((*_INLINE, index), (*_INLINE[:-1], index)):
-            if path in self._source.values:
-                at = self._source.values[path]
+            if path in self.source.values:
+                at = self.source.values[path]
                 return RawCase(value, at.line, at.column)
         return RawCase(value)
 
@@ -306,13 +304,13 @@ class _Loader:
     def _check_judges(
         self, space: Space, texts: Mapping[str, str], cases: tuple[Case, ...]
     ) -> None:
-        configuration = self._configuration
+        configuration = self.configuration
         found = [
             *judge.problems(configuration),
             *judge.champion_problems(configuration, space, texts),
             *judge.label_problems(configuration, cases),
         ]
-        self._problems += map(self._source.located, found)
+        self._problems += map(self.source.located, found)
         if judge.judge_configs(configuration) and not configuration.storage.keep_text:
             self._problem(
                 ("storage", "keep_text"),
@@ -323,7 +321,7 @@ class _Loader:
 
     def _check_templates(self, templates: Mapping[str, str], cases: tuple[Case, ...]) -> None:
         """Check that every template is used, and what the placeholders of all of them name."""
-        request = self._configuration.api.request
+        request = self.configuration.api.request
         written: list[tuple[KeyPath, Json]] = [(("api", "request", "body"), request.body)]
         written += [(("api", "request", "query", k), text) for k, text in request.query.items()]
         written.append((("api", "request", "options"), dict(request.options)))
@@ -341,14 +339,14 @@ class _Loader:
                     at, rule, f"Write `{{templates.{name}}}` into a message or the body."
                 )
             self._check_placeholders((*at, "path"), text, cases)
-            wanted = set(self._configuration.search_space.templates[name].variables)
+            wanted = set(self.configuration.search_space.templates[name].variables)
             missing = wanted - {p.text[1:-1] for p in placeholders(text)}
             if missing:
                 rule = f"must hold the placeholder {names(sorted(missing))}"
                 self._problem((*at, "path"), rule, "Add it, or correct `variables`.")
 
     def _check_placeholders(self, path: KeyPath, template: Json, cases: tuple[Case, ...]) -> None:
-        parameters = self._configuration.search_space.parameters
+        parameters = self.configuration.search_space.parameters
         in_template = path[:2] == ("search_space", "templates")
         for found in placeholders(template):
             if found.name == "input" and found.path:
@@ -367,11 +365,11 @@ class _Loader:
                 self._problem(path, rule, "Copy its text here.", value=found.text)
 
     def _check_request(self, templates: Mapping[str, str]) -> None:
-        if self._configuration.api.kind in CHAT_KINDS:
+        if self.configuration.api.kind in CHAT_KINDS:
             from tasks.targets.chat_checks import check_parameters  # noqa: PLC0415 - brings httpx
 
-            found = check_parameters(self._configuration, templates)
-            self._problems += map(self._source.located, found)
+            found = check_parameters(self.configuration, templates)
+            self._problems += map(self.source.located, found)
 
 
 _INLINE: KeyPath = ("evaluation", "test_cases", "inline")

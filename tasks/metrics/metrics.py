@@ -84,17 +84,13 @@ class Compared:
         return value
 
 
+@dataclass(frozen=True, slots=True)
 class FunctionMetric:
     """A number from a function of the user's, or one that the target measured itself."""
 
-    def __init__(self, name: str, evaluator: UserEvaluator | None) -> None:
-        self._name = name
-        self._evaluator = evaluator
-
-    @property
-    def name(self) -> str:
-        """Key under ``evaluation.metrics``."""
-        return self._name
+    name: str
+    """Key under ``evaluation.metrics``."""
+    evaluator: UserEvaluator | None
 
     async def measure(self, reply: Reply, case: Case, params: Params) -> float | None:
         """Return the function's number; see ``UserEvaluator.value``.
@@ -102,20 +98,20 @@ class FunctionMetric:
         Raises:
             EvaluatorFault: there is no finite number.
         """
-        if self._evaluator is not None:
-            return await self._evaluator.value(self._name, reply, case, params)
-        if self._name not in reply.extra:
+        if self.evaluator is not None:
+            return await self.evaluator.value(self.name, reply, case, params)
+        if self.name not in reply.extra:
             raise EvaluatorFault(
-                f"metric `{self._name}`: no evaluator was given and the target measured no such "
+                f"metric `{self.name}`: no evaluator was given and the target measured no such "
                 "number. Pass `evaluator=`, or return it in `metrics`.",
                 error_type="no_number",
             )
-        return reply.extra[self._name]
+        return reply.extra[self.name]
 
     async def aclose(self) -> None:
         """End the evaluator's threads; safe to call twice."""
-        if self._evaluator is not None:
-            await self._evaluator.aclose()
+        if self.evaluator is not None:
+            await self.evaluator.aclose()
 
 
 OWN_NUMBERS: dict[str, Callable[[str], Metric]] = {

@@ -11,7 +11,6 @@ from tasks.mock.hash_uniform import uniform
 
 FaultKind = Literal["429", "500", "hang", "cut", "invalid", "answer"]
 """``answer``: none."""
-FAULT_KINDS: tuple[FaultKind, ...] = get_args(FaultKind)
 
 RetryAfterForm = Literal["seconds", "ms", "date"]
 RETRY_AFTER_FORMS: tuple[RetryAfterForm, ...] = get_args(RetryAfterForm)

@@ -7,8 +7,8 @@ commitment; an outcome older than the commitment counts for nothing.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import Final
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Final
 
 import numpy as np
 
@@ -42,51 +42,32 @@ N_RESCORED: Final = 2
 """Old thoughts that are predicted with again in each generation, so that they gather outcomes."""
 
 
+@dataclass(slots=True, eq=False, kw_only=True)
 class RlpLearner:
     """See ``convergence_core.search.learner``."""
 
     name = RLP
-    variants: Mapping[str, Sequence[str]] = {}
-
-    def __init__(
-        self,
-        *,
-        run_id: str,
-        seed: int,
-        writer: ThoughtWriter,
-        calls: LearnerCalls,
-        state: RlpState,
-        replay: Replay,
-        on_commit: Callable[[Commitment], None] | None = None,
-    ) -> None:
-        """Prepare to write thoughts.
-
-        Args:
-            run_id: of the run.
-            seed: of the run.
-            writer: of thoughts and predictions.
-            calls: makes and pays them.
-            state: what was learned in earlier generations.
-            replay: what they predicted.
-            on_commit: makes a commitment durable, before anything is chosen by it.
-        """
-        self.state = state
-        """After the last committed generation."""
-        self.replay = replay
-        self._run_id = run_id
-        self._seed = seed
-        self._writer = writer
-        self._calls = calls
-        self._on_commit = on_commit
-        self._commitment: Commitment | None = None
-        self._own: dict[str, list[tuple[Params, np.ndarray]]] = {}
-        self._reserved: dict[str, Params] = {}
-        self._step: RlpStep | None = None
+    variants: ClassVar[Mapping[str, Sequence[str]]] = {}
+    run_id: str
+    seed: int
+    """Of the run."""
+    writer: ThoughtWriter
+    calls: LearnerCalls
+    state: RlpState
+    """After the last committed generation."""
+    replay: Replay
+    """What earlier generations predicted."""
+    on_commit: Callable[[Commitment], None] | None = None
+    """Makes a commitment durable, before anything is chosen by it."""
+    _commitment: Commitment | None = field(default=None, init=False)
+    _own: dict[str, list[tuple[Params, np.ndarray]]] = field(default_factory=dict, init=False)
+    _reserved: dict[str, Params] = field(default_factory=dict, init=False)
+    _step: RlpStep | None = field(default=None, init=False)
 
     @property
     def disabled_reason(self) -> str | None:
         """Why no thoughts are written in this run; ``None``: they are."""
-        return self._calls.disabled_reason
+        return self.calls.disabled_reason
 
     def is_due(self, state: StudyState) -> bool:  # noqa: ARG002 - of the protocol
         """Whether thoughts are written in this run."""
@@ -107,14 +88,14 @@ class RlpLearner:
         generation = state.next_generation
         if self.disabled_reason is not None or not len(self.state.history.as_of(generation)):
             return 0
-        probe = self._calls.probed(self._writer.probe_channels, generation, "ladder")
+        probe = self.calls.probed(self.writer.probe_channels, generation, "ladder")
         if probe.channel is None:
             return 0
         written = self._write(study, generation)
         plan = study.ask(state, Advice(reserves=True, preferred=advice.preferred)).plan
         own = {cell.candidate_id for cell in plan.exogenous}
         reserved = [a.candidate for a in plan.assignments if a.candidate.candidate_id in own]
-        most = min(-(-len(plan.assignments) // 2), self._writer.settings.n_predicted)
+        most = min(-(-len(plan.assignments) // 2), self.writer.settings.n_predicted)
         self._commitment = self._predict(study, state, written, probe, reserved[:most])
         return sum(thought.is_written for thought in written.thoughts)
 
@@ -123,14 +104,14 @@ class RlpLearner:
         history = self.state.history.as_of(generation)
         s = self._features(study, generation)
         rng = self._rng(generation, "draw")
-        actions = self.state.policy.draw(s, self._writer.settings.n_thoughts, rng)
+        actions = self.state.policy.draw(s, self.writer.settings.n_thoughts, rng)
         logs = self.state.policy.log_probabilities(s)
         names = (NO_THOUGHT, *self.state.strategies)
         drawn = [
             Thought(
-                thought_id=sha256_hex(
-                    canonical_json([self._run_id, generation, "thought", index])
-                )[:24],
+                thought_id=sha256_hex(canonical_json([self.run_id, generation, "thought", index]))[
+                    :24
+                ],
                 generation=generation,
                 index=index,
                 action=action,
@@ -140,8 +121,8 @@ class RlpLearner:
             for index, action in enumerate(actions)
         ]
         shown = exemplars(self.replay)
-        thoughts = self._calls.run(
-            lambda asker: self._writer.write(
+        thoughts = self.calls.run(
+            lambda asker: self.writer.write(
                 drawn, history, study.space, exemplars=shown, asker=asker
             ),
             generation,
@@ -170,8 +151,8 @@ class RlpLearner:
         old = [t for t in worth_rescoring(self.replay, most=N_RESCORED) if t.text and texts]
         found = Predictions()
         if texts and candidates:
-            found = self._calls.run(
-                lambda asker: self._writer.predict(
+            found = self.calls.run(
+                lambda asker: self.writer.predict(
                     channel,
                     candidates,
                     [*texts, *old],
@@ -203,8 +184,8 @@ class RlpLearner:
             committed_us=max(durable, default=None),
             notes=found.notes,
         )
-        if self._on_commit is not None:
-            self._on_commit(commitment)
+        if self.on_commit is not None:
+            self.on_commit(commitment)
         self._reserved = {c.candidate_id: c.params for c in candidates}
         self._own = {
             name: [(c.params, of[c.candidate_id]) for c in own[name] if c.candidate_id in of]
@@ -310,7 +291,7 @@ class RlpLearner:
             outcomes,
             next_features=self._features(study, generation + 1, known),
             rng=self._rng(generation, "update"),
-            settings=self._writer.settings,
+            settings=self.writer.settings,
             replay=self.replay,
         )
         weighted = commitment.weighted
@@ -323,7 +304,7 @@ class RlpLearner:
             replay=replay,
             weights={t.thought_id: lottery[t.action] for t in weighted},
         )
-        return LearnerStep(learned=after.to_json(), tables=step_tables(self._run_id, self._step))
+        return LearnerStep(learned=after.to_json(), tables=step_tables(self.run_id, self._step))
 
     def commit(self) -> None:
         """Move on to what the store has made durable."""
@@ -333,7 +314,7 @@ class RlpLearner:
 
     def close(self) -> None:
         """Close the model's connections; safe to call twice."""
-        self._calls.close(self._writer.model.llm)
+        self.calls.close(self.writer.model.llm)
 
     # -- helpers
 
@@ -353,4 +334,4 @@ class RlpLearner:
     def _rng(self, generation: int, what: str) -> np.random.Generator:
         """Return a stream that is a function of run, generation and purpose alone."""
         words = [int.from_bytes(what.encode()[i : i + 4], "big") for i in range(0, len(what), 4)]
-        return np.random.default_rng([self._seed, generation, *words])
+        return np.random.default_rng([self.seed, generation, *words])

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from convergence_core.errors import EvaluationFault, EvaluatorFault
@@ -87,36 +87,22 @@ class _RunAsker:
         return Answered(reply=reply, ended_us=ended_us)
 
 
+@dataclass(slots=True, eq=False)
 class LearnerCalls:
     """Calls of one learner in a run's session, paid from a budget of its own."""
 
-    def __init__(
-        self,
-        name: str,
-        session: EvaluationSession,
-        budget: SubBudget,
-        *,
-        n_at_once: int = 1_000,
-        on_notice: Callable[[str], None] | None = None,
-    ) -> None:
-        """Prepare to call.
-
-        Args:
-            name: of the learner, as people read it.
-            session: makes the calls.
-            budget: what may be spent.
-            n_at_once: most requests in flight.
-            on_notice: told once why the learner does nothing.
-        """
-        self.disabled_reason: str | None = None
-        """Why the learner does nothing in this run; ``None``: it works."""
-        self._name = name
-        self._session = session
-        self._budget = budget
-        self._n_at_once = n_at_once
-        self._on_notice = on_notice
-        self._probe: ChannelProbe | None = None
-        self._is_closed = False
+    name: str
+    """Of the learner, as people read it."""
+    session: EvaluationSession
+    budget: SubBudget
+    n_at_once: int = 1_000
+    """Most requests in flight."""
+    on_notice: Callable[[str], None] | None = None
+    """Told once why the learner does nothing."""
+    disabled_reason: str | None = field(default=None, init=False)
+    """Why the learner does nothing in this run; ``None``: it works."""
+    _probe: ChannelProbe | None = field(default=None, init=False)
+    _is_closed: bool = field(default=False, init=False)
 
     def run(
         self,
@@ -135,10 +121,10 @@ class LearnerCalls:
         where = f"g{generation}" if scope is None else scope
 
         async def go(ask: AskStandalone) -> T:
-            asker = _RunAsker(ask, where, generation, self._budget)
-            return await work(BoundedAsker(asker, self._n_at_once))
+            asker = _RunAsker(ask, where, generation, self.budget)
+            return await work(BoundedAsker(asker, self.n_at_once))
 
-        found: T = self._session.run(go)
+        found: T = self.session.run(go)
         return found
 
     def probed(
@@ -156,9 +142,9 @@ class LearnerCalls:
 
     def disable(self, reason: str) -> None:
         """Let the learner do nothing more, and say why."""
-        self.disabled_reason = f"{self._name} off: {reason}"
-        if self._on_notice is not None:
-            self._on_notice(self.disabled_reason)
+        self.disabled_reason = f"{self.name} off: {reason}"
+        if self.on_notice is not None:
+            self.on_notice(self.disabled_reason)
 
     def close(self, *models: LLM | Target | None) -> None:
         """Close the models' connections, in the session's loop; safe to call twice."""
@@ -170,4 +156,4 @@ class LearnerCalls:
 
         if not self._is_closed:
             self._is_closed = True
-            self._session.run(close)
+            self.session.run(close)

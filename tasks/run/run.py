@@ -9,7 +9,6 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from types import TracebackType
 from typing import Literal, Self
 
 from convergence_core.budget.terms import Spent
@@ -321,12 +320,7 @@ class Run:
         )
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         """Record how the run ended and free what it holds."""
         try:
             if error is not None:

@@ -10,7 +10,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from convergence_core.budget.limits import Budget
 from convergence_core.budget.terms import Grant, Spent
@@ -25,42 +25,27 @@ MOST_LOSSES = 3
 """Workers that may end under one candidate before the run ends: it may be what ends them."""
 
 
+@dataclass(slots=True, eq=False)
 class WorkerPool:
     """The workers of one run. Thread-safe."""
 
-    def __init__(
-        self,
-        runner: Runner,
-        spec: RunSpec,
-        *,
-        budget: Budget,
-        journal: Journal,
-        before: Spent | None = None,
-        on_cell: Callable[[Evaluation], None] | None = None,
-        on_warning: Callable[[BudgetWarned], None] | None = None,
-    ) -> None:
-        """Prepare to send work items.
-
-        Args:
-            runner: carries them; not closed with this.
-            spec: what every worker needs to know.
-            budget: of the run, over all workers.
-            journal: knows what a lost worker has spent.
-            before: what finished runs have spent that this one goes on from.
-            on_cell: called with each evaluation, one at a time, once its candidate is done.
-            on_warning: called when a limit of the budget comes near.
-        """
-        self.runner = runner
-        self._spec = spec
-        self._budget = budget
-        self._journal = journal
-        self._before = before or Spent()
-        self._on_cell = on_cell
-        self._on_warning = on_warning
-        self._slots = threading.Condition()
-        self._n_under_way = 0
-        self._is_alone = False
-        self._listener_lock = threading.Lock()
+    runner: Runner
+    """Carries work items; not closed with this."""
+    spec: RunSpec
+    budget: Budget
+    """Of the run, over all workers."""
+    journal: Journal
+    """Knows what a lost worker has spent."""
+    before: Spent = field(default_factory=Spent)
+    """What finished runs have spent that this one goes on from."""
+    on_cell: Callable[[Evaluation], None] | None = None
+    """Called with each evaluation, one at a time, once its candidate is done."""
+    on_warning: Callable[[BudgetWarned], None] | None = None
+    """Called when a limit of the budget comes near."""
+    _slots: threading.Condition = field(default_factory=threading.Condition, init=False)
+    _n_under_way: int = field(default=0, init=False)
+    _is_alone: bool = field(default=False, init=False)
+    _listener_lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     def evaluate(self, assignment: Assignment, generation: int | None) -> Trial:
         """Evaluate a candidate's cells and return its trial; as ``EvaluationSession.evaluate``."""
@@ -72,15 +57,15 @@ class WorkerPool:
             asked = {evaluation.cell: evaluation for evaluation in again.evaluations}
             merged = tuple(asked.get(e.cell, e) for e in trial.evaluations)
             trial = replace(trial, evaluations=merged)
-        if self._on_cell is not None:
+        if self.on_cell is not None:
             with self._listener_lock:
                 for evaluation in trial.evaluations:
-                    self._on_cell(evaluation)
+                    self.on_cell(evaluation)
         return trial
 
     def stop(self) -> None:
         """Start no further call; cells not asked end as ``skipped``."""
-        self.runner.stop(self._spec.session_id)
+        self.runner.stop(self.spec.session_id)
 
     def _evaluate(self, assignment: Assignment, generation: int | None) -> tuple[Trial, bool]:
         """Return the trial, and whether its item had all that was left of the budget."""
@@ -95,13 +80,13 @@ class WorkerPool:
         with self._slot(alone=alone):
             if alone:
                 self._recount()
-            grant = self._budget.grant(1 if alone else self._spec.n_workers, time.time())
+            grant = self.budget.grant(1 if alone else self.spec.n_workers, time.time())
             item = WorkItem(
-                spec=self._spec,
+                spec=self.spec,
                 assignment=assignment,
                 generation=generation,
                 start=grant.start,
-                kept=self._budget.kept,
+                kept=self.budget.kept,
             )
             result = self._sent(item, grant)
         if result.error is not None:
@@ -117,22 +102,22 @@ class WorkerPool:
             used = result.used
             return result
         finally:
-            self._budget.settle_grant(grant, used)
-            if self._on_warning is not None:
-                for share, text in self._budget.warnings(time.time()):
-                    self._on_warning(BudgetWarned(text=text, share=share))
+            self.budget.settle_grant(grant, used)
+            if self.on_warning is not None:
+                for share, text in self.budget.warnings(time.time()):
+                    self.on_warning(BudgetWarned(text=text, share=share))
 
     def _recount(self) -> None:
         """Take what is spent from the journal: a lost worker has not reported it."""
-        self._journal.abandon(self._spec.run_id)  # nobody else is at a call of this run
-        spent = self._before + Spent.of(self._journal.totals(self._spec.run_id))
-        seconds = self._budget.spent.seconds
-        self._budget.restart(replace(spent, seconds=seconds), time.time())
+        self.journal.abandon(self.spec.run_id)  # nobody else is at a call of this run
+        spent = self.before + Spent.of(self.journal.totals(self.spec.run_id))
+        seconds = self.budget.spent.seconds
+        self.budget.restart(replace(spent, seconds=seconds), time.time())
 
     @contextlib.contextmanager
     def _slot(self, *, alone: bool) -> Iterator[None]:
         """Wait for a free slot, or until all are free and take all of them."""
-        n_most = 1 if alone else self._spec.n_workers
+        n_most = 1 if alone else self.spec.n_workers
         with self._slots:
             self._slots.wait_for(lambda: not self._is_alone and self._n_under_way < n_most)
             self._n_under_way += 1

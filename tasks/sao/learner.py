@@ -7,7 +7,7 @@ the journal and comes to the same rows.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from convergence_core.judges.coverage.measures import configuration_coverage
@@ -41,51 +41,35 @@ class PendingRound:
     tables: Mapping[str, Sequence[Row]]
 
 
+@dataclass(slots=True, eq=False, kw_only=True)
 class SaoLearner:
     """See ``convergence_core.search.learner``."""
 
     name = SAO
+    run_id: str
+    source: RoundSource
+    answers: Callable[[], Sequence[GroundedAnswer]]
+    """Reads those of committed generations, for the judge's audit."""
+    models: RoundModels
+    calls: LearnerCalls
+    state: SaoState
+    """After the last committed generation; at first with what earlier runs have left."""
+    history: RoundHistory
+    """Of the rounds before, also in earlier runs."""
+    pending: PendingRound | None = field(default=None, init=False)
+    """Run and not committed yet."""
 
-    def __init__(
-        self,
-        *,
-        run_id: str,
-        source: RoundSource,
-        answers: Callable[[], Sequence[GroundedAnswer]],
-        models: RoundModels,
-        calls: LearnerCalls,
-        state: SaoState,
-        history: RoundHistory,
-    ) -> None:
-        """Prepare to run rounds.
-
-        Args:
-            run_id: of the run.
-            source: settings, personas, cases.
-            answers: reads those of committed generations, for the judge's audit.
-            models: those that write, answer and judge.
-            calls: makes and pays them.
-            state: what was learned in earlier generations, and what earlier runs have left.
-            history: what was written and judged in earlier rounds, also in those of earlier runs.
-        """
-        settings = source.settings
-        self.state = state.released(
+    def __post_init__(self) -> None:
+        """Release what the settings say is released."""
+        settings = self.source.settings
+        self.state = self.state.released(
             alarms=settings.released_alarms, silences=settings.released_silences
         )
-        """After the last committed generation."""
-        self.source = source
-        self._run_id = run_id
-        self._answers = answers
-        self._models = models
-        self._calls = calls
-        self._history = history
-        self.pending: PendingRound | None = None
-        """Run and not committed yet."""
 
     @property
     def disabled_reason(self) -> str | None:
         """Why no rounds are run in this run; ``None``: they are."""
-        return self._calls.disabled_reason
+        return self.calls.disabled_reason
 
     @property
     def variants(self) -> Mapping[str, Sequence[str]]:
@@ -124,8 +108,8 @@ class SaoLearner:
         generation, incumbent = state.next_generation, study.leader(state)
         if incumbent is None:
             return 0
-        settings, models = self.source.settings, self._models
-        probe = self._calls.probed(
+        settings, models = self.source.settings, self.models
+        probe = self.calls.probed(
             lambda asker: probe_judge_channels(models.writer.model, settings.use_logprobs, asker),
             generation,
             "sao/ladder",
@@ -136,18 +120,18 @@ class SaoLearner:
         plan = plan_round(
             self.source,
             self.state,
-            self._history,
+            self.history,
             search=state.search,
             incumbent=self._restored(study.space) or incumbent,
-            answers=self._answers() if self.state.alarms.gives_rows else (),
+            answers=self.answers() if self.state.alarms.gives_rows else (),
         )
         if not plan.personas:
-            self._calls.disable("all personas of this run were asked (`society.sao.n_personas`)")
+            self.calls.disable("all personas of this run were asked (`society.sao.n_personas`)")
             return 0
         filters = FilterChain(
-            settings, HeldOut(self.source.held_out), known_prompts=self._history.prompts
+            settings, HeldOut(self.source.held_out), known_prompts=self.history.prompts
         )
-        outcome = self._calls.run(
+        outcome = self.calls.run(
             lambda asker: RoundRunner(models, channel, filters, asker).run(plan),
             generation,
             scope=f"sao/{plan.round_number}",
@@ -155,7 +139,7 @@ class SaoLearner:
         found = conclude_round(plan, outcome, grounded_means(state.search))
         evaluated = (member.candidate.params for member in state.search.archive)
         tables = round_tables(
-            self._run_id,
+            self.run_id,
             generation,
             found,
             shares=(
@@ -202,7 +186,7 @@ class SaoLearner:
     def commit(self) -> None:
         """Move on to what the store has made durable."""
         if self.pending is not None:
-            self.state, self._history = self.pending.found.state, self.pending.found.history
+            self.state, self.history = self.pending.found.state, self.pending.found.history
         self.pending = None
 
     def take_over(self, state: SaoState, answers: Callable[[], Sequence[GroundedAnswer]]) -> None:
@@ -212,11 +196,11 @@ class SaoLearner:
             state: with its texts.
             answers: reads its answers.
         """
-        self.state, self._answers = state, answers
+        self.state, self.answers = state, answers
 
     def close(self) -> None:
         """Close the models' connections; safe to call twice."""
-        self._calls.close(self._models.writer.model.llm, self._models.asked.warm)
+        self.calls.close(self.models.writer.model.llm, self.models.asked.warm)
 
 
 def distilled(state: SaoState, leader: Candidate | None) -> tuple[Params, ...]:

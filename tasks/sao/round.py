@@ -7,7 +7,7 @@ and reads what is paid already from the journal.
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import TypeVar
 
@@ -59,21 +59,15 @@ class RoundModels:
     """``None``: words alone say which prompts are alike."""
 
 
+@dataclass(slots=True, eq=False)
 class RoundRunner:
     """One round with its models; what it counts is of this round alone."""
 
-    def __init__(
-        self,
-        models: RoundModels,
-        channel: ProbabilityChannel,
-        filters: FilterChain,
-        asker: ThoughtAsker,
-    ) -> None:
-        self._models = models
-        self._channel = channel
-        self._filters = filters
-        self._asker = asker
-        self._errors: Counter[str] = Counter()
+    models: RoundModels
+    channel: ProbabilityChannel
+    filters: FilterChain
+    asker: ThoughtAsker
+    _errors: Counter[str] = field(default_factory=Counter, init=False)
 
     async def run(self, plan: RoundPlan) -> RoundOutcome:
         """Run a round; faults are errors with a reason, and no row."""
@@ -95,7 +89,7 @@ class RoundRunner:
         pairs = tuple(
             replace(
                 pair,
-                dropped_by=self._filters.after_judging(pair, bias.length)
+                dropped_by=self.filters.after_judging(pair, bias.length)
                 if reason is None
                 else ABORTED,
             )
@@ -111,7 +105,7 @@ class RoundRunner:
             prompts=tuple(prompts),
             pairs=pairs,
             n_pairs=len(comparisons),
-            dropped=dict(self._filters.counters),
+            dropped=dict(self.filters.counters),
             bias=bias,
             abort_reason=reason,
             audits=audits,
@@ -131,13 +125,13 @@ class RoundRunner:
             is_anchored = int((k + 1) * share) > int(k * share)
             anchors = [real[(k + m) % len(real)] for m in range(min(2, len(real)))]
             return await self._or_error(
-                self._models.writer.write(
+                self.models.writer.write(
                     persona.text,
                     temperature=plan.prompt_temperature,
                     failures=plan.failures,
                     anchors=anchors if is_anchored else [],
                     label=f"prompt/{k}",
-                    asker=self._asker,
+                    asker=self.asker,
                 ),
                 n_pairs=1,
             )
@@ -179,13 +173,13 @@ class RoundRunner:
         found = await asyncio.gather(
             *(
                 self._or_error(
-                    self._models.asked.answer(
+                    self.models.asked.answer(
                         prompt,
                         author,
                         kind,
                         turn if kind == "incumbent" else 0,
                         label=f"answer/{k}/{turn}",
-                        asker=self._asker,
+                        asker=self.asker,
                     )
                 )
                 for turn, author in enumerate(authors)
@@ -194,7 +188,7 @@ class RoundRunner:
         answers = [answer for answer in found if answer is not None]
         if len(answers) == len(authors):
             return answers
-        self._filters.fail(n_pairs)
+        self.filters.fail(n_pairs)
         return []
 
     def _authors(self, plan: RoundPlan, k: int) -> list[Candidate]:
@@ -209,17 +203,15 @@ class RoundRunner:
 
     async def _embed(self, comparisons: Sequence[tuple[int, Comparison]]) -> None:
         """Let the filters know the directions of all prompts."""
-        embedder = self._models.embedder
+        embedder = self.models.embedder
         if embedder is None or not comparisons:
             return
-        prompts = dict.fromkeys(
-            (*self._filters.known_prompts, *(c.prompt for _, c in comparisons))
-        )
+        prompts = dict.fromkeys((*self.filters.known_prompts, *(c.prompt for _, c in comparisons)))
         found = await asyncio.gather(
-            *(self._or_error(embedder.vector(prompt, self._asker)) for prompt in prompts)
+            *(self._or_error(embedder.vector(prompt, self.asker)) for prompt in prompts)
         )
         known = zip(prompts, found, strict=True)
-        self._filters.vectors = {prompt: v for prompt, v in known if v is not None}
+        self.filters.vectors = {prompt: v for prompt, v in known if v is not None}
 
     # -- judgements
 
@@ -227,7 +219,7 @@ class RoundRunner:
         self, plan: RoundPlan, comparisons: Sequence[tuple[int, Comparison]]
     ) -> list[JudgedPair]:
         """Judge what filters 1 to 6 let pass."""
-        kept = [(i, c) for i, c in comparisons if self._filters.before_judging(c) is None]
+        kept = [(i, c) for i, c in comparisons if self.filters.before_judging(c) is None]
         found = await asyncio.gather(
             *(self._or_error(self._judge(c, f"judge/{i}"), n_pairs=1) for i, c in kept)
         )
@@ -260,7 +252,7 @@ class RoundRunner:
         return tuple(judged)
 
     def _judge(self, comparison: Comparison, label: str) -> Awaitable[Judgement]:
-        return judge(comparison, label, self._channel, self._asker)
+        return judge(comparison, label, self.channel, self.asker)
 
     # -- distilled texts
 
@@ -276,8 +268,8 @@ class RoundRunner:
         found: dict[str, str] = {}
         for name, text in plan.mutable.items() if sure else ():
             written = await self._or_error(
-                self._models.writer.distil(
-                    text, sure, label=f"distilled text/{name}", asker=self._asker
+                self.models.writer.distil(
+                    text, sure, label=f"distilled text/{name}", asker=self.asker
                 )
             )
             if written is not None and written != text:
@@ -290,5 +282,5 @@ class RoundRunner:
             return await work
         except FailedError as error:
             self._errors[str(error)] += 1
-            self._filters.fail(n_pairs)
+            self.filters.fail(n_pairs)
             return None

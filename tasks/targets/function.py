@@ -3,7 +3,7 @@
 import functools
 import sys
 from collections.abc import Mapping, Set as AbstractSet
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -49,6 +49,7 @@ class FunctionRunner(Protocol):
         ...
 
 
+@dataclass(slots=True, eq=False)
 class FunctionTarget:
     """Calls one function; see ``tasks.functions.call_forms`` for how.
 
@@ -57,29 +58,19 @@ class FunctionTarget:
     """
 
     provider = "function"
-
-    def __init__(
-        self,
-        name: str,
-        form: CallForm,
-        runner: FunctionRunner,
-        *,
-        timeout_s: float,
-        prices: PriceTable | None = None,
-    ) -> None:
-        self._price = RequestPrice.of(prices, self.provider)
-        self._name = name
-        self._form = form
-        self._runner = runner
-        self._timeout_s = timeout_s
+    name: str
+    form: CallForm
+    runner: FunctionRunner
+    timeout_s: float
+    price: RequestPrice
 
     def request(self, params: Params, case: Case) -> Json:
         """Return the function's name, the input and the parameters."""
-        return {"function": self._name, "input": case.input, "params": dict(params)}
+        return {"function": self.name, "input": case.input, "params": dict(params)}
 
     def worst_case(self, params: Params, case: Case) -> WorstCase:  # noqa: ARG002 - as the protocol has it
         """Return the price of one request; a result that names another is believed afterwards."""
-        return WorstCase(usd=self._price.usd)
+        return WorstCase(usd=self.price.usd)
 
     async def call(self, params: Params, case: Case) -> Reply:
         """Call the function once.
@@ -92,24 +83,24 @@ class FunctionTarget:
         try:
             reply = await self._call(params, case)
         except CandidateFault as fault:
-            fault.billed = self._price.bill(fault.billed)
+            fault.billed = self.price.bill(fault.billed)
             raise
-        if reply.cost_usd is not None or self._price.usd is None:
+        if reply.cost_usd is not None or self.price.usd is None:
             return reply
-        return replace(reply, cost_usd=self._price.usd, price_version=self._price.version)
+        return replace(reply, cost_usd=self.price.usd, price_version=self.price.version)
 
     async def _call(self, params: Params, case: Case) -> Reply:
-        args, keywords = self._form.arguments(case.input, params)
+        args, keywords = self.form.arguments(case.input, params)
         try:
-            outcome = await self._runner.run(args, keywords)
+            outcome = await self.runner.run(args, keywords)
         except WorkTimeoutError:
             raise CandidateFault(
-                f"{self._name} took longer than api.request.timeout_seconds={self._timeout_s:g}",
+                f"{self.name} took longer than api.request.timeout_seconds={self.timeout_s:g}",
                 error_type="timeout",
             ) from None
         except WorkersHungError as error:
             raise EndpointDownError(
-                f"all {error} workers are held by calls of {self._name} that never ended, so "
+                f"all {error} workers are held by calls of {self.name} that never ended, so "
                 "nothing more can be asked. Give the function time-outs of its own, or write "
                 "`workers: processes`, which can be ended. What was answered is kept, and "
                 "`convergence resume` goes on."
@@ -125,7 +116,7 @@ class FunctionTarget:
 
     async def aclose(self) -> None:
         """End threads or processes; safe to call twice."""
-        await self._runner.aclose()
+        await self.runner.aclose()
 
 
 class LocalRunner:
@@ -189,9 +180,8 @@ def make_function_target(
         runner = LocalRunner(function, workers=workers, timeout_s=timeout_s)
     else:
         runner = FunctionProcesses(process_path, base_dir, workers=workers, timeout_s=timeout_s)
-    return FunctionTarget(
-        name or describe(function), form, runner, timeout_s=timeout_s, prices=prices
-    )
+    price = RequestPrice.of(prices, FunctionTarget.provider)
+    return FunctionTarget(name or describe(function), form, runner, timeout_s, price)
 
 
 def importable_path(function: UserFunction) -> str:

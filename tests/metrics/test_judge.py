@@ -7,6 +7,7 @@ import asyncio
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -121,6 +122,7 @@ def judge(mode: str = "rating", llm: Any = None, **more: Any) -> LlmJudge:
         model="j",
         prices=PRICES,
         champion=champion,
+        slots=asyncio.Semaphore(llm_config.parallel_workers),
     )
 
 
@@ -475,4 +477,4 @@ def test_an_answer_beats_a_champion_that_failed_and_waits_for_one_that_may_heal(
 
 def test_a_judge_of_pairs_needs_a_champion():
     with pytest.raises(ValueError, match="champion"):
-        LlmJudge("q", config("pairwise"), LLM_CONFIG, llm=UnusedLlm(), model="j", prices=PRICES)
+        replace(judge("pairwise"), champion=None)

@@ -122,7 +122,7 @@ def test_the_champion_is_the_default_or_what_is_written():
     made = judges_of(
         judged_by(a={"mode": "pairwise"}, b={"mode": "pairwise", "champion": {"k": 7}})
     )
-    assert [judge._champion for judge in made.values()] == [{"k": 2}, {"k": 7}]
+    assert [judge.champion for judge in made.values()] == [{"k": 2}, {"k": 7}]
 
 
 def test_a_champion_text_may_be_named_by_its_file():
@@ -139,7 +139,7 @@ def test_a_champion_text_may_be_named_by_its_file():
     configuration = parse_mapping(sections, allow_callable=True)
     read = {"a.md": "Be brief.", "b.md": "Be kind."}
     space = build_space(configuration.search_space, read)
-    assert judges_of(configuration, space, **read)["q"]._champion == {"system": "Be kind."}
+    assert judges_of(configuration, space, **read)["q"].champion == {"system": "Be kind."}
 
 
 def test_a_champion_outside_the_space_is_a_problem_with_its_key():
@@ -159,9 +159,9 @@ def test_a_champion_outside_the_space_is_a_problem_with_its_key():
 def test_judges_of_one_model_share_its_connections_and_places():
     other = {**LLM, "model": "openai/k"}
     made = judges_of(judged_by(a={}, b={"mode": "pass_fail"}, c={"llm": other}))
-    assert made["a"]._llm is made["b"]._llm
-    assert made["a"]._slots is made["b"]._slots
-    assert made["a"]._llm is not made["c"]._llm
+    assert made["a"].llm is made["b"].llm
+    assert made["a"].slots is made["b"].slots
+    assert made["a"].llm is not made["c"].llm
     assert [judge.model for judge in made.values()] == ["j", "j", "k"]
 
 

@@ -6,7 +6,7 @@ import math
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import httpx
 import openai
@@ -14,7 +14,7 @@ import pytest
 
 from convergence_core.errors import ConfigurationError
 from tasks.mock.mock_server import MockServer
-from tasks.mock.options import FAULT_KINDS, MockOptions
+from tasks.mock.options import FaultKind, MockOptions
 from tests.mock.conftest import ask
 
 CHAOS: dict[str, Any] = {
@@ -65,7 +65,7 @@ def test_faults_have_the_stated_frequencies():
     options = MockOptions(**{f"rate_{name}": rate for name, rate in rates.items()})  # type: ignore[arg-type]  # shares all
     n = 20_000
     met: Counter[str] = Counter(options.fault_of(f"request {i // 4}", i % 4) for i in range(n))
-    assert set(met) == set(FAULT_KINDS)
+    assert set(met) == set(get_args(FaultKind))
     for name, rate in rates.items():
         deviation = math.sqrt(n * rate * (1.0 - rate))
         assert abs(met[name] - n * rate) < 3.5 * deviation, (name, met[name] / n, rate)
@@ -79,7 +79,7 @@ def test_every_attempt_has_its_own_fault_whatever_the_order():
             attempts = [outcomes(server, arranged), outcomes(server, arranged)]
             by_fate = server.stats()["by_fate"]
         assert Counter(fate for met in attempts for fate in met.values()) == by_fate
-        assert set(by_fate) == set(FAULT_KINDS) - {"hang"}
+        assert set(by_fate) == set(get_args(FaultKind)) - {"hang"}
         seen.append(attempts)
     assert seen[0] == seen[1]
     assert seen[0][0] != seen[0][1]

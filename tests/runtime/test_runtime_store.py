@@ -22,6 +22,7 @@ from tasks.store.runtime.watches import alarms as found_alarms, mark_reported, u
 from tasks.store.runtime.writes import NewReward, log_decision, take_reward
 from tests.store.postgres_server import postgres_server
 from tests.support.children import start_child
+from tests.support.rebuilt_counts import rebuilt
 
 
 class Clock:
@@ -89,7 +90,7 @@ def reward(
 def counts(store: RuntimeStore) -> dict[str, tuple[float, float]]:
     arms = store.arms(group_id(store))
     found = {arm.arm_id: (arm.alpha, arm.beta) for arm in arms}
-    for arm_id, pair in store.rebuilt(group_id(store)).items():
+    for arm_id, pair in rebuilt(store, group_id(store)).items():
         assert pair == pytest.approx(found[arm_id]), "base plus the fold of the rewards"
     return found
 
@@ -428,7 +429,7 @@ def processes(
         group = store.group("bot", "default")
         assert group is not None
         arms = store.arms(group.group_id)
-        rebuilt = store.rebuilt(group.group_id)
+        counts = rebuilt(store, group.group_id)
         with store.database.reading() as connection:
             stored = {
                 str(d)
@@ -439,7 +440,7 @@ def processes(
             if (store.root / "runtime.sqlite").exists():
                 assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     for arm in arms:
-        assert (arm.alpha, arm.beta) == pytest.approx(rebuilt[arm.arm_id], abs=1e-9)
+        assert (arm.alpha, arm.beta) == pytest.approx(counts[arm.arm_id], abs=1e-9)
     ids = {line.split(" ")[2] for out in outputs for line in out.rpartition("\n")[0].splitlines()}
     assert ids <= stored, "an acknowledged reward is gone"
     assert len(stored) - len(ids) <= n_killed, "never acknowledged: at most one per kill"

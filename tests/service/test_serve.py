@@ -16,6 +16,7 @@ import pytest
 
 from convergence.client import Client, ServiceRefusedError
 from tasks.store.runtime.runtime_store import RuntimeStore
+from tests.support.rebuilt_counts import rebuilt
 
 TOKEN = secrets.token_urlsafe(32)
 ROOT = Path(__file__).parents[2]
@@ -83,7 +84,7 @@ def ended(path: Path, *, by: signal.Signals) -> tuple[int, int]:
         assert group is not None
         arms = {arm.arm_id: (arm.alpha, arm.beta) for arm in store.arms(group.group_id)}
         assert {
-            a: pytest.approx(pair) for a, pair in store.rebuilt(group.group_id).items()
+            a: pytest.approx(pair) for a, pair in rebuilt(store, group.group_id).items()
         } == arms
         for decision_id, reward in acknowledged:
             found = store.decision(decision_id)

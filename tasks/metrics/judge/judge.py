@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Final, Literal, TypeAlias
 
 from convergence_core.budget.bounds import prompt_bound
@@ -54,73 +54,58 @@ def call_count(config: MetricConfig) -> int:
     return config.votes * (2 if config.mode == "pairwise" else 1)
 
 
+@dataclass(slots=True, eq=False)
 class LlmJudge:
     """Measures answers with a chat model; a ``PaidMetric``.
 
     It sees the rubric, the case without its label, and answers; never parameters, models or
     which answer is whose.
-
-    Args:
-        name: key under ``evaluation.metrics``.
-        config: of the metric, type ``llm_judge``.
-        llm_config: of the model.
-        llm: asked through the ``Asker`` alone; closed with the judge.
-        model: what its provider calls the model.
-        prices: what its calls cost.
-        rubric: text of ``rubric_path``; ``None``: ``rubric`` of the configuration.
-        champion: canonical parameters of the candidate that pairs are compared with.
-        slots: limits calls in flight; shared by judges of one model. ``None``: its own, with
-            ``parallel_workers`` places.
     """
 
-    def __init__(
-        self,
-        name: str,
-        config: MetricConfig,
-        llm_config: LlmConfig,
-        *,
-        llm: LLM,
-        model: str,
-        prices: PriceTable,
-        rubric: str | None = None,
-        champion: Params | None = None,
-        slots: asyncio.Semaphore | None = None,
-    ) -> None:
-        text = config.rubric if rubric is None else rubric
-        if text is None or not text.strip():
-            raise ValueError(f"judge `{name}` needs a rubric")
-        if config.mode == "pairwise" and champion is None:
-            raise ValueError(f"judge `{name}` compares pairs and needs a champion")
-        self._name = name
-        self._config = config
-        self._rubric = text
-        self._llm_config = llm_config
-        self._llm = llm
-        self._prices = prices
-        self._champion = champion
-        self._slots = slots or asyncio.Semaphore(llm_config.parallel_workers)
-        self._model = model
-        # A compatible endpoint may be that of another provider, at other prices.
-        self._billed_by = provider_of(llm.provider, llm.base_url)
-        options: dict[str, Json] = {"max_tokens": llm_config.max_tokens}
-        if llm_config.temperature is not None:
-            options["temperature"] = llm_config.temperature
-        self._options = {**options, "response_format": response_format(config.mode)}
+    name: str
+    """Key under ``evaluation.metrics``."""
+    config: MetricConfig
+    """Of the metric, type ``llm_judge``."""
+    llm_config: LlmConfig
+    _: KW_ONLY
+    llm: LLM
+    """Asked through the ``Asker`` alone; closed with the judge."""
+    model: str
+    """What its provider calls the model."""
+    prices: PriceTable
+    rubric: str | None = None
+    """Text of ``rubric_path``; ``None``: ``rubric`` of the configuration."""
+    champion: Params | None = None
+    """Canonical parameters of the candidate that pairs are compared with."""
+    slots: asyncio.Semaphore
+    """Limits calls in flight; shared by judges of one model."""
+    _rubric: str = field(init=False)
+    _billed_by: str = field(init=False)
+    _options: dict[str, Json] = field(init=False)
 
-    @property
-    def name(self) -> str:
-        """Key under ``evaluation.metrics``."""
-        return self._name
+    def __post_init__(self) -> None:
+        """Check what the judge needs.
+
+        Raises:
+            ValueError: no rubric, or no champion of pairs.
+        """
+        text = self.config.rubric if self.rubric is None else self.rubric
+        if text is None or not text.strip():
+            raise ValueError(f"judge `{self.name}` needs a rubric")
+        if self.config.mode == "pairwise" and self.champion is None:
+            raise ValueError(f"judge `{self.name}` compares pairs and needs a champion")
+        self._rubric = text
+        # A compatible endpoint may be that of another provider, at other prices.
+        self._billed_by = provider_of(self.llm.provider, self.llm.base_url)
+        self._options = {"max_tokens": self.llm_config.max_tokens}
+        if self.llm_config.temperature is not None:
+            self._options["temperature"] = self.llm_config.temperature
+        self._options["response_format"] = response_format(self.config.mode)
 
     @property
     def mode(self) -> JudgeMode:
         """What the judge says."""
-        return self._config.mode
-
-    @property
-    def model(self) -> str:
-        """As the provider calls it."""
-        return self._model
+        return self.config.mode
 
     async def judge(
         self, reply: Reply, case: Case, params: Params, asker: Asker
@@ -132,9 +117,9 @@ class LlmJudge:
             EvaluatorFault: the judge failed; the value is missing.
         """
         votes = await self.summary(reply, case, params, asker)
-        found = {self._name: votes.value}
+        found = {self.name: votes.value}
         if self.mode == "pairwise" and votes.n_votes:
-            found[f"{self._name}.{INCONSISTENT}"] = votes.n_inconsistent / votes.n_votes
+            found[f"{self.name}.{INCONSISTENT}"] = votes.n_inconsistent / votes.n_votes
         return found
 
     async def summary(self, reply: Reply, case: Case, params: Params, asker: Asker) -> VoteSummary:
@@ -142,7 +127,7 @@ class LlmJudge:
         answer = self._shown(reply)
         if answer is None:
             raise CandidateFault(
-                f"metric `{self._name}`: the answer has no field `{self._config.field}`",
+                f"metric `{self.name}`: the answer has no field `{self.config.field}`",
                 error_type="missing_field",
             )
         if self.mode == "pairwise":
@@ -151,14 +136,14 @@ class LlmJudge:
 
     async def aclose(self) -> None:
         """Close the model's connections; safe to call twice."""
-        await self._llm.aclose()
+        await self.llm.aclose()
 
     # -- pairs
 
     async def _compared(
         self, answer: str, case: Case, params: Params, asker: Asker
     ) -> VoteSummary:
-        champion = self._champion
+        champion = self.champion
         assert champion is not None  # noqa: S101 - checked when the judge was made
         if canonical_json(dict(params)) == canonical_json(dict(champion)):
             return VoteSummary(value=0.5)
@@ -191,7 +176,7 @@ class LlmJudge:
         Raises:
             EvaluatorFault: a call failed in a way that may heal, or the budget is spent.
         """
-        n_votes, n = self._config.votes, len(questions)
+        n_votes, n = self.config.votes, len(questions)
         asked = [(question, vote) for vote in range(n_votes) for question in questions]
         ended = await asyncio.gather(
             *(self._vote(question, vote, asker) for question, vote in asked),
@@ -206,7 +191,7 @@ class LlmJudge:
     async def _vote(self, question: "_Question", vote: int, asker: Asker) -> "float | _Unread":
         messages, candidate = question
         try:
-            async with self._slots:
+            async with self.slots:
                 reply = await asker.ask(self._call(messages, vote))
         except CandidateFault as fault:  # the journal keeps it: asking again gives the same
             return _Unread(self._failed("the judge refused", fault))
@@ -215,7 +200,7 @@ class LlmJudge:
         try:
             return worth(read_verdict(self.mode, reply.value), candidate=candidate)
         except UnreadableVerdictError as error:
-            text = f"metric `{self._name}`: the judge's reply cannot be read: {error}"
+            text = f"metric `{self.name}`: the judge's reply cannot be read: {error}"
             details = as_text(reply.value)
             return _Unread(EvaluatorFault(text, error_type=UNREADABLE, details=details))
 
@@ -248,7 +233,7 @@ class LlmJudge:
 
     def _failed(self, what: str, fault: EvaluationFault) -> EvaluatorFault:
         return EvaluatorFault(
-            f"metric `{self._name}`: {what}: {fault}",
+            f"metric `{self.name}`: {what}: {fault}",
             error_type=fault.error_type,
             details=fault.details,
         )
@@ -258,17 +243,17 @@ class LlmJudge:
     def _shown(self, reply: Reply) -> str | None:
         """Return the text of an answer that the judge sees; ``None``: it lacks the field."""
         value: Json = reply.value
-        if self._config.field is not None:
-            found = pick(value, self._config.field)
+        if self.config.field is not None:
+            found = pick(value, self.config.field)
             if found is MISSING:
                 return None
             value = found
         return as_text(value)
 
     def _messages(self, case: Case, *answers: str) -> list[dict[str, Json]]:
-        case_input, expected = hidden(case, self._config.label_field)
-        if self._config.expected_field is not None:
-            found = pick(expected, self._config.expected_field)
+        case_input, expected = hidden(case, self.config.label_field)
+        if self.config.expected_field is not None:
+            found = pick(expected, self.config.expected_field)
             expected = None if found is MISSING else found
         blocks = [("INPUT", as_text(case_input))]
         if expected is not None:
@@ -278,33 +263,33 @@ class LlmJudge:
         return judge_messages(self.mode, rubric=self._rubric, blocks=blocks)
 
     def _call(self, messages: Sequence[Mapping[str, Json]], vote: int) -> PaidCall:
-        limit = self._llm_config.max_tokens
+        limit = self.llm_config.max_tokens
         shown: list[Json] = [dict(message) for message in messages]
-        body: dict[str, Json] = {"model": self._model, "messages": shown, **self._options}
+        body: dict[str, Json] = {"model": self.model, "messages": shown, **self._options}
         n_prompt = prompt_bound(body)
         return PaidCall(
             purpose=PURPOSE,
-            provider=self._llm.provider,
-            model=self._model,
+            provider=self.llm.provider,
+            model=self.model,
             request={
                 "evaluator_version": EVALUATOR_VERSION,
-                "base_url": self._llm.base_url,
-                "model": self._model,
+                "base_url": self.llm.base_url,
+                "model": self.model,
                 "body": body,
             },
             repeat=vote,
-            credential=self._llm_config.api_key_env,
+            credential=self.llm_config.api_key_env,
             worst=WorstCase(
-                usd=self._prices.worst_case(self._billed_by, self._model, n_prompt, limit),
+                usd=self.prices.worst_case(self._billed_by, self.model, n_prompt, limit),
                 tokens=None if n_prompt is None else n_prompt + limit,
             ),
-            timeout_s=self._llm_config.timeout_seconds,
+            timeout_s=self.llm_config.timeout_seconds,
             send=lambda: self._send(messages),
         )
 
     async def _send(self, messages: Sequence[Mapping[str, Json]]) -> Reply:
         try:
-            done = await self._llm.complete(messages, model=self._model, **self._options)
+            done = await self.llm.complete(messages, model=self.model, **self._options)
         except EvaluationFault as fault:
             if fault.billed is not None:
                 cost_usd, version = self._priced(fault.billed.usage)
@@ -318,15 +303,15 @@ class LlmJudge:
             price_version=version,
             usage=done.usage,
             model=done.model,
-            provider=self._llm.provider,
+            provider=self.llm.provider,
             first_token_ms=done.first_token_ms,
             dropped=done.dropped,
         )
 
     def _priced(self, usage: Usage) -> tuple[float | None, str | None]:
         """Return what a call cost, and by which price."""
-        cost_usd = self._prices.cost(self._billed_by, self._model, usage)
-        version = self._prices.version_of(self._billed_by, self._model)
+        cost_usd = self.prices.cost(self._billed_by, self.model, usage)
+        version = self.prices.version_of(self._billed_by, self.model)
         return cost_usd, None if cost_usd is None else version
 
 

@@ -28,9 +28,7 @@ from tasks.store.runtime.rows import (
     select_sql,
 )
 from tasks.store.runtime.schema import RUNTIME, RUNTIME_FILE, VARIABLE
-from tasks.store.runtime.writes import (
-    revise,
-)
+from tasks.store.runtime.writes import revise
 from tasks.store.sqlite import SqliteDatabase
 
 _GROUP = f"{select_sql(Group, 'groups')} WHERE system = ? AND agent_type = ?"
@@ -233,23 +231,6 @@ class RuntimeStore(Closing):
     def tallies(self, group_id: int) -> list[RewardTally]:
         """Return the rewards of fresh decisions, counted by version, arm and value."""
         return [read(RewardTally, row) for row in self.fetch(_TALLIES, (group_id,))]
-
-    def rebuilt(self, group_id: int) -> dict[str, tuple[float, float]]:
-        """Return each arm's counts as base plus the fold of its ``ok`` rewards, undiscounted."""
-        rows = self.fetch(
-            "SELECT a.arm_id, sum(r.reward), sum(1.0 - r.reward) FROM rewards r "
-            "JOIN decisions d ON d.decision_id = r.decision_id "
-            "JOIN arms a ON a.group_id = d.group_id AND a.arm_id = d.arm_id "
-            "WHERE r.status = 'ok' AND r.group_id = ? AND r.seq > a.base_seq "
-            "GROUP BY a.group_id, a.arm_id",
-            (group_id,),
-        )
-        sums = {arm_id: (good, bad) for arm_id, good, bad in rows}
-        return {
-            arm.arm_id: (arm.base_alpha + good, arm.base_beta + bad)
-            for arm in self.arms(group_id)
-            for good, bad in (sums.get(arm.arm_id, (0.0, 0.0)),)
-        }
 
     def fetch(self, sql: str, values: Sequence[Any] = ()) -> list[Any]:
         """Return the rows of a SELECT."""

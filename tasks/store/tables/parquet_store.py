@@ -29,7 +29,7 @@ from tasks.store.layout import (
 from tasks.store.tables.catalog import renew_catalog, write_catalog
 from tasks.store.tables.continued_runs import generations_for
 from tasks.store.tables.integrity import Damage, check_store
-from tasks.store.tables.object_storage import Mirror, mirror_of
+from tasks.store.tables.object_storage import mirror_of
 from tasks.store.tables.parquet_files import ParquetFiles
 from tasks.store.tables.query import ExportFormat, QueryResult, Reader, open_views
 from tasks.store.tables.resolver import committed_files, committed_generations, resolve
@@ -54,26 +54,18 @@ class ParquetStore:
             StoreFormatError: the path holds `*`, `?` or `[`, or something else lies there.
             StoreWriteError: a file lies there, or the folder cannot be read.
         """
-        self._root = store_root(path)
-        self._exists = check_format(self._root)
-        self._mirror = mirror_of(self._root)
-        self._files = ParquetFiles(self._mirror)
-        self._reader = Reader(self._root)
-
-    @property
-    def path(self) -> Path:
+        self.path = store_root(path)
         """Root folder, absolute."""
-        return self._root
-
-    @property
-    def mirror(self) -> Mirror | None:
+        self._exists = check_format(self.path)
+        self.mirror = mirror_of(self.path)
         """What carries the tables to object storage; ``None``: they stay here."""
-        return self._mirror
+        self._files = ParquetFiles(self.mirror)
+        self._reader = Reader(self.path)
 
     @property
     def exists(self) -> bool:
         """Whether anything was ever written here."""
-        self._exists = self._exists or check_format(self._root)
+        self._exists = self._exists or check_format(self.path)
         return self._exists
 
     # -- writing
@@ -95,14 +87,14 @@ class ParquetStore:
         name = generation_file(generation)
         _check_rows(check_run_id(run_id), generation, tables)
         self._ensure()
-        marker = folder_of(self._root, "live", GENERATIONS.name, run_id) / name
+        marker = folder_of(self.path, "live", GENERATIONS.name, run_id) / name
         if marker.exists() or self._is_final(run_id):
             return
         for table in GENERATION_TABLES:
             if table in AHEAD_TABLES:
                 continue
             rows = tables.get(table.name, ())
-            path = folder_of(self._root, "live", table.name, run_id) / name
+            path = folder_of(self.path, "live", table.name, run_id) / name
             if rows or table is GENERATIONS:
                 self._files.write(table, rows, path)
             else:
@@ -132,7 +124,7 @@ class ParquetStore:
         _check_owner(check_run_id(run_id), generation, tables)
         self._ensure()
         for name, rows in tables.items():
-            folder = folder_of(self._root, "live", name, run_id)
+            folder = folder_of(self.path, "live", name, run_id)
             self._files.write(ahead[name], rows, folder / generation_file(generation))
 
     def save_run(self, record: RunRecord) -> None:
@@ -167,11 +159,11 @@ class ParquetStore:
         if self._is_final(check_run_id(record.run_id)):
             return
         for table in GENERATION_TABLES:
-            sources = committed_files(self._root, table.name, record.run_id)
-            path = folder_of(self._root, "final", table.name, record.run_id) / PART_FILE
+            sources = committed_files(self.path, table.name, record.run_id)
+            path = folder_of(self.path, "final", table.name, record.run_id) / PART_FILE
             if sources:
                 self._files.merge(table, sources, path)
-        path = folder_of(self._root, "final", RUNS.name, record.run_id) / PART_FILE
+        path = folder_of(self.path, "final", RUNS.name, record.run_id) / PART_FILE
         self._files.write(RUNS, [_row_of(record)], path)
         self._tidy(record)
 
@@ -188,9 +180,9 @@ class ParquetStore:
             StoreDamagedError: a file of the finished run cannot be read.
             StoreWriteError: the generations before that one are visible.
         """
-        folder = folder_of(self._root, "live", GENERATIONS.name, check_run_id(run_id))
+        folder = folder_of(self.path, "live", GENERATIONS.name, check_run_id(run_id))
         ahead = {table.name for table in AHEAD_TABLES}
-        found = generations_for(self._root, self._files, check_run_id(source_id), run_id)
+        found = generations_for(self.path, self._files, check_run_id(source_id), run_id)
         for generation, tables in sorted(found.items()):
             if (folder / generation_file(generation)).exists():
                 continue
@@ -203,14 +195,14 @@ class ParquetStore:
         """Delete live files of runs finished longer ago than the grace; return how many."""
         if not self.exists:
             return 0
-        n_deleted = sweep(self._root, now_us, grace_us, self._mirror)
-        write_catalog(self._root)
+        n_deleted = sweep(self.path, now_us, grace_us, self.mirror)
+        write_catalog(self.path)
         return n_deleted
 
     def write_catalog(self) -> Path:
         """Write ``catalog.duckdb`` for the ``duckdb`` shell and return its path."""
         self._ensure()
-        return write_catalog(self._root)
+        return write_catalog(self.path)
 
     # -- reading
 
@@ -229,11 +221,11 @@ class ParquetStore:
         shown = ", ".join(r.label for r in (found or records)[:5]) or "none"
         if found:
             raise RunNotFoundError(
-                f"{len(found)} runs of the store {self._root} answer to {name!r}: {shown}. "
+                f"{len(found)} runs of the store {self.path} answer to {name!r}: {shown}. "
                 f"Give a whole id, e.g. {found[0].run_id}."
             )
         raise RunNotFoundError(
-            f"the store {self._root} holds no run {name!r}. Its latest runs: {shown}."
+            f"the store {self.path} holds no run {name!r}. Its latest runs: {shown}."
         )
 
     def runs(self, system: str | None = None) -> list[RunRecord]:
@@ -242,7 +234,7 @@ class ParquetStore:
         Raises:
             StoreDamagedError: a file cannot be read.
         """
-        files = resolve(self._root).files[RUNS.name]
+        files = resolve(self.path).files[RUNS.name]
         rows = self._files.read(RUNS, files, "ORDER BY started_at DESC, run_id DESC")
         records = [_record_of(row) for row in rows]
         return [record for record in records if system is None or record.name == system]
@@ -253,11 +245,11 @@ class ParquetStore:
         Raises:
             StoreDamagedError: its file cannot be read.
         """
-        final = folder_of(self._root, "final", GENERATIONS.name, check_run_id(run_id)) / PART_FILE
+        final = folder_of(self.path, "final", GENERATIONS.name, check_run_id(run_id)) / PART_FILE
         files = (
             [str(final)]
             if self._is_final(run_id)
-            else committed_generations(self._root, run_id)[-1:]
+            else committed_generations(self.path, run_id)[-1:]
         )
         rows = self._files.read(GENERATIONS, files, "ORDER BY generation DESC LIMIT 1")
         if not rows:
@@ -311,11 +303,11 @@ class ParquetStore:
         Raises:
             StoreDamagedError: a file went at this very moment.
         """
-        return open_views(self._root, resolve(self._root))
+        return open_views(self.path, resolve(self.path))
 
     def check(self) -> list[Damage]:
         """Read every visible file and the journal; return what is wrong, nothing if all is well."""
-        return check_store(self._root) if self.exists else []
+        return check_store(self.path) if self.exists else []
 
     def close(self) -> None:
         """Free DuckDB's memory; safe to call twice, and the store can be used again."""
@@ -326,22 +318,22 @@ class ParquetStore:
 
     def _ensure(self) -> None:
         if not self._exists:
-            ensure_store(self._root)
+            ensure_store(self.path)
             self._exists = True
 
     def _tidy(self, record: RunRecord) -> None:
         """Sweep and renew the catalog: useful, but no reason for a run to fail."""
         try:
-            sweep(self._root, record.ended_us or record.started_us, GRACE_US, self._mirror)
-            renew_catalog(self._root)
+            sweep(self.path, record.ended_us or record.started_us, GRACE_US, self.mirror)
+            renew_catalog(self.path)
         except StoreError as error:
             _LOGGER.warning("%s", error)
 
     def _run_file(self, run_id: str) -> Path:
-        return folder_of(self._root, "live", RUNS.name, run_id) / RUN_FILE
+        return folder_of(self.path, "live", RUNS.name, run_id) / RUN_FILE
 
     def _is_final(self, run_id: str) -> bool:
-        return (folder_of(self._root, "final", RUNS.name, run_id) / PART_FILE).exists()
+        return (folder_of(self.path, "final", RUNS.name, run_id) / PART_FILE).exists()
 
 
 def _check_rows(run_id: str, generation: int, tables: Mapping[str, Sequence[Row]]) -> None:
