@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from convergence.cli import (
+    answers,
     arms,
     begin,
     console,
@@ -61,6 +62,8 @@ app.command(rich_help_panel=RUN)(optimize.optimize)
 app.command(rich_help_panel=RUN)(optimize.resume)
 app.command(rich_help_panel=RUN)(mock.mock)
 app.command(rich_help_panel=READ)(look.runs)
+app.command(rich_help_panel=READ)(answers.show)
+app.command(rich_help_panel=READ)(answers.compare)
 app.command(rich_help_panel=READ)(look.report)
 app.command(rich_help_panel=READ)(look.query)
 app.add_typer(datasets.exporting, name="export", rich_help_panel=READ)

@@ -224,6 +224,12 @@ def show_block(block: "Block") -> None:
     match block:
         case blocks.Heading():
             answer(f"\n{block.text}", style="bold")
+        case blocks.Texts():
+            _show_texts(block.rows)
+        case blocks.TextDiff():
+            styles = {"+": "green", "-": "red"}
+            for line in block.lines:
+                answer(f"  {line}", style=styles.get(line[:1], ""))
         case blocks.Paragraph() if block.kind != "caption":
             answer(_line(block.parts))
         case blocks.Bullets():
@@ -235,6 +241,27 @@ def show_block(block: "Block") -> None:
             show(simple_table(block.columns, rows, right=right))
         case _:
             pass
+
+
+def _show_texts(rows: "tuple[tuple[str, tuple[Inline, ...]], ...]") -> None:
+    """Print texts beside their names; marked parts are bold in a terminal."""
+    from rich.table import Table  # noqa: PLC0415 - Rich loads when it is needed
+    from rich.text import Text  # noqa: PLC0415 - as above
+
+    from tasks.report.blocks import Marked  # noqa: PLC0415 - with its only user
+
+    width = max((len(name) for name, _ in rows), default=0)
+    grid = Table.grid(padding=(0, 2))
+    for name, parts in rows:
+        text = Text()
+        for part in parts:
+            text.append(_writable(_cell(part)), "bold yellow" if isinstance(part, Marked) else "")
+        if sys.stdout.isatty():
+            grid.add_row(Text(f"  {name}", style="dim"), text)
+        else:
+            answer(f"  {name:<{width}}  " + text.plain.replace("\n", f"\n{' ' * (width + 4)}"))
+    if grid.rows:
+        out().print(grid)
 
 
 def _line(parts: "tuple[Inline, ...]") -> str:

@@ -251,7 +251,7 @@ def report(  # noqa: PLR0917 - Typer's options
     """Tell what a finished run found, with intervals and plots."""
     form = ReportFormat.JSON if as_json else form
     console.settings.json = form is ReportFormat.JSON and output is None
-    text = _rendered(_finished(locations.open_store(store, config), run), form)
+    text = _rendered(finished_run(locations.open_store(store, config), run), form)
     if output is None:
         sys.stdout.write(text)
         return
@@ -259,7 +259,12 @@ def report(  # noqa: PLR0917 - Typer's options
     console.say(f"Wrote {output}.")
 
 
-def _finished(store: "ParquetStore", name: str | None) -> "RunRecord":
+def finished_run(store: "ParquetStore", name: str | None) -> "RunRecord":
+    """Return a finished run by its label, its id or a part of it; by default the latest.
+
+    Raises:
+        RunNotFoundError: there is none, or it has not ended.
+    """
     if name is None:
         finished = [record for record in store.runs() if record.summary_json is not None]
         if not finished:

@@ -1,5 +1,6 @@
 """Result of a run: one value for files, artifacts, commands and Python callers."""
 
+from convergence_core.result.answers import CaseAnswer, CaseAnswers, worst_first
 from convergence_core.result.candidates import (
     CandidateReport,
     Difference,
@@ -22,6 +23,8 @@ from convergence_core.result.run_result import (
 
 __all__ = [
     "CandidateReport",
+    "CaseAnswer",
+    "CaseAnswers",
     "CurvePoint",
     "Difference",
     "Estimate",
@@ -36,4 +39,5 @@ __all__ = [
     "RunResult",
     "VolumePoint",
     "Within",
+    "worst_first",
 ]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from convergence_core.explanation.records import Effect, Explanation
 from convergence_core.judges.report import JudgeReport
 from convergence_core.records import Json, Params, Role, canonical_json
+from convergence_core.result.answers import CaseAnswers
 from convergence_core.result.candidates import (
     CandidateReport,
     Difference,
@@ -221,6 +222,9 @@ class RunResult:
     """Parameter → name in labels → the whole value, of values that labels only name."""
     failures: tuple[Failure, ...] = ()
     """Most frequent first."""
+    answers: tuple[CaseAnswers, ...] = ()
+    """What the defaults (first) and the recommended candidate (second) answered: the worst cases of
+    the held-out ones, then of the others, with shortened texts; empty in progress."""
     files: Mapping[str, str] = field(default_factory=dict)
     """Result file → path; empty until they are written."""
 

@@ -21,15 +21,23 @@ class LongText:
     text: str
 
 
-Inline: TypeAlias = str | Code | LongText
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """A part of a text that another one does not have."""
+
+    text: str
+
+
+Inline: TypeAlias = str | Code | LongText | Marked
 """A piece of a line; a plain string is text, never markup."""
 
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """Title of a section."""
+    """Title of a section, or of a part of one."""
 
     text: str
+    level: Literal[2, 3] = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +85,20 @@ class Grid:
     """Line behind which the page folds it; empty: open."""
 
 
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """Texts with their names, each on lines of its own; line breaks are kept."""
+
+    rows: tuple[tuple[str, tuple[Inline, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TextDiff:
+    """A unified diff."""
+
+    lines: tuple[str, ...]
+
+
 _Item = TypeVar("_Item")
 Columns: TypeAlias = Mapping[str, Callable[[_Item], Inline]]
 """Heading → cell of a row's item."""
@@ -118,4 +140,4 @@ class Plots:
     names: tuple[PlotName, ...]
 
 
-Block: TypeAlias = Heading | Paragraph | Bullets | KeyFigures | Grid | Plots
+Block: TypeAlias = Heading | Paragraph | Bullets | KeyFigures | Grid | Plots | Texts | TextDiff

@@ -14,6 +14,7 @@ from convergence_core.result import (
 )
 from convergence_core.visualization import Visualization
 from tasks.report import phrases
+from tasks.report.answers_section import report_blocks
 from tasks.report.blocks import (
     Block,
     Bullets,
@@ -66,6 +67,7 @@ def document(result: RunResult, visualizations: Sequence[Visualization]) -> list
     return [
         *_finding(result),
         *_configuration(result),
+        *report_blocks(result),
         *_front(result),
         *_metrics(result, wanted),
         *_judges(result),

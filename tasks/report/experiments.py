@@ -151,8 +151,8 @@ def write_detailed_json(
         store: where the run is kept.
         run_id: the run.
         rows: the candidates to write.
-        cases: test cases by id, whose inputs are shown; ``None``: the requests are.
-        keep_text: whether inputs are shown; answers are as the store kept them.
+        cases: test cases by id, whose inputs and expected values are shown; ``None``: the requests.
+        keep_text: whether those are shown; answers are as the store kept them.
     """
     separator = "[\n"
     for row, evaluations in _with_evaluations(store, run_id, rows):
@@ -213,6 +213,7 @@ def _test_result(
     return {
         "test_case_id": evaluation["test_case_id"],
         "input": shown_input if keep_text else None,
+        "expected": case.expected if case is not None and keep_text else None,
         "response_text": response if isinstance(response, str) else evaluation["response"],
         "response": response,
         "score": evaluation["score"],

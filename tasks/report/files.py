@@ -29,6 +29,7 @@ from convergence_core.ports import Store
 from convergence_core.records import Case, Json, Role
 from convergence_core.result import CandidateReport, Difference, Estimate, RunResult
 from tasks.report import phrases
+from tasks.report.answers import reported_answers
 from tasks.report.atomic_files import atomic_text, point_to_latest
 from tasks.report.experiments import (
     Experiment,
@@ -60,7 +61,7 @@ def write_results(
     *,
     cases: Iterable[Case] | None = None,
 ) -> RunResult:
-    """Write the files that ``output`` asks for and return the result with their paths.
+    """Write the files that ``output`` asks for; return the result with their paths and answers.
 
     Doing it again replaces them. Without a recommended candidate, ``best_config.json`` and the
     exported configuration are not written.
@@ -70,12 +71,15 @@ def write_results(
         store: holds the run's evaluations.
         configuration: of the run.
         base_dir: folder that relative paths of the configuration start from.
-        cases: test cases, whose inputs ``detailed_results.json`` shows; ``None``: it shows the
-            requests made of them.
+        cases: test cases, whose inputs and expected values are shown beside answers; ``None``:
+            ``detailed_results.json`` shows the requests made of them, and reports no answers.
 
     Raises:
         StoreWriteError: a file cannot be written.
     """
+    if cases is not None:
+        cases = tuple(cases)
+        result = replace(result, answers=reported_answers(result, store, configuration, cases))
     output = configuration.output
     root = base_dir / output.save_path
     folder = root / result.label

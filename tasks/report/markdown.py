@@ -16,8 +16,11 @@ from tasks.report.blocks import (
     Inline,
     KeyFigures,
     LongText,
+    Marked,
     Paragraph,
     Plots,
+    TextDiff,
+    Texts,
 )
 from tasks.report.document import document
 from tasks.report.phrases import clean, short
@@ -43,15 +46,23 @@ def markdown_of(blocks: Sequence[Block]) -> str:
 def _block(block: Block) -> str:
     match block:
         case Heading():
-            return f"## {_text(block.text)}"
+            return f"{'#' * block.level} {_text(block.text)}"
         case Paragraph():
             return "" if block.kind == "caption" else _line(block.parts)
         case Bullets():
             return "\n".join(f"* {_line(item)}" for item in block.items)
         case Grid():
             return _grid(block)
+        case Texts() | TextDiff():
+            return _texts(block)
         case KeyFigures() | Plots():
             return ""
+
+
+def _texts(block: Texts | TextDiff) -> str:
+    if isinstance(block, TextDiff):
+        return _fenced("\n".join(block.lines), "diff")
+    return "\n".join(f"* {_text(name)}: {_broken(parts)}" for name, parts in block.rows)
 
 
 def _grid(grid: Grid) -> str:
@@ -79,8 +90,27 @@ def _inline(part: Inline) -> str:
             return _code(short(part.text, 200))
         case LongText():
             return _code(short(part.text)) + " (whole below)"
+        case Marked():
+            return f"<mark>{_text(part.text)}</mark>"
         case str():
             return _text(part)
+
+
+def _broken(parts: Sequence[Inline]) -> str:
+    """Return a text on one line of Markdown that is shown on as many lines as it has."""
+    lines = "".join(
+        f"<mark>{_lines(part.text)}</mark>" if isinstance(part, Marked) else _lines(_plain(part))
+        for part in parts
+    )
+    return lines or '""'
+
+
+def _plain(part: Inline) -> str:
+    return part if isinstance(part, str) else part.text
+
+
+def _lines(text: str) -> str:
+    return "<br>".join(_text(line) for line in text.split("\n"))
 
 
 def _text(text: str) -> str:
@@ -98,9 +128,9 @@ def _code(text: str) -> str:
     return f"{fence}{pad}{text}{pad}{fence}"
 
 
-def _fenced(text: str) -> str:
+def _fenced(text: str, language: str = "text") -> str:
     fence = _fence(text, 3)
-    return f"{fence}text\n{text}\n{fence}"
+    return f"{fence}{language}\n{text}\n{fence}"
 
 
 def _fence(text: str, least: int) -> str:

@@ -20,9 +20,12 @@ from tasks.report.blocks import (
     KeyFigure,
     KeyFigures,
     LongText,
+    Marked,
     Paragraph,
     PlotName,
     Plots,
+    TextDiff,
+    Texts,
 )
 from tasks.report.document import document
 from tasks.report.effect_plots import MAX_EFFECTS
@@ -66,20 +69,26 @@ def _style() -> str:
 def _block(block: Block, result: RunResult) -> str:
     match block:
         case Heading():
-            return f"<h2>{_text(block.text)}</h2>"
+            return f"<h{block.level}>{_text(block.text)}</h{block.level}>"
         case Paragraph():
             kind = "" if block.kind == "text" else f' class="{block.kind}"'
             return f"<p{kind}>{_line(block.parts)}</p>"
-        case Bullets():
-            items = "\n".join(f"<li>{_line(item)}</li>" for item in block.items)
-            return f"<ul>\n{items}\n</ul>"
-        case KeyFigures():
-            figures = "\n".join(_key_figure(figure) for figure in block.figures)
-            return f'<div class="figures">\n{figures}\n</div>'
+        case Bullets() | KeyFigures():
+            return _list(block)
         case Grid():
             return _grid(block)
+        case Texts() | TextDiff():
+            return _texts(block)
         case Plots():
             return _plots(block.names, result)
+
+
+def _list(block: Bullets | KeyFigures) -> str:
+    if isinstance(block, Bullets):
+        items = "\n".join(f"<li>{_line(item)}</li>" for item in block.items)
+        return f"<ul>\n{items}\n</ul>"
+    figures = "\n".join(_key_figure(figure) for figure in block.figures)
+    return f'<div class="figures">\n{figures}\n</div>'
 
 
 def _key_figure(figure: KeyFigure) -> str:
@@ -116,6 +125,24 @@ def _grid(grid: Grid) -> str:
     return f"<details><summary>{_text(grid.folded)}</summary>\n{table}\n</details>"
 
 
+def _texts(block: Texts | TextDiff) -> str:
+    if isinstance(block, TextDiff):
+        return f'<pre class="diff">{_diff(block.lines)}</pre>'
+    rows = "\n".join(
+        f"<dt>{_text(name)}</dt><dd>{_line(parts)}</dd>" for name, parts in block.rows
+    )
+    return f'<dl class="texts">\n{rows}\n</dl>'
+
+
+def _diff(lines: Sequence[str]) -> str:
+    tags = {"+": "ins", "-": "del"}
+    shown = []
+    for line in lines:
+        tag = tags.get(line[:1])
+        shown.append(f"<{tag}>{_text(line)}</{tag}>" if tag else _text(line))
+    return "\n".join(shown)
+
+
 def _line(parts: Sequence[Inline]) -> str:
     return "".join(_inline(part) for part in parts)
 
@@ -127,6 +154,8 @@ def _inline(part: Inline) -> str:
         case LongText():
             begin = f"<summary><code>{_text(short(part.text))}</code></summary>"
             return f"<details>{begin}<pre>{_text(part.text)}</pre></details>"
+        case Marked():
+            return f"<mark>{_text(part.text)}</mark>"
         case str():
             return _INTERVAL.sub(r"\1&nbsp;", _text(part))
 

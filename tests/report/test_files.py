@@ -141,7 +141,7 @@ def test_without_final_cells_the_score_is_marked_as_biased(store, tmp_path):
 
 
 def test_detailed_results_hold_every_evaluation_in_the_originals_shape(store, result, tmp_path):
-    cases = [Case(case_id=f"case-{i}", input={"question": i}) for i in range(4)]
+    cases = [Case(case_id=f"case-{i}", input={"question": i}, expected=i) for i in range(4)]
     write_results(result, store, configured(formats=["json"]), tmp_path, cases=cases)
     entries = json.loads((tmp_path / "results/bot-abcd/detailed_results.json").read_text())
     assert [entry["candidate_id"] for entry in entries] == ["0000-1", "0000-0", "0001-1", "0001-0"]
@@ -157,6 +157,7 @@ def test_detailed_results_hold_every_evaluation_in_the_originals_shape(store, re
     assert first == {
         "test_case_id": "case-0",
         "input": {"question": 0},
+        "expected": 0,
         "response_text": "answer 0000-0000",
         "response": "answer 0000-0000",
         "score": 0.0,

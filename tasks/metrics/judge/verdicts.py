@@ -51,6 +51,26 @@ def read_verdict(mode: JudgeMode, text: Json) -> Verdict:
     return verdict
 
 
+def read_reasoning(text: Json) -> str | None:
+    """Return what a judge's reply gives as its reason, with its verdict; ``None``: it gives none."""
+    try:
+        found = _the_object(text) if isinstance(text, str) else {}
+    except UnreadableVerdictError:
+        return None
+    reason = found.get("reasoning")
+    if not isinstance(reason, str) or not reason.strip():
+        return None
+    match found:
+        case {"rating": rating}:
+            return f"{rating} of {BEST}: {reason.strip()}"
+        case {"passed": passed}:
+            return f"{'passed' if passed else 'failed'}: {reason.strip()}"
+        case {"winner": winner}:
+            return f"winner {winner}: {reason.strip()}"
+        case _:
+            return reason.strip()
+
+
 def worth(verdict: Verdict, *, candidate: Literal["A", "B"] = "A") -> float:
     """Return what a verdict is worth to the candidate, in [0, 1].
 

@@ -1,0 +1,269 @@
+"""``show`` and ``compare``: answers of candidates, case by case."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from convergence.cli import console, locations, options
+from convergence.cli.look import finished_run
+from convergence_core.errors import RunNotFoundError
+
+if TYPE_CHECKING:
+    from convergence_core.result import CaseAnswer, CaseAnswers, RunResult
+    from tasks.report.comparison import PairComparison, Subject
+    from tasks.store import ParquetStore
+
+
+def show(  # noqa: PLR0917 - Typer's options
+    run: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[RUN]",
+            help="Label, id or unambiguous part of it. Default: the latest finished run.",
+        ),
+    ] = None,
+    case: Annotated[
+        list[str] | None,
+        typer.Option("--case", metavar="ID", help="Only this test case; may be given again."),
+    ] = None,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=0, help="Cases at most; 0: all.")
+    ] = 10,
+    store: options.Store = None,
+    config: options.Config = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Show what was answered: the defaults beside the recommended configuration, worst cases first.
+
+    For each test case: input, expected answer, both answers with their differences marked, metrics,
+    and what judges wrote; then the prompts as a diff. --json has all cases, unless --case names some.
+    """
+    opened = locations.open_store(store, config)
+    record = finished_run(opened, run)
+    from convergence_core.config import parse_mapping  # noqa: PLC0415 - brings pydantic
+    from convergence_core.result import RunResult  # noqa: PLC0415 - as above
+    from tasks.report.answers import answers_of, cases_of  # noqa: PLC0415 - brings NumPy
+    from tasks.report.answers_section import SIDES  # noqa: PLC0415 - as above
+
+    result = RunResult.from_json(record.summary_json or "")
+    cases, why = cases_of(record)
+    configuration = parse_mapping(_tree(record.config_json), allow_callable=True)
+    found = answers_of(result, opened, configuration, cases)
+    if case:
+        _check_named(case, found)
+        found = tuple(one for one in found if one.case_id in case)
+    if as_json:
+        console.answer_json(
+            {
+                "run": result.label,
+                "default": None if result.baseline is None else result.baseline.params,
+                "recommended": None if result.winner is None else result.winner.params,
+                "cases": [_case_row(one, *SIDES) for one in found],
+            }
+        )
+        return
+    _print(result, found, limit=0 if case else limit, is_whole=not case, why=why)
+
+
+def _print(
+    result: "RunResult",
+    found: "Sequence[CaseAnswers]",
+    *,
+    limit: int,
+    is_whole: bool,
+    why: str,
+) -> None:
+    """Print cases for people.
+
+    Args:
+        result: of the run.
+        found: its cases, or those that were asked for.
+        limit: the first so many; 0: all.
+        is_whole: whether these are all cases, whose sum and prompts are shown too.
+        why: why the test cases are not known any more; empty: they are.
+    """
+    from tasks.report.answers_section import SIDES, answer_blocks, prompt_blocks  # noqa: PLC0415
+
+    if result.winner is None:
+        console.say(f"{result.label} recommends nothing: no configuration got a reward.")
+        return
+    for line in _head(result, found, is_whole=is_whole):
+        console.answer(line)
+    if why:
+        console.answer(f"Inputs are shown as they were sent, and nothing is expected: {why}.")
+    defaults = None if result.winner_is_baseline else result.baseline
+    shown = found[: limit or None]
+    for block in answer_blocks(shown, *SIDES):
+        console.show_block(block)
+    if defaults is not None and is_whole:
+        for block in prompt_blocks(defaults.params, result.winner.params, *SIDES):
+            console.show_block(block)
+    if len(shown) < len(found):
+        console.say(
+            f"\n{len(shown):,} of {len(found):,} cases are shown; --limit 0 shows all, --case ID one."
+        )
+
+
+def _head(result: "RunResult", found: "Sequence[CaseAnswers]", *, is_whole: bool) -> Iterator[str]:
+    yield f"{result.label}: answers, worst cases first"
+    if result.facts.get("offline"):
+        yield "The run was offline: these answers are a stand-in's, no real model's."
+    if result.winner_is_baseline:
+        yield "The recommended configuration is the default one: there is one answer to each case."
+    elif result.baseline is None:
+        yield "No default configuration was asked: there is one answer to each case."
+    elif is_whole:
+        yield _counts(found)
+
+
+def _counts(cases: "Sequence[CaseAnswers]") -> str:
+    from tasks.report.phrases import plural  # noqa: PLC0415 - with its only user
+
+    gaps = [round(gap, 3) for case in cases if (gap := case.gap) is not None]
+    n_up, n_down = sum(gap > 0 for gap in gaps), sum(gap < 0 for gap in gaps)
+    return (
+        f"Of the {plural(len(gaps), 'case')} that both answered, the recommended configuration "
+        f"scores higher on {n_up:,}, lower on {n_down:,} and the same on "
+        f"{len(gaps) - n_up - n_down:,}."
+    )
+
+
+def _check_named(wanted: Sequence[str], found: "Sequence[CaseAnswers]") -> None:
+    import difflib  # noqa: PLC0415 - only for a message
+
+    known = [one.case_id for one in found]
+    for name in wanted:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=3) or known[:3]
+            raise RunNotFoundError(
+                f"--case must be the id of a case that the run asked, but got {name!r}. "
+                f"Did you mean {', '.join(near)}?"
+            )
+
+
+def compare(  # noqa: PLR0917 - as above
+    first: Annotated[
+        str,
+        typer.Argument(
+            metavar="A",
+            help="A run, or a candidate of one run: default, recommended, or (part of) its id.",
+        ),
+    ],
+    second: Annotated[str, typer.Argument(metavar="B", help="The same.")],
+    run: Annotated[
+        str | None,
+        typer.Option(
+            "--run", metavar="RUN", help="Run of the candidates. Default: the latest finished one."
+        ),
+    ] = None,
+    store: options.Store = None,
+    config: options.Config = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Compare two candidates of a run, or what two runs recommend, on the cases that both answered.
+
+    Differing parameters, mean rewards and their difference with its interval (paired by case), price
+    and latency of an answer, and every case.
+    """
+    opened = locations.open_store(store, config)
+    from tasks.report.comparison import compared, comparison_blocks  # noqa: PLC0415 - brings NumPy
+
+    found = compared(opened, *_subjects(opened, first, second, run))
+    if as_json:
+        console.answer_json(_comparison_row(found))
+        return
+    for block in comparison_blocks(found):
+        console.show_block(block)
+    name = found.second.record.label
+    if found.cases:
+        console.say(f"\nThe whole texts of a case of {name}: convergence show {name} --case ID")
+
+
+def _subjects(
+    store: "ParquetStore", first: str, second: str, run: str | None
+) -> "tuple[Subject, Subject]":
+    """Return who is compared: candidates of one run, or what two runs recommend.
+
+    Raises:
+        RunNotFoundError: a name is of neither, or they are of different kinds.
+    """
+    from tasks.report.comparison import candidate_named, recommended_of  # noqa: PLC0415
+
+    words = {"default", "recommended"}
+    labels = {name for record in store.runs() for name in (record.label, record.run_id)}
+    if run is None and not words & {first, second} and {first, second} <= labels:
+        a, b = (recommended_of(finished_run(store, name)) for name in (first, second))
+        return a, b
+    record = finished_run(store, run)
+    pair = [candidate_named(name, record, store) for name in (first, second)]
+    if pair[0] is not None and pair[1] is not None:
+        return pair[0], pair[1]
+    if pair == [None, None] and run is None:  # parts of runs' ids
+        a, b = (recommended_of(finished_run(store, name)) for name in (first, second))
+        return a, b
+    unknown = next(
+        name for name, found in zip((first, second), pair, strict=True) if found is None
+    )
+    raise RunNotFoundError(
+        f"A and B must both be runs, or both be candidates of one run, but {unknown!r} is no "
+        f"candidate of {record.label}. Name candidates as default, recommended or by their id "
+        '(`convergence query "from leaderboard"`), and their run with --run.'
+    )
+
+
+# -- JSON
+
+
+def _tree(text: str) -> Any:
+    import json  # noqa: PLC0415 - with its only user
+
+    return json.loads(text)
+
+
+def _case_row(case: "CaseAnswers", first: str, second: str) -> dict[str, Any]:
+    return {
+        "case_id": case.case_id,
+        "role": case.role,
+        "input": case.input,
+        "expected": case.expected,
+        first: _answer_row(case.first),
+        second: _answer_row(case.second),
+        "difference": case.gap,
+    }
+
+
+def _answer_row(answer: "CaseAnswer | None") -> dict[str, Any] | None:
+    return None if answer is None else dict(console.plain(answer))
+
+
+def _comparison_row(found: "PairComparison") -> dict[str, Any]:
+    sides = {
+        name: {
+            "name": subject.name,
+            "run": subject.record.label,
+            "candidate_id": subject.candidate_id,
+            "params": subject.params,
+            "per_answer": per_answer,
+        }
+        for name, subject, per_answer in zip(
+            ("a", "b"), (found.first, found.second), found.per_answer, strict=True
+        )
+    }
+    return {
+        **sides,
+        "differing_parameters": {
+            name: {"a": a, "b": b} for name, (a, b) in found.parameters.items()
+        },
+        "rewards": [
+            {
+                "role": one.role,
+                "a": one.first_mean,
+                "b": one.second_mean,
+                "b_minus_a": one.difference,
+            }
+            for one in found.shared
+        ],
+        "notes": found.notes,
+        "cases": [_case_row(one, "a", "b") for one in found.cases],
+    }

@@ -1,0 +1,72 @@
+"""Answers of two candidates to the same test cases, side by side."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from convergence_core.records import Role
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseAnswer:
+    """What a candidate answered to one case, and what that was worth."""
+
+    text: str | None
+    """Of its first repeat; ``None``: not kept, or there was none."""
+    reward: float | None
+    """Mean over repeats, in [0, 1]; ``None``: missing."""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """Metric → mean over repeats, in the metric's unit."""
+    latency_ms: float | None = None
+    cost_usd: float | None = None
+    """Price of the answer, whoever paid it; ``None``: unknown."""
+    n_repeats: int = 1
+    error: str | None = None
+    """Why there is no answer, or why it counts as a failure."""
+    reasons: tuple[str, ...] = ()
+    """What judges wrote of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseAnswers:
+    """One test case with the answers of two candidates, e.g. the default and the recommended."""
+
+    case_id: str
+    role: Role
+    """Cells that the answers are from: the same for both, where both have some of a role."""
+    weight: float = 1.0
+    input: str | None
+    """``None``: not kept."""
+    expected: str | None = None
+    """``None``: not kept, or the case has none."""
+    first: CaseAnswer | None
+    """``None``: it was not asked this case."""
+    second: CaseAnswer | None
+
+    @property
+    def gap(self) -> float | None:
+        """Reward of the second less that of the first; ``None``: one of them is missing."""
+        pair = [one.reward for one in (self.first, self.second) if one is not None]
+        known = [reward for reward in pair if reward is not None]
+        return known[1] - known[0] if len(known) == 2 else None
+
+
+def worst_first(
+    cases: Iterable[CaseAnswers], *, holdout_first: bool = False
+) -> tuple[CaseAnswers, ...]:
+    """Return cases by what the second loses against the first, then by its own reward.
+
+    Args:
+        cases: in any order.
+        holdout_first: put held-out cases before all others.
+    """
+
+    def key(case: CaseAnswers) -> tuple[bool, float, float, str]:
+        reward = None if case.second is None else case.second.reward
+        return (
+            holdout_first and case.role != "holdout",
+            0.0 if case.gap is None else case.gap,
+            2.0 if reward is None else reward,
+            case.case_id,
+        )
+
+    return tuple(sorted(cases, key=key))

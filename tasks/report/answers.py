@@ -1,0 +1,284 @@
+"""Answers of candidates, case by case, from a run's tables and its journal."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from convergence_core.config import Configuration
+from convergence_core.errors import ConfigurationError, StoreError
+from convergence_core.ports import RunRecord, Store
+from convergence_core.records import Case, Json, Role
+from convergence_core.result import CaseAnswer, CaseAnswers, RunResult, worst_first
+from tasks.inputs.environment import Environment
+from tasks.inputs.loader import load_mapping
+from tasks.json_values import as_text
+from tasks.metrics.judge.factory import judge_configs
+from tasks.metrics.judge.judge import PURPOSE
+from tasks.metrics.judge.verdicts import read_reasoning
+from tasks.report.evidence import rows_of
+from tasks.report.phrases import failure_example
+from tasks.secrets.process_redaction import redacted_text
+from tasks.secrets.redaction import shortened
+from tasks.store.journal.sqlite_journal import open_journal
+
+MOST_REPORTED = 10
+"""Cases that a report shows."""
+LONGEST_TEXT = 2_000
+"""Characters of a text in a result; `convergence show` has them whole."""
+
+ROLES: tuple[Role, ...] = ("holdout", "fresh", "search")
+"""Cells by how much their rewards can be trusted, best first."""
+
+_ANSWERS = """
+WITH texts AS (
+  SELECT payload_sha256, min(text) AS text FROM payloads WHERE run_id = $run GROUP BY ALL),
+prices AS (
+  SELECT call_key, max(cost_usd) AS usd FROM attempts WHERE state = 'done' GROUP BY ALL)
+SELECT e.eval_id, e.case_id, e.role, e.replicate, e.error_type, e.error, e.reward, e.metrics,
+       e.latency_ms, prices.usd AS cost_usd, coalesce(e.weight, 1.0) AS weight,
+       p.text AS request, r.text AS response
+FROM evaluations e
+     LEFT JOIN prices USING (call_key)
+     LEFT JOIN texts p ON p.payload_sha256 = e.request_sha256
+     LEFT JOIN texts r ON r.payload_sha256 = e.payload_sha256
+WHERE e.run_id = $run AND e.candidate_id = $candidate AND e.status <> 'skipped'
+ORDER BY e.case_id, e.role, e.replicate, e.generation
+"""
+
+_JUDGED = """
+SELECT eval_id, call_key FROM attempts
+WHERE run_id = $run AND purpose = $purpose AND state IN ('done', 'cached')
+  AND eval_id IN (SELECT unnest($evaluations))
+ORDER BY eval_id, call_key
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedCase:
+    """The evaluations of one candidate on one case, in one role."""
+
+    answer: CaseAnswer
+    weight: float
+    request: str | None
+    """As it was sent; ``None``: not kept."""
+    eval_ids: tuple[str, ...]
+
+
+def asked_cases(
+    store: Store, run_id: str, candidate_id: str | None
+) -> dict[tuple[str, Role], AskedCase]:
+    """Return (case, role) → what a candidate was asked and answered; empty without a candidate."""
+    if candidate_id is None:
+        return {}
+    rows = rows_of(store, _ANSWERS, {"run": run_id, "candidate": candidate_id})
+    return {
+        key: _asked([*group])
+        for key, group in groupby(rows, key=lambda row: (str(row["case_id"]), row["role"]))
+    }
+
+
+def _asked(rows: Sequence[Mapping[str, Any]]) -> AskedCase:
+    first = rows[0]
+    failed = next((row for row in rows if row["error_type"] or row["error"]), None)
+    names = dict.fromkeys(name for row in rows for name in row["metrics"] or ())
+    response = first["response"]
+    answer = CaseAnswer(
+        text=None if response is None else as_text(_parsed(response)),
+        reward=_mean(row["reward"] for row in rows),
+        metrics={
+            name: value
+            for name in names
+            if (value := _mean((row["metrics"] or {}).get(name) for row in rows)) is not None
+        },
+        latency_ms=_mean(row["latency_ms"] for row in rows),
+        cost_usd=_mean(row["cost_usd"] for row in rows),
+        n_repeats=len(rows),
+        error=None
+        if failed is None
+        else redacted_text(failure_example(failed["error"] or failed["error_type"], 400)),
+    )
+    return AskedCase(
+        answer=answer,
+        weight=first["weight"],
+        request=first["request"],
+        eval_ids=tuple(str(row["eval_id"]) for row in rows),
+    )
+
+
+def paired_cases(
+    first: Mapping[tuple[str, Role], AskedCase],
+    second: Mapping[tuple[str, Role], AskedCase],
+    cases: Mapping[str, Case] | None,
+    *,
+    keep_text: bool = True,
+) -> tuple[CaseAnswers, ...]:
+    """Return one entry for each case that either candidate was asked.
+
+    Of a case's roles the most trustworthy counts in which both were asked.
+
+    Args:
+        first: of one candidate.
+        second: of the other.
+        cases: test cases by id; ``None``: what was asked is shown as it was sent.
+        keep_text: whether inputs and expected values are shown.
+    """
+    found = []
+    for case_id in dict.fromkeys(case for case, _ in (*second, *first)):
+        roles = [role for role in ROLES if (case_id, role) in {**first, **second}]
+        shared = [role for role in roles if (case_id, role) in first and (case_id, role) in second]
+        role = (shared or roles)[0]
+        pair = first.get((case_id, role)), second.get((case_id, role))
+        known = next(one for one in pair if one is not None)
+        case = None if cases is None else cases.get(case_id)
+        expected = None if case is None else case.expected
+        request = known.request if case is None else as_text(case.input)
+        found.append(
+            CaseAnswers(
+                case_id=case_id,
+                role=role,
+                weight=known.weight,
+                input=request if keep_text else None,
+                expected=as_text(expected) if keep_text and expected is not None else None,
+                first=None if pair[0] is None else pair[0].answer,
+                second=None if pair[1] is None else pair[1].answer,
+            )
+        )
+    return tuple(found)
+
+
+def answers_of(
+    result: RunResult,
+    store: Store,
+    configuration: Configuration,
+    cases: Iterable[Case] | None,
+    *,
+    with_reasons: bool = True,
+) -> tuple[CaseAnswers, ...]:
+    """Return the default's and the recommended configuration's answers, worst cases first.
+
+    Args:
+        result: of the run.
+        store: holds the run.
+        configuration: of the run.
+        cases: test cases; ``None``: they are not known any more.
+        with_reasons: whether the judges' reasons are read too.
+    """
+    if result.winner is None:
+        return ()
+    baseline = None if result.winner_is_baseline else result.baseline
+    first = asked_cases(store, result.run_id, None if baseline is None else baseline.candidate_id)
+    second = asked_cases(store, result.run_id, result.winner.candidate_id)
+    if with_reasons:
+        first, second = (
+            with_judges_reasons(store, result.run_id, configuration, asked)
+            for asked in (first, second)
+        )
+    by_id = None if cases is None else {case.case_id: case for case in cases}
+    keep_text = configuration.storage.keep_text
+    return worst_first(paired_cases(first, second, by_id, keep_text=keep_text))
+
+
+def reported_answers(
+    result: RunResult, store: Store, configuration: Configuration, cases: Iterable[Case]
+) -> tuple[CaseAnswers, ...]:
+    """Return the few worst cases that a report shows, held-out ones first, with shortened texts."""
+    found = answers_of(result, store, configuration, cases)
+    return tuple(
+        replace(
+            case,
+            input=_cut(case.input),
+            expected=_cut(case.expected),
+            first=_cut_answer(case.first),
+            second=_cut_answer(case.second),
+        )
+        for case in worst_first(found, holdout_first=True)[:MOST_REPORTED]
+    )
+
+
+def _cut_answer(answer: CaseAnswer | None) -> CaseAnswer | None:
+    if answer is None:
+        return None
+    reasons = tuple(_cut(reason) or "" for reason in answer.reasons)
+    return replace(answer, text=_cut(answer.text), reasons=reasons)
+
+
+def _cut(text: str | None) -> str | None:
+    return None if text is None else shortened(text, LONGEST_TEXT, redacted_text)
+
+
+# -- test cases of a run that has ended
+
+
+def cases_of(record: RunRecord) -> tuple[tuple[Case, ...] | None, str]:
+    """Return the test cases of a run and nothing, or ``None`` and why they are not known."""
+    try:
+        tree = json.loads(record.config_json)
+        loaded = load_mapping(tree, Path(record.base_dir), allow_callable=True)
+    except ConfigurationError:
+        return None, "the files that the run was made of are not all there any more"
+    if loaded.cases_sha256 != record.cases_sha256:
+        return None, "the test cases were changed since this run"
+    return loaded.cases, ""
+
+
+# -- judges
+
+
+def with_judges_reasons(
+    store: Store,
+    run_id: str,
+    configuration: Configuration,
+    asked: Mapping[tuple[str, Role], AskedCase],
+) -> dict[tuple[str, Role], AskedCase]:
+    """Return cases with what judges wrote of the answers; as they are where nothing is kept."""
+    if not judge_configs(configuration) or not configuration.storage.keep_text:
+        return {**asked}
+    names = [eval_id for one in asked.values() for eval_id in one.eval_ids]
+    parameters = {"run": run_id, "purpose": PURPOSE, "evaluations": names}
+    rows = rows_of(store, _JUDGED, parameters) if names else ()
+    if not rows:
+        return {**asked}
+    try:
+        url = Environment.unchecked(configuration).journal_url(configuration)
+        journal = open_journal(Path(store.path), url)
+    except (ConfigurationError, StoreError):
+        return {**asked}  # a shared journal that is not reached from here
+    try:
+        stored = journal.answers(sorted({str(row["call_key"]) for row in rows}))
+    finally:
+        journal.close()
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        answer = stored.get(str(row["call_key"]))
+        reason = None if answer is None else read_reasoning(_reply_text(answer.outcome))
+        if reason is not None:
+            found.setdefault(str(row["eval_id"]), []).append(redacted_text(reason))
+
+    def reasons(one: AskedCase) -> tuple[str, ...]:
+        return tuple(reason for eval_id in one.eval_ids for reason in found.get(eval_id, ()))
+
+    return {
+        key: replace(one, answer=replace(one.answer, reasons=reasons(one)))
+        for key, one in asked.items()
+    }
+
+
+def _reply_text(outcome: Json) -> Json:
+    reply = outcome.get("reply") if isinstance(outcome, dict) else None
+    return reply.get("value") if isinstance(reply, dict) else None
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _parsed(text: str) -> Json:
+    try:
+        value: Json = json.loads(text)
+    except ValueError:
+        return text
+    return value

@@ -1,0 +1,188 @@
+"""Section on answers: inputs, expected and given answers, prompts as a diff."""
+
+import difflib
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from convergence_core.records import Params, Role
+from convergence_core.result import CaseAnswer, CaseAnswers, RunResult
+from tasks.report import phrases
+from tasks.report.blocks import Block, Heading, Inline, Marked, Paragraph, TextDiff, Texts, marked
+from tasks.report.phrases import UNKNOWN, clean, plural, short
+
+ARROW = " \N{RIGHTWARDS ARROW} "
+LONG_TEXT = 60
+"""Characters from which on a parameter's text is shown as a diff, and not in a table alone."""
+_MOST_TOKENS = 4_000
+"""Words and signs of two texts together whose differences are looked for."""
+_TOKEN = re.compile(r"\w+|\s+|[^\w\s]")
+
+SIDES = ("default", "recommended")
+"""How the two sides of a run's answers are called."""
+
+ROLE_NOUNS: Mapping[Role, str] = {
+    "holdout": "held-out case",
+    "fresh": "search case, asked again",
+    "search": "search case",
+}
+
+
+def report_blocks(result: RunResult) -> list[Block]:
+    """Return the section of a report: the worst cases, and the prompts; empty without a winner."""
+    if result.winner is None or not result.answers:
+        return []
+    blocks: list[Block] = [Heading("Answers")]
+    defaults = None if result.winner_is_baseline else result.baseline
+    text = f"The {plural(len(result.answers), 'case')} on which the recommended configuration "
+    text += "did worst"
+    if defaults is not None:
+        text += ", against the defaults first, then by itself"
+    text += f", held-out cases first. All of them: `convergence show {result.label}`."
+    blocks.append(Paragraph(marked(text), "note"))
+    blocks += answer_blocks(result.answers, *SIDES)
+    if defaults is not None:
+        blocks += prompt_blocks(defaults.params, result.winner.params, "default", "recommended")
+    return blocks
+
+
+def answer_blocks(cases: Sequence[CaseAnswers], first: str, second: str) -> list[Block]:
+    """Return cases with both answers, the parts that differ marked.
+
+    Args:
+        cases: in the order in which they are shown.
+        first: how the first of the two sides is called, e.g. ``default``.
+        second: how the second is called.
+    """
+    blocks: list[Block] = []
+    if any(case.first is not None and case.second is not None for case in cases):
+        text = f"Where two values stand beside each other (a{ARROW}b), the first is of the {first}"
+        blocks.append(Paragraph((f"{text} configuration, the second of the {second}.",), "note"))
+    if all(_is_without_text(case) for case in cases):
+        blocks.append(
+            Paragraph(
+                marked(
+                    "No texts were kept, so only their scores are shown: the configuration says "
+                    "`storage.keep_text: false`."
+                )
+            )
+        )
+    for case in cases:
+        blocks += [
+            Heading(_title(case, first, second), level=3),
+            Texts(tuple(_rows(case, first, second))),
+        ]
+    return blocks
+
+
+def _is_without_text(case: CaseAnswers) -> bool:
+    texts = [one.text for one in (case.first, case.second) if one is not None]
+    failed = [one.error for one in (case.first, case.second) if one is not None]
+    return case.input is None and not any(texts) and not any(failed)
+
+
+def _title(case: CaseAnswers, first: str, second: str) -> str:
+    name = f"{short(case.case_id)} ({ROLE_NOUNS[case.role]})"
+    if case.first is None or case.second is None:
+        absent = first if case.first is None else second
+        return f"{name}: {absent} not asked"
+    gap = case.gap
+    if gap is None:
+        return f"{name}: no reward to compare"
+    if round(abs(gap), 3) == 0:
+        return f"{name}: same reward"
+    return f"{name}: {second} {'better' if gap > 0 else 'worse'} by {abs(gap):.3f}"
+
+
+def _rows(case: CaseAnswers, first: str, second: str) -> Iterator[tuple[str, tuple[Inline, ...]]]:
+    if case.input is not None:
+        yield "input", (clean(case.input),)
+    if case.expected is not None:
+        yield "expected", (clean(case.expected),)
+    left: tuple[Inline, ...] = ()
+    right: tuple[Inline, ...] = ()
+    if case.first and case.second and case.first.text is not None and case.second.text is not None:
+        left, right = differences(case.first.text, case.second.text)
+    for name, answer, pieces in ((first, case.first, left), (second, case.second, right)):
+        if answer is None:
+            continue
+        shown = pieces or ((clean(answer.text),) if answer.text is not None else ())
+        if shown:
+            more = f" (first of {answer.n_repeats})" if answer.n_repeats > 1 else ""
+            yield f"{name}{more}", shown
+        if answer.error is not None:
+            yield f"{name} failed", (clean(answer.error),)
+        for reason in answer.reasons:
+            yield f"judge of {name}", (clean(reason),)
+    yield "scores", ("; ".join(_scores(case)),)
+
+
+def _scores(case: CaseAnswers) -> Iterator[str]:
+    pair = [one for one in (case.first, case.second) if one is not None]
+    yield f"reward {_values(phrases.reward(one.reward) for one in pair)}"
+    for name in sorted({name for one in pair for name in one.metrics}):
+        values = _values(phrases.number(one.metrics.get(name)) for one in pair)
+        yield f"{clean(name)} {values}"
+    if any(one.latency_ms is not None for one in pair) and not _measures_latency(pair):
+        yield f"latency {_values(milliseconds(one.latency_ms) for one in pair)}"
+    if any(one.cost_usd is not None for one in pair):
+        yield f"price {_values(phrases.usd(one.cost_usd) for one in pair)}"
+
+
+def _values(texts: Iterable[str]) -> str:
+    """Return both values, or the one that they have in common."""
+    return ARROW.join(dict.fromkeys(texts))
+
+
+def _measures_latency(pair: Sequence[CaseAnswer]) -> bool:
+    return any("latency_ms" in one.metrics for one in pair)
+
+
+def milliseconds(value: float | None) -> str:
+    """Return a time span as people read it."""
+    if value is None:
+        return UNKNOWN
+    return f"{phrases.number(value)} ms" if value < 10_000 else f"{value / 1000:.1f} s"
+
+
+# -- differences of texts
+
+
+def differences(a: str, b: str) -> tuple[tuple[Inline, ...], tuple[Inline, ...]]:
+    """Return two texts as pieces, those that the other does not have marked."""
+    a, b = clean(a), clean(b)
+    left, right = _TOKEN.findall(a), _TOKEN.findall(b)
+    if a == b or len(left) + len(right) > _MOST_TOKENS:
+        return (a,), (b,)
+    matcher = difflib.SequenceMatcher(None, left, right, autojunk=False)
+    pieces: tuple[list[Inline], list[Inline]] = ([], [])
+    for kind, i, i_end, j, j_end in matcher.get_opcodes():
+        for side, text in zip(
+            pieces, ("".join(left[i:i_end]), "".join(right[j:j_end])), strict=True
+        ):
+            if text:
+                side.append(text if kind == "equal" or text.isspace() else Marked(text))
+    return tuple(pieces[0]), tuple(pieces[1])
+
+
+def long_texts(a: Params, b: Params) -> list[str]:
+    """Return the parameters whose texts differ and are too long for a table."""
+    return [
+        name
+        for name in dict.fromkeys([*b, *a])
+        for pair in [(a.get(name), b.get(name))]
+        if pair[0] != pair[1]
+        and any(isinstance(one, str) and (len(one) > LONG_TEXT or "\n" in one) for one in pair)
+    ]
+
+
+def prompt_blocks(a: Params, b: Params, first: str, second: str) -> list[Block]:
+    """Return the long texts that differ between two configurations as unified diffs."""
+    blocks: list[Block] = []
+    for name in long_texts(a, b):
+        old, new = (clean(str(params.get(name, ""))).splitlines() for params in (a, b))
+        lines = difflib.unified_diff(old, new, first, second, lineterm="")
+        blocks += [
+            Heading(f"{short(name)}: from {first} to {second}", level=3),
+            TextDiff(tuple(lines)),
+        ]
+    return blocks

@@ -1,0 +1,383 @@
+"""Comparison of two candidates on the cases that both were asked."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from convergence_core.config import Configuration, parse_mapping
+from convergence_core.errors import RunNotFoundError
+from convergence_core.ports import RunRecord, Store
+from convergence_core.records import Case, Params, ParamValue, Role
+from convergence_core.result import CaseAnswer, CaseAnswers, Difference, RunResult, worst_first
+from convergence_core.search.recommend import paired_difference
+from tasks.inputs.cases import groups_of
+from tasks.report import phrases
+from tasks.report.answers import ROLES, asked_cases, cases_of, paired_cases, with_judges_reasons
+from tasks.report.answers_section import milliseconds, prompt_blocks
+from tasks.report.blocks import Block, Code, Columns, Grid, Heading, Inline, Paragraph, table
+from tasks.report.evidence import rows_of
+from tasks.report.phrases import UNKNOWN, clean, plural, short
+
+MOST_CASES = 50
+"""Rows of the table of cases."""
+
+SHORTEST_ID = 4
+"""Characters by which a candidate can be named."""
+
+_CANDIDATES = "SELECT candidate_id, params_json FROM candidates WHERE run_id = $run"
+
+_ROLES: Mapping[Role, str] = {
+    "holdout": "held-out cases, which the search never saw",
+    "fresh": "search cases, asked again after the choice",
+    "search": "search cases, by which candidates were chosen: biased upward for whoever was chosen",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """One of the two that are compared."""
+
+    name: str
+    """As people call it here, e.g. ``recommended`` or a run's label."""
+    record: RunRecord
+    candidate_id: str
+    params: Params
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedCases:
+    """Rewards of both on the cases of a role that both were asked."""
+
+    role: Role
+    first_mean: float
+    second_mean: float
+    difference: Difference
+    """Second less first, paired by case."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PerAnswer:
+    """Means over the answers to the shared cases."""
+
+    latency_ms: float | None
+    cost_usd: float | None
+    """``None``: no price is known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairComparison:
+    """Two candidates, side by side."""
+
+    first: Subject
+    second: Subject
+    parameters: Mapping[str, tuple[ParamValue | None, ParamValue | None]]
+    """Parameter that differs → both values; ``None``: not active."""
+    shared: tuple[SharedCases, ...]
+    """Most trustworthy first."""
+    per_answer: tuple[PerAnswer, PerAnswer]
+    cases: tuple[CaseAnswers, ...]
+    """Where the second loses most first."""
+    notes: tuple[str, ...] = ()
+    """What limits the comparison, in sentences."""
+
+
+# -- who is compared
+
+
+def candidate_named(name: str, record: RunRecord, store: Store) -> Subject | None:
+    """Return a candidate of a finished run; ``None``: the run has none of this name.
+
+    Args:
+        name: ``default``, ``recommended``, or an id or its beginning.
+        record: of the run.
+        store: holds it.
+
+    Raises:
+        RunNotFoundError: the beginning fits several.
+    """
+    result = RunResult.from_json(record.summary_json or "")
+    words = {"default": result.baseline, "recommended": result.winner}
+    if name in words:
+        found = words[name]
+        if found is None:
+            raise RunNotFoundError(
+                f"run {record.label} must have a {name} configuration to compare, and has none "
+                "that got a reward."
+            )
+        return Subject(
+            name=name, record=record, candidate_id=found.candidate_id, params=found.params
+        )
+    known: dict[str, Params] = {
+        report.candidate_id: report.params for report in words.values() if report is not None
+    }
+    for row in rows_of(store, _CANDIDATES, {"run": record.run_id}):
+        known[row["candidate_id"]] = json.loads(row["params_json"])
+    ids = [one for one in known if len(name) >= SHORTEST_ID and one.startswith(name.lower())]
+    if len(ids) > 1:
+        raise RunNotFoundError(
+            f"the id must name one candidate of {record.label}, but {name!r} begins "
+            f"{len(ids)} ids. Write more of it: {', '.join(sorted(ids)[:3])}."
+        )
+    if not ids:
+        return None
+    return Subject(name=ids[0][:8], record=record, candidate_id=ids[0], params=known[ids[0]])
+
+
+def recommended_of(record: RunRecord) -> Subject:
+    """Return what a finished run recommends, named by the run.
+
+    Raises:
+        RunNotFoundError: it recommends nothing.
+    """
+    winner = RunResult.from_json(record.summary_json or "").winner
+    if winner is None:
+        raise RunNotFoundError(f"run {record.label} must recommend something to be compared.")
+    return Subject(
+        name=record.label, record=record, candidate_id=winner.candidate_id, params=winner.params
+    )
+
+
+# -- comparing
+
+
+def compared(store: Store, first: Subject, second: Subject) -> PairComparison:
+    """Return two candidates side by side, on the cases that both were asked."""
+    configurations = [_configuration_of(subject.record) for subject in (first, second)]
+    cases, why = cases_of(second.record)
+    notes = [f"Inputs are shown as they were sent, and groups of cases are not known: {why}."] * (
+        cases is None
+    )
+    notes += _notes(first.record, second.record, configurations)
+    a, b = (
+        with_judges_reasons(
+            store,
+            subject.record.run_id,
+            configuration,
+            asked_cases(store, subject.record.run_id, subject.candidate_id),
+        )
+        for subject, configuration in zip((first, second), configurations, strict=True)
+    )
+    by_id = None if cases is None else {case.case_id: case for case in cases}
+    keep_text = all(one.storage.keep_text for one in configurations)
+    pairs = [
+        case
+        for case in paired_cases(a, b, by_id, keep_text=keep_text)
+        if case.first is not None and case.second is not None
+    ]
+    level = configurations[1].optimization.mab.confidence_level
+    names = dict.fromkeys([*second.params, *first.params])
+    values = {name: (first.params.get(name), second.params.get(name)) for name in names}
+    return PairComparison(
+        first=first,
+        second=second,
+        parameters={name: pair for name, pair in values.items() if pair[0] != pair[1]},
+        shared=tuple(_shared(pairs, cases or (), level)),
+        per_answer=(
+            _per_answer(case.first for case in pairs),
+            _per_answer(case.second for case in pairs),
+        ),
+        cases=worst_first(pairs),
+        notes=tuple(notes),
+    )
+
+
+def _configuration_of(record: RunRecord) -> Configuration:
+    return parse_mapping(json.loads(record.config_json), allow_callable=True)
+
+
+def _notes(
+    first: RunRecord, second: RunRecord, configurations: Sequence[Configuration]
+) -> list[str]:
+    stand_in = "its answers are a stand-in's, no real model's."
+    if first.run_id == second.run_id:
+        return [f"The run was offline: {stand_in}"] if "offline" in first.tags else []
+    notes = []
+    if first.cases_sha256 != second.cases_sha256:
+        notes.append(
+            "The runs were made with different test cases: those of the same id are compared."
+        )
+    rewards = [one.evaluation.metrics for one in configurations]
+    if rewards[0] != rewards[1]:
+        notes.append(
+            "The runs reward different things (`evaluation.metrics` is not the same), so their "
+            "rewards do not compare; read the answers."
+        )
+    notes += [
+        f"{one.label} was offline: {stand_in}" for one in (first, second) if "offline" in one.tags
+    ]
+    return notes
+
+
+def _shared(
+    pairs: Sequence[CaseAnswers], cases: Sequence[Case], level: float
+) -> Iterable[SharedCases]:
+    groups = groups_of(cases)
+    for role in ROLES:
+        of_role = [case for case in pairs if case.role == role and case.gap is not None]
+        weights = {case.case_id: case.weight for case in of_role}
+        first = {case.case_id: _reward(case.first) for case in of_role}
+        second = {case.case_id: _reward(case.second) for case in of_role}
+        found = paired_difference(second, first, level=level, weights=weights, groups=groups)
+        if found is None:
+            continue
+        n_groups = found.n_groups if found.n_groups < found.n else None
+        yield SharedCases(
+            role=role,
+            first_mean=_weighted(first, weights),
+            second_mean=_weighted(second, weights),
+            difference=Difference(
+                mean=found.mean,
+                low=found.low,
+                high=found.high,
+                level=found.level,
+                n_cases=found.n,
+                n_groups=n_groups,
+            ),
+        )
+
+
+def _reward(answer: CaseAnswer | None) -> float:
+    assert answer is not None  # noqa: S101 - the case has a gap
+    assert answer.reward is not None  # noqa: S101 - as above
+    return answer.reward
+
+
+def _weighted(rewards: Mapping[str, float], weights: Mapping[str, float]) -> float:
+    return sum(weights[case] * reward for case, reward in rewards.items()) / sum(weights.values())
+
+
+def _per_answer(answers: Iterable[CaseAnswer | None]) -> PerAnswer:
+    known = [answer for answer in answers if answer is not None]
+    return PerAnswer(
+        latency_ms=_mean([one.latency_ms for one in known]),
+        cost_usd=_mean([one.cost_usd for one in known]),
+    )
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+# -- showing
+
+
+def comparison_blocks(found: PairComparison) -> list[Block]:
+    """Return a comparison for people: A is the first, B the second."""
+    a, b = found.first, found.second
+    names = (f"A: {clean(a.name)}", f"B: {clean(b.name)}")
+    return [
+        Heading(f"{names[0]}    {names[1]}"),
+        Paragraph((_verdict(found),), "lead"),
+        *(Paragraph((note,)) for note in found.notes),
+        *_rewards(found),
+        *_parameters(found),
+        *_money_and_time(found),
+        *_cases(found),
+        *prompt_blocks(a.params, b.params, "A", "B"),
+    ]
+
+
+def _verdict(found: PairComparison) -> str:
+    """Return in words what the most trustworthy shared cases say."""
+    if found.first.candidate_id == found.second.candidate_id:
+        return "A and B are the same configuration."
+    if not found.shared:
+        return "A and B share no case on which both have a reward, so nothing compares them."
+    best = found.shared[0]
+    gap = best.difference
+    noun = {"holdout": "held-out case", "fresh": "search case", "search": "search case"}[best.role]
+    cases = phrases.counted(gap, noun)
+    ends = f"{phrases.signed(gap.low)} and {phrases.signed(gap.high)}"
+    level = phrases.percent(gap.level)
+    if gap.low > 0:
+        what = f"B scores higher than A by {gap.mean:.3f} on average"
+        so = f"On cases like these B is ahead: the true difference lies between {ends}"
+    elif gap.high < 0:
+        what = f"B scores lower than A by {-gap.mean:.3f} on average"
+        so = f"On cases like these B is behind: the true difference lies between {ends}"
+    else:
+        what = f"B's mean reward differs from A's by {phrases.signed(gap.mean)}"
+        so = (
+            "That may be chance, these cases do not tell the two apart: the true difference may "
+            f"be anything between {ends}"
+        )
+    return f"On the {cases} that both answered, {what}. {so} ({level} confidence)."
+
+
+def _rewards(found: PairComparison) -> list[Block]:
+    columns: Columns[SharedCases] = {
+        "mean reward on": lambda one: _ROLES[one.role],
+        "cases": lambda one: f"{one.difference.n_cases:,}",
+        "A": lambda one: phrases.reward(one.first_mean),
+        "B": lambda one: phrases.reward(one.second_mean),
+        "B \N{MINUS SIGN} A": lambda one: phrases.difference(one.difference),
+    }
+    if not found.shared:
+        return []
+    return [table(found.shared, columns, numeric=[*columns][1:])]
+
+
+def _parameters(found: PairComparison) -> list[Block]:
+    if not found.parameters:
+        return []
+
+    def value(one: ParamValue | None) -> Inline:
+        return "not active" if one is None else Code(short(phrases.value_text(one)))
+
+    columns: Columns[tuple[str, tuple[ParamValue | None, ParamValue | None]]] = {
+        "parameter": lambda item: Code(clean(item[0])),
+        "A": lambda item: value(item[1][0]),
+        "B": lambda item: value(item[1][1]),
+    }
+    return [Heading("Parameters that differ"), table(found.parameters.items(), columns)]
+
+
+def _money_and_time(found: PairComparison) -> list[Block]:
+    first, second = found.per_answer
+    rows: list[tuple[Inline, ...]] = []
+    if first.latency_ms is not None or second.latency_ms is not None:
+        rows.append(
+            ("latency, mean", milliseconds(first.latency_ms), milliseconds(second.latency_ms))
+        )
+    rows.append(("price, mean", *(_price(one) for one in found.per_answer)))
+    grid = Grid(("", "A", "B"), tuple(rows), frozenset({1, 2}))
+    return [Heading("One answer"), grid] if found.cases else []
+
+
+def _price(one: PerAnswer) -> str:
+    return "not known" if one.cost_usd is None else phrases.usd(one.cost_usd)
+
+
+def _cases(found: PairComparison) -> list[Block]:
+    if not found.cases:
+        return []
+
+    def reward(answer: CaseAnswer | None) -> str:
+        return UNKNOWN if answer is None else phrases.reward(answer.reward)
+
+    def text(answer: CaseAnswer | None) -> str:
+        shown = None if answer is None else answer.text if answer.error is None else answer.error
+        return UNKNOWN if shown is None else short(shown, 40)
+
+    kinds: Mapping[Role, str] = {"holdout": "held out", "fresh": "asked again", "search": "search"}
+    columns: Columns[CaseAnswers] = {
+        "case": lambda one: short(one.case_id, 40),
+        "kind": lambda one: kinds[one.role],
+        "A": lambda one: reward(one.first),
+        "B": lambda one: reward(one.second),
+        "B \N{MINUS SIGN} A": lambda one: UNKNOWN if one.gap is None else phrases.signed(one.gap),
+        "answer of A": lambda one: text(one.first),
+        "answer of B": lambda one: text(one.second),
+    }
+    shown = found.cases[:MOST_CASES]
+    heading = f"Case by case, where B loses most first ({plural(len(found.cases), 'case')})"
+    return [
+        Heading(heading),
+        table(shown, columns, numeric=("A", "B", "B \N{MINUS SIGN} A")),
+        *(
+            [Paragraph((f"The first {MOST_CASES} are shown; --json has all.",), "note")]
+            if len(shown) < len(found.cases)
+            else []
+        ),
+    ]

@@ -1,0 +1,192 @@
+"""``show`` and ``compare``: answers of real runs, read from their stores."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from convergence_core.result import RunResult
+from tasks.mock.mock_server import MockServer
+from tests.support.commands import Runner
+from tests.support.paid_runs import STORE, begin, play, write_project
+
+SMALL = {
+    "optimization__evolution": {"population_size": 4, "generations": 2},
+    "evaluation__metrics__kind": {
+        "type": "llm_judge",
+        "rubric": "Is the answer polite?",
+        "weight": 1,
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project with two finished runs of the same cases, and a model that judges."""
+    folder = tmp_path_factory.mktemp("answers")
+    with MockServer() as server:
+        llm = {"model": "swift-1", "endpoint": f"{server.url}/v1"}
+        write_project(folder, server.url, llm=llm, **SMALL)
+        for seed in (5, 6):
+            play(begin(folder, seed=seed))
+    return folder
+
+
+@pytest.fixture
+def store(folder: Path) -> Path:
+    return folder / STORE
+
+
+@pytest.fixture
+def labels(store: Path, cli: Runner) -> list[str]:
+    return [row["label"] for row in cli("runs", "--store", store, "--json").json]
+
+
+def result_of(store: Path, label: str, cli: Runner) -> RunResult:
+    return RunResult.from_json(cli("report", label, "--store", store, "--json").out)
+
+
+def test_every_case_is_shown_with_both_answers_worst_first(store: Path, cli: Runner):
+    told = cli("show", "--store", store, "--json").json
+    assert len(told["cases"]) == 20
+    gaps = [0.0 if case["difference"] is None else case["difference"] for case in told["cases"]]
+    assert gaps == sorted(gaps)
+    first = told["cases"][0]
+    assert first["input"].startswith("What is ")
+    assert first["expected"].isdigit()
+    for side in ("default", "recommended"):
+        assert isinstance(first[side]["text"], str)
+        assert {"right", "kind"} <= first[side]["metrics"].keys()
+        assert first[side]["latency_ms"] > 0
+        assert first[side]["cost_usd"] > 0
+
+
+def test_judges_reasons_stand_beside_the_answers(store: Path, cli: Runner):
+    told = cli("show", "--store", store, "--json").json
+    reasons = [reason for case in told["cases"] for reason in case["recommended"]["reasons"]]
+    assert reasons
+    assert all(" of 10: " in reason for reason in reasons)
+    assert "judge of recommended" in cli("show", "--store", store).out
+
+
+def test_a_case_is_shown_alone_and_an_unknown_one_gets_a_proposal(store: Path, cli: Runner):
+    done = cli("show", "--store", store, "--case", "c07")
+    assert done.code == 0, done.err
+    assert "c07 (" in done.out
+    assert "c08 (" not in done.out
+    unknown = cli("show", "--store", store, "--case", "c7")
+    assert unknown.code == 2
+    assert "c07" in unknown.err
+
+
+def test_prompts_that_differ_are_a_diff(store: Path, cli: Runner, labels: list[str]):
+    for label in labels:
+        result = result_of(store, label, cli)
+        assert result.winner is not None
+        assert result.baseline is not None
+        if result.winner.params["prompt"] != result.baseline.params["prompt"]:
+            out = cli("show", label, "--store", store).out
+            assert f"-{result.baseline.params['prompt']}" in out
+            assert f"+{result.winner.params['prompt']}" in out
+
+
+def test_the_report_holds_the_same_cases_held_out_first(
+    folder: Path, store: Path, cli: Runner, labels: list[str]
+):
+    result = result_of(store, labels[0], cli)
+    assert len(result.answers) == 10
+    assert [case.role for case in result.answers][:4] == ["holdout"] * 4
+    told = {
+        case["case_id"]: case for case in cli("show", "--store", store, "--json").json["cases"]
+    }
+    for case in result.answers:
+        assert case.second is not None
+        assert case.second.text == told[case.case_id]["recommended"]["text"]
+    for form in ("md", "html"):
+        text = cli("report", labels[0], "--store", store, "--format", form).out
+        assert "Answers" in text
+        assert all(case.case_id in text for case in result.answers)
+
+
+def test_detailed_results_hold_what_was_expected(folder: Path, labels: list[str]):
+    path = folder / "results" / labels[0] / "detailed_results.json"
+    cases = {row["id"]: row for row in json.loads((folder / "cases.json").read_text())}
+    for entry in json.loads(path.read_text()):
+        for row in entry["test_results"]:
+            assert row["expected"] == cases[row["test_case_id"]]["expected"]
+
+
+def test_two_candidates_are_compared_by_case_with_their_interval(store: Path, cli: Runner):
+    told = cli("compare", "default", "recommended", "--store", store, "--json").json
+    result = result_of(store, told["a"]["run"], cli)
+    (holdout,) = [row for row in told["rewards"] if row["role"] == "holdout"]
+    assert result.difference is not None
+    assert holdout["b_minus_a"]["mean"] == pytest.approx(result.difference.mean)
+    assert holdout["b_minus_a"]["low"] == pytest.approx(result.difference.low)
+    assert holdout["b_minus_a"]["n_cases"] == 4
+    assert holdout["b"] - holdout["a"] == pytest.approx(holdout["b_minus_a"]["mean"])
+    assert told["a"]["per_answer"]["cost_usd"] > 0
+    assert all(
+        told["a"]["params"].get(name) != told["b"]["params"].get(name)
+        for name in told["differing_parameters"]
+    )
+    text = cli("compare", "default", "recommended", "--store", store).out
+    assert "On the 4 held-out cases that both answered" in text
+    assert "One answer" in text
+
+
+def test_candidates_are_found_by_the_beginning_of_their_id(store: Path, cli: Runner):
+    told = cli("compare", "default", "recommended", "--store", store, "--json").json
+    a, b = (told[side]["candidate_id"] for side in "ab")
+    short = cli("compare", a[:6], b[:6], "--store", store, "--json").json
+    assert [short[side]["candidate_id"] for side in "ab"] == [a, b]
+    assert short["rewards"] == told["rewards"]
+
+
+def test_two_runs_are_compared_by_what_they_recommend(store: Path, cli: Runner, labels: list[str]):
+    told = cli("compare", *labels, "--store", store, "--json").json
+    assert [told[side]["run"] for side in "ab"] == labels
+    assert told["notes"] == []
+    assert {case["case_id"] for case in told["cases"]} <= {f"c{n:02d}" for n in range(20)}
+
+
+def test_a_candidate_and_itself_are_the_same(store: Path, cli: Runner):
+    out = cli("compare", "recommended", "recommended", "--store", store).out
+    assert "A and B are the same configuration." in out
+
+
+def test_names_of_two_kinds_or_of_nothing_are_refused(store: Path, cli: Runner, labels: list[str]):
+    mixed = cli("compare", "default", labels[0], "--store", store)
+    assert mixed.code == 2
+    assert "both be runs, or both be candidates" in mixed.err
+    assert cli("compare", "nobody", "nothing", "--store", store).code == 2
+
+
+def test_changed_cases_are_said_and_inputs_shown_as_sent(tmp_path: Path, cli: Runner, here: Path):
+    with MockServer() as server:
+        write_project(
+            tmp_path, server.url, optimization__evolution={"population_size": 3, "generations": 1}
+        )
+        play(begin(tmp_path))
+    rows = json.loads((tmp_path / "cases.json").read_text())
+    rows[0]["expected"] = "other"
+    (tmp_path / "cases.json").write_text(json.dumps(rows))
+    done = cli("show")
+    assert done.code == 0, done.err
+    assert "the test cases were changed since this run" in done.out
+    assert "What is 2 + 5?" in cli("show", "--case", "c00").out
+
+
+def test_without_kept_texts_scores_alone_are_shown(tmp_path: Path, cli: Runner, here: Path):
+    with MockServer() as server:
+        write_project(
+            tmp_path,
+            server.url,
+            optimization__evolution={"population_size": 3, "generations": 1},
+            storage__keep_text=False,
+        )
+        play(begin(tmp_path))
+    out = cli("show").out
+    assert "No texts were kept" in out
+    assert "What is" not in out
+    assert "scores" in out
