@@ -7,6 +7,7 @@ import typer
 from convergence.cli import (
     answers,
     arms,
+    assessment,
     begin,
     console,
     datasets,
@@ -60,6 +61,7 @@ app.command(rich_help_panel=BEGIN)(begin.schema)
 app.command(rich_help_panel=BEGIN)(estimate.estimate)
 app.command(rich_help_panel=RUN)(optimize.optimize)
 app.command(rich_help_panel=RUN)(optimize.resume)
+app.command("test", rich_help_panel=RUN)(assessment.check_settings)
 app.command(rich_help_panel=RUN)(mock.mock)
 app.command(rich_help_panel=READ)(look.runs)
 app.command(rich_help_panel=READ)(answers.show)

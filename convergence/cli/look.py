@@ -52,6 +52,7 @@ def runs(
     """List the runs of a store, latest first."""
     opened = locations.open_store(store, config)
     from tasks.store.tables.interrupted_runs import as_they_are  # noqa: PLC0415 - brings SQLite
+    from tasks.store.tables.lineage import TEST_TAG  # noqa: PLC0415 - as above
 
     records = as_they_are(opened, opened.runs(system))
     if as_json:
@@ -63,7 +64,7 @@ def runs(
         return
     console.show(console.table_of(records, _COLUMNS, right=("generations", "reward", "seed")))
     for record in records:
-        if record.status == "interrupted":
+        if record.status == "interrupted" and TEST_TAG not in record.tags:
             options = locations.resume_options(store, config, offline="offline" in record.tags)
             console.say(f"Go on with: convergence resume {record.label}{options}")
 
@@ -274,6 +275,12 @@ def finished_run(store: "ParquetStore", name: str | None) -> "RunRecord":
             )
         return finished[0]
     record = store.run(name)
+    if record.summary_json is None and record.tags.get("test"):
+        raise RunNotFoundError(
+            f"run {record.label} must be an optimization, but it tested the present settings. Its "
+            "answers are in the store: convergence query "
+            f"\"from answers where run_id = '{record.run_id}'\""
+        )
     if record.summary_json is None:
         from tasks.store.tables.interrupted_runs import as_they_are  # noqa: PLC0415 - brings SQLite
 

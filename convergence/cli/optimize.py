@@ -48,7 +48,7 @@ def optimize(  # noqa: PLR0917 - Typer's options
     Ctrl-C ends it cleanly and keeps all that was paid; `convergence resume` goes on. Exit code 3:
     the budget was reached; the result is what could be learned within it.
     """
-    budget = _budget(max_usd, max_calls, max_tokens, max_minutes)
+    budget = limits_of(max_usd, max_calls, max_tokens, max_minutes)
     if dry_run:
         show_estimate(config, generations=generations, budget=budget, as_json=as_json)
         return
@@ -104,7 +104,7 @@ def resume(  # noqa: PLR0917 - as above
 
     Finished calls are not made again. A finished run stays as it is; a new one goes on from it.
     """
-    budget = _budget(max_usd, max_calls, max_tokens, max_minutes)
+    budget = limits_of(max_usd, max_calls, max_tokens, max_minutes)
 
     def prepare(listener: Listener | None, mock_url: str | None) -> "Run":
         path = locations.open_store(store, config).path
@@ -123,12 +123,13 @@ def resume(  # noqa: PLR0917 - as above
     _run(prepare, where=where, offline=offline, quiet=quiet, as_json=as_json)
 
 
-def _budget(*limits: float | None) -> dict[str, float | None]:
+def limits_of(*limits: float | None) -> dict[str, float | None]:
+    """Return limits by their key: dollars, calls, tokens, minutes."""
     return dict(zip(("max_usd", "max_calls", "max_tokens", "max_minutes"), limits, strict=True))
 
 
 @contextlib.contextmanager
-def _mock(*, wanted: bool) -> Iterator[str | None]:
+def mock_server(*, wanted: bool) -> Iterator[str | None]:
     """Serve the built-in models while a run lasts, and yield their URL."""
     if not wanted:
         yield None
@@ -155,7 +156,7 @@ def _run(
 
     with (
         ProgressDisplay(open_screen(quiet=quiet or as_json)) as progress,
-        _mock(wanted=offline) as mock_url,
+        mock_server(wanted=offline) as mock_url,
     ):
         # A quiet run has no listener.
         running = prepare(None if quiet or as_json else progress, mock_url)

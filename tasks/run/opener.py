@@ -25,7 +25,13 @@ from tasks.run.resources import OFFLINE, Caller, OnNotice
 from tasks.run.run import FLOW_RUN_TAG, Run
 from tasks.sao.history import history_tag
 from tasks.store import ParquetStore
-from tasks.store.tables.lineage import RETRY_TAG, ROUNDS_TAG, check_missing, successor
+from tasks.store.tables.lineage import (
+    RETRY_TAG,
+    ROUNDS_TAG,
+    TEST_TAG,
+    check_missing,
+    successor,
+)
 from tasks.version import code_version
 
 Limits: TypeAlias = Mapping[str, float | None]
@@ -80,6 +86,7 @@ def prepare_run(
     budget: Limits | None = None,
     save_path: str | None = None,
     tags: Mapping[str, str] | None = None,
+    is_test: bool = False,
     **caller: Unpack[Caller],
 ) -> Run:
     """Begin a new run of the system that ``loaded`` describes.
@@ -91,6 +98,8 @@ def prepare_run(
         budget: as ``with_overrides``.
         save_path: as ``with_overrides``.
         tags: labels of the run.
+        is_test: whether it only tests the present settings (``tasks.run.assessment``); such runs
+            are a system of their own, so that no search takes them for one of its own.
         caller: see ``Caller``. A run of ``mock_url`` is a system of its own, since what it learns
             says nothing about the real one.
 
@@ -113,6 +122,9 @@ def prepare_run(
     name, own = configuration.api.name, dict(tags or {})
     if caller.get("mock_url") is not None:
         name, own = f"{name}.{OFFLINE}", {OFFLINE: "true", **own}
+    own |= champion_tag(path, name, loaded.space)
+    if is_test:
+        name, own = f"{name}.{TEST_TAG}", {TEST_TAG: "true", **own}
     history = history_tag(store, name) if configuration.society.prefers else {}
     tags = {
         **_facts(loaded),
@@ -163,13 +175,13 @@ def resume_run(
     raised = {key: limit for key, limit in (budget or {}).items() if limit is not None}
 
     def can_go_on(record: RunRecord) -> bool:
-        if (ROUNDS_TAG in record.tags) != rounds:
+        if (ROUNDS_TAG in record.tags) != rounds or TEST_TAG in record.tags:
             return False
         return record.status != "done" or retry_missing or (bool(raised) and _hit_limit(record))
 
     record = store.run(name) if name is not None else _latest(store, can_go_on)
     _check_resumable(record, caller, can_go_on=can_go_on(record), rounds=rounds)
-    loaded = _loaded(record)
+    loaded = loaded_of(record)
     if raised:
         configuration = with_overrides(loaded.configuration, budget=raised)
         loaded = replace(loaded, configuration=configuration)
@@ -294,6 +306,11 @@ def _check_resumable(record: RunRecord, caller: Caller, *, can_go_on: bool, roun
             f"run {label} holds rounds of preferences alone. Run the flow `sao` again: it "
             "goes on from the system's last saved round."
         )
+    if TEST_TAG in record.tags:
+        raise ResumeError(
+            f"run {label} tests the present settings. Run `convergence test` again: it goes on with "
+            "a test that was interrupted."
+        )
     if not can_go_on:
         raise ResumeError(
             f"run {label} is finished. Read it with `convergence report {label}`, "
@@ -305,7 +322,7 @@ def _check_resumable(record: RunRecord, caller: Caller, *, can_go_on: bool, roun
         raise ResumeError(f"run {label} was begun {how} `--offline`.")
 
 
-def _loaded(record: RunRecord) -> Loaded:
+def loaded_of(record: RunRecord) -> Loaded:
     """Read the files of a run that was begun."""
     tree: dict[str, Any] = json.loads(record.config_json)
     loaded = load_mapping(tree, Path(record.base_dir), allow_callable=True)

@@ -24,6 +24,8 @@ RETRY_TAG = "retries_missing"
 """Tag of such a run that asks the cells without a reward before anything else."""
 ROUNDS_TAG = "rounds_of_preferences"
 """Tag of a run that holds rounds of preferences alone: no search goes on with it or from it."""
+TEST_TAG = "test"
+"""Tag, and end of the system's name, of a run that tests the present settings alone."""
 _WITHOUT_REWARD = """
 SELECT count(*) AS n FROM (
   SELECT candidate_id, case_id, replicate, role FROM evaluations WHERE run_id = $run

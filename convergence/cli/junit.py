@@ -1,0 +1,63 @@
+"""JUnit XML of a test of the present settings, as continuous integration reads it.
+
+One test case for each condition of the test, which fails where it does not hold, and one for each
+case of the configuration, which is an error where it has no reward: so a file without failures and
+errors means exit code 0. A low reward of a single case is no failure; it stands in the case's output.
+"""
+
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator, Sequence
+
+from convergence_core.result import CaseAnswer, CaseAnswers
+from tasks.report import phrases
+from tasks.report.phrases import clean
+from tasks.run.assessment import Assessment, Check
+
+
+def junit_xml(found: Assessment, checks: Sequence[Check]) -> str:
+    """Return the test as JUnit XML."""
+    suite = ET.Element("testsuite", name=clean(found.system))
+    for check in checks:
+        case = _case(suite, found, check.name, 0.0)
+        if not check.passed:
+            ET.SubElement(case, "failure", message=clean(check.sentence))
+    n_errors = 0
+    for one in found.cases:
+        answer = one.second
+        latency_ms = None if answer is None else answer.latency_ms
+        case = _case(suite, found, one.case_id, (latency_ms or 0.0) / 1000)
+        if answer is None or answer.reward is None:
+            why = "not asked" if answer is None or answer.error is None else answer.error
+            ET.SubElement(case, "error", message=clean(f"no reward: {why}"))
+            n_errors += 1
+        ET.SubElement(case, "system-out").text = clean("\n".join(_lines(one, answer)))
+    suite.set("tests", str(len(checks) + len(found.cases)))
+    suite.set("failures", str(sum(not check.passed for check in checks)))
+    suite.set("errors", str(n_errors))
+    ET.indent(suite)
+    return (
+        '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(suite, encoding="unicode") + "\n"
+    )
+
+
+def _case(suite: ET.Element, found: Assessment, name: str, seconds: float) -> ET.Element:
+    return ET.SubElement(
+        suite, "testcase", classname=clean(found.system), name=clean(name), time=f"{seconds:.3f}"
+    )
+
+
+def _lines(case: CaseAnswers, answer: CaseAnswer | None) -> Iterator[str]:
+    if case.input is not None:
+        yield f"input: {case.input}"
+    if case.expected is not None:
+        yield f"expected: {case.expected}"
+    if answer is None:
+        return
+    if answer.text is not None:
+        yield f"answer: {answer.text}"
+    if answer.error is not None:
+        yield f"error: {answer.error}"
+    yield f"reward: {phrases.reward(answer.reward)}"
+    for name, value in sorted(answer.metrics.items()):
+        yield f"{name}: {phrases.number(value)}"
+    yield from (f"judge: {reason}" for reason in answer.reasons)

@@ -1,0 +1,320 @@
+"""Assessment of the present settings on all test cases, without a search."""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any, Unpack
+
+from convergence_core.errors import ConfigurationError, RunInterruptedError
+from convergence_core.ports import Row
+from convergence_core.records import (
+    Assignment,
+    Candidate,
+    Cell,
+    Role,
+    Trial,
+    canonical_json,
+    sha256_hex,
+)
+from convergence_core.result import CaseAnswers, Difference, Estimate, worst_first
+from convergence_core.search.recommend import Interval, mean_interval, paired_difference
+from convergence_core.search.study import limit_reached
+from tasks.inputs.loader import Loaded
+from tasks.inputs.storage import store_path
+from tasks.report.answers import asked_cases, paired_cases, with_judges_reasons
+from tasks.report.candidates import Final
+from tasks.run.assembly import assemble
+from tasks.run.champions import tagged_champion
+from tasks.run.conclusion import FINAL
+from tasks.run.opener import Limits, prepare_run, with_overrides
+from tasks.run.resources import OFFLINE, Caller
+from tasks.run.run import Run
+from tasks.store import ParquetStore
+from tasks.store.tables.lineage import TEST_TAG
+from tasks.store.tables.rows import payload_rows
+
+ROLES: tuple[Role, ...] = ("search", "holdout")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One condition of a test that is passed."""
+
+    name: str
+    passed: bool
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assessment:
+    """What the test cases say of the present settings."""
+
+    label: str
+    system: str
+    is_offline: bool
+    level: float
+    """Probability of the intervals."""
+    present: Candidate
+    """The defaults of the configuration."""
+    champion: Candidate | None
+    """With whom they are compared; ``None``: nobody was asked for."""
+    estimate: Estimate | None
+    """Mean reward over all test cases; ``None``: no case has a reward."""
+    of_champion: Estimate | None
+    difference: Difference | None
+    """Present settings less champion, paired by case."""
+    cases: tuple[CaseAnswers, ...]
+    """The champion's answers first, the present settings' second, lowest first."""
+    n_missing: int
+    """Cells without a reward."""
+    limit: str | None
+    """Limit of the budget that was reached, in words; ``None``: none."""
+    n_calls: int
+    """Of this test."""
+    cost_usd: float | None
+    """Of this test; ``None``: no price is known."""
+
+    def checks(self, fail_under: float | None) -> tuple[Check, ...]:
+        """Return what has to hold for the test to pass.
+
+        Args:
+            fail_under: least mean reward; ``None``: any.
+        """
+        n = sum(1 for case in self.cases if case.second is None or case.second.reward is None)
+        found = [
+            Check(
+                name="every case has a reward",
+                passed=not self.n_missing,
+                sentence="every case has a reward"
+                if not self.n_missing
+                else f"{n or self.n_missing} of {len(self.cases)} cases have no reward "
+                "(network, server, metric or budget), so the test is not complete",
+            )
+        ]
+        if fail_under is not None:
+            mean = None if self.estimate is None else self.estimate.mean
+            passed = mean is not None and mean >= fail_under
+            shown = "none" if mean is None else f"{mean:.3f}"
+            how = "at least" if passed else "not at least"
+            found.append(
+                Check(
+                    name=f"mean reward at least {fail_under:g}",
+                    passed=passed,
+                    sentence=f"the mean reward is {shown}, {how} {fail_under:g}",
+                )
+            )
+        if self.champion is not None:
+            found.append(self._against_champion())
+        return tuple(found)
+
+    def _against_champion(self) -> Check:
+        name = "not worse than the champion"
+        if self.champion is not None and self.champion.candidate_id == self.present.candidate_id:
+            text = "the present settings are the champion's"
+            return Check(name=name, passed=True, sentence=text)
+        gap = self.difference
+        if gap is None:
+            text = "no case compares the present settings with the champion"
+            return Check(name=name, passed=False, sentence=text)
+        ends = f"{gap.mean:+.3f} [{gap.low:+.3f}, {gap.high:+.3f}]"
+        if gap.high < 0:
+            text = f"the present settings are worse than the champion: {ends}"
+        elif gap.low > 0:
+            text = f"the present settings are better than the champion: {ends}"
+        else:
+            text = f"these cases do not tell the present settings from the champion: {ends}"
+        return Check(name=name, passed=gap.high >= 0, sentence=text)
+
+
+def open_assessment(
+    loaded: Loaded,
+    *,
+    against_champion: bool = False,
+    budget: Limits | None = None,
+    **caller: Unpack[Caller],
+) -> Run:
+    """Open a test of the present settings; one that was interrupted goes on.
+
+    Args:
+        loaded: the configuration and its files.
+        against_champion: whether there must be a champion to evaluate on the same cases.
+        budget: limits, in place of the configuration's.
+        caller: see ``Caller``.
+
+    Raises:
+        ConfigurationError: the configuration gives no defaults, there is no champion, or something
+            that it names is wrong.
+        LeaseHeldError: another process tests this system.
+        StoreError: the store cannot be used.
+    """
+    if loaded.space.baseline() is None:
+        rule = "must have a `default:`, the values in use today, to be tested"
+        fix = "Write `default:` of one parameter at least."
+        raise ConfigurationError.of("search_space.parameters", rule, fix)
+    configuration = with_overrides(loaded.configuration, budget=budget)
+    loaded = replace(loaded, configuration=configuration)
+    run = _interrupted(loaded, caller) or prepare_run(loaded, is_test=True, **caller)
+    if against_champion and champion_of_test(run) is None:
+        run.close()
+        rule = "champion must find one in the store that the search space still holds"
+        fix = "Make one with `convergence promote`, or leave out `--against champion`."
+        raise ConfigurationError.of("--against", rule, fix)
+    return run
+
+
+def champion_of_test(run: Run) -> Candidate | None:
+    """Return the champion that there was when the test began; ``None``: there was none."""
+    return tagged_champion(run.record.tags, run.loaded.space)
+
+
+def _interrupted(loaded: Loaded, caller: Caller) -> Run | None:
+    """Open the latest test of a system if it was left unfinished with these very settings."""
+    path = store_path(loaded)
+    if not (path / "store.json").is_file():
+        return None
+    name = loaded.configuration.api.name
+    if caller.get("mock_url") is not None:
+        name = f"{name}.{OFFLINE}"
+    latest = next(iter(ParquetStore(path).runs(f"{name}.{TEST_TAG}")), None)
+    if latest is None or latest.status == "done":
+        return None
+    then = (latest.config_sha256, latest.cases_sha256, latest.search_space_json)
+    now = (
+        sha256_hex(loaded.configuration.to_json()),
+        loaded.cases_sha256,
+        canonical_json(loaded.space.to_json()),
+    )
+    facts_hold = all(latest.tags.get(key) == value for key, value in loaded.facts.items())
+    return assemble(latest, loaded, caller) if then == now and facts_hold else None
+
+
+def assess(run: Run, *, against_champion: bool = False) -> Assessment:
+    """Ask all test cases of the present settings, publish the answers, and return what they say.
+
+    Raises:
+        RunInterruptedError: it was asked to stop; what was answered is kept for the next test.
+    """
+    present = run.study.baseline
+    assert present is not None  # noqa: S101 - checked when it was opened
+    champion = champion_of_test(run) if against_champion else None
+    subjects = {one.candidate_id: one for one in (present, champion) if one is not None}
+    with run:
+        run.begin_final()
+        with ThreadPoolExecutor(len(subjects)) as threads:
+            trials = [
+                *threads.map(lambda one: run.evaluate(_cells(run, one), None), subjects.values())
+            ]
+        if run.is_stopping:
+            raise RunInterruptedError(
+                f"test {run.label} was stopped. Nothing paid is lost: the same `convergence test` "
+                "goes on."
+            )
+        _publish(run, trials)
+        found = _assessment(run, trials, present, champion)
+        run.save("done", "the present settings were tested")
+    return found
+
+
+def _cells(run: Run, candidate: Candidate) -> Assignment:
+    held_out = {case.case_id for case in run.loaded.holdout_cases}
+    return Assignment(
+        candidate=candidate,
+        cells=tuple(
+            Cell(
+                candidate_id=candidate.candidate_id,
+                case_id=case.case_id,
+                repeat=repeat,
+                role="holdout" if case.case_id in held_out else "search",
+            )
+            for case in run.loaded.cases
+            for repeat in range(run.study.schedule.repeats)
+        ),
+        label=run.study.space.label(candidate.params, n=3),
+    )
+
+
+def _publish(run: Run, trials: Sequence[Trial]) -> None:
+    evaluations = [evaluation for trial in trials for evaluation in trial.evaluations]
+    candidates: list[Row] = [
+        {
+            "run_id": run.run_id,
+            "candidate_id": trial.candidate.candidate_id,
+            "origin": trial.candidate.origin,
+            "parent_ids": [],
+            "params_json": canonical_json(dict(trial.candidate.params)),
+            "params_sha256": sha256_hex(canonical_json(dict(trial.candidate.params))),
+        }
+        for trial in trials
+    ]
+    run.store.publish(
+        run.run_id,
+        FINAL,
+        {
+            "payloads": payload_rows(run.run_id, evaluations),
+            "candidates": candidates,
+            "evaluations": run.evaluation_rows(evaluations),
+            "attempts": run.journal.attempts(run.run_id, generation=None),
+        },
+    )
+
+
+def _assessment(
+    run: Run, trials: Sequence[Trial], present: Candidate, champion: Candidate | None
+) -> Assessment:
+    level = run.configuration.optimization.mab.confidence_level
+    final = Final.of(trials, run.loaded.cases, level)
+
+    def rewards(candidate: Candidate) -> dict[str, float]:
+        found = (final.rewards(candidate.candidate_id, role) for role in ROLES)
+        return {case: reward for one in found for case, reward in one.items()}
+
+    own, other = rewards(present), {} if champion is None else rewards(champion)
+    weights, groups = final.weights, final.groups
+    gap = None
+    if champion is not None and champion.candidate_id != present.candidate_id:
+        gap = paired_difference(own, other, level=level, weights=weights, groups=groups)
+    asked = {
+        one.candidate_id: with_judges_reasons(
+            run.store,
+            run.run_id,
+            run.configuration,
+            asked_cases(run.store, run.run_id, one.candidate_id),
+        )
+        for one in (present, champion)
+        if one is not None
+    }
+    is_apart = champion is not None and champion.candidate_id != present.candidate_id
+    cases = paired_cases(
+        asked[champion.candidate_id] if champion is not None and is_apart else {},
+        asked[present.candidate_id],
+        {case.case_id: case for case in run.loaded.cases},
+        keep_text=run.configuration.storage.keep_text,
+    )
+    evaluations = [evaluation for trial in trials for evaluation in trial.evaluations]
+    totals = run.journal.totals(run.run_id)
+    return Assessment(
+        label=run.label,
+        system=run.configuration.api.name,
+        is_offline=OFFLINE in run.record.tags,
+        level=level,
+        present=present,
+        champion=champion,
+        estimate=_estimate(mean_interval(own, level=level, weights=weights, groups=groups)),
+        of_champion=_estimate(mean_interval(other, level=level, weights=weights, groups=groups)),
+        difference=None if gap is None else Difference(**_ends(gap)),
+        cases=worst_first(cases),
+        n_missing=sum(evaluation.reward is None for evaluation in evaluations),
+        limit=limit_reached(trials),
+        n_calls=totals.n_attempts,
+        cost_usd=totals.cost_usd,
+    )
+
+
+def _estimate(found: Interval | None) -> Estimate | None:
+    return None if found is None else Estimate(**_ends(found))
+
+
+def _ends(found: Interval) -> dict[str, Any]:
+    n_groups = found.n_groups if found.n_groups < found.n else None
+    ends = {name: getattr(found, name) for name in ("mean", "low", "high", "level")}
+    return {**ends, "n_cases": found.n, "n_groups": n_groups}
