@@ -60,6 +60,8 @@ class GenerationFinished:
     """Evaluations without an ``ok`` status."""
     best_params: Params | None
     """Parameters of the candidate that would be handed over; ``None``: no reward was seen yet."""
+    best_id: str | None = None
+    """Its id."""
     best_mean: float | None
     best_interval: tuple[float, float] | None
     """95 % credible interval of its mean reward."""

@@ -32,6 +32,12 @@ Status = Literal["ok", "error", "timeout", "skipped"]
 """How an evaluation ended; ``skipped`` means it was planned and not asked (budget, stop)."""
 
 
+SHORT_ID = 6
+"""Digits of a candidate's id in its name."""
+DEFAULTS = "defaults"
+"""What the name of the user's defaults says after the id."""
+
+
 def canonical_json(value: object) -> str:
     """Return the one JSON text of a value: sorted keys, no white space, no NaN.
 
@@ -58,6 +64,11 @@ class Candidate:
     params: Params
     origin: Origin = "sample"
     parent_ids: tuple[str, ...] = ()
+
+
+def short_id(candidate_id: str) -> str:
+    """Return the beginning of a candidate's id, by which people and commands name it."""
+    return candidate_id[:SHORT_ID]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

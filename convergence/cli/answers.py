@@ -106,6 +106,8 @@ def _print(
 
 
 def _head(result: "RunResult", found: "Sequence[CaseAnswers]", *, is_whole: bool) -> Iterator[str]:
+    from tasks.report.phrases import named_label  # noqa: PLC0415 - with its only user
+
     yield f"{result.label}: answers, worst cases first"
     if result.facts.get("offline"):
         yield "The run was offline: these answers are a stand-in's, no real model's."
@@ -114,6 +116,9 @@ def _head(result: "RunResult", found: "Sequence[CaseAnswers]", *, is_whole: bool
     elif result.baseline is None:
         yield "No default configuration was asked: there is one answer to each case."
     elif is_whole:
+        yield f"default: {named_label(result.baseline.label, result.baseline.candidate_id)}"
+        if result.winner is not None:
+            yield f"recommended: {named_label(result.winner.label, result.winner.candidate_id)}"
         yield _counts(found)
 
 

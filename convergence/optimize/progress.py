@@ -22,7 +22,7 @@ from convergence_core.events import (
     TrafficChanged,
 )
 from convergence_core.ports import LostCall
-from convergence_core.records import ParamValue
+from convergence_core.records import ParamValue, short_id
 from tasks.report.phrases import plural, short, value_text
 
 if TYPE_CHECKING:
@@ -212,7 +212,9 @@ class ProgressDisplay:
         self._screen.line(
             f"generation {event.generation:02d}  "
             f"{plural(event.n_evaluations, 'evaluation')}{failed}{cost}  "
-            f"{self._best or 'no reward yet'}  {shown_params(event.best_params or {})}".rstrip()
+            f"{self._best or 'no reward yet'}  "
+            f"{f'{short_id(event.best_id)} ' if event.best_id else ''}"
+            f"{shown_params(event.best_params or {})}".rstrip()
         )
 
         if event.warm_start is not None and event.warm_start != self._warm_start:

@@ -42,7 +42,7 @@ def compare(
         _comparison(
             winner,
             rival,
-            label=space.label(rival.candidate.params),
+            label=space.name(rival.candidate),
             is_default=rival_id == baseline_id,
             probability=float(
                 fitted.posterior([winner.candidate, rival.candidate]).probability_above(1)[0]
@@ -75,7 +75,7 @@ def spent_on(
         found.append(
             CandidateCells(
                 candidate_id=name,
-                label=space.label(member.candidate.params),
+                label=space.name(member.candidate),
                 by_generation=tuple(sorted(counts.items())),
             )
         )

@@ -58,7 +58,7 @@ def discards(
         closest.append(
             Discard(
                 candidate_id=ranked.candidate_id,
-                label=space.label(candidates[i].params),
+                label=space.name(candidates[i]),
                 mean=ranked.mean,
                 low=ranked.low,
                 high=ranked.high,

@@ -48,7 +48,7 @@ def finalists(
                 Cell(candidate_id=candidate_id, case_id=case_id, repeat=number, role=role)
                 for case_id, number, role in cells
             ),
-            label=f"finally {study.space.label(candidate.params, n=3)}",
+            label=f"finally {study.space.name(candidate, n=3)}",
         )
         for candidate_id, candidate in subjects.items()
     ]

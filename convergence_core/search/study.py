@@ -217,7 +217,7 @@ class Study:
                     Cell(candidate_id=name, case_id=case_id, repeat=repeat)
                     for case_id, repeat in sorted(member.missing)
                 ),
-                label=f"again {self.space.label(member.candidate.params, n=3)}",
+                label=f"again {self.space.name(member.candidate, n=3)}",
             )
             for name, member in state.search.archive.members.items()
             if member.missing

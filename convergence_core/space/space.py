@@ -15,6 +15,7 @@ import numpy as np
 from convergence_core.config.expressions import Expression
 from convergence_core.errors import ConfigurationError, Problem
 from convergence_core.records import (
+    DEFAULTS,
     Candidate,
     Json,
     Origin,
@@ -22,6 +23,7 @@ from convergence_core.records import (
     ParamValue,
     canonical_json,
     sha256_hex,
+    short_id,
 )
 from convergence_core.space.parameters import Choice, Parameter, same_value
 
@@ -323,6 +325,29 @@ class Space:
         ]
         n_more = 0 if n is None else len(varying) - n
         return " ".join([*varying[:n], *([f"(+{n_more} more)"] if n_more > 0 else [])])
+
+    def name(self, candidate: Candidate, n: int | None = None) -> str:
+        """Return a candidate's name for people: the beginning of its id, and what it changes.
+
+        After the id come the parameters that differ from the defaults, or all that can vary where
+        there are none. So no two candidates have one name, however many are shown; that of the
+        defaults says so.
+
+        Args:
+            candidate: a point of the space.
+            n: the first so many parameters, and how many more there are; by default all.
+        """
+        if "baseline" not in self._few:
+            found = self.baseline()
+            self._few["baseline"] = () if found is None else (found,)
+        base = next(iter(self._few["baseline"]), {})
+        changed = {
+            name: value
+            for name, value in candidate.params.items()
+            if name not in base or not same_value(base[name], value)
+        }
+        said = self.label(changed, n) or (DEFAULTS if base else "")
+        return f"{short_id(candidate.candidate_id)} {said}".rstrip()
 
     def named_values(self, points: Iterable[Params]) -> dict[str, dict[str, str]]:
         """Return parameter → name in labels → whole value, of values that labels only name."""

@@ -96,7 +96,7 @@ class View:
             return None
         return CandidateReport(
             candidate_id=name,
-            label=self.space.label(candidate.params),
+            label=self.space.name(candidate),
             params=dict(candidate.params),
             origin=candidate.origin,
             generation=None if member is None else member.generation,
@@ -113,7 +113,7 @@ class View:
         return LeaderboardRow(
             rank=rank,
             candidate_id=ranked.candidate_id,
-            label=self.space.label(params),
+            label=self.space.name(member.candidate),
             params=dict(params),
             mean=ranked.mean,
             low=ranked.low,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from convergence_core.config import Configuration, parse_mapping
 from convergence_core.errors import RunNotFoundError
 from convergence_core.ports import RunRecord, Store
-from convergence_core.records import Case, Params, ParamValue, Role
+from convergence_core.records import Case, Params, ParamValue, Role, short_id
 from convergence_core.result import CaseAnswer, CaseAnswers, Difference, RunResult, worst_first
 from convergence_core.search.recommend import paired_difference
 from tasks.inputs.cases import groups_of
@@ -120,7 +120,7 @@ def candidate_named(name: str, record: RunRecord, store: Store) -> Subject | Non
         )
     if not ids:
         return None
-    return Subject(name=ids[0][:8], record=record, candidate_id=ids[0], params=known[ids[0]])
+    return Subject(name=short_id(ids[0]), record=record, candidate_id=ids[0], params=known[ids[0]])
 
 
 def recommended_of(record: RunRecord) -> Subject:
@@ -265,9 +265,8 @@ def _mean(values: Sequence[float | None]) -> float | None:
 def comparison_blocks(found: PairComparison) -> list[Block]:
     """Return a comparison for people: A is the first, B the second."""
     a, b = found.first, found.second
-    names = (f"A: {clean(a.name)}", f"B: {clean(b.name)}")
     return [
-        Heading(f"{names[0]}    {names[1]}"),
+        Heading(f"A: {_called(a)}    B: {_called(b)}"),
         Paragraph((_verdict(found),), "lead"),
         *(Paragraph((note,)) for note in found.notes),
         *_rewards(found),
@@ -276,6 +275,11 @@ def comparison_blocks(found: PairComparison) -> list[Block]:
         *_cases(found),
         *prompt_blocks(a.params, b.params, "A", "B"),
     ]
+
+
+def _called(subject: Subject) -> str:
+    known = short_id(subject.candidate_id)
+    return known if subject.name == known else f"{clean(subject.name)} ({known})"
 
 
 def _verdict(found: PairComparison) -> str:

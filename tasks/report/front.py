@@ -64,7 +64,7 @@ def pareto_front(
         return tuple(
             FrontPoint(
                 candidate_id=ids[i],
-                label=space.label(candidates[i].params),
+                label=space.name(candidates[i]),
                 params=dict(candidates[i].params),
                 means=by_objective(means[i]),
                 lows=by_objective(lows[i]),

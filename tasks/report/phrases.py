@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from convergence_core.caveats import CASES
-from convergence_core.records import ParamValue, Role
+from convergence_core.records import DEFAULTS, ParamValue, Role
 from convergence_core.result import CandidateReport, Difference, Estimate, GateReport, RunResult
 
 if TYPE_CHECKING:
@@ -306,9 +306,9 @@ def constraint_reason(
         )
     if other is None or other.feasible is None:
         return ""
-    params = search.archive.members[other.candidate_id].candidate.params
+    passed_over = search.archive.members[other.candidate_id].candidate
     return (
-        f"{named_label(space.label(params), other.candidate_id)} has a higher posterior mean, "
+        f"{named_label(space.name(passed_over), other.candidate_id)} has a higher posterior mean, "
         f"{reward(other.mean)}, and was passed over: it breaks a hard constraint in {often} with "
         f"probability {percent(1.0 - other.feasible)}."
     )
@@ -333,9 +333,14 @@ def default_sentence(result: RunResult) -> str | None:
 
 
 def special(result: RunResult, candidate_id: str) -> str:
-    """Return what is special about a candidate, in brackets; empty: nothing."""
+    """Return what is special about a candidate and its name does not say, in brackets."""
     reports = {"recommended": result.winner, "default": result.baseline}
-    marks = [name for name, one in reports.items() if one and one.candidate_id == candidate_id]
+    marks = [
+        name
+        for name, one in reports.items()
+        if one and one.candidate_id == candidate_id
+        if name != "default" or not one.label.endswith(f" {DEFAULTS}")
+    ]
     return f" ({', '.join(marks)})" if marks else ""
 
 

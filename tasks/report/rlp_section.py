@@ -137,7 +137,7 @@ def _best(
         gain=best["information_gain"],
         se=best["gain_se"],
         n_outcomes=best["n_outcomes"],
-        tested=None if tested is None else space.label(tested),
+        tested=None if tested is None else space.name(space.candidate(tested)),
     )
 
 

@@ -229,7 +229,7 @@ def _cells(run: Run, candidate: Candidate) -> Assignment:
             for case in run.loaded.cases
             for repeat in range(run.study.schedule.repeats)
         ),
-        label=run.study.space.label(candidate.params, n=3),
+        label=run.study.space.name(candidate, n=3),
     )
 
 

@@ -59,6 +59,7 @@ def publish_generation(run: Run, step: StepResult, flow_run_id: str | None) -> N
             n_evaluations=len(evaluations),
             n_failed=sum(evaluation.status != "ok" for evaluation in evaluations),
             best_params=None if leader is None else state.params_of(leader.candidate_id),
+            best_id=None if leader is None else leader.candidate_id,
             best_mean=None if leader is None else leader.mean,
             best_interval=None if leader is None else (leader.low, leader.high),
             n_calls=state.n_calls,

@@ -93,6 +93,11 @@ def test_generation_is_told_with_failures_best_interval_and_parameters():
     )
 
 
+def test_the_best_is_told_with_the_beginning_of_its_id():
+    named = replace(FINISHED, best_id="3fa9c1d2e4b5a697")
+    assert told(started(), named).lines[1].endswith("  3fa9c1 model=small t=0.7")
+
+
 def test_values_are_told_as_a_configuration_writes_them():
     event = replace(FINISHED, best_params={"a": True, "b": 0.123456, "c": "two\nlines"})
     assert told(started(), event).lines[1].endswith("a=true b=0.1235 c=two lines")

@@ -291,7 +291,7 @@ def test_the_leaderboard_follows_the_posterior(finished):
     cautious = [row.cautious for row in rows]
     assert cautious == sorted(cautious, reverse=True)
     assert {row.n_cells for row in rows} == {6, 12}
-    assert rows[0].label == "x=0.9 kind=b"
+    assert rows[0].label == f"{rows[0].candidate_id[:6]} x=0.9 kind=b"
     default = next(row for row in rows if row.candidate_id == DEFAULT.candidate_id)
     assert default.origin == "default"
 

@@ -203,7 +203,7 @@ class PlanBuilder:
             Assignment(
                 candidate=candidate,
                 cells=tuple(self._cells[name]),
-                label=self.space.label(candidate.params, n=3),
+                label=self.space.name(candidate, n=3),
             )
             for name, candidate in self._candidates.items()
         )

@@ -1,8 +1,10 @@
 """The search space: conditions, constraints, encoding and what is wrong with one."""
 
 import pickle
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
+import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
@@ -16,6 +18,7 @@ from tests.core.space.strategies import (
     rng,
     spaces,
 )
+from tests.support.random_spaces import points, random_space
 
 
 @EXAMPLES
@@ -287,3 +290,38 @@ def test_missing_values_are_drawn():
     assert point["model"] == "large"
     assert point["top_k"] in (1, 2, 3)
     assert space.complete({"model": "small", "n": 2}, rng()) == {"model": "small", "n": 2}
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("has_defaults", [True, False])
+def test_no_two_candidates_have_one_name(seed: int, has_defaults: bool):
+    rng = np.random.default_rng(seed)
+    space = random_space(seed)
+    if has_defaults:
+        default = space.sample(rng)
+        parameters = {
+            name: replace(cast("Any", parameter), default=default.get(name))
+            for name, parameter in space.parameters.items()
+        }
+        space = replace(space, parameters=parameters)
+        assert space.name(space.candidate(default)).endswith(" defaults")
+    candidates = [space.candidate(point) for point in points(space, 200, rng)]
+    names = [space.name(candidate) for candidate in candidates]
+    assert len(set(names)) == len(candidates)
+    without_ids = {name.partition(" ")[2] for name in names}
+    assert len(without_ids) == len(candidates), "parameters that differ tell them apart alone"
+
+
+def test_a_name_is_the_beginning_of_the_id_and_what_differs_from_the_defaults():
+    space = Space(
+        parameters={
+            "model": Choice(kind="categorical", choices=("small", "large"), default="small"),
+            "t": Float(min=0.0, max=1.0, default=0.5),
+            "n": Integer(min=1, max=9, default=3),
+        }
+    )
+    candidate = space.candidate({"model": "large", "t": 0.5, "n": 4})
+    known = candidate.candidate_id[:6]
+    assert space.name(candidate) == f"{known} model=large n=4"
+    assert space.name(candidate, n=1) == f"{known} model=large (+1 more)"
+    assert space.name(space.candidate({"model": "small", "t": 0.5, "n": 3})).endswith(" defaults")
