@@ -74,10 +74,10 @@ def play_quickstart(way: Way, thinker: Thinkers, seed: int) -> tuple[float, floa
                 save_generation.fn(run.run_id, number, run.learn(trials))
             final = [run.session.evaluate(a, None) for a in choose_finalists(run)]
             result = conclude(run, final)
-        assert result.winner is not None
+        assert result.found is not None
         best = known()
         regret = best.on_search - float(np.mean(rewards))
-        return regret, best.on_held_out - result.winner.headline()[1].mean
+        return regret, best.on_held_out - result.found.headline()[1].mean
 
 
 def stand_in(learner: RlpLearner, space: Space, kind: Kind, seed: int) -> None:

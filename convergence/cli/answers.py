@@ -44,7 +44,6 @@ def show(  # noqa: PLR0917 - Typer's options
     from convergence_core.config import parse_mapping  # noqa: PLC0415 - brings pydantic
     from convergence_core.result import RunResult  # noqa: PLC0415 - as above
     from tasks.report.answers import answers_of, cases_of  # noqa: PLC0415 - brings NumPy
-    from tasks.report.answers_section import SIDES  # noqa: PLC0415 - as above
 
     result = RunResult.from_json(record.summary_json or "")
     cases, why = cases_of(record)
@@ -59,7 +58,8 @@ def show(  # noqa: PLR0917 - Typer's options
                 "run": result.label,
                 "default": None if result.baseline is None else result.baseline.params,
                 "recommended": None if result.winner is None else result.winner.params,
-                "cases": [_case_row(one, *SIDES) for one in found],
+                "found": None if result.found is None else result.found.params,
+                "cases": [_case_row(one, "default", "found") for one in found],
             }
         )
         return
@@ -83,21 +83,21 @@ def _print(
         is_whole: whether these are all cases, whose sum and prompts are shown too.
         why: why the test cases are not known any more; empty: they are.
     """
-    from tasks.report.answers_section import SIDES, answer_blocks, prompt_blocks  # noqa: PLC0415
+    from tasks.report.answers_section import answer_blocks, prompt_blocks, sides  # noqa: PLC0415
 
-    if result.winner is None:
+    if result.found is None:
         console.say(f"{result.label} recommends nothing: no configuration got a reward.")
         return
     for line in _head(result, found, is_whole=is_whole):
         console.answer(line)
     if why:
         console.answer(f"Inputs are shown as they were sent, and nothing is expected: {why}.")
-    defaults = None if result.winner_is_baseline else result.baseline
+    defaults = None if result.found_is_baseline else result.baseline
     shown = found[: limit or None]
-    for block in answer_blocks(shown, *SIDES):
+    for block in answer_blocks(shown, *sides(result)):
         console.show_block(block)
     if defaults is not None and is_whole:
-        for block in prompt_blocks(defaults.params, result.winner.params, *SIDES):
+        for block in prompt_blocks(defaults.params, result.found.params, *sides(result)):
             console.show_block(block)
     if len(shown) < len(found):
         console.say(
@@ -111,7 +111,7 @@ def _head(result: "RunResult", found: "Sequence[CaseAnswers]", *, is_whole: bool
     yield f"{result.label}: answers, worst cases first"
     if result.facts.get("offline"):
         yield "The run was offline: these answers are a stand-in's, no real model's."
-    if result.winner_is_baseline:
+    if result.found_is_baseline:
         yield "The recommended configuration is the default one: there is one answer to each case."
     elif result.baseline is None:
         yield "No default configuration was asked: there is one answer to each case."
@@ -123,7 +123,7 @@ def _head(result: "RunResult", found: "Sequence[CaseAnswers]", *, is_whole: bool
 
 
 def _counts(cases: "Sequence[CaseAnswers]") -> str:
-    from tasks.report.phrases import plural  # noqa: PLC0415 - with its only user
+    from convergence_core.result.number_text import plural  # noqa: PLC0415 - with its only user
 
     gaps = [round(gap, 3) for case in cases if (gap := case.gap) is not None]
     n_up, n_down = sum(gap > 0 for gap in gaps), sum(gap < 0 for gap in gaps)

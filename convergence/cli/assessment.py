@@ -133,7 +133,7 @@ def _assess(
 
 
 def _tell(screen: "Screen", run: "Run") -> None:
-    from tasks.report.phrases import plural  # noqa: PLC0415 - with its only user
+    from convergence_core.result.number_text import plural  # noqa: PLC0415 - with its only user
 
     cases = plural(len(run.loaded.cases), "test case")
     screen.line(f"{run.label}: the present settings on {cases}", "bold")
@@ -165,10 +165,11 @@ def _listener(screen: "Screen") -> "Callable[[Event], None]":
 
 
 def _show(found: "Assessment", checks: "Sequence[Check]") -> None:
+    from convergence_core.result import number_text  # noqa: PLC0415 - with its only user
+    from convergence_core.result.number_text import plural  # noqa: PLC0415 - as above
     from tasks.report import phrases  # noqa: PLC0415 - with its only user
-    from tasks.report.phrases import plural  # noqa: PLC0415 - as above
 
-    level = phrases.percent(found.level)
+    level = number_text.percent(found.level)
     console.answer(
         f"\n{found.system}: present settings on {plural(len(found.cases), 'test case')}",
         style="bold",
@@ -188,7 +189,7 @@ def _show(found: "Assessment", checks: "Sequence[Check]") -> None:
             f"{phrases.difference(found.difference)}."
         )
     console.answer(_means(found))
-    price = "no price known" if found.cost_usd is None else phrases.usd(found.cost_usd)
+    price = "no price known" if found.cost_usd is None else number_text.usd(found.cost_usd)
     console.answer(f"This test: {plural(found.n_calls, 'call')}, {price}.")
 
     _show_low(found)
@@ -201,9 +202,9 @@ def _show(found: "Assessment", checks: "Sequence[Check]") -> None:
 
 def _show_low(found: "Assessment") -> None:
     """Print the cases that the present settings do not answer perfectly, the first of many."""
-    from tasks.report import phrases  # noqa: PLC0415 - with its only user
+    from convergence_core.result.number_text import UNKNOWN, reward  # noqa: PLC0415 - as above
     from tasks.report.blocks import Columns, table  # noqa: PLC0415 - as above
-    from tasks.report.phrases import UNKNOWN, short  # noqa: PLC0415 - as above
+    from tasks.report.phrases import short  # noqa: PLC0415 - as above
 
     def text(answer: "CaseAnswer | None") -> str:
         shown = None if answer is None else answer.error or answer.text
@@ -211,7 +212,7 @@ def _show_low(found: "Assessment") -> None:
 
     columns: Columns[CaseAnswers] = {
         "case": lambda one: short(one.case_id, 40),
-        "reward": lambda one: phrases.reward(None if one.second is None else one.second.reward),
+        "reward": lambda one: reward(None if one.second is None else one.second.reward),
         "expected": lambda one: UNKNOWN if one.expected is None else short(one.expected, 40),
         "answer": lambda one: text(one.second),
     }
@@ -228,8 +229,8 @@ def _show_low(found: "Assessment") -> None:
 
 def _means(found: "Assessment") -> str:
     """Return the means over cases of metrics, latency and price of the present settings."""
+    from convergence_core.result.number_text import milliseconds, usd  # noqa: PLC0415 - as below
     from tasks.report import phrases  # noqa: PLC0415 - with its only user
-    from tasks.report.answers_section import milliseconds  # noqa: PLC0415 - as above
 
     means = means_of(found)
     metrics = [f"{name} {phrases.number(value)}" for name, value in means["metrics"].items()]
@@ -237,7 +238,7 @@ def _means(found: "Assessment") -> str:
     one = [
         *metrics,
         *([] if "latency_ms" in means["metrics"] else [milliseconds(means["latency_ms"])]),
-        "price not known" if price is None else f"price {phrases.usd(price)}",
+        "price not known" if price is None else f"price {usd(price)}",
     ]
     return f"One answer on average: {', '.join(one)}."
 

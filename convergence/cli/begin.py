@@ -233,7 +233,7 @@ def _environment(loaded: "Loaded") -> dict[str, bool]:
 def _described_lines(loaded: "Loaded", run: "Forecast") -> list[tuple[str, str]]:
     """Return what a run would do, as name and sentence."""
     from convergence_core.config.rules import without_effect  # noqa: PLC0415 - as above
-    from tasks.report.phrases import plural  # noqa: PLC0415 - with its only user
+    from convergence_core.result.number_text import plural  # noqa: PLC0415 - with its only user
 
     configuration = loaded.configuration
     api, metrics = configuration.api, configuration.evaluation.metrics

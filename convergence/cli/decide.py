@@ -99,9 +99,9 @@ def promote(  # noqa: PLR0917 - Typer's options
 
 def _check_gate(result: "RunResult") -> None:
     """Leave with 100 unless the promotion gate says promote."""
-    from tasks.report.phrases import gate_evidence  # noqa: PLC0415 - with its only user
+    from convergence_core.result import verdict_of  # noqa: PLC0415 - with its only user
 
-    gate = result.gate
+    gate, verdict = result.gate, verdict_of(result)
     if gate is None or result.winner is None:
         console.say(
             f"The gate judged nothing in {result.label}: there must be a candidate, held-out cases, "
@@ -111,7 +111,7 @@ def _check_gate(result: "RunResult") -> None:
         return
     else:
         _answer(promoted=False, run=result.label, decision=gate.decision)
-        console.say(f"The gate says {gate.decision}. {gate_evidence(gate)}. {CASES}")
+        console.say(f"{verdict.sentence} {verdict.next_step} {CASES}")
     raise typer.Exit(EXIT_NO)
 
 

@@ -8,7 +8,7 @@ errors means exit code 0. A low reward of a single case is no failure; it stands
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Sequence
 
-from convergence_core.result import CaseAnswer, CaseAnswers
+from convergence_core.result import CaseAnswer, CaseAnswers, number_text
 from tasks.report import phrases
 from tasks.report.phrases import clean
 from tasks.run.assessment import Assessment, Check
@@ -57,7 +57,7 @@ def _lines(case: CaseAnswers, answer: CaseAnswer | None) -> Iterator[str]:
         yield f"answer: {answer.text}"
     if answer.error is not None:
         yield f"error: {answer.error}"
-    yield f"reward: {phrases.reward(answer.reward)}"
+    yield f"reward: {number_text.reward(answer.reward)}"
     for name, value in sorted(answer.metrics.items()):
         yield f"{name}: {phrases.number(value)}"
     yield from (f"judge: {reason}" for reason in answer.reasons)

@@ -295,12 +295,12 @@ def finished_run(store: "ParquetStore", name: str | None) -> "RunRecord":
 
 
 def _rendered(record: "RunRecord", form: ReportFormat) -> str:
-    from convergence_core.result import RunResult  # noqa: PLC0415 - brings pydantic to read it
+    from convergence_core.result import RunResult, result_json  # noqa: PLC0415 - brings pydantic
 
     result = RunResult.from_json(record.summary_json or "")
     match form:
         case ReportFormat.JSON:
-            return console.json_text(result.to_json())
+            return console.json_text(result_json(result))
         case ReportFormat.HTML:
             from convergence_core.visualization import visualizations_of  # noqa: PLC0415 - with its only user
             from tasks.report import figures  # noqa: PLC0415 - as above

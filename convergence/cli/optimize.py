@@ -181,7 +181,9 @@ def _run(
                 progress.say(go_on)
             raise
     if as_json:
-        console.answer_json(result.to_json())
+        from convergence_core.result import result_json  # noqa: PLC0415 - with its only user
+
+        console.answer_json(result_json(result))
     else:
         show(result)
     code = exit_code_of(result)
@@ -191,16 +193,15 @@ def _run(
 
 def show(result: "RunResult") -> None:
     """Print what was found, what it rests on, and where to read more."""
+    from convergence_core.result import number_text  # noqa: PLC0415 - with its only user
     from tasks.report import phrases  # noqa: PLC0415 - with its only user
     from tasks.report.document import summary  # noqa: PLC0415 - as above
 
-    price = "" if result.cost_usd is None else f", {phrases.usd(result.cost_usd)}"
+    price = "" if result.cost_usd is None else f", {number_text.usd(result.cost_usd)}"
     console.answer(f"\n{result.label}: {result.status}, {result.reason}", style="bold")
     console.answer(f"{phrases.heading(result)}{price}")
     for block in summary(result):
         console.show_block(block)
-    if result.gate is not None and result.gate.decision == "promote":
-        console.answer(f"\nAdopt it: convergence promote {result.label}")
     if result.files:
         console.answer("\nFiles", style="bold")
         for path in dict.fromkeys(result.files.values()):

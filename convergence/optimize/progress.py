@@ -23,7 +23,8 @@ from convergence_core.events import (
 )
 from convergence_core.ports import LostCall
 from convergence_core.records import ParamValue, short_id
-from tasks.report.phrases import plural, short, value_text
+from convergence_core.result.number_text import plural
+from tasks.report.phrases import short, value_text
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

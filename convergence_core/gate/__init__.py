@@ -8,7 +8,7 @@ several arms in live traffic, ``Guard`` watches what was promoted. All test by b
 from convergence_core.gate.allocation import TrafficPlan, even_plan, verdict_plan
 from convergence_core.gate.best_arm_test import BestArmTest, Design, RewardedRequests
 from convergence_core.gate.guard import Guard, gains_against_champion
-from convergence_core.gate.paired import PairedGate, PairedVerdict
+from convergence_core.gate.paired import PairedGate, PairedVerdict, VerdictForecast
 
 __all__ = [
     "BestArmTest",
@@ -18,6 +18,7 @@ __all__ = [
     "PairedVerdict",
     "RewardedRequests",
     "TrafficPlan",
+    "VerdictForecast",
     "even_plan",
     "gains_against_champion",
     "verdict_plan",

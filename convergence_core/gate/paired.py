@@ -19,6 +19,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import stdtr
 
 from convergence_core.gate.betting import (
     LOG_START,
@@ -26,12 +27,31 @@ from convergence_core.gate.betting import (
     Side,
     log_factors,
     log_highest_wealth,
+    log_mean_wealth,
     log_wealth_of_counts,
 )
 
 Decision = Literal["promote", "keep", "undecided"]
 
 N_BISECTIONS = 50
+N_FUTURES = 100
+"""Futures of a forecast."""
+HORIZON = 4_000
+"""Further pairs that a forecast looks ahead."""
+BLOCK = 200
+"""Pairs that are drawn at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerdictForecast:
+    """How many further pairs a verdict probably takes, if they are like those seen."""
+
+    n: int
+    """Median."""
+    low: int
+    """Fewer in one future of ten."""
+    high: int | None
+    """More in one future of ten; ``None``: more than ``HORIZON`` in that one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,9 +73,9 @@ class PairedVerdict:
     """Highest evidence that it is not better by as much, nats."""
     log_threshold: float
     """Evidence that decides, nats."""
-    n_to_verdict: int | None
-    """Further pairs until one is expected, if they go on like this; 0: there is one; ``None``: no
-    bet grows."""
+    probability_better: float | None
+    """Posterior probability that it is better by more than ``min_effect``, by this one look, for
+    words such as *likely*; it decides nothing. ``None``: fewer than two pairs."""
 
     @property
     def p_value(self) -> float:
@@ -96,10 +116,7 @@ class PairedGate:
         Raises:
             ValueError: a difference is not in [-1, 1], or a weight not positive and finite.
         """
-        given = np.asarray(differences, dtype=np.float64)
-        if given.ndim != 1 or not np.all(np.abs(given) <= 1.0):
-            raise ValueError("differences must be a sequence of numbers in [-1, 1]")
-        shares = _checked_weights(weights, given.size)
+        given, shares = _checked(differences, weights)
         moved, null = _moved(given, shares, self.min_effect)
         better = log_highest_wealth(moved, null, "above")
         worse = log_highest_wealth(moved, null, "below")
@@ -119,7 +136,39 @@ class PairedGate:
             log_e_better=better,
             log_e_worse=worse,
             log_threshold=threshold,
-            n_to_verdict=0 if decision != "undecided" else _projected(moved, null, threshold),
+            probability_better=_probability_better(given, shares, self.min_effect),
+        )
+
+    def forecast(
+        self, differences: Sequence[float] | ArrayLike, weights: ArrayLike | None = None
+    ) -> VerdictForecast | None:
+        """Return how many further pairs a verdict takes; ``None``: probably more than ``HORIZON``.
+
+        Futures are drawn from the pairs seen, each from a reweighting of them (the Bayesian
+        bootstrap, D. B. Rubin 1981), so that what is unknown of the effect is in it too. They go
+        on from the wealth that there is, and the same pairs have the same forecast.
+
+        Args:
+            differences: as of ``judge``, where they are undecided.
+            weights: as of ``judge``.
+
+        Raises:
+            ValueError: as ``judge``.
+        """
+        given, shares = _checked(differences, weights)
+        if given.size < 2:
+            return None
+        moved, null = _moved(given, shares, self.min_effect)
+        rng = np.random.default_rng(0)  # noqa: TID251 - of this function alone
+        # Both sides' bets side by side, (n, 2, n_bets).
+        factors = np.stack([log_factors(moved, null, side) for side in ("above", "below")], axis=1)
+        threshold = -float(np.log(self.alpha))
+        needs = [_first_passage(factors, threshold, rng) for _ in range(N_FUTURES)]
+        low, middle, high = np.quantile(needs, (0.1, 0.5, 0.9), method="higher")
+        if not np.isfinite(middle):
+            return None
+        return VerdictForecast(
+            n=int(middle), low=int(low), high=int(high) if np.isfinite(high) else None
         )
 
 
@@ -156,6 +205,20 @@ def _interval(given: Floats, shares: Floats, alpha: float) -> tuple[float, float
     return end(-1.0, "above"), end(1.0, "below")
 
 
+def _checked(
+    differences: Sequence[float] | ArrayLike, weights: ArrayLike | None
+) -> tuple[Floats, Floats]:
+    """Return differences and weights, (n,) each.
+
+    Raises:
+        ValueError: as ``PairedGate.judge``.
+    """
+    given = np.asarray(differences, dtype=np.float64)
+    if given.ndim != 1 or not np.all(np.abs(given) <= 1.0):
+        raise ValueError("differences must be a sequence of numbers in [-1, 1]")
+    return given, _checked_weights(weights, given.size)
+
+
 def _checked_weights(weights: ArrayLike | None, n: int) -> Floats:
     """Return the weights divided by their largest, (n,)."""
     found = np.ones(n) if weights is None else np.asarray(weights, dtype=np.float64)
@@ -164,14 +227,36 @@ def _checked_weights(weights: ArrayLike | None, n: int) -> Floats:
     return np.asarray(found / found.max()) if n else found
 
 
-def _projected(moved: Floats, null: float, threshold: float) -> int | None:
-    """Return the further pairs that the likelier verdict needs at the growth seen so far."""
-    needs = []
-    sides: tuple[Side, ...] = ("above", "below")
-    for side in sides if moved.size else ():
-        gain = float(log_factors(moved, null, side).sum(axis=0).max())  # of the best bet
-        if gain > 0.0:
-            # It holds one share of the start, and must reach the whole threshold.
-            missing = threshold - LOG_START - gain
-            needs.append(max(1, int(np.ceil(missing * moved.size / gain))))
-    return min(needs, default=None)
+def _first_passage(factors: Floats, threshold: float, rng: np.random.Generator) -> float:
+    """Return after how many further pairs one future reaches the threshold; infinite: in none.
+
+    Args:
+        factors: log-factors of the pairs seen, (n, n_sides, n_bets).
+        threshold: in nats.
+        rng: draws the future.
+    """
+    log_wealth = LOG_START + factors.sum(axis=0)
+    weights = rng.dirichlet(np.ones(len(factors)))
+    for begin in range(0, HORIZON, BLOCK):
+        drawn = rng.choice(len(factors), size=BLOCK, p=weights)
+        course = log_wealth + np.cumsum(factors[drawn], axis=0)  # (eq. 1)
+        reached = np.flatnonzero((log_mean_wealth(course) >= threshold).any(axis=1))
+        if reached.size:
+            return float(begin + reached[0] + 1)
+        log_wealth = course[-1]
+    return float("inf")
+
+
+def _probability_better(differences: Floats, shares: Floats, effect: float) -> float | None:
+    """Return the posterior probability of a mean above ``effect``: Student's t, flat prior."""
+    n = differences.size
+    if n < 2:
+        return None
+    mean = float(np.average(differences, weights=shares))
+    # Kish's effective number of pairs: that of equal weights is n.
+    n_effective = float(shares.sum() ** 2 / np.square(shares).sum())
+    variance = float(np.average(np.square(differences - mean), weights=shares))
+    error = np.sqrt(variance / max(n_effective - 1.0, 1e-9))
+    if error == 0.0:
+        return 0.5 if mean == effect else float(mean > effect)
+    return float(stdtr(max(n_effective - 1.0, 1.0), (mean - effect) / error))

@@ -20,6 +20,7 @@ from convergence_core.result.run_result import (
     RunResult,
     VolumePoint,
 )
+from convergence_core.result.verdict import Verdict, result_json, verdict_of
 
 __all__ = [
     "CandidateReport",
@@ -37,7 +38,10 @@ __all__ = [
     "ResultStatus",
     "RoleCost",
     "RunResult",
+    "Verdict",
     "VolumePoint",
     "Within",
+    "result_json",
+    "verdict_of",
     "worst_first",
 ]

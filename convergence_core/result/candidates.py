@@ -78,7 +78,16 @@ class GateReport:
     """Valid at any look."""
     n_to_verdict: int | None
     """Further cases, or groups of them where there are groups, until a verdict, if they go on like
-    this; 0: there is one; ``None``: no telling."""
+    this: the median; 0: there is one; ``None``: probably none within thousands."""
+    n_to_verdict_low: int | None = None
+    """Fewer in one future of ten."""
+    n_to_verdict_high: int | None = None
+    """More in one future of ten; ``None``: thousands, or as of ``n_to_verdict``."""
+    probability_better: float | None = None
+    """Posterior probability of a difference above ``min_effect``, by this one look; it words a
+    verdict, and decides nothing. ``None``: fewer than two cases, or of an earlier version."""
+    is_adopted: bool = False
+    """Whether the candidate became the champion with the verdict, without a person being asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +108,10 @@ class CandidateReport:
     """Same cases, asked again after the choice; ``None``: not asked."""
     holdout: Estimate | None = None
     """Cases the search never saw; ``None``: not asked."""
+    answer_usd: float | None = None
+    """Mean price of an answer in the final evaluation; ``None``: not asked, or no price known."""
+    answer_ms: float | None = None
+    """Mean latency of an answer in the final evaluation; ``None``: not asked, or not measured."""
     metrics: Mapping[Role, Mapping[str, float]] = field(default_factory=dict)
     """Role → metric → mean in the metric's unit: for ``search`` adjusted for the cases that were
     asked, else measured, on the same cells for every candidate."""

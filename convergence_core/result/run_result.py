@@ -189,6 +189,9 @@ class RunResult:
     metrics: tuple[MetricInfo, ...] = ()
     winner: CandidateReport | None
     """The recommended candidate; ``None``: no candidate got a reward but for failures."""
+    challenger: CandidateReport | None = None
+    """The search's best where the defaults are recommended instead of it, because held-out cases
+    do not speak for it (``convergence_core.result.verdict``); ``None``: the search's best is the recommended one."""
     winner_reason: str = ""
     """What the recommendation rests on, in words."""
     final_look: str = ""
@@ -199,9 +202,9 @@ class RunResult:
     has_defaults: bool = False
     """Whether the configuration gives defaults."""
     difference: Difference | None = None
-    """Winner minus default on held-out cases."""
+    """The search's best minus default on held-out cases."""
     difference_fresh: Difference | None = None
-    """Winner minus default on the search cases asked again."""
+    """The search's best minus default on the search cases asked again."""
     gate: GateReport | None = None
     """``None``: nobody to compare with, or no held-out case."""
     within: Within | None = None
@@ -229,7 +232,7 @@ class RunResult:
     """Result file → path; empty until they are written."""
 
     def gap(self, role: Role) -> Difference | None:
-        """Return winner minus default on the cells of a role; none is made on search cells."""
+        """Return the search's best minus default on the cells of a role; none is made on search cells."""
         return {"search": None, "fresh": self.difference_fresh, "holdout": self.difference}[role]
 
     @property
@@ -244,12 +247,17 @@ class RunResult:
         return 0.95 if found is None else found.level
 
     @property
-    def winner_is_baseline(self) -> bool:
-        """Whether the recommended candidate is the default configuration itself."""
+    def found(self) -> CandidateReport | None:
+        """The search's best, which the held-out cases were asked about."""
+        return self.challenger or self.winner
+
+    @property
+    def found_is_baseline(self) -> bool:
+        """Whether the search's best is the default configuration itself."""
         return (
-            self.winner is not None
+            self.found is not None
             and self.baseline is not None
-            and self.winner.candidate_id == self.baseline.candidate_id
+            and self.found.candidate_id == self.baseline.candidate_id
         )
 
     def to_json(self) -> dict[str, Json]:

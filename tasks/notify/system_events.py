@@ -12,8 +12,7 @@ from prefect.events import emit_event
 
 from convergence_core.caveats import CASES
 from convergence_core.events import BudgetWarned, RunNotice
-from convergence_core.result import RunResult
-from tasks.report.phrases import counted
+from convergence_core.result import RunResult, verdict_of
 from tasks.secrets.process_redaction import redacted_text
 from tasks.store.runtime.rows import StoredAlarm
 
@@ -53,12 +52,12 @@ def emit_gate(result: RunResult) -> None:
     gate, winner = result.gate, result.winner
     if gate is None or winner is None or gate.decision != "promote":
         return
+    verdict = verdict_of(result)
     _emit(
         GATE,
         result.system,
-        f"The gate of {result.label} says promote: {winner.label} is ahead of the {gate.opponent} "
-        f"by {gate.mean:+.3f} [{gate.low:+.3f}, {gate.high:+.3f}] on "
-        f"{counted(gate, 'held-out case')}. `convergence promote {result.label}` adopts it. {CASES}",
+        f"{result.label}, {winner.label}: {verdict.sentence} {CASES} {verdict.next_step} "
+        f"`{verdict.command}`",
         {"run_id": result.run_id, "label": result.label, "candidate_id": winner.candidate_id},
     )
 

@@ -157,7 +157,7 @@ def answers_of(
     *,
     with_reasons: bool = True,
 ) -> tuple[CaseAnswers, ...]:
-    """Return the default's and the recommended configuration's answers, worst cases first.
+    """Return the answers of the default and of the configuration found, worst cases first.
 
     Args:
         result: of the run.
@@ -166,11 +166,11 @@ def answers_of(
         cases: test cases; ``None``: they are not known any more.
         with_reasons: whether the judges' reasons are read too.
     """
-    if result.winner is None:
+    if result.found is None:
         return ()
-    baseline = None if result.winner_is_baseline else result.baseline
+    baseline = None if result.found_is_baseline else result.baseline
     first = asked_cases(store, result.run_id, None if baseline is None else baseline.candidate_id)
-    second = asked_cases(store, result.run_id, result.winner.candidate_id)
+    second = asked_cases(store, result.run_id, result.found.candidate_id)
     if with_reasons:
         first, second = (
             with_judges_reasons(store, result.run_id, configuration, asked)

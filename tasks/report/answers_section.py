@@ -5,10 +5,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from convergence_core.records import Params, Role
-from convergence_core.result import CaseAnswer, CaseAnswers, RunResult
+from convergence_core.result import CaseAnswer, CaseAnswers, RunResult, number_text
+from convergence_core.result.number_text import milliseconds, plural
 from tasks.report import phrases
 from tasks.report.blocks import Block, Heading, Inline, Marked, Paragraph, TextDiff, Texts, marked
-from tasks.report.phrases import UNKNOWN, clean, plural, short
+from tasks.report.phrases import clean, name_of_found, short
 
 ARROW = " \N{RIGHTWARDS ARROW} "
 LONG_TEXT = 60
@@ -17,9 +18,6 @@ _MOST_TOKENS = 4_000
 """Words and signs of two texts together whose differences are looked for."""
 _TOKEN = re.compile(r"\w+|\s+|[^\w\s]")
 
-SIDES = ("default", "recommended")
-"""How the two sides of a run's answers are called."""
-
 ROLE_NOUNS: Mapping[Role, str] = {
     "holdout": "held-out case",
     "fresh": "search case, asked again",
@@ -27,21 +25,26 @@ ROLE_NOUNS: Mapping[Role, str] = {
 }
 
 
+def sides(result: RunResult) -> tuple[str, str]:
+    """Return how the two sides of a run's answers are called."""
+    return "default", name_of_found(result)
+
+
 def report_blocks(result: RunResult) -> list[Block]:
     """Return the section of a report: the worst cases, and the prompts; empty without a winner."""
-    if result.winner is None or not result.answers:
+    if result.found is None or not result.answers:
         return []
     blocks: list[Block] = [Heading("Answers")]
-    defaults = None if result.winner_is_baseline else result.baseline
-    text = f"The {plural(len(result.answers), 'case')} on which the recommended configuration "
+    defaults = None if result.found_is_baseline else result.baseline
+    text = f"The {plural(len(result.answers), 'case')} on which the {name_of_found(result)} configuration "
     text += "did worst"
     if defaults is not None:
         text += ", against the defaults first, then by itself"
     text += f", held-out cases first. All of them: `convergence show {result.label}`."
     blocks.append(Paragraph(marked(text), "note"))
-    blocks += answer_blocks(result.answers, *SIDES)
+    blocks += answer_blocks(result.answers, *sides(result))
     if defaults is not None:
-        blocks += prompt_blocks(defaults.params, result.winner.params, "default", "recommended")
+        blocks += prompt_blocks(defaults.params, result.found.params, *sides(result))
     return blocks
 
 
@@ -118,14 +121,14 @@ def _rows(case: CaseAnswers, first: str, second: str) -> Iterator[tuple[str, tup
 
 def _scores(case: CaseAnswers) -> Iterator[str]:
     pair = [one for one in (case.first, case.second) if one is not None]
-    yield f"reward {_values(phrases.reward(one.reward) for one in pair)}"
+    yield f"reward {_values(number_text.reward(one.reward) for one in pair)}"
     for name in sorted({name for one in pair for name in one.metrics}):
         values = _values(phrases.number(one.metrics.get(name)) for one in pair)
         yield f"{clean(name)} {values}"
     if any(one.latency_ms is not None for one in pair) and not _measures_latency(pair):
         yield f"latency {_values(milliseconds(one.latency_ms) for one in pair)}"
     if any(one.cost_usd is not None for one in pair):
-        yield f"price {_values(phrases.usd(one.cost_usd) for one in pair)}"
+        yield f"price {_values(number_text.usd(one.cost_usd) for one in pair)}"
 
 
 def _values(texts: Iterable[str]) -> str:
@@ -135,13 +138,6 @@ def _values(texts: Iterable[str]) -> str:
 
 def _measures_latency(pair: Sequence[CaseAnswer]) -> bool:
     return any("latency_ms" in one.metrics for one in pair)
-
-
-def milliseconds(value: float | None) -> str:
-    """Return a time span as people read it."""
-    if value is None:
-        return UNKNOWN
-    return f"{phrases.number(value)} ms" if value < 10_000 else f"{value / 1000:.1f} s"
 
 
 # -- differences of texts

@@ -1,10 +1,10 @@
 """Reports of single candidates: re-estimation, search, leaderboard row."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from convergence_core.records import Candidate, Case, Role, Trial
+from convergence_core.records import Candidate, Case, Evaluation, Role, Trial
 from convergence_core.result import CandidateReport, Difference, Estimate, LeaderboardRow
 from convergence_core.search.archive import Member
 from convergence_core.search.recommend import Interval, Ranked, mean_interval, paired_difference
@@ -46,6 +46,26 @@ class Final:
                     seen.setdefault(evaluation.cell.case_id, []).append(evaluation.reward)
         return {case: sum(rewards) / len(rewards) for case, rewards in seen.items()}
 
+    def answer_usd(self, candidate_id: str) -> float | None:
+        """Return the mean price of an answer of a candidate; ``None``: none is known.
+
+        Answers that had been paid for before say nothing of a price.
+        """
+        return _mean(
+            evaluation.cost_usd
+            for evaluation in self._evaluations(candidate_id)
+            if not evaluation.cached
+        )
+
+    def answer_ms(self, candidate_id: str) -> float | None:
+        """Return the mean latency of an answer of a candidate; ``None``: none was measured."""
+        return _mean(evaluation.latency_ms for evaluation in self._evaluations(candidate_id))
+
+    def _evaluations(self, candidate_id: str) -> Iterator[Evaluation]:
+        for trial in self.trials:
+            if trial.candidate.candidate_id == candidate_id:
+                yield from trial.evaluations
+
     def estimate(self, candidate_id: str, role: Role) -> Estimate | None:
         """Return a candidate's mean on the cells of a role."""
         rewards = self.rewards(candidate_id, role)
@@ -61,6 +81,11 @@ class Final:
         weights, groups = self.weights, self.groups
         found = paired_difference(*rewards, level=self.level, weights=weights, groups=groups)
         return _as(Difference, found)
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
 
 
 _Kind = TypeVar("_Kind", Estimate, Difference)
@@ -103,6 +128,8 @@ class View:
             search=search,
             fresh=fresh,
             holdout=holdout,
+            answer_usd=self.final.answer_usd(name),
+            answer_ms=self.final.answer_ms(name),
             metrics=self.evidence.metrics.get(name, {}),
         )
 

@@ -8,15 +8,23 @@ from convergence_core.config import Configuration, parse_mapping
 from convergence_core.errors import RunNotFoundError
 from convergence_core.ports import RunRecord, Store
 from convergence_core.records import Case, Params, ParamValue, Role, short_id
-from convergence_core.result import CaseAnswer, CaseAnswers, Difference, RunResult, worst_first
+from convergence_core.result import (
+    CaseAnswer,
+    CaseAnswers,
+    Difference,
+    RunResult,
+    number_text,
+    worst_first,
+)
+from convergence_core.result.number_text import UNKNOWN, milliseconds, plural
 from convergence_core.search.recommend import paired_difference
 from tasks.inputs.cases import groups_of
 from tasks.report import phrases
 from tasks.report.answers import ROLES, asked_cases, cases_of, paired_cases, with_judges_reasons
-from tasks.report.answers_section import milliseconds, prompt_blocks
+from tasks.report.answers_section import prompt_blocks
 from tasks.report.blocks import Block, Code, Columns, Grid, Heading, Inline, Paragraph, table
 from tasks.report.evidence import rows_of
-from tasks.report.phrases import UNKNOWN, clean, plural, short
+from tasks.report.phrases import clean, short
 
 MOST_CASES = 50
 """Rows of the table of cases."""
@@ -88,7 +96,7 @@ def candidate_named(name: str, record: RunRecord, store: Store) -> Subject | Non
     """Return a candidate of a finished run; ``None``: the run has none of this name.
 
     Args:
-        name: ``default``, ``recommended``, or an id or its beginning.
+        name: ``default``, ``recommended``, ``found``, or an id or its beginning.
         record: of the run.
         store: holds it.
 
@@ -96,7 +104,7 @@ def candidate_named(name: str, record: RunRecord, store: Store) -> Subject | Non
         RunNotFoundError: the beginning fits several.
     """
     result = RunResult.from_json(record.summary_json or "")
-    words = {"default": result.baseline, "recommended": result.winner}
+    words = {"default": result.baseline, "recommended": result.winner, "found": result.found}
     if name in words:
         found = words[name]
         if found is None:
@@ -292,8 +300,8 @@ def _verdict(found: PairComparison) -> str:
     gap = best.difference
     noun = {"holdout": "held-out case", "fresh": "search case", "search": "search case"}[best.role]
     cases = phrases.counted(gap, noun)
-    ends = f"{phrases.signed(gap.low)} and {phrases.signed(gap.high)}"
-    level = phrases.percent(gap.level)
+    ends = f"{number_text.signed(gap.low)} and {number_text.signed(gap.high)}"
+    level = number_text.percent(gap.level)
     if gap.low > 0:
         what = f"B scores higher than A by {gap.mean:.3f} on average"
         so = f"On cases like these B is ahead: the true difference lies between {ends}"
@@ -301,7 +309,7 @@ def _verdict(found: PairComparison) -> str:
         what = f"B scores lower than A by {-gap.mean:.3f} on average"
         so = f"On cases like these B is behind: the true difference lies between {ends}"
     else:
-        what = f"B's mean reward differs from A's by {phrases.signed(gap.mean)}"
+        what = f"B's mean reward differs from A's by {number_text.signed(gap.mean)}"
         so = (
             "That may be chance, these cases do not tell the two apart: the true difference may "
             f"be anything between {ends}"
@@ -313,8 +321,8 @@ def _rewards(found: PairComparison) -> list[Block]:
     columns: Columns[SharedCases] = {
         "mean reward on": lambda one: _ROLES[one.role],
         "cases": lambda one: f"{one.difference.n_cases:,}",
-        "A": lambda one: phrases.reward(one.first_mean),
-        "B": lambda one: phrases.reward(one.second_mean),
+        "A": lambda one: number_text.reward(one.first_mean),
+        "B": lambda one: number_text.reward(one.second_mean),
         "B \N{MINUS SIGN} A": lambda one: phrases.difference(one.difference),
     }
     if not found.shared:
@@ -350,7 +358,7 @@ def _money_and_time(found: PairComparison) -> list[Block]:
 
 
 def _price(one: PerAnswer) -> str:
-    return "not known" if one.cost_usd is None else phrases.usd(one.cost_usd)
+    return "not known" if one.cost_usd is None else number_text.usd(one.cost_usd)
 
 
 def _cases(found: PairComparison) -> list[Block]:
@@ -358,7 +366,7 @@ def _cases(found: PairComparison) -> list[Block]:
         return []
 
     def reward(answer: CaseAnswer | None) -> str:
-        return UNKNOWN if answer is None else phrases.reward(answer.reward)
+        return UNKNOWN if answer is None else number_text.reward(answer.reward)
 
     def text(answer: CaseAnswer | None) -> str:
         shown = None if answer is None else answer.text if answer.error is None else answer.error
@@ -370,7 +378,9 @@ def _cases(found: PairComparison) -> list[Block]:
         "kind": lambda one: kinds[one.role],
         "A": lambda one: reward(one.first),
         "B": lambda one: reward(one.second),
-        "B \N{MINUS SIGN} A": lambda one: UNKNOWN if one.gap is None else phrases.signed(one.gap),
+        "B \N{MINUS SIGN} A": lambda one: (
+            UNKNOWN if one.gap is None else number_text.signed(one.gap)
+        ),
         "answer of A": lambda one: text(one.first),
         "answer of B": lambda one: text(one.second),
     }

@@ -11,7 +11,10 @@ from convergence_core.result import (
     Failure,
     MetricInfo,
     RunResult,
+    number_text,
 )
+from convergence_core.result.number_text import plural
+from convergence_core.result.verdict import price_sentence, verdict_of
 from convergence_core.visualization import Visualization
 from tasks.report import phrases
 from tasks.report.answers_section import report_blocks
@@ -33,7 +36,7 @@ from tasks.report.blocks import (
     table,
 )
 from tasks.report.explanation import explanation_blocks
-from tasks.report.phrases import clean, plural, short
+from tasks.report.phrases import clean, short
 from tasks.report.plots import has_plot, tradeoff_metrics
 from tasks.report.tables import costs, leaderboard_grid
 
@@ -128,60 +131,72 @@ def summary(result: RunResult) -> list[Block]:
 
 
 def _finding(result: RunResult, *, in_short: bool = False) -> list[Block]:
-    winner, heading = result.winner, Heading("What was found")
-    if winner is None:
-        return [heading, Paragraph((phrases.no_winner_sentence(result),), "lead")]
+    found = result.found
+    blocks = [Heading("What was found"), *verdict_blocks(result)]
+    if found is None:
+        return blocks
     of_search = [
-        phrases.fresh_sentence(result, winner),
-        phrases.search_sentence(result, winner),
+        phrases.fresh_sentence(result, found),
+        phrases.search_sentence(result, found),
         phrases.within_sentence(result),
     ]
     sentences = [
+        phrases.holdout_sentence(result, found),
+        price_sentence(result),
         phrases.gate_sentence(result),
         *([] if in_short else of_search),
-        phrases.default_sentence(result),
     ]
     items = [marked(sentence) for sentence in sentences if sentence is not None]
     if result.winner_reason:
         items.append((clean(result.winner_reason),))
     return [
-        heading,
-        Paragraph(marked(phrases.holdout_sentence(result, winner)), "lead"),
-        _key_figures(result, winner),
+        *blocks,
+        _key_figures(result, found),
         Bullets(tuple(items)),
         Plots(("estimates",)),
-        _estimates(result, winner),
+        _estimates(result, found),
     ]
 
 
-def _key_figures(result: RunResult, winner: CandidateReport) -> KeyFigures:
-    role, own = winner.headline()
-    figures = [_key_figure("Recommended", own, role, is_main=True)]
+def verdict_blocks(result: RunResult) -> list[Block]:
+    """Return the verdict and its next step."""
+    verdict = verdict_of(result)
+    command: Inline = "" if verdict.command is None else Code(verdict.command)
+    return [
+        Paragraph(marked(verdict.sentence), "lead"),
+        Paragraph(("Next: ", *marked(verdict.next_step), " ", command)),
+    ]
+
+
+def _key_figures(result: RunResult, found: CandidateReport) -> KeyFigures:
+    role, own = found.headline()
+    name = phrases.name_of_found(result).capitalize()
+    figures = [_key_figure(name, own, role, is_main=True)]
     other = None if result.baseline is None else result.baseline.estimate(role)
-    if other is not None and not result.winner_is_baseline:
+    if other is not None and not result.found_is_baseline:
         figures.append(_key_figure("Default", other, role))
     gap = result.gap(role)
-    if gap is not None and not result.winner_is_baseline:
-        interval = f"[{phrases.signed(gap.low)}, {phrases.signed(gap.high)}]"
-        detail = f"{interval} paired, {phrases.percent(gap.level)}; one look, no decision"
-        figures.append(KeyFigure("Difference", phrases.signed(gap.mean), detail))
-    price = "no price known" if result.cost_usd is None else phrases.usd(result.cost_usd)
+    if gap is not None and not result.found_is_baseline:
+        interval = f"[{number_text.signed(gap.low)}, {number_text.signed(gap.high)}]"
+        detail = f"{interval} paired, {number_text.percent(gap.level)}; one look, no decision"
+        figures.append(KeyFigure("Difference", number_text.signed(gap.mean), detail))
+    price = "no price known" if result.cost_usd is None else number_text.usd(result.cost_usd)
     cells = f"{plural(result.n_evaluations, 'evaluation')}; {price}"
     figures.append(KeyFigure("Calls", f"{result.n_calls:,}", cells))
     return KeyFigures(tuple(figures))
 
 
 def _key_figure(title: str, value: Estimate, role: Role, *, is_main: bool = False) -> KeyFigure:
-    interval = f"[{phrases.reward(value.low)}, {phrases.reward(value.high)}]"
+    interval = f"[{number_text.reward(value.low)}, {number_text.reward(value.high)}]"
     detail = f"{interval} {_KINDS[role]} mean reward, {ROLE_NAMES[role]}"
-    return KeyFigure(title, phrases.reward(value.mean), detail, is_main)
+    return KeyFigure(title, number_text.reward(value.mean), detail, is_main)
 
 
-def _estimates(result: RunResult, winner: CandidateReport) -> Grid:
-    baseline = None if result.winner_is_baseline else result.baseline
+def _estimates(result: RunResult, found: CandidateReport) -> Grid:
+    baseline = None if result.found_is_baseline else result.baseline
     rows: list[tuple[Inline, ...]] = []
     for role, name in ROLE_NAMES.items():
-        own = winner.estimate(role)
+        own = found.estimate(role)
         other = None if baseline is None else baseline.estimate(role)
         if own is not None or other is not None:
             cells = [name, _KINDS[role], _n_cases(own), phrases.estimate(own)]
@@ -189,7 +204,7 @@ def _estimates(result: RunResult, winner: CandidateReport) -> Grid:
                 gap = phrases.difference(result.gap(role))
                 cells += [_n_cases(other), phrases.estimate(other), gap]
             rows.append(tuple(cells))
-    columns = ["mean reward on", "kind", "cases", "recommended"]
+    columns = ["mean reward on", "kind", "cases", phrases.name_of_found(result)]
     if baseline is not None:
         columns += ["cases", "default", "difference"]
     return Grid(tuple(columns), tuple(rows), frozenset(range(2, len(columns))))
@@ -197,7 +212,7 @@ def _estimates(result: RunResult, winner: CandidateReport) -> Grid:
 
 def _n_cases(value: Estimate | None) -> str:
     if value is None:
-        return phrases.UNKNOWN
+        return number_text.UNKNOWN
     groups = "" if value.n_groups is None else f" in {plural(value.n_groups, 'group')}"
     return f"{value.n_cases:,}{groups}"
 
@@ -206,18 +221,20 @@ def _n_cases(value: Estimate | None) -> str:
 
 
 def _configuration(result: RunResult) -> list[Block]:
-    winner = result.winner
-    if winner is None:
+    found = result.found
+    if found is None:
         return []
     defaults = None if result.baseline is None else result.baseline.params
     columns: dict[str, Callable[[str], Inline]] = {
         "parameter": lambda name: Code(clean(name)),
-        "recommended": lambda name: _value(winner.params, name),
+        phrases.name_of_found(result): lambda name: _value(found.params, name),
     }
     if defaults is not None:
-        columns["default"] = lambda name: _value(defaults, name)
-    names = dict.fromkeys([*winner.params, *(defaults or {})])
-    return [Heading("The recommended configuration"), table(names, columns)]
+        title = "default" if result.challenger is None else "default (recommended)"
+        columns[title] = lambda name: _value(defaults, name)
+    names = dict.fromkeys([*found.params, *(defaults or {})])
+    name = "recommended configuration" if result.challenger is None else "configuration found"
+    return [Heading(f"The {name}"), table(names, columns)]
 
 
 def _value(params: Params, name: str) -> Inline:
@@ -236,23 +253,23 @@ _ABOUT_ADJUSTED = (
 
 
 def _metrics(result: RunResult, wanted: frozenset[Visualization]) -> list[Block]:
-    winner = result.winner
-    if winner is None or not result.metrics:
+    found = result.found
+    if found is None or not result.metrics:
         return []
     total = sum(metric.weight for metric in result.metrics)
-    baseline = None if result.winner_is_baseline else result.baseline
+    baseline = None if result.found_is_baseline else result.baseline
 
     def mean(report: CandidateReport | None, cell: tuple[MetricInfo, Role]) -> float | None:
         metric, role = cell
         return None if report is None else report.metrics.get(role, {}).get(metric.name)
 
     def share(metric: MetricInfo) -> str:
-        return phrases.whole_percent(metric.weight / total) if metric.weight else "shown only"
+        return number_text.whole_percent(metric.weight / total) if metric.weight else "shown only"
 
     cells = [
         cell
         for cell in itertools.product(result.metrics, ROLE_NAMES)
-        if mean(winner, cell) is not None or mean(baseline, cell) is not None
+        if mean(found, cell) is not None or mean(baseline, cell) is not None
     ]
     default: Columns[tuple[MetricInfo, Role]] = {
         "default": lambda cell: phrases.number(mean(baseline, cell))
@@ -261,14 +278,14 @@ def _metrics(result: RunResult, wanted: frozenset[Visualization]) -> list[Block]
         "metric": lambda cell: Code(clean(cell[0].name)),
         "mean over": lambda cell: ROLE_NAMES[cell[1]],
         "kind": lambda cell: _METRIC_KINDS[cell[1]],
-        "recommended": lambda cell: phrases.number(mean(winner, cell)),
+        phrases.name_of_found(result): lambda cell: phrases.number(mean(found, cell)),
         **(default if baseline is not None else {}),
         "good is": lambda cell: cell[0].direction,
         "share of reward": lambda cell: share(cell[0]),
     }
     blocks: list[Block] = [
         Heading("Metrics"),
-        table(cells, columns, numeric=("recommended", "default")),
+        table(cells, columns, numeric=(phrases.name_of_found(result), "default")),
         Paragraph((_ABOUT_ADJUSTED,), "note"),
     ]
     if "tradeoffs" in wanted and has_plot(result, "tradeoffs"):
@@ -298,7 +315,7 @@ def _course(result: RunResult, wanted: frozenset[Visualization]) -> list[Block]:
     if "learning_curve" in names:
         text = (
             "The line is the posterior mean of the configuration that would have been recommended "
-            f"after each generation, with its {phrases.percent(result.level)} interval, from "
+            f"after each generation, with its {number_text.percent(result.level)} interval, from "
             "search cells alone: biased upward by selection. The dashed line is the average "
             "posterior mean of the configurations that the generation asked."
         )
@@ -307,13 +324,13 @@ def _course(result: RunResult, wanted: frozenset[Visualization]) -> list[Block]:
         "generation": lambda point: str(point.generation),
         "evaluations": lambda point: f"{point.n_evaluations:,}",
         "calls so far": lambda point: f"{point.cumulative_calls:,}",
-        "recommended so far (posterior mean)": lambda point: phrases.interval(
+        "recommended so far (posterior mean)": lambda point: number_text.interval(
             point.best_mean, point.low, point.high
         ),
-        "average of those asked (posterior mean)": lambda p: phrases.reward(p.asked_mean),
+        "average of those asked (posterior mean)": lambda p: number_text.reward(p.asked_mean),
     }
     if any(point.cumulative_usd is not None for point in result.curve):
-        columns["USD so far"] = lambda point: phrases.usd(point.cumulative_usd)
+        columns["USD so far"] = lambda point: number_text.usd(point.cumulative_usd)
     shown = result.curve[-MAX_ROWS:]
     folded = f"{plural(len(shown), 'generation')} in numbers"
     if len(shown) < len(result.curve):
@@ -329,7 +346,7 @@ def _leaderboard(result: RunResult) -> list[Block]:
     if not rows:
         return []
     text = (
-        f"Posterior mean rewards from search cells, with {phrases.percent(result.level)} intervals; "
+        f"Posterior mean rewards from search cells, with {number_text.percent(result.level)} intervals; "
         "the upper rows are biased upward by selection."
     )
     if any(row.cautious is not None for row in rows):
@@ -427,7 +444,7 @@ def _facts(result: RunResult) -> list[Block]:
         "took": phrases.duration(result.started_us, result.ended_us),
         "test cases": f"{result.n_search_cases:,} in the search, {result.n_holdout_cases:,} held out",
         "calls": f"{result.n_calls:,}, and {result.n_cached:,} answers from the journal",
-        "spend": phrases.usd(result.cost_usd),
+        "spend": number_text.usd(result.cost_usd),
         **dict(sorted(result.facts.items())),
     }
     rows = tuple((short(name), Code(short(value, 200))) for name, value in facts.items())

@@ -12,11 +12,11 @@ from convergence_core.explanation.records import (
     RivalComparison,
     Surface,
 )
-from convergence_core.result import RunResult
+from convergence_core.result import RunResult, number_text
+from convergence_core.result.number_text import percent, plural
 from convergence_core.visualization import Visualization
-from tasks.report import phrases
 from tasks.report.blocks import Block, Code, Columns, Grid, Heading, Paragraph, Plots, table
-from tasks.report.phrases import clean, named_label, percent, plural, short
+from tasks.report.phrases import clean, named_label, short
 from tasks.report.plots import has_plot
 
 MAX_ROWS = 100
@@ -78,8 +78,8 @@ def _about_effects(result: RunResult, effects: list[Effect]) -> str:
     if surface is not None:
         text += (
             f"A configuration drawn at random earns "
-            f"{phrases.interval(surface.average, surface.average_low, surface.average_high)}; "
-            f"their standard deviation is {phrases.reward(surface.sd)}. Of the variance, single "
+            f"{number_text.interval(surface.average, surface.average_low, surface.average_high)}; "
+            f"their standard deviation is {number_text.reward(surface.sd)}. Of the variance, single "
             f"parameters explain {_percent(surface.share_single)}, and {_percent(surface.share_own)} "
             "belongs to single configurations alone. "
         )
@@ -96,7 +96,7 @@ def _shares(effects: list[Effect]) -> Grid:
 
     def reward_there(effect: Effect) -> str:
         point = highest(effect)
-        return phrases.interval(point.mean, point.low, point.high)
+        return number_text.interval(point.mean, point.low, point.high)
 
     columns: Columns[Effect] = {
         "parameter": lambda effect: Code(clean(effect.parameter)),
@@ -115,7 +115,9 @@ def _values(effects: list[Effect]) -> Grid:
     columns: Columns[tuple[Effect, EffectPoint]] = {
         "parameter": lambda row: Code(clean(row[0].parameter)),
         "value": lambda row: clean(row[1].label),
-        "expected mean reward": lambda row: phrases.interval(row[1].mean, row[1].low, row[1].high),
+        "expected mean reward": lambda row: number_text.interval(
+            row[1].mean, row[1].low, row[1].high
+        ),
         "configurations": lambda row: str(row[1].n_candidates),
     }
     folded = "Parameters in numbers"
@@ -147,7 +149,7 @@ def _pairs(surface: Surface) -> list[Block]:
             "share of variance": lambda pair: _share(pair.share, pair.low, pair.high),
             "sure": _is_sure,
             "most at": lambda pair: ", ".join(short(label, 40) for label in pair.labels),
-            "beyond the sum there": lambda pair: phrases.signed_interval(
+            "beyond the sum there": lambda pair: number_text.signed_interval(
                 pair.effect, pair.effect_low, pair.effect_high
             ),
         }
@@ -170,7 +172,7 @@ def _comparison(found: RivalComparison) -> list[Block]:
         text += (
             f"of {plural(found.n_shared, 'test case')} asked of both, its reward is higher on "
             f"{found.n_above}, equal on {found.n_equal} and lower on {found.n_below}, by "
-            f"{phrases.signed(found.gap)} in the mean over these cases, as measured in the search"
+            f"{number_text.signed(found.gap)} in the mean over these cases, as measured in the search"
         )
     text += (
         f"; the posterior probability that its mean reward is higher is "
@@ -180,8 +182,8 @@ def _comparison(found: RivalComparison) -> list[Block]:
     if found.cases and found.n_shared > 1:
         columns: Columns[CaseGap] = {
             "test case": lambda gap: Code(short(gap.case_id)),
-            "difference of rewards": lambda gap: phrases.signed(gap.gap),
-            "its part in the mean": lambda gap: phrases.signed(gap.share),
+            "difference of rewards": lambda gap: number_text.signed(gap.gap),
+            "its part in the mean": lambda gap: number_text.signed(gap.share),
         }
         folded = f"The {plural(len(found.cases), 'test case')} with the largest part, {name}"
         numeric = ("difference of rewards", "its part in the mean")
@@ -231,7 +233,7 @@ def _discards(found: Discards) -> list[Block]:
     if found.closest:
         columns: Columns[Discard] = {
             "configuration": lambda one: named_label(one.label, one.candidate_id),
-            "posterior mean": lambda one: phrases.interval(one.mean, one.low, one.high),
+            "posterior mean": lambda one: number_text.interval(one.mean, one.low, one.high),
             "cells": lambda one: f"{one.n_cells:,}",
             "above the leader": lambda one: _probability(one.probability),
         }
@@ -246,7 +248,7 @@ def _discards(found: Discards) -> list[Block]:
 
 def _percent(share: float) -> str:
     """Return a share in whole percent; a small one is not called none."""
-    return "< 1 %" if 0 < share < 0.01 else phrases.whole_percent(share)
+    return "< 1 %" if 0 < share < 0.01 else number_text.whole_percent(share)
 
 
 def _is_sure(found: Effect | ParameterInteraction) -> str:
@@ -255,7 +257,7 @@ def _is_sure(found: Effect | ParameterInteraction) -> str:
 
 def _share(mean: float | None, low: float | None, high: float | None) -> str:
     if mean is None or low is None or high is None:
-        return phrases.UNKNOWN
+        return number_text.UNKNOWN
     return f"{_percent(mean)} [{100 * low:.0f}, {100 * high:.0f}]"
 
 

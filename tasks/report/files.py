@@ -27,7 +27,7 @@ from convergence_core.config import Configuration
 from convergence_core.config.models import ExportConfig
 from convergence_core.ports import Store
 from convergence_core.records import Case, Json, Role
-from convergence_core.result import CandidateReport, Difference, Estimate, RunResult
+from convergence_core.result import CandidateReport, Difference, Estimate, RunResult, verdict_of
 from tasks.report import phrases
 from tasks.report.answers import reported_answers
 from tasks.report.atomic_files import atomic_text, point_to_latest
@@ -112,7 +112,11 @@ def _writers(
     writers: dict[str, Write] = {}
     rows: list[Experiment] = []
     if {"json", "csv"} & {*output.formats}:
-        known = {report.candidate_id for report in (result.winner, result.baseline) if report}
+        known = {
+            report.candidate_id
+            for report in (result.winner, result.found, result.baseline)
+            if report
+        }
         rows = experiments(
             store, result.run_id, keep_all=output.save_all_experiments, always=sorted(known)
         )
@@ -166,8 +170,7 @@ def _best_config(result: RunResult, winner: CandidateReport) -> dict[str, Json]:
     (role, value), baseline = winner.headline(), result.baseline
     return {
         "_README": {
-            "description": "Configuration recommended by this run; a recommendation, not a "
-            "promotion decision.",
+            "description": f"Configuration recommended by this run. {verdict_of(result).sentence}",
             "how_to_use": "Use the values under `config` as the system's settings.",
             "score_achieved": value.mean,
             "score_scale": "mean reward from 0 (worst possible) to 1 (perfect)",
@@ -186,6 +189,9 @@ def _best_config(result: RunResult, winner: CandidateReport) -> dict[str, Json]:
             "difference_holdout": _numbers(result.difference),
             "difference_fresh": _numbers(result.difference_fresh),
         },
+        "best_found": None
+        if result.challenger is None
+        else {"config": dict(result.challenger.params), **_estimates(result.challenger)},
     }
 
 
@@ -194,7 +200,10 @@ def _write_export(
 ) -> None:
     """Write the recommended configuration alone, in the form that ``output`` asks for."""
     params = dict(winner.params)
-    note = f"Configuration recommended by run {result.label}, {phrases.iso(result.ended_us)}."
+    note = (
+        f"{verdict_of(result).sentence} Recommended by run {result.label}, "
+        f"{phrases.iso(result.ended_us)}."
+    )
     match export.format:
         case "json":
             _write_json(stream, params)

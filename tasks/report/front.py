@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from convergence_core.objective.pareto import dominated, hypervolume
-from convergence_core.result import Front, FrontPoint, RunResult, VolumePoint
+from convergence_core.result import Front, FrontPoint, RunResult, VolumePoint, number_text
+from convergence_core.result.number_text import plural
 from tasks.report import phrases
 from tasks.report.blocks import (
     Block,
@@ -19,7 +20,7 @@ from tasks.report.blocks import (
     Plots,
     table,
 )
-from tasks.report.phrases import clean, named_label, plural
+from tasks.report.phrases import clean, named_label
 
 if TYPE_CHECKING:
     from convergence_core.objective.goals import FittedGoals
@@ -98,7 +99,7 @@ def front_blocks(result: RunResult) -> list[Block]:
         f"{plural(len(front.points), 'configuration')} of "
         f"{result.n_candidates:,} asked: by posterior means no other one is better in one metric "
         "and nowhere worse. Metrics are on their scales, from 0 (bad) to 1 (good), with "
-        f"{phrases.percent(front.level)} intervals from search cells alone: biased upward by "
+        f"{number_text.percent(front.level)} intervals from search cells alone: biased upward by "
         "selection. Overlapping intervals mean that the front may hold others too. The "
         "recommendation is made by the metrics' weights."
     )
@@ -146,7 +147,7 @@ def _grid(
         return named_label(point.label, point.candidate_id) + special
 
     def of(metric: str) -> Callable[[FrontPoint], Inline]:
-        return lambda p: phrases.interval(p.means[metric], p.lows[metric], p.highs[metric])
+        return lambda p: number_text.interval(p.means[metric], p.lows[metric], p.highs[metric])
 
     columns: Columns[FrontPoint] = {
         "configuration": name,

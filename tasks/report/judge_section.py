@@ -17,15 +17,16 @@ from convergence_core.judges.agreement import pass_fail_agreement, rating_agreem
 from convergence_core.judges.report import Agreement, Figure, JudgeReport
 from convergence_core.ports import Store
 from convergence_core.records import Case, Json
+from convergence_core.result import number_text
+from convergence_core.result.number_text import plural, whole_percent
 from tasks.json_values import Missing
 from tasks.metrics.judge.factory import judge_configs
 from tasks.metrics.judge.judge import INCONSISTENT
 from tasks.metrics.judge.labels import label_at, passed_of, rating_of
 from tasks.metrics.judge.verdicts import BEST
-from tasks.report import phrases
 from tasks.report.blocks import Block, Bullets, Heading, Paragraph, marked
 from tasks.report.evidence import rows_of
-from tasks.report.phrases import clean, plural, whole_percent
+from tasks.report.phrases import clean
 
 _JUDGED = """
 SELECT case_id, metric, value FROM metrics
@@ -197,13 +198,13 @@ def _range(found: Figure, level: float) -> str:
     if found.low is None or found.high is None:
         return "interval unknown"
     low, high = 100 * found.low, 100 * found.high
-    return f"{phrases.percent(level)} interval {low:.0f}\N{EN DASH}{high:.0f} %"
+    return f"{number_text.percent(level)} interval {low:.0f}\N{EN DASH}{high:.0f} %"
 
 
 def _in_brackets(found: Figure, level: float) -> str:
     if found.low is None or found.high is None:
         return ""
-    return f" ({phrases.percent(level)} interval {found.low:.2f} to {found.high:.2f})"
+    return f" ({number_text.percent(level)} interval {found.low:.2f} to {found.high:.2f})"
 
 
 def _figure(found: Figure) -> str:

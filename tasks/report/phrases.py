@@ -12,14 +12,19 @@ from typing import TYPE_CHECKING
 from convergence_core.caveats import CASES
 from convergence_core.records import DEFAULTS, ParamValue, Role
 from convergence_core.result import CandidateReport, Difference, Estimate, GateReport, RunResult
+from convergence_core.result.number_text import (
+    UNKNOWN,
+    interval,
+    percent,
+    plural,
+    reward,
+    signed_interval,
+)
 
 if TYPE_CHECKING:
     from convergence_core.search.recommend import Recommendation
     from convergence_core.search.sampler import SearchState
     from convergence_core.space import Space
-
-UNKNOWN = "\N{EN DASH}"
-"""Shown where a number does not exist."""
 
 _SHORT = 60
 
@@ -56,11 +61,6 @@ def failure_example(error: str | None, n: int = 200) -> str:
     return short(f"{short(message, n - 20)}: {details}", n)
 
 
-def plural(n: int, one: str, many: str | None = None) -> str:
-    """Return a count with its noun, e.g. ``1 case``, ``1,200 cases``."""
-    return f"{n:,} {one if n == 1 else many or one + 's'}"
-
-
 def most_frequent(reasons: Mapping[str, int], n: int = 3) -> list[str]:
     """Return a line for each of the most frequent reasons, with how often it occurred."""
     ordered = sorted(reasons.items(), key=lambda item: -item[1])
@@ -73,31 +73,6 @@ def counted(value: Estimate | Difference | GateReport, noun: str) -> str:
     return cases if value.n_groups is None else f"{cases} in {plural(value.n_groups, 'group')}"
 
 
-def reward(value: float | None) -> str:
-    """Return a mean reward with three decimals."""
-    return UNKNOWN if value is None else f"{value:.3f}"
-
-
-def signed(value: float) -> str:
-    """Return a difference of rewards with its sign; a true minus, and no sign on zero."""
-    text = f"{abs(value):.3f}"
-    if float(text) == 0:
-        return text
-    return ("+" if value > 0 else "\N{MINUS SIGN}") + text
-
-
-def interval(mean: float | None, low: float | None, high: float | None) -> str:
-    """Return ``mean [low, high]`` of rewards."""
-    if mean is None or low is None or high is None:
-        return UNKNOWN
-    return f"{reward(mean)} [{reward(low)}, {reward(high)}]"
-
-
-def signed_interval(mean: float, low: float, high: float) -> str:
-    """Return ``+mean [low, high]`` of a difference of rewards."""
-    return f"{signed(mean)} [{signed(low)}, {signed(high)}]"
-
-
 def estimate(value: Estimate | None) -> str:
     """Return ``mean [low, high]``."""
     return UNKNOWN if value is None else interval(value.mean, value.low, value.high)
@@ -106,20 +81,6 @@ def estimate(value: Estimate | None) -> str:
 def difference(value: Difference | None) -> str:
     """Return ``+mean [low, high]``."""
     return UNKNOWN if value is None else signed_interval(value.mean, value.low, value.high)
-
-
-def whole_percent(share: float | None) -> str:
-    """Return a share in whole percent."""
-    return UNKNOWN if share is None else f"{100 * share:.0f} %"
-
-
-def percent(level: float) -> str:
-    """Return a probability in percent, e.g. ``95 %``; certainty is not claimed by rounding."""
-    if 0.995 <= level < 1:
-        return f"{math.floor(level * 1000) / 10:g} %"
-    if 0 < level < 0.005:
-        return f"{math.ceil(level * 1000) / 10:g} %"
-    return f"{100 * level:.3g} %"
 
 
 def number(value: float | None) -> str:
@@ -133,16 +94,6 @@ def number(value: float | None) -> str:
     if abs(value) >= 1000:
         return f"{value:,.0f}"
     return f"{value:#.4g}".rstrip(".")
-
-
-def usd(value: float | None) -> str:
-    """Return an amount of dollars; small ones keep two significant digits."""
-    if value is None:
-        return "unknown"
-    if value == 0 or abs(value) >= 0.995:
-        return f"${value:,.2f}"
-    digits = max(2, 1 - math.floor(math.log10(abs(value))))
-    return f"${value:.{digits}f}"
 
 
 def moment(time_us: int) -> str:
@@ -201,82 +152,77 @@ def ending(result: RunResult) -> str:
 # -- findings
 
 
-def no_winner_sentence(result: RunResult) -> str:
-    """Return why no configuration is recommended."""
-    why = f"none of the {plural(result.n_candidates, 'configuration')} asked has a reward"
-    if result.all_failed:
-        why = f"all of the {plural(result.n_evaluations, 'evaluation')} failed"
-    return f"No configuration can be recommended: {why}."
+def name_of_found(result: RunResult) -> str:
+    """Return what tables call the search's best."""
+    return "recommended" if result.challenger is None else "found"
 
 
-def holdout_sentence(result: RunResult, winner: CandidateReport) -> str:
+def _found(result: RunResult) -> str:
+    recommended = "recommended configuration"
+    return recommended if result.challenger is None else "configuration found"
+
+
+def holdout_sentence(result: RunResult, found: CandidateReport) -> str:
     """Return what the held-out cases say, or why they say nothing."""
-    if winner.holdout is None:
+    if found.holdout is None:
         return _no_holdout(result)
-    cases = _cases(winner.holdout, "held-out case")
-    text = f"On the {cases} the recommended configuration scores {estimate(winner.holdout)}"
+    cases = _cases(found.holdout, "held-out case")
+    text = f"On the {cases} the {_found(result)} scores {estimate(found.holdout)}"
     return text + _beside(result, "holdout")
 
 
 def gate_sentence(result: RunResult) -> str | None:
-    """Return the promotion gate's verdict with its evidence; ``None``: it had nothing to judge."""
+    """Return the promotion gate's evidence; ``None``: it had nothing to judge."""
     gate = result.gate
     if gate is None:
         return None
-    opponent, it = (
-        ("the champion", "it") if gate.opponent == "champion" else ("the defaults", "them")
-    )
+    opponent = "the champion" if gate.opponent == "champion" else "the defaults"
     effect = f" by more than {gate.min_effect:g}" if gate.min_effect else ""
-    verdict = {
-        "promote": f"promote: it lies above {opponent}{effect}",
-        "keep": f"keep {opponent}: it does not lie above{effect or f' {it}'}",
-        "undecided": f"undecided: the cases do not tell it from {opponent}{effect}",
-    }[gate.decision]
-    more = ""
-    if gate.n_to_verdict:
-        noun = "more case" if gate.n_groups is None else "more group"
-        more = f" About {plural(gate.n_to_verdict, noun)} would decide, going on like this."
     return (
-        f"Promotion gate: {verdict}. {gate_evidence(gate)}; a wrong promotion has a probability "
-        f"of at most {percent(gate.alpha)}, however often one looks. {CASES}{more}"
+        f"Promotion gate: {gate_evidence(gate)}. It asks whether the configuration lies above "
+        f"{opponent}{effect}, and a wrong promotion has a probability of at most "
+        f"{percent(gate.alpha)}, however often one looks. {CASES}"
     )
 
 
 def gate_evidence(gate: GateReport) -> str:
-    """Return the difference that the gate looked at, and the evidence for a promotion."""
+    """Return the difference that the gate looked at, and the evidence for a promotion.
+
+    Evidence is a betting score: under the null its mean is at most 1.
+    """
     return (
-        f"Difference {signed_interval(gate.mean, gate.low, gate.high)} on the "
-        f"{_cases(gate, 'held-out case')}, evidence {gate.log_e:.2f} of "
-        f"{gate.log_threshold:.2f} nats"
+        f"difference {signed_interval(gate.mean, gate.low, gate.high)} on the "
+        f"{_cases(gate, 'held-out case')}, evidence {math.exp(min(gate.log_e, 99.0)):.3g} of the "
+        f"{math.exp(gate.log_threshold):.3g} that a promotion takes"
     )
 
 
-def fresh_sentence(result: RunResult, winner: CandidateReport) -> str:
+def fresh_sentence(result: RunResult, found: CandidateReport) -> str:
     """Return what the search cases say when asked again, or that they were not."""
-    if winner.fresh is None:
+    if found.fresh is None:
         return "The search cases were not asked again after the choice."
-    give = "gives" if winner.fresh.n_cases == 1 else "give"
+    give = "gives" if found.fresh.n_cases == 1 else "give"
     text = (
-        f"Asked again after the choice, the {_cases(winner.fresh, 'search case')} {give} the "
-        f"recommended configuration {estimate(winner.fresh)}"
+        f"Asked again after the choice, the {_cases(found.fresh, 'search case')} {give} the "
+        f"{_found(result)} {estimate(found.fresh)}"
     )
     return text + _beside(result, "fresh")
 
 
-def search_sentence(result: RunResult, winner: CandidateReport) -> str:
+def search_sentence(result: RunResult, found: CandidateReport) -> str:
     """Return the search's own estimate, with its bias."""
-    assert winner.search is not None  # noqa: S101 - as the field says
+    assert found.search is not None  # noqa: S101 - as the field says
     text = (
-        f"By the search itself its posterior mean is {estimate(winner.search)} "
-        f"({percent(winner.search.level)} posterior interval) after "
-        f"{plural(winner.search.n_cases, 'case')}"
+        f"By the search itself its posterior mean is {estimate(found.search)} "
+        f"({percent(found.search.level)} posterior interval) after "
+        f"{plural(found.search.n_cases, 'case')}"
     )
     other = None if result.baseline is None else result.baseline.search
-    if other is not None and not result.winner_is_baseline:
+    if other is not None and not result.found_is_baseline:
         after = plural(other.n_cases, "case")
         text += f", that of the default configuration {estimate(other)} after {after}"
     return (
-        f"{text}. What the search says of the recommended one is biased upward by selection: it was "
+        f"{text}. What the search says of the one it chose is biased upward by selection: it was "
         f"chosen among {plural(result.n_candidates, 'configuration')} because it looked high there."
     )
 
@@ -314,27 +260,13 @@ def constraint_reason(
     )
 
 
-def default_sentence(result: RunResult) -> str | None:
-    """Return what is to be said of the default configuration; ``None``: all was said."""
-    if result.winner_is_baseline:
-        return (
-            "The recommended configuration is the default configuration: the search found none "
-            "to recommend in its place."
-        )
-    if result.baseline is not None:
-        return None
-    if result.has_defaults:
-        return "The default configuration was not evaluated, so there is nothing to compare with."
-    return (
-        "No default configuration was given, so there is nothing to compare with. Write the values "
-        "in use today as `default:` of the parameters under `search_space`, and a run evaluates "
-        "them beside its recommendation."
-    )
-
-
 def special(result: RunResult, candidate_id: str) -> str:
     """Return what is special about a candidate and its name does not say, in brackets."""
-    reports = {"recommended": result.winner, "default": result.baseline}
+    reports = {
+        "recommended": result.winner,
+        "found": result.challenger,
+        "default": result.baseline,
+    }
     marks = [
         name
         for name, one in reports.items()
@@ -350,7 +282,7 @@ def _cases(value: Estimate | GateReport, noun: str) -> str:
 
 def _beside(result: RunResult, role: Role) -> str:
     baseline = None if result.baseline is None else result.baseline.estimate(role)
-    if baseline is None or result.winner_is_baseline:
+    if baseline is None or result.found_is_baseline:
         return "."
     gap = result.gap(role)
     text = f"; the default configuration {estimate(baseline)}"
@@ -361,7 +293,7 @@ def _beside(result: RunResult, role: Role) -> str:
         f"{percent(gap.level)}; one look, not a promotion decision)."
     )
     if gap.low <= 0 <= gap.high:
-        text += " The interval includes 0: these cases do not tell the two apart."
+        text += " The interval includes 0."
     return text
 
 

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from convergence_core.records import Role
 from convergence_core.result import RunResult
+from convergence_core.result.number_text import percent
 from tasks.report import figures
 from tasks.report.blocks import PlotName
 from tasks.report.effect_plots import draw_shares, effect_svgs, has_shares, shares_height
 from tasks.report.figures import Palette
-from tasks.report.phrases import percent, short
+from tasks.report.phrases import name_of_found, short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -91,10 +92,11 @@ def tradeoff_metrics(result: RunResult) -> tuple[str, str] | None:
 
 def _draw_estimates(figure: "Figure", palette: Palette, result: RunResult) -> None:
     axes = figure.subplots()
-    reports = {"recommended": result.winner}
-    if not result.winner_is_baseline and result.baseline is not None:
+    name = name_of_found(result)
+    reports = {name: result.found}
+    if not result.found_is_baseline and result.baseline is not None:
         reports["default"] = result.baseline
-    styles = {"recommended": (palette.winner, "o", 0.16), "default": (palette.default, "s", -0.16)}
+    styles = {name: (palette.winner, "o", 0.16), "default": (palette.default, "s", -0.16)}
     roles = [
         role for role in _ROLES if any(one and one.estimate(role) for one in reports.values())
     ]
@@ -239,10 +241,10 @@ def _draw_tradeoffs(figure: "Figure", palette: Palette, result: RunResult) -> No
     pair = tradeoff_metrics(result)
     assert pair is not None  # noqa: S101 - has_plot was asked
     axes = figure.subplots()
-    subjects = [("recommended", result.winner, palette.winner, "o")]
-    if not result.winner_is_baseline:
+    subjects = [(name_of_found(result), result.found, palette.winner, "o")]
+    if not result.found_is_baseline:
         subjects.insert(0, ("default", result.baseline, palette.default, "s"))
-    marked = {one.candidate_id for one in (result.winner, result.baseline) if one is not None}
+    marked = {one.candidate_id for one in (result.found, result.baseline) if one is not None}
     dots = [
         (row.metrics[pair[0]], row.metrics[pair[1]])
         for row in result.leaderboard

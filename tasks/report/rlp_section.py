@@ -8,13 +8,14 @@ import numpy as np
 
 from convergence_core.ports import Store
 from convergence_core.records import Params
+from convergence_core.result.number_text import UNKNOWN, plural, whole_percent
 from convergence_core.rlp.gain import EProcess, interval_of
 from convergence_core.rlp.report import BestThought, ThinkingPoint, ThinkingReport
 from convergence_core.rlp.strategies import NO_THOUGHT
 from convergence_core.space import Space
 from tasks.report.blocks import Block, Bullets, Columns, Grid, Heading, LongText, Paragraph, table
 from tasks.report.evidence import rows_of
-from tasks.report.phrases import UNKNOWN, clean, most_frequent, plural, whole_percent
+from tasks.report.phrases import clean, most_frequent
 
 _THOUGHTS = """
     WITH texts AS (

@@ -9,12 +9,13 @@ from convergence_core.judges.trust.audit import LEAST_ITEMS, LEAST_TRUST
 from convergence_core.judges.trust.drift import LIMIT, Drift
 from convergence_core.judges.trust.exploitation import N_ROUNDS
 from convergence_core.ports import Store
+from convergence_core.result.number_text import UNKNOWN, plural, whole_percent
 from convergence_core.sao.preferences import JudgedPair
 from convergence_core.sao.report import PreferenceReport, PreferenceRound, SamplePair, missing
 from convergence_core.sao.rows import PREFERENCES_SQL, pairs_of
 from tasks.report.blocks import Block, Bullets, Columns, Grid, Heading, LongText, Paragraph, table
 from tasks.report.evidence import rows_of
-from tasks.report.phrases import UNKNOWN, clean, most_frequent, plural, whole_percent
+from tasks.report.phrases import clean, most_frequent
 
 _ROUNDS = "SELECT * FROM preference_rounds WHERE run_id = $run ORDER BY generation"
 _TOTAL = """

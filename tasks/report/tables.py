@@ -5,10 +5,11 @@ from collections.abc import Callable, Mapping
 
 from convergence_core.budget.terms import LimitName, Limits, Spent, shown, written
 from convergence_core.ports import Store
-from convergence_core.result import LeaderboardRow, RoleCost, RunResult
+from convergence_core.result import LeaderboardRow, RoleCost, RunResult, number_text
+from convergence_core.result.number_text import UNKNOWN, plural
 from tasks.report import phrases
 from tasks.report.blocks import Block, Code, Columns, Grid, Heading, Inline, Paragraph, table
-from tasks.report.phrases import UNKNOWN, clean, named_label, plural, short
+from tasks.report.phrases import clean, named_label, short
 
 MAX_GENERATIONS = 8
 """Columns of single generations in the table of cells: the latest ones."""
@@ -38,13 +39,13 @@ def leaderboard_rows(result: RunResult, n: int = 10) -> list[dict[str, str]]:
         texts = {
             "rank": str(row.rank),
             "configuration": _named(result, row),
-            "posterior mean": phrases.interval(row.mean, row.low, row.high),
+            "posterior mean": number_text.interval(row.mean, row.low, row.high),
         }
         if has_cautious:
-            texts["cautious"] = phrases.reward(row.cautious)
+            texts["cautious"] = number_text.reward(row.cautious)
         if has_feasible:
             kept = row.feasible
-            texts["keeps constraints"] = UNKNOWN if kept is None else phrases.percent(kept)
+            texts["keeps constraints"] = UNKNOWN if kept is None else number_text.percent(kept)
         texts["cases"] = _count(row.n_cases)
         texts |= {"cells": f"{row.n_cells:,}", "failed": f"{row.n_failed:,}"}
         for metric in result.metrics:
@@ -104,7 +105,7 @@ def _has_numbers(cost: RoleCost) -> bool:
 
 def _usd(cost: RoleCost) -> str:
     unpriced = plural(cost.n_unpriced, "call")
-    return phrases.usd(cost.cost_usd) + (
+    return number_text.usd(cost.cost_usd) + (
         f" and {unpriced} of unknown price" if cost.n_unpriced else ""
     )
 
@@ -119,7 +120,7 @@ def _cost_sentences(result: RunResult) -> list[str]:
         (True, f"{plural(n_calls, 'call')} made, retries included."),
         (n_reused, f"{plural(n_reused, 'answer')} of this run used again, at no cost."),
         (n_others, f"{plural(n_others, 'answer')} paid for by earlier runs, at no cost."),
-        (maybe, f"At most {phrases.usd(maybe)} more was paid for calls whose end nobody saw."),
+        (maybe, f"At most {number_text.usd(maybe)} more was paid for calls whose end nobody saw."),
         (result.facts.get("offline"), offline),
     ]
     return [sentence for applies, sentence in sentences if applies]
@@ -194,7 +195,7 @@ def racing_rows(store: Store, result: RunResult, n: int = 20) -> list[dict[str, 
                 for generation in generations[-MAX_GENERATIONS:]
             },
             "cells": f"{total[row.candidate_id]:,}",
-            "posterior mean": phrases.interval(row.mean, row.low, row.high),
+            "posterior mean": number_text.interval(row.mean, row.low, row.high),
         }
         for row in racers[:n]
     ]

@@ -13,8 +13,8 @@ from prefect.input import RunInput
 from pydantic import Field
 
 from convergence_core.caveats import CASES
-from convergence_core.result import RunResult
-from tasks.report.phrases import counted
+from convergence_core.result import RunResult, verdict_of
+from tasks.report.phrases import gate_evidence
 from tasks.run.adoption import Concluded, adopt, describe_obstacle, obstacle
 from tasks.store.runtime.runtime_store import RuntimeStore
 
@@ -83,9 +83,8 @@ def _question(result: RunResult) -> str:
     winner, gate = result.winner, result.gate
     assert winner is not None and gate is not None  # noqa: S101, PT018 - the gate has passed
     return (
-        f"The gate says promote. `{winner.label}` is ahead of the {gate.opponent} by "
-        f"{gate.mean:+.3f} [{gate.low:+.3f}, {gate.high:+.3f}] on {counted(gate, 'held-out case')}, "
-        f"evidence {gate.log_e:.2f} of {gate.log_threshold:.2f} nats. {CASES}\n\nResume with *adopt* on: it "
+        f"`{winner.label}`: {verdict_of(result).sentence} {gate_evidence(gate).capitalize()}. "
+        f"{CASES}\n\nResume with *adopt* on: it "
         f"becomes the champion of {result.system}. With *adopt* off it does not. "
         f"`convergence promote {result.label}` does the same as the first."
     )

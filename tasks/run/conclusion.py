@@ -6,7 +6,8 @@ from dataclasses import replace
 from convergence_core.events import FinalStarted, RunFinished
 from convergence_core.ports import Row
 from convergence_core.records import Assignment, Candidate, Role, Trial, canonical_json
-from convergence_core.result import RunResult
+from convergence_core.result import GateReport, RunResult
+from convergence_core.result.verdict import is_recommended, kind_of
 from convergence_core.search.final_look import describe_shortage, final_status, finalists
 from convergence_core.search.recommend import Recommendation
 from tasks.report.candidates import Final
@@ -49,7 +50,8 @@ def conclude(run: Run, trials: Sequence[Trial]) -> RunResult:
     shortage = "" if recommendation is None else describe_shortage(study.schedule, trials)
     ended = final_status(study, run.state, trials, shortage=shortage, n_calls=run.spent.calls)
     final = Final.of(trials, loaded.cases, study.confidence_level)
-    _publish(run, recommendation, final)
+    found, gate, kept = _judged(run, recommendation, final)
+    _publish(run, recommendation, final, recommended=kept or found)
     result = collect(
         run.store,
         replace(run.record, ended_us=wall_clock_us()),
@@ -63,19 +65,12 @@ def conclude(run: Run, trials: Sequence[Trial]) -> RunResult:
         final=final,
         n_maybe_paid=len(run.maybe_paid),
     )
-    if recommendation is not None:
-        champion = _champion(run)
-        winner = run.state.search.archive.members[recommendation.candidate_id].candidate
-        gate = judge(
-            run.configuration.promotion,
-            final,
-            winner,
-            champion or study.baseline,
-            is_champion=champion is not None,
-        )
-        if gate is not None:
-            result = replace(result, gate=gate)
-            record_verdict(run, result, gate, winner)
+    if kept is not None:
+        result = replace(result, winner=result.baseline, challenger=result.winner)
+    if found is not None and gate is not None:
+        result = replace(result, gate=gate)
+        is_adopted = record_verdict(run, result, gate, found)
+        result = replace(result, gate=replace(gate, is_adopted=is_adopted))
     result = write_results(
         replace(result, final_look=shortage),
         run.store,
@@ -92,14 +87,49 @@ def _champion(run: Run) -> Candidate | None:
     return tagged_champion(run.record.tags, run.loaded.space)
 
 
-def _publish(run: Run, recommendation: Recommendation | None, final: Final) -> None:
+def _judged(
+    run: Run, recommendation: Recommendation | None, final: Final
+) -> tuple[Candidate | None, GateReport | None, Candidate | None]:
+    """Return the search's best, what the gate says of it, and the defaults where they are kept."""
+    if recommendation is None:
+        return None, None, None
+    found = run.state.search.archive.members[recommendation.candidate_id].candidate
+    champion, baseline = _champion(run), run.study.baseline
+    gate = judge(
+        run.configuration.promotion,
+        final,
+        found,
+        champion or baseline,
+        is_champion=champion is not None,
+    )
+    if gate is None or gate.opponent == "champion":
+        return found, gate, None
+    kind = kind_of(
+        gate,
+        usd=final.answer_usd(found.candidate_id),
+        other_usd=final.answer_usd(gate.opponent_id),
+    )
+    return found, gate, None if is_recommended(kind) else baseline
+
+
+def _publish(
+    run: Run,
+    recommendation: Recommendation | None,
+    final: Final,
+    *,
+    recommended: Candidate | None,
+) -> None:
     """Publish the evaluations of the final look, and what is known of all candidates after it."""
     evaluations = [evaluation for trial in final.trials for evaluation in trial.evaluations]
     n_generations = run.next_generation
-    winner_id = None if recommendation is None else recommendation.candidate_id
-    estimates: list[Row] = [
-        *posterior_rows(run.run_id, None, recommendation, n_generations=n_generations)
-    ]
+    recommended_id = None if recommended is None else recommended.candidate_id
+    estimates: list[Row] = posterior_rows(
+        run.run_id,
+        None,
+        recommendation,
+        n_generations=n_generations,
+        recommended_id=recommended_id,
+    )
     roles: tuple[Role, ...] = ("holdout", "fresh")
     for candidate_id in (trial.candidate.candidate_id for trial in final.trials):
         estimates += [
@@ -109,7 +139,7 @@ def _publish(run: Run, recommendation: Recommendation | None, final: Final) -> N
                 role,
                 found,
                 n_generations=n_generations,
-                recommended=candidate_id == winner_id,
+                recommended=candidate_id == recommended_id,
             )
             for role in roles
             if (found := final.estimate(candidate_id, role)) is not None

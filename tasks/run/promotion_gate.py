@@ -52,9 +52,12 @@ def judge(
         [final.weights.get(case, 1.0) for case in cases],
         [final.groups.get(case) for case in cases],
     )
-    verdict = PairedGate(alpha=promotion.alpha, min_effect=promotion.min_effect).judge(
-        units.values, weights=units.weights
-    )
+    gate = PairedGate(alpha=promotion.alpha, min_effect=promotion.min_effect)
+    verdict = gate.judge(units.values, weights=units.weights)
+    ahead = None
+    if verdict.decision == "undecided":
+        ahead = gate.forecast(units.values, weights=units.weights)
+    n_to_verdict = 0 if verdict.decision != "undecided" else None if ahead is None else ahead.n
     return GateReport(
         decision=verdict.decision,
         opponent="champion" if is_champion else "default",
@@ -69,16 +72,23 @@ def judge(
         log_e=verdict.log_e_better,
         log_threshold=verdict.log_threshold,
         p_value=verdict.p_value,
-        n_to_verdict=verdict.n_to_verdict,
+        n_to_verdict=n_to_verdict,
+        n_to_verdict_low=None if ahead is None else ahead.low,
+        n_to_verdict_high=None if ahead is None else ahead.high,
+        probability_better=verdict.probability_better,
     )
 
 
-def record_verdict(run: Run, result: RunResult, gate: GateReport, winner: Candidate) -> None:
-    """Store a verdict; where no person is asked, make the candidate champion and serve it."""
+def record_verdict(run: Run, result: RunResult, gate: GateReport, found: Candidate) -> bool:
+    """Store a verdict; where no person is asked, make the candidate champion and serve it.
+
+    Returns:
+        Whether it was made champion.
+    """
     look = GateLook(
         system=run.record.name,
         kind="holdout",
-        candidate_id=winner.candidate_id,
+        candidate_id=found.candidate_id,
         champion_id=gate.opponent_id,
         run_id=run.run_id,
         decision=gate.decision,
@@ -93,9 +103,7 @@ def record_verdict(run: Run, result: RunResult, gate: GateReport, winner: Candid
     )
     with RuntimeStore(run.store.path) as store:
         is_new = save_look(store, look)
-        if (
-            is_new
-            and gate.decision == "promote"
-            and not run.configuration.promotion.require_adoption
-        ):
+        adopts = gate.decision == "promote" and not run.configuration.promotion.require_adoption
+        if is_new and adopts:
             adopt(store, result, reason=f"promoted by run {run.label} without being asked")
+    return adopts

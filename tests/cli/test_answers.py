@@ -54,7 +54,7 @@ def test_every_case_is_shown_with_both_answers_worst_first(store: Path, cli: Run
     first = told["cases"][0]
     assert first["input"].startswith("What is ")
     assert first["expected"].isdigit()
-    for side in ("default", "recommended"):
+    for side in ("default", "found"):
         assert isinstance(first[side]["text"], str)
         assert {"right", "kind"} <= first[side]["metrics"].keys()
         assert first[side]["latency_ms"] > 0
@@ -63,10 +63,10 @@ def test_every_case_is_shown_with_both_answers_worst_first(store: Path, cli: Run
 
 def test_judges_reasons_stand_beside_the_answers(store: Path, cli: Runner):
     told = cli("show", "--store", store, "--json").json
-    reasons = [reason for case in told["cases"] for reason in case["recommended"]["reasons"]]
+    reasons = [reason for case in told["cases"] for reason in case["found"]["reasons"]]
     assert reasons
     assert all(" of 10: " in reason for reason in reasons)
-    assert "judge of recommended" in cli("show", "--store", store).out
+    assert "judge of" in cli("show", "--store", store).out
 
 
 def test_a_case_is_shown_alone_and_an_unknown_one_gets_a_proposal(store: Path, cli: Runner):
@@ -101,7 +101,7 @@ def test_the_report_holds_the_same_cases_held_out_first(
     }
     for case in result.answers:
         assert case.second is not None
-        assert case.second.text == told[case.case_id]["recommended"]["text"]
+        assert case.second.text == told[case.case_id]["found"]["text"]
     for form in ("md", "html"):
         text = cli("report", labels[0], "--store", store, "--format", form).out
         assert "Answers" in text
@@ -117,7 +117,7 @@ def test_detailed_results_hold_what_was_expected(folder: Path, labels: list[str]
 
 
 def test_two_candidates_are_compared_by_case_with_their_interval(store: Path, cli: Runner):
-    told = cli("compare", "default", "recommended", "--store", store, "--json").json
+    told = cli("compare", "default", "found", "--store", store, "--json").json
     result = result_of(store, told["a"]["run"], cli)
     (holdout,) = [row for row in told["rewards"] if row["role"] == "holdout"]
     assert result.difference is not None
@@ -130,13 +130,13 @@ def test_two_candidates_are_compared_by_case_with_their_interval(store: Path, cl
         told["a"]["params"].get(name) != told["b"]["params"].get(name)
         for name in told["differing_parameters"]
     )
-    text = cli("compare", "default", "recommended", "--store", store).out
+    text = cli("compare", "default", "found", "--store", store).out
     assert "On the 4 held-out cases that both answered" in text
     assert "One answer" in text
 
 
 def test_candidates_are_found_by_the_beginning_of_their_id(store: Path, cli: Runner):
-    told = cli("compare", "default", "recommended", "--store", store, "--json").json
+    told = cli("compare", "default", "found", "--store", store, "--json").json
     a, b = (told[side]["candidate_id"] for side in "ab")
     short = cli("compare", a[:6], b[:6], "--store", store, "--json").json
     assert [short[side]["candidate_id"] for side in "ab"] == [a, b]

@@ -47,7 +47,8 @@ def test_a_run_is_judged_adopted_kept_and_rolled_back(here: Path, cli: Runner):
     assert gate["decision"] == "promote", gate
     assert gate["low"] > 0
     report = cli("report", first["label"]).out
-    assert "Promotion gate: promote: it lies above the defaults" in report
+    assert "Better than the defaults: +" in report
+    assert f"convergence promote {first['label']}" in report
 
     refused = cli("promote", first["label"])
     assert refused.code == 2

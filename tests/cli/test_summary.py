@@ -91,8 +91,11 @@ def test_failures_are_shown_with_their_reason(
     [
         ({"winner": None}, "none of the 72 configurations asked has a reward."),
         ({"winner": None, "n_failed": 1344}, "all of the 1,344 evaluations failed."),
-        ({"winner": BASELINE}, "The recommended configuration is the default configuration"),
-        ({"has_defaults": False, "baseline": None}, "No default configuration was given"),
+        (
+            {"winner": BASELINE},
+            "The defaults are the best configuration found: nothing was gained.",
+        ),
+        ({"has_defaults": False, "baseline": None}, "no defaults are given"),
     ],
 )
 def test_what_is_missing_is_said(

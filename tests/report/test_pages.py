@@ -8,7 +8,7 @@ import pytest
 
 from convergence_core.explanation.records import Explanation
 from convergence_core.records import Params
-from convergence_core.result import CandidateReport, Difference, RunResult
+from convergence_core.result import CandidateReport, Difference, RunResult, verdict_of
 from tasks.report.markdown import markdown_of, report_markdown
 from tasks.report.page import report_html
 from tasks.report.tables import leaderboard_grid
@@ -114,9 +114,16 @@ def pages(request) -> tuple[str, str]:
     return report_html(result), report_markdown(result)
 
 
-def test_no_page_claims_that_anything_is_better(pages):
-    for page in (read(pages[0]).text, pages[1]):
-        assert not re.search(r"\bbetter\b|\bbest\b|\bworse\b|\bimproved?\b", page, re.IGNORECASE)
+@pytest.mark.parametrize("make", [made_up_result, bare_result, nasty_result])
+def test_no_page_claims_that_anything_is_better_but_by_the_verdict(make):
+    result = make()
+    said = verdict_of(result)
+    for page in (read(report_html(result)).text, report_markdown(result)):
+        rest = page
+        for text in (said.sentence, said.next_step):
+            assert text.replace("`", "") in page.replace("`", "")
+            rest = rest.replace(text, "").replace(text.replace("`", ""), "")
+        assert not re.search(r"\bbetter\b|\bbest\b|\bworse\b|\bimproved?\b", rest, re.IGNORECASE)
 
 
 def test_the_page_asks_nothing_of_the_network(pages):
@@ -170,7 +177,7 @@ def test_a_difference_whose_interval_holds_zero_is_said_to_tell_nothing_apart():
     gap = Difference(mean=0.01, low=-0.02, high=0.04, n_cases=110)
     text = report_markdown(replace(made_up_result(), difference=gap))
     assert "+0.010 [\N{MINUS SIGN}0.020, +0.040]" in text
-    assert "The interval includes 0: these cases do not tell the two apart." in text
+    assert "The interval includes 0." in text
 
 
 def test_the_estimate_of_the_search_is_said_to_be_biased():
@@ -181,13 +188,13 @@ def test_the_estimate_of_the_search_is_said_to_be_biased():
 
 def test_without_defaults_the_report_says_how_to_give_them():
     text = report_markdown(bare_result())
-    assert "No default configuration was given" in text
+    assert "no defaults are given" in text
     assert "`default:`" in text
 
 
 def test_defaults_that_were_not_evaluated_are_said_to_be_missing():
     text = report_markdown(replace(bare_result(), has_defaults=True))
-    assert "The default configuration was not evaluated" in text
+    assert "the defaults were not evaluated" in text
 
 
 def test_without_held_out_cases_the_report_says_what_is_lacking():
@@ -207,7 +214,7 @@ def test_a_winner_that_is_the_default_is_compared_with_nothing():
     result = made_up_result()
     result = replace(result, baseline=result.winner, difference=None, difference_fresh=None)
     text = report_markdown(result)
-    assert "The recommended configuration is the default configuration" in text
+    assert "The defaults are the best configuration found: nothing was gained." in text
     assert "difference is" not in text
     report_html(result)
 

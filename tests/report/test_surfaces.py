@@ -18,7 +18,7 @@ from convergence.cli.app import app
 from convergence.cli.optimize import show
 from convergence_core.events import Event, GenerationFinished
 from convergence_core.posterior.adjusted import adjusted_means
-from convergence_core.result import RunResult
+from convergence_core.result import RunResult, number_text
 from tasks.inputs.loader import load
 from tasks.report import phrases
 from tasks.report.tables import leaderboard_rows, racing_rows
@@ -212,10 +212,10 @@ def test_pages_print_what_the_view_holds_in_the_order_that_they_say(run):
     rows = board(run)
     assert [int(line[0]) for line in lines] == [row["rank"] for row in rows[:50]]
     for line, row in zip(lines, rows, strict=False):
-        assert line[2] == phrases.interval(
+        assert line[2] == number_text.interval(
             row["posterior_mean"], row["posterior_low"], row["posterior_high"]
         )
-        assert line[3] == phrases.reward(row["cautious"])
+        assert line[3] == number_text.reward(row["cautious"])
         assert line[4] == str(row["n_cases"])
         assert ("(recommended" in line[1]) is row["recommended"]
     shown = [float(line[3]) for line in lines]
@@ -229,8 +229,8 @@ def test_pages_print_what_the_view_holds_in_the_order_that_they_say(run):
 
 
 def test_no_page_shows_a_raw_mean_of_the_search(run):
-    raw = {phrases.reward(row["raw_mean_reward"]) for row in board(run) if row["n_cases"] > 1}
-    told = {phrases.reward(getattr(row, end)) for row in run.result.leaderboard
+    raw = {number_text.reward(row["raw_mean_reward"]) for row in board(run) if row["n_cases"] > 1}
+    told = {number_text.reward(getattr(row, end)) for row in run.result.leaderboard
             for end in ("mean", "low", "high", "cautious")}  # fmt: skip
     markdown = run.read("report.md")
     table = markdown[markdown.index("## Configurations asked") :].split("\n\n## ")[0]

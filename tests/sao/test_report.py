@@ -10,6 +10,7 @@ from convergence_core.judges.coverage.measures import measure
 from convergence_core.judges.trust.audit import Audit, Trust
 from convergence_core.judges.trust.drift import LIMIT
 from convergence_core.judges.trust.exploitation import N_ROUNDS, Exploitation, IncumbentMeans
+from convergence_core.result.number_text import UNKNOWN
 from convergence_core.sao.history import RoundHistory
 from convergence_core.sao.judge_bias import judge_bias
 from convergence_core.sao.report import PreferenceReport, PreferenceRound
@@ -18,7 +19,6 @@ from convergence_core.sao.round_result import RoundOutcome, SaoRound
 from convergence_core.sao.rounds import Rounds
 from convergence_core.sao.rows import round_tables
 from convergence_core.sao.state import SaoState
-from tasks.report.phrases import UNKNOWN
 from tasks.report.sao_section import preference_lines
 
 ROUND = PreferenceRound(

@@ -83,6 +83,7 @@ def posterior_rows(
     *,
     n_generations: int,
     baseline_id: str | None = None,
+    recommended_id: str | None = None,
 ) -> list[Row]:
     """Return what the evidence says of the candidates, best first; none without a recommendation.
 
@@ -92,9 +93,11 @@ def posterior_rows(
         recommendation: by this evidence.
         n_generations: committed generations behind it.
         baseline_id: the default, which is kept wherever it stands.
+        recommended_id: the candidate handed over; ``None``: the recommendation's.
     """
     if recommendation is None:
         return []
+    recommended_id = recommended_id or recommendation.candidate_id
     return [
         {
             "run_id": run_id,
@@ -104,7 +107,7 @@ def posterior_rows(
             "n_generations": n_generations,
             "rank": rank,
             "level": recommendation.level,
-            "recommended": ranked.candidate_id == recommendation.candidate_id,
+            "recommended": ranked.candidate_id == recommended_id,
         }
         for rank, ranked in enumerate(recommendation.ranking, 1)
         if generation is None or rank <= MAX_ESTIMATES or ranked.candidate_id == baseline_id

@@ -117,7 +117,7 @@ default, a run's end all.
 3  | candidate_id  | text |        | the candidate
 4  | role          | text |        | search: posterior; fresh or holdout: measured
 5  | n_generations | i32  |        | committed generations behind it
-6  | rank          | i32  |        | 1: recommended, by this evidence; NULL: measured
+6  | rank          | i32  |        | from 1, by the search; NULL: measured
 7  | mean          | f64  | [0, 1] | posterior mean, or mean over the cases measured
 8  | low           | f64  | [0, 1] | lower end of its interval
 9  | high          | f64  | [0, 1] | upper end of its interval

@@ -89,7 +89,8 @@ DERIVED: Mapping[str, tuple[str, str]] = {
         """,
     ),
     "leaderboard": (
-        "Candidates of each run as they are ranked: rank 1 is recommended. `posterior_mean` with "
+        "Candidates of each run as the search ranks them; `recommended` is the one handed over: rank 1, "
+        "or the defaults where held-out cases do not speak for it. `posterior_mean` with "
         "its interval compares candidates that were asked different cases, `cautious` orders them; "
         "`raw_mean_reward` is over a candidate's own `n_cases` cases and compares nothing.",
         f"""

@@ -1,0 +1,67 @@
+"""Numbers as people read them: counts, rewards, differences, prices and probabilities."""
+
+import math
+
+UNKNOWN = "\N{EN DASH}"
+"""Shown where a number does not exist."""
+
+
+def plural(n: int, one: str, many: str | None = None) -> str:
+    """Return a count with its noun, e.g. ``1 case``, ``1,200 cases``."""
+    return f"{n:,} {one if n == 1 else many or one + 's'}"
+
+
+def reward(value: float | None) -> str:
+    """Return a mean reward with three decimals."""
+    return UNKNOWN if value is None else f"{value:.3f}"
+
+
+def signed(value: float) -> str:
+    """Return a difference of rewards with its sign; a true minus, and no sign on zero."""
+    text = f"{abs(value):.3f}"
+    if float(text) == 0:
+        return text
+    return ("+" if value > 0 else "\N{MINUS SIGN}") + text
+
+
+def interval(mean: float | None, low: float | None, high: float | None) -> str:
+    """Return ``mean [low, high]`` of rewards."""
+    if mean is None or low is None or high is None:
+        return UNKNOWN
+    return f"{reward(mean)} [{reward(low)}, {reward(high)}]"
+
+
+def signed_interval(mean: float, low: float, high: float) -> str:
+    """Return ``+mean [low, high]`` of a difference of rewards."""
+    return f"{signed(mean)} [{signed(low)}, {signed(high)}]"
+
+
+def whole_percent(share: float | None) -> str:
+    """Return a share in whole percent."""
+    return UNKNOWN if share is None else f"{100 * share:.0f} %"
+
+
+def percent(level: float) -> str:
+    """Return a probability in percent, e.g. ``95 %``; certainty is not claimed by rounding."""
+    if 0.995 <= level < 1:
+        return f"{math.floor(level * 1000) / 10:g} %"
+    if 0 < level < 0.005:
+        return f"{math.ceil(level * 1000) / 10:g} %"
+    return f"{100 * level:.3g} %"
+
+
+def usd(value: float | None) -> str:
+    """Return an amount of dollars; small ones keep two significant digits."""
+    if value is None:
+        return "unknown"
+    if value == 0 or abs(value) >= 0.995:
+        return f"${value:,.2f}"
+    digits = max(2, 1 - math.floor(math.log10(abs(value))))
+    return f"${value:.{digits}f}"
+
+
+def milliseconds(value: float | None) -> str:
+    """Return a latency in three significant digits, e.g. ``812 ms``, ``1.25 s``."""
+    if value is None:
+        return UNKNOWN
+    return f"{value / 1000:.3g} s" if value >= 1000 else f"{value:.3g} ms"

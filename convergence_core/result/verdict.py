@@ -1,0 +1,278 @@
+"""Verdict of a run: whether to use the configuration that was found, and what to do next.
+
+One rule decides what is recommended (``kept``), one function words it (``verdict_of``); terminal,
+report, artifacts, files and JSON show the same sentence.
+
+The configuration found replaces the one in use only where held-out cases speak for it: the gate
+says *promote*, or it is at least *likely* better and an answer does not cost more.
+"""
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+from convergence_core.records import Json
+from convergence_core.result.candidates import CandidateReport, Difference, GateReport
+from convergence_core.result.number_text import (
+    milliseconds,
+    percent,
+    plural,
+    signed_interval,
+    usd,
+)
+from convergence_core.result.run_result import RunResult
+
+LIKELY = 0.8
+"""Posterior probability of being better from which on that is called likely."""
+DEARER = 1.1
+"""Times the other's price of an answer from which on one costs more."""
+
+Kind = Literal[
+    "nothing",
+    "same",
+    "untested",
+    "promoted",
+    "better",
+    "likely",
+    "dearer",
+    "unclear",
+    "not_better",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What a run came to, in two sentences."""
+
+    kind: Kind
+    """``nothing``: no candidate has a reward. ``same``: the one in use is the best found.
+    ``untested``: no held-out case compares the two. ``promoted``, ``better``: proven. ``likely``:
+    not yet proven. ``dearer``: likely better, and an answer costs more. ``unclear``: no difference
+    is seen. ``not_better``: proven, or the held-out cases speak against it."""
+    sentence: str
+    next_step: str
+    """A sentence."""
+    command: str | None = None
+    """What does the next step; ``None``: it is no command."""
+
+
+def kind_of(gate: GateReport | None, *, usd: float | None, other_usd: float | None) -> Kind:
+    """Return what held-out cases say of the search's best, which is not the one in use.
+
+    Args:
+        gate: the comparison with the one in use; ``None``: there was none.
+        usd: price of an answer of the search's best; ``None``: unknown.
+        other_usd: the same of the one in use.
+    """
+    if gate is None:
+        return "untested"
+    if gate.decision == "promote":
+        return "promoted" if gate.is_adopted else "better"
+    if gate.decision == "keep" or gate.mean < gate.min_effect:
+        return "not_better"
+    if gate.probability_better is None or gate.probability_better < LIKELY:
+        return "unclear"
+    return "dearer" if costs_more(usd, other_usd) else "likely"
+
+
+def costs_more(usd: float | None, other_usd: float | None) -> bool:
+    """Whether an answer is known to cost clearly more than the other's, in dollars."""
+    return usd is not None and other_usd is not None and usd > DEARER * other_usd
+
+
+def is_recommended(kind: Kind) -> bool:
+    """Whether the configuration found is recommended over the one in use."""
+    return kind in {"same", "untested", "promoted", "better", "likely"}
+
+
+def verdict_of(result: RunResult) -> Verdict:
+    """Return a run's verdict and its next step."""
+    found, gate = result.found, result.gate
+    if found is None:
+        return _nothing(result)
+    if result.found_is_baseline and (gate is None or gate.opponent == "default"):
+        return _same(result)
+    if gate is None:
+        return _untested(result)
+    found_usd, other_usd = _prices(result)
+    kind = kind_of(gate, usd=found_usd, other_usd=other_usd)
+    sentence, next_step, command = _compared(result, gate)[kind]
+    return Verdict(kind=kind, sentence=sentence, next_step=next_step, command=command)
+
+
+def _compared(result: RunResult, gate: GateReport) -> dict[Kind, tuple[str, str, str | None]]:
+    """Return kind → sentence, next step and command, of a configuration that was compared."""
+    other, stays = {
+        "champion": ("the champion", "The champion stays."),
+        "default": ("the defaults", "The defaults are kept."),
+    }[gate.opponent]
+    gap, more, add = _gap_text(result, gate), _more_cases(gate), _add_cases(result, gate)
+    risk = f"proven, with a risk of at most {percent(gate.alpha)} of being wrong"
+    prices = _prices(result)
+    dearer = f"an answer costs more, {usd(prices[0])} instead of {usd(prices[1])}"
+    price = f" Note that {dearer}." if costs_more(*prices) else ""
+    show = f"convergence show {result.label}"
+    look = "Look at single answers, then widen `search_space` or raise"
+    return {
+        "promoted": (
+            f"Promoted: better than {other}, {gap}; {risk}. It is the champion now.{price}",
+            "Nothing needs to be done. All evidence of the gates:",
+            "convergence gates",
+        ),
+        "better": (
+            f"Better than {other}: {gap}; {risk}.{price}",
+            "Put it into production:",
+            f"convergence promote {result.label}",
+        ),
+        "likely": (f"Likely better than {other}: {gap}; not yet proven. {more}", add, None),
+        "dearer": (
+            f"Likely better than {other}: {gap}; not yet proven, and {dearer}. {stays} {more}",
+            add,
+            None,
+        ),
+        "unclear": (f"No clear gain over {other}: {gap}. {stays} {more}", add, None),
+        "not_better": (
+            f"Not better than {other}: {gap}. {stays}",
+            f"{look} `optimization.evolution.generations`.",
+            show,
+        ),
+    }
+
+
+def result_json(result: RunResult) -> dict[str, Json]:
+    """Return a result with its verdict, for programs.
+
+    Raises:
+        ValueError: a number is NaN or infinite.
+    """
+    verdict = verdict_of(result)
+    return {**result.to_json(), "verdict": asdict(verdict)}
+
+
+def price_sentence(result: RunResult) -> str | None:
+    """Return what an answer of each costs and how long it takes; ``None``: not measured."""
+    found, baseline = result.found, result.baseline
+    if found is None or found.answer_ms is None:
+        return None
+    name = "recommended configuration" if result.challenger is None else "configuration found"
+    text = f"An answer of the {name}: {_price(found)}"
+    if baseline is not None and baseline.answer_ms is not None and not result.found_is_baseline:
+        text += f"; of the default: {_price(baseline)}"
+    return f"{text} (means of the final evaluation)."
+
+
+def _price(report: CandidateReport) -> str:
+    price = "price unknown" if report.answer_usd is None else usd(report.answer_usd)
+    return f"{price}, {milliseconds(report.answer_ms)}"
+
+
+def _prices(result: RunResult) -> tuple[float | None, float | None]:
+    """Return dollars of an answer of the search's best, and of the defaults."""
+    found, other = (
+        None if one is None else one.answer_usd for one in (result.found, result.baseline)
+    )
+    return found, other
+
+
+def _gap_text(result: RunResult, gate: GateReport) -> str:
+    """Return the difference on the held-out cases: at one look, or the gate's if that is missing."""
+    shown: Difference | GateReport = gate
+    if gate.opponent == "default" and result.difference is not None:
+        shown = result.difference
+    return (
+        f"{signed_interval(shown.mean, shown.low, shown.high)} on "
+        f"{plural(gate.n_cases, 'held-out case')}"
+    )
+
+
+def _noun(gate: GateReport) -> str:
+    return "more held-out case" if gate.n_groups is None else "more group of held-out cases"
+
+
+def _more_cases(gate: GateReport) -> str:
+    """Return how many more cases would settle it."""
+    if gate.n_to_verdict is None:
+        return "Thousands of held-out cases would be needed to settle it."
+    noun = _noun(gate)
+    many = (
+        noun.replace("case", "cases") if gate.n_groups is None else noun.replace("group", "groups")
+    )
+    text = f"About {plural(gate.n_to_verdict, noun, many)} would settle it"
+    if gate.n_to_verdict_low is None:
+        return f"{text}."
+    high = "thousands" if gate.n_to_verdict_high is None else f"{gate.n_to_verdict_high:,}"
+    return f"{text} (80 of 100 times between {gate.n_to_verdict_low:,} and {high})."
+
+
+def _add_cases(result: RunResult, gate: GateReport) -> str:
+    """Return how to get more held-out cases."""
+    asked, held = gate.n_cases, result.n_holdout_cases
+    if asked < held:
+        return (
+            f"Only {asked:,} of {held:,} held-out cases were asked: raise the limit and go on with "
+            f"`convergence resume {result.label}`."
+        )
+    total = result.n_search_cases + held
+    if gate.n_to_verdict is None or gate.n_groups is not None or not held:
+        return "Add test cases, then run `convergence optimize` again."
+    n = math.ceil(gate.n_to_verdict * total / held)
+    share = percent(round(held / total, 2))
+    return (
+        f"Add about {plural(n, 'test case')}, of which {share} are held out, then run "
+        "`convergence optimize` again."
+    )
+
+
+def _nothing(result: RunResult) -> Verdict:
+    why = f"none of the {plural(result.n_candidates, 'configuration')} asked has a reward"
+    if result.all_failed:
+        why = f"all of the {plural(result.n_evaluations, 'evaluation')} failed"
+    return Verdict(
+        kind="nothing",
+        sentence=f"No configuration can be recommended: {why}.",
+        next_step="Mend what failed, as listed below, and ask again.",
+        command=f"convergence resume {result.label} --retry-errors",
+    )
+
+
+def _same(result: RunResult) -> Verdict:
+    return Verdict(
+        kind="same",
+        sentence="The defaults are the best configuration found: nothing was gained.",
+        next_step="Look at single answers, then widen `search_space` or raise "
+        "`optimization.evolution.generations`.",
+        command=f"convergence show {result.label}",
+    )
+
+
+def _untested(result: RunResult) -> Verdict:
+    if result.baseline is None and not result.has_defaults:
+        return Verdict(
+            kind="untested",
+            sentence="The configuration found was compared with nothing: no defaults are given.",
+            next_step="Write the values in use today as `default:` of the parameters under "
+            "`search_space`, then run `convergence optimize` again.",
+        )
+    if result.baseline is None:
+        return Verdict(
+            kind="untested",
+            sentence="The configuration found was compared with nothing: the defaults were not "
+            "evaluated.",
+            next_step="Raise the limit that ended the run, and go on.",
+            command=f"convergence resume {result.label}",
+        )
+    if result.n_holdout_cases == 0:
+        return Verdict(
+            kind="untested",
+            sentence="The configuration found was not tested on cases that the search never saw: "
+            "none were held out.",
+            next_step="Set `evaluation.test_cases.holdout`, for example to 0.3, then run "
+            "`convergence optimize` again.",
+        )
+    return Verdict(
+        kind="untested",
+        sentence="The configuration found was not compared with the defaults on held-out cases: "
+        "they gave no reward for both.",
+        next_step="Raise the limit that ended the run, or mend what failed, and go on.",
+        command=f"convergence resume {result.label}",
+    )

@@ -1,0 +1,163 @@
+"""Whether the configuration found is recommended, in which words, and what to do next."""
+
+from dataclasses import replace
+
+import pytest
+
+from convergence_core.result import GateReport, RunResult, result_json, verdict_of
+from convergence_core.result.verdict import DEARER, LIKELY, is_recommended, kind_of, price_sentence
+from tests.support.results import bare_result, failed_result, made_up_result
+
+GATE = GateReport(
+    decision="undecided",
+    opponent="default",
+    opponent_id="d",
+    n_cases=110,
+    mean=0.06,
+    low=-0.01,
+    high=0.13,
+    alpha=0.05,
+    min_effect=0.0,
+    log_e=1.2,
+    log_threshold=2.996,
+    p_value=0.3,
+    n_to_verdict=76,
+    n_to_verdict_low=20,
+    n_to_verdict_high=None,
+    probability_better=0.93,
+)
+
+
+def result_with(**changes: object) -> RunResult:
+    return replace(made_up_result(), gate=replace(GATE, **changes))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("changes", "prices", "kind", "recommended"),
+    [
+        ({"decision": "promote"}, (1.0, 1.0), "better", True),
+        ({"decision": "promote"}, (9.0, 1.0), "better", True),
+        ({"decision": "promote", "is_adopted": True}, (1.0, 1.0), "promoted", True),
+        ({"decision": "keep"}, (1.0, 1.0), "not_better", False),
+        ({"mean": -0.001}, (1.0, 1.0), "not_better", False),
+        ({"mean": 0.01, "min_effect": 0.02}, (1.0, 1.0), "not_better", False),
+        ({"probability_better": LIKELY}, (1.0, 1.0), "likely", True),
+        ({"probability_better": LIKELY - 1e-9}, (1.0, 1.0), "unclear", False),
+        ({"probability_better": None}, (1.0, 1.0), "unclear", False),
+        ({}, (DEARER + 1e-9, 1.0), "dearer", False),
+        ({}, (DEARER, 1.0), "likely", True),
+        ({}, (0.001, 0.0), "dearer", False),
+        ({}, (None, 1.0), "likely", True),
+        ({}, (1.0, None), "likely", True),
+    ],
+)
+def test_the_one_in_use_is_replaced_only_where_held_out_cases_speak_for_it(
+    changes, prices, kind, recommended
+):
+    found = kind_of(replace(GATE, **changes), usd=prices[0], other_usd=prices[1])
+    assert found == kind
+    assert is_recommended(found) is recommended
+
+
+def test_without_a_comparison_the_configuration_found_is_recommended_as_untested():
+    assert kind_of(None, usd=None, other_usd=None) == "untested"
+    assert is_recommended("untested")
+
+
+def test_what_is_likely_says_how_many_cases_would_settle_it():
+    verdict = verdict_of(result_with())
+    assert verdict.kind == "likely"
+    assert verdict.sentence == (
+        "Likely better than the defaults: +0.060 [+0.020, +0.100] on 110 held-out cases; not yet "
+        "proven. About 76 more held-out cases would settle it (80 of 100 times between 20 and "
+        "thousands)."
+    )
+    assert verdict.next_step == (
+        "Add about 152 test cases, of which 50 % are held out, then run `convergence optimize` "
+        "again."
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind", "words", "command"),
+    [
+        ({"decision": "promote"}, "better", "proven, with a risk of at most 5 %", "promote"),
+        ({"decision": "promote", "is_adopted": True}, "promoted", "the champion now", "gates"),
+        ({"decision": "keep"}, "not_better", "The defaults are kept.", "show"),
+        (
+            {"decision": "keep", "opponent": "champion"},
+            "not_better",
+            "The champion stays.",
+            "show",
+        ),
+        ({"probability_better": 0.6}, "unclear", "No clear gain", None),
+        ({"n_to_verdict": None}, "likely", "Thousands of held-out cases", None),
+    ],
+)
+def test_every_verdict_names_the_next_step(changes, kind, words, command):
+    verdict = verdict_of(result_with(**changes))
+    assert verdict.kind == kind
+    assert words in verdict.sentence
+    assert verdict.next_step.endswith((".", ":"))
+    if command is not None:
+        assert verdict.command is not None
+        assert verdict.command.startswith(f"convergence {command}")
+
+
+def test_a_dearer_one_says_both_prices():
+    result = result_with()
+    assert result.winner is not None
+    assert result.baseline is not None
+    result = replace(
+        result,
+        winner=replace(result.baseline, answer_usd=0.0009, answer_ms=640.0),
+        baseline=replace(result.baseline, answer_usd=0.0009, answer_ms=640.0),
+        challenger=replace(result.winner, answer_usd=0.0021, answer_ms=1_250.0),
+    )
+    verdict = verdict_of(result)
+    assert verdict.kind == "dearer"
+    assert "an answer costs more, $0.0021 instead of $0.00090" in verdict.sentence
+    assert "The defaults are kept." in verdict.sentence
+    assert price_sentence(result) == (
+        "An answer of the configuration found: $0.0021, 1.25 s; of the default: $0.00090, 640 ms "
+        "(means of the final evaluation)."
+    )
+
+
+def test_groups_of_cases_are_counted_as_groups():
+    assert "About 76 more groups of held-out cases would settle it" in (
+        verdict_of(result_with(n_groups=30)).sentence
+    )
+
+
+def test_held_out_cases_that_a_limit_left_out_are_asked_first():
+    assert (
+        "Only 40 of 110 held-out cases were asked" in verdict_of(result_with(n_cases=40)).next_step
+    )
+
+
+@pytest.mark.parametrize(
+    ("result", "kind", "words"),
+    [
+        (failed_result(), "nothing", "all of the 330 evaluations failed"),
+        (bare_result(), "untested", "no defaults are given"),
+        (replace(bare_result(), has_defaults=True), "untested", "the defaults were not evaluated"),
+        (replace(made_up_result(), n_holdout_cases=0), "untested", "none were held out"),
+        (made_up_result(), "untested", "they gave no reward for both"),
+    ],
+)
+def test_what_was_not_tested_says_why(result, kind, words):
+    verdict = verdict_of(replace(result, n_evaluations=330))
+    assert verdict.kind == kind
+    assert words in verdict.sentence
+
+
+def test_programs_read_the_same_sentence():
+    result = result_with()
+    assert result_json(result)["verdict"] == {
+        "kind": "likely",
+        "sentence": verdict_of(result).sentence,
+        "next_step": verdict_of(result).next_step,
+        "command": None,
+    }
+    assert RunResult.from_json(result_json(result)) == result
