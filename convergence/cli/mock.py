@@ -35,6 +35,7 @@ def _limit(help: str) -> Any:  # noqa: A002 - as above
 _KEY = "Environment variable of the key that requests must carry."
 _LOG = "One JSON line per request, on disk before the answer is sent."
 _STRICT = "Answer 400 to words that the tiny model does not know."
+_VARIES = "Answer anew each time above temperature 0, as real models do."
 _MODES = (
     "Wrong probabilities: off_by_one, temperature, ignore, stale or no_prompt_logprobs. May be "
     "repeated."
@@ -47,6 +48,7 @@ def mock(  # noqa: PLR0917 - Typer's options
     require_key: Annotated[str | None, _server(_KEY, metavar="ENV")] = None,
     log: Annotated[Path | None, _server(_LOG, metavar="FILE")] = None,
     strict: Annotated[bool, _server(_STRICT, "--strict")] = False,
+    varies: Annotated[bool, _server(_VARIES, "--varies")] = False,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Print the address and nothing else.")
     ] = False,
@@ -74,6 +76,7 @@ def mock(  # noqa: PLR0917 - Typer's options
     options = MockOptions(
         seed=seed,
         strict=strict,
+        varies=varies,
         rate_429=rate_429,
         retry_after_s=retry_after,
         retry_after_form=retry_after_form,  # type: ignore[arg-type]  # checked by its dataclass

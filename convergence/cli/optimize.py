@@ -135,8 +135,9 @@ def mock_server(*, wanted: bool) -> Iterator[str | None]:
         yield None
         return
     from tasks.mock.mock_server import MockServer  # noqa: PLC0415 - brings a web server
+    from tasks.mock.options import MockOptions  # noqa: PLC0415 - as above
 
-    with MockServer() as server:
+    with MockServer(MockOptions(varies=True)) as server:
         yield server.url
 
 

@@ -138,7 +138,7 @@ class MetricConfig(Section):
     (r - 1) / 9."""
     rubric: Text | None = None
     """What a good answer is, in words for the judge (type `llm_judge`); either this or
-    `rubric_path`."""
+    `rubric_path`. Absent: one is written from `api.description`."""
     rubric_path: Text | None = None
     """File that holds the rubric, relative to the configuration (type `llm_judge`)."""
     votes: int = Field(default=1, ge=1, le=99)

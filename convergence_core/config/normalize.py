@@ -214,8 +214,13 @@ def _evaluation(n: Normalized, *, allow_callable: bool) -> None:
         if evaluator["enabled"] is False:
             del evaluation["custom_evaluator"]
     has_evaluator = isinstance(evaluation.get("custom_evaluator"), dict)
-    for name, metric in mapping_at(evaluation, "metrics").items():
+    metrics = mapping_at(evaluation, "metrics")
+    if costs_unknown(n.data) and _others_weigh(metrics):
+        metrics["cost_usd"]["weight"] = 0
+    for name, metric in metrics.items():
         if isinstance(metric, dict):
+            if metric.get("type") == "llm_judge" and not {"rubric", "rubric_path"} & metric.keys():
+                metric["rubric"] = _default_rubric(mapping_at(n.data, "api"))
             _metric(n, name, metric, has_function=has_evaluator or allow_callable)
 
 
@@ -244,6 +249,39 @@ def _metric(n: Normalized, name: str, metric: dict[str, Any], *, has_function: b
         worth: tuple[Any, Any] = scale.get("good"), scale.get("bad")
         is_known = all(isinstance(value, int | float) for value in worth)
         metric["direction"] = "lower" if is_known and not worth[0] > worth[1] else "higher"
+
+
+def costs_unknown(data: dict[str, Any]) -> bool:
+    """Whether a metric ``cost_usd`` measures an endpoint of which nothing tells what a request costs."""
+    api = mapping_at(data, "api")
+    return (
+        isinstance(mapping_at(data, "evaluation", "metrics").get("cost_usd"), dict)
+        and api.get("kind") == "http"
+        and not data.get("prices")
+        and mapping_at(api, "response").get("cost_field") is None
+    )
+
+
+def _others_weigh(metrics: dict[str, Any]) -> bool:
+    """Whether another metric than ``cost_usd`` has a weight; without one the default is 1."""
+    return any(
+        name != "cost_usd" and isinstance(metric, dict) and metric.get("weight") != 0
+        for name, metric in metrics.items()
+    )
+
+
+def _default_rubric(api: dict[str, Any]) -> str:
+    """Return what a good answer is where nobody says it: what the description promises."""
+    described = api.get("description")
+    task = (
+        f' This system: "{described.strip()}"'
+        if isinstance(described, str) and described.strip()
+        else ""
+    )
+    return (
+        f"The answer does what this system is for, and what its input asks.{task} It is correct, complete "
+        "and to the point; where an answer was expected, it says the same."
+    )
 
 
 def _read_direction(n: Normalized, metric: dict[str, Any], path: Path) -> None:

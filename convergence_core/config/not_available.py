@@ -50,7 +50,9 @@ class Refusal:
 
 _NO_EFFECT = f"{GONE}: it had no effect"
 _NO_CONNECTOR = f"{LATER}: there is no connector"
-_NO_SOCIETY = "Remove it; `society` knows `enabled`, `learning`, `rlp` and `sao`."
+_NO_SOCIETY = (
+    "Remove it; `society` knows `enabled`, `auto_generate_agents`, `learning`, `rlp` and `sao`."
+)
 
 REFUSALS: tuple[Refusal, ...] = (
     Refusal(
@@ -112,10 +114,7 @@ REFUSALS: tuple[Refusal, ...] = (
         f"{GONE} here: what is used again is no limit",
         "Write `cache:` at top level, e.g. `cache: {epoch: 7d}`.",
     ),
-    *(
-        Refusal(f"society.{key}", _NO_EFFECT, _NO_SOCIETY)
-        for key in ("auto_generate_agents", "agents", "collaboration")
-    ),
+    *(Refusal(f"society.{key}", _NO_EFFECT, _NO_SOCIETY) for key in ("agents", "collaboration")),
     Refusal(
         "society.rlp.both_orders",
         f"{GONE}: no channel asks for its options in two orders",

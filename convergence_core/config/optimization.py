@@ -214,8 +214,9 @@ class SaoConfig(Section):
     max_response_length: int = Field(default=2048, ge=16, le=1_000_000)
     """Longest answer, in tokens, of chat models that nothing else limits; one that is cut off is
     dropped, and so is one above 4,000 characters."""
-    min_response_length: int = Field(default=50, ge=0, le=4_000)
-    """Shortest answer, in characters."""
+    min_response_length: int | None = Field(default=None, ge=0, le=4_000)
+    """Shortest answer, in characters. Absent: half of the length that nine in ten of the answers to
+    search cases reach, at most 50."""
     similarity_threshold: float = Field(default=0.9, gt=0, le=1)
     """Share of words in common (Jaccard) from which two texts count as one; with `embedding_model` also
     the cosine of two prompts."""
@@ -259,6 +260,10 @@ class SocietyConfig(Section):
 
     enabled: bool = False
     """Whether anybody thinks or prefers. It takes an `llm`; without one the run says so and goes on."""
+    auto_generate_agents: bool = False
+    """Whether roles of thoughts and personas of preferences are written from `api.description` (without
+    one from `api.name`): who thinks knows what the system is for, and personas ask about its subject.
+    False: the fixed ones."""
     learning: LearningConfig = Field(default_factory=LearningConfig)
     rlp: RlpConfig = Field(default_factory=RlpConfig)
     sao: SaoConfig = Field(default_factory=SaoConfig)

@@ -312,6 +312,14 @@ def without_effect(configuration: Configuration) -> list[str]:
         if optimization.algorithm not in readers
         and path[-1] in getattr(optimization, path[1]).model_fields_set
     ]
+    metric = configuration.evaluation.metrics.get("cost_usd")
+    unpriced = configuration.api.kind == "http" and not configuration.prices
+    if metric is not None and unpriced and configuration.api.response.cost_field is None:
+        found.append(
+            "`evaluation.metrics.cost_usd` has no share in the reward: nothing tells what a request "
+            "costs. Write e.g. `prices: {http: {request: 0.002}}`, or name the field of the answer that "
+            "says it by `api.response.cost_field`"
+        )
     stopping = optimization.execution.early_stopping
     if configuration.evaluation.objective == "pareto" and stopping.enabled:
         found += [

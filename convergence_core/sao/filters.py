@@ -36,6 +36,8 @@ FILTERS: Final[tuple[Filter, ...]] = get_args(Filter)
 
 MOST_CHARACTERS: Final = 4_000
 """Of an answer."""
+USUAL_SHORTEST: Final = 50
+"""Characters that an answer in sentences has at least."""
 N_RUN: Final = 13
 """Words in a row that no synthetic text may share with a held-out case."""
 N_SHORT: Final = 5
@@ -55,6 +57,17 @@ _PATTERNS: Final = (
     r"\[\[(?:begin|end) [A-Z ]+ [0-9a-f]{16}\]\]",
 )
 _REFUSAL: Final = re.compile("|".join(_PATTERNS), re.IGNORECASE | re.DOTALL)
+
+
+def shortest_answer(answers: Iterable[str]) -> int:
+    """Return the fewest characters that an answer of this system may have.
+
+    Half of the length that nine in ten reach, at most ``USUAL_SHORTEST``; 1 before any is seen.
+    """
+    lengths = sorted(len(text) for text in answers if text.strip())
+    if not lengths:
+        return 1
+    return max(1, min(USUAL_SHORTEST, lengths[len(lengths) // 10] // 2))
 
 
 class HeldOut:
@@ -86,7 +99,12 @@ class FilterChain:
     """The filters of one round; used within it and never kept."""
 
     def __init__(
-        self, settings: SaoConfig, held_out: HeldOut, known_prompts: Iterable[str] = ()
+        self,
+        settings: SaoConfig,
+        held_out: HeldOut,
+        known_prompts: Iterable[str] = (),
+        *,
+        answers: Iterable[str] = (),
     ) -> None:
         """Prepare the filters.
 
@@ -94,9 +112,13 @@ class FilterChain:
             settings: their limits.
             held_out: what must not leak.
             known_prompts: those kept in earlier rounds.
+            answers: those seen so far; where ``min_response_length`` is not set, the shortest answer
+                follows them.
         """
         self.counters: dict[Filter, int] = dict.fromkeys(FILTERS, 0)
         self._settings = settings
+        least = settings.min_response_length
+        self._least = shortest_answer(answers) if least is None else least
         self._held_out = held_out
         self._duplicates = Duplicates(settings.similarity_threshold)
         self._is_new: dict[tuple[int | None, str], bool] = {}
@@ -149,7 +171,7 @@ class FilterChain:
 
     def _quality(self, comparison: Comparison) -> Filter | None:
         texts, settings = (comparison.first.text, comparison.second.text), self._settings
-        if not all(settings.min_response_length <= len(text) <= MOST_CHARACTERS for text in texts):
+        if not all(self._least <= len(text) <= MOST_CHARACTERS for text in texts):
             return "length"
         if any(_REFUSAL.search(text) for text in texts):
             return "refusal"

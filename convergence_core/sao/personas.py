@@ -27,6 +27,13 @@ _PHRASES: Final = {
 }
 """Factor → what a sentence says of it, in its order."""
 
+ASPECTS: Final = (
+    "the everyday use", "the first steps", "an unusual case", "the limits", "the rules and exceptions",
+    "a mistake in the use", "the choice between two ways", "the wording", "the numbers", "the deadlines",
+    "the costs", "the quality", "a complaint about results", "an urgent case", "the details", "the purpose",
+)  # fmt: skip
+"""Sides of a task that a persona may care about; as many as the grammar has domains."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Persona:
@@ -61,6 +68,18 @@ class Grammar:
     def from_mapping(cls, data: Mapping[str, Sequence[str]]) -> "Grammar":
         """Return the grammar that a file holds, a list of levels for each factor."""
         return cls(levels=tuple(tuple(data[name]) for name in FACTORS))
+
+    def about(self, task: str) -> "Grammar":
+        """Return the grammar with a task's own domains in place of the fixed ones; empty: itself.
+
+        There are as many, so that a persona has the same index in both.
+        """
+        if not task:
+            return self
+        at = FACTORS.index("domain")
+        n = len(self.levels[at])
+        own = tuple(f"{ASPECTS[k % len(ASPECTS)]} of this: {task}" for k in range(n))
+        return Grammar(levels=(*self.levels[:at], own, *self.levels[at + 1 :]))
 
     def __len__(self) -> int:
         """Return N."""

@@ -1,25 +1,27 @@
 """Environment of a run: secrets, prices, and the server that answers."""
 
+import os
 from dataclasses import dataclass
 from typing import Self
 
 from convergence_core.budget.prices import PriceTable
 from convergence_core.config import Configuration
+from convergence_core.config.api import CHAT_KINDS
 from tasks.http.authentication import check_environment, journal_url
 from tasks.inputs.prices import prices_of
 from tasks.secrets.process_redaction import hide
-from tasks.secrets.redaction import Redactor, Secrets
+from tasks.secrets.redaction import Redactor, Secrets, target_secret_names
 
 _PLACEHOLDER = "offline"
 """What is sent in place of every key when nobody outside is asked."""
 
 
 class _AnyName(dict[str, str]):
-    """An environment in which every variable is set, and to nothing worth hiding."""
+    """An environment in which every variable is set: those it holds, the others to nothing worth hiding."""
 
     def get(self, key: str, default: object = None, /) -> str:  # noqa: ARG002 - whatever is asked
-        """Return the same for every name."""
-        return _PLACEHOLDER
+        """Return the same for every other name."""
+        return super().get(key) or _PLACEHOLDER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +48,8 @@ class Environment:
             environment = cls(secrets=Secrets(), prices=prices)
         else:
             journal_url(configuration, Secrets())  # the journal is the real one
-            environment = cls(secrets=Secrets(_AnyName()), prices=prices, mock_url=mock_url)
+            secrets = Secrets(_AnyName(_of_target(configuration)))
+            environment = cls(secrets=secrets, prices=prices, mock_url=mock_url)
         hide(environment.redactor(configuration))
         return environment
 
@@ -60,7 +63,9 @@ class Environment:
     def redactor(self, configuration: Configuration) -> Redactor:
         """Return what keeps this configuration's secrets out of every text."""
         if self.mock_url is not None:
-            return Redactor.of_journal(configuration)
+            own = Secrets(_of_target(configuration))
+            target = Redactor.from_configuration(configuration, own)
+            return Redactor.of_journal(configuration).joined(target)
         return Redactor.from_configuration(configuration, self.secrets)
 
     def journal_url(self, configuration: Configuration) -> str | None:
@@ -71,3 +76,11 @@ class Environment:
         """
         url = journal_url(configuration, Secrets())
         return None if url is None else url.get_secret_value()
+
+
+def _of_target(configuration: Configuration) -> dict[str, str]:
+    """Return the variables of an endpoint that is asked as it is though the run is offline."""
+    if configuration.api.kind in CHAT_KINDS:
+        return {}
+    names = target_secret_names(configuration)
+    return {name: value for name in names if (value := os.environ.get(name, "").strip())}

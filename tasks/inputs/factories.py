@@ -46,9 +46,12 @@ def make_target(
     api = loaded.configuration.api
     workers = loaded.configuration.optimization.execution.parallel_workers
     environment = environment or Environment.unchecked(loaded.configuration)
-    if environment.mock_url is not None and api.kind not in CHAT_KINDS:
-        rule = "must be a chat model to be run offline"
-        fix = "Leave out `--offline`: functions and endpoints of your own are asked as they are."
+    if environment.mock_url is not None and not asks_models(loaded.configuration):
+        rule = "asks no chat model that `--offline` could stand in for"
+        fix = (
+            "Leave out `--offline`: functions and endpoints of your own are asked as they are. It stands "
+            "in for chat targets, metrics of type `llm_judge`, and `society`."
+        )
         raise ConfigurationError.of("api.kind", rule, fix, value=api.kind)
     if api.kind == "function":
         return _function_target(loaded, environment, local_function, workers)
@@ -72,6 +75,13 @@ def make_target(
         prices=environment.prices,
         mock_url=environment.mock_url,
     )
+
+
+def asks_models(configuration: Configuration) -> bool:
+    """Whether a chat model is asked: as the target, as a judge, or by ``society``."""
+    society = configuration.society
+    learns = configuration.llm is not None and (society.thinks or society.prefers)
+    return configuration.api.kind in CHAT_KINDS or bool(judge_configs(configuration)) or learns
 
 
 def _function_target(

@@ -49,7 +49,7 @@ def chat(engine: Engine, attempt: Attempt) -> Payload:
     )
     if top is not None and not tiny:
         raise ApiError("`logprobs` cannot be had of tool calls and JSON.", param="logprobs")
-    chosen = engine.choose(request, n, tiny=tiny)
+    chosen = engine.choose(request, n, tiny=tiny, attempt=attempt.number)
     if engine.has("ignore"):
         top = of_prompt = None
     choices = [_Choice(engine, request, one, index, top) for index, one in enumerate(chosen)]

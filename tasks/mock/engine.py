@@ -43,7 +43,15 @@ class AnswerChoice:
 class Engine:
     """Answers questions; safe to use from several threads."""
 
-    def __init__(self, *, fault_modes: Iterable[FaultMode] = (), strict: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        fault_modes: Iterable[FaultMode] = (),
+        strict: bool = False,
+        varies: bool = False,
+    ) -> None:
+        """Prepare to answer; see ``MockOptions`` for the settings."""
+        self._varies = varies
         self._fault_modes = frozenset(fault_modes)
         self._strict = strict
         self._cache = PrefixCache()
@@ -102,10 +110,21 @@ class Engine:
         before = after[:-1]
         return [*before[:1], *before[:-1]] if self.has("off_by_one") else before
 
-    def choose(self, request: ModelRequest, n: int, *, tiny: bool) -> list[AnswerChoice]:
-        """Write ``n`` answers."""
+    def choose(
+        self, request: ModelRequest, n: int, *, tiny: bool, attempt: int = 1
+    ) -> list[AnswerChoice]:
+        """Write ``n`` answers.
+
+        Args:
+            request: what is asked.
+            n: how many.
+            tiny: whether the tiny model writes them.
+            attempt: number of this attempt at the request, from 1.
+        """
         if not tiny:
-            return [AnswerChoice(written=respond(request, index)) for index in range(n)]
+            again = self._varies and request.temperature > 0 and request.seed is None
+            first = n * (attempt - 1) if again else 0
+            return [AnswerChoice(written=respond(request, first + index)) for index in range(n)]
         ids = self.ids(request.text)
         return [self._continue(ids, request, index) for index in range(n)]
 

@@ -37,6 +37,9 @@ _SENSES: Sequence[tuple[frozenset[str], frozenset[str]]] = tuple(
     )
 )
 
+WORDS_PER_POINT = 12
+"""Words of a text in which one point of fit still says what it is about."""
+
 
 def options(text: str) -> Mapping[str, str]:
     """Return the options that a text lists, with what it says about each; empty if it lists none.
@@ -62,6 +65,25 @@ def choose(listed: Mapping[str, str], text: str, *, good: bool, draw: Sequence[o
         return ranked[0]
     others = ranked[1:]
     return others[int(len(others) * uniform("other", *draw))]
+
+
+def is_known(listed: Mapping[str, str], text: str) -> bool:
+    """Whether enough of a text speaks for one of the options: a point for each dozen of its words."""
+    said = words(text)
+    used = set(said)
+    best = max(_fit(name, meaning, used) for name, meaning in listed.items())
+    return best > 0 and best * WORDS_PER_POINT >= len(said)
+
+
+def guess(listed: Mapping[str, str], *, draw: Sequence[object], index: int) -> str:
+    """Return an option for a text that speaks for none, another one with the next index."""
+    names = sorted(listed)
+    return names[(int(len(names) * uniform("guess", *draw)) + index) % len(names)]
+
+
+def fit(name: str, text: str) -> int:
+    """Return how many words of a text speak for an option by its name alone."""
+    return _fit(name, "", set(words(text)))
 
 
 def _fit(name: str, meaning: str, used: set[str]) -> int:

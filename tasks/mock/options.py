@@ -39,6 +39,9 @@ class MockOptions:
     """Of the faults: with the same seed the k-th attempt at a request meets the same fault."""
     strict: bool = False
     """Whether chats with words outside the tiny model's vocabulary are answered 400."""
+    varies: bool = False
+    """Whether a chat above temperature 0 and without a seed is answered anew each time that it is asked, as
+    real models do; else the same request gets the same answer."""
     rate_429: float = 0.0
     """Share of attempts answered 429."""
     retry_after_s: float = 1.0

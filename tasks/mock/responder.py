@@ -23,7 +23,7 @@ import json
 import re
 from dataclasses import replace
 
-from tasks.mock import option_choice, schemas, verdicts
+from tasks.mock import forecasts, option_choice, schemas, verdicts
 from tasks.mock.hash_uniform import logistic, uniform
 from tasks.mock.prompt_text import content_words, question_of, sentences, words
 from tasks.mock.requests import EFFORT_TO_TOKENS, ModelRequest, Written
@@ -51,6 +51,7 @@ _REPEAT = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _OPENING = re.compile(r"\breply with\b[^.]*\bafter \"([^\"\n]{1,40})\"", re.IGNORECASE)
+_PERSONA = re.compile(r"^The persona: ([^\n]+)$", re.MULTILINE)
 _YES_NO = re.compile(
     r"(?:is|are|was|were|do|does|did|can|could|should|has|have|had|will|would)\b", re.IGNORECASE
 )
@@ -86,6 +87,10 @@ def respond(request: ModelRequest, index: int = 0) -> Written:
 
 
 def _whole(request: ModelRequest, index: int) -> str:
+    if (weights := forecasts.weights(request.user)) is not None:
+        return json.dumps(weights)
+    if (notes := forecasts.notes(request.system, request.user)) is not None:
+        return notes
     schema = _wanted_schema(request)
     if schema is not None and verdicts.is_verdict(schema):
         return json.dumps(verdicts.verdict(schema, request.user), ensure_ascii=False)
@@ -114,7 +119,11 @@ def _in_words(request: ModelRequest, good: bool, index: int) -> str:
     if (letter := verdicts.letter(request.user)) is not None:
         return letter
     opening = _OPENING.search(request.system)
-    text = _answer(request, good, index)
+    persona = _PERSONA.search(request.user)
+    if persona is not None:
+        text = f"I am in this place: {persona[1].strip().rstrip('.').lower()}. What do you say to that?"
+    else:
+        text = _answer(request, good, index)
     return text if opening is None else f"{opening[1]} {text}"
 
 
@@ -130,7 +139,10 @@ def _answer(request: ModelRequest, good: bool, index: int) -> str:
         return wanted if good else " ".join(wanted.split()[:-1]) or wanted.upper()
     options = option_choice.options(request.system) or option_choice.options(user)
     if options:
-        return option_choice.choose(options, user, good=good, draw=(request.identity, index))
+        draw = (request.identity, index)
+        if request.temperature > 0 and not option_choice.is_known(options, user):
+            return option_choice.guess(options, draw=request.identity, index=index)
+        return option_choice.choose(options, user, good=good, draw=draw)
     if question.endswith("?") and _YES_NO.match(question):
         return "Yes" if _is_true(user, question) == good else "No"
     return _quote(user, question, good)

@@ -42,7 +42,9 @@ class MockService:
         self.options = options
         self.counts = RequestCounts()
         self.closing = asyncio.Event()
-        self._engine = Engine(fault_modes=options.fault_modes, strict=options.strict)
+        self._engine = Engine(
+            fault_modes=options.fault_modes, strict=options.strict, varies=options.varies
+        )
         self._key = _key(options)
         self._log = None if options.log is None else RequestLog(options.log)
         now_s = time.monotonic()

@@ -3,8 +3,9 @@
 It reads the named parts of the prompt (``ANSWER``, ``REFERENCE``, ``INPUT``…) and measures shared
 words: with a reference, F1 of the two bags of words, 1 if they are the same and at least .9 if
 the answer contains it; without one, half how much of the question's words the answer takes up and
-half its length up to twenty words. Verdicts depend on the texts alone; where one letter is asked
-for, of two answers that are as good it says the first.
+half its length up to twenty words. Verdicts depend on the texts alone. Where one letter is asked for, two
+answers that are as good are told apart by the words of the request that speak for them, as for options,
+else by a hash: the same answer wins in either order.
 """
 
 import re
@@ -12,7 +13,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from tasks.mock import schemas
+from tasks.mock import option_choice, schemas
+from tasks.mock.hash_uniform import uniform
 from tasks.mock.prompt_text import content_words, sections, words
 
 RATINGS = frozenset({"rating", "score", "grade", "points", "stars", "mark"})
@@ -68,7 +70,15 @@ def letter(text: str) -> str | None:
     a, b = (_first(parts, _ANSWERS, suffix) for suffix in (" a", " b"))
     if a is None or b is None or _LETTER.search(text) is None:
         return None
-    return "A" if _quality(a, parts) + _TIE_WITHIN >= _quality(b, parts) else "B"
+    lead = _quality(a, parts) - _quality(b, parts)
+    if abs(lead) <= _TIE_WITHIN and a != b:
+        # As good by their words: by what speaks for them in the request, else by a taste of its own,
+        # which is the same in either order.
+        asked = _first(parts, ("request", "question", "input")) or ""
+        lead = option_choice.fit(a, asked) - option_choice.fit(b, asked) or (
+            uniform("taste", asked, a) - uniform("taste", asked, b)
+        )
+    return "A" if lead >= 0.0 else "B"
 
 
 def _form(name: str, kind: Any) -> Literal["rating", "pass", "enum"] | None:

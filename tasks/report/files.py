@@ -8,6 +8,8 @@ Layout under ``output.save_path``::
     <label>/experiments.csv   detailed_results.csv         format csv
     <label>/report.md                                      format markdown
     <label>/report.html                                    format html
+    best_config.json  detailed_results.json  report.md     those of the latest run, once more
+                              (an exported best_config.json keeps its place)
     latest                    link to the latest <label>, or latest.txt with its name
     best_config.py            (or .json, .yaml) the recommended configuration alone
 
@@ -15,6 +17,7 @@ Each file is written beside its place and renamed, so a reader never sees half o
 """
 
 import json
+import shutil
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -90,6 +93,7 @@ def write_results(
         files[name] = str(folder / name)
     if files:
         point_to_latest(folder)
+        _copy_latest(folder, files)
     export = output.export_best_config
     if export.enabled and result.winner is not None:
         path = root / f"best_config.{ENDINGS[export.format]}"
@@ -99,6 +103,20 @@ def write_results(
             _write_export(stream, result, result.winner, export)
         files["export"] = str(path)
     return replace(result, files=files)
+
+
+LATEST_FILES = ("best_config.json", "detailed_results.json", "report.md")
+"""Files of a run that its results folder holds too, where programs of version 0.1 look for them."""
+
+
+def _copy_latest(folder: Path, files: Mapping[str, str]) -> None:
+    for name in LATEST_FILES:
+        if name in files:
+            with (
+                (folder / name).open(encoding="utf-8") as source,
+                atomic_text(folder.parent / name) as to,
+            ):
+                shutil.copyfileobj(source, to)
 
 
 def _writers(

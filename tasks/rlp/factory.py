@@ -17,7 +17,11 @@ from tasks.rlp.learner_calls import LearnerCalls, SubBudget
 from tasks.rlp.model_calls import PREDICTION, THOUGHT, Model
 from tasks.rlp.prompts import RlpPrompts
 from tasks.rlp.thought_writer import ThoughtWriter
+from tasks.secrets.process_redaction import redacted_text
+from tasks.secrets.redaction import one_line
 
+MOST_DESCRIPTION: Final = 600
+"""Characters of a description in a role or a persona."""
 NO_LLM: Final = "RLP off: no `llm` is configured"
 
 
@@ -35,7 +39,16 @@ def make_thought_writer(configuration: Configuration, world: Environment) -> Tho
         return None
     settings, version = configuration.society.rlp, RlpPrompts.version
     model = make_model(configuration.llm, settings.model_name, world, wording_version=version)
-    return ThoughtWriter(model=model, settings=settings)
+    wording = RlpPrompts(described(configuration))
+    return ThoughtWriter(model=model, settings=settings, wording=wording)
+
+
+def described(configuration: Configuration) -> str:
+    """Return what the system is for, where roles and personas are written from it; else nothing."""
+    api = configuration.api
+    if not configuration.society.auto_generate_agents:
+        return ""
+    return one_line(api.description.strip() or api.name, MOST_DESCRIPTION, redacted_text)
 
 
 def make_model(

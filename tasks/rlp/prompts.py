@@ -42,6 +42,11 @@ class RlpPrompts:
     """Texts for models that read; a double's model may have words of its own."""
 
     version = WORDING_VERSION
+
+    def __init__(self, about: str = "") -> None:
+        """``about``: what the tuned system is for, told to who thinks; empty: nothing is."""
+        self._about = about
+
     options = tuple(str(b) for b in range(N_BINS))
 
     def thinking(
@@ -49,7 +54,7 @@ class RlpPrompts:
     ) -> Messages:
         """Return what a model is asked for a thought; ``history`` holds earlier trials alone."""
         system = (
-            f"You are {strategy.persona}. A system is being tuned: each trial is one setting of "
+            f"You are {strategy.persona}{self._knowing()}. A system is being tuned: each trial is one setting of "
             "its parameters, and its reward lies between 0 and 1, higher is better. Soon new "
             "trials will be run whose settings you do not choose. Write notes that help somebody "
             "else to predict their rewards as exactly as possible: be concrete, name values and "
@@ -71,6 +76,9 @@ class RlpPrompts:
             {"role": "system", "content": system},
             {"role": "user", "content": "\n\n".join(parts)},
         ]
+
+    def _knowing(self) -> str:
+        return f' who knows systems like this one well: "{self._about}"' if self._about else ""
 
     def context(self, history: TrialHistory, space: Space) -> Callable[[str | None], str]:
         """Return what says to a predictor what is known, of a thought; ``None``: there is none."""

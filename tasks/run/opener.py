@@ -108,19 +108,20 @@ def prepare_run(
         LeaseHeldError: another process optimizes this system.
         StoreError: the store cannot be used.
     """
+    is_offline = caller.get("mock_url") is not None
     configuration = with_overrides(
-        loaded.configuration,
+        _offline(loaded.configuration, save_path) if is_offline else loaded.configuration,
         seed=seed,
         generations=generations,
         budget=budget,
-        save_path=save_path,
+        save_path=None if is_offline else save_path,
     )
     loaded = replace(loaded, configuration=configuration)
     check_destinations(configuration, loaded.base_dir)
     path = ready_store(loaded)
     store = ParquetStore(path)
     name, own = configuration.api.name, dict(tags or {})
-    if caller.get("mock_url") is not None:
+    if is_offline:
         name, own = f"{name}.{OFFLINE}", {OFFLINE: "true", **own}
     own |= champion_tag(path, name, loaded.space)
     if is_test:
@@ -134,6 +135,17 @@ def prepare_run(
         **own,
     }
     return assemble(new_record(loaded, name=name, tags=tags), loaded, caller)
+
+
+def _offline(configuration: Configuration, save_path: str | None) -> Configuration:
+    """Return a configuration whose result files lie apart from those of runs that mean something."""
+    output = configuration.output
+    folder = Path(save_path or output.save_path) / OFFLINE
+    export, path = output.export_best_config, output.export_best_config.output_path
+    if path is not None:
+        export = export.model_copy(update={"output_path": str(folder / Path(path).name)})
+    files = output.model_copy(update={"save_path": str(folder), "export_best_config": export})
+    return configuration.model_copy(update={"output": files})
 
 
 def resume_run(

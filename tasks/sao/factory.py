@@ -27,7 +27,7 @@ from tasks.inputs.environment import Environment
 from tasks.inputs.loader import Loaded
 from tasks.inputs.shipped_files import shipped
 from tasks.json_values import as_text
-from tasks.rlp.factory import make_model, spent_on
+from tasks.rlp.factory import described, make_model, spent_on
 from tasks.rlp.learner_calls import LearnerCalls, SubBudget
 from tasks.rlp.model_calls import SAO as CALLS
 from tasks.sao.embeddings import Embedder
@@ -198,7 +198,7 @@ def source_of(loaded: Loaded, shape: PromptShape, *, seed: int) -> RoundSource:
     return RoundSource(
         settings=configuration.society.sao,
         seed=seed,
-        grammar=shipped_personas(),
+        grammar=shipped_personas().about(described(configuration)),
         is_chat=configuration.api.kind in CHAT_KINDS,
         prompt_of={case.case_id: prompts[case.case_id] for case in loaded.search_cases},
         held_out=(*held_out_prompts, *expected),

@@ -117,19 +117,24 @@ class SaoLearner:
         channel = probe.channel
         if channel is None:
             return 0
+        # Of a probation no row leaves, so nothing is audited.
+        answers = self.answers()
         plan = plan_round(
             self.source,
             self.state,
             self.history,
             search=state.search,
             incumbent=self._restored(study.space) or incumbent,
-            answers=self.answers() if self.state.alarms.gives_rows else (),
+            answers=answers if self.state.alarms.gives_rows else (),
         )
         if not plan.personas:
             self.calls.disable("all personas of this run were asked (`society.sao.n_personas`)")
             return 0
         filters = FilterChain(
-            settings, HeldOut(self.source.held_out), known_prompts=self.history.prompts
+            settings,
+            HeldOut(self.source.held_out),
+            known_prompts=self.history.prompts,
+            answers=[one.answer for one in answers],
         )
         outcome = self.calls.run(
             lambda asker: RoundRunner(models, channel, filters, asker).run(plan),

@@ -275,11 +275,17 @@ def secret_names(configuration: "Configuration") -> tuple[str, ...]:
     # A question in SQL writes texts as well, and has no configuration to read.
     from convergence_core.config.evaluation_rules import llms_of  # noqa: PLC0415 - a third of a command
 
-    auth, journal = configuration.api.auth, journal_name(configuration)
-    found = [auth.token_env, auth.password_env, journal]
+    found = [*target_secret_names(configuration), journal_name(configuration)]
+    found += [llm.api_key_env for _, llm in llms_of(configuration)]
+    return tuple(dict.fromkeys(name for name in found if name))
+
+
+def target_secret_names(configuration: "Configuration") -> tuple[str, ...]:
+    """Return the environment variables of the target itself, each once."""
+    auth = configuration.api.auth
+    found = [auth.token_env, auth.password_env]
     for text in configuration.api.request.headers.values():
         found += ENV_REFERENCE.findall(text)
-    found += [llm.api_key_env for _, llm in llms_of(configuration)]
     return tuple(dict.fromkeys(name for name in found if name))
 
 

@@ -27,14 +27,6 @@ RULES: dict[str, tuple[dict[str, Any], Rule]] = {
         JUDGED,
         ({"llm": REMOVED}, f"{KEY}.llm", "is required by type `llm_judge`", "openai/gpt-4o-mini"),
     ),
-    "no rubric": (
-        JUDGED,
-        ({Q + "/rubric": REMOVED}, f"{KEY}.rubric", "unless there is a `rubric_path`", "in words"),
-    ),
-    "no rubric for pairs": (
-        PAIRWISE,
-        ({Q + "/rubric": REMOVED}, f"{KEY}.rubric", "unless there is a `rubric_path`", "in words"),
-    ),
     "blank rubric": (
         JUDGED,
         ({Q + "/rubric": " "}, f"{KEY}.rubric", "must not be empty", "good answer"),
@@ -333,3 +325,14 @@ def test_a_key_is_never_sent_to_another_endpoint(general, own, endpoint, key):
 def test_one_mistake_of_the_general_judge_is_told_once():
     found = problems_of({"llm/max_tokens": 0, Q + "/llm": {"temperature": 1}}, JUDGED)
     assert [problem.key for problem in found] == ["llm.max_tokens"]
+
+
+@pytest.mark.parametrize("written", [JUDGED, PAIRWISE], ids=["rating", "pairwise"])
+def test_without_a_rubric_one_is_written_from_the_description(written: dict[str, Any]):
+    without = {Q + "/rubric": REMOVED}
+    described = {**without, "api/description": "Names the mood."}
+    rubric = parse_mapping(edited(described, written)).evaluation.metrics["quality"].rubric
+    assert rubric is not None
+    assert 'This system: "Names the mood."' in rubric
+    plain = parse_mapping(edited(without, written))
+    assert "does what this system is for" in (plain.evaluation.metrics["quality"].rubric or "")

@@ -29,7 +29,7 @@ def test_preferences_are_asked_for_and_have_the_defaults_of_the_design():
     assert (default.every, default.n_samples, default.n_personas) == (3, 20, 100)
     assert (default.temperature, default.prompt_temperature) == (0.6, 0.9)
     assert (default.response_pairs, default.iterative_rounds, default.batch_size) == (2, 3, 10)
-    assert (default.min_response_length, default.similarity_threshold) == (50, 0.9)
+    assert (default.min_response_length, default.similarity_threshold) == (None, 0.9)
     assert (default.max_prompt_length, default.max_response_length) == (512, 2048)
     assert default.quality_filter
     assert default.diversity_factor == 0.7

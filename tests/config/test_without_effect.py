@@ -65,3 +65,24 @@ def test_a_front_knows_no_early_stopping():
     off = {"early_stopping": {"enabled": False, "patience": 2}}
     assert without_effect(parse_mapping(edited({**front, "optimization/execution": off}))) == []
     assert without_effect(parse_mapping(edited(front))) == []
+
+
+def test_an_unknown_cost_of_an_endpoint_has_no_share_in_the_reward_and_it_is_told():
+    metrics = {"exact_match": {"weight": 1}, "cost_usd": {"weight": 0.1}}
+    space = {"parameters": {"t": {"type": "float", "min": 0, "max": 1}}}
+    cases = [{"input": "a", "expected": "b"}]
+    api: dict[str, Any] = {"name": "bot", "endpoint": "https://host/answer"}
+    written = {
+        "api": api,
+        "search_space": space,
+        "evaluation": {"test_cases": cases, "metrics": metrics},
+    }
+    unknown = parse_mapping(written)
+    assert unknown.evaluation.metrics["cost_usd"].weight == 0
+    (told,) = without_effect(unknown)
+    assert "nothing tells what a request costs" in told
+    priced = {"prices": {"http": {"request": 0.002}}}
+    for known in (priced, {"api": {**api, "response": {"cost_field": "usd"}}}):
+        found = parse_mapping({**written, **known})
+        assert found.evaluation.metrics["cost_usd"].weight == 0.1
+        assert without_effect(found) == []

@@ -17,7 +17,7 @@ from convergence_core.records import Case
 from convergence_core.result import RunResult
 from tasks.report.atomic_files import atomic_text
 from tasks.report.experiments import experiments, portions
-from tasks.report.files import write_results
+from tasks.report.files import LATEST_FILES, write_results
 from tasks.store import ParquetStore
 from tests.support.results import bare_result, failed_result, made_up_result
 from tests.support.store_rows import RUN, final_tables, generation_tables, run_record
@@ -75,7 +75,9 @@ def test_all_formats_give_all_files(store, result, tmp_path):
         "report.html",
     }
     assert names_in(folder) == expected
-    assert names_in(folder.parent) == {"bot-abcd", "latest", "best_config.py"}
+    assert names_in(folder.parent) == {"bot-abcd", "latest", "best_config.py", *LATEST_FILES}
+    for name in LATEST_FILES:
+        assert (folder.parent / name).read_text() == (folder / name).read_text()
     assert set(written.files) == expected | {"export"}
     assert all(Path(path).is_file() for path in written.files.values())
     assert replace(written, files={}) == result
@@ -316,7 +318,7 @@ def test_the_exported_configuration_can_be_read_by_programs(store, result, tmp_p
 def test_an_export_that_is_not_wanted_is_not_written(store, result, tmp_path):
     configuration = configured(export_best_config={"enabled": False})
     write_results(result, store, configuration, tmp_path)
-    assert names_in(tmp_path / "results") == {"bot-abcd", "latest"}
+    assert names_in(tmp_path / "results") == {"bot-abcd", "latest", *LATEST_FILES}
 
 
 def test_without_a_winner_nothing_is_handed_over(store, tmp_path):

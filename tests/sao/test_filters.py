@@ -8,7 +8,7 @@ import pytest
 from convergence_core.config.optimization import SaoConfig
 from convergence_core.judges.texts import fingerprint, jaccard, runs_of
 from convergence_core.sao.duplicates import Duplicates
-from convergence_core.sao.filters import FILTERS, FilterChain, HeldOut
+from convergence_core.sao.filters import FILTERS, FilterChain, HeldOut, shortest_answer
 from convergence_core.sao.preferences import Answer, Comparison
 from tests.sao.planted import judged
 
@@ -75,6 +75,20 @@ def test_jaccard_is_the_share_of_words_in_common():
     assert runs_of("a", 2) == frozenset()
 
 
+@pytest.mark.parametrize(
+    ("answers", "least"),
+    [
+        ((), 1),
+        (("sad", "happy", "angry", "neutral"), 1),
+        (["a word or two"] * 9 + ["no"], 6),
+        (["s" * 400] * 20, 50),
+        (("", "  "), 1),
+    ],
+)
+def test_the_shortest_answer_follows_those_that_were_seen(answers, least: int):
+    assert shortest_answer(answers) == least
+
+
 def test_what_is_fine_passes():
     filters = FilterChain(SaoConfig(), NONE)
     assert filters.before_judging(GOOD) is None
@@ -106,7 +120,7 @@ SIMILAR = replace(
     ],
 )  # fmt: skip
 def test_each_filter_drops_its_own_and_counts_it(broken, dropped_by):
-    filters = FilterChain(SaoConfig(), NONE)
+    filters = FilterChain(SaoConfig(), NONE, answers=[LONG])
     assert filters.before_judging(broken) == dropped_by
     assert filters.counters == {name: int(name == dropped_by) for name in FILTERS}
 

@@ -332,8 +332,7 @@ def test_without_a_model_or_a_prompt_the_run_says_so_and_goes_on(
 @pytest.mark.slow
 def test_offline_rounds_are_played_by_the_stand_in(tmp_path: Path):
     with MockServer(MockOptions()) as server:
-        sao = {**SMALL["society__sao"], "min_response_length": 5}
-        write_preferring(tmp_path, "http://127.0.0.1:9/v1", **{**SMALL, "society__sao": sao})
+        write_preferring(tmp_path, "http://127.0.0.1:9/v1", **SMALL)
         run = begin(tmp_path, mock_url=server.url)
         with run:
             while run.should_continue():
