@@ -1,6 +1,7 @@
 """Test-case files: JSON, JSONL, YAML, CSV, parquet, with places for messages."""
 
 import csv
+import difflib
 import io
 import json
 import math
@@ -20,6 +21,9 @@ from tasks.json_values import NotJsonError, to_json
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import one_line
 
+COLUMNS = ("id", "input", "expected", "weight", "tags", "group", "description")
+"""Columns of a table with a meaning of their own."""
+_OF_PARTS = ("input.", "expected.")
 LIST_KEYS = ("test_cases", "cases")
 """Under which a JSON or YAML file may hold its list."""
 
@@ -330,12 +334,14 @@ def _csv(text: str, report: Reporter, delimiter: str) -> RawCases:
             if names is None:
                 names = [name.strip() for name in row]
                 problems += _column_problems(names, report)
+                if problems:  # every row would repeat it
+                    break
             elif len(row) != len(names):
                 rule = f"must have {len(names)} cells, as the first line has"
                 fix = "Put cells that hold commas or line breaks in double quotes."
                 problems.append(report.problem(rule, fix, value=f"{len(row)} cells", line=line))
             else:
-                case = _of_row(dict(zip(names, row, strict=True)), is_typed=False)
+                case = _with_fields(dict(zip(names, row, strict=True)))
                 cases.append(RawCase(case, line))
     except csv.Error as error:
         rule, fix = f"must be valid CSV: {error}", "Check the double quotes before this line."
@@ -347,10 +353,35 @@ def _column_problems(names: list[str], report: Reporter) -> Iterator[Problem]:
     for name in sorted({name for name in names if names.count(name) > 1}):
         rule, fix = f"must not have two columns `{name}`", "Rename one of them."
         yield report.problem(rule, fix, line=1)
-    if not any(name == "input" or name.startswith("input.") for name in names):
-        rule = "must have a column `input`, or columns `input.…`"
-        value = one_line(", ".join(names), 80, redacted_text)
+    value = one_line(", ".join(names), 80, redacted_text)
+    for name in names:
+        # `inputs`, `tag`: a misspelt name would be taken for a field of the input.
+        near = difflib.get_close_matches(name.lower(), COLUMNS, 1, 0.75)
+        if near and near[0] not in names and not name.startswith(_OF_PARTS):
+            rule = f"must name its columns {', '.join(COLUMNS)} or by fields of the input"
+            fix = f"Did you mean `{near[0]}` by `{name}`? If not, write `input.{name}`."
+            yield report.problem(rule, fix, value=value, line=1)
+            return
+    if not any(name not in COLUMNS or name == "input" for name in names):
+        rule = "must have a column `input`, or one for each field of the input"
         yield report.problem(rule, "Name the columns in the first line.", value=value, line=1)
+
+
+def _with_fields(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a case from the columns of a CSV file: those of no other meaning are fields of the input."""
+    others = [name for name in row if _is_field(name)]
+    if not others:
+        return _of_row({n: v for n, v in row.items() if not n.startswith("_")}, is_typed=False)
+    parts = {
+        (f"input.{name}" if name in others or name == "input" else name): value
+        for name, value in row.items()
+        if not name.startswith("_")
+    }
+    return _of_row(parts, is_typed=False)
+
+
+def _is_field(name: str) -> bool:
+    return name not in COLUMNS and not name.startswith(("_", *_OF_PARTS))
 
 
 def _of_row(row: Mapping[str, Any], *, is_typed: bool) -> dict[str, Any]:

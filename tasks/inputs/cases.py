@@ -3,6 +3,7 @@
 import difflib
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from convergence_core.config import EvaluationConfig
@@ -17,6 +18,8 @@ CASE_KEYS = ("id", "input", "expected", "weight", "tags", "group", "description"
 MAX_WEIGHT = 1_000_000_000
 """Of a case, as of a metric: sums of more are no numbers."""
 _MAX_PROBLEMS = 50
+_LEAST_ALIKE = 3
+"""Cases from which what all of them lack is told once."""
 
 
 def build_cases(
@@ -34,7 +37,24 @@ def build_cases(
     if not raw:
         rule, fix = "must hold at least one test case", "Write e.g. `{input: …, expected: …}`."
         builder.problems.append(report.problem(rule, fix))
-    return tuple(builder.cases), builder.problems
+    return tuple(builder.cases), _told_once(builder.problems, len(raw))
+
+
+def _told_once(problems: list[Problem], n_cases: int) -> list[Problem]:
+    """Return problems, of those that every case has alike the first one alone."""
+    places: dict[tuple[str, str, str], list[Problem]] = {}
+    for problem in problems:
+        end = problem.key.rpartition("]")[2]
+        places.setdefault((end, problem.rule, problem.fix), []).append(problem)
+    least = min(n_cases, _MAX_PROBLEMS)
+    found: list[Problem] = []
+    for same in places.values():
+        if len(same) < max(least, _LEAST_ALIKE):
+            found += same
+            continue
+        rule = f"{same[0].rule} (so in all {n_cases} cases)"
+        found.append(replace(same[0], rule=rule))
+    return sorted(found, key=problems.index) if len(found) == len(problems) else found
 
 
 def split_holdout(

@@ -92,7 +92,10 @@ def check_priced(loaded: "Loaded", target: Target, prices: PriceTable) -> str | 
         raise ConfigurationError.of("budget.max_usd", rule, fix, value=f"{budget.max_usd:g}")
     if configuration.api.kind not in CHAT_KINDS and not judge_configs(configuration):
         return None  # most functions and endpoints of one's own cost nothing by the call
-    return f"The price of {names} is unknown: these calls are counted, and their dollars are not."
+    return (
+        f"The price of {names} is unknown before a call: these calls are counted, and their dollars only where "
+        "an answer tells them."
+    )
 
 
 @cache

@@ -125,7 +125,8 @@ class UserEvaluator:
         self, metric: str, what: str, *, error_type: str = "no_number"
     ) -> EvaluatorFault:
         return EvaluatorFault(
-            f"metric `{metric}`: {describe(self._function)} {what}, not a finite number",
+            f"metric `{metric}`: {describe(self._function)} {what}, not a finite number; a metric "
+            "returns one number, or a dictionary with its name, e.g. {'" + metric + "': 0.8}",
             error_type=error_type,
         )
 
@@ -183,7 +184,10 @@ class _Arguments:
             rule = (
                 "must take (result, expected, params, metric) or (prediction, expected, context)"
             )
-            fix = f"Known arguments are {', '.join((*_NAMES, *_MORE_NAMES))}."
+            fix = (
+                "Write e.g. `def quality(result, expected): return float(result == expected)`. Known "
+                f"arguments are {', '.join((*_NAMES, *_MORE_NAMES))}."
+            )
             raise ConfigurationError.of(key, rule, fix, value=describe(function))
         self._n_positional = len(positional) or len(_NAMES)
         self.wants_metric = self._n_positional == len(_NAMES)

@@ -125,9 +125,32 @@ def test_csv_cells_are_decoded(tmp_path):
     assert second.expected == "007"
 
 
-def test_columns_of_others_are_left_alone(tmp_path):
-    made = load_cases(tmp_path, "c.csv", "input,expected,category\nhello,1,easy\n")
-    assert made.cases[0].input == "hello"
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("input,expected\nhello,1\n", "hello"),
+        ("input,expected,category\nhello,1,easy\n", {"input": "hello", "category": "easy"}),
+        ("question,language,expected\nhello,en,1\n", {"question": "hello", "language": "en"}),
+        ("input.text,language,expected\nhello,en,1\n", {"text": "hello", "language": "en"}),
+        ("input,expected,_note\nhello,1,easy\n", "hello"),
+    ],
+)
+def test_further_columns_are_fields_of_the_input(tmp_path, text: str, wanted: object):
+    assert load_cases(tmp_path, "c.csv", text).cases[0].input == wanted
+
+
+@pytest.mark.parametrize("header", ["input,expectd", "Inputs,expected", "input,wieght,expected"])
+def test_one_wrong_header_is_one_problem(tmp_path, header: str):
+    cells = ",".join("x" * len(header.split(",")))
+    problem = problem_of(tmp_path, "c.csv", f"{header}\n" + f"{cells}\n" * 41)
+    assert problem.line == 1
+    assert "Did you mean" in str(problem)
+
+
+def test_what_all_cases_lack_is_told_once(tmp_path):
+    problem = problem_of(tmp_path, "c.csv", "input\n" + "\n".join(f"q{i}" for i in range(41)))
+    assert "is required by metric" in str(problem)
+    assert "(so in all 41 cases)" in str(problem)
 
 
 def test_ids_are_derived_from_the_content_when_there_are_none(tmp_path):
@@ -204,7 +227,7 @@ def test_a_csv_line_with_too_many_cells_is_told(tmp_path):
 
 
 def test_a_csv_file_without_input_is_told_its_columns(tmp_path):
-    assert "question, answer" in str(problems_of(tmp_path, "c.csv", "question,answer\nx,1\n")[0])
+    assert "expected, id" in str(problems_of(tmp_path, "c.csv", "expected,id\nx,1\n")[0])
 
 
 def test_a_file_that_is_no_parquet_says_so(tmp_path):
