@@ -36,8 +36,9 @@ def show(  # noqa: PLR0917 - Typer's options
 ) -> None:
     """Show what was answered: the defaults beside the recommended configuration, worst cases first.
 
-    For each test case: input, expected answer, both answers with their differences marked, metrics,
-    and what judges wrote; then the prompts as a diff. --json has all cases, unless --case names some.
+    For each test case: input, expected answer, both answers with their
+    differences marked, metrics, and what judges wrote; then the prompts as
+    a diff. --json has all cases, unless --case names some.
     """
     opened = locations.open_store(store, config)
     record = finished_run(opened, run)
@@ -168,8 +169,8 @@ def compare(  # noqa: PLR0917 - as above
 ) -> None:
     """Compare two candidates of a run, or what two runs recommend, on the cases that both answered.
 
-    Differing parameters, mean rewards and their difference with its interval (paired by case), price
-    and latency of an answer, and every case.
+    Differing parameters, mean rewards and their difference with its
+    interval (paired by case), price and latency of an answer, every case.
     """
     opened = locations.open_store(store, config)
     from tasks.report.comparison import compared, comparison_blocks  # noqa: PLC0415 - brings NumPy

@@ -62,9 +62,11 @@ def check_settings(  # noqa: PLR0917 - Typer's options
 ) -> None:
     """Evaluate the present settings (the defaults) on all test cases; no search.
 
-    Calls go through the same journal and the same budget as those of a run. Exit codes: 0 passed, 1
-    below --fail-under, worse than the champion, or cases without a reward; 2 bad input; 3 the budget
-    was reached before all cases were asked.
+    Calls go through the same journal and budget as those of a run.
+
+    Exit codes: 0 passed; 1 below --fail-under, worse than the champion,
+    or cases without a reward; 2 bad input; 3 the budget was reached
+    before all cases were asked.
     """
     from convergence.optimize.progress import open_screen  # noqa: PLC0415 - brings Rich
 
@@ -171,7 +173,8 @@ def _show(found: "Assessment", checks: "Sequence[Check]") -> None:
 
     level = number_text.percent(found.level)
     console.answer(
-        f"\n{found.system}: present settings on {plural(len(found.cases), 'test case')}",
+        f"\n{found.system}: present settings on "
+        f"{plural(len(found.cases) + len(found.unasked), 'test case')}",
         style="bold",
     )
     if found.is_offline:
@@ -197,7 +200,11 @@ def _show(found: "Assessment", checks: "Sequence[Check]") -> None:
         style = "green" if check.passed else "bold red"
         console.answer(f"{'passed' if check.passed else 'FAILED'}: {check.sentence}", style=style)
     if found.limit is not None:
-        console.answer(f"FAILED: the budget was reached: {found.limit}", style="bold red")
+        console.answer(
+            f"FAILED: the budget was reached: {found.limit} With a higher limit the same command "
+            "goes on where this one ended.",
+            style="bold red",
+        )
 
 
 def _show_low(found: "Assessment") -> None:
@@ -281,6 +288,7 @@ def _row(found: "Assessment", checks: "Sequence[Check]", code: int) -> dict[str,
         "calls": found.n_calls,
         "cost_usd": found.cost_usd,
         "budget_reached": found.limit,
+        "unasked": found.unasked,
         "cases": [
             {
                 "case_id": case.case_id,

@@ -31,7 +31,11 @@ def junit_xml(found: Assessment, checks: Sequence[Check]) -> str:
             ET.SubElement(case, "error", message=clean(f"no reward: {why}"))
             n_errors += 1
         ET.SubElement(case, "system-out").text = clean("\n".join(_lines(one, answer)))
-    suite.set("tests", str(len(checks) + len(found.cases)))
+    for case_id in found.unasked:
+        case = _case(suite, found, case_id, 0.0)
+        ET.SubElement(case, "error", message="no reward: not asked")
+        n_errors += 1
+    suite.set("tests", str(len(suite)))
     suite.set("failures", str(sum(not check.passed for check in checks)))
     suite.set("errors", str(n_errors))
     ET.indent(suite)

@@ -26,6 +26,8 @@ from tasks.store.journal.sqlite_journal import open_journal
 
 MOST_REPORTED = 10
 """Cases that a report shows."""
+PERFECT = 0.9995
+"""Reward from which on an answer leaves nothing to see."""
 LONGEST_TEXT = 2_000
 """Characters of a text in a result; `convergence show` has them whole."""
 
@@ -184,8 +186,12 @@ def answers_of(
 def reported_answers(
     result: RunResult, store: Store, configuration: Configuration, cases: Iterable[Case]
 ) -> tuple[CaseAnswers, ...]:
-    """Return the few worst cases that a report shows, held-out ones first, with shortened texts."""
-    found = answers_of(result, store, configuration, cases)
+    """Return the few worst cases that a report shows, held-out ones first, with shortened texts.
+
+    Cases that both answered perfectly are left out where there are others.
+    """
+    known = answers_of(result, store, configuration, cases)
+    found = [case for case in known if not _is_perfect(case)] or known
     return tuple(
         replace(
             case,
@@ -196,6 +202,11 @@ def reported_answers(
         )
         for case in worst_first(found, holdout_first=True)[:MOST_REPORTED]
     )
+
+
+def _is_perfect(case: CaseAnswers) -> bool:
+    rewards = [None if one is None else one.reward for one in (case.first, case.second)]
+    return all(reward is not None and reward >= PERFECT for reward in rewards)
 
 
 def _cut_answer(answer: CaseAnswer | None) -> CaseAnswer | None:

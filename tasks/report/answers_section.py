@@ -40,7 +40,7 @@ def report_blocks(result: RunResult) -> list[Block]:
     text += "did worst"
     if defaults is not None:
         text += ", against the defaults first, then by itself"
-    text += f", held-out cases first. All of them: `convergence show {result.label}`."
+    text += f", held-out cases first. All cases: `convergence show {result.label}`."
     blocks.append(Paragraph(marked(text), "note"))
     blocks += answer_blocks(result.answers, *sides(result))
     if defaults is not None:

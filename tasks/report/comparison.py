@@ -309,11 +309,13 @@ def _verdict(found: PairComparison) -> str:
         what = f"B scores lower than A by {-gap.mean:.3f} on average"
         so = f"On cases like these B is behind: the true difference lies between {ends}"
     else:
-        what = f"B's mean reward differs from A's by {number_text.signed(gap.mean)}"
-        so = (
-            "That may be chance, these cases do not tell the two apart: the true difference may "
-            f"be anything between {ends}"
-        )
+        may_be = f"the true difference may be anything between {ends}"
+        if round(gap.mean, 3) == 0:
+            what = "A and B have the same mean reward"
+            so = f"These cases do not tell the two apart: {may_be}"
+        else:
+            what = f"B's mean reward differs from A's by {number_text.signed(gap.mean)}"
+            so = f"That may be chance, these cases do not tell the two apart: {may_be}"
     return f"On the {cases} that both answered, {what}. {so} ({level} confidence)."
 
 

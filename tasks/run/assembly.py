@@ -94,7 +94,8 @@ def assemble(
             on_event=caller.get("on_event"),
         )
     register(run)
-    for text in (price_warning, study.schedule.final_shortage()):
+    shortage = None if lineage.TEST_TAG in record.tags else study.schedule.final_shortage()
+    for text in (price_warning, shortage):
         if notify is not None and text is not None:
             notify(BudgetWarned(text=text))
     return run

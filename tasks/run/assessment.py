@@ -1,5 +1,6 @@
 """Assessment of the present settings on all test cases, without a search."""
 
+import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -35,6 +36,9 @@ from tasks.store.tables.rows import payload_rows
 
 ROLES: tuple[Role, ...] = ("search", "holdout")
 
+_BUDGET_REACHED = "the budget was reached before all cases were asked"
+"""Reason of a test that goes on only with another budget."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
@@ -65,6 +69,8 @@ class Assessment:
     """Present settings less champion, paired by case."""
     cases: tuple[CaseAnswers, ...]
     """The champion's answers first, the present settings' second, lowest first."""
+    unasked: tuple[str, ...]
+    """Cases that nobody was asked."""
     n_missing: int
     """Cells without a reward."""
     limit: str | None
@@ -80,14 +86,16 @@ class Assessment:
         Args:
             fail_under: least mean reward; ``None``: any.
         """
-        n = sum(1 for case in self.cases if case.second is None or case.second.reward is None)
+        n = len(self.unasked)
+        n += sum(case.second is None or case.second.reward is None for case in self.cases)
+        n_cases = len(self.cases) + len(self.unasked)
         found = [
             Check(
                 name="every case has a reward",
                 passed=not self.n_missing,
                 sentence="every case has a reward"
                 if not self.n_missing
-                else f"{n or self.n_missing} of {len(self.cases)} cases have no reward "
+                else f"{n or self.n_missing} of {n_cases} cases have no reward "
                 "(network, server, metric or budget), so the test is not complete",
             )
         ]
@@ -168,7 +176,10 @@ def champion_of_test(run: Run) -> Candidate | None:
 
 
 def _interrupted(loaded: Loaded, caller: Caller) -> Run | None:
-    """Open the latest test of a system if it was left unfinished with these very settings."""
+    """Open the latest test of a system if it was left unfinished with these very settings.
+
+    One that has reached its budget goes on with another one: with the same it would ask nothing.
+    """
     path = store_path(loaded)
     if not (path / "store.json").is_file():
         return None
@@ -178,14 +189,16 @@ def _interrupted(loaded: Loaded, caller: Caller) -> Run | None:
     latest = next(iter(ParquetStore(path).runs(f"{name}.{TEST_TAG}")), None)
     if latest is None or latest.status == "done":
         return None
-    then = (latest.config_sha256, latest.cases_sha256, latest.search_space_json)
-    now = (
-        sha256_hex(loaded.configuration.to_json()),
-        loaded.cases_sha256,
-        canonical_json(loaded.space.to_json()),
-    )
+    config_json = loaded.configuration.to_json()
+    before, after = json.loads(latest.config_json), json.loads(config_json)
+    same_budget = before.pop("budget", None) == after.pop("budget", None)
+    then = (before, latest.cases_sha256, latest.search_space_json)
+    now = (after, loaded.cases_sha256, canonical_json(loaded.space.to_json()))
     facts_hold = all(latest.tags.get(key) == value for key, value in loaded.facts.items())
-    return assemble(latest, loaded, caller) if then == now and facts_hold else None
+    if then != now or not facts_hold or (same_budget and latest.reason == _BUDGET_REACHED):
+        return None
+    changed = replace(latest, config_json=config_json, config_sha256=sha256_hex(config_json))
+    return assemble(changed, loaded, caller)
 
 
 def assess(run: Run, *, against_champion: bool = False) -> Assessment:
@@ -211,7 +224,10 @@ def assess(run: Run, *, against_champion: bool = False) -> Assessment:
             )
         _publish(run, trials)
         found = _assessment(run, trials, present, champion)
-        run.save("done", "the present settings were tested")
+        if found.limit is None:
+            run.save("done", "the present settings were tested")
+        else:
+            run.save("stopped", _BUDGET_REACHED)
     return found
 
 
@@ -304,10 +320,21 @@ def _assessment(
         difference=None if gap is None else Difference(**_ends(gap)),
         cases=worst_first(cases),
         n_missing=sum(evaluation.reward is None for evaluation in evaluations),
-        limit=limit_reached(trials),
+        unasked=tuple(
+            case.case_id
+            for case in run.loaded.cases
+            if case.case_id not in {one.case_id for one in cases}
+        ),
+        limit=_limit(trials),
         n_calls=totals.n_attempts,
         cost_usd=totals.cost_usd,
     )
+
+
+def _limit(trials: Sequence[Trial]) -> str | None:
+    """Return the limit that was reached, without the advice to resume, which is a search's."""
+    reached = limit_reached(trials)
+    return None if reached is None else reached.partition(" Raise it")[0]
 
 
 def _estimate(found: Interval | None) -> Estimate | None:

@@ -94,11 +94,18 @@ def test_the_report_holds_the_same_cases_held_out_first(
     folder: Path, store: Path, cli: Runner, labels: list[str]
 ):
     result = result_of(store, labels[0], cli)
-    assert len(result.answers) == 10
-    assert [case.role for case in result.answers][:4] == ["holdout"] * 4
     told = {
         case["case_id"]: case for case in cli("show", "--store", store, "--json").json["cases"]
     }
+    imperfect = {
+        case_id
+        for case_id, case in told.items()
+        if any(case[side]["reward"] < 0.9995 for side in ("default", "recommended"))
+    }
+    assert len(result.answers) == min(10, len(imperfect)) > 0
+    assert {case.case_id for case in result.answers} <= imperfect
+    roles = [case.role == "holdout" for case in result.answers]
+    assert roles == sorted(roles, reverse=True)
     for case in result.answers:
         assert case.second is not None
         assert case.second.text == told[case.case_id]["found"]["text"]

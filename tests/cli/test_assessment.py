@@ -165,6 +165,23 @@ def test_a_limit_is_never_passed_and_is_exit_code_3(here: Path, cli: Runner, pai
     assert done.code == 3
     assert paid.stats()["calls"] == done.json["calls"] == 7
     assert "max_calls" in done.json["budget_reached"]
+    assert "resume" not in done.json["budget_reached"]
+    assert len(done.json["cases"]) + len(done.json["unasked"]) == 20
+    more = cli("test", "--max-calls", 30, "--json")
+    assert more.code == 0, more.err
+    assert more.json["run"] == done.json["run"], "it goes on with a higher limit"
+    assert paid.stats()["calls"] == 20
+
+
+def test_a_test_that_reached_its_budget_begins_anew_with_the_same(
+    here: Path, cli: Runner, paid: MockServer
+):
+    labels = {cli("test", "--max-calls", 7, "--json").json["run"] for _ in range(2)}
+    assert len(labels) == 2
+    out = cli("test", "--max-calls", 7, "--junit", "report.xml").out
+    assert "13 of 20 cases have no reward" in out
+    suite = junit(here)
+    assert len(suite.findall("testcase/error")) == int(suite.get("errors", "")) == 13
 
 
 def test_an_interrupted_test_goes_on_and_pays_nothing_twice(
