@@ -107,29 +107,32 @@ def _print(
 
 
 def _head(result: "RunResult", found: "Sequence[CaseAnswers]", *, is_whole: bool) -> Iterator[str]:
-    from tasks.report.phrases import named_label  # noqa: PLC0415 - with its only user
+    from tasks.report.phrases import name_of_found, named_label  # noqa: PLC0415 - with its only user
 
+    name = name_of_found(result)
     yield f"{result.label}: answers, worst cases first"
     if result.facts.get("offline"):
         yield "The run was offline: these answers are a stand-in's, no real model's."
     if result.found_is_baseline:
-        yield "The recommended configuration is the default one: there is one answer to each case."
+        yield f"The {name} configuration is the default one: there is one answer to each case."
     elif result.baseline is None:
         yield "No default configuration was asked: there is one answer to each case."
     elif is_whole:
         yield f"default: {named_label(result.baseline.label, result.baseline.candidate_id)}"
-        if result.winner is not None:
-            yield f"recommended: {named_label(result.winner.label, result.winner.candidate_id)}"
-        yield _counts(found)
+        if result.found is not None:
+            yield f"{name}: {named_label(result.found.label, result.found.candidate_id)}"
+        if result.challenger is not None:
+            yield "The defaults are recommended: held-out cases do not speak for what was found."
+        yield _counts(found, name)
 
 
-def _counts(cases: "Sequence[CaseAnswers]") -> str:
+def _counts(cases: "Sequence[CaseAnswers]", name: str) -> str:
     from convergence_core.result.number_text import plural  # noqa: PLC0415 - with its only user
 
     gaps = [round(gap, 3) for case in cases if (gap := case.gap) is not None]
     n_up, n_down = sum(gap > 0 for gap in gaps), sum(gap < 0 for gap in gaps)
     return (
-        f"Of the {plural(len(gaps), 'case')} that both answered, the recommended configuration "
+        f"Of the {plural(len(gaps), 'case')} that both answered, the {name} configuration "
         f"scores higher on {n_up:,}, lower on {n_down:,} and the same on "
         f"{len(gaps) - n_up - n_down:,}."
     )
@@ -196,7 +199,7 @@ def _subjects(
     """
     from tasks.report.comparison import candidate_named, recommended_of  # noqa: PLC0415
 
-    words = {"default", "recommended"}
+    words = {"default", "recommended", "found"}
     labels = {name for record in store.runs() for name in (record.label, record.run_id)}
     if run is None and not words & {first, second} and {first, second} <= labels:
         a, b = (recommended_of(finished_run(store, name)) for name in (first, second))

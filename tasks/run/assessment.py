@@ -320,15 +320,16 @@ def _assessment(
         difference=None if gap is None else Difference(**_ends(gap)),
         cases=worst_first(cases),
         n_missing=sum(evaluation.reward is None for evaluation in evaluations),
-        unasked=tuple(
-            case.case_id
-            for case in run.loaded.cases
-            if case.case_id not in {one.case_id for one in cases}
-        ),
+        unasked=_unasked(run, cases),
         limit=_limit(trials),
         n_calls=totals.n_attempts,
         cost_usd=totals.cost_usd,
     )
+
+
+def _unasked(run: Run, asked: Sequence[CaseAnswers]) -> tuple[str, ...]:
+    known = {case.case_id for case in asked}
+    return tuple(case.case_id for case in run.loaded.cases if case.case_id not in known)
 
 
 def _limit(trials: Sequence[Trial]) -> str | None:

@@ -100,7 +100,7 @@ def test_the_report_holds_the_same_cases_held_out_first(
     imperfect = {
         case_id
         for case_id, case in told.items()
-        if any(case[side]["reward"] < 0.9995 for side in ("default", "recommended"))
+        if any(case[side]["reward"] < 0.9995 for side in ("default", "found"))
     }
     assert len(result.answers) == min(10, len(imperfect)) > 0
     assert {case.case_id for case in result.answers} <= imperfect
