@@ -77,7 +77,7 @@ def test_example_of_init_runs_and_can_be_read(here: Path, cli: Runner):
     done = cli("optimize", "--generations", 2, "--quiet", "--json")
     assert done.code == 0, done.err
     assert done.json["system"] == "help_desk"
-    assert done.json["winner"]["holdout"]["n_cases"] == 6
+    assert done.json["winner"]["holdout"]["n_cases"] == 24
     assert all(Path(path).exists() for path in done.json["files"].values())
     run = done.json["label"]
     assert [row["status"] for row in cli("runs", "--json").json] == ["done"]
@@ -95,10 +95,9 @@ def test_progress_goes_to_stderr_and_the_result_to_stdout(project: Path, cli: Ru
     assert done.code == 0, done.err
     assert "generation 00" in done.err
     assert "No effect: `optimization.evolution.elite_size` is read by" in done.err
-    assert "generation" not in done.out.split("Recommended:")[1]
+    assert "generation 0" not in done.out
     assert "held-out cases" in done.out
-    assert "Winner minus defaults" in done.out
-    assert "better" not in done.out
+    assert "\nNext: " in done.out
 
 
 @pytest.mark.prefect

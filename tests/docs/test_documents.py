@@ -111,7 +111,7 @@ def test_the_function_example_of_the_readme_runs_as_printed(tmp_path: Path):
     (block,) = [b for b in blocks(README, "sh") if "--template function" in b]
     printed = in_shell(block, tmp_path)
     assert (tmp_path / "my-function/results/latest").exists()
-    assert "better" not in printed.lower()
+    assert "\nNext: " in printed
 
 
 def test_the_configuration_in_the_readme_is_the_one_that_init_writes(tmp_path: Path):
