@@ -71,9 +71,9 @@ def test_a_run_killed_between_commit_and_reveal_buys_and_scores_no_thought_twice
     assert asked["killed"] == asked["unbroken"]
     assert found["killed"] == found["unbroken"]
     # The console tells the thought, what it foresaw, and the one sentence.
-    assert "Thoughts:\n  “I know this world well" in printed
-    assert "Tested: " in printed
-    assert "nats; e-value" in printed
+    assert "What thoughts were worth" in printed
+    assert "I know this world well" in printed
+    assert "Best: " in printed
     folder = tmp_path / "killed"
     late = rows(
         folder,
