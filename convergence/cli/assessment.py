@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from convergence.cli import console, options
+from convergence.cli.assignments import load_with
 from convergence.cli.optimize import EXIT_BUDGET, EXIT_ERROR, limits_of, mock_server
 from convergence_core.errors import RunInterruptedError
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from convergence.optimize.progress import Screen
     from convergence_core.events import Event
     from convergence_core.result import CaseAnswer, CaseAnswers
+    from tasks.inputs.loader import Loaded
     from tasks.run.assessment import Assessment, Check
     from tasks.run.run import Run
 
@@ -52,6 +54,7 @@ def check_settings(  # noqa: PLR0917 - Typer's options
     junit: Annotated[
         Path | None, typer.Option("--junit", metavar="FILE", help="Write JUnit XML here.")
     ] = None,
+    assignments: options.Assignments = None,
     max_calls: options.MaxCalls = None,
     max_usd: options.MaxUsd = None,
     max_tokens: options.MaxTokens = None,
@@ -74,7 +77,7 @@ def check_settings(  # noqa: PLR0917 - Typer's options
     screen = open_screen(quiet=quiet or as_json)
     with mock_server(wanted=offline) as mock_url:
         try:
-            found = _assess(config, screen, against, budget, mock_url)
+            found = _assess(load_with(config, assignments), screen, against, budget, mock_url)
         finally:
             screen.close()
     checks = found.checks(fail_under)
@@ -100,19 +103,18 @@ def exit_code(found: "Assessment", checks: "Sequence[Check]") -> int:
 
 
 def _assess(
-    config: Path,
+    loaded: "Loaded",
     screen: "Screen",
     against: Against | None,
     budget: dict[str, float | None],
     mock_url: str | None,
 ) -> "Assessment":
     from convergence.cli.interrupts import stops_cleanly  # noqa: PLC0415 - only for runs
-    from tasks.inputs.loader import load  # noqa: PLC0415 - brings pydantic and numpy
     from tasks.run.assessment import assess, open_assessment  # noqa: PLC0415 - brings clients
 
     whom = against is Against.CHAMPION
     run = open_assessment(
-        load(config),
+        loaded,
         against_champion=whom,
         budget=budget,
         mock_url=mock_url,

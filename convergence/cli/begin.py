@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from convergence.cli import console, locations, options
+from convergence.cli.assignments import load_with
 from convergence_core.errors import ConfigurationError, Problem
 
 if TYPE_CHECKING:
@@ -112,10 +113,17 @@ _QUESTION = """What do you want to optimize?
 
 def _ask_template() -> Template:
     console.answer(_QUESTION)
-    number = 0
-    while not 1 <= number <= len(Template):
-        number = typer.prompt("Number", default=1, type=int)
-    return list(Template)[number - 1]
+    listed = list(Template)
+    while True:
+        said = str(typer.prompt("Number or name", default="1")).strip().lower()
+        if said.isdecimal() and 1 <= int(said) <= len(listed):
+            return listed[int(said) - 1]
+        if said in set(listed):
+            return Template(said)
+        console.answer(
+            f"There is no {said!r}: write a number from 1 to {len(listed)}, or one of "
+            f"{', '.join(listed)}."
+        )
 
 
 def _ask_endpoint() -> tuple[dict[str, str], str]:
@@ -141,7 +149,9 @@ def _next_steps(template: Template, folder: Path, key_env: str) -> list[str]:
     if template is Template.OPENAI:
         steps.append(f"export {key_env}=…")
     if template is Template.QUICKSTART:
-        steps.append("pip install 'convergence-optimizer[quickstart]'")
+        from tasks.version import install_command  # noqa: PLC0415 - with its only user
+
+        steps.append(install_command("quickstart"))
     steps += [
         f"convergence validate {locations.CONFIG_NAME}",
         f"convergence optimize {locations.CONFIG_NAME}",
@@ -153,6 +163,7 @@ def _next_steps(template: Template, folder: Path, key_env: str) -> list[str]:
 
 def validate(
     config: options.ConfigFile = options.CONFIG_FILE,
+    assignments: options.Assignments = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Check a configuration and every file it names; say what a run would do.
@@ -161,10 +172,9 @@ def validate(
     there are any.
     """
     from convergence.cost_estimate.run_forecast import forecast  # noqa: PLC0415 - needs the core
-    from tasks.inputs.loader import load  # noqa: PLC0415 - brings pydantic and numpy
 
     try:
-        loaded = load(config)
+        loaded = load_with(config, assignments)
         _build_parts(loaded)
     except ConfigurationError as error:
         if not as_json or console.settings.debug:

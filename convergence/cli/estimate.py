@@ -1,11 +1,12 @@
 """``estimate``, and ``optimize --dry-run``: cost estimates without a call."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from convergence.cli import console, options
+from convergence.cli.assignments import load_with
 
 if TYPE_CHECKING:
     from convergence.cost_estimate.call_quotes import RoleEstimate
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 def estimate(  # noqa: PLR0917 - Typer's options
     config: options.ConfigFile = options.CONFIG_FILE,
     generations: options.Generations = None,
+    assignments: options.Assignments = None,
     max_calls: options.MaxCalls = None,
     max_usd: options.MaxUsd = None,
     max_tokens: options.MaxTokens = None,
@@ -26,12 +28,15 @@ def estimate(  # noqa: PLR0917 - Typer's options
     Calls nothing. Earlier runs of the same system in its store make the numbers sharper.
     """
     budget = {"max_calls": max_calls, "max_usd": max_usd, "max_tokens": max_tokens}
-    show_estimate(config, generations=generations, budget=budget, as_json=as_json)
+    show_estimate(
+        config, assignments=assignments, generations=generations, budget=budget, as_json=as_json
+    )
 
 
 def show_estimate(
     config: Path,
     *,
+    assignments: Sequence[str] | None = None,
     generations: int | None = None,
     budget: Mapping[str, float | None] | None = None,
     as_json: bool = False,
@@ -40,6 +45,7 @@ def show_estimate(
 
     Args:
         config: path of the configuration.
+        assignments: of ``--set``.
         generations: in place of ``optimization.evolution.generations``.
         budget: limits by their key under ``budget``.
         as_json: whether the answer is one JSON object.
@@ -48,10 +54,9 @@ def show_estimate(
         ConfigurationError: the configuration or an override is wrong.
     """
     from convergence.cost_estimate.estimate import estimate as estimate_run  # noqa: PLC0415 - brings NumPy
-    from tasks.inputs.loader import load  # noqa: PLC0415 - as above
     from tasks.run.opener import with_overrides  # noqa: PLC0415 - brings DuckDB
 
-    loaded = load(config)
+    loaded = load_with(config, assignments)
     configuration = with_overrides(loaded.configuration, generations=generations, budget=budget)
     found = estimate_run(replace(loaded, configuration=configuration))
     if as_json:

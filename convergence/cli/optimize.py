@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from convergence.cli import console, locations, options
+from convergence.cli.assignments import load_with
 from convergence.cli.estimate import show_estimate
 from convergence_core.errors import RunInterruptedError
 from convergence_core.events import Listener
@@ -27,6 +28,7 @@ def optimize(  # noqa: PLR0917 - Typer's options
         int | None, typer.Option(min=0, help="Same seed, same run. Over optimization.seed.")
     ] = None,
     generations: options.Generations = None,
+    assignments: options.Assignments = None,
     max_calls: options.MaxCalls = None,
     max_usd: options.MaxUsd = None,
     max_tokens: options.MaxTokens = None,
@@ -50,15 +52,20 @@ def optimize(  # noqa: PLR0917 - Typer's options
     """
     budget = limits_of(max_usd, max_calls, max_tokens, max_minutes)
     if dry_run:
-        show_estimate(config, generations=generations, budget=budget, as_json=as_json)
+        show_estimate(
+            config,
+            assignments=assignments,
+            generations=generations,
+            budget=budget,
+            as_json=as_json,
+        )
         return
 
     def prepare(listener: Listener | None, mock_url: str | None) -> "Run":
         from convergence_core.config.rules import without_effect  # noqa: PLC0415 - as below
-        from tasks.inputs.loader import load  # noqa: PLC0415 - brings pydantic and numpy
         from tasks.run.opener import prepare_run  # noqa: PLC0415 - brings DuckDB and clients
 
-        loaded = load(config)
+        loaded = load_with(config, assignments)
         for sentence in without_effect(loaded.configuration):
             console.say(f"No effect: {sentence}.", style="yellow")
         return prepare_run(
@@ -161,6 +168,7 @@ def _run(
     ):
         # A quiet run has no listener.
         running = prepare(None if quiet or as_json else progress, mock_url)
+        progress.waiting("starting Prefect's server, which takes some seconds")
         go_on = f"Go on with: convergence resume {running.label}{where}"
         try:
             with stops_cleanly(

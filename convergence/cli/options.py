@@ -30,6 +30,14 @@ ResultAsJson = Annotated[
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
+Assignments = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Any key of the configuration, e.g. optimization.seed=3; values as in YAML. May be repeated.",
+    ),
+]
 Generations = Annotated[
     int | None,
     typer.Option(min=1, help="Generations at most. Over optimization.evolution.generations."),

@@ -132,8 +132,12 @@ class ProgressDisplay:
 
     def __enter__(self) -> Self:
         """Begin to show."""
-        self._screen.status("starting", 0, 0)
+        self._screen.status("reading the configuration and its cases", 0, 0)
         return self
+
+    def waiting(self, text: str) -> None:
+        """Show what is being waited for."""
+        self._screen.status(text, 0, 0)
 
     def __exit__(self, *_: object) -> None:
         """End the live line, whatever happened."""

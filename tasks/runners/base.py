@@ -8,6 +8,7 @@ from convergence_core.config import Configuration
 from convergence_core.config.optimization import ExecutionConfig
 from convergence_core.errors import ConfigurationError, WorkerLostError
 from tasks.functions.processes import ChildEndedError, Parent, ProcessPool
+from tasks.version import install_command
 
 _PATIENCE_S: Final = 15.0
 """What a worker process has to end by itself: its calls in flight, and its journal."""
@@ -50,7 +51,7 @@ def check_runner(configuration: Configuration, *, is_by_name: bool) -> None:
     package = _NEEDS.get(execution.runner)
     if package is not None and importlib.util.find_spec(package) is None:
         rule = f"needs the package {package}, which is not installed"
-        fix = f"Install it: pip install 'convergence-optimizer[{execution.runner}]'."
+        fix = f"Install it: {install_command(execution.runner)}"
         raise ConfigurationError.of(_KEY, rule, fix, value=execution.runner)
     if execution.runner != "threads" and not is_by_name:
         rule = "needs a function that other processes can import, not a callable of this one"

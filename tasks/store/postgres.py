@@ -26,6 +26,7 @@ from urllib.parse import quote
 
 from convergence_core.errors import StoreError, StoreFormatError, StoreWriteError
 from tasks.store.database import Closing, Cursor, Schema, check_usable
+from tasks.version import install_command
 
 if TYPE_CHECKING:
     import psycopg
@@ -329,7 +330,7 @@ def check_installed(key: str) -> None:
     except ImportError as error:
         raise StoreError(
             f"`{key}` is in Postgres, which needs the package psycopg, and that cannot "
-            f"be imported ({error}). Install it: pip install 'convergence-optimizer[postgres]'."
+            f"be imported ({error}). Install it: {install_command('postgres')}"
         ) from None
 
 

@@ -1,5 +1,6 @@
 """``init``: examples that are complete, valid, and never overwrite unasked."""
 
+import io
 import json
 import re
 import subprocess
@@ -138,3 +139,16 @@ def test_a_folder_whose_name_readers_of_the_store_expand_is_not_valid(
     done = cli("validate")
     assert done.code != 0
     assert "`storage.path` must not hold `*`, `?` or `[`" in done.err
+
+
+@pytest.mark.parametrize("said", ["nine\nhttp\n", "0\n2\n", "HTTP\n"])
+def test_a_template_is_named_or_numbered_and_what_is_neither_is_asked_again(
+    said: str, here: Path, cli: Runner, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("sys.stdin", io.StringIO(said))
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    done = cli("init", "here")
+    assert done.code == 0
+    assert (here / "here/server.py").is_file()
+    asked_again = said.count("\n") > 1
+    assert ("write a number from 1 to 5, or one of function" in done.out) == asked_again

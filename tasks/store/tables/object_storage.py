@@ -39,6 +39,7 @@ from tasks.store.layout import (
     writing,
 )
 from tasks.store.tables.tables import GENERATIONS, RUNS
+from tasks.version import install_command
 
 _ENDPOINTS: Final = {
     "s3://": ("AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
@@ -391,8 +392,7 @@ def check_installed() -> None:
         import obstore  # noqa: F401, PLC0415 - an extra
     except ImportError as error:
         raise StoreError(
-            "object storage needs the package obstore: "
-            "pip install 'convergence-optimizer[objects]'"
+            "object storage needs the package obstore: " + install_command("objects")
         ) from error
 
 

@@ -1,0 +1,31 @@
+"""RLP: a thought, what it was worth, and what the policy learned; with a model of your own."""
+
+import asyncio
+import json
+
+from convergence.plugins.learning.rlp import RLPConfig, RLPMixin
+
+
+class Provider:
+    """A stand-in for your model: any object with `complete`."""
+
+    async def complete(self, prompt: str) -> str:
+        """Return the model's text."""
+        if "whole numbers" in prompt:  # asked how likely each outcome is
+            return json.dumps({"weights": [70, 20, 10] if "warm" in prompt else [30, 40, 30]})
+        return "It was warm for days, so it stays warm."
+
+
+async def main() -> None:
+    """Think, reward, learn."""
+    rlp = RLPMixin(config=RLPConfig(temperature=0.7), llm_provider=Provider())
+    state = {"task": "forecast"}
+    for day in range(3):
+        thought = await rlp.generate_internal_reasoning(state=state, context={"day": day})
+        reward = rlp.information_gain_reward(thought=thought, prediction="rain", outcome="sun")
+        state = rlp.update_rlp_policy(thought=thought, reward=await reward, state=state)
+        print(thought, state["rlp"]["reward"])
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

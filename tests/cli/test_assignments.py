@@ -1,0 +1,45 @@
+"""``--set key=value`` replaces any key, for every command that reads a configuration before a run."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.commands import Runner
+
+
+@pytest.fixture
+def project(here: Path, cli: Runner) -> Path:
+    assert cli("init", ".", "--template", "function", "--non-interactive").code == 0
+    return here
+
+
+@pytest.mark.parametrize("command", ["validate", "estimate"])
+def test_a_key_that_is_set_takes_the_place_of_the_written_one(
+    command: str, project: Path, cli: Runner
+):
+    plain, fewer = (
+        cli(command, "--json", *more)
+        for more in ((), ("--set", "optimization.evolution.generations=1"))
+    )
+    assert (plain.code, fewer.code) == (0, 0)
+    assert plain.json != fewer.json
+
+
+def test_mappings_are_made_and_values_are_yaml(project: Path, cli: Runner):
+    done = cli("validate", "--json", "--set", "budget.max_calls=77", "--set", "api.name=other")
+    assert (done.json["run"]["max_calls"], done.json["system"]) == (77, "other")
+
+
+@pytest.mark.parametrize(
+    ("assignment", "says"),
+    [
+        ("optimization.seed", "must be `dotted.key=value`"),
+        ("api.name.x=1", "must lead through mappings, but `name` is none"),
+        ("api.name=[", "must have a value of YAML"),
+        ("optimization.sead=3", "`optimization.sead`"),
+    ],
+)
+def test_what_is_no_assignment_is_told(assignment: str, says: str, project: Path, cli: Runner):
+    done = cli("validate", "--set", assignment)
+    assert done.code == 2
+    assert says in (done.out + done.err).replace("\n", " ")
