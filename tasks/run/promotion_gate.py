@@ -24,6 +24,7 @@ def judge(
     opponent: Candidate | None,
     *,
     is_champion: bool,
+    forecasts: bool = True,
 ) -> GateReport | None:
     """Return what the held-out cases say about replacing the opponent; ``None``: nothing to compare.
 
@@ -35,6 +36,8 @@ def judge(
         candidate: handed over.
         opponent: the champion, or the defaults; ``None``: neither exists.
         is_champion: which of both.
+        forecasts: whether it is said how many more cases a verdict takes, which takes up to half a
+            second.
     """
     if opponent is None or opponent.candidate_id == candidate.candidate_id:
         return None
@@ -55,7 +58,7 @@ def judge(
     gate = PairedGate(alpha=promotion.alpha, min_effect=promotion.min_effect)
     verdict = gate.judge(units.values, weights=units.weights)
     ahead = None
-    if verdict.decision == "undecided":
+    if forecasts and verdict.decision == "undecided":
         ahead = gate.forecast(units.values, weights=units.weights)
     n_to_verdict = 0 if verdict.decision != "undecided" else None if ahead is None else ahead.n
     return GateReport(

@@ -41,6 +41,7 @@ def judged(
         trials[0].candidate,
         trials[1].candidate,
         is_champion=True,
+        forecasts=False,
     )
     assert made is not None
     return made
