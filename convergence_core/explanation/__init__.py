@@ -1,4 +1,4 @@
-"""Explanations of a run's choice: effects of parameters, deciding cells, eliminated candidates.
+"""Explanations of a choice: effects, deciding cells, eliminated candidates.
 
 ``records`` is what a result keeps; it needs no numpy. ``effects`` reads the fitted surrogate's
 surface by draws of whole functions (``paths``) at settings of the space (``settings``);

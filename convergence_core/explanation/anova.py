@@ -1,4 +1,4 @@
-"""Functional analysis of variance: effects, interactions and their certainty, draw by draw.
+"""Functional analysis of variance: effects and interactions, draw by draw.
 
 Effects are those of a weighted two-way fit,
 

@@ -1,4 +1,4 @@
-"""Deciding cells: where the recommended candidate and its rivals got different rewards."""
+"""Deciding cells: where the recommended candidate and its rivals differed."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Settings of a space to average over: a spread sample, and the same with parameters changed.
+"""Settings of a space to average over, and the same with parameters changed.
 
 Every parameter has a value in each setting, also where its conditions do not hold: it comes into
 force when another parameter that is changed activates it. What then lies in the space is

@@ -1,1 +1,1 @@
-"""Objective of a search: rewards from metrics, constraints, trade-offs and costs of asking."""
+"""Objective of a search: rewards from metrics, constraints, trade-offs, costs."""

@@ -1,4 +1,4 @@
-"""Goals of a search besides a high mean reward: hard constraints, a Pareto front, costs.
+"""Goals besides a high mean reward: hard constraints, a Pareto front, costs.
 
 **Constraints.** A cell that breaks a metric's ``min`` or ``max`` is worth reward 0, but a candidate
 that breaks it in one cell of three may still have the highest mean. So a candidate counts as

@@ -1,4 +1,4 @@
-"""Pareto fronts of several numbers, all in [0, 1] and good when high, and their volume.
+"""Pareto fronts of numbers in [0, 1], good when high, and their volume.
 
 A point dominates another that is nowhere higher and somewhere lower. What no other dominates is
 the front (Deb et al. 2002, NSGA-II, for the ranks and the crowding distance); the hypervolume is

@@ -1,4 +1,4 @@
-"""Posteriors of candidates' mean rewards, from partial, noisy, case-blocked evidence.
+"""Posteriors of candidates' mean rewards, from partial and noisy evidence.
 
 ``SpaceModel`` is the surrogate of the search: a Gaussian process over the space that predicts
 candidates asked or not, jointly.

@@ -1,4 +1,4 @@
-"""Adjusted means of a metric, which compare candidates that were asked different cases.
+"""Adjusted means of a metric, for candidates that were asked different cases.
 
     value(i, j) = m + a_i + b_j + e_ij,    a_i ~ N(0, s_a^2),  b_j ~ N(0, s_b^2),  e_ij ~ N(0, s_e^2)  (1)
     adjusted mean(i) = m + a_i + sum_j w_j b_j                                                     (2)

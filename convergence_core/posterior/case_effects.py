@@ -1,4 +1,4 @@
-"""Mean rewards of candidates freed of the difficulty of their cases, with their errors.
+"""Mean rewards freed of the difficulty of the cases, with their errors.
 
     reward(i, j) = a_i + b_j + e_ij,    b_j ~ N(0, case variance),    e_ij ~ N(0, noise_i)         (1)
     theta_i = a_i + sum_j w_j b_j                                                                  (2)

@@ -1,4 +1,4 @@
-"""Item response model of pass and fail: abilities of candidates, easiness of cases.
+"""Item response model: abilities of candidates, easiness of cases.
 
     P(reward(i, j) = 1) = p_ij = 1 / (1 + exp(-(a_i + b_j))),    b_j ~ N(0, variance)              (1)
     theta_i = sum_j w_j p_ij                                                                       (2)

@@ -1,4 +1,4 @@
-"""Prior runs of the same system as evidence, discounted by how well they agree with this run.
+"""Prior runs as evidence, discounted by how well they agree with this run.
 
     z_k = f_k + b_k + e_k,    f_k = rho_k f + sqrt(1 - rho_k^2) g_k                                (1)
 

@@ -1,4 +1,4 @@
-"""Random effects of cases with the candidates absorbed, for linear and logistic cells alike.
+"""Random effects of cases, linear and logistic, with candidates absorbed.
 
 A cell (i, j) of precision w_ij reads
 

@@ -1,4 +1,4 @@
-"""Surrogate of the search: a Gaussian process over the space, on evidence freed of the cases.
+"""Surrogate of the search: a Gaussian process on evidence freed of the cases.
 
 Cells become one measurement per candidate (``case_effects``), whose errors include what similar
 candidates share (``shared_noise``); rewards are warped so that crashes do not bend the surface

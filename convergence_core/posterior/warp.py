@@ -1,4 +1,4 @@
-"""Warp of rewards to the scale of the process, with the tail of bad ones compressed.
+"""Warp of rewards to the scale of the process, its lower tail compressed.
 
 A crash or a refusal says "not here" and no more; on a linear scale one reward far below the others
 would bend the whole surface. What is good keeps its scale, since it is good candidates that are

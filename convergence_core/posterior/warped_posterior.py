@@ -1,4 +1,4 @@
-"""Joint posterior of some candidates' mean rewards, by a process on warped rewards."""
+"""Joint posterior of candidates' mean rewards, by a process on warped rewards."""
 
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,4 +1,4 @@
-"""Numbers as people read them: counts, rewards, differences, prices and probabilities."""
+"""Numbers as people read them: counts, rewards, differences, prices."""
 
 import math
 

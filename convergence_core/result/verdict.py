@@ -1,4 +1,4 @@
-"""Verdict of a run: whether to use the configuration that was found, and what to do next.
+"""Verdict of a run: whether to use what was found, and what to do next.
 
 One rule decides what is recommended (``kept``), one function words it (``verdict_of``); terminal,
 report, artifacts, files and JSON show the same sentence.

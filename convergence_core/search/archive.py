@@ -1,4 +1,4 @@
-"""Archive of a run: every candidate asked, with the reward of each of its search cells."""
+"""Archive of a run: candidates asked, with the rewards of their search cells."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Tallies of a candidate's cells besides their rewards: sums of further quantities.
+"""Tallies of a candidate's cells besides their rewards.
 
 A tally holds the number, the sum and the sum of squares of one quantity over the cells that one
 generation asked of one candidate. So a state grows with candidates and not with cells, and what

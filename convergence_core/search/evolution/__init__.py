@@ -1,4 +1,4 @@
-"""Evolution of candidates: one child at a time (``operators``), or pools of hundreds (``pool``)."""
+"""Evolution of candidates, one child (``operators``) or pools (``pool``)."""
 
 from convergence_core.search.evolution.operators import Breeder, fresh
 from convergence_core.search.evolution.pool import Pool, PoolBreeder

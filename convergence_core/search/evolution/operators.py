@@ -1,4 +1,4 @@
-"""Genetic operators on candidates: selection, uniform crossover and mutation by kind of parameter.
+"""Genetic operators on candidates: selection, uniform crossover, mutation.
 
 Every operator returns a valid, canonical point that keeps bounds, conditions and constraints,
 and that differs from its parents wherever the space has such a point. With probability

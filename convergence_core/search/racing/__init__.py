@@ -1,4 +1,4 @@
-"""Racing: which candidates compete for cells (``competitors``), and which get them."""
+"""Racing: competitors for cells (``competitors``), and their allocation."""
 
 from convergence_core.search.racing.cell_allocation import CellAllocation
 from convergence_core.search.racing.competitors import Competitors, Rules

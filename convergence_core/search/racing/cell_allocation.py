@@ -1,4 +1,4 @@
-"""Allocation of one generation's cells: by draws of the posterior, at the end among finalists.
+"""Allocation of a generation's cells, by draws of the posterior or to finalists.
 
 A generation is a row of slots, each worth one chunk of cells. For every slot one joint draw of
 the posterior is taken over known candidates and a pool of new ones (Thompson 1933; Chapelle & Li

@@ -1,4 +1,4 @@
-"""Competitors for the cells of a generation: candidates asked before, and a pool of new ones.
+"""Competitors for the cells of a generation: known candidates, and a new pool.
 
 Known candidates are eliminated when their probability of being better than the leader is so small
 that all who left together hold a better one with less than ``1 - confidence_level``: each at less than

@@ -1,4 +1,4 @@
-"""Mixture of experts among the draws: a lottery says whose posterior each slot is drawn from.
+"""Mixture of experts among the draws: a lottery for each slot.
 
 An expert's posterior is the base's, on the same evidence, with pseudo-observations at the points
 whose reward it predicted. However many these are, together they count for five trials at most:

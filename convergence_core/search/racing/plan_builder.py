@@ -1,4 +1,4 @@
-"""Builder of a plan: open cells, the order in which cases are asked, and the cells left.
+"""Builder of a plan: open cells, the order of cases, and the cells left.
 
 Cases are asked in chunks that new candidates of a generation share (common random numbers): all of
 few, groups of many, a chunk each. Eighty new candidates on five cases tell little of the models or

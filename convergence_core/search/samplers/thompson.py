@@ -1,4 +1,4 @@
-"""``thompson`` and ``mab_evolution``: posterior draws choose candidates and their cells.
+"""``thompson``, ``mab_evolution``: posterior draws choose candidates and cells.
 
 For every slot of a generation a joint draw over candidates asked before and a pool of new ones
 says which gets it (``racing``). So the draws decide between searching and confirming, and a batch is
