@@ -144,7 +144,7 @@ def test_a_night_waits_until_somebody_adopts_on_the_page_or_in_a_terminal(
         return {
             r.path.split("/")[1]
             for r in receiver.requests
-            if "says promote" in r.body["text"] and caveats.CASES in r.body["text"]
+            if "Better than the defaults: +" in r.body["text"] and caveats.CASES in r.body["text"]
         }
 
     eventually(lambda: told_of_the_gate() == {"hook", "chat"}, "nobody was told of the gate")

@@ -95,7 +95,7 @@ def check_flow_runs_and_artifacts() -> None:
         )
     assert played
     newest = str(max(found, key=lambda artifact: str(artifact.created)).data)
-    assert "> prompt: What shall I do about" in newest
+    assert "What shall I do about" in newest
     assert "| before generation | prompts | pairs | kept |" in newest
 
 
