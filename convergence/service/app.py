@@ -238,7 +238,7 @@ def _add_error_handlers(app: FastAPI) -> None:
         NoArmsError: lambda e: ProblemResponse(404, str(e)),
         RequestReusedError: lambda e: ProblemResponse(409, str(e)),
         ArmChangedError: lambda e: ProblemResponse(409, str(e)),
-        WrongUserError: lambda e: ProblemResponse(422, str(e)),
+        WrongUserError: lambda e: ProblemResponse(403, str(e)),
         BusyError: lambda e: ProblemResponse(503, str(e), {"Retry-After": "1"}),
         StoreError: lambda _: ProblemResponse(503, "The store cannot be used; see the log."),
         # A value that fits the schema and not this system's arms.
