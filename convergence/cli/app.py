@@ -47,39 +47,29 @@ def convergence(
     console.settings.debug = debug
 
 
-BEGIN = "Begin"
-RUN = "Run"
-READ = "Read results"
-PRODUCTION = "Production"
-NIGHTLY = "Every night"
-HELP = "Help"
+COMMANDS = {
+    "Begin": (begin.init, begin.validate, estimate.estimate, begin.migrate, begin.schema),
+    "Run": (optimize.optimize, optimize.resume, ("test", assessment.check_settings)),
+    "Look": (look.runs, answers.show, answers.compare, look.report, look.query),
+    "Decide": (decide.promote, decide.rollback, decide.gates),
+    "Serve": (serve.serve, ("arms", arms.app), arms.fold, off_policy.ope),
+    "Data": (("import", datasets.importing), ("export", datasets.exporting)),
+    "Operate": (
+        operate.up,
+        operate.deploy,
+        operate.down,
+        ("store", store.app),
+        mock.mock,
+        operate.doctor,
+        operate.version,
+    ),
+}
+"""Group → its commands and groups of commands, in the order in which help lists them."""
 
-app.command(rich_help_panel=BEGIN)(begin.init)
-app.command(rich_help_panel=BEGIN)(begin.validate)
-app.command(rich_help_panel=BEGIN)(begin.migrate)
-app.command(rich_help_panel=BEGIN)(begin.schema)
-app.command(rich_help_panel=BEGIN)(estimate.estimate)
-app.command(rich_help_panel=RUN)(optimize.optimize)
-app.command(rich_help_panel=RUN)(optimize.resume)
-app.command("test", rich_help_panel=RUN)(assessment.check_settings)
-app.command(rich_help_panel=RUN)(mock.mock)
-app.command(rich_help_panel=READ)(look.runs)
-app.command(rich_help_panel=READ)(answers.show)
-app.command(rich_help_panel=READ)(answers.compare)
-app.command(rich_help_panel=READ)(look.report)
-app.command(rich_help_panel=READ)(look.query)
-app.add_typer(datasets.exporting, name="export", rich_help_panel=READ)
-app.add_typer(datasets.importing, name="import", rich_help_panel=READ)
-app.command(rich_help_panel=PRODUCTION)(decide.promote)
-app.command(rich_help_panel=PRODUCTION)(decide.rollback)
-app.command(rich_help_panel=PRODUCTION)(decide.gates)
-app.command(rich_help_panel=PRODUCTION)(off_policy.ope)
-app.command(rich_help_panel=PRODUCTION)(serve.serve)
-app.add_typer(arms.app, rich_help_panel=PRODUCTION)
-app.command(rich_help_panel=PRODUCTION)(arms.fold)
-app.command(rich_help_panel=NIGHTLY)(operate.up)
-app.command(rich_help_panel=NIGHTLY)(operate.deploy)
-app.command(rich_help_panel=NIGHTLY)(operate.down)
-app.add_typer(store.app, rich_help_panel=NIGHTLY)
-app.command(rich_help_panel=HELP)(operate.doctor)
-app.command(rich_help_panel=HELP)(operate.version)
+for panel, members in COMMANDS.items():
+    for member in members:
+        name, command = member if isinstance(member, tuple) else (None, member)
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name, rich_help_panel=panel)
+        else:
+            app.command(name, rich_help_panel=panel)(command)
