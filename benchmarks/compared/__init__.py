@@ -1,0 +1,4 @@
+"""Three small tasks done with promptfoo, DSPy, Optuna and The Convergence.
+
+``docs/compared.md`` shows what they print; each file has its command at the head.
+"""
