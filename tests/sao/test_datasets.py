@@ -6,6 +6,7 @@ from typing import Any
 
 import jsonschema
 import pytest
+import yaml
 from typer.testing import CliRunner
 
 from convergence.cli.app import app
@@ -239,7 +240,11 @@ def test_frozen_pairs_are_never_among_those_to_train_on(project: Path):
 
 
 def test_an_import_filters_again_and_no_search_reads_it(project: Path, tmp_path: Path):
-    loaded = load(project / "optimization.yaml")
+    path = project / "optimization.yaml"
+    tree = yaml.safe_load(path.read_text("utf-8"))
+    tree["society"].setdefault("sao", {})["min_response_length"] = 20
+    path.write_text(yaml.safe_dump(tree), encoding="utf-8")
+    loaded = load(path)
     held_out = str(loaded.holdout_cases[0].input)
     rows = [row_of(pair(f"Question {k} about the permit, please?")).to_json("trl") for k in (1, 2)]
     leak = row_of(pair(f"Please: {held_out}")).to_json("trl")
