@@ -1,0 +1,63 @@
+"""Picture of what ``convergence optimize`` prints at its end, from a run of the recorded exam.
+
+    python -m docs.result_picture
+
+Runs the template in a folder of its own, with its seed, and writes ``docs/pictures/result.svg``: the
+progress, the findings and the configuration, as a terminal shows them. Needs no key and no network.
+"""
+
+import io
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+DOCS = Path(__file__).parent
+WIDTH = 130
+"""Characters of a line: those of the widest table."""
+LAST = "What it cost"
+"""Heading of the first section that the picture leaves out."""
+COMMAND = "convergence optimize optimization.yaml"
+
+
+def _convergence(arguments: list[str], folder: Path) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "convergence", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+
+
+def printed(folder: Path) -> list[str]:
+    """Return the lines of a run, progress first."""
+    init = ["init", "exam", "--template", "recorded-exam", "--non-interactive"]
+    _convergence(init, folder)
+    done = _convergence(COMMAND.split()[1:], folder / "exam")
+    found = done.stdout[: done.stdout.index(LAST)].rstrip()
+    return [*done.stderr.splitlines(), "", *found.splitlines()]
+
+
+def picture(lines: list[str]) -> str:
+    """Return lines of a terminal as SVG that loads nothing from elsewhere."""
+    console = Console(record=True, width=WIDTH, file=io.StringIO(), highlight=False)
+    console.print(Text(f"$ {COMMAND}", style="bold"))
+    for line in lines:
+        is_heading = bool(re.fullmatch(r"What was found|The (recommended )?configuration.*", line))
+        is_verdict = line.startswith(("Better than", "Likely better", "Not better", "No clear"))
+        style = "bold green" if is_verdict else "bold" if is_heading else ""
+        console.print(Text(line.rstrip(), style=style))
+    svg = console.export_svg(title="convergence optimize", unique_id="result")
+    svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)
+    return re.sub(r"[ \t]+$", "", svg, flags=re.MULTILINE).rstrip() + "\n"
+
+
+def main() -> None:
+    """Run the example and write the picture."""
+    with tempfile.TemporaryDirectory() as folder:
+        lines = printed(Path(folder))
+    (DOCS / "pictures/result.svg").write_text(picture(lines), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
