@@ -3,6 +3,7 @@
 from prefect import flow, unmapped
 from prefect.task_runners import ThreadPoolTaskRunner
 
+from convergence_core.events import GenerationFinished
 from tasks.artifacts import show_progress
 from tasks.prefect_support.flow_runs import attended_generation, quoted
 from tasks.run.active_runs import run_of
@@ -18,8 +19,8 @@ MAX_CANDIDATES_AT_ONCE = 256
     task_runner=ThreadPoolTaskRunner(max_workers=MAX_CANDIDATES_AT_ONCE),  # type: ignore[arg-type]  # its result type is invariant
     validate_parameters=False,
 )
-def run_generation(run_id: str, generation: int) -> None:
-    """Run one generation of an open run and commit it.
+def run_generation(run_id: str, generation: int) -> GenerationFinished:
+    """Run one generation of an open run, commit it and return where the run stands.
 
     Args:
         run_id: the open run.
@@ -34,4 +35,4 @@ def run_generation(run_id: str, generation: int) -> None:
         )
         show_progress(run_id)  # which takes a while, in which there is nothing to do but wait
         learned = learn(run_id, generation, quoted(asked.result()))
-        save_generation(run_id, generation, quoted(learned))
+        return save_generation(run_id, generation, quoted(learned))

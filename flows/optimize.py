@@ -1,4 +1,4 @@
-"""Optimization: generation after generation, then a final look at the winner."""
+"""Optimization: generation after generation, then a final test of the winner."""
 
 from typing import Annotated
 
@@ -9,7 +9,7 @@ from pydantic import Field
 from convergence_core.result import RunResult
 from flows.generation import run_generation
 from flows.sao import sao
-from tasks.artifacts import notices, show_result, show_start
+from tasks.artifacts import log_generation, notices, show_result, show_start
 from tasks.notify.system_events import emit_gate
 from tasks.prefect_support.flow_runs import attended, attended_run, label_of_flow_run
 from tasks.run.adoption import Concluded, concluded_by
@@ -67,7 +67,7 @@ def optimize(  # noqa: PLR0917 - parameters of the deployment
                 with tags(*run.tags_of_generation()):
                     if run.is_due("sao"):
                         sao(run_id=run.run_id, generation=run.next_generation)
-                    run_generation(run.run_id, run.next_generation)
+                    log_generation(run, run_generation(run.run_id, run.next_generation))
             finalists = choose_finalists(run)
             trials = evaluate.map(
                 finalists, run_id=unmapped(run.run_id), generation=unmapped(None)

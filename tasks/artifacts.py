@@ -1,4 +1,4 @@
-"""Artifacts of a run in Prefect: progress, leaderboard, learning curve, links.
+"""Artifacts and log lines of a run in Prefect: progress, leaderboard, curve, links.
 
 Artifacts are a courtesy to people who watch; nothing reads them back. They are written per
 generation, never per evaluation, while its calls are under way: tables and pictures cost half a
@@ -22,20 +22,26 @@ from prefect.artifacts import (
 )
 
 from convergence_core.budget.terms import Limits
-from convergence_core.events import RunNotice
-from convergence_core.result import RunResult
+from convergence_core.events import GenerationFinished, RunNotice
+from convergence_core.result import RunResult, number_text
+from convergence_core.result.number_text import plural
+from convergence_core.result.verdict import verdict_of
 from tasks.notify.system_events import budget_events
 from tasks.report.markdown import markdown_of, report_markdown
+from tasks.report.phrases import ending, named_label, spend
 from tasks.report.plots import learning_curve_png
 from tasks.report.rlp_section import thinking_blocks
 from tasks.report.sao_section import preference_blocks, preference_report
-from tasks.report.tables import leaderboard_rows, racing_rows, spending
+from tasks.report.tables import CAUTIOUS, leaderboard_rows, racing_rows, ranked_by, spending
 from tasks.run.active_runs import run_of
 from tasks.run.result import collect_progress
 from tasks.run.run import Run
+from tasks.secrets.process_redaction import redacted_text
 
 NAME = "configuration"
 """Column that names a candidate."""
+FIRST = ("rank", CAUTIOUS, "evaluations")
+"""Columns by which tables are ordered."""
 SHOWN_EVERY_S = 15.0
 """Seconds from one leaderboard and picture to the next, at least."""
 _PROGRESS: dict[str, UUID] = {}
@@ -62,6 +68,13 @@ def notices(system: str) -> Callable[[RunNotice], None]:
 def show_start(run: Run) -> None:
     """Name the flow run after the run, tag it, and begin its progress bar."""
     show_tags(run, name=run.label)
+    _log(
+        f"{run.label}: up to {plural(run.study.schedule.n_generations, 'generation')} of "
+        f"{run.configuration.optimization.algorithm}, {plural(len(run.loaded.search_cases), 'test case')} to search by and "
+        f"{len(run.loaded.holdout_cases):,} held out"
+    )
+    if run.next_generation:
+        _log(f"Going on after {plural(run.next_generation, 'generation')}; no call is made twice.")
     artifact_id = create_progress_artifact(
         progress=_percent(run), key=_key(run, "progress"), description=f"Search of {run.label}"
     )
@@ -69,6 +82,27 @@ def show_start(run: Run) -> None:
     with _PROGRESS_LOCK:
         _PROGRESS[run.run_id] = artifact_id
         _SHOWN[run.run_id] = time.monotonic()
+
+
+def log_generation(run: Run, finished: GenerationFinished) -> None:
+    """Write a line on a generation into the flow run's log: the best so far, and what was spent."""
+    best = "no reward yet"
+    if finished.best_id is not None and finished.best_interval is not None:
+        candidate = run.state.search.archive.members[finished.best_id].candidate
+        mean = number_text.interval(finished.best_mean, *finished.best_interval)
+        best = (
+            f"best so far {mean}, {named_label(run.study.space.name(candidate), finished.best_id)}"
+        )
+    failed = f", {finished.n_failed:,} failed" if finished.n_failed else ""
+    spent = "" if finished.cost_usd is None else f", {number_text.usd(finished.cost_usd)}"
+    _log(
+        f"Generation {finished.generation:02d}: {plural(finished.n_evaluations, 'evaluation')}"
+        f"{failed}; {best}; spent so far {plural(finished.n_calls, 'call')}{spent}"
+    )
+
+
+def _log(text: str) -> None:
+    get_run_logger().info("%s", redacted_text(text))
 
 
 def show_tags(run: Run, *, name: str | None = None) -> None:
@@ -104,13 +138,12 @@ def show_result(run: Run, result: RunResult) -> None:
         _SHOWN.pop(run.run_id, None)
     if artifact_id is not None:
         update_progress_artifact(artifact_id=artifact_id, progress=100.0)
+    verdict = verdict_of(result)
+    _log(f"{ending(result)} {verdict.sentence} Next: {verdict.next_step} {verdict.command or ''}")
+    _log(f"Spent {plural(result.n_calls, 'call')}, {spend(result)}")
     _show_findings(run, result, "at its end")
     _show_text(run, "report", report_markdown(result), run.label)
-    page = result.files.get("report.html")
-    if page is not None:
-        location = report_location(run, Path(page).resolve())
-        title = f"Report of {run.label}, on the machine that made it"
-        _show_text(run, "report-page", location, title)
+    _show_text(run, "report-page", report_location(run, result), f"Where to read of {run.label}")
 
 
 def show_rounds(run: Run) -> None:
@@ -125,8 +158,27 @@ def show_rounds(run: Run) -> None:
         )
 
 
-def report_location(run: Run, page: Path) -> str:
-    """Return where a report lies and what shows it; browsers follow no link from here to a file."""
+def report_location(run: Run, result: RunResult) -> str:
+    """Return links to what Prefect shows of a run, where its report lies and what writes it again.
+
+    Links lead to pages of the same server, wherever it is reached; browsers follow none to a file.
+    """
+    shown = {
+        "report": "Report in words",
+        "leaderboard": "Leaderboard",
+        "learning-curve": "Learning curve",
+        "spend": "Spend",
+        "racing": "Evaluations by configuration and generation",
+    }
+    links = "\n".join(
+        f"- [{title}](/artifacts/key/{_key(run, what)})" for what, title in shown.items()
+    )
+    text = f"On this server:\n\n{links}\n"
+    if runtime.flow_run.id:
+        text += f"- [Flow run](/runs/flow-run/{runtime.flow_run.id})\n"
+    page = result.files.get("report.html")
+    if page is None:
+        return text
     command = shlex.join(
         [
             "convergence", "report", run.label,
@@ -134,8 +186,8 @@ def report_location(run: Run, page: Path) -> str:
         ]
     )  # fmt: skip
     return (
-        "The report with its plots is a file on the machine that made it. Open it there:\n\n"
-        f"{_block(str(page))}\n\nAnywhere that sees the store, this writes it again:\n\n"
+        f"{text}\nThe report with its plots is a file on the machine that made it. Open it there:\n\n"
+        f"{_block(str(Path(page).resolve()))}\n\nAnywhere that sees the store, this writes it again:\n\n"
         f"{_block(command)}\n"
     )
 
@@ -144,8 +196,9 @@ def _show_findings(run: Run, result: RunResult, when: str) -> None:
     of = f"of {run.label} {when}"
     picture = base64.b64encode(learning_curve_png(result)).decode("ascii")
     spent = spending(result, Limits.of(run.configuration.budget), run.spent)
-    racing = f"Racing {of}: who got how many cells"
-    _show_table(run, "leaderboard", leaderboard_rows(result, n=10), f"Leaderboard {of}")
+    racing = f"Racing {of}: which configuration got how many evaluations"
+    board = f"Leaderboard {of}, highest {ranked_by(result)} first"
+    _show_table(run, "leaderboard", leaderboard_rows(result, n=10), board)
     curve = f"![learning curve](data:image/png;base64,{picture})"
     _show_text(run, "learning-curve", curve, f"Learning curve {of}")
     _show_text(run, "spend", markdown_of(spent), f"Spend {of}")
@@ -164,9 +217,11 @@ def _show_text(run: Run, what: str, markdown: str, title: str) -> None:
 
 
 def _show_table(run: Run, what: str, rows: list[dict[str, str]], title: str) -> None:
-    """Show rows with the long name at the end: a page shows the first columns of a wide table."""
+    """Show rows, first what they are ordered by, last the long name: a page is narrower than they."""
     table = [
-        {name: text for name, text in row.items() if name != NAME} | {NAME: row[NAME]}
+        {name: row[name] for name in FIRST if name in row}
+        | {name: text for name, text in row.items() if name not in {*FIRST, NAME}}
+        | {NAME: row[NAME]}
         for row in rows
     ]
     create_table_artifact(table=table, key=_key(run, what), description=title)

@@ -8,7 +8,7 @@ under the run's limits, and the journal is what remembers answers.
 from prefect import runtime, task
 from prefect.cache_policies import NO_CACHE
 
-from convergence_core.events import GenerationStarted
+from convergence_core.events import GenerationFinished, GenerationStarted
 from convergence_core.records import Assignment, Trial
 from convergence_core.search.sampler import Plan
 from tasks.run import sao_rounds
@@ -95,10 +95,14 @@ def learn(run_id: str, generation: int, trials: list[Trial]) -> StepResult:  # n
 
 @task(task_run_name="save generation {generation:02d}", cache_policy=NO_CACHE)
 @redacted_errors()
-def save_generation(run_id: str, generation: int, step: StepResult) -> None:  # noqa: ARG001
-    """Publish the generation's tables, its commit marker last, and move the run on.
+def save_generation(
+    run_id: str,
+    generation: int,  # noqa: ARG001 - names the task run
+    step: StepResult,
+) -> GenerationFinished:
+    """Publish the generation's tables, its commit marker last, move the run on, and say where it is.
 
     Raises:
         StoreWriteError: the generation is not visible then; resuming the run publishes it.
     """
-    publish_generation(run_of(run_id), step, runtime.flow_run.id)
+    return publish_generation(run_of(run_id), step, runtime.flow_run.id)

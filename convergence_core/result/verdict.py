@@ -24,6 +24,8 @@ from convergence_core.result.run_result import RunResult
 
 LIKELY = 0.8
 """Posterior probability of being better from which on that is called likely."""
+FREE = "a local function that reports no cost"
+"""Why what it is asked counts as $0 where people read it; the ledger keeps that nothing was told."""
 DEARER = 1.1
 """Times the other's price of an answer from which on one costs more."""
 
@@ -155,14 +157,26 @@ def price_sentence(result: RunResult) -> str | None:
     if found is None or found.answer_ms is None:
         return None
     name = "recommended configuration" if result.challenger is None else "configuration found"
-    text = f"An answer of the {name}: {_price(found)}"
+    text = f"An answer of the {name}: {_price(result, found)}"
     if baseline is not None and baseline.answer_ms is not None and not result.found_is_baseline:
-        text += f"; of the default: {_price(baseline)}"
-    return f"{text} (means of the final evaluation)."
+        text += f"; of the default: {_price(result, baseline)}"
+    about = "means of the final test"
+    if is_free(result):
+        about += f"; {FREE}"
+    return f"{text} ({about})."
 
 
-def _price(report: CandidateReport) -> str:
+def is_free(result: RunResult) -> bool:
+    """Whether all that was called is a local function that reports no cost."""
+    return bool(result.costs) and all(
+        cost.provider == "function" and cost.cost_usd is None for cost in result.costs
+    )
+
+
+def _price(result: RunResult, report: CandidateReport) -> str:
     price = "price unknown" if report.answer_usd is None else usd(report.answer_usd)
+    if report.answer_usd is None and is_free(result):
+        price = usd(0.0)
     return f"{price}, {milliseconds(report.answer_ms)}"
 
 

@@ -19,7 +19,9 @@ from convergence_core.result.number_text import (
     plural,
     reward,
     signed_interval,
+    usd,
 )
+from convergence_core.result.verdict import FREE, is_free
 
 if TYPE_CHECKING:
     from convergence_core.search.recommend import Recommendation
@@ -149,6 +151,13 @@ def ending(result: RunResult) -> str:
     return f"{verb}: {short(result.reason, 200).rstrip('.')}."
 
 
+def spend(result: RunResult) -> str:
+    """Return what a run spent: dollars, or why there is no number."""
+    if result.cost_usd is None and is_free(result):
+        return f"{usd(0.0)} ({FREE})"
+    return "no price known" if result.cost_usd is None else usd(result.cost_usd)
+
+
 # -- findings
 
 
@@ -180,8 +189,9 @@ def gate_sentence(result: RunResult) -> str | None:
     effect = f" by more than {gate.min_effect:g}" if gate.min_effect else ""
     return (
         f"Promotion gate: {gate_evidence(gate)}. It asks whether the configuration lies above "
-        f"{opponent}{effect}, and a wrong promotion has a probability of at most "
-        f"{percent(gate.alpha)}, however often one looks. {CASES}"
+        f"{opponent}{effect}; a wrong promotion has a probability of at most "
+        f"{percent(gate.alpha)}, however often this is checked, which makes its interval wider than "
+        f"that of a single reading. {CASES}"
     )
 
 
@@ -192,8 +202,8 @@ def gate_evidence(gate: GateReport) -> str:
     """
     return (
         f"difference {signed_interval(gate.mean, gate.low, gate.high)} on the "
-        f"{_cases(gate, 'held-out case')}, evidence {math.exp(min(gate.log_e, 99.0)):.3g} of the "
-        f"{math.exp(gate.log_threshold):.3g} that a promotion takes"
+        f"{_cases(gate, 'held-out case')}, evidence {math.exp(min(gate.log_e, 99.0)):.3g} where a "
+        f"promotion needs {math.exp(gate.log_threshold):.3g}"
     )
 
 
@@ -290,7 +300,7 @@ def _beside(result: RunResult, role: Role) -> str:
         return text + ". The two share no case on which both have a reward."
     text += (
         f"; the difference is {difference(gap)} (paired over {counted(gap, 'case')}, "
-        f"{percent(gap.level)}; one look, not a promotion decision)."
+        f"{percent(gap.level)} interval of a single reading)."
     )
     if gap.low <= 0 <= gap.high:
         text += " The interval includes 0."
@@ -305,6 +315,6 @@ def _no_holdout(result: RunResult) -> str:
         )
     text = f"The {plural(result.n_holdout_cases, 'held-out case')} gave no estimate."
     if result.final_look:
-        return f"{text} The final look: {clean(result.final_look)}."
+        return f"{text} Of the final test: {clean(result.final_look)}."
     why = {"done": "", "budget": " The budget was spent.", "stopped": " The run was stopped."}
     return text + why[result.status]

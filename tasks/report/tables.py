@@ -1,4 +1,4 @@
-"""Tables of a report that also stand alone: leaderboard, costs, cells."""
+"""Tables of a report that also stand alone: leaderboard, costs, evaluations."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
@@ -12,13 +12,15 @@ from tasks.report.blocks import Block, Code, Columns, Grid, Heading, Inline, Par
 from tasks.report.phrases import clean, named_label, short
 
 MAX_GENERATIONS = 8
-"""Columns of single generations in the table of cells: the latest ones."""
+"""Columns of single generations in the table of evaluations: the latest ones."""
 
 # -- leaderboard
 
+CAUTIOUS = "cautious"
+"""Column that rows of the leaderboard are ordered by, where it is known."""
 _LEADERBOARD_COLUMNS = (
-    *("rank", "configuration", "posterior mean", "cautious", "keeps constraints"),
-    *("cases", "cells", "failed", "origin"),
+    *("rank", "configuration", "posterior mean", CAUTIOUS, "keeps constraints"),
+    *("cases", "evaluations", "failed", "origin"),
 )
 
 
@@ -32,7 +34,7 @@ def leaderboard_grid(result: RunResult, n_rows: int = 20) -> Grid:
 
 def leaderboard_rows(result: RunResult, n: int = 10) -> list[dict[str, str]]:
     """Return the first ``n`` rows of the leaderboard as texts by column."""
-    has_cautious = any(row.cautious is not None for row in result.leaderboard)
+    has_cautious = _has_cautious(result)
     has_feasible = any(row.feasible is not None for row in result.leaderboard)
     rows = []
     for row in result.leaderboard[:n]:
@@ -42,18 +44,28 @@ def leaderboard_rows(result: RunResult, n: int = 10) -> list[dict[str, str]]:
             "posterior mean": number_text.interval(row.mean, row.low, row.high),
         }
         if has_cautious:
-            texts["cautious"] = number_text.reward(row.cautious)
+            texts[CAUTIOUS] = number_text.reward(row.cautious)
         if has_feasible:
             kept = row.feasible
             texts["keeps constraints"] = UNKNOWN if kept is None else number_text.percent(kept)
         texts["cases"] = _count(row.n_cases)
-        texts |= {"cells": f"{row.n_cells:,}", "failed": f"{row.n_failed:,}"}
+        texts |= {"evaluations": f"{row.n_cells:,}", "failed": f"{row.n_failed:,}"}
         for metric in result.metrics:
             name = clean(metric.name)
             name = f"metric {name}" if name in _LEADERBOARD_COLUMNS else name
             texts[name] = phrases.number(row.metrics.get(metric.name))
         rows.append({**texts, "origin": short(row.origin)})
     return rows
+
+
+def ranked_by(result: RunResult) -> str:
+    """Return what the leaderboard is ordered by, in words."""
+    cautious = "cautious estimate (lower end of the posterior's 68 % interval)"
+    return cautious if _has_cautious(result) else "posterior mean"
+
+
+def _has_cautious(result: RunResult) -> bool:
+    return any(row.cautious is not None for row in result.leaderboard)
 
 
 def _named(result: RunResult, row: LeaderboardRow) -> str:
@@ -194,7 +206,7 @@ def racing_rows(store: Store, result: RunResult, n: int = 20) -> list[dict[str, 
                 f"g{generation:02d}": f"{cells[row.candidate_id].get(generation, 0) or ''}"
                 for generation in generations[-MAX_GENERATIONS:]
             },
-            "cells": f"{total[row.candidate_id]:,}",
+            "evaluations": f"{total[row.candidate_id]:,}",
             "posterior mean": number_text.interval(row.mean, row.low, row.high),
         }
         for row in racers[:n]

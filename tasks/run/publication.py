@@ -13,8 +13,8 @@ from tasks.store.tables.rows import (
 )
 
 
-def publish_generation(run: Run, step: StepResult, flow_run_id: str | None) -> None:
-    """Publish what a generation has found and taught, and move the run on.
+def publish_generation(run: Run, step: StepResult, flow_run_id: str | None) -> GenerationFinished:
+    """Publish what a generation has found and taught, move the run on, and say where it stands.
 
     Raises:
         StoreWriteError: the generation is not visible then; resuming the run publishes it.
@@ -53,17 +53,17 @@ def publish_generation(run: Run, step: StepResult, flow_run_id: str | None) -> N
             tables[name] = [*tables.get(name, ()), *rows]
     run.store.publish(run.run_id, generation, tables)
     run.commit(step)
-    run.emit(
-        GenerationFinished(
-            generation=generation,
-            n_evaluations=len(evaluations),
-            n_failed=sum(evaluation.status != "ok" for evaluation in evaluations),
-            best_params=None if leader is None else state.params_of(leader.candidate_id),
-            best_id=None if leader is None else leader.candidate_id,
-            best_mean=None if leader is None else leader.mean,
-            best_interval=None if leader is None else (leader.low, leader.high),
-            n_calls=state.n_calls,
-            cost_usd=run.journal.totals(run.run_id).cost_usd,
-            warm_start=run.past.describe_agreement(state.search),
-        )
+    finished = GenerationFinished(
+        generation=generation,
+        n_evaluations=len(evaluations),
+        n_failed=sum(evaluation.status != "ok" for evaluation in evaluations),
+        best_params=None if leader is None else state.params_of(leader.candidate_id),
+        best_id=None if leader is None else leader.candidate_id,
+        best_mean=None if leader is None else leader.mean,
+        best_interval=None if leader is None else (leader.low, leader.high),
+        n_calls=state.n_calls,
+        cost_usd=run.journal.totals(run.run_id).cost_usd,
+        warm_start=run.past.describe_agreement(state.search),
     )
+    run.emit(finished)
+    return finished

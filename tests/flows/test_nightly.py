@@ -105,6 +105,18 @@ async def artifacts_of(label: str) -> dict[str, str]:
     return {str(a.description): str(a.data) for a in found if label in (a.description or "")}
 
 
+async def log_of(label: str) -> list[str]:
+    """Return the lines of the log of the flow run of this name."""
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterName, LogFilter
+
+    async with get_client() as client:
+        named = FlowRunFilter(name=FlowRunFilterName(any_=[label]))
+        (flow_run,) = await client.read_flow_runs(flow_run_filter=named)
+        asked = LogFilter.model_validate({"flow_run_id": {"any_": [flow_run.id]}})
+        return [log.message for log in await client.read_logs(log_filter=asked)]
+
+
 @pytest.mark.prefect
 @pytest.mark.slow
 def test_nightly_is_deployed_run_by_a_worker_and_read_in_sql(tmp_path: Path):
@@ -119,7 +131,12 @@ def test_nightly_is_deployed_run_by_a_worker_and_read_in_sql(tmp_path: Path):
     worker = subprocess.Popen(
         [sys.executable, "-m", "prefect", "worker", "start", "--pool", "local"],
         cwd=tmp_path,
-        env={**os.environ, "PREFECT_HOME": str(tmp_path), "PREFECT_WORKER_QUERY_SECONDS": "1"},
+        env={
+            **os.environ,
+            "PREFECT_HOME": str(tmp_path),
+            "PREFECT_WORKER_QUERY_SECONDS": "1",
+            "PREFECT_LOGGING_LEVEL": "INFO",
+        },
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
@@ -147,12 +164,19 @@ def test_nightly_is_deployed_run_by_a_worker_and_read_in_sql(tmp_path: Path):
     assert flow_names == {"generation 00", "generation 01"}
     assert any(re.match(r"evaluate [0-9a-f]{6} x=", name) for name in task_names), task_names
     shown = asyncio.run(artifacts_of(run.label))
-    standing = {
-        f"Leaderboard of {run.label} at its end",
-        f"Learning curve of {run.label} at its end",
-    }
-    assert standing <= shown.keys()
-    page = shown[f"Report of {run.label}, on the machine that made it"]
+    assert f"Learning curve of {run.label} at its end" in shown
+    (board,) = (
+        name for name in shown if name.startswith(f"Leaderboard of {run.label} at its end")
+    )
+    assert board.endswith("first")
+    page = shown[f"Where to read of {run.label}"]
     assert f"/{run.label}/report.html" in page
+    assert "](/artifacts/key/" in page
+    told = asyncio.run(log_of(run.label))
+    assert [line.split(":")[0] for line in told if line.startswith("Generation ")] == [
+        "Generation 00",
+        "Generation 01",
+    ]
+    assert any(" Next: " in line for line in told)
     assert not [name for name, data in shown.items() if "file:/" in data]
     assert "data:image/png;base64," in shown[f"Learning curve of {run.label} at its end"]

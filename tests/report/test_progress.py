@@ -32,7 +32,7 @@ def test_leaderboard_rows_are_texts_by_column():
         "configuration",
         "posterior mean",
         "cases",
-        "cells",
+        "evaluations",
         "failed",
         "ndcg_at_10",
         "latency_ms",

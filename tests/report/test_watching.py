@@ -1,4 +1,4 @@
-"""What those who watch a run are shown: spend against limits, and who got how many cells."""
+"""What those who watch a run are shown: spend against limits, and which configuration got how many evaluations."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -47,5 +47,5 @@ def test_racing_tells_who_got_how_many_cells_and_when(tmp_path: Path):
     first, second = racing_rows(store, result)
     store.close()
     assert first["configuration"].startswith(best.label)
-    assert (first["g00"], first["g01"], first["cells"]) == ("2", "3", "5")
-    assert (second["g00"], second["g01"], second["cells"]) == ("2", "", "2")
+    assert (first["g00"], first["g01"], first["evaluations"]) == ("2", "3", "5")
+    assert (second["g00"], second["g01"], second["evaluations"]) == ("2", "", "2")

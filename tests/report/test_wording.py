@@ -102,9 +102,9 @@ def test_the_gates_evidence_is_said_with_its_error():
     )
     assert sentence is not None
     assert "+0.120 [+0.030, +0.200] on the 40 held-out cases" in sentence
-    assert "evidence 60.3 of the 20 that a promotion takes" in sentence
+    assert "evidence 60.3 where a promotion needs 20" in sentence
     assert "above the defaults by more than 0.05" in sentence
-    assert "at most 5 %, however often one looks" in sentence
+    assert "at most 5 %, however often this is checked" in sentence
     assert "better" not in sentence
 
 

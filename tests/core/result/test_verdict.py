@@ -120,7 +120,7 @@ def test_a_dearer_one_says_both_prices():
     assert "The defaults are kept." in verdict.sentence
     assert price_sentence(result) == (
         "An answer of the configuration found: $0.0021, 1.25 s; of the default: $0.00090, 640 ms "
-        "(means of the final evaluation)."
+        "(means of the final test)."
     )
 
 
