@@ -59,7 +59,7 @@ def first_run(folder: Path) -> tuple[ParquetStore, RunRecord]:
 
 
 def rows_of(store: ParquetStore, run_id: str) -> dict[int | None, dict[str, list[dict[str, Any]]]]:
-    """Return generation → table → rows of a finished run; a generation of ``None`` is the final look."""
+    """Return generation → table → rows of a finished run; a generation of ``None`` is the final test."""
     found: dict[int | None, dict[str, list[dict[str, Any]]]] = {}
     for name in ("generations", "candidates", "evaluations", "attempts", "payloads"):
         rows = store.rows(f"select * from {name} where run_id = $run", {"run": run_id})  # noqa: S608

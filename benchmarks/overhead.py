@@ -4,7 +4,7 @@
 
 Two measurements. (1) Client CPU per evaluation of a 0 ms function with a server up: one generation
 of 20 candidates with 50 cells each against one with a single cell each (built-in metric, least of
-the runs), so that the difference is 980 cells of the search and 49 of the final look. (2) Wall time without a running server: `convergence optimize` of one
+the runs), so that the difference is 980 cells of the search and 49 of the final test. (2) Wall time without a running server: `convergence optimize` of one
 and of five generations against a bare flow of one task.
 """
 
@@ -68,7 +68,7 @@ def optimize(folder: Path, env: dict[str, str]) -> tuple[float, float]:
 
 
 def cpu_per_evaluation(scratch: Path, runs: int) -> None:
-    """Measure (1); the final look adds one cell per case, which is counted."""
+    """Measure (1); the final test adds one cell per case, which is counted."""
     scratch.mkdir()
     with PrefectServer(scratch) as server:
         env = {**os.environ, **server.environment, "PYTHONPATH": str(ROOT)}

@@ -68,12 +68,12 @@ class Night:
 
     @property
     def calls(self) -> int:
-        """Of all systems, the final look left out."""
+        """Of all systems, the final test left out."""
         return self.systems * self.generations * self.candidates * self.cells
 
     @property
     def task_runs(self) -> int:
-        """Of all systems: candidates, sampling, learning, saving, and the final look."""
+        """Of all systems: candidates, sampling, learning, saving, and the final test."""
         return self.systems * (self.generations * (self.candidates + 3) + 1)
 
 

@@ -36,7 +36,7 @@ ROOT = Path(__file__).parents[2] / "data/quickstart"
 N_GENERATIONS = 8
 N_CANDIDATES = 6
 MAX_CALLS = 1_400
-"""Cells of a run, its final look included."""
+"""Cells of a run, its final test included."""
 N_POINTS = 300
 
 

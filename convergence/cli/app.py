@@ -40,7 +40,9 @@ def convergence(
         typer.Option("--debug", help="Show tracebacks and Prefect's logs (anywhere in the line)."),
     ] = False,
 ) -> None:
-    """Tune prompts, models and parameters by evidence, night after night.
+    """Find better settings for an LLM call, an HTTP API or a Python function.
+
+    Whether they are really better is tested on cases that the search never saw.
 
     Start with [bold]convergence init[/bold], then [bold]convergence optimize[/bold].
     """

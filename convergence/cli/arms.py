@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     name="arms",
     no_args_is_help=True,
-    help="What is on offer to requests: add and retire, live.",
+    help="List, add and retire the arms that requests may get, live.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 System = Annotated[str, typer.Argument(metavar="SYSTEM", help="Name of the system.")]

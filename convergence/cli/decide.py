@@ -43,7 +43,7 @@ def promote(  # noqa: PLR0917 - Typer's options
     config: options.Config = None,
     as_json: options.AsJson = False,  # noqa: ARG001 - read by its callback
 ) -> None:
-    """Make a run's candidate the champion, if the promotion gate says so.
+    """Put a run's configuration into production as the champion, if the promotion gate says so.
 
     It is put on offer to requests with what the night measured as its prior. The former champion, or
     the defaults, keep a share of them, until a guard confirms the promotion or rolls it back.
@@ -104,7 +104,7 @@ def _check_gate(result: "RunResult") -> None:
     gate, verdict = result.gate, verdict_of(result)
     if gate is None or result.winner is None:
         console.say(
-            f"The gate judged nothing in {result.label}: there must be a candidate, held-out cases, "
+            f"The gate judged nothing in {result.label}: there must be a configuration found, held-out cases, "
             "and a champion or defaults to compare it with."
         )
     elif gate.decision == "promote":
@@ -122,7 +122,7 @@ def rollback(
     config: options.Config = None,
     as_json: options.AsJson = False,  # noqa: ARG001 - read by its callback
 ) -> None:
-    """Bring back the champion before the present one, on offer in its place."""
+    """Put the champion before the present one back into production."""
     from tasks.serving.promotion import offer_champion, take_off_offer  # noqa: PLC0415
     from tasks.store.runtime.promotions import champion_of, previous_champion, set_champion  # noqa: PLC0415
 
@@ -162,7 +162,7 @@ def gates(
     config: options.Config = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """List every look of the gates, alarms of drift, and who is champion."""
+    """List what the promotion gates decided, alarms of drift, and the champion of each system."""
     from tasks.store.runtime.promotions import champion_of, looks  # noqa: PLC0415 - SQLite
     from tasks.store.runtime.watches import alarms  # noqa: PLC0415 - as above
 
@@ -179,7 +179,7 @@ def gates(
             f"went from {alarm.before:.3g} to {alarm.after:.3g}"
         )
     if not found:
-        console.say("No gate has looked at anything yet.")
+        console.say("No promotion gate has decided anything yet.")
         return
     console.show(console.table_of(found, _LOOK_COLUMNS, right=("n", "evidence")))
     if any(look.kind != "holdout" for look in found):

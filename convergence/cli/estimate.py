@@ -23,7 +23,7 @@ def estimate(  # noqa: PLR0917 - Typer's options
     max_tokens: options.MaxTokens = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Say what a run would cost: calls, tokens and dollars, by role.
+    """Estimate what a run would cost: calls, tokens and dollars, by role.
 
     Calls nothing. Earlier runs of the same system in its store make the numbers sharper.
     """

@@ -139,7 +139,7 @@ def query(  # noqa: PLR0917 - Typer's options
     config: options.Config = None,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
 ) -> None:
-    """Ask the store in SQL.
+    """Query the results store in SQL.
 
     The dialect is DuckDB's, for reading only. "show tables" says what there is, "describe runs"
     the columns of one view.
@@ -249,7 +249,7 @@ def report(  # noqa: PLR0917 - Typer's options
     config: options.Config = None,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
 ) -> None:
-    """Tell what a finished run found, with intervals and plots."""
+    """Show what a finished run found, with intervals and plots."""
     form = ReportFormat.JSON if as_json else form
     console.settings.json = form is ReportFormat.JSON and output is None
     text = _rendered(finished_run(locations.open_store(store, config), run), form)

@@ -25,7 +25,7 @@ EXIT_BUDGET = 3
 def optimize(  # noqa: PLR0917 - Typer's options
     config: options.ConfigFile = options.CONFIG_FILE,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="Same seed, same run. Over optimization.seed.")
+        int | None, typer.Option(min=0, help="Same seed, same run. Overrides optimization.seed.")
     ] = None,
     generations: options.Generations = None,
     assignments: options.Assignments = None,
@@ -40,7 +40,9 @@ def optimize(  # noqa: PLR0917 - Typer's options
     offline: options.Offline = False,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Folder of the result files. Over output.save_path."),
+        typer.Option(
+            "--output", "-o", help="Folder of the result files. Overrides output.save_path."
+        ),
     ] = None,
     quiet: options.Quiet = False,
     as_json: options.ResultAsJson = False,
@@ -67,7 +69,7 @@ def optimize(  # noqa: PLR0917 - Typer's options
 
         loaded = load_with(config, assignments)
         for sentence in without_effect(loaded.configuration):
-            console.say(f"No effect: {sentence}.", style="yellow")
+            console.say(f"Note: {sentence}.", style="yellow")
         return prepare_run(
             loaded,
             seed=seed,
@@ -94,7 +96,7 @@ def resume(  # noqa: PLR0917 - as above
         bool,
         typer.Option(
             "--retry-errors",
-            help="Ask cells without a reward once more; after a finished run, as a new run.",
+            help="Make evaluations that got no reward once more; after a finished run, as a new run.",
         ),
     ] = False,
     max_calls: options.MaxCalls = None,

@@ -40,20 +40,21 @@ Assignments = Annotated[
 ]
 Generations = Annotated[
     int | None,
-    typer.Option(min=1, help="Generations at most. Over optimization.evolution.generations."),
+    typer.Option(min=1, help="Generations at most. Overrides optimization.evolution.generations."),
 ]
 MaxCalls = Annotated[
     int | None,
-    typer.Option(min=1, help="Calls at most, retries included. Over budget.max_calls."),
+    typer.Option(min=1, help="Calls at most, retries included. Overrides budget.max_calls."),
 ]
 MaxUsd = Annotated[
-    float | None, typer.Option(min=0, help="US dollars at most. Over budget.max_usd.")
+    float | None, typer.Option(min=0, help="US dollars at most. Overrides budget.max_usd.")
 ]
 MaxTokens = Annotated[
-    int | None, typer.Option(min=1, help="Tokens at most. Over budget.max_tokens.")
+    int | None, typer.Option(min=1, help="Tokens at most. Overrides budget.max_tokens.")
 ]
 MaxMinutes = Annotated[
-    float | None, typer.Option(min=0, help="Minutes of work at most. Over budget.max_minutes.")
+    float | None,
+    typer.Option(min=0, help="Minutes of work at most. Overrides budget.max_minutes."),
 ]
 Offline = Annotated[
     bool,

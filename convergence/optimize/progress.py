@@ -167,8 +167,8 @@ class ProgressDisplay:
                     self._generation = None
                     self._n_planned = self._n_done + event.n_cells
                     self._screen.line(
-                        f"re-estimating the winner on {plural(event.n_cells, 'cell')} "
-                        "the search did not see"
+                        f"final test: {plural(event.n_cells, 'evaluation')} of the winner and of "
+                        "what it is compared with, none used by the search"
                     )
                 case RunFinished():
                     # Other ends are exceptions, and whoever catches them tells why.
@@ -230,13 +230,13 @@ class ProgressDisplay:
         if self._started is None:
             return "starting"
         if self._generation is None:
-            where = "re-estimation" if self._n_done else "starting"
+            where = "final test" if self._n_done else "starting"
         else:
             number, n = self._generation, self._started.n_generations
             where = f"generation {number:02d} ({number + 1}/{n})"
         parts = [
             where,
-            f"{self._n_done}/{self._n_planned} cells",
+            f"{self._n_done}/{self._n_planned} done",
             self._time_left(),
             f"{self._n_calls + self._n_asked} calls",
             self._best,

@@ -341,7 +341,7 @@ class Budget:
         used, left, limit = self._uses()[name]
         key = written(name, limit)
         if left < limit:
-            key += f", {shown(name, limit - left)} of it kept for the final look,"
+            key += f", {shown(name, limit - left)} of it kept for the final test,"
         go_on = f"Raise it: `convergence resume --{name.replace('_', '-')} …`."
         text = reason.format(limit=key, used=shown(name, used), more=more, go_on=go_on)
         return Exhausted(limit=name, reason=text, is_unknown=is_unknown)

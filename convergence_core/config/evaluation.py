@@ -177,7 +177,7 @@ class EvaluationConfig(Section):
     to four times more, to tell noise from merit."""
     deterministic: bool = False
     """Whether the same case always gets the same reward, whenever a candidate is asked it. No
-    cell is asked twice then, by the final look neither, and rewards count as free of noise."""
+    cell is asked twice then, by the final test neither, and rewards count as free of noise."""
     cases_per_candidate: int | None = Field(default=None, ge=1)
     """Test cases a new candidate is asked. Absent: the algorithm decides."""
     metrics: dict[str, MetricConfig] = Field(min_length=1)

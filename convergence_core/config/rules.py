@@ -307,7 +307,8 @@ def without_effect(configuration: Configuration) -> list[str]:
     """Return a sentence for each key that is valid and without effect here, in their order."""
     optimization = configuration.optimization
     found = [
-        f"`{'.'.join(path)}` is read by {read_by(readers)} only"
+        f"`{'.'.join(path)}` has no effect with `algorithm: {optimization.algorithm}`: only "
+        f"{read_by(readers)} {'read' if len(readers) > 1 else 'reads'} it"
         for path, readers in READ_BY.items()
         if optimization.algorithm not in readers
         and path[-1] in getattr(optimization, path[1]).model_fields_set
@@ -323,7 +324,7 @@ def without_effect(configuration: Configuration) -> list[str]:
     stopping = optimization.execution.early_stopping
     if configuration.evaluation.objective == "pareto" and stopping.enabled:
         found += [
-            f"`optimization.execution.early_stopping.{key}`: a `pareto` run never stops early"
+            f"`optimization.execution.early_stopping.{key}` has no effect: a `pareto` run never stops early"
             for key in type(stopping).model_fields
             if key in stopping.model_fields_set
         ]

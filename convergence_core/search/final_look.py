@@ -1,4 +1,4 @@
-"""Final look: the winner re-estimated on cells that nobody chose by.
+"""Final test: the winner re-estimated on cells that nobody chose by.
 
 Winner, user's defaults and champion get the same cells: held-out cases, which the search never saw,
 and the search cases once more.
@@ -16,7 +16,7 @@ from convergence_core.search.study_state import StudyState
 def finalists(
     study: Study, state: StudyState, held_out: Iterable[str], champion: Candidate | None
 ) -> list[Assignment]:
-    """Return the candidates of the final look, the winner first, and their cells.
+    """Return the candidates of the final test, the winner first, and their cells.
 
     Empty when nothing can be recommended, or when the budget leaves no call for it.
 
@@ -55,11 +55,11 @@ def finalists(
 
 
 def describe_shortage(schedule: Schedule, trials: Sequence[Trial]) -> str:
-    """Return what a final look lacks, in words without a full stop; empty if it is whole.
+    """Return what a final test lacks, in words without a full stop; empty if it is whole.
 
     Args:
         schedule: of the run.
-        trials: of the final look; empty: there was none.
+        trials: of the final test; empty: there was none.
     """
     if not trials:
         return schedule.final_shortage() or ""
@@ -70,27 +70,29 @@ def describe_shortage(schedule: Schedule, trials: Sequence[Trial]) -> str:
     reached = limit_reached(trials)
     if reached is not None:
         n = sum(evaluation.error_type == "budget" for evaluation in lacking)
-        return f"{n:,} of its {len(evaluations):,} cells were not asked: {reached.rstrip('.')}"
+        return (
+            f"{n:,} of its {len(evaluations):,} evaluations were not made: {reached.rstrip('.')}"
+        )
     (why, _), *_ = Counter(evaluation.error_type for evaluation in lacking).most_common()
-    return f"{len(lacking):,} of its {len(evaluations):,} cells got no reward ({why})"
+    return f"{len(lacking):,} of its {len(evaluations):,} evaluations got no reward ({why})"
 
 
 def final_status(
     study: Study, state: StudyState, trials: Sequence[Trial], *, shortage: str, n_calls: int
 ) -> StopReason:
-    """Return how a run ends, its final look considered.
+    """Return how a run ends, its final test considered.
 
     Args:
         study: of the run.
         state: at the end of the search.
-        trials: of the final look; empty: there was none.
+        trials: of the final test; empty: there was none.
         shortage: what it lacks, in words; empty: nothing.
         n_calls: calls that count against the limits.
     """
     ended = study.stop_reason(state)
     assert ended is not None  # noqa: S101 - the search has ended
     reached = limit_reached(trials) or ("" if trials else shortage)
-    if reached:  # a limit that raising would mend: the final look is not whole
+    if reached:  # a limit that raising would mend: the final test is not whole
         return StopReason(status="budget", text=reached)
     is_planned_end = ended.status == "done" and study.has_run_all_generations(state)
     if is_planned_end and study.schedule.is_used_up(n_calls):

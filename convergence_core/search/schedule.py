@@ -112,7 +112,7 @@ class Schedule:
         judged = ", answers and judges" if self.calls_per_cell > 1 else ""
         return (
             f"budget.max_calls={self.max_calls} keeps back {int(FINAL_SHARE * self.max_calls)} "
-            f"for the final look, and one case of {subjects} takes {needed}{judged}; from "
+            f"for the final test, and one case of {subjects} takes {needed}{judged}; from "
             f"{least:,} on there is one"
         )
 

@@ -98,13 +98,13 @@ class Stopper:
         gain, bound = f"{self.min_improvement:g}", progress.regret_upper_bound
         if bound is not None and bound <= self.min_improvement and progress.leader is not None:
             return (
-                f"nothing is left to gain: with {SETTLED:.0%} probability no candidate "
-                f"considered, asked or not, lies more than {gain} above the leader"
+                f"nothing is left to gain: with {SETTLED:.0%} probability no configuration "
+                f"considered, tried or not, is more than {gain} better than the leader"
             )
         if progress.n_flat >= self.patience:
             return (
-                f"in {progress.n_flat} generations in a row no candidate came to lie credibly "
-                f"{gain} above the leader"
+                f"in {progress.n_flat} generations in a row no configuration was found that is "
+                f"credibly {gain} better than the leader"
             )
         return None
 

@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from convergence_core.caveats import CASES
 from convergence_core.records import Params, Role
 from convergence_core.result import (
     CandidateReport,
@@ -14,7 +15,7 @@ from convergence_core.result import (
     number_text,
 )
 from convergence_core.result.number_text import plural
-from convergence_core.result.verdict import price_sentence, verdict_of
+from convergence_core.result.verdict import is_free, price_sentence, verdict_of
 from convergence_core.visualization import Visualization
 from tasks.report import phrases
 from tasks.report.answers_section import report_blocks
@@ -140,10 +141,14 @@ def _finding(result: RunResult, *, in_short: bool = False) -> list[Block]:
         phrases.search_sentence(result, found),
         phrases.within_sentence(result),
     ]
+    about_gate = phrases.gate_sentence(result)
+    if in_short:  # the verdict above says the rest
+        is_promoted = result.gate is not None and result.gate.decision == "promote"
+        about_gate = CASES if is_promoted else None
     sentences = [
         phrases.holdout_sentence(result, found),
         price_sentence(result),
-        phrases.gate_sentence(result),
+        about_gate,
         *([] if in_short else of_search),
     ]
     items = [marked(sentence) for sentence in sentences if sentence is not None]
@@ -178,11 +183,10 @@ def _key_figures(result: RunResult, found: CandidateReport) -> KeyFigures:
     gap = result.gap(role)
     if gap is not None and not result.found_is_baseline:
         interval = f"[{number_text.signed(gap.low)}, {number_text.signed(gap.high)}]"
-        detail = f"{interval} paired, {number_text.percent(gap.level)}; one look, no decision"
+        detail = f"{interval} paired, {number_text.percent(gap.level)} interval"
         figures.append(KeyFigure("Difference", number_text.signed(gap.mean), detail))
-    price = "no price known" if result.cost_usd is None else number_text.usd(result.cost_usd)
-    cells = f"{plural(result.n_evaluations, 'evaluation')}; {price}"
-    figures.append(KeyFigure("Calls", f"{result.n_calls:,}", cells))
+    detail = f"{plural(result.n_evaluations, 'evaluation')}; {phrases.spend(result)}"
+    figures.append(KeyFigure("Calls", f"{result.n_calls:,}", detail))
     return KeyFigures(tuple(figures))
 
 
@@ -248,7 +252,7 @@ _ABOUT_ADJUSTED = (
     "Configurations were asked different numbers of cases, and some cases are easier than others. "
     "An adjusted mean is what the metric would be over all cases of the search: it takes off how "
     "easy the cases were, and draws a configuration that was asked few to the average. Measured "
-    "means are over the same cells for both."
+    "means are over the same evaluations for both."
 )
 
 
@@ -316,7 +320,7 @@ def _course(result: RunResult, wanted: frozenset[Visualization]) -> list[Block]:
         text = (
             "The line is the posterior mean of the configuration that would have been recommended "
             f"after each generation, with its {number_text.percent(result.level)} interval, from "
-            "search cells alone: biased upward by selection. The dashed line is the average "
+            "the search's evaluations alone: biased upward by selection. The dashed line is the average "
             "posterior mean of the configurations that the generation asked."
         )
         blocks.append(Paragraph((text,), "caption"))
@@ -346,7 +350,7 @@ def _leaderboard(result: RunResult) -> list[Block]:
     if not rows:
         return []
     text = (
-        f"Posterior mean rewards from search cells, with {number_text.percent(result.level)} intervals; "
+        f"Posterior mean rewards from the search's evaluations, with {number_text.percent(result.level)} intervals; "
         "the upper rows are biased upward by selection."
     )
     if any(row.cautious is not None for row in rows):
@@ -394,10 +398,10 @@ def _named_values(result: RunResult) -> list[Block]:
 
 def _gaps(result: RunResult) -> Iterator[str]:
     if result.final_look:
-        yield f"The final look at the winner: {clean(result.final_look)}."
+        yield f"Of the final test of the winner: {clean(result.final_look)}."
     if result.n_skipped:
-        cells = plural(result.n_skipped, "cell")
-        yield f"{cells} planned and not asked: {short(result.reason, 200)}"
+        skipped = plural(result.n_skipped, "evaluation")
+        yield f"{skipped} planned and not made: {short(result.reason, 200)}"
     if result.n_failed:
         yield (
             f"{result.n_failed:,} of {plural(result.n_evaluations, 'evaluation')} failed. A fault "
@@ -405,12 +409,15 @@ def _gaps(result: RunResult) -> Iterator[str]:
             "missing and counts as nothing."
         )
     if result.n_missing:
-        yield f"{plural(result.n_missing, 'cell')} asked without getting a reward."
+        yield f"{plural(result.n_missing, 'evaluation')} got no reward."
     if result.n_maybe_paid:
         calls = plural(result.n_maybe_paid, "call")
         yield f"{calls} in flight when a process died: perhaps paid."
-    if result.cost_usd is None and result.n_calls:
-        yield "No call had a known price, so the spend in dollars is unknown."
+    if result.cost_usd is None and result.n_calls and not is_free(result):
+        yield (
+            "No call had a known price, so the spend in dollars is unknown. Write prices under "
+            "`prices:`."
+        )
     if result.status == "stopped":
         yield f"The run can go on: `convergence resume {result.label}`."
 
@@ -419,7 +426,7 @@ def _not_done(result: RunResult) -> list[Block]:
     items = [marked(item) for item in _gaps(result)]
     blocks: list[Block] = [Heading("What failed or was not done")]
     if not items and not result.failures:
-        return [*blocks, Paragraph(("Every cell that was planned was asked and has a reward.",))]
+        return [*blocks, Paragraph(("Every planned evaluation was made and has a reward.",))]
     if items:
         blocks.append(Bullets(tuple(items)))
     if result.failures:
@@ -444,7 +451,7 @@ def _facts(result: RunResult) -> list[Block]:
         "took": phrases.duration(result.started_us, result.ended_us),
         "test cases": f"{result.n_search_cases:,} in the search, {result.n_holdout_cases:,} held out",
         "calls": f"{result.n_calls:,}, and {result.n_cached:,} answers from the journal",
-        "spend": number_text.usd(result.cost_usd),
+        "spend": phrases.spend(result),
         **dict(sorted(result.facts.items())),
     }
     rows = tuple((short(name), Code(short(value, 200))) for name, value in facts.items())

@@ -1,4 +1,4 @@
-"""Sections on the recommendation's reasons: parameters, pairs, cells, discards."""
+"""Sections on the recommendation's reasons: parameters, pairs, evaluations, discards."""
 
 from convergence_core.explanation.records import (
     ERROR,
@@ -32,7 +32,7 @@ def explanation_blocks(result: RunResult, wanted: frozenset[Visualization]) -> l
     if found.surface is not None and found.surface.n_pairs:
         blocks += _pairs(found.surface)
     if found.comparisons or found.spent:
-        blocks += [Heading("Which cells decided")]
+        blocks += [Heading("Which evaluations decided")]
         for comparison in found.comparisons:
             blocks += _comparison(comparison)
         blocks += _spent(result)
@@ -159,7 +159,7 @@ def _pairs(surface: Surface) -> list[Block]:
     return blocks
 
 
-# -- cells
+# -- evaluations
 
 
 def _comparison(found: RivalComparison) -> list[Block]:
@@ -197,11 +197,15 @@ def _spent(result: RunResult) -> list[Block]:
         return []
     columns: Columns[CandidateCells] = {
         "configuration": lambda one: named_label(one.label, one.candidate_id),
-        "cells": lambda one: f"{sum(n for _, n in one.by_generation):,}",
-        "generation: cells": lambda one: ", ".join(f"{g}: {n:,}" for g, n in one.by_generation),
+        "evaluations": lambda one: f"{sum(n for _, n in one.by_generation):,}",
+        "generation: evaluations": lambda one: ", ".join(
+            f"{g}: {n:,}" for g, n in one.by_generation
+        ),
     }
-    text = "The leading configurations' cells, by the generation that first asked them, from 0:"
-    return [Paragraph((text,)), table(leading, columns, numeric=("cells",))]
+    text = (
+        "The leading configurations' evaluations, by the generation that first made them, from 0:"
+    )
+    return [Paragraph((text,)), table(leading, columns, numeric=("evaluations",))]
 
 
 # -- candidates that left the race
@@ -210,12 +214,12 @@ def _spent(result: RunResult) -> list[Block]:
 def _discards(found: Discards) -> list[Block]:
     others = plural(found.n_candidates - 1, "other configuration")
     if found.n_left:
-        after = [f"{n:,} with {plural(cells, 'cell')}" for cells, n in found.left_by_cells]
+        after = [f"{n:,} with {plural(cells, 'evaluation')}" for cells, n in found.left_by_cells]
         shown = after if len(after) <= 8 else [*after[:7], f"{len(after) - 7} other counts"]
         text = (
             f"{found.n_left:,} of {others} left the race: the probability that its mean reward "
             f"lies above the leader's is below {_probability(found.bound)} for each of them, so at "
-            f"an error of {percent(found.error)} none of them does. They left with these cells: "
+            f"an error of {percent(found.error)} none of them does. They left after these many: "
             f"{', '.join(shown)}. "
         )
     else:
@@ -225,7 +229,7 @@ def _discards(found: Discards) -> list[Block]:
         )
     if found.n_waiting:
         text += (
-            f"{plural(found.n_waiting, 'other')} did not leave, but had no claim on cells: only "
+            f"{plural(found.n_waiting, 'other')} did not leave, but got no more evaluations: only "
             f"the first {found.n_elites} by posterior mean compete. "
         )
     text += "As the evidence stands at the end; the leader is the highest posterior mean."
@@ -234,7 +238,7 @@ def _discards(found: Discards) -> list[Block]:
         columns: Columns[Discard] = {
             "configuration": lambda one: named_label(one.label, one.candidate_id),
             "posterior mean": lambda one: number_text.interval(one.mean, one.low, one.high),
-            "cells": lambda one: f"{one.n_cells:,}",
+            "evaluations": lambda one: f"{one.n_cells:,}",
             "above the leader": lambda one: _probability(one.probability),
         }
         n = len(found.closest)

@@ -99,7 +99,7 @@ def front_blocks(result: RunResult) -> list[Block]:
         f"{plural(len(front.points), 'configuration')} of "
         f"{result.n_candidates:,} asked: by posterior means no other one is better in one metric "
         "and nowhere worse. Metrics are on their scales, from 0 (bad) to 1 (good), with "
-        f"{number_text.percent(front.level)} intervals from search cells alone: biased upward by "
+        f"{number_text.percent(front.level)} intervals from the search's evaluations alone: biased upward by "
         "selection. Overlapping intervals mean that the front may hold others too. The "
         "recommendation is made by the metrics' weights."
     )
@@ -152,6 +152,6 @@ def _grid(
     columns: Columns[FrontPoint] = {
         "configuration": name,
         **{clean(metric): of(metric) for metric in front.objectives},
-        "cells": lambda point: f"{point.n_cells:,}",
+        "evaluations": lambda point: f"{point.n_cells:,}",
     }
     return table(points, columns, numeric=[*columns][1:], folded=folded)

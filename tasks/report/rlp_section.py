@@ -147,6 +147,12 @@ def _best(
 _MEASURED = ("gain, nats", "e-value", "resolution, nats", "its e-value")
 
 
+_ABOUT_NATS = (
+    "Gains are in nats, the natural logarithm of how much likelier a thought made what then "
+    "happened: +0.69 is twice as likely, 0 no better than without it."
+)
+
+
 def thinking_blocks(report: ThinkingReport | None) -> list[Block]:
     """Return the section on thoughts; empty where RLP wrote none."""
     if report is None:
@@ -169,6 +175,7 @@ def thinking_blocks(report: ThinkingReport | None) -> list[Block]:
     }
     numeric = ("generation", *_MEASURED, "weight in the draws")
     folded = "Generation by generation"
+    blocks.append(Paragraph((_ABOUT_NATS,), "note"))
     return [*blocks, table(report.curve, columns, numeric=numeric, folded=folded)]
 
 

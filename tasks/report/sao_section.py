@@ -224,7 +224,7 @@ def _audited(last: PreferenceRound) -> list[str]:
     if last.log_score is None or last.calibration_error is None:
         return []
     text = (
-        f"log score {last.log_score:.2f} nats, a coin's is -0.69; calibration error "
+        f"log score {last.log_score:.2f}, a coin's is -0.69, a perfect judge's 0; calibration error "
         f"{last.calibration_error:.2f}"
     )
     if last.correlation is None:

@@ -1,4 +1,4 @@
-"""End of a run: final look, result, result files, promotion gate."""
+"""End of a run: final test, result, result files, promotion gate."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -42,7 +42,7 @@ def conclude(run: Run, trials: Sequence[Trial]) -> RunResult:
     """Publish the final evaluations, write the result files and mark the run as done.
 
     Raises:
-        RunInterruptedError: the run was asked to stop; resuming it takes the final look again.
+        RunInterruptedError: the run was asked to stop; resuming it takes the final test again.
     """
     run.check_stop()
     loaded, study = run.loaded, run.study
@@ -119,7 +119,7 @@ def _publish(
     *,
     recommended: Candidate | None,
 ) -> None:
-    """Publish the evaluations of the final look, and what is known of all candidates after it."""
+    """Publish the evaluations of the final test, and what is known of all candidates after it."""
     evaluations = [evaluation for trial in final.trials for evaluation in trial.evaluations]
     n_generations = run.next_generation
     recommended_id = None if recommended is None else recommended.candidate_id

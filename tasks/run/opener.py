@@ -326,7 +326,7 @@ def _check_resumable(record: RunRecord, caller: Caller, *, can_go_on: bool, roun
     if not can_go_on:
         raise ResumeError(
             f"run {label} is finished. Read it with `convergence report {label}`, "
-            "ask its missing cells again, as a new run that goes on from it, with `convergence "
+            "make its missing evaluations again, as a new run that goes on from it, with `convergence "
             f"resume --retry-errors {label}`, or begin anew with `convergence optimize`."
         )
     if (OFFLINE in record.tags) != (caller.get("mock_url") is not None):

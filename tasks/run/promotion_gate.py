@@ -32,7 +32,7 @@ def judge(
 
     Args:
         promotion: of the configuration.
-        final: the final look.
+        final: the final test.
         candidate: handed over.
         opponent: the champion, or the defaults; ``None``: neither exists.
         is_champion: which of both.

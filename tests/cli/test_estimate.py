@@ -133,7 +133,7 @@ def test_a_champion_is_part_of_the_plan(here: Path, cli: Runner):
 
 def test_a_cap_that_leaves_no_final_look_is_told_before_anything_is_paid(here: Path, cli: Runner):
     write_project(here, budget={"max_calls": 6})
-    why = "budget.max_calls=6 keeps back 1 for the final look"
+    why = "budget.max_calls=6 keeps back 1 for the final test"
     assert why in cli("estimate").out
     told = cli("validate").out
     assert f"at the end  nothing: {why}" in told
@@ -407,7 +407,10 @@ def test_a_thinker_without_a_price_is_unknown(here: Path, cli: Runner):
 def test_keys_without_effect_are_told_before_a_run(here: Path, cli: Runner):
     evolution = {"population_size": 6, "generations": 4, "mutation_rate": 0.2}
     write_project(here, optimization__evolution=evolution)
-    told = "`optimization.evolution.mutation_rate` is read by `algorithm: evolution` only"
+    told = (
+        "`optimization.evolution.mutation_rate` has no effect with `algorithm: mab_evolution`: only "
+        "`algorithm: evolution` reads it"
+    )
     assert cli("validate", "--json").json["without_effect"] == [told]
     assert f"no effect   {told}" in cli("validate").out
     write_project(here)

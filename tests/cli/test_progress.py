@@ -154,7 +154,7 @@ def test_status_counts_evaluations_and_estimates_the_rest():
         progress(CELL)
     text, done, total = screen.statuses[-1]
     assert (done, total) == (25, 150)
-    assert text == "generation 00 (1/3) · 25/150 cells · ETA 50s · 25 calls"
+    assert text == "generation 00 (1/3) · 25/150 done · ETA 50s · 25 calls"
 
 
 def test_plan_is_never_larger_than_announced():
@@ -173,7 +173,7 @@ def test_cells_answered_from_the_journal_are_no_calls():
 def test_re_estimation_and_end_are_told():
     end = RunFinished(run_id="01ABC", status="done", reason="all 3 generations were run")
     lines = told(started(), FINISHED, FinalStarted(n_cells=30), end).lines
-    assert lines[-3].startswith("re-estimating the winner on 30 cells")
+    assert lines[-3].startswith("final test: 30 evaluations of the winner and of")
     assert lines[-2] == "done: all 3 generations were run"
 
 

@@ -94,7 +94,7 @@ def test_progress_goes_to_stderr_and_the_result_to_stdout(project: Path, cli: Ru
     done = cli("optimize")
     assert done.code == 0, done.err
     assert "generation 00" in done.err
-    assert "No effect: `optimization.evolution.elite_size` is read by" in done.err
+    assert "Note: `optimization.evolution.elite_size` has no effect with" in done.err
     assert "generation 0" not in done.out
     assert "held-out cases" in done.out
     assert "\nNext: " in done.out

@@ -50,7 +50,10 @@ def test_a_key_changes_what_is_asked_by_those_who_read_it_only(
 def test_what_is_written_in_vain_is_told_and_what_is_read_or_absent_is_not():
     written = {"optimization/evolution": {"mutation_rate": 0.2, "generations": 3}}
     (told,) = without_effect(parse_mapping(edited(written)))
-    assert told == "`optimization.evolution.mutation_rate` is read by `algorithm: evolution` only"
+    assert told == (
+        "`optimization.evolution.mutation_rate` has no effect with `algorithm: mab_evolution`: only "
+        "`algorithm: evolution` reads it"
+    )
     genetic = {**written, "optimization/algorithm": "evolution"}
     assert without_effect(parse_mapping(edited(genetic))) == []
     assert without_effect(parse_mapping(edited({}))) == []
@@ -61,7 +64,7 @@ def test_a_front_knows_no_early_stopping():
     front = {"evaluation/objective": "pareto", "evaluation/metrics": metrics}
     patient = {**front, "optimization/execution": {"early_stopping": {"patience": 2}}}
     (told,) = without_effect(parse_mapping(edited(patient)))
-    assert told == f"`{EARLY_STOPPING}patience`: a `pareto` run never stops early"
+    assert told == f"`{EARLY_STOPPING}patience` has no effect: a `pareto` run never stops early"
     off = {"early_stopping": {"enabled": False, "patience": 2}}
     assert without_effect(parse_mapping(edited({**front, "optimization/execution": off}))) == []
     assert without_effect(parse_mapping(edited(front))) == []

@@ -22,7 +22,7 @@ def test_the_commands_of_the_recorded_exam_run_as_printed(tmp_path: Path):
     assert (folder / "results/latest/report.html").exists()
     assert (folder / "LICENSE").read_text("utf-8").startswith("BSD 2-Clause License")
     # The ledger books no dollars for a replay.
-    assert "3,800 calls, $0.00" in printed
+    assert "3,200 calls, $0.00" in printed
     assert "Better than the defaults: +" in printed
     assert "Next: Put it into production: `convergence promote recorded_exam-" in printed
     found = json.loads((folder / "results/latest/best_config.json").read_text("utf-8"))

@@ -16,7 +16,7 @@ from tests.support.results import made_up_result
 TITLES = (
     "What the parameters do",
     "Which parameters interact",
-    "Which cells decided",
+    "Which evaluations decided",
     "What was discarded, and why",
 )
 
@@ -35,7 +35,7 @@ def test_each_section_has_its_title_and_its_numbers():
         "by +0.013 in the mean",
         "88 of 119 other configurations left the race",
         "the probability that its mean reward lies above the leader's is below 0.042 % for each",
-        "60 with 5 cells, 28 with 10 cells",
+        "60 with 5 evaluations, 28 with 10 evaluations",
         "| `stemmer` | 41 % [30, 52] | yes | english |",
         "| k1 with stemmer | 6 % [2, 11] | yes | 1, porter | +0.030 [+0.010, +0.050] |",
         "0: 5, 3: 10",

@@ -169,7 +169,7 @@ def test_held_out_difference_is_said_with_its_interval_and_what_it_is_not():
     assert (
         "On the 110 held-out cases the recommended configuration scores 0.610 [0.570, 0.650]; the "
         "default configuration 0.550 [0.510, 0.590]; the difference is +0.060 [+0.020, +0.100] "
-        "(paired over 110 cases, 95 %; one look, not a promotion decision)."
+        "(paired over 110 cases, 95 % interval of a single reading)."
     ) in text
 
 
@@ -228,7 +228,7 @@ def test_a_run_without_any_reward_recommends_nothing():
 def test_failures_and_what_was_not_asked_are_counted():
     result = replace(made_up_result(), n_skipped=7, n_maybe_paid=2, status="budget")
     text = report_markdown(result)
-    assert "7 cells planned and not asked" in text
+    assert "7 evaluations planned and not made" in text
     assert "2 calls in flight when a process died" in text
     assert "41 of 13,640 evaluations failed" in text
     assert "| `timeout` | infrastructure | 3 |" in text

@@ -1,4 +1,4 @@
-"""The end of a run: what is said when its budget leaves little or nothing for the final look."""
+"""The end of a run: what is said when its budget leaves little or nothing for the final test."""
 
 from pathlib import Path
 from typing import Any
@@ -36,19 +36,19 @@ def test_a_budget_that_leaves_no_final_look_says_so_everywhere(
     assert (result.winner.holdout, result.winner.fresh) == (None, None)
     assert result.status == "budget"
     expected = (
-        "budget.max_calls=6 keeps back 1 for the final look, and one case of the winner and the "
+        "budget.max_calls=6 keeps back 1 for the final test, and one case of the winner and the "
         "defaults takes 2; from 7 on there is one"
     )
     assert result.final_look == expected
     assert BudgetWarned(text=expected) in events, "told before anything is paid"
     assert not [event for event in events if isinstance(event, FinalStarted)]
     show(result)
-    assert f"The final look at the winner: {expected}." in " ".join(
+    assert f"Of the final test of the winner: {expected}." in " ".join(
         capsys.readouterr().out.split()
     )
     report = report_markdown(result)
-    assert f"gave no estimate. The final look: {expected}." in report
-    assert f"The final look at the winner: {expected}." in report
+    assert f"gave no estimate. Of the final test: {expected}." in report
+    assert f"Of the final test of the winner: {expected}." in report
 
 
 def test_a_raised_cap_makes_up_for_the_final_look(tmp_path: Path):
@@ -62,7 +62,7 @@ def test_a_raised_cap_makes_up_for_the_final_look(tmp_path: Path):
 def test_a_final_look_that_is_whole_needs_no_word(tmp_path: Path):
     result = run_with(tmp_path, 60)
     assert result.final_look == ""
-    assert "final look at the winner" not in report_markdown(result).lower()
+    assert "of the final test of the winner" not in report_markdown(result).lower()
 
 
 def test_cells_that_a_limit_refuses_at_the_end_are_counted(tmp_path: Path):
@@ -70,7 +70,7 @@ def test_cells_that_a_limit_refuses_at_the_end_are_counted(tmp_path: Path):
     with session(target, max_calls=5) as opened:
         trial = opened.evaluate(assignment({"x": 1}, [f"c{n}" for n in range(8)]), None)
     told = describe_shortage(schedule_of(load(write_project(tmp_path))), [trial])
-    assert told.startswith("3 of its 8 cells were not asked: budget.max_calls=5 is spent")
+    assert told.startswith("3 of its 8 evaluations were not made: budget.max_calls=5 is spent")
     assert not told.endswith(".")
 
 
@@ -90,7 +90,7 @@ def test_cells_without_a_reward_at_the_end_are_counted(tmp_path: Path):
         .replace(judge, f"    if result == -1: raise OSError('gone')\n{judge}")
     )
     result = play(begin(tmp_path))
-    assert result.final_look == "6 of its 24 cells got no reward (OSError)"
+    assert result.final_look == "6 of its 24 evaluations got no reward (OSError)"
     assert result.status == "done"
 
 

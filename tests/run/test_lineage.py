@@ -151,7 +151,7 @@ def test_where_nothing_is_missing_nothing_is_begun(
     answer, server = shop
     answer.is_ill = False
     first = play(prepare_run(load(write(tmp_path, server.url))))
-    with pytest.raises(ResumeError, match="every cell") as caught:
+    with pytest.raises(ResumeError, match="every evaluation") as caught:
         resume_run(tmp_path / STORE, retry_missing=True)
     assert caught.value.exit_code == 2
     with pytest.raises(ResumeError, match="as a new run"):

@@ -73,7 +73,10 @@ def test_the_lines_tell_what_trust_rests_on_and_what_is_watched():
 def test_the_lines_tell_what_the_audit_found():
     found = replace(ROUND, log_score=-0.4, calibration_error=0.12, correlation=(0.7, 0.5, 0.8))
     lines = "\n".join(preference_lines(report(found)))
-    assert "Audit: log score -0.40 nats, a coin's is -0.69; calibration error 0.12; rank" in lines
+    assert (
+        "Audit: log score -0.40, a coin's is -0.69, a perfect judge's 0; calibration error 0.12; rank"
+        in lines
+    )
     assert "correlation with the truth +0.70 [+0.50, +0.80]." in lines
     lines = "\n".join(preference_lines(report(replace(found, correlation=None))))
     assert f"rank correlation with the truth {UNKNOWN}." in lines

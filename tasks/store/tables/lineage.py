@@ -97,7 +97,7 @@ def check_missing(store: ParquetStore, record: RunRecord) -> None:
     (row,) = store.rows(_WITHOUT_REWARD, {"run": record.run_id})
     if not row["n"]:
         raise ResumeError(
-            f"every cell of run {record.label} has a reward: none is to be asked again. Read it "
+            f"every evaluation of run {record.label} has a reward: none is to be made again. Read it "
             f"with `convergence report {record.label}`."
         )
 

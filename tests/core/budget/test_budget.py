@@ -183,7 +183,7 @@ class TestKeepingBack:
         budget.keep_back(share=0.5, calls=1)
         budget.settle(granted(budget), 0.01, 10)
         reason = refused(budget).reason
-        assert "budget.max_usd=0.02, $0.0100 of it kept for the final look, is spent" in reason
+        assert "budget.max_usd=0.02, $0.0100 of it kept for the final test, is spent" in reason
         budget.keep_back()
         budget.settle(granted(budget), 0.01, 10)
         assert budget.spent.usd == 0.02

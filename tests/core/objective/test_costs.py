@@ -178,7 +178,7 @@ def test_the_configuration_switches_it_on(per):
     capped = {**sections, "optimization": {"cost_aware": per}, "budget": {"max_usd": 10}}
     with_limit = CostAwareSettings.of(parse_mapping(capped))
     assert with_limit is not None
-    # Three tenths of the money are kept for the final look.
+    # Three tenths of the money are kept for the final test.
     assert with_limit.budget == (pytest.approx(7.0) if per == "usd" else None)
     assert goals_of(sampler).measures.cost == per
 

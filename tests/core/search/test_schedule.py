@@ -1,4 +1,4 @@
-"""How a budget of calls is spread over generations and the final look."""
+"""How a budget of calls is spread over generations and the final test."""
 
 import pytest
 from hypothesis import given, strategies as st
