@@ -143,7 +143,9 @@ def show_result(run: Run, result: RunResult) -> None:
     _log(f"Spent {plural(result.n_calls, 'call')}, {spend(result)}")
     _show_findings(run, result, "at its end")
     _show_text(run, "report", report_markdown(result), run.label)
-    _show_text(run, "report-page", report_location(run, result), f"Where to read of {run.label}")
+    _show_text(
+        run, "report-page", report_location(run, result), f"Links and report of {run.label}"
+    )
 
 
 def show_rounds(run: Run) -> None:

@@ -169,7 +169,7 @@ def test_nightly_is_deployed_run_by_a_worker_and_read_in_sql(tmp_path: Path):
         name for name in shown if name.startswith(f"Leaderboard of {run.label} at its end")
     )
     assert board.endswith("first")
-    page = shown[f"Where to read of {run.label}"]
+    page = shown[f"Links and report of {run.label}"]
     assert f"/{run.label}/report.html" in page
     assert "](/artifacts/key/" in page
     told = asyncio.run(log_of(run.label))
