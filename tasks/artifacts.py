@@ -1,4 +1,4 @@
-"""Artifacts and log lines of a run in Prefect: progress, leaderboard, curve, links.
+"""Artifacts and log lines of a run in Prefect: leaderboard, spend, links.
 
 Artifacts are a courtesy to people who watch; nothing reads them back. They are written per
 generation, never per evaluation, while its calls are under way: tables and pictures cost half a

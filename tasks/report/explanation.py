@@ -1,4 +1,4 @@
-"""Sections on the recommendation's reasons: parameters, pairs, evaluations, discards."""
+"""Sections on the reasons of a recommendation: parameters, pairs, discards."""
 
 from convergence_core.explanation.records import (
     ERROR,
