@@ -16,13 +16,7 @@ if TYPE_CHECKING:
 
 
 def show(  # noqa: PLR0917 - Typer's options
-    run: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[RUN]",
-            help="Label, id or unambiguous part of it. Default: the latest finished run.",
-        ),
-    ] = None,
+    run: options.FinishedRun = None,
     case: Annotated[
         list[str] | None,
         typer.Option("--case", metavar="ID", help="Only this test case; may be given again."),

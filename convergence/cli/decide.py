@@ -13,6 +13,7 @@ from convergence.cli import console, locations, options
 from convergence.cli.options import EXIT_NO
 from convergence_core.caveats import CASES, TRAFFIC
 from convergence_core.errors import ConfigurationError, RunNotFoundError
+from convergence_core.records import short_id
 
 if TYPE_CHECKING:
     from convergence_core.ports import RunRecord
@@ -142,15 +143,21 @@ def rollback(
     console.say(f"{former.candidate_id} is the champion of {system} again.")
 
 
+def _evidence_of(look: Any) -> str:
+    from convergence_core.result.number_text import evidence  # noqa: PLC0415 - its package brings NumPy
+
+    return evidence(look.log_e, look.log_threshold)
+
+
 _LOOK_COLUMNS: dict[str, Callable[[Any], str]] = {
     "when": lambda look: _minute(look.created_us),
     "system": lambda look: look.system,
     "kind": lambda look: look.kind,
-    "candidate": lambda look: look.candidate_id or "",
-    "against": lambda look: look.champion_id or "",
+    "candidate": lambda look: short_id(look.candidate_id or ""),
+    "against": lambda look: short_id(look.champion_id or ""),
     "verdict": lambda look: look.decision,
     "n": lambda look: f"{look.n:,}",
-    "evidence": lambda look: f"{look.log_e:.2f} of {look.log_threshold:.2f}",
+    "evidence": _evidence_of,
 }
 
 
@@ -187,7 +194,11 @@ def gates(
     if any(look.kind == "holdout" for look in found):
         console.answer(f"Verdicts on held-out cases: {CASES}")
     for name, champion in champions.items():
-        text = "none yet" if champion is None else f"{champion.candidate_id} ({champion.reason})"
+        text = (
+            "none yet"
+            if champion is None
+            else f"{short_id(champion.candidate_id)} ({champion.reason})"
+        )
         console.answer(f"Champion of {name}: {text}")
 
 

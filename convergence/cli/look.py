@@ -231,13 +231,7 @@ def _csv_cell(value: object) -> object:
 
 
 def report(  # noqa: PLR0917 - Typer's options
-    run: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[RUN]",
-            help="Label, id or unambiguous part of it. Default: the latest finished run.",
-        ),
-    ] = None,
+    run: options.FinishedRun = None,
     form: Annotated[
         ReportFormat, typer.Option("--format", "-f", help="html has plots and needs no network.")
     ] = ReportFormat.MD,

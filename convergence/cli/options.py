@@ -52,6 +52,13 @@ MaxUsd = Annotated[
 MaxTokens = Annotated[
     int | None, typer.Option(min=1, help="Tokens at most. Overrides budget.max_tokens.")
 ]
+FinishedRun = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[RUN]",
+        help="Label, id or unambiguous part of it. Default: the latest finished run.",
+    ),
+]
 MaxMinutes = Annotated[
     float | None,
     typer.Option(min=0, help="Minutes of work at most. Overrides budget.max_minutes."),

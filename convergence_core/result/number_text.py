@@ -60,6 +60,20 @@ def usd(value: float | None) -> str:
     return f"${value:.{digits}f}"
 
 
+def evidence(log_e: float, log_threshold: float, verb: str = "of") -> str:
+    """Return a test's evidence beside what decides, e.g. ``69.4 of 20``.
+
+    Evidence is wealth by betting, which is 1 at the start: at most 1 on average where there is
+    nothing to find.
+
+    Args:
+        log_e: evidence, nats.
+        log_threshold: what decides, nats.
+        verb: between the two.
+    """
+    return f"{math.exp(min(log_e, 99.0)):.3g} {verb} {math.exp(log_threshold):.3g}"
+
+
 def milliseconds(value: float | None) -> str:
     """Return a latency in three significant digits, e.g. ``812 ms``, ``1.25 s``."""
     if value is None:

@@ -126,7 +126,12 @@ def _compared(result: RunResult, gate: GateReport) -> dict[Kind, tuple[str, str,
             "Put it into production:",
             f"convergence promote {result.label}",
         ),
-        "likely": (f"Likely better than {other}: {gap}; not yet proven. {more}", add, None),
+        "likely": (
+            f"Likely better than {other}: {gap}; not yet proven by the promotion gate, "
+            f"whose test holds however often one looks. {more}",
+            add,
+            None,
+        ),
         "dearer": (
             f"Likely better than {other}: {gap}; not yet proven, and {dearer}. {stays} {more}",
             add,
@@ -161,7 +166,7 @@ def price_sentence(result: RunResult) -> str | None:
     if baseline is not None and baseline.answer_ms is not None and not result.found_is_baseline:
         text += f"; of the default: {_price(result, baseline)}"
     about = "means of the final test"
-    if is_free(result):
+    if found.answer_usd is None and is_free(result):
         about += f"; {FREE}"
     return f"{text} ({about})."
 

@@ -49,17 +49,21 @@ class Final:
     def answer_usd(self, candidate_id: str) -> float | None:
         """Return the mean price of an answer of a candidate; ``None``: none is known.
 
-        Answers that had been paid for before say nothing of a price.
+        A metric of the name ``cost_usd`` says it where there is one, else what was paid. Answers that
+        had been paid for before say nothing of a price.
         """
         return _mean(
-            evaluation.cost_usd
+            evaluation.metrics.get("cost_usd", evaluation.cost_usd)
             for evaluation in self._evaluations(candidate_id)
             if not evaluation.cached
         )
 
     def answer_ms(self, candidate_id: str) -> float | None:
-        """Return the mean latency of an answer of a candidate; ``None``: none was measured."""
-        return _mean(evaluation.latency_ms for evaluation in self._evaluations(candidate_id))
+        """Return the mean latency of an answer, by the metric ``latency_ms`` where there is one."""
+        return _mean(
+            evaluation.metrics.get("latency_ms", evaluation.latency_ms)
+            for evaluation in self._evaluations(candidate_id)
+        )
 
     def _evaluations(self, candidate_id: str) -> Iterator[Evaluation]:
         for trial in self.trials:

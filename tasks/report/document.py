@@ -166,10 +166,10 @@ def _finding(result: RunResult, *, in_short: bool = False) -> list[Block]:
 def verdict_blocks(result: RunResult) -> list[Block]:
     """Return the verdict and its next step."""
     verdict = verdict_of(result)
-    command: Inline = "" if verdict.command is None else Code(verdict.command)
+    command: list[Inline] = [] if verdict.command is None else [" ", Code(verdict.command)]
     return [
         Paragraph(marked(verdict.sentence), "lead"),
-        Paragraph(("Next: ", *marked(verdict.next_step), " ", command)),
+        Paragraph(("Next: ", *marked(verdict.next_step), *command)),
     ]
 
 

@@ -5,7 +5,6 @@ they rest on, and leaves the verdict to the promotion gate, whose words are quot
 """
 
 import datetime
-import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from convergence_core.records import DEFAULTS, ParamValue, Role
 from convergence_core.result import CandidateReport, Difference, Estimate, GateReport, RunResult
 from convergence_core.result.number_text import (
     UNKNOWN,
+    evidence,
     interval,
     percent,
     plural,
@@ -196,14 +196,11 @@ def gate_sentence(result: RunResult) -> str | None:
 
 
 def gate_evidence(gate: GateReport) -> str:
-    """Return the difference that the gate looked at, and the evidence for a promotion.
-
-    Evidence is a betting score: under the null its mean is at most 1.
-    """
+    """Return the difference that the gate looked at, and the evidence for a promotion."""
+    found = evidence(gate.log_e, gate.log_threshold, "where a promotion needs")
     return (
         f"difference {signed_interval(gate.mean, gate.low, gate.high)} on the "
-        f"{_cases(gate, 'held-out case')}, evidence {math.exp(min(gate.log_e, 99.0)):.3g} where a "
-        f"promotion needs {math.exp(gate.log_threshold):.3g}"
+        f"{_cases(gate, 'held-out case')}, evidence {found}"
     )
 
 

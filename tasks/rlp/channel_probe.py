@@ -31,6 +31,7 @@ from tasks.rlp.probability_channels import (
     Chat,
     ChatEcho,
     Echo,
+    MakeChannel,
     PredictionSide,
     ProbabilityChannel,
     forced,
@@ -98,7 +99,7 @@ async def probe_channels(
     asker: ThoughtAsker,
     *,
     allowed: Sequence[Estimator] = ESTIMATORS,
-    channels: Mapping[Estimator, type[ProbabilityChannel]] = CHANNELS,
+    channels: Mapping[Estimator, MakeChannel] = CHANNELS,
 ) -> ChannelProbe:
     """Return the best channel that a server has.
 
@@ -129,7 +130,7 @@ class _Probe:
         model: Model,
         wording: Options,
         asker: ThoughtAsker,
-        channels: Mapping[Estimator, type[ProbabilityChannel]],
+        channels: Mapping[Estimator, MakeChannel],
     ) -> None:
         self._model = model
         self._channels = channels

@@ -19,6 +19,7 @@ from tasks.rlp.probability_channels import (
     Chat,
     ChatEcho,
     Echo,
+    MakeChannel,
     Prediction,
     PredictionSide,
     ProbabilityChannel,
@@ -114,7 +115,7 @@ def weights_of(value: Json, name: str, n: int, *, spread: float) -> np.ndarray:
         raise UnreadableAnswerError(f"its weights cannot be read: {error}") from None
 
 
-CHANNELS: Final[Mapping[Estimator, type[ProbabilityChannel]]] = {
+CHANNELS: Final[Mapping[Estimator, MakeChannel]] = {
     "chat_echo": ChatEcho,
     "echo": Echo,
     "chat": Chat,

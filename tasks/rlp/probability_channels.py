@@ -13,9 +13,10 @@ its place.
 
 import asyncio
 import math
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -73,14 +74,27 @@ class OptionForecast(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class ProbabilityChannel:
-    """Where predictions are read; most channels ask about each subject apart."""
+class ProbabilityChannel(ABC):
+    """Where predictions are read."""
 
     model: Model
     wording: Options
     estimator: ClassVar[Estimator]
     """Its name, recorded with every reward."""
 
+    @abstractmethod
+    async def predict(self, side: PredictionSide, asker: ThoughtAsker) -> Prediction:
+        """Ask for all of a side's distributions; faults become notes."""
+
+
+MakeChannel: TypeAlias = Callable[[Model, Any], ProbabilityChannel]
+"""Makes a channel of a model, with the wording of what is asked."""
+
+
+class LogProbabilityChannel(ProbabilityChannel):
+    """Channel that asks about each subject apart."""
+
+    @abstractmethod
     async def read(self, text: str, label: str, asker: ThoughtAsker) -> OptionForecast:
         """Return the distribution of the options after a prompt.
 
@@ -88,10 +102,9 @@ class ProbabilityChannel:
             UnreadableAnswerError: the answer does not hold it.
             EvaluationFault: a call failed.
         """
-        raise NotImplementedError
 
     async def predict(self, side: PredictionSide, asker: ThoughtAsker) -> Prediction:
-        """Ask for all of a side's distributions; faults become notes."""
+        """See ``ProbabilityChannel``: a request for each subject, all at once."""
         found = await asyncio.gather(
             *(
                 self.read(prompt(side.context, question), f"{side.label}/{name}", asker)
@@ -117,7 +130,7 @@ class ProbabilityChannel:
         )
 
 
-class ChatEcho(ProbabilityChannel):
+class ChatEcho(LogProbabilityChannel):
     """Teacher forcing of a chat model: vLLM's ``prompt_logprobs`` of each option as the last message.
 
     The server's chat template puts question and answer together, and the answer stays open
@@ -216,7 +229,7 @@ def forced(tails: Sequence[Json]) -> np.ndarray:
     return np.array([math.fsum(one["logs"][-(one["n"] - place) :]) for one in found])
 
 
-class Echo(ProbabilityChannel):
+class Echo(LogProbabilityChannel):
     """Teacher forcing over ``/v1/completions``, an echo per option, all of a candidate at once."""
 
     estimator = "echo"
@@ -268,7 +281,7 @@ def echoed(raw: Mapping[str, Json], begin: int, n: int) -> list[float]:
     return [found[i] for i in sorted(found)]
 
 
-class Chat(ProbabilityChannel):
+class Chat(LogProbabilityChannel):
     """The next token's twenty likeliest, of which the options are among."""
 
     estimator = "chat"

@@ -83,7 +83,7 @@ def _question(result: RunResult) -> str:
     winner, gate = result.winner, result.gate
     assert winner is not None and gate is not None  # noqa: S101, PT018 - the gate has passed
     return (
-        f"`{winner.label}`: {verdict_of(result).sentence} {gate_evidence(gate).capitalize()}. "
+        f"`{winner.label}`: {verdict_of(result).sentence} The {gate_evidence(gate)}. "
         f"{CASES}\n\nResume with *adopt* on: it "
         f"becomes the champion of {result.system}. With *adopt* off it does not. "
         f"`convergence promote {result.label}` does the same as the first."

@@ -20,6 +20,7 @@ from tasks.rlp.probability_channels import (
     Chat,
     ChatEcho,
     Echo,
+    MakeChannel,
     OptionForecast,
     PredictionSide,
     ProbabilityChannel,
@@ -84,7 +85,7 @@ def chosen(value: Json) -> bool:
     return letter == "A"
 
 
-CHANNELS: Final[Mapping[Estimator, type[ProbabilityChannel]]] = {
+CHANNELS: Final[Mapping[Estimator, MakeChannel]] = {
     "chat_echo": ChatEcho,
     "echo": Echo,
     "chat": Chat,

@@ -1,6 +1,7 @@
 """The recorded exam's README is executed, and its run is the same run in every process."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,10 @@ def test_the_commands_of_the_recorded_exam_run_as_printed(tmp_path: Path):
     assert (folder / "LICENSE").read_text("utf-8").startswith("BSD 2-Clause License")
     # The ledger books no dollars for a replay.
     assert "3,200 calls, $0.00" in printed
+    # What an answer cost and took when it was given, by the metrics of these names.
+    assert re.search(
+        r"An answer of the recommended configuration: \$0\.00\d+, [\d.]+ s; of the", printed
+    )
     assert "Better than the defaults: +" in printed
     assert "Next: Put it into production: `convergence promote recorded_exam-" in printed
     found = json.loads((folder / "results/latest/best_config.json").read_text("utf-8"))

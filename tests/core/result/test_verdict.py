@@ -69,7 +69,7 @@ def test_what_is_likely_says_how_many_cases_would_settle_it():
     assert verdict.kind == "likely"
     assert verdict.sentence == (
         "Likely better than the defaults: +0.060 [+0.020, +0.100] on 110 held-out cases; not yet "
-        "proven. About 76 more held-out cases would settle it (80 of 100 times between 20 and "
+        "proven by the promotion gate, whose test holds however often one looks. About 76 more held-out cases would settle it (80 of 100 times between 20 and "
         "thousands)."
     )
     assert verdict.next_step == (
