@@ -91,7 +91,7 @@ MakeChannel: TypeAlias = Callable[[Model, Any], ProbabilityChannel]
 """Makes a channel of a model, with the wording of what is asked."""
 
 
-class LogProbabilityChannel(ProbabilityChannel):
+class PerSubjectChannel(ProbabilityChannel):
     """Channel that asks about each subject apart."""
 
     @abstractmethod
@@ -130,7 +130,7 @@ class LogProbabilityChannel(ProbabilityChannel):
         )
 
 
-class ChatEcho(LogProbabilityChannel):
+class ChatEcho(PerSubjectChannel):
     """Teacher forcing of a chat model: vLLM's ``prompt_logprobs`` of each option as the last message.
 
     The server's chat template puts question and answer together, and the answer stays open
@@ -229,7 +229,7 @@ def forced(tails: Sequence[Json]) -> np.ndarray:
     return np.array([math.fsum(one["logs"][-(one["n"] - place) :]) for one in found])
 
 
-class Echo(LogProbabilityChannel):
+class Echo(PerSubjectChannel):
     """Teacher forcing over ``/v1/completions``, an echo per option, all of a candidate at once."""
 
     estimator = "echo"
@@ -281,7 +281,7 @@ def echoed(raw: Mapping[str, Json], begin: int, n: int) -> list[float]:
     return [found[i] for i in sorted(found)]
 
 
-class Chat(LogProbabilityChannel):
+class Chat(PerSubjectChannel):
     """The next token's twenty likeliest, of which the options are among."""
 
     estimator = "chat"

@@ -22,6 +22,7 @@ from tasks.rlp.probability_channels import (
     Echo,
     MakeChannel,
     OptionForecast,
+    PerSubjectChannel,
     PredictionSide,
     ProbabilityChannel,
 )
@@ -49,13 +50,13 @@ class JudgeWords:
         )
 
 
-class WrittenVerdict(ProbabilityChannel):
+class WrittenVerdict(PerSubjectChannel):
     """The written channel: one letter, worth ``SAID`` in each order."""
 
     estimator = "verdict"
 
     async def read(self, text: str, label: str, asker: ThoughtAsker) -> OptionForecast:
-        """See ``ProbabilityChannel``."""
+        """See ``PerSubjectChannel``."""
         answered = await asker.ask(self.call(text), label)
         p = SAID if chosen(answered.reply.value) else 1.0 - SAID
         return OptionForecast(np.array([p, 1.0 - p]), answered.ended_us)
