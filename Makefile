@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help install check test test-all test-training cover run serve constraints
+.PHONY: help install check test test-all test-training cover site run serve constraints
 
 PYTHON ?= .venv/bin/python
 WORKERS ?= 3
@@ -40,6 +40,10 @@ cover: ## Branch coverage of the deciding core.
 	$(PYTHON) -m coverage run --branch --source=convergence_core -m pytest -q -m "not slow and not network and not prefect" tests/core tests/contracts tests/config tests/store
 	$(PYTHON) -m coverage report --skip-covered --show-missing
 
+site: ## Build the documentation as a site: build/site/index.html.
+	$(PYTHON) -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	$(PYTHON) -m docs.website
+
 run: ## Optimize CONFIG=path; by default the quick start.
 	$(PYTHON) -m convergence optimize $(CONFIG)
 
@@ -48,5 +52,5 @@ serve: ## Serve optimize/nightly from one process, without a worker.
 
 constraints: ## Rewrite constraints.txt from a fresh environment.
 	rm -rf build/constraints && python3 -m venv build/constraints
-	build/constraints/bin/python -m pip install -q '.[test,lint,quickstart]'
+	build/constraints/bin/python -m pip install -q '.[test,lint,quickstart,docs]'
 	build/constraints/bin/python -m pip freeze --exclude convergence-optimizer | grep -v ' @ ' > constraints.txt
