@@ -78,6 +78,7 @@ def _failed(check: str, found: str, fix: str) -> Finding:
 def examine(*, store: Path, config: Path | None) -> list[Finding]:
     """Run all checks; ``config`` adds those of the environment variables that it names."""
     findings = [_python(), *_packages(), _ours(), _sqlite(), *_store(store), _prefect(), _zone()]
+    findings.append(_local_model())
     if config is not None:
         findings.extend(_environment(config))
     return findings
@@ -248,6 +249,21 @@ def _health(url: str) -> str | None:
 def _zone() -> Finding:
     now = datetime.now().astimezone()
     return _ok("time zone", f"{now.tzname()} (UTC{now:%z}), now {now:%Y-%m-%d %H:%M}")
+
+
+def _local_model() -> Finding:
+    """Return whether a model can run on this machine: optional, so that its absence is no fault."""
+    from tasks.models.files import PACKAGED, install_commands  # noqa: PLC0415 - reads an extra's packages
+
+    commands = install_commands()
+    if not commands:
+        return _ok("local model", f"{PACKAGED} can be asked by `kind: local`")
+    return Finding(
+        check="local model",
+        level="ok",
+        found="not installed; only `api.kind: local` needs it",
+        fix=" && ".join(commands),
+    )
 
 
 def _environment(config: Path) -> Iterator[Finding]:

@@ -27,6 +27,7 @@ class Template(StrEnum):
     OPENAI = "openai"
     QUICKSTART = "quickstart"
     RECORDED_EXAM = "recorded-exam"
+    LOCAL_LLM = "local-llm"
 
 
 def init(
@@ -40,7 +41,8 @@ def init(
             "[bold]http[/bold]: an endpoint, with a small server to try it on. "
             "[bold]openai[/bold]: any OpenAI-compatible chat endpoint. "
             "[bold]quickstart[/bold]: a search engine over Python's own documentation. "
-            "[bold]recorded-exam[/bold]: logged answers of nine language models, needs no key.",
+            "[bold]recorded-exam[/bold]: logged answers of nine language models, needs no key. "
+            "[bold]local-llm[/bold]: a language model on this machine; needs its extra, no key.",
         ),
     ] = None,
     non_interactive: Annotated[
@@ -108,7 +110,8 @@ _QUESTION = """What do you want to optimize?
   2  an HTTP endpoint           (with a small server to try it on)
   3  an OpenAI-compatible chat  (needs a key)
   4  the quick start            (a search engine; needs its extra)
-  5  a recorded exam            (nine language models replayed; no key)"""
+  5  a recorded exam            (nine language models replayed; no key)
+  6  a local language model     (on this machine; needs its extra, no key)"""
 
 
 def _ask_template() -> Template:
@@ -152,12 +155,18 @@ def _next_steps(template: Template, folder: Path, key_env: str) -> list[str]:
         from tasks.version import install_command  # noqa: PLC0415 - with its only user
 
         steps.append(install_command("quickstart"))
+    if template is Template.LOCAL_LLM:
+        from tasks.models.files import install_commands  # noqa: PLC0415 - with its only user
+
+        steps += install_commands()
     steps += [
         f"convergence validate {locations.CONFIG_NAME}",
         f"convergence optimize {locations.CONFIG_NAME}",
     ]
     if template is Template.OPENAI:
         steps.append("convergence optimize --offline   # or without a key: a stand-in answers")
+    if template is Template.LOCAL_LLM:
+        steps.append("convergence optimize city.yaml   # names of cities, taken out of sentences")
     return steps
 
 
@@ -248,6 +257,8 @@ def _described_lines(loaded: "Loaded", run: "Forecast") -> list[tuple[str, str]]
     configuration = loaded.configuration
     api, metrics = configuration.api, configuration.evaluation.metrics
     where = api.function or api.endpoint or f"{len(api.models)} endpoints"
+    if api.kind == "local":
+        where = str(api.request.options.get("model", "parameter `model`"))
     size = "" if run.space_size is None else f" ({plural(run.space_size, 'combination')})"
     parameters = ", ".join(configuration.search_space.parameters)
     held_out = f"{run.n_holdout_cases:,}" if run.n_holdout_cases else "none"

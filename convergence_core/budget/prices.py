@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 CONFIGURED = "config"
 """Version of a price that the configuration names."""
+LOCAL = "local"
+"""Provider of models on this machine, whose tokens cost nothing."""
 PER_REQUEST = ("http", "function")
 """Kinds of target that are priced by a name of their own."""
 
@@ -264,6 +266,8 @@ class PriceTable:
         return self.overrides.get(provider) if provider in PER_REQUEST else None
 
     def _shipped(self, provider: str, model: str) -> Price | None:
+        if provider == LOCAL:
+            return Price(input_usd=0.0, output_usd=0.0)
         prefix, _, rest = model.partition("/")
         providers = [provider]
         if rest and prefix in self.entries:

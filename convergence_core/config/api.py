@@ -6,11 +6,11 @@ from pydantic import Field, JsonValue
 
 from convergence_core.config.base import EnvName, FunctionPath, Section, Text
 
-ApiKind: TypeAlias = Literal["function", "http", "openai", "azure", "groq", "gemini"]
-CHAT_KINDS: frozenset[ApiKind] = frozenset({"openai", "azure", "groq", "gemini"})
+ApiKind: TypeAlias = Literal["function", "http", "openai", "azure", "groq", "gemini", "local"]
+CHAT_KINDS: frozenset[ApiKind] = frozenset({"openai", "azure", "groq", "gemini", "local"})
 """Kinds of target that are chat models."""
-HOSTED_KINDS: frozenset[ApiKind] = frozenset({"groq", "gemini"})
-"""Kinds of target with an endpoint of their own, so that none need be written."""
+HOSTED_KINDS: frozenset[ApiKind] = frozenset({"groq", "gemini", "local"})
+"""Kinds of target of which no endpoint need be written: they have their own, or none at all."""
 
 
 class ModelEndpoint(Section):
@@ -121,11 +121,14 @@ class ApiConfig(Section):
     description: str = ""
     """For people; appears in the report."""
     kind: ApiKind
-    """How it is called; `openai`, `azure`, `groq` and `gemini` are the chat kinds, `openai` also
-    for any server that speaks OpenAI's protocol. Default: `function` when `function` is written,
+    """How it is called; `openai`, `azure`, `groq`, `gemini` and `local` are the chat kinds, `openai`
+    also for any server that speaks OpenAI's protocol. `local` is a model that runs on this machine
+    (extra `local`): `request.options.model`, or the parameter `model`, is `smollm2-135m-instruct`, a
+    `.gguf` file, or a folder in Hugging Face's form, and `timeout_seconds` counts from where its batch
+    begins. Default: `function` when `function` is written,
     `openai` for a plain endpoint that ends in `/v1` or `/chat/completions`, else `http`."""
     endpoint: Text | None = None
-    """URL (not kind `function`); either this or `models`. Default for `groq` and `gemini`: the
+    """URL (not kinds `function` and `local`); either this or `models`. Default for `groq` and `gemini`: the
     provider's own."""
     models: dict[str, ModelEndpoint] = Field(default_factory=dict)
     """Several endpoints; the categorical parameter `model` chooses among their names."""

@@ -45,6 +45,15 @@ _UNUSED: dict[str, dict[str, tuple[str, ...]]] = {
     "groq": _chat(*_AZURE, *_GEMINI),
     "azure": _chat(*_GEMINI),
     "gemini": _chat(*_AZURE),
+    "local": {
+        "": ("function", "workers", "endpoint", "models", "batch_prices", *_AZURE, *_GEMINI),
+        "auth": ("type", "token_env", "header_name", "username", "password_env"),
+        "request": (
+            *("method", "headers", "body", "query", "stream"),
+            *("connect_seconds", "first_byte_seconds", "max_response_bytes"),
+        ),
+        "response": _RESPONSE,
+    },
 }
 """What a kind does not read: section → keys."""
 
@@ -55,7 +64,7 @@ _UNUSED_FIX = {
     **dict.fromkeys(("messages", "options"), "Use `request.body`, or `kind: openai`."),
     **dict.fromkeys(
         ("stream", "unsupported", "batch_prices"),
-        "Remove it; it is for chat kinds: `openai`, `azure`, `groq` and `gemini`.",
+        "Remove it; it is for chat kinds such as `openai`.",
     ),
     **dict.fromkeys(_AZURE, "Remove it, or write `kind: azure`."),
     **dict.fromkeys(_GEMINI, "Remove it, or write `kind: gemini`."),
@@ -66,17 +75,17 @@ def check_api(configuration: Configuration, report: Report, *, allow_callable: b
     """Check what the kind needs, URLs, headers, authentication and placeholders."""
     api, space = configuration.api, configuration.search_space
     _check_unused(api, report)
-    if api.kind != "function":
+    if api.kind not in {"function", "local"}:
         _check_endpoints(api, report)
-    elif api.function is None and not allow_callable:
+    elif api.kind == "function" and api.function is None and not allow_callable:
         fix = "Add `function:`, e.g. `my_module:answer` or `answer.py:answer`."
         report.require("api.function", "by kind `function`", fix, about=("api.kind",))
-    if api.models and api.kind != "function":
+    if api.models and api.kind not in {"function", "local"}:
         _check_models(api, space, report)
     model = space.parameters.get("model")
     if api.deployment is not None and not api.models and isinstance(model, CategoricalParam):
         _check_deployment(api.deployment, model, report)
-    if api.kind != "function":
+    if api.kind not in {"function", "local"}:
         _check_auth(api.auth, report)
     _check_headers(api, report)
     first, total = api.request.first_byte_seconds, api.request.timeout_seconds

@@ -253,7 +253,7 @@ def _check_rates(configuration: Configuration, report: Report) -> None:
     urls = [api.endpoint, *(model.endpoint for model in api.models.values())]
     urls += [llm.endpoint for llm in llms]
     hosts = {host for url in urls if url is not None and (host := _host(url))}
-    is_hosted = api.kind in CHAT_KINDS and not api.models and api.endpoint is None
+    is_hosted = api.kind in CHAT_KINDS - {"local"} and not api.models and api.endpoint is None
     if is_hosted or any(llm.endpoint is None for llm in llms):
         hosts |= _DEFAULT_HOSTS
     known = ", ".join(f"`{name}`" for name in sorted(hosts)) or "none: a function has none"

@@ -67,12 +67,17 @@ def make_target(
         )
     from tasks.targets.chat import ChatTarget  # noqa: PLC0415 - brings httpx
 
+    if api.kind == "local" and environment.mock_url is None:
+        from tasks.providers.local_chat import check_local_models  # noqa: PLC0415 - as above
+
+        check_local_models(loaded.configuration, loaded.base_dir)
     return ChatTarget(
         loaded.configuration,
         templates=loaded.templates,
         secrets=environment.secrets,
         workers=workers,
         prices=environment.prices,
+        base_dir=loaded.base_dir,
         mock_url=environment.mock_url,
     )
 

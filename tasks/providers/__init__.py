@@ -1,9 +1,10 @@
-"""Chat models of OpenAI, Azure OpenAI, Groq, Gemini, and compatible servers.
+"""Chat models of OpenAI, Azure, Groq, Gemini, compatible servers, and local ones.
 
 ``make_chat`` makes the provider that a configuration's ``api`` names, ``make_llm`` that of a judge.
 """
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from convergence_core.budget.prices import provider_of
 from convergence_core.config import ApiConfig, LlmConfig
@@ -33,6 +34,7 @@ def make_chat(
     endpoint: str | None = None,
     settings: ChatSettings | None = None,
     *,
+    base_dir: Path | None = None,
     mock_url: str | None = None,
 ) -> Provider:
     """Return the provider that ``api`` names.
@@ -41,10 +43,15 @@ def make_chat(
         api: of a chat kind.
         endpoint: its URL, or one of ``api.models``; ``None``: the provider's own.
         settings: how it is asked; ``None``: as before anything is sent.
+        base_dir: where relative paths of local models start; ``None``: the working folder.
         mock_url: server that answers in the provider's place, in OpenAI's form.
     """
     url = endpoint or ENDPOINTS.get(api.kind, ENDPOINTS["openai"])
     settings = settings or ChatSettings(provider=api.kind, unsupported=api.request.unsupported)
+    if mock_url is None and api.kind == "local":
+        from tasks.providers.local_chat import LocalChat  # noqa: PLC0415 - starts processes
+
+        return LocalChat(base_dir or Path(), settings)
     if mock_url is None and api.kind == "azure":
         return AzureChat(url, settings, api_version=api.api_version, deployment=api.deployment)
     if mock_url is None and api.kind == "gemini" and api.protocol == "native":

@@ -1,6 +1,7 @@
 """Chat models as targets: parameters and a case become a request."""
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from convergence_core.budget.bounds import prompt_bound
 from convergence_core.budget.prices import CONFIGURED, PriceTable, provider_of
@@ -35,6 +36,7 @@ class ChatTarget:
         secrets: where keys are read, when they are used.
         workers: most connections at once.
         prices: what calls cost.
+        base_dir: where relative paths of local models start; ``None``: the working folder.
         mock_url: server that answers in the provider's place.
     """
 
@@ -46,6 +48,7 @@ class ChatTarget:
         secrets: Secrets,
         workers: int,
         prices: PriceTable = _NO_PRICES,
+        base_dir: Path | None = None,
         mock_url: str | None = None,
     ) -> None:
         self._api = configuration.api
@@ -67,7 +70,7 @@ class ChatTarget:
             name: model.endpoint for name, model in api.models.items()
         }
         self._chats: dict[str, Provider] = {
-            name: make_chat(api, endpoint, settings, mock_url=mock_url)
+            name: make_chat(api, endpoint, settings, base_dir=base_dir, mock_url=mock_url)
             for name, endpoint in (endpoints or {"": api.endpoint}).items()
         }
 

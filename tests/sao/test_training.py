@@ -12,7 +12,7 @@ from convergence_core.sao.formats import PreferenceRow, row_of
 from convergence_core.sao.preferences import Answer, Comparison, JudgedPair, Judgement
 from tasks.sao.dataset import Dataset, export
 
-pytest.importorskip("trl", reason="needs the extra `training` (pip install '.[training]')")
+pytest.importorskip("trl", reason="needs the extra `local` (pip install '.[local]')")
 
 pytestmark = [
     pytest.mark.slow,

@@ -1,0 +1,1 @@
+"""Local language models: files, a process for the weights, batched answers."""

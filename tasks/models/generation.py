@@ -1,0 +1,272 @@
+"""Batched generation with a causal language model: shared prefixes, sampling.
+
+Prompts that begin alike share the keys and values of what they have in common: that part is read once
+for all rows of a batch, and the newest prefixes are kept for later batches. Rows are padded between
+prefix and rest, so that all end in one column; a row that has its answer leaves the batch.
+
+An answer at temperature 0 does not depend on the rows beside it. Sums in other shapes differ in their last
+bits, which matters only where two tokens are almost equally likely: a row that met a gap below
+``NEAR_TIE`` between its best two logits is answered again by itself, without cache or padding.
+"""
+
+import copy
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any, Final
+
+import torch
+
+NEAR_TIE: Final = 1e-3
+"""Difference of logits that rounding may turn round; errors of a batch are about 1e-5."""
+MAX_CACHE_BYTES: Final = 512 << 20
+"""Keys and values of one batch; more rows wait for the next."""
+N_PREFIXES: Final = 4
+"""Prefixes that are kept."""
+MIN_PREFIX: Final = 8
+"""Tokens; a shorter one is not worth a pass of its own."""
+CHUNK: Final = 512
+"""Tokens of a prefix that are read at once: it bounds the attention matrix."""
+
+Ids = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """How the tokens of an answer are chosen."""
+
+    max_tokens: int
+    temperature: float
+    top_p: float = 1.0
+    top_k: int | None = None
+    stop: tuple[str, ...] = ()
+    seed: int | None = None
+    """Of a sampled answer; ``None``: another one each time."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Row:
+    """One answer in the making."""
+
+    prompt: Ids
+    head: Ids
+    """What the prompt begins with before its last message: rows of one head share a batch."""
+    sampling: Sampling
+    tokens: list[int] = field(default_factory=list)
+    finish_reason: str | None = None
+    """``stop``, ``length`` or ``timeout``; ``None``: not finished."""
+    text: str = ""
+    near_tie: bool = False
+    ended_s: float = 0.0
+    generator: torch.Generator | None = None
+
+
+class Generator:
+    """A model and its tokenizer; one thread uses it."""
+
+    def __init__(self, model: Any, tokenizer: Any) -> None:
+        self._model = model
+        self._tokenizer = tokenizer
+        config = model.config
+        n_heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+        width = (
+            getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        )
+        self._token_bytes = 2 * config.num_hidden_layers * n_heads * width * 4
+        self.context_tokens: int = config.max_position_embeddings
+        self._ends = _end_tokens(model, tokenizer)
+        self._prefixes: OrderedDict[Ids, Any] = OrderedDict()
+
+    def row(self, messages: Sequence[dict[str, str]], sampling: Sampling) -> Row:
+        """Return an unanswered row for a chat."""
+        prompt = self._encode(messages, is_whole=True)
+        head = self._encode(messages[:-1], is_whole=False) if len(messages) > 1 else ()
+        return Row(prompt=prompt, head=_shared([prompt, (*head, -1)]), sampling=sampling)
+
+    def _encode(self, messages: Sequence[dict[str, str]], *, is_whole: bool) -> Ids:
+        """Return the tokens of a chat, up to where an answer begins if it is whole."""
+        text = self._tokenizer.apply_chat_template(
+            list(messages), add_generation_prompt=is_whole, tokenize=False
+        )
+        return tuple(self._tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    def answer(self, rows: Sequence[Row], deadline_s: float) -> None:
+        """Fill in the answers of some rows.
+
+        Args:
+            rows: of any prompts; those that begin alike are best given together.
+            deadline_s: of ``time.monotonic``; rows that are not finished then end as ``timeout``.
+        """
+        ordered = sorted(rows, key=lambda row: (row.head, row.prompt))
+        with torch.inference_mode():
+            for _, group in groupby(ordered, key=lambda row: row.head):
+                waiting = [*group]
+                while waiting:
+                    n = self._fitting(waiting)
+                    self._batch(waiting[:n], deadline_s)
+                    waiting = waiting[n:]
+            for row in rows:
+                if row.near_tie and row.finish_reason != "timeout":
+                    self._alone(row, deadline_s)
+
+    def _fitting(self, rows: Sequence[Row]) -> int:
+        """Return how many of the first rows fit into one batch."""
+        longest = 0
+        for n, row in enumerate(rows, start=1):
+            longest = max(longest, len(row.prompt) + row.sampling.max_tokens)
+            if n * longest * self._token_bytes > MAX_CACHE_BYTES:
+                return max(1, n - 1)
+        return len(rows)
+
+    def _batch(self, rows: Sequence[Row], deadline_s: float) -> None:
+        prefix = rows[0].head if len(rows) == 1 else _shared([row.prompt for row in rows])
+        cache, n_prefix = self._read_prefix(prefix)
+        rests = [row.prompt[n_prefix:] for row in rows]
+        width = max(map(len, rests))
+        ids = torch.tensor(
+            [[0] * (width - len(rest)) + list(rest) for rest in rests]
+        )  # (rows, width)
+        real = torch.tensor([[0] * (width - len(r)) + [1] * len(r) for r in rests])
+        mask = torch.cat([torch.ones(len(rows), n_prefix, dtype=torch.long), real], dim=1)
+        positions = n_prefix + (real.cumsum(1) - 1).clamp(min=0)
+        if cache is not None:
+            cache.batch_repeat_interleave(len(rows))
+        self._decode([*rows], ids, mask, positions, cache=cache, deadline_s=deadline_s)
+
+    def _alone(self, row: Row, deadline_s: float) -> None:
+        """Answer a row again as if nothing else had been asked."""
+        row.tokens, row.finish_reason, row.text = [], None, ""
+        ids = torch.tensor([row.prompt])
+        positions = torch.arange(len(row.prompt))[None]
+        self._decode(
+            [row], ids, torch.ones_like(ids), positions, cache=None, deadline_s=deadline_s
+        )
+
+    def _decode(
+        self,
+        rows: list[Row],
+        ids: torch.Tensor,
+        mask: torch.Tensor,
+        positions: torch.Tensor,
+        *,
+        cache: Any,
+        deadline_s: float,
+    ) -> None:
+        """Generate until each row is finished; all end in the last column of ``ids``."""
+        while rows:
+            out = self._model(
+                input_ids=ids,
+                attention_mask=mask,
+                position_ids=positions,
+                cache=cache,
+                use_cache=True,
+                logits_to_keep=1,
+            )
+            cache, logits = out.cache, out.logits[:, -1].float()  # (rows, vocabulary)
+            is_late = time.monotonic() > deadline_s
+            tokens = [self._next(row, logits[i]) for i, row in enumerate(rows)]
+            for row, token in zip(rows, tokens, strict=True):
+                self._extend(row, token, is_late=is_late)
+            open_ = [i for i, row in enumerate(rows) if row.finish_reason is None]
+            if len(open_) < len(rows):
+                rows, tokens = [rows[i] for i in open_], [tokens[i] for i in open_]
+                kept = torch.tensor(open_, dtype=torch.long)
+                mask, positions = mask[kept], positions[kept]
+                if open_:
+                    cache.batch_select_indices(kept)
+            ids = torch.tensor(tokens, dtype=torch.long)[:, None]
+            positions = positions[:, -1:] + 1
+            mask = torch.cat([mask, torch.ones(len(rows), 1, dtype=torch.long)], dim=1)
+
+    def _extend(self, row: Row, token: int, *, is_late: bool) -> None:
+        """Add a token to an answer, and end the answer where it ends."""
+        if token in self._ends:
+            row.finish_reason = "stop"
+        else:
+            row.tokens.append(token)
+            row.text = self._tokenizer.decode(row.tokens, skip_special_tokens=True)
+            cuts = [at for word in row.sampling.stop if (at := row.text.find(word)) >= 0]
+            if cuts:
+                row.text, row.finish_reason = row.text[: min(cuts)], "stop"
+            elif len(row.tokens) >= row.sampling.max_tokens:
+                row.finish_reason = "length"
+        if row.finish_reason is None and is_late:
+            row.finish_reason = "timeout"
+        if row.finish_reason is not None:
+            row.ended_s = time.monotonic()
+
+    def _next(self, row: Row, logits: torch.Tensor) -> int:
+        """Return the next token of a row."""
+        sampling = row.sampling
+        if sampling.temperature <= 0:
+            best, at = logits.topk(2)
+            row.near_tie |= bool(best[0] - best[1] < NEAR_TIE)
+            return int(at[0])
+        if row.generator is None:
+            row.generator = torch.Generator()
+            if sampling.seed is None:
+                row.generator.seed()
+            else:
+                row.generator.manual_seed(sampling.seed)
+        p, order = torch.softmax(logits / sampling.temperature, dim=-1).sort(descending=True)
+        if sampling.top_k is not None:
+            p[sampling.top_k :] = 0.0
+        p[p.cumsum(0) - p > sampling.top_p] = 0.0  # the likeliest token always stays
+        drawn = torch.multinomial(p, 1, generator=row.generator)
+        return int(order[drawn])
+
+    # -- prefixes
+
+    def _read_prefix(self, prefix: Ids) -> tuple[Any, int]:
+        """Return the cache of a prefix, of one row, and its length; (None, 0): it is too short."""
+        from transformers import DynamicCache  # noqa: PLC0415 - takes seconds
+
+        if len(prefix) < MIN_PREFIX:
+            return None, 0
+        if prefix not in self._prefixes:
+            cache = DynamicCache(config=self._model.config)
+            nearest = max(
+                self._prefixes, key=lambda kept: len(_shared([kept, prefix])), default=()
+            )
+            n = len(_shared([nearest, prefix]))
+            if n >= MIN_PREFIX:
+                cache = copy.deepcopy(self._prefixes[nearest])
+                cache.crop(n - len(nearest) if n < len(nearest) else n)
+            else:
+                n = 0
+            for start in range(n, len(prefix), CHUNK):
+                ids = torch.tensor([prefix[start : start + CHUNK]])
+                positions = torch.arange(start, start + ids.shape[1])[None]
+                self._model(
+                    input_ids=ids,
+                    position_ids=positions,
+                    cache=cache,
+                    use_cache=True,
+                    logits_to_keep=1,
+                )
+            self._prefixes[prefix] = cache
+            while len(self._prefixes) > N_PREFIXES:
+                self._prefixes.popitem(last=False)
+        self._prefixes.move_to_end(prefix)
+        return copy.deepcopy(self._prefixes[prefix]), len(prefix)
+
+
+def _shared(prompts: Sequence[Ids]) -> Ids:
+    """Return what all prompts begin with, short of their last token; sorted ones differ most at the ends."""
+    first, last = min(prompts), max(prompts)
+    n = 0
+    most = min(map(len, prompts)) - 1
+    while n < most and first[n] == last[n]:
+        n += 1
+    return first[:n]
+
+
+def _end_tokens(model: Any, tokenizer: Any) -> frozenset[int]:
+    """Return the tokens that end an answer."""
+    found: set[int] = set()
+    for holder in (model.config, model.generation_config, tokenizer):
+        ends = getattr(holder, "eos_token_id", None)
+        found.update(ends if isinstance(ends, list) else () if ends is None else (ends,))
+    return frozenset(found)

@@ -1,0 +1,135 @@
+"""Process that holds a local language model and answers batches of chats.
+
+PyTorch takes seconds to import and a model a gigabyte: neither belongs into the process that plans a
+run. In one of its own a model that hangs can be ended, and what it took is given back.
+"""
+
+import os
+import time
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tasks.functions.processes import Parent
+
+if TYPE_CHECKING:
+    from tasks.models.generation import Generator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSettings:
+    """What the process loads."""
+
+    folder: Path
+    gguf: str | None
+    n_threads: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatRequest:
+    """One chat to answer."""
+
+    messages: tuple[dict[str, str], ...]
+    max_tokens: int
+    temperature: float
+    top_p: float
+    top_k: int | None
+    stop: tuple[str, ...]
+    seed: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatAnswer:
+    """How a chat ended."""
+
+    text: str = ""
+    finish_reason: str = ""
+    """``stop``, ``length``, ``timeout``; ``context``: the prompt is too long; ``template``: the model's
+    template takes no such chat; ``error``: it failed."""
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    latency_ms: float = 0.0
+    """Since the batch began."""
+    error: str = ""
+
+
+def main() -> None:
+    """Load the model in a child, and answer batches as the parent sends them."""
+    os.environ["HF_HUB_OFFLINE"] = "1"  # nothing is fetched from anywhere
+    os.environ["TRANSFORMERS_VERBOSITY"] = "error"
+    os.environ["TQDM_DISABLE"] = "1"
+    parent = Parent()
+    settings: ModelSettings = parent.settings
+    os.nice(1)  # the process that plans goes first
+    load = cache(load_generator)  # with the first batch, whose limit counts the time
+
+    def answer(message: tuple[list[ChatRequest], float]) -> list[ChatAnswer]:
+        return answer_batch(load(settings), *message)
+
+    parent.serve(answer)
+
+
+def load_generator(settings: ModelSettings) -> "Generator":
+    """Return a model with its weights, in single precision."""
+    import torch  # noqa: PLC0415 - takes seconds
+    from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: PLC0415 - as above
+
+    from tasks.models.generation import Generator  # noqa: PLC0415 - brings torch
+
+    torch.set_num_threads(settings.n_threads)
+    more: dict[str, Any] = {} if settings.gguf is None else {"gguf_file": settings.gguf}
+    tokenizer = AutoTokenizer.from_pretrained(settings.folder, **more)
+    # In any other type the weights of a GGUF file stay packed.
+    model = AutoModelForCausalLM.from_pretrained(settings.folder, dtype=torch.float32, **more)
+    return Generator(model.eval(), tokenizer)
+
+
+def answer_batch(
+    generator: "Generator", requests: list[ChatRequest], timeout_s: float
+) -> list[ChatAnswer]:
+    """Answer a batch; what is wrong with a row is its answer, and never raised."""
+    from jinja2 import TemplateError  # noqa: PLC0415 - in the child only
+
+    from tasks.models.generation import Sampling  # noqa: PLC0415 - brings torch
+
+    started_s = time.monotonic()
+    answers: dict[int, ChatAnswer] = {}
+    rows = {}
+    for i, request in enumerate(requests):
+        sampling = Sampling(
+            max_tokens=request.max_tokens,
+            temperature=request.temperature,
+            top_p=request.top_p,
+            top_k=request.top_k,
+            stop=request.stop,
+            seed=request.seed,
+        )
+        try:
+            row = generator.row(request.messages, sampling)
+        except TemplateError as error:
+            answers[i] = ChatAnswer(finish_reason="template", error=str(error))
+            continue
+        n = len(row.prompt)
+        if n + request.max_tokens > generator.context_tokens:
+            told = (
+                f"the prompt has {n} tokens, and with max_tokens={request.max_tokens} more than "
+                f"the model's {generator.context_tokens}"
+            )
+            answers[i] = ChatAnswer(finish_reason="context", prompt_tokens=n, error=told)
+        else:
+            rows[i] = row
+    try:
+        generator.answer([*rows.values()], started_s + timeout_s)
+    except RuntimeError as error:  # PyTorch's, e.g. of memory that is not there
+        failed = ChatAnswer(finish_reason="error", error=str(error))
+        return [answers.get(i, failed) for i in range(len(requests))]
+    for i, row in rows.items():
+        answers[i] = ChatAnswer(
+            text=row.text,
+            finish_reason=row.finish_reason or "error",
+            prompt_tokens=len(row.prompt),
+            completion_tokens=len(row.tokens),
+            latency_ms=(row.ended_s - started_s) * 1000,
+        )
+    return [answers[i] for i in range(len(requests))]

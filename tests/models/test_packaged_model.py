@@ -1,0 +1,117 @@
+"""SmolLM2-135M-Instruct answers for real, where the extra `local` and its package are installed."""
+
+import asyncio
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from convergence.templates import plan_files
+from tasks.models.files import PACKAGED, find_model, install_commands
+from tasks.models.local_model import LocalModel
+from tasks.models.model_process import ChatAnswer, ChatRequest
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        bool(install_commands()), reason=f"needs {' and '.join(install_commands())}"
+    ),
+]
+
+
+def chat(text: str, **more: object) -> ChatRequest:
+    settings = {
+        "max_tokens": 12,
+        "temperature": 0.0,
+        "top_p": 1.0,
+        "top_k": None,
+        "stop": (),
+        "seed": None,
+    }
+    shots = [("What a lovely day!", "positive"), ("This is awful.", "negative")]
+    turns = [{"role": "system", "content": "Is the text positive or negative?"}]
+    for said, answer in shots:
+        turns += [{"role": "user", "content": said}, {"role": "assistant", "content": answer}]
+    turns.append({"role": "user", "content": text})
+    return ChatRequest(messages=tuple(turns), **{**settings, **more})  # type: ignore[arg-type]  # by name
+
+
+@pytest.fixture(scope="module")
+def model():
+    made = LocalModel(find_model(PACKAGED, Path(), key="model"))
+    yield made
+    made.close()
+
+
+def answers(model: LocalModel, requests: list[ChatRequest]) -> list[ChatAnswer]:
+    return [future.result(600) for future in [model.ask(one, 300.0) for one in requests]]
+
+
+def test_an_answer_at_temperature_0_does_not_depend_on_its_batch(model: LocalModel):
+    asked = [chat(f"I {verb} the {thing}, and so did my {who}.")
+             for verb in ("loved", "hated", "forgot") for thing in ("film", "soup", "train", "book")
+             for who in ("sister", "boss")]  # fmt: skip
+    together = {r: a.text for r, a in zip(map(str, asked), answers(model, asked), strict=True)}
+    random.Random(1).shuffle(asked)
+    apart = [answers(model, asked[i : i + 5]) for i in range(0, len(asked), 5)]
+    flat = [answer.text for batch in apart for answer in batch]
+    assert flat == [together[str(request)] for request in asked]
+
+
+def test_tokens_are_counted_and_answers_end_where_they_should(model: LocalModel):
+    long, short = answers(
+        model, [chat("Fine.", max_tokens=3), chat("Fine.", max_tokens=4000, stop=("i",))]
+    )
+    assert 0 < long.completion_tokens <= 3
+    assert long.prompt_tokens > 20
+    assert "i" not in short.text
+    (too_long,) = answers(model, [chat("word " * 9000)])
+    assert too_long.finish_reason == "context"
+
+
+def test_a_seed_repeats_a_sampled_answer(model: LocalModel):
+    hot = {"temperature": 1.5, "max_tokens": 20}
+    first, again, other = answers(
+        model,
+        [chat("Well?", seed=1, **hot), chat("Well?", seed=1, **hot), chat("Well?", seed=2, **hot)],
+    )
+    assert first.text == again.text != other.text
+
+
+def test_a_batch_that_takes_too_long_ends_between_two_tokens(model: LocalModel):
+    (answer,) = [model.ask(chat("Tell me a story.", max_tokens=4000), 0.01).result(600)]
+    assert answer.finish_reason == "timeout" or answer.completion_tokens < 4000
+
+
+def test_the_template_runs_on_this_machine(tmp_path: Path):
+    for name, text in plan_files("local-llm", {}).items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    cases = json.loads((tmp_path / "city_cases.json").read_text("utf-8"))
+    (tmp_path / "city_cases.json").write_text(json.dumps(cases[:30]), encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "convergence", "optimize", "city.yaml", "--json"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["cost_usd"] == 0.0
+    assert result["n_missing"] == 0
+
+
+def test_one_model_serves_several_loops(model: LocalModel):
+    async def ask() -> str:
+        future = asyncio.wrap_future(model.ask(chat("Good."), 300.0))
+        return (await future).text
+
+    assert asyncio.run(ask()) == asyncio.run(ask())
