@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help install check test test-all test-training cover site run serve constraints
+.PHONY: help install check test test-all test-training cover site ui run serve constraints
 
 PYTHON ?= .venv/bin/python
 WORKERS ?= 3
@@ -44,6 +44,12 @@ cover: ## Branch coverage of the deciding core.
 site: ## Build the documentation as a site: build/site/index.html.
 	$(PYTHON) -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[docs]'
 	$(PYTHON) -m docs.website
+
+# Users install from a clone without npm, so the built files are committed; `.ci/run` compares them.
+ui: ## Rebuild the pages of `convergence ui` from ui/, with npm.
+	npm --prefix ui ci --loglevel=error
+	npm --prefix ui run --silent check
+	npm --prefix ui run --silent build
 
 run: ## Optimize CONFIG=path; by default the quick start.
 	$(PYTHON) -m convergence optimize $(CONFIG)

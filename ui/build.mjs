@@ -1,0 +1,60 @@
+// Builds src/ into convergence/ui/static: the same bytes from the same sources and package-lock.json.
+//
+//   node build.mjs [OUT]
+//
+// OUT is where the files go; by default the folder that the wheel ships.
+import { build } from "esbuild";
+import { copyFileSync, mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { dirname, join, relative, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const here = dirname(fileURLToPath(import.meta.url));
+const out = resolve(process.argv[2] ?? join(here, "..", "convergence", "ui", "static"));
+
+rmSync(out, { recursive: true, force: true });
+mkdirSync(out, { recursive: true });
+
+const result = await build({
+  absWorkingDir: here,
+  entryPoints: { app: "src/main.tsx", style: "src/style.css" },
+  outdir: out,
+  bundle: true,
+  splitting: true,
+  format: "esm",
+  target: "es2022",
+  minify: true,
+  legalComments: "none", // the licences are in LICENSES.txt
+  charset: "utf8",
+  jsx: "automatic",
+  jsxImportSource: "preact",
+  chunkNames: "[name]-[hash]",
+  define: { "process.env.NODE_ENV": '"production"' },
+  metafile: true,
+  logLevel: "warning",
+});
+copyFileSync(join(here, "src", "index.html"), join(out, "index.html"));
+copyFileSync(join(here, "src", "icon.svg"), join(out, "icon.svg"));
+
+const packages = new Map();
+for (const [path, { bytesInOutput }] of Object.values(result.metafile.outputs).flatMap((o) => Object.entries(o.inputs))) {
+  const found = /^node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(path);
+  if (found) packages.set(found[1], (packages.get(found[1]) ?? 0) + bytesInOutput);
+}
+const licences = [...packages.keys()].sort().filter((name) => packages.get(name) > 0).map((name) => {
+  const folder = join(here, "node_modules", name);
+  const about = JSON.parse(readFileSync(join(folder, "package.json"), "utf8"));
+  const texts = readdirSync(folder, { withFileTypes: true, recursive: true })
+    .filter((file) => file.isFile() && !`${file.parentPath}/`.includes(`${name}/node_modules/`))
+    .map((file) => relative(folder, join(file.parentPath, file.name)))
+    .filter((file) => /^(licen[cs]es?\/|licen[cs]e|copying|notice)/i.test(file))
+    .sort();
+  const body = texts.map((file) => readFileSync(join(folder, file), "utf8").trim()).join("\n\n");
+  return `${name} ${about.version} (${about.license})\n${"=".repeat(60)}\n${body || `License: ${about.license}`}\n`;
+});
+writeFileSync(
+  join(out, "LICENSES.txt"),
+  `What the files of this folder bundle, and the licence of each package.\n\n${licences.join("\n\n")}`,
+);
+if (process.env.UI_SIZES) {
+  for (const [name, bytes] of [...packages].sort((a, b) => b[1] - a[1])) console.log(`${bytes}\t${name}`);
+}

@@ -1,0 +1,133 @@
+/* Charts: ECharts, loaded when the first chart is drawn, in the page's colours, with picture and CSV. */
+import type { EChartsType } from "echarts/core";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { useTheme } from "./theme";
+
+export interface Colours {
+  ink: string; muted: string; line: string; card: string; accent: string; other: string; dot: string; faint: string;
+  series: string[];
+}
+
+export function colours(): Colours {
+  const style = getComputedStyle(document.documentElement);
+  const of = (name: string) => style.getPropertyValue(name).trim();
+  const dark = document.documentElement.dataset.theme === "dark";
+  return {
+    ink: of("--ink"), muted: of("--muted"), line: of("--line"), card: of("--card"), accent: of("--accent"),
+    other: of("--default"), dot: of("--dot"), faint: of("--faint"),
+    series: dark
+      ? ["#66cdb0", "#f0a368", "#8fb4f0", "#d9a0d6", "#c9c46a", "#e98a8a", "#9aa7b4"]
+      : ["#1b6a57", "#b4581a", "#3563a8", "#8a4a86", "#7a7410", "#b3403a", "#5b6675"],
+  };
+}
+
+type Rows = (string | number | null)[][];
+
+function save(name: string, blob: Blob): void {
+  const url = URL.createObjectURL(blob);
+  const link = document.createElement("a");
+  link.href = url;
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(url), 10_000);
+}
+
+/** As in the exports of the command line: what a spreadsheet would run has an apostrophe in front. */
+export function csv(rows: Rows): string {
+  const field = (value: string | number | null) => {
+    if (value === null) return "";
+    let text = String(value);
+    if (typeof value === "string" && /^(?:\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n])/.test(text)) text = `'${text}`;
+    return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  };
+  return rows.map((row) => row.map(field).join(",")).join("\r\n") + "\r\n";
+}
+
+export function saveCsv(name: string, rows: Rows): void {
+  save(`${name}.csv`, new Blob([csv(rows)], { type: "text/csv;charset=utf-8" }));
+}
+
+export interface ChartProps {
+  name: string; // of the files it is saved as
+  label: string; // what it shows, for who does not see it
+  height?: number;
+  data: unknown; // drawn again when this is another object
+  option: (c: Colours) => Record<string, unknown>;
+  rows: () => Rows; // the numbers of the chart, with a header
+  onClick?: (event: { seriesIndex?: number; dataIndex?: number; name?: string; data?: unknown; value?: unknown }) => void;
+}
+
+export function Chart(p: ChartProps) {
+  const box = useRef<HTMLDivElement>(null);
+  const chart = useRef<EChartsType | null>(null);
+  const theme = useTheme();
+  const [ready, setReady] = useState(false);
+  const click = useRef(p.onClick);
+  click.current = p.onClick;
+
+  useEffect(() => {
+    let gone = false;
+    const resize = new ResizeObserver(() => chart.current?.resize());
+    import("./echarts").then(({ init }) => {
+      if (gone || !box.current) return;
+      chart.current = init(box.current, undefined, { renderer: "canvas" });
+      chart.current.on("click", (event) => click.current?.(event as never));
+      resize.observe(box.current);
+      setReady(true);
+    });
+    return () => {
+      gone = true;
+      resize.disconnect();
+      chart.current?.dispose();
+      chart.current = null;
+    };
+  }, []);
+
+  useEffect(() => {
+    if (!chart.current) return;
+    const c = colours();
+    const option = p.option(c);
+    const zoomed = (chart.current.getOption() as { dataZoom?: { start: number; end: number }[] } | undefined)?.dataZoom;
+    if (zoomed && Array.isArray(option.dataZoom)) {
+      option.dataZoom = option.dataZoom.map((zoom: object, i) => ({ ...zoom, start: zoomed[i]?.start, end: zoomed[i]?.end }));
+    }
+    const axis = {
+      axisLine: { lineStyle: { color: c.line } }, axisTick: { show: false }, axisLabel: { color: c.muted, hideOverlap: true },
+      nameTextStyle: { color: c.muted }, splitLine: { lineStyle: { color: c.faint } },
+    };
+    const vertical = { ...axis, nameTextStyle: { color: c.muted, align: "left" } };
+    const dress = (a: unknown, axis: typeof vertical): unknown => (Array.isArray(a) ? a.map((one) => dress(one, axis)) : a ? { ...axis, ...(a as object), axisLabel: { ...axis.axisLabel, ...((a as { axisLabel?: object }).axisLabel ?? {}) } } : a);
+    chart.current.setOption(
+      {
+        color: c.series, backgroundColor: "transparent", animation: false, aria: { enabled: false },
+        textStyle: { fontFamily: getComputedStyle(document.body).fontFamily, color: c.ink },
+        grid: { left: 8, right: 18, top: 28, bottom: 8, containLabel: true },
+        ...option,
+        tooltip: {
+          renderMode: "richText", confine: true, backgroundColor: c.card, borderColor: c.line,
+          textStyle: { color: c.ink, fontSize: 12 }, ...((option.tooltip as object | undefined) ?? {}),
+        },
+        legend: option.legend ? { textStyle: { color: c.muted }, icon: "roundRect", itemHeight: 4, itemWidth: 14, top: 0, left: 0, type: "scroll", ...(option.legend as object) } : undefined,
+        ...(option.xAxis ? { xAxis: dress(option.xAxis, axis as typeof vertical) } : {}),
+        ...(option.yAxis ? { yAxis: dress(option.yAxis, vertical) } : {}),
+      },
+      { notMerge: true },
+    );
+  }, [ready, theme, p.data]);
+
+  const picture = () => {
+    const url = chart.current?.getDataURL({ type: "png", pixelRatio: 2, backgroundColor: colours().card });
+    if (!url) return;
+    const bytes = Uint8Array.from(atob(url.slice(url.indexOf(",") + 1)), (char) => char.charCodeAt(0));
+    save(`${p.name}.png`, new Blob([bytes], { type: "image/png" }));
+  };
+  return (
+    <div class="chart">
+      <div class="canvas" ref={box} role="img" aria-label={p.label} style={{ height: `${p.height ?? 280}px` }} data-ready={ready ? "1" : undefined} />
+      <div class="chart-tools">
+        <button class="plain" onClick={picture} aria-label={`Save the picture: ${p.label}`}>Picture</button>
+        <button class="plain" onClick={() => saveCsv(p.name, p.rows())} aria-label={`Save the numbers as CSV: ${p.label}`}>CSV</button>
+      </div>
+    </div>
+  );
+}

@@ -1,0 +1,195 @@
+/* Answers: cases by configurations, any size; a cell opens what was sent, answered and judged. */
+import { useCallback, useEffect, useMemo, useReducer, useRef, useState } from "preact/hooks";
+import { get, onChange, useData } from "../api";
+import { Matrix, type Cell } from "../matrix";
+import { Empty, Problem, Show } from "../parts";
+import { setQuery } from "../router";
+import { One, plural, reward } from "../text";
+import type { AnswerCell, Answers as Data } from "../types";
+import { CellDrawer } from "./cell";
+import { Tabs } from "./tabs";
+
+const TILE = [40, 60] as const; // cases, configurations
+const KEPT = 120; // tiles held
+
+const FILTERS = [["all", "All"], ["failed", "Failed"], ["worst", "Worst"], ["disagreement", "Largest disagreement"]] as const;
+
+type Case = Data["cases"][number];
+type Column = Data["candidates"][number];
+
+/** The parts of the matrix that were in sight, asked tile by tile. */
+class Tiles {
+  readonly cases = new Map<number, Case>();
+  readonly columns = new Map<number, Column>();
+  readonly tiles = new Map<string, (AnswerCell | null)[][]>();
+  readonly asked = new Set<string>();
+
+  constructor(readonly base: string, readonly query: Record<string, string>, readonly update: () => void, readonly failed: (error: Error) => void) {}
+
+  cell(row: number, column: number): AnswerCell | null | undefined {
+    const tile = this.tiles.get(`${Math.floor(row / TILE[0])},${Math.floor(column / TILE[1])}`);
+    return tile?.[row % TILE[0]]?.[column % TILE[1]];
+  }
+
+  want(rows: [number, number], columns: [number, number]): void {
+    for (let r = Math.floor(rows[0] / TILE[0]); r <= Math.floor(rows[1] / TILE[0]); r++) {
+      for (let c = Math.floor(columns[0] / TILE[1]); c <= Math.floor(columns[1] / TILE[1]); c++) void this.load(r, c);
+    }
+  }
+
+  async load(r: number, c: number): Promise<void> {
+    const key = `${r},${c}`;
+    if (this.asked.has(key)) return;
+    this.asked.add(key);
+    try {
+      this.put(await get<Data>(this.base, {
+        ...this.query, case_from: r * TILE[0], n_cases: TILE[0], candidate_from: c * TILE[1], n_candidates: TILE[1],
+      }));
+    } catch (error) {
+      this.asked.delete(key);
+      this.failed(error as Error);
+    }
+  }
+
+  put(found: Data): void {
+    found.cases.forEach((one, i) => this.cases.set(found.case_from + i, one));
+    found.candidates.forEach((one, i) => this.columns.set(found.candidate_from + i, one));
+    const key = `${Math.floor(found.case_from / TILE[0])},${Math.floor(found.candidate_from / TILE[1])}`;
+    this.asked.add(key);
+    this.tiles.delete(key);
+    this.tiles.set(key, found.cells);
+    while (this.tiles.size > KEPT) {
+      const oldest = this.tiles.keys().next().value!;
+      this.tiles.delete(oldest);
+      this.asked.delete(oldest);
+    }
+    this.update();
+  }
+}
+
+export function Answers({ run, query }: { run: string; query: URLSearchParams }) {
+  const base = `runs/${encodeURIComponent(run)}/answers`;
+  const filter = query.get("filter") ?? "all";
+  const search = query.get("search") ?? "";
+  const only = query.get("only") ?? "";
+  const settings = { filter, search, only };
+  const first = useData<Data>(base, { ...settings, case_from: 0, n_cases: TILE[0], candidate_from: 0, n_candidates: TILE[1] }, false);
+  document.title = "Answers · The Convergence";
+  return (
+    <>
+      <h1>Answers</h1>
+      <Tabs run={run} at="answers" />
+      <Filters filter={filter} search={search} />
+      <Show
+        of={first}
+        empty={(d) => (d.n_cases === 0 || d.n_candidates === 0) && (
+          search || filter !== "all" ? <Empty>No test case matches. <button onClick={() => setQuery({ filter: null, search: null })}>Show all</button></Empty>
+          : <Empty>No evaluation is stored yet. What the run measures appears here.</Empty>
+        )}
+      >
+        {(d) => <Loaded key={`${run}|${filter}|${search}`} run={run} base={base} first={d} settings={settings} query={query} again={first.again} />}
+      </Show>
+    </>
+  );
+}
+
+function Filters({ filter, search }: { filter: string; search: string }) {
+  const [text, setText] = useState(search);
+  useEffect(() => setText(search), [search]);
+  const wait = useRef<ReturnType<typeof setTimeout>>(undefined);
+  const input = (value: string) => {
+    setText(value);
+    clearTimeout(wait.current);
+    wait.current = setTimeout(() => setQuery({ search: value || null }), 350);
+  };
+  return (
+    <div class="toolbar" role="search">
+      <span class="group" role="group" aria-label="Filter">
+        {FILTERS.map(([key, name]) => (
+          <button key={key} aria-pressed={filter === key} onClick={() => setQuery({ filter: key === "all" ? null : key })}>{name}</button>
+        ))}
+      </span>
+      <input
+        type="search" aria-label="Search in prompts, answers and cases" placeholder="Search in prompts and answers  /" value={text}
+        onInput={(event) => input(event.currentTarget.value)}
+      />
+    </div>
+  );
+}
+
+function Loaded(p: { run: string; base: string; first: Data; settings: Record<string, string>; query: URLSearchParams; again: () => void }) {
+  const [, redraw] = useReducer((n: number) => n + 1, 0);
+  const [error, setError] = useState<Error | null>(null);
+  const frame = useRef(0);
+  const tiles = useMemo(() => {
+    const update = () => {
+      cancelAnimationFrame(frame.current);
+      frame.current = requestAnimationFrame(() => redraw(0));
+    };
+    const made = new Tiles(p.base, p.settings, update, setError);
+    made.put(p.first);
+    return made;
+  }, [p.first]);
+  useEffect(() => onChange((about) => {
+    if (about === undefined || about === p.run) p.again();
+  }), [p.again, p.run]);
+  const want = useCallback((rows: [number, number], columns: [number, number]) => tiles.want(rows, columns), [tiles]);
+  const open = p.query.get("case") && p.query.get("candidate") ? [p.query.get("case")!, p.query.get("candidate")!] as const : null;
+  const baseline = p.query.get("against");
+
+  const show = (row: number, column: number) => {
+    const [one, candidate] = [tiles.cases.get(row), tiles.columns.get(column)];
+    if (one && candidate) setQuery({ case: one.case_id, candidate: candidate.candidate_id }, false);
+  };
+  const where = useMemo(() => {
+    if (!open) return null;
+    const row = [...tiles.cases].find(([, c]) => c.case_id === open[0])?.[0];
+    const column = [...tiles.columns].find(([, c]) => c.candidate_id === open[1])?.[0];
+    return row === undefined || column === undefined ? null : [row, column] as [number, number];
+  }, [open?.[0], open?.[1], tiles, tiles.tiles.size]);
+
+  const step = (dr: number, dc: number) => {
+    if (!where) return;
+    let [r, c] = where;
+    for (let i = 0; i < 400; i++) {
+      [r, c] = [r + dr, c + dc];
+      if (r < 0 || c < 0 || r >= p.first.n_cases || c >= p.first.n_candidates) return;
+      const cell = tiles.cell(r, c);
+      if (cell) return show(r, c);
+      if (cell === undefined) return tiles.want([r, r], [c, c]);
+    }
+  };
+  const cell = (row: number, column: number): Cell | null | undefined => {
+    const found = tiles.cell(row, column);
+    if (!found) return found;
+    const bad = found.fault !== null || found.status !== "ok";
+    const where = `case ${tiles.cases.get(row)?.case_id}, ${tiles.columns.get(column)?.name}`;
+    return {
+      text: found.reward === null ? "missing" : found.reward.toFixed(2), tone: found.reward, failed: bad,
+      label: `${where}: ${found.reward === null ? "missing" : `reward ${reward(found.reward)}`}${bad ? `, ${found.status}` : ""}${found.n > 1 ? `, ${found.n} repeats` : ""}`,
+    };
+  };
+  return (
+    <>
+      {error && <Problem error={error} />}
+      <p class="small muted">
+        {plural(p.first.n_cases, "test case")} by {plural(p.first.n_candidates, "configuration")}, best first. A number is a mean reward over repeats;
+        an empty cell was not asked; a red border is a failure. Arrows move, Enter opens.
+      </p>
+      <Matrix
+        label="Answers: test cases by configurations" nRows={p.first.n_cases} nColumns={p.first.n_candidates} cell={cell} want={want} open={show}
+        current={where} columnWidth={66}
+        corner={<>case ↓ configuration →</>}
+        headLabel={(c) => { const one = tiles.columns.get(c); return one ? `${one.name}: ${reward(one.mean)} (${reward(one.low)} to ${reward(one.high)})` : ""; }}
+        head={(c) => { const one = tiles.columns.get(c); return one ? <><code>{one.name.slice(0, 6)}</code><br />{reward(one.mean)}<br />{one.tags[0]?.slice(0, 11) ?? ""}</> : null; }}
+        side={(r) => { const one = tiles.cases.get(r); return one ? <span title={one.case_id}><One text={one.title || one.case_id} max={44} /></span> : null; }}
+      />
+      {open && (
+        <CellDrawer
+          run={p.run} one={open[0]} candidate={open[1]} against={baseline} columns={tiles.columns}
+          step={step} close={() => setQuery({ case: null, candidate: null, against: null, open: null }, false)}
+        />
+      )}
+    </>
+  );
+}

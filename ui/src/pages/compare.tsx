@@ -1,0 +1,139 @@
+/* Compare: two configurations of one run, or what two runs hand over. */
+import { useState } from "preact/hooks";
+import { useData } from "../api";
+import { Chart, saveCsv, type Colours } from "../chart";
+import { Diff } from "../diff";
+import { Card, Empty, Figure, Show, Table } from "../parts";
+import { Link, setQuery, to } from "../router";
+import { count, Interval, One, reward, signed, Texts, Value } from "../text";
+import type { Comparison, Leaderboard, Overview, Side } from "../types";
+import { Tabs } from "./tabs";
+
+export function Compare({ run, query }: { run: string | undefined; query: URLSearchParams }) {
+  const [a, b] = [query.get("a") ?? "", query.get("b") ?? ""];
+  const full = (side: string) => (run && side ? `${run}:${side}` : side);
+  const loaded = useData<Comparison>(a && b ? "compare" : null, { a: full(a), b: full(b) });
+  document.title = "Compare · The Convergence";
+  return (
+    <>
+      <h1>Compare</h1>
+      {run && <Tabs run={run} at="compare" />}
+      <Choose run={run} a={a} b={b} />
+      {a && b ? <Show of={loaded}>{(d) => <Result of={d} />}</Show> : <Empty>Choose two {run ? "configurations" : "runs"} to see where they differ.</Empty>}
+    </>
+  );
+}
+
+function Choose({ run, a, b }: { run: string | undefined; a: string; b: string }) {
+  const rows = useData<Leaderboard>(run ? `runs/${encodeURIComponent(run)}/leaderboard` : null);
+  const runs = useData<Overview>(run ? null : "overview");
+  const choices: [string, string][] = run
+    ? (rows.data?.rows ?? []).slice(0, 300).map((r) => [r.candidate_id, `${r.name.slice(0, 80)} · ${reward(r.mean)}`])
+    : (runs.data?.runs ?? []).map((r) => [r.run_id, `${r.label} · ${r.status}`]);
+  const side = (name: "a" | "b", value: string, title: string) => (
+    <label class="field">{title}
+      <select value={value} onChange={(event) => setQuery({ [name]: event.currentTarget.value || null })}>
+        <option value="">choose</option>
+        {value && !choices.some(([id]) => id === value) && <option value={value}>{value.slice(0, 60)}</option>}
+        {choices.map(([id, text]) => <option key={id} value={id}>{text}</option>)}
+      </select>
+    </label>
+  );
+  return (
+    <div class="toolbar">
+      {side("a", a, "First")}
+      {side("b", b, "Second")}
+      <button onClick={() => setQuery({ a: b || null, b: a || null })} disabled={!a && !b}>Swap</button>
+    </div>
+  );
+}
+
+function Head({ of }: { of: Side }) {
+  return (
+    <Figure value={reward(of.mean)}>
+      <Interval low={of.low} high={of.high} />
+      <span><code><One text={of.name} max={90} /></code></span>
+      <span><Link href={to("runs", of.run_id)}><One text={of.run_label} max={60} /></Link></span>
+    </Figure>
+  );
+}
+
+function Result({ of }: { of: Comparison }) {
+  const [only, setOnly] = useState(false);
+  const cases = only ? of.cases.filter((c) => c.difference) : of.cases;
+  const differences = [...of.cases].filter((c) => c.difference !== null).sort((x, y) => x.difference! - y.difference!);
+  const option = (c: Colours) => ({
+    tooltip: { trigger: "item", formatter: (f: { dataIndex: number }) => { const one = differences[f.dataIndex]!; return `case ${one.case_id.slice(0, 40)}\n${reward(one.a)} → ${reward(one.b)}: ${signed(one.difference)}`; } },
+    xAxis: { type: "category", data: differences.map((d) => d.case_id), axisLabel: { show: false }, name: "test cases, in order of the difference", nameLocation: "middle", nameGap: 10 },
+    yAxis: { type: "value", name: "second less first" },
+    grid: { left: 8, right: 18, top: 30, bottom: 22, containLabel: true },
+    series: [{ type: "bar", data: differences.map((d) => ({ value: d.difference, itemStyle: { color: d.difference! < 0 ? c.other : c.accent } })), barCategoryGap: "10%" }],
+  });
+  return (
+    <>
+      <div class="verdict">
+        <p><One text={of.verdict} max={3_000} /></p>
+        {of.gate && <p class="muted"><One text={of.gate} max={3_000} /></p>}
+      </div>
+      {of.sentences.map((s, i) => <p key={i} class="muted"><One text={s} max={2_000} /></p>)}
+      <div class="figures">
+        <Head of={of.a} />
+        <Head of={of.b} />
+        {of.difference && (
+          <Figure value={signed(of.difference.mean)}>
+            second less first: {signed(of.difference.low)} to {signed(of.difference.high)}, {Math.round(of.difference.level * 100)} % interval over {count(of.difference.n_cases)} paired cases ({of.difference.role})
+          </Figure>
+        )}
+        {of.per_answer.map((p) => (
+          <Figure key={p.name} value={<>{p.a === null ? "–" : Number(p.a.toPrecision(3))} → {p.b === null ? "–" : Number(p.b.toPrecision(3))}</>}>{p.name}{p.unit && `, ${p.unit}`}</Figure>
+        ))}
+      </div>
+      <Card title="Parameters that differ">
+        {of.parameters.length === 0 ? <p class="muted">None: both have the same values.</p> : (
+          <Table
+            label="Parameters that differ" rows={of.parameters} rowKey={(r) => r.name}
+            columns={[
+              { key: "n", title: "Parameter", show: (r) => <code><One text={r.name} /></code> },
+              { key: "a", title: "First", show: (r) => <Value value={r.a} /> },
+              { key: "b", title: "Second", show: (r) => <Value value={r.b} /> },
+              { key: "d", title: "", show: (r) => typeof r.a === "string" && typeof r.b === "string" && r.a.length + r.b.length > 90 ? <details><summary>Diff</summary><Diff before={r.a} after={r.b} label={`Difference of ${r.name}`} /></details> : null },
+            ]}
+          />
+        )}
+      </Card>
+      {differences.length > 1 && (
+        <Card title="Difference by case">
+          <Chart name="difference-by-case" height={220} label="Difference of the reward by test case" data={of} option={option} rows={() => [["case_id", "first", "second", "difference"], ...differences.map((d) => [d.case_id, d.a, d.b, d.difference])]} />
+        </Card>
+      )}
+      <Card
+        title="Cases"
+        tools={
+          <span class="row">
+            <button aria-pressed={only} onClick={() => setOnly(!only)}>Only those that differ</button>
+            <button class="plain" onClick={() => saveCsv("comparison", [["case_id", "role", "first", "second", "difference", "input", "first_answer", "second_answer"], ...cases.map((c) => [c.case_id, c.role, c.a, c.b, c.difference, c.input, c.a_answer, c.b_answer])])}>CSV</button>
+          </span>
+        }
+      >
+        <Table
+          label="Cases" tall rows={cases} rowKey={(r) => `${r.role}-${r.case_id}`}
+          columns={[
+            { key: "c", title: "Case", by: (r) => r.case_id, show: (r) => <><code><One text={r.case_id} max={40} /></code><div class="small muted"><One text={r.input} max={120} /></div></> },
+            { key: "role", title: "Role", by: (r) => r.role, show: (r) => r.role },
+            { key: "a", title: "First", n: true, by: (r) => r.a, show: (r) => reward(r.a) },
+            { key: "b", title: "Second", n: true, by: (r) => r.b, show: (r) => reward(r.b) },
+            { key: "d", title: "Difference", n: true, by: (r) => r.difference, show: (r) => signed(r.difference) },
+            {
+              key: "t", title: "Answers", show: (r) => r.a_answer === null && r.b_answer === null ? null : (
+                <details>
+                  <summary><One text={r.b_answer ?? r.a_answer} max={60} /></summary>
+                  {r.a_answer !== null && r.b_answer !== null ? <Diff before={r.a_answer} after={r.b_answer} label="Difference of the answers" /> : <Texts text={r.b_answer ?? r.a_answer} label="Answer" />}
+                </details>
+              ),
+            },
+          ]}
+        />
+      </Card>
+    </>
+  );
+}

@@ -1,0 +1,98 @@
+/* Production: the arms of a system, their evidence, drift and guards; promote and roll back. */
+import { useData } from "../api";
+import { Chart, type Colours } from "../chart";
+import { Card, Empty, Show, Table } from "../parts";
+import { Link, to } from "../router";
+import { count, Interval, One, reward, Strip, Time } from "../text";
+import type { Production as Data, ProductionList } from "../types";
+import { Write } from "../write";
+
+export function Production({ system }: { system: string | undefined; query: URLSearchParams }) {
+  const list = useData<ProductionList>("production");
+  document.title = "Production · The Convergence";
+  return (
+    <>
+      <h1>Production</h1>
+      <Show of={list} empty={(d) => !d.systems.length && <Empty command={d.command ?? "convergence serve"}>No system of this store decides at run time yet.</Empty>}>
+        {(d) => (
+          <>
+            <nav class="tabs" aria-label="Systems">
+              {d.systems.map((s) => <Link key={s.system} href={to("production", s.system)} current={(system ?? d.systems[0]?.system) === s.system}><One text={s.system} /></Link>)}
+            </nav>
+            <System key={system ?? d.systems[0]!.system} system={system ?? d.systems[0]!.system} />
+          </>
+        )}
+      </Show>
+    </>
+  );
+}
+
+function System({ system }: { system: string }) {
+  const base = `production/${encodeURIComponent(system)}`;
+  const loaded = useData<Data>(base);
+  return (
+    <Show of={loaded}>
+      {(d) => {
+        const values = d.arms.flatMap((a) => [a.low, a.high]).filter((x): x is number => typeof x === "number");
+        const base_ = d.arms.find((a) => a.is_champion)?.mean;
+        return (
+          <>
+            <div class="verdict">
+              {d.sentences.map((s, i) => <p key={i}><One text={s} max={2_000} /></p>)}
+              {!d.sentences.length && <p>Champion: <code><One text={d.champion?.name ?? "the defaults"} max={90} /></code></p>}
+            </div>
+            {d.why_not && <p class="notice"><One text={d.why_not} max={1_000} /></p>}
+            <Card
+              title="Arms"
+              tools={<Write name="Roll back" danger path={`${base}/rollback`} confirm={system} ask="The champion before this one serves again, from the next decision on." done={loaded.again} />}
+            >
+              {d.arms.length === 0 ? <Empty>No arm is on offer.</Empty> : (
+                <Table
+                  label="Arms" rows={d.arms} rowKey={(a) => a.candidate_id}
+                  columns={[
+                    { key: "name", title: "Configuration", show: (a) => <><code><One text={a.name} max={80} /></code>{a.is_champion && <> <span class="tag good">champion</span></>}{a.status && <> <span class="tag">{a.status}</span></>}</> },
+                    { key: "share", title: "Share", n: true, by: (a) => a.share, show: (a) => a.share === null ? "–" : `${(100 * a.share).toFixed(1)} %` },
+                    { key: "n", title: "Decisions", n: true, by: (a) => a.n, show: (a) => count(a.n) },
+                    { key: "mean", title: "Reward, with its interval", by: (a) => a.mean, show: (a) => <>{reward(a.mean)} <Interval low={a.low} high={a.high} /><Strip mean={a.mean} low={a.low} high={a.high} base={base_} from={Math.min(...values)} to={Math.max(...values)} /></> },
+                    { key: "e", title: "Evidence", by: (a) => a.log_e, show: (a) => a.log_e === null ? "–" : <>{a.log_e.toFixed(2)}{a.log_threshold !== null && <> of {a.log_threshold.toFixed(2)}<div class="bar"><i style={{ width: `${Math.max(0, Math.min(100, (100 * a.log_e) / a.log_threshold))}%` }} /></div></>}</> },
+                    { key: "left", title: "Requests to a verdict", n: true, by: (a) => a.n_to_verdict, show: (a) => count(a.n_to_verdict) },
+                    { key: "v", title: "Verdict", show: (a) => <One text={a.verdict} max={200} /> },
+                    { key: "w", title: "", show: (a) => a.is_champion ? null : <Write name="Promote" path={`${base}/promote`} body={{ candidate_id: a.candidate_id }} confirm={a.candidate_id.slice(0, 6)} ask={`From the next decision on, ${a.name} is the champion of ${system}; the guard watches it and rolls back what makes it worse.`} done={loaded.again} /> },
+                  ]}
+                />
+              )}
+            </Card>
+            {d.history.length > 1 && <div class="grid"><History of={d} by="reward" title="Reward" /><History of={d} by="regret" title="Regret so far" /></div>}
+            <div class="grid">
+              <List title="Drift" rows={d.drift} none="No alarm." />
+              <List title="Guards" rows={d.guards} none="No promotion is watched." />
+              <List title="Promotions" rows={d.promotions} none="Nothing was promoted yet." />
+            </div>
+          </>
+        );
+      }}
+    </Show>
+  );
+}
+
+function History({ of, by, title }: { of: Data; by: "reward" | "regret"; title: string }) {
+  const rows = of.history.filter((h) => h[by] !== null);
+  if (rows.length < 2) return null;
+  const option = (c: Colours) => ({
+    tooltip: { trigger: "axis" },
+    xAxis: { type: "time", splitLine: { show: false } }, yAxis: { type: "value", scale: by === "reward" },
+    dataZoom: [{ type: "inside", filterMode: "none", zoomOnMouseWheel: "ctrl", moveOnMouseWheel: false }],
+    series: [{ name: title, type: "line", symbol: "none", data: rows.map((h) => [h.at, h[by]]), color: by === "reward" ? c.accent : c.other }],
+  });
+  return <Card title={title}><Chart name={by} height={220} label={`${title} over time`} data={of} option={option} rows={() => [["at", by, "n"], ...rows.map((h) => [h.at, h[by], h.n])]} /></Card>;
+}
+
+function List({ title, rows, none }: { title: string; rows: { sentence: string; at?: string | null }[]; none: string }) {
+  return (
+    <Card title={title}>
+      {rows.length === 0 ? <p class="muted">{none}</p> : (
+        <ul>{rows.slice(0, 50).map((r, i) => <li key={i}><One text={r.sentence} max={600} /> {r.at && <span class="muted small"><Time at={r.at} /></span>}</li>)}</ul>
+      )}
+    </Card>
+  );
+}

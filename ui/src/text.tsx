@@ -1,0 +1,139 @@
+/* Texts of models and cases as data, and numbers, times and intervals in one form. */
+import type { ComponentChildren } from "preact";
+import { useState } from "preact/hooks";
+
+/* Bidirectional marks, zero-width and control characters but tab and end of line. */
+const MARKS = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb]/u;
+const NAMES: Record<string, string> = {
+  "\u001b": "ESC", "\u0000": "NUL", "\u200b": "ZWSP", "\u200c": "ZWNJ", "\u200d": "ZWJ", "\u200e": "LRM",
+  "\u200f": "RLM", "\u202a": "LRE", "\u202b": "RLE", "\u202c": "PDF", "\u202d": "LRO", "\u202e": "RLO",
+  "\u2066": "LRI", "\u2067": "RLI", "\u2068": "FSI", "\u2069": "PDI", "\ufeff": "BOM", "\u00ad": "SHY",
+};
+const SHOWN = 20_000;
+
+/** A text split where a mark stands, each mark by its name: a list of children, never HTML. */
+export function visible(text: string): ComponentChildren {
+  if (!MARKS.test(text)) return text;
+  const out: ComponentChildren[] = [];
+  let plain = "";
+  let marks = 0;
+  for (const char of text) {
+    // A joiner inside an emoji or a word of an Indic script is writing, not a trick.
+    if (!MARKS.test(char) || marks > 2_000) {
+      plain += char;
+      continue;
+    }
+    if (plain) out.push(plain);
+    plain = "";
+    marks += 1;
+    const code = char.codePointAt(0)!.toString(16).toUpperCase().padStart(4, "0");
+    out.push(<span class="mark" title={`U+${code}`}>{NAMES[char] ?? `U+${code}`}</span>);
+  }
+  if (plain) out.push(plain);
+  return out;
+}
+
+/** One line of somebody's text: isolated, in its own direction. */
+export function One({ text, max = 160 }: { text: string | null | undefined; max?: number }) {
+  const whole = text ?? "";
+  const cut = whole.length > max ? `${whole.slice(0, max)}…` : whole;
+  return <bdi class="one" dir="auto" title={whole.length > max ? whole.slice(0, 2_000) : undefined}>{visible(cut)}</bdi>;
+}
+
+/** A whole text in a box of its own, cut where it is long, with a way to see more. */
+export function Texts({ text, label, whole }: { text: string | null | undefined; label: string; whole?: string }) {
+  const [shown, setShown] = useState(SHOWN);
+  if (text === null || text === undefined) return <p class="muted small">Nothing is stored.</p>;
+  if (text === "") return <p class="muted small">The text is empty.</p>;
+  return (
+    <>
+      <div class="texts" tabIndex={0} role="region" aria-label={label}>
+        <div class="text" dir="auto">{visible(text.slice(0, shown))}</div>
+      </div>
+      {text.length > shown && (
+        <p class="small muted">
+          {count(shown)} of {count(text.length)} characters.{" "}
+          <button class="plain" onClick={() => setShown(shown * 5)}>Show more</button>
+        </p>
+      )}
+      {whole && <p class="small"><a href={whole} download>Download the whole text</a></p>}
+    </>
+  );
+}
+
+const plain = new Intl.NumberFormat(undefined, { maximumFractionDigits: 0 });
+
+export const count = (n: number | null | undefined): string => (n === null || n === undefined ? "–" : plain.format(n));
+
+export function plural(n: number, one: string, many = `${one}s`): string {
+  return `${count(n)} ${n === 1 ? one : many}`;
+}
+
+/** A reward or another number of [0, 1]: three decimals, as in the report. */
+export const reward = (x: number | null | undefined): string => (x === null || x === undefined ? "–" : x.toFixed(3));
+
+export function signed(x: number | null | undefined, digits = 3): string {
+  if (x === null || x === undefined) return "–";
+  return `${x < 0 ? "−" : "+"}${Math.abs(x).toFixed(digits)}`;
+}
+
+export function usd(x: number | null | undefined): string {
+  if (x === null || x === undefined) return "unknown";
+  if (x === 0) return "$0";
+  return x < 0.01 ? `$${x.toPrecision(2)}` : `$${x.toFixed(x < 1 ? 3 : 2)}`;
+}
+
+export function ms(x: number | null | undefined): string {
+  if (x === null || x === undefined) return "–";
+  return x < 1_000 ? `${x < 10 ? x.toPrecision(2) : Math.round(x)} ms` : seconds(x / 1_000);
+}
+
+export function seconds(s: number | null | undefined): string {
+  if (s === null || s === undefined) return "–";
+  if (s < 60) return `${s < 10 ? s.toFixed(1) : Math.round(s)} s`;
+  if (s < 3_600) return `${Math.floor(s / 60)} min ${Math.round(s % 60)} s`;
+  return `${Math.floor(s / 3_600)} h ${Math.round((s % 3_600) / 60)} min`;
+}
+
+const clock = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
+
+/** A moment in local time; the title has it to the second with the zone. */
+export function Time({ at }: { at: string | null | undefined }) {
+  if (!at) return <>–</>;
+  const date = new Date(/[zZ]|[+-]\d\d:?\d\d$/.test(at) ? at : `${at.replace(" ", "T")}Z`);
+  if (Number.isNaN(date.getTime())) return <One text={at} />;
+  return <time dateTime={date.toISOString()} title={date.toString()}>{clock.format(date)}</time>;
+}
+
+/** Low and high of an interval as the reports write them. */
+export function Interval({ low, high, digits = 3 }: { low?: number | null; high?: number | null; digits?: number }) {
+  if (low === null || low === undefined || high === null || high === undefined) return null;
+  return <span class="ci">{low.toFixed(digits).replace("-", "−")} to {high.toFixed(digits).replace("-", "−")}</span>;
+}
+
+/** Mean and interval as a picture of one line, on [from, to]; a dashed line is what it is compared with. */
+export function Strip(p: { mean?: number | null; low?: number | null; high?: number | null; base?: number | null; from: number; to: number }) {
+  if (p.mean === null || p.mean === undefined || p.to <= p.from) return null;
+  const x = (v: number) => 4 + (136 * (Math.min(Math.max(v, p.from), p.to) - p.from)) / (p.to - p.from);
+  return (
+    <svg class="strip" viewBox="0 0 144 14" aria-hidden="true">
+      {p.base !== null && p.base !== undefined && <line class="base" x1={x(p.base)} x2={x(p.base)} y1="0" y2="14" />}
+      {p.low !== null && p.low !== undefined && p.high !== null && p.high !== undefined && (
+        <line x1={x(p.low)} x2={x(p.high)} y1="7" y2="7" />
+      )}
+      <circle cx={x(p.mean)} cy="7" r="3.5" />
+    </svg>
+  );
+}
+
+/** A value of a parameter: short ones as code, long ones folded. */
+export function Value({ value }: { value: unknown }) {
+  const text = typeof value === "string" ? value : value === null || value === undefined ? "–" : JSON.stringify(value);
+  if (text.length <= 80 && !text.includes("\n")) return <code><One text={text} /></code>;
+  return (
+    <details>
+      <summary><One text={text} max={70} /></summary>
+      <Texts text={text} label="Value" />
+    </details>
+  );
+}

@@ -1,0 +1,139 @@
+/* What the server answers: the shapes of /ui/api. Sentences come from the server; null means unknown. */
+
+export interface Interval { mean: number | null; low: number | null; high: number | null }
+export type Params = Record<string, unknown>;
+
+// GET overview
+export interface Overview {
+  store: string;
+  systems: {
+    system: string; champion: { candidate_id: string; name: string } | null; n_runs: number; in_production: boolean;
+  }[];
+  runs: RunRow[]; // newest first
+  needs: { kind: string; sentence: string; run_id?: string | null; system?: string | null; command?: string | null }[];
+  next_command: string | null; // of an empty store
+}
+export interface RunRow {
+  run_id: string; label: string; system: string; status: string; started_at: string | null; ended_at: string | null;
+  n_generations: number; best: Interval | null; best_name: string | null;
+  spent_usd: number | null; max_usd: number | null; n_calls: number | null; max_calls: number | null;
+}
+
+// GET runs/{run_id}
+export interface Run extends RunRow {
+  verdict: string | null; // the report's sentence
+  next_step: string | null; command: string | null; reason: string | null;
+  sentences: string[]; // further sentences of the report about what was found
+  progress: {
+    generation: number; max_generations: number | null; n_settled: number; n_planned: number | null; seconds_left: number | null;
+    sentence: string | null;
+  } | null;
+  n_candidates: number; n_evaluations: number; n_cases: number; n_failed: number; n_missing: number; algorithm: string; seed: number | null;
+  has: Has;
+}
+export interface Has { front: boolean; thoughts: boolean; preferences: boolean; texts: boolean; effects: boolean }
+
+// GET runs/{run_id}/curve
+export interface Curve { points: { generation: number; n_evaluations: number; cumulative_calls: number | null; cumulative_usd: number | null; best_mean: number | null; low: number | null; high: number | null; asked_mean: number | null }[]; note: string | null }
+
+// GET runs/{run_id}/leaderboard
+export interface Leaderboard { rows: Candidate[]; parameters: Parameter[]; level: number; note: string | null }
+export interface Candidate {
+  rank: number | null; candidate_id: string; name: string; params: Params; mean: number | null; low: number | null; high: number | null;
+  n_cells: number; n_cases: number | null; n_failed: number; origin: string; generation: number | null; metrics: Record<string, number | null>;
+  tags: string[]; // defaults, recommended, champion, in the report's words
+}
+export interface Parameter { name: string; kind: string; values?: unknown[] | null; low?: number | null; high?: number | null; log?: boolean }
+
+// GET runs/{run_id}/allocation: runs of equal length are not needed: cells is [candidate index, case index, n, reward] in columns
+export interface Allocation { candidates: { candidate_id: string; name: string }[]; cases: string[]; candidate: number[]; case: number[]; n: number[]; reward: (number | null)[] }
+
+// GET runs/{run_id}/effects
+export interface Effects {
+  effects: { parameter: string; kind: string; share: number | null; points: { value: unknown; label: string; mean: number; low: number | null; high: number | null }[] }[];
+  sentences: string[];
+}
+
+// GET runs/{run_id}/front
+export interface Front { objectives: { name: string; direction: string; unit: string | null }[]; points: FrontPoint[]; dominated: FrontPoint[]; sentence: string | null }
+export interface FrontPoint { candidate_id: string; name: string; means: Record<string, number>; lows: Record<string, number>; highs: Record<string, number> }
+
+// GET runs/{run_id}/spend
+export interface Spend {
+  rows: { purpose: string; provider: string | null; model: string | null; n_calls: number; n_failed: number; n_reused: number; tokens_in: number | null; tokens_out: number | null; cost_usd: number | null; maybe_usd: number | null }[];
+  by_generation: { generation: number | null; cost_usd: number | null; n_calls: number }[]; sentences: string[];
+}
+
+// GET runs/{run_id}/thoughts
+export interface Thoughts {
+  rows: { thought_id: string; generation: number; strategy: string; text: string | null; gain: number | null; gain_se: number | null; resolution: number | null; e_value: number | null; n_outcomes: number | null; reason: string | null; cost_usd: number | null }[];
+  sentences: string[];
+}
+
+// GET runs/{run_id}/preferences
+export interface Preferences {
+  rounds: { generation: number; n_prompts: number | null; n_answers: number | null; n_pairs: number | null; trust: number | null; coverage: number | null; sentence: string | null }[];
+  sentences: string[];
+}
+
+// GET runs/{run_id}/answers?filter=all|failed|worst|disagreement&search=&case_from=&n_cases=&candidate_from=&n_candidates=
+export interface Answers {
+  n_cases: number; n_candidates: number; // after the filter
+  cases: { case_id: string; role: string; title: string; mean: number | null }[]; // of this page
+  candidates: { candidate_id: string; name: string; mean: number | null; low: number | null; high: number | null; tags: string[] }[];
+  case_from: number; candidate_from: number;
+  cells: (AnswerCell | null)[][]; // [case][candidate] of this page; null: not asked
+}
+export interface AnswerCell { reward: number | null; status: string; n: number; fault: string | null }
+
+// GET runs/{run_id}/cell?candidate=&case=
+export interface CellDetail {
+  candidate: { candidate_id: string; name: string; params: Params }; case_id: string; role: string;
+  input: string | null; expected: string | null;
+  repeats: {
+    eval_id: string; replicate: number; generation: number | null; status: string; reward: number | null; error: string | null; fault: string | null; cached: boolean;
+    prompt: string | null; answer: string | null; prompt_bytes: number | null; answer_bytes: number | null; prompt_url: string | null; answer_url: string | null;
+    metrics: { name: string; value: number | null; unit: string | null }[];
+    judgements: { metric: string; order: string | null; value: number | null; reason: string | null }[];
+    tokens_in: number | null; tokens_out: number | null; cost_usd: number | null; latency_ms: number | null;
+    attempts: { attempt: number; purpose: string; state: string; model: string | null; error_type: string | null; cost_usd: number | null; started_at: string | null; ms: number | null }[];
+  }[];
+}
+
+// GET compare?a=RUN[:CANDIDATE]&b=RUN[:CANDIDATE]
+export interface Comparison {
+  a: Side; b: Side; verdict: string; sentences: string[]; gate: string | null;
+  difference: (Interval & { n_cases: number; level: number; role: string }) | null;
+  parameters: { name: string; a: unknown; b: unknown }[]; // those that differ
+  per_answer: { name: string; unit: string | null; a: number | null; b: number | null }[];
+  cases: { case_id: string; role: string; a: number | null; b: number | null; difference: number | null; input: string | null; a_answer: string | null; b_answer: string | null }[];
+}
+export interface Side { run_id: string; run_label: string; candidate_id: string; name: string; mean: number | null; low: number | null; high: number | null }
+
+// GET runs/{run_id}/prompts?parameter=
+export interface Prompts {
+  parameters: string[]; parameter: string | null;
+  nodes: { id: string; parents: string[]; text: string; generation: number | null; origin: string; name: string; candidate_ids: string[]; mean: number | null; low: number | null; high: number | null; effect: Interval | null; operator: string | null; reason: string | null; tags: string[] }[];
+}
+
+// GET production and production/{system}
+export interface ProductionList { systems: { system: string; sentence: string | null }[]; command: string | null }
+export interface Production {
+  system: string; sentences: string[]; champion: { candidate_id: string; name: string } | null;
+  arms: { candidate_id: string; name: string; is_champion: boolean; share: number | null; n: number; mean: number | null; low: number | null; high: number | null; log_e: number | null; log_threshold: number | null; n_to_verdict: number | null; verdict: string | null; status: string | null }[];
+  history: { at: string; n: number; reward: number | null; regret: number | null }[];
+  drift: { sentence: string; at: string | null; arm: string | null }[];
+  guards: { sentence: string; status: string | null; at: string | null }[];
+  promotions: { at: string | null; sentence: string }[];
+  can_write: boolean; why_not: string | null;
+}
+// POST production/{system}/promote {candidate_id, confirm} and /rollback {confirm}; POST runs/{id}/stop, /resume {confirm}
+// Authorization: Bearer TOKEN, X-Convergence-CSRF: value of GET session
+export interface Session { csrf: string; can_write: boolean; why_not: string | null; store: string; version: string }
+export interface Done { sentence: string }
+
+// GET sql/questions, GET sql?q=&limit= (and sql.csv?q=)
+export interface Questions { questions: { title: string; sql: string }[]; tables: Record<string, string[]> }
+export interface SqlResult { columns: { name: string; type: string }[]; rows: (string | number | boolean | null)[][]; n_rows: number; cut: boolean; ms: number }
+
+// GET runs/{run_id}/table.csv?of=leaderboard|evaluations|…; GET events (server-sent): {"run_id": …}

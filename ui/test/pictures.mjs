@@ -1,0 +1,33 @@
+// Pictures of every page over planted answers: node test/pictures.mjs FOLDER [BASE_ADDRESS]
+import { chromium } from "playwright-core";
+import { mkdirSync } from "node:fs";
+import { planted } from "./planted.mjs";
+
+const out = process.argv[2];
+mkdirSync(out, { recursive: true });
+const server = planted();
+const base = await server.open();
+const browser = await chromium.launch({ executablePath: "/usr/bin/chromium", args: ["--no-sandbox"] });
+const pages = {
+  overview: "", run: "runs/01JRUN", answers: "runs/01JRUN/answers", cell: "runs/01JRUN/answers?case=case-0003&candidate=3fc8b00000000000&against=3fa9c10000000000",
+  compare: "runs/01JRUN/compare?a=3fa9c10000000000&b=3fc8b00000000000", prompts: "runs/01JRUN/prompts", production: "production", sql: "sql?q=SELECT+name,+mean+FROM+leaderboard",
+};
+const wanted = process.argv[3]?.split(",") ?? Object.keys(pages);
+for (const [width, height] of [[1440, 1000], [390, 844]]) {
+  for (const scheme of ["light", "dark"]) {
+    const context = await browser.newContext({ viewport: { width, height }, colorScheme: scheme });
+    const page = await context.newPage();
+    page.on("console", (m) => ["error", "warning"].includes(m.type()) && console.log(m.type(), m.text()));
+    page.on("pageerror", (e) => console.log("PAGE ERROR", e.message));
+    for (const name of wanted) {
+      await page.goto(base + pages[name]);
+      await page.waitForTimeout(900);
+      const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+      if (wide > 0) console.log(`${name} ${width}: ${wide} px too wide`);
+      await page.screenshot({ path: `${out}/${name}-${width}-${scheme}.png`, fullPage: name !== "cell" });
+    }
+    await context.close();
+  }
+}
+await browser.close();
+server.close();

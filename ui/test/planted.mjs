@@ -1,0 +1,117 @@
+// A server of planted answers in the shapes of src/types.ts, of any size, with hostile texts: what the pages are
+// driven over where a real store would be too small or too tame.
+import { createServer } from "node:http";
+import { readFileSync } from "node:fs";
+import { dirname, extname, join, normalize } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const STATIC = join(dirname(fileURLToPath(import.meta.url)), "..", "..", "convergence", "ui", "static");
+const TYPES = { ".js": "text/javascript", ".css": "text/css", ".html": "text/html; charset=utf-8", ".svg": "image/svg+xml", ".txt": "text/plain" };
+export const POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'";
+export const HOSTILE = `<script>window.hacked=1</script><img src=x onerror="window.hacked=1"> [link](javascript:window.hacked=1) \u202Eevil\u202C \u001b[31mred\u001b[0m \u0000 ${"W".repeat(400)}`;
+
+const noise = (i, salt = 0) => { const x = Math.sin(i * 12.9898 + salt * 78.233) * 43758.5453; return x - Math.floor(x); };
+
+export function planted({ nCandidates = 40, nCases = 24, hostile = false, empty = false, long = false, running = false } = {}) {
+  const state = { generation: 3, running, asked: [] };
+  const bad = (text) => (hostile ? `${text} ${HOSTILE}` : text);
+  const id = (i) => (0x3fa9c1 + i * 7919).toString(16).padStart(6, "0") + "0".repeat(10);
+  const models = ["small", "medium", "large"];
+  const prompts = ["Answer in one word.", "Answer in one sentence, and name the rule that you used.", "Think first. Then answer in one word, and nothing else."];
+  const params = (i) => ({ model: models[i % 3], temperature: Number((noise(i, 1) * 1.2).toFixed(2)), top_k: 1 + (i * 3) % 20, prompt: prompts[i % prompts.length] });
+  const name = (i) => bad(i === 0 ? `${id(i).slice(0, 6)} defaults` : `${id(i).slice(0, 6)} model=${models[i % 3]} temperature=${params(i).temperature}`);
+  const mean = (i) => 0.86 - (i / nCandidates) * 0.4;
+  const interval = (i) => ({ mean: mean(i), low: mean(i) - 0.03 - noise(i) * 0.05, high: Math.min(1, mean(i) + 0.03 + noise(i) * 0.05) });
+  const caseId = (k) => `case-${String(k + 1).padStart(4, "0")}`;
+  const cell = (k, i) => {
+    if (noise(k * 31 + i, 3) < Math.min(0.75, i / nCandidates)) return null;
+    const failed = noise(k + i * 17, 5) < 0.04;
+    const missing = noise(k + i * 13, 7) < 0.01;
+    return { reward: missing ? null : failed ? 0 : Number(Math.min(1, Math.max(0, mean(i) + (noise(k, 9) - 0.5) * 0.5)).toFixed(3)), status: failed ? "error" : "ok", n: 1 + (k + i) % 2, fault: failed ? "candidate" : missing ? "infrastructure" : null };
+  };
+  const run = () => ({
+    run_id: "01JRUN", label: bad("support-answers-7f3a"), system: "support-answers", status: state.running ? "running" : "done", started_at: "2026-11-24T03:00:00Z", ended_at: state.running ? null : "2026-11-24T03:42:10Z",
+    n_generations: state.generation, best: interval(1), best_name: name(1), spent_usd: 1.84, max_usd: 5, n_calls: 1240, max_calls: 4000,
+  });
+  const api = {
+    overview: () => empty ? { store: "/data/results", systems: [], runs: [], needs: [], next_command: "convergence quickstart" } : {
+      store: "/data/results", next_command: null,
+      systems: [
+        { system: "support-answers", champion: { candidate_id: id(1), name: name(1) }, n_runs: 2, in_production: true },
+        { system: "search", champion: null, n_runs: 1, in_production: false },
+      ],
+      runs: [run(), { ...run(), run_id: "01JOLD", label: "support-answers-22c1", status: "done", best: interval(6), best_name: name(6) }, { ...run(), run_id: "01JSEA", label: "search-9b02", system: "search", status: "interrupted", max_usd: null, best: interval(9), best_name: name(9) }],
+      needs: [{ kind: "adoption", sentence: "support-answers: 3fc8b0 passed the promotion gate and waits for a person.", run_id: "01JRUN", command: "convergence adopt support-answers" }, { kind: "drift", sentence: "support-answers: the mean reward of all arms fell.", system: "support-answers" }],
+    },
+    "": () => ({
+      ...run(), verdict: "3fc8b0 model=medium is better than the defaults: +0.084 (0.041 to 0.127) on 48 held-out cases, 95 % interval.",
+      next_step: "Put it into production with", command: "convergence adopt support-answers", reason: "max_generations: 8 generations are done", sentences: [],
+      progress: state.running ? { generation: state.generation, max_generations: 8, n_settled: 312, n_planned: 640, seconds_left: 340, sentence: null } : null,
+      n_candidates: nCandidates, n_evaluations: nCandidates * nCases, n_cases: nCases, n_failed: 31, n_missing: 4, algorithm: "evolution", seed: 1, has: { front: true, thoughts: true, preferences: true, texts: true, effects: true },
+    }),
+    curve: () => ({ note: "Best posterior mean after each generation, with its 95 % interval.", points: Array.from({ length: state.generation + 6 }, (_, g) => ({ generation: g, n_evaluations: 120 * (g + 1), cumulative_calls: 130 * (g + 1), cumulative_usd: 0.2 * (g + 1), best_mean: 0.86 - 0.22 / (g + 1), low: 0.86 - 0.22 / (g + 1) - 0.12 / Math.sqrt(g + 1), high: 0.86 - 0.22 / (g + 1) + 0.1 / Math.sqrt(g + 1), asked_mean: 0.8 - 0.3 / (g + 1) })) }),
+    leaderboard: () => ({ level: 0.95, note: "Posterior means with 95 % intervals, adjusted for the cases that each configuration was asked.", parameters: [{ name: "model", kind: "choice" }, { name: "temperature", kind: "float" }, { name: "top_k", kind: "int" }, { name: "prompt", kind: "choice" }], rows: Array.from({ length: nCandidates }, (_, i) => ({ rank: i + 1, candidate_id: id(i), name: name(i), params: params(i), ...interval(i), n_cells: Math.round(nCases * (1 - 0.7 * i / nCandidates)), n_cases: nCases, n_failed: Math.round(noise(i) * 3), origin: i ? ["sample", "mutation", "crossover"][i % 3] : "default", generation: i % 8, metrics: { exact: mean(i), latency_ms: 400 + 900 * noise(i), cost_usd: 0.001 + 0.004 * noise(i, 2) }, tags: i === 0 ? ["defaults"] : i === 1 ? ["recommended"] : [] })) }),
+    allocation: () => { const out = { candidates: [], cases: Array.from({ length: nCases }, (_, k) => caseId(k)), candidate: [], case: [], n: [], reward: [] }; for (let i = 0; i < nCandidates; i++) { out.candidates.push({ candidate_id: id(i), name: name(i) }); for (let k = 0; k < nCases; k++) { const c = cell(k, i); if (c) { out.candidate.push(i); out.case.push(k); out.n.push(c.n); out.reward.push(c.reward); } } } return out; },
+    effects: () => ({ sentences: ["model explains most of the differences between configurations."], effects: [{ parameter: "model", kind: "choice", share: 0.61, points: models.map((m, i) => ({ value: m, label: m, mean: i * 0.05 - 0.05, low: i * 0.05 - 0.08, high: i * 0.05 - 0.02 })) }, { parameter: "temperature", kind: "float", share: 0.22, points: [0, 0.3, 0.6, 0.9, 1.2].map((v) => ({ value: v, label: String(v), mean: 0.03 - v * 0.05, low: 0.01 - v * 0.05, high: 0.05 - v * 0.05 })) }] }),
+    front: () => { const p = (i) => ({ candidate_id: id(i), name: name(i), means: { reward: mean(i), cost_usd: 0.005 - i * 0.0004 }, lows: { reward: mean(i) - 0.03, cost_usd: 0.0001 }, highs: { reward: mean(i) + 0.03, cost_usd: 0.006 } }); return { objectives: [{ name: "cost_usd", direction: "lower", unit: "USD" }, { name: "reward", direction: "higher", unit: null }], points: [1, 3, 5, 8].map(p), dominated: [2, 4, 6, 7, 9].map((i) => ({ ...p(i), means: { reward: mean(i) - 0.05, cost_usd: 0.004 } })), sentence: "4 configurations are on the front." }; },
+    spend: () => ({ sentences: [], rows: [{ purpose: "evaluation", provider: "openai", model: "medium", n_calls: 1100, n_failed: 12, n_reused: 40, tokens_in: 812000, tokens_out: 91000, cost_usd: 1.6, maybe_usd: 0 }, { purpose: "judge", provider: "openai", model: "large", n_calls: 140, n_failed: 0, n_reused: 0, tokens_in: 99000, tokens_out: 4100, cost_usd: 0.24, maybe_usd: 0 }], by_generation: Array.from({ length: state.generation + 1 }, (_, g) => ({ generation: g, cost_usd: 0.3 + 0.1 * noise(g), n_calls: 150 })) }),
+    thoughts: () => ({ sentences: ["Thoughts made outcomes likelier by 0.021 nats on average."], rows: Array.from({ length: 6 }, (_, i) => ({ thought_id: `t${i}`, generation: i >> 1, strategy: "contrast", text: bad("Larger models gain where the question names two rules; temperature hardly matters."), gain: 0.05 - 0.02 * i, gain_se: 0.012, resolution: 0.01, e_value: 1.2, n_outcomes: 40, reason: null, cost_usd: 0.002 })) }),
+    preferences: () => ({ sentences: ["The judge is trusted: 0.71 at least."], rounds: [0, 1, 2].map((g) => ({ generation: g, n_prompts: 24, n_answers: 48, n_pairs: 20 - g, trust: 0.7 + g * 0.02, coverage: 0.96, sentence: null })) }),
+    answers: (q) => {
+      let cases = Array.from({ length: nCases }, (_, k) => k);
+      if (q.get("filter") === "failed") cases = cases.filter((k) => Array.from({ length: Math.min(40, nCandidates) }, (_, i) => cell(k, i)).some((c) => c?.fault));
+      if (q.get("filter") === "worst") cases.sort((a, b) => noise(a, 9) - noise(b, 9));
+      if (q.get("search")) cases = cases.filter((k) => `${caseId(k)} may a customer return it ${k}`.includes(q.get("search")));
+      const [k0, nk, i0, ni] = ["case_from", "n_cases", "candidate_from", "n_candidates"].map((key) => Number(q.get(key) ?? 0));
+      const ks = cases.slice(k0, k0 + nk);
+      const is = Array.from({ length: Math.max(0, Math.min(ni, nCandidates - i0)) }, (_, j) => i0 + j);
+      return { n_cases: empty ? 0 : cases.length, n_candidates: nCandidates, case_from: k0, candidate_from: i0, cases: ks.map((k) => ({ case_id: caseId(k), role: k % 5 ? "search" : "holdout", title: bad(`May a customer return it after ${k} days?`), mean: 0.7 })), candidates: is.map((i) => ({ candidate_id: id(i), name: name(i), ...interval(i), tags: i === 0 ? ["defaults"] : [] })), cells: ks.map((k) => is.map((i) => cell(k, i))) };
+    },
+    cell: (q) => {
+      const i = Math.max(0, Array.from({ length: nCandidates }, (_, j) => id(j)).indexOf(q.get("candidate")));
+      const answer = long ? "Yes. ".repeat(1_000_000) : `Yes, within ${30 + i} days, if the seal is whole.`;
+      return { candidate: { candidate_id: id(i), name: name(i), params: params(i) }, case_id: q.get("case"), role: "search", input: bad("May a customer return opened headphones after 20 days?"), expected: "Yes, within 30 days.", repeats: [0, 1].map((r) => ({ eval_id: `e${r}`, replicate: r, generation: 2, status: "ok", reward: r ? 1 : 0.5, error: null, fault: null, cached: r === 1, prompt: bad(`system: ${params(i).prompt}\n\nuser: May a customer return opened headphones after 20 days?`), answer: bad(answer), prompt_bytes: 200, answer_bytes: answer.length, prompt_url: null, answer_url: long ? "/ui/api/x" : null, metrics: [{ name: "exact", value: 0.5, unit: null }], judgements: [{ metric: "helpful", order: "answer first", value: 0.8, reason: bad("It names the rule and the period.") }, { metric: "helpful", order: "answer second", value: 0.6, reason: bad("The condition is not in the rules.") }], tokens_in: 180, tokens_out: 22, cost_usd: r ? 0 : 0.00042, latency_ms: 812, attempts: [{ attempt: 1, purpose: "evaluation", state: "failed", model: "medium", error_type: "http_429", cost_usd: 0, started_at: "2026-11-24T03:10:00Z", ms: 120 }, { attempt: 2, purpose: "evaluation", state: "done", model: "medium", error_type: null, cost_usd: 0.00042, started_at: "2026-11-24T03:10:02Z", ms: 812 }] })) };
+    },
+    compare: (q) => { const find = (key) => { const i = Array.from({ length: nCandidates }, (_, j) => id(j)).indexOf((q.get(key) ?? "").split(":")[1]); return i < 0 ? 1 : i; }; const [i, j] = [find("a"), find("b")]; const side = (n) => ({ run_id: "01JRUN", run_label: run().label, candidate_id: id(n), name: name(n), ...interval(n) }); return { a: side(i), b: side(j), verdict: "The second is better: +0.062 (0.018 to 0.106), 95 % interval over 24 paired cases.", sentences: [], gate: "The promotion gate has not decided: about 40 more cases.", difference: { mean: 0.062, low: 0.018, high: 0.106, n_cases: nCases, level: 0.95, role: "search" }, parameters: ["model", "temperature", "prompt"].map((p) => ({ name: p, a: params(i)[p], b: params(j)[p] })), per_answer: [{ name: "price", unit: "USD", a: 0.0021, b: 0.0034 }, { name: "latency", unit: "ms", a: 820, b: 640 }], cases: Array.from({ length: Math.min(nCases, 200) }, (_, k) => ({ case_id: caseId(k), role: "search", a: Number(noise(k, 2).toFixed(2)), b: Number(Math.min(1, noise(k, 2) + noise(k, 4) * 0.3 - 0.1).toFixed(2)), difference: Number((noise(k, 4) * 0.3 - 0.1).toFixed(2)), input: bad("May a customer return it?"), a_answer: bad("Yes, within 30 days."), b_answer: bad("Yes, within 14 days, with a receipt.") })) }; },
+    prompts: () => ({ parameters: ["prompt"], parameter: "prompt", nodes: [0, 1, 2, 3, 4].map((i) => ({ id: `p${i}`, parents: i ? [`p${(i - 1) >> 1}`] : [], text: bad(`${prompts[Math.min(2, i % 3)]} Rule ${i}.`), generation: i, origin: i ? "mutation" : "default", name: name(i), candidate_ids: [id(i)], ...interval(i), effect: i ? { mean: 0.02, low: -0.01, high: 0.05 } : null, operator: i ? "rewrite" : null, reason: null, tags: i === 0 ? ["defaults"] : [] })) }),
+    production: () => empty ? { systems: [], command: "convergence serve optimization.yaml" } : { systems: [{ system: "support-answers", sentence: null }], command: null },
+    "production/support-answers": () => ({ system: "support-answers", sentences: ["3fc8b0 is champion since yesterday; 2 challengers are asked."], champion: { candidate_id: id(1), name: name(1) }, arms: [1, 2, 3].map((i) => ({ candidate_id: id(i), name: name(i), is_champion: i === 1, share: [0, 0.7, 0.2, 0.1][i], n: 4000 / i, ...interval(i), log_e: i === 1 ? null : 1.2 * i, log_threshold: i === 1 ? null : 4.6, n_to_verdict: i === 1 ? null : 900 * i, verdict: i === 1 ? null : "undecided", status: null })), history: Array.from({ length: 60 }, (_, t) => ({ at: new Date(Date.UTC(2026, 10, 20, t)).toISOString(), n: 60, reward: 0.8 + noise(t) * 0.1, regret: t * 0.4 })), drift: [{ sentence: "The mean reward of all arms fell.", at: "2026-11-22T10:00:00Z", arm: null }], guards: [{ sentence: "3fc8b0 is confirmed.", status: "confirmed", at: "2026-11-23T10:00:00Z" }], promotions: [{ at: "2026-11-23T08:00:00Z", sentence: "3fc8b0 was promoted." }], can_write: false, why_not: null }),
+    session: () => ({ csrf: "c", can_write: false, why_not: null, store: "/data/results", version: "0.1.0" }),
+    "sql/questions": () => ({ questions: [{ title: "Which configurations are best?", sql: "SELECT name, mean, low, high FROM leaderboard ORDER BY mean DESC" }, { title: "What did each model cost?", sql: "SELECT model, sum(cost_usd) AS usd\nFROM attempts\nGROUP BY model" }], tables: { runs: ["run_id", "name"], attempts: ["model", "cost_usd"] } }),
+    sql: (q) => q.get("q").includes("DROP") ? { $status: 400, detail: "Only one SELECT is answered." } : { columns: [{ name: "name", type: "VARCHAR" }, { name: "mean", type: "DOUBLE" }], rows: Array.from({ length: 30 }, (_, i) => [name(i % nCandidates), mean(i % nCandidates)]), n_rows: 30, cut: false, ms: 4.2 },
+  };
+  const listeners = new Set();
+  const server = createServer((request, response) => {
+    const url = new URL(request.url, "http://x");
+    response.setHeader("Content-Security-Policy", POLICY);
+    const path = decodeURIComponent(url.pathname);
+    if (path === "/ui/api/events") {
+      response.writeHead(200, { "Content-Type": "text/event-stream" });
+      response.write(": here\n\n");
+      listeners.add(response);
+      return request.on("close", () => listeners.delete(response));
+    }
+    if (path.startsWith("/ui/api/")) {
+      const rest = path.slice(8).replace(/^runs\/[^/]+\/?/, "");
+      state.asked.push(rest);
+      if (request.method === "POST") return json(response, 403, { detail: "This token has not the scope admin." });
+      const found = api[rest];
+      const body = found?.(url.searchParams);
+      return body === undefined ? json(response, 404, { detail: "Nothing is here." }) : json(response, body.$status ?? 200, body);
+    }
+    const file = path.startsWith("/ui/static/") ? normalize(path.slice(11)) : "index.html";
+    try {
+      const body = readFileSync(join(STATIC, file));
+      response.writeHead(200, { "Content-Type": TYPES[extname(file)] ?? "application/octet-stream" }).end(body);
+    } catch {
+      response.writeHead(404).end();
+    }
+  });
+  const json = (response, status, body) => response.writeHead(status, { "Content-Type": "application/json" }).end(JSON.stringify(body));
+  return {
+    state,
+    tell: (data) => listeners.forEach((one) => one.write(`event: generation\ndata: ${JSON.stringify(data)}\n\n`)),
+    open: () => new Promise((done) => server.listen(0, "127.0.0.1", () => done(`http://127.0.0.1:${server.address().port}/ui/`))),
+    close: () => { listeners.forEach((one) => one.end()); server.closeAllConnections(); server.close(); },
+  };
+}
