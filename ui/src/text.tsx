@@ -70,7 +70,7 @@ export function plural(n: number, one: string, many = `${one}s`): string {
 }
 
 /** A reward or another number of [0, 1]: three decimals, as in the report. */
-export const reward = (x: number | null | undefined): string => (x === null || x === undefined ? "–" : x.toFixed(3));
+export const reward = (x: number | null | undefined): string => (x === null || x === undefined ? "–" : x.toFixed(3).replace("-", "−"));
 
 export function signed(x: number | null | undefined, digits = 3): string {
   if (x === null || x === undefined) return "–";
