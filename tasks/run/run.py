@@ -5,6 +5,7 @@ task parameters carry a run's id only, so that nothing heavy and no secret reach
 (``tasks.run.active_runs``). ``tasks.run.opener`` opens runs.
 """
 
+import asyncio
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -46,6 +47,10 @@ class StepResult:
     """What this evidence would hand over; ``None`` before the first reward."""
     learners: Mapping[str, LearnerStep] = field(default_factory=dict)
     """Learner → what it has learned."""
+
+
+_NO_SIGNALS = (asyncio.CancelledError, GeneratorExit, SystemExit)
+"""Contexts of an error that are not a process told to end."""
 
 
 class Run:
@@ -324,7 +329,7 @@ class Run:
         """Record how the run ended and free what it holds."""
         try:
             if error is not None:
-                by_signal = not isinstance(error, Exception)
+                by_signal = _is_by_signal(error)
                 interrupted = by_signal or isinstance(error, RunInterruptedError)
                 status: Literal["stopped", "failed"] = "stopped" if interrupted else "failed"
                 reason = redacted_text(str(error)) or type(error).__name__
@@ -336,3 +341,21 @@ class Run:
                 self.emit(RunFinished(run_id=self.run_id, status=status, reason=reason))
         finally:
             self.close()
+
+
+def _is_by_signal(error: BaseException) -> bool:
+    """Return whether a signal ended the run, also where telling Prefect of it failed as well.
+
+    A server that does not answer while a cancelled flow run reports its end raises an error of its
+    own, which has the signal as its context. Time-outs have a cancelled coroutine there, and faults
+    of a user's function may have its ``SystemExit``: these are no signals.
+    """
+    if not isinstance(error, Exception):
+        return True
+    seen: list[BaseException] = [error]
+    while (earlier := seen[-1].__cause__ or seen[-1].__context__) not in (None, *seen):
+        assert earlier is not None  # noqa: S101 - as the loop says
+        if not isinstance(earlier, (Exception, *_NO_SIGNALS)):
+            return True
+        seen.append(earlier)
+    return False

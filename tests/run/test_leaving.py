@@ -1,5 +1,6 @@
 """A run that a signal leaves is stopped, not failed; one that has ended is found, not begun again."""
 
+import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -43,6 +44,33 @@ def test_a_signal_stops_a_run_and_an_error_fails_it(
     again = opened(tmp_path, "f2")
     again.close()
     assert again.run_id == run.run_id, "both can go on"
+
+
+def unheard(first: type[BaseException]) -> None:
+    """Leave as Prefect's engine does where its server does not answer."""
+    try:
+        raise first
+    finally:
+        raise OSError("no server")
+
+
+@pytest.mark.parametrize(
+    ("first", "status"),
+    [
+        (Signal, "stopped"),
+        (KeyboardInterrupt, "stopped"),
+        (SystemExit, "failed"),
+        (asyncio.CancelledError, "failed"),
+    ],
+)
+def test_a_signal_stops_a_run_whose_server_then_refuses_to_hear_of_it(
+    first: type[BaseException], status: str, tmp_path: Path
+):
+    run = opened(tmp_path)
+    with pytest.raises(OSError, match="no server"), run:
+        unheard(first)
+    record = ParquetStore(tmp_path / "convergence-data").run(run.run_id)
+    assert record.status == status
 
 
 def test_only_a_signal_that_leaves_a_generation_stops_the_calls(tmp_path: Path):
