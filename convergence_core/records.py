@@ -22,7 +22,7 @@ Params: TypeAlias = Mapping[str, ParamValue]
 Role = Literal["search", "fresh", "holdout"]
 """Who may see an evaluation: samplers read ``search`` only; the report shows the others apart."""
 
-Origin = Literal["default", "sample", "mutation", "crossover", "elite", "rlp", "sao"]
+Origin = Literal["default", "sample", "mutation", "crossover", "elite", "rlp", "sao", "written"]
 """How a candidate came to be."""
 
 FaultName = Literal["candidate", "infrastructure", "evaluator"]

@@ -7,7 +7,7 @@ from convergence_core.events import GenerationFinished
 from tasks.artifacts import show_progress
 from tasks.prefect_support.flow_runs import attended_generation, quoted
 from tasks.run.active_runs import run_of
-from tasks.steps import evaluate, learn, sample_candidates, save_generation, think
+from tasks.steps import evaluate, learn, sample_candidates, save_generation, think, write_prompts
 
 MAX_CANDIDATES_AT_ONCE = 256
 """Threads that wait for candidates; calls in flight are limited by ``parallel_workers`` alone."""
@@ -27,6 +27,8 @@ def run_generation(run_id: str, generation: int) -> GenerationFinished:
         generation: its number, from 0.
     """
     with attended_generation(run_id):
+        if run_of(run_id).is_due("prompts"):
+            write_prompts(run_id, generation)
         if run_of(run_id).is_due("rlp"):
             think(run_id, generation)
         plan = sample_candidates(run_id, generation)

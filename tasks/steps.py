@@ -31,6 +31,17 @@ def think(run_id: str, generation: int) -> int:  # noqa: ARG001 - names the task
     return run_of(run_id).think("rlp")
 
 
+@task(task_run_name="write prompts before generation {generation:02d}", cache_policy=NO_CACHE)
+@redacted_errors()
+def write_prompts(run_id: str, generation: int) -> int:  # noqa: ARG001 - names the task run
+    """Write texts before a generation; return how many kept all invariants.
+
+    Nothing of them is visible before the generation is saved. Faults of the model are reasons, kept
+    with the texts that were not written.
+    """
+    return run_of(run_id).think("prompts")
+
+
 @task(task_run_name="prefer before generation {generation:02d}", cache_policy=NO_CACHE)
 @redacted_errors()
 def prefer(run_id: str, generation: int) -> int:  # noqa: ARG001 - names the task run

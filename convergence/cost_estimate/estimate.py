@@ -253,6 +253,7 @@ def _notes(total: RoleEstimate, plan: Forecast, configuration: Configuration) ->
     if society.thinks and configuration.llm is not None and budget.max_usd is not None:
         shared = dollars(society.rlp.max_share_usd * budget.max_usd)
         yield f"Thoughts and predictions together use {shared} at most."
+    yield from _of_writing(configuration)
     for key, limit, found in (
         ("max_usd", budget.max_usd, total.usd),
         ("max_tokens", budget.max_tokens, total.tokens),
@@ -267,3 +268,18 @@ def _notes(total: RoleEstimate, plan: Forecast, configuration: Configuration) ->
     is_refused = budget.max_usd is not None and not budget.allow_unknown_prices
     if total.unknown is not None and is_refused:
         yield f"budget.max_usd={budget.max_usd:.12g} refuses calls whose price is unknown."
+
+
+def _of_writing(configuration: Configuration) -> Iterator[str]:
+    """Yield what written texts may cost."""
+    prompts, budget = configuration.prompts, configuration.budget
+    if not configuration.writes_prompts or prompts.writer == "rules":
+        return
+    n_before = max(0, configuration.optimization.evolution.generations - 1)
+    n_calls = prompts.n_texts * -(-n_before // prompts.every)
+    most = (
+        "as much as they need"
+        if budget.max_usd is None
+        else f"{dollars(prompts.max_share_usd * budget.max_usd)} at most"
+    )
+    yield f"Written texts are not in these numbers: {n_calls} calls at most may use {most}."

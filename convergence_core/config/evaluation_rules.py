@@ -277,8 +277,13 @@ def check_llm(configuration: Configuration, report: Report) -> None:
         _check_llm(llm, path, report)
     society = configuration.society
     judges = any(m.type == "llm_judge" for m in configuration.evaluation.metrics.values())
-    if configuration.llm is not None and not (society.thinks or society.prefers or judges):
-        rule = "has no effect: no metric of type `llm_judge` asks it, and nobody thinks or prefers"
+    if configuration.llm is not None and not (
+        society.thinks or society.prefers or judges or configuration.writes_prompts
+    ):
+        rule = (
+            "has no effect: no metric of type `llm_judge` asks it, nobody thinks or prefers, and no "
+            "text has `mutate: true`"
+        )
         fix = (
             "Remove it, add a metric, e.g. `quality: {type: llm_judge, rubric: …}`, or write "
             "`society: {enabled: true}`."

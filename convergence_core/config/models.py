@@ -10,7 +10,8 @@ from convergence_core.config.api import ApiConfig
 from convergence_core.config.base import Section, Text
 from convergence_core.config.evaluation import EvaluationConfig, LlmConfig
 from convergence_core.config.optimization import OptimizationConfig, SocietyConfig
-from convergence_core.config.search_space import SearchSpaceConfig
+from convergence_core.config.prompts import PromptsConfig
+from convergence_core.config.search_space import SearchSpaceConfig, TextParam
 from convergence_core.visualization import VISUALIZATIONS, Visualization
 
 OutputFormat: TypeAlias = Literal["json", "markdown", "csv", "html"]
@@ -158,9 +159,24 @@ class Configuration(Section):
     as the shipped table has it."""
     llm: LlmConfig | None = None
     society: SocietyConfig = Field(default_factory=SocietyConfig)
+    prompts: PromptsConfig = Field(default_factory=PromptsConfig)
     promotion: PromotionConfig = Field(default_factory=PromotionConfig)
     storage: StorageConfig = Field(default_factory=StorageConfig)
     output: OutputConfig = Field(default_factory=OutputConfig)
+
+    @property
+    def has_mutable_texts(self) -> bool:
+        """Whether a text parameter has ``mutate``."""
+        parameters = self.search_space.parameters.values()
+        return any(isinstance(one, TextParam) and one.mutate for one in parameters)
+
+    @property
+    def writes_prompts(self) -> bool:
+        """Whether texts are written while a run goes on."""
+        if not self.has_mutable_texts or self.prompts.enabled is False:
+            return False
+        can_write = self.llm is not None or self.prompts.writer == "rules"
+        return can_write and (self.prompts.enabled is True or not self.society.prefers)
 
     def to_json(self) -> str:
         """Return this configuration as JSON, defaults written out; no secret is in it.

@@ -10,7 +10,6 @@ from convergence_core.config.evaluation_rules import check_evaluation, check_llm
 from convergence_core.config.models import Configuration, PriceConfig
 from convergence_core.config.problems import ENV_FIX, Report
 from convergence_core.config.schema import fields_of, is_default
-from convergence_core.config.search_space import TextParam
 from convergence_core.config.secrecy import (
     ENV_NAME,
     ENV_REFERENCE,
@@ -34,6 +33,7 @@ def check(configuration: Configuration, report: Report, *, allow_callable: bool)
     check_llm(configuration, report)
     _check_prices(configuration, report)
     _check_society(configuration, report)
+    _check_prompts(configuration, report)
     _check_evolution(configuration, report)
     _check_cost_aware(configuration, report)
     _check_execution(configuration, report)
@@ -147,20 +147,37 @@ def _check_model_price(price: PriceConfig, path: Path, report: Report) -> None:
         report.add(path, rule, fix, of_key=True)
 
 
+# -- prompts
+
+
+def _check_prompts(configuration: Configuration, report: Report) -> None:
+    """Texts are read again after a resume, so they must be kept."""
+    prompts = configuration.prompts
+    if prompts.enabled and not configuration.has_mutable_texts:
+        report.no_effect(
+            ("prompts", "enabled"),
+            "without a text parameter that has `mutate: true`",
+            "Write `mutate: true` into a parameter of type `text`, or remove it.",
+        )
+    if len(set(prompts.operators)) < len(prompts.operators):
+        twice = next(one for one in prompts.operators if prompts.operators.count(one) > 1)
+        rule, fix = "must name each operator once", f"Remove one `{twice}`."
+        report.add("prompts.operators", rule, fix, value=twice)
+    if prompts.enabled and prompts.writer == "llm" and configuration.llm is None:
+        fix = "Write an `llm`, or `writer: rules`, which needs none."
+        report.require("llm", "by `prompts.enabled`", fix, about=("prompts.enabled",))
+    if configuration.writes_prompts and not configuration.storage.keep_text:
+        rule = "must be true where prompts are written: their texts are read again after a resume"
+        fix = "Remove it, or write `prompts: {enabled: false}`."
+        report.add("storage.keep_text", rule, fix, value="false")
+
+
 # -- society
 
 
 def _check_society(configuration: Configuration, report: Report) -> None:
     """Its texts are read again after a resume, so they must be kept."""
     society = configuration.society
-    for name, parameter in configuration.search_space.parameters.items():
-        if isinstance(parameter, TextParam) and parameter.mutate and not society.prefers:
-            rule = "needs preferences to distil new variants from"
-            fix = (
-                "Write `society: {enabled: true, learning: {sao_enabled: true}}` and an `llm`, or "
-                "remove it and list all texts in `variants`."
-            )
-            report.add(("search_space", "parameters", name, "mutate"), rule, fix, value="true")
     if not (society.thinks or society.prefers):
         return
     if not configuration.storage.keep_text:

@@ -86,8 +86,8 @@ class TextParam(BaseParam):
     """Each a path to a `.md`, `.txt` or `.prompt` file relative to the configuration, or the text
     itself."""
     mutate: bool = False
-    """Whether new variants are distilled from preferred answers while a run goes on, and tried like any
-    other; needs `society.learning.sao_enabled`."""
+    """Whether new variants are written while a run goes on, and tried like any other: by the `llm`, as
+    `prompts` says, or, with `society.learning.sao_enabled`, distilled from preferred answers."""
     default: Text | None = None
     """The variant in use today, as written in `variants`."""
 

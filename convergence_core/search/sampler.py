@@ -48,6 +48,9 @@ class Advice:
     """Points to consider as candidates (origin ``rlp``)."""
     preferred: tuple[Params, ...] = ()
     """Points with texts that were distilled from preferences (origin ``sao``)."""
+    written: tuple[Params, ...] = ()
+    """Points with texts that were written for this generation (origin ``written``); all are asked,
+    as far as the cells go."""
     winners: tuple[Params, ...] = ()
     """Best points of earlier runs, to be asked again first (origin ``elite``)."""
     experts: tuple[Expert, ...] = ()

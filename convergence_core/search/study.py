@@ -75,6 +75,8 @@ class Study:
     """Search case → weight in the mean reward."""
     winners: tuple[Params, ...] = ()
     """Best points of earlier runs, to be asked again first."""
+    is_open: bool = False
+    """Whether the space gains texts while the run goes on: what is left to gain is not known then."""
     confidence_level: float = 0.95
     """Of the intervals, in (0, 1)."""
     seed: int = 0
@@ -117,6 +119,7 @@ class Study:
             goals=Goals.of(configuration),
             case_weights=case_weights,
             winners=winners,
+            is_open=configuration.writes_prompts,
             confidence_level=configuration.optimization.mab.confidence_level,
             seed=configuration.optimization.seed,
         )
@@ -249,7 +252,9 @@ class Study:
             rng_state=asked.rng_state,
             next_generation=state.next_generation + 1,
             stopper=self.stopper.update(
-                state.stopper, found, regret_upper_bound=search.regret_upper_bound
+                state.stopper,
+                found,
+                regret_upper_bound=None if self.is_open else search.regret_upper_bound,
             ),
             n_calls=n_calls,
             n_repairs=state.n_repairs + asked.is_repair,

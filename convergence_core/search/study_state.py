@@ -42,10 +42,11 @@ class StudyState:
     @property
     def variants(self) -> Mapping[str, Sequence[str]]:
         """Text parameter → texts that learners have added to the search space."""
-        found: dict[str, Any] = {}
+        found: dict[str, list[Any]] = {}
         for learned in self.learned.values():
             if isinstance(learned, dict) and isinstance(texts := learned.get("variants"), dict):
-                found |= texts
+                for name, own in texts.items():
+                    found.setdefault(name, []).extend(own if isinstance(own, list) else ())
         return found
 
     def params_of(self, candidate_id: str) -> Params:

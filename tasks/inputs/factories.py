@@ -85,7 +85,11 @@ def make_target(
 def asks_models(configuration: Configuration) -> bool:
     """Whether a chat model is asked: as the target, as a judge, or by ``society``."""
     society = configuration.society
-    learns = configuration.llm is not None and (society.thinks or society.prefers)
+    learns = configuration.llm is not None and (
+        society.thinks
+        or society.prefers
+        or (configuration.writes_prompts and configuration.prompts.writer == "llm")
+    )
     return configuration.api.kind in CHAT_KINDS or bool(judge_configs(configuration)) or learns
 
 

@@ -22,7 +22,13 @@ Nothing here says anything about a real model.
 import json
 import re
 from dataclasses import replace
+from typing import Final, cast, get_args
 
+import numpy as np
+
+from convergence_core.config.prompts import OperatorName
+from convergence_core.prompts.operators import ROLE, Shown
+from convergence_core.prompts.twins import written_by_rules
 from tasks.mock import forecasts, option_choice, schemas, verdicts
 from tasks.mock.hash_uniform import logistic, uniform
 from tasks.mock.prompt_text import content_words, question_of, sentences, words
@@ -56,6 +62,11 @@ _YES_NO = re.compile(
     r"(?:is|are|was|were|do|does|did|can|could|should|has|have|had|will|would)\b", re.IGNORECASE
 )
 _SIGNS = {"plus": "+", "minus": "-", "times": "*", "\u00d7": "*", "divided by": "/", "\u00f7": "/"}
+
+_OPERATOR: Final = re.compile(r"\A<operator>([a-z-]+)</operator>")
+_PROMPT: Final = re.compile(r"<prompt>(.*?)</prompt>", re.DOTALL)
+_FAILURE: Final = re.compile(r"<failure>(.*?)</failure>", re.DOTALL)
+_FIELD: Final = re.compile(r"<(input|answer|expected|reason)>(.*?)</\1>", re.DOTALL)
 
 
 def ability(request: ModelRequest) -> float:
@@ -91,6 +102,8 @@ def _whole(request: ModelRequest, index: int) -> str:
         return json.dumps(weights)
     if (notes := forecasts.notes(request.system, request.user)) is not None:
         return notes
+    if (edit := _edit(request.system, request.user)) is not None:
+        return edit
     schema = _wanted_schema(request)
     if schema is not None and verdicts.is_verdict(schema):
         return json.dumps(verdicts.verdict(schema, request.user), ensure_ascii=False)
@@ -184,3 +197,24 @@ def _quote(user: str, question: str, good: bool) -> str:
         return f"This is about {topic}. {question}"
     ranked = sorted(others, key=lambda s: -len(wanted & set(content_words(s))))
     return " ".join(ranked[:2])
+
+
+def _edit(system: str, user: str) -> str | None:
+    """Return the edit that a request asks for; ``None``: none is asked for."""
+    operator = _OPERATOR.match(user)
+    if system != ROLE or operator is None or operator[1] not in get_args(OperatorName):
+        return None
+    shown = []
+    for failure in _FAILURE.findall(user):
+        fields = dict(_FIELD.findall(failure))
+        shown.append(
+            Shown(
+                input=fields.get("input", ""),
+                answer=fields.get("answer"),
+                expected=fields.get("expected"),
+                reason=fields.get("reason", ""),
+            )
+        )
+    rng = np.random.default_rng(int(2**32 * uniform("edit", user)))
+    found = written_by_rules(cast("OperatorName", operator[1]), _PROMPT.findall(user), shown, rng)
+    return f"<diagnosis>{found.diagnosis}</diagnosis><prompt>{found.text}</prompt>"

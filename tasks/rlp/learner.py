@@ -92,7 +92,9 @@ class RlpLearner:
         if probe.channel is None:
             return 0
         written = self._write(study, generation)
-        plan = study.ask(state, Advice(reserves=True, preferred=advice.preferred)).plan
+        plan = study.ask(
+            state, Advice(reserves=True, preferred=advice.preferred, written=advice.written)
+        ).plan
         own = {cell.candidate_id for cell in plan.exogenous}
         reserved = [a.candidate for a in plan.assignments if a.candidate.candidate_id in own]
         most = min(-(-len(plan.assignments) // 2), self.writer.settings.n_predicted)

@@ -20,7 +20,8 @@ from tasks.calls.metric_calls import PaidCall
 THOUGHT: Final = "thought"
 PREDICTION: Final = "prediction"
 SAO: Final = "sao"
-Purpose: TypeAlias = Literal["thought", "prediction", "sao"]
+WRITING: Final = "writing"
+Purpose: TypeAlias = Literal["thought", "prediction", "sao", "writing"]
 RawPath: TypeAlias = Literal["completions", "embeddings", "chat/completions"]
 """Endpoints that are asked with a body as it is; of chat for fields that are a server's own."""
 

@@ -13,6 +13,8 @@ from tasks.inputs.environment import Environment
 from tasks.inputs.loader import Loaded
 from tasks.inputs.prices import check_priced
 from tasks.inputs.storage import store_path
+from tasks.prompts.factory import make_prompts, make_text_writer
+from tasks.prompts.writer import TextWriter
 from tasks.rlp.factory import make_rlp, make_thought_writer
 from tasks.rlp.thought_writer import ThoughtWriter
 from tasks.run.active_runs import register
@@ -61,6 +63,7 @@ def assemble(
     loaded = _with_variants(loaded, lineage.last_checkpoint(store, record))
     thought_writer = make_thought_writer(configuration, deps.environment)
     sao_writer = make_writer(configuration, deps.environment)
+    text_writer = make_text_writer(configuration, deps.environment)
     past = read_past(store, record, loaded)
     champion = tagged_champion(record.tags, loaded.space)
     study = past.study(loaded, schedule_of(loaded, champion))
@@ -73,6 +76,7 @@ def assemble(
         learners = _learners(
             thought_writer,
             sao_writer,
+            text_writer,
             loaded,
             deps,
             resources,
@@ -137,9 +141,10 @@ def _opening_state(
     )
 
 
-def _learners(
+def _learners(  # noqa: PLR0917 - of one place
     thought_writer: ThoughtWriter | None,
     sao_writer: Writer | None,
+    text_writer: TextWriter | None,
     loaded: Loaded,
     deps: EvaluationDeps,
     resources: RunResources,
@@ -150,7 +155,7 @@ def _learners(
 ) -> list[Learner]:
     """Return who advises the sampler: texts of preferences first, then thoughts."""
     tell = None if notify is None else lambda text: notify(ThinkingStopped(text=text))
-    is_off = thought_writer is None and sao_writer is None
+    is_off = thought_writer is None and sao_writer is None and text_writer is None
     attempts = () if is_off else lineage.attempts(resources.journal, record)
     rlp = make_rlp(
         thought_writer,
@@ -175,4 +180,14 @@ def _learners(
         state=state,
         on_notice=tell,
     )
-    return [learner for learner in (sao, rlp) if learner is not None]
+    prompts = make_prompts(
+        text_writer,
+        loaded,
+        record=record,
+        session=resources.session,
+        attempts=attempts,
+        state=state,
+        redact=deps.environment.redactor(loaded.configuration),
+        on_notice=tell,
+    )
+    return [learner for learner in (sao, prompts, rlp) if learner is not None]

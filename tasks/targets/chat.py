@@ -1,6 +1,7 @@
 """Chat models as targets: parameters and a case become a request."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from convergence_core.budget.bounds import prompt_bound
@@ -8,6 +9,7 @@ from convergence_core.budget.prices import CONFIGURED, PriceTable, provider_of
 from convergence_core.config import Configuration
 from convergence_core.errors import Billed, CandidateFault
 from convergence_core.ports import WorstCase
+from convergence_core.prompts.shots import END, Shot, split
 from convergence_core.records import Case, Json, Params, Reply
 from tasks.http.authentication import request_headers, secret_name
 from tasks.http.clients import ClientSettings
@@ -173,6 +175,22 @@ class ChatTarget:
         return self._chats[chosen_model(self._api, params)]
 
     def _messages(self, values: Values) -> list[Mapping[str, Json]]:
+        """Return the messages of a case; demonstrations at the end of a text are turns before it."""
+        values, shots = without_shots(values)
+        messages = self._plain_messages(values)
+        if not shots or messages[-1]["role"] == "assistant":
+            return messages
+        n_head = _n_head(messages)
+        turns: list[Mapping[str, Json]] = []
+        for shot in shots:
+            case_input = shot.input(values.case_input)
+            if case_input == values.case_input:
+                continue  # it would give the answer away
+            shown = self._plain_messages(replace(values, case_input=case_input))[n_head:]
+            turns += [*shown, {"role": "assistant", "content": shot.assistant}]
+        return [*messages[:n_head], *turns, *messages[n_head:]]
+
+    def _plain_messages(self, values: Values) -> list[Mapping[str, Json]]:
         written = self._api.request.messages
         if written is not None:
             return [{"role": m.role, "content": values.text(m.content)} for m in written]
@@ -203,6 +221,23 @@ class ChatTarget:
         if cost_usd is None:
             return None, None
         return cost_usd, prices.version_of(billed_by, model)
+
+
+def without_shots(values: Values) -> tuple[Values, tuple[Shot, ...]]:
+    """Return values whose texts have no demonstrations at their ends, and these, in order."""
+    params = dict(values.params)
+    shots: list[Shot] = []
+    for name, value in values.params.items():
+        if isinstance(value, str) and value.rstrip().endswith(END):
+            params[name], own = split(value)
+            shots += own
+    return (replace(values, params=params), tuple(shots)) if shots else (values, ())
+
+
+def _n_head(messages: list[Mapping[str, Json]]) -> int:
+    """Return how many messages come before the first of the user's."""
+    roles = [message["role"] for message in messages]
+    return next((i for i, role in enumerate(roles) if role not in ("system", "developer")), 0)
 
 
 def input_messages(case_input: Json) -> list[Mapping[str, Json]]:

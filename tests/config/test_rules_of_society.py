@@ -39,10 +39,8 @@ def test_preferences_are_asked_for_and_have_the_defaults_of_the_design():
 TEXTS = {"type": "text", "variants": ["Be brief.", "Be kind."], "mutate": True}
 
 
-def test_texts_mutate_only_where_preferences_are_written():
-    (problem,) = problems_of({"search_space/parameters/t": TEXTS}, THINKING)
-    assert problem.key == "search_space.parameters.t.mutate"
-    assert "needs preferences" in problem.rule
+def test_texts_may_mutate_with_and_without_preferences():
+    assert problems_of({"search_space/parameters/t": TEXTS}, THINKING) == []
     wanted = edited({"society/learning": {"sao_enabled": True}}, THINKING)
     assert problems_of({"search_space/parameters/t": TEXTS}, wanted) == []
 

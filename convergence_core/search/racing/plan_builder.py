@@ -210,7 +210,7 @@ class PlanBuilder:
         exogenous = frozenset(
             cell
             for assignment in assignments
-            if assignment.candidate.origin not in ("rlp", "sao")
+            if assignment.candidate.origin not in ("rlp", "sao", "written")
             for cell in assignment.cells
             if cell not in self._advised
         )
@@ -231,9 +231,12 @@ class PlanBuilder:
             (advice.winners, "elite"),
             (advice.proposals, "rlp"),
             (advice.preferred, "sao"),
+            (advice.written, "written"),
         )
         for points, origin in offered:
             left = max(1, int(ADVICE_SHARE * self.request.n_candidates))
+            if origin == "written":
+                left = len(points)
             for point in points:
                 if not left:
                     break

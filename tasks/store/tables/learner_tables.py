@@ -1,4 +1,4 @@
-"""Tables of RLP and SAO: thoughts, predictions, preferences and audits."""
+"""Tables of learners: thoughts, preferences, audits and written texts."""
 
 from tasks.store.tables.columns import table
 
@@ -166,4 +166,27 @@ coverage lasts; it is not answered.
 4 | round         | i32  |  | number of the round, from 0
 5 | persona       | i64  |  | index of the persona that asks
 6 | prompt_sha256 | text |  | the prompt in payloads
+""")
+
+MUTATIONS = table("""
+mutations (run_id, generation, mutation_id): One text that was written for a text parameter; refused
+ones too.
+1  | run_id          | text |        | the run
+2  | generation      | i32  |        | before which it was written
+3  | mutation_id     | text |        | hash of run, place and operator
+4  | position        | i32  |        | number within the writing
+5  | parameter       | text |        | the text parameter
+6  | operator        | text |        | kind of edit
+7  | parent_ids_json | text |        | text_id of the texts that it was written from, a JSON list
+8  | category        | text |        | failure category of the first parent
+9  | propensity      | f64  | [0, 1] | probability of parameter and operator when they were drawn
+10 | failures_json   | text |        | cases that the request showed, a JSON list; never held-out ones
+11 | diagnosis       | text |        | what was wrong, in the writer's words
+12 | text_id         | text |        | 16 hexadecimal digits of the text's SHA-256
+13 | text            | text |        | the text; NULL: it was refused
+14 | verdict         | text |        | kept, no_answer, or the invariant that it breaks
+15 | writer          | text |        | the model; rules: fixed rules; drawn: demonstrations
+16 | wording_version | text |        | of the instructions
+17 | cost_usd        | f64  | USD    | of the call; NULL: unknown
+18 | reason          | text |        | why there is no answer
 """)

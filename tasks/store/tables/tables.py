@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from tasks.store.tables.columns import Table, table
 from tasks.store.tables.learner_tables import (
     COMMITMENTS,
+    MUTATIONS,
     POLICY_UPDATES,
     PREDICTIONS,
     PREFERENCE_AUDITS,
@@ -68,7 +69,7 @@ asked it.
 1 | run_id        | text   |  | the run
 2 | candidate_id  | text   |  | hash of the active parameters
 3 | generation    | i32    |  | first asked
-4 | origin        | text   |  | default, sample, mutation, crossover, elite, rlp or sao
+4 | origin        | text   |  | default, sample, mutation, crossover, elite, rlp, sao or written
 5 | parent_ids    | text[] |  | candidates it was bred from
 6 | params_json   | text   |  | active parameters, canonical JSON
 7 | params_sha256 | text   |  | hash of params_json: finds repeats across runs
@@ -197,7 +198,7 @@ TABLES: Mapping[str, Table] = {
     one.name: one
     for one in (
         *(RUNS, GENERATIONS, CANDIDATES, EVALUATIONS, ESTIMATES, ATTEMPTS, PAYLOADS),
-        *(COMMITMENTS, THOUGHTS, PREDICTIONS, POLICY_UPDATES),
+        *(COMMITMENTS, THOUGHTS, PREDICTIONS, POLICY_UPDATES, MUTATIONS),
         *(PREFERENCES, PREFERENCE_ROUNDS, PREFERENCE_AUDITS, PREFERENCE_PROBES),
         *(DECISIONS, REWARDS),
     )
@@ -209,7 +210,7 @@ RUNTIME_TABLES: tuple[Table, ...] = (DECISIONS, REWARDS)
 
 GENERATION_TABLES: tuple[Table, ...] = (
     *(PAYLOADS, CANDIDATES, EVALUATIONS, ESTIMATES, ATTEMPTS),
-    *(COMMITMENTS, THOUGHTS, PREDICTIONS, POLICY_UPDATES),
+    *(COMMITMENTS, THOUGHTS, PREDICTIONS, POLICY_UPDATES, MUTATIONS),
     *(PREFERENCES, PREFERENCE_ROUNDS, PREFERENCE_AUDITS, PREFERENCE_PROBES),
     GENERATIONS,
 )

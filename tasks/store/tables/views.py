@@ -148,6 +148,29 @@ DERIVED: Mapping[str, tuple[str, str]] = {
         WHERE m.role <> 'search'
         """,  # noqa: S608 - constants
     ),
+    "mutation_effects": (
+        "Written texts with what they changed on the search cases that their parent was asked too: "
+        "`effect` is the mean difference of rewards, `fixed` and `broken` count cases.",
+        """
+        WITH by_text AS (
+          SELECT p.run_id, p.parameter, left(sha256(p.value), 16) AS text_id, e.case_id,
+                 avg(e.reward) AS reward
+          FROM parameters p JOIN evaluations e USING (run_id, candidate_id)
+          WHERE e.role = 'search' AND e.reward IS NOT NULL AND p.number IS NULL GROUP BY ALL)
+        SELECT m.*, json_extract_string(m.parent_ids_json, '$[0]') AS parent_id,
+               count(b.case_id) AS n_shared, avg(a.reward - b.reward) AS effect,
+               stddev_samp(a.reward - b.reward) / sqrt(count(b.case_id)) AS effect_se,
+               count(*) FILTER (WHERE a.reward - b.reward > 0.5) AS fixed,
+               count(*) FILTER (WHERE b.reward - a.reward > 0.5) AS broken
+        FROM mutations m
+             LEFT JOIN by_text a ON a.run_id = m.run_id AND a.parameter = m.parameter
+                                 AND a.text_id = m.text_id AND m.verdict = 'kept'
+             LEFT JOIN by_text b ON b.run_id = m.run_id AND b.parameter = m.parameter
+                                 AND b.text_id = json_extract_string(m.parent_ids_json, '$[0]')
+                                 AND b.case_id = a.case_id
+        GROUP BY ALL
+        """,
+    ),
     "failures": (
         "Evaluations that did not end well, and why.",
         """

@@ -1,0 +1,400 @@
+"""Edits: choice of parameter, parent and operator; verdicts on their texts."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from convergence_core.config.prompts import OperatorName, PromptsConfig
+from convergence_core.prompts.demonstrations import drawn
+from convergence_core.prompts.evidence import (
+    TextEvidence,
+    evidence_of,
+    gain,
+    merge_partners,
+    text_posterior,
+)
+from convergence_core.prompts.failures import Category, Observed, main_category
+from convergence_core.prompts.invariants import Invariants, placeholders_of
+from convergence_core.prompts.operators import (
+    WORDING_VERSION,
+    Shown,
+    WriterAnswer,
+    request_messages,
+)
+from convergence_core.prompts.policy import (
+    Tried,
+    chances_of_best,
+    parameter_propensities,
+    propensities,
+)
+from convergence_core.prompts.shots import Shot, joined, split
+from convergence_core.prompts.state import KEPT, NO_ANSWER, Mutation, PromptState, text_id_of
+from convergence_core.records import Case, Json, canonical_json, sha256_hex
+from convergence_core.search.archive import Archive
+
+LEAST_WORDS: Final = 4
+"""Words from which on a text can be reduced."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    """A planned edit: all that its writer needs."""
+
+    mutation_id: str
+    generation: int
+    index: int
+    """Number within the writing."""
+    parameter: str
+    operator: OperatorName
+    parents: tuple[str, ...]
+    """Texts, demonstrations included."""
+    category: Category
+    propensity: float
+    shown: tuple[tuple[str, Shown], ...]
+    """(case, what the request shows of it)."""
+    messages: tuple[Mapping[str, Json], ...]
+    """Empty where nothing is to be written."""
+    shots: tuple[Shot, ...]
+    """Demonstrations of the text to come."""
+    ready: str | None = None
+    """The text, where nothing is to be written."""
+
+    @property
+    def prompts(self) -> tuple[str, ...]:
+        """Instructions of the parents, as the request shows them."""
+        return () if self.operator == "induce" else tuple(split(text)[0] for text in self.parents)
+
+    @property
+    def cases(self) -> tuple[Shown, ...]:
+        """What the request shows."""
+        return tuple(shown for _, shown in self.shown)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choices:
+    """What an edit was chosen among: one parameter, with its evidence."""
+
+    parameter: str
+    evidence: Mapping[str, TextEvidence]
+    """Of its texts."""
+    values: Mapping[str, tuple[float, float]]
+    """Text → mean and sd of its worth."""
+    tried: tuple[Tried, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Editor:
+    """What stays the same while a run goes on."""
+
+    settings: PromptsConfig
+    task: str
+    """What the system is for."""
+    parameters: tuple[str, ...]
+    """Text parameters with ``mutate``."""
+    cases: Mapping[str, Case]
+    """Search cases by id."""
+    inputs: Mapping[str, str]
+    """Search case → its input as text."""
+    excerpts: Mapping[str, str]
+    """Search case → its input as a request shows it."""
+    expected: Mapping[str, str]
+    """Search case → what it expects, as text; cases without are left out."""
+    invariants: Invariants
+    expected_is_answer: bool = True
+    """Whether what a case expects is the answer itself, so that a demonstration may show it."""
+    run_id: str = ""
+
+    # -- planning
+
+    def choices(self, archive: Archive, state: PromptState) -> list[Choices]:
+        """Return the parameters that have a text with evidence."""
+        found = []
+        for name in self.parameters:
+            evidence = evidence_of(archive, name)
+            if not evidence:
+                continue
+            by_id = {text_id_of(text): text for text in evidence}
+            parents = {
+                by_id[child]: by_id[parent]
+                for child, parent in state.parents_of(name).items()
+                if child in by_id and parent in by_id
+            }
+            price = {text: self.settings.length_price * len(text) / 1000 for text in evidence}
+            ordered = _parents_first(evidence, parents)
+            found.append(
+                Choices(
+                    parameter=name,
+                    evidence=evidence,
+                    values=text_posterior(ordered, parents, price),
+                    tried=self._tried(state, name, evidence, by_id, price),
+                )
+            )
+        return found
+
+    @staticmethod
+    def _tried(
+        state: PromptState,
+        parameter: str,
+        evidence: Mapping[str, TextEvidence],
+        by_id: Mapping[str, str],
+        price: Mapping[str, float],
+    ) -> tuple[Tried, ...]:
+        found = []
+        for one in state.mutations:
+            if not (one.is_kept and one.parameter == parameter and one.parent_ids):
+                continue
+            child, parent = by_id.get(one.text_id), by_id.get(one.parent_ids[0])
+            if child is None or parent is None:
+                continue
+            seen = gain(evidence[child], evidence[parent])
+            if seen is not None:
+                step = seen[0] - price[child] + price[parent]
+                found.append(
+                    Tried(
+                        operator=one.operator,
+                        category=one.category,
+                        gain=step,
+                        variance=seen[1],
+                    )
+                )
+        return tuple(found)
+
+    def plan(
+        self,
+        choices: Sequence[Choices],
+        state: PromptState,
+        generation: int,
+        index: int,
+        *,
+        known: Mapping[str, Sequence[str]],
+        rng: np.random.Generator,
+    ) -> Edit | None:
+        """Return an edit; ``None``: no operator applies, or nothing was asked yet.
+
+        Args:
+            choices: as ``choices`` returned them.
+            state: what was written and seen.
+            generation: before which it is written.
+            index: number within the writing.
+            known: parameter → its texts, those of this writing included.
+            rng: source of chance.
+        """
+        if not choices:
+            return None
+        p_parameter = parameter_propensities([one.tried for one in choices], rng)
+        at = int(rng.choice(len(choices), p=p_parameter))
+        chosen = choices[at]
+        best = chances_of_best(chosen.values, rng)
+        names = [*best]
+        parent = names[int(rng.choice(len(names), p=[best[name] for name in names]))]
+        observed = state.observed.get(text_id_of(parent), ())
+        category = main_category(observed)
+        partners = merge_partners(chosen.evidence, parent, names)
+        offered = self.offered_shots(state)
+        operators = self._applicable(parent, partners, offered)
+        if not operators:
+            return None
+        p = propensities(operators, category, chosen.tried, rng)
+        choice = int(rng.choice(len(operators), p=p))
+        return self.edit(
+            chosen.parameter,
+            operators[choice],
+            parents=(parent, *partners[: int(operators[choice] == "merge")]),
+            observed=observed,
+            generation=generation,
+            index=index,
+            propensity=float(p_parameter[at] * p[choice]),
+            known=known.get(chosen.parameter, ()),
+            offered=offered,
+            rng=rng,
+        )
+
+    def edit(
+        self,
+        parameter: str,
+        operator: OperatorName,
+        *,
+        parents: tuple[str, ...],
+        observed: Sequence[Observed],
+        generation: int,
+        index: int,
+        propensity: float,
+        known: Sequence[str],
+        offered: Sequence[Shot],
+        rng: np.random.Generator,
+    ) -> Edit | None:
+        """Return this edit of these parents; ``None``: no new demonstrations can be drawn."""
+        ready, shots = None, split(parents[0])[1]
+        shown: tuple[tuple[str, Shown], ...] = ()
+        if operator == "examples":
+            found = drawn(parents[0], offered, frozenset(known), self.settings.max_shots, rng)
+            if found is None:
+                return None
+            ready, shots = found
+        else:
+            failed = [] if operator == "induce" else [o for o in observed if o.category != "none"]
+            shown = self._shown(failed, rng)
+        prompts = () if operator == "induce" else tuple(split(text)[0] for text in parents)
+        messages = (
+            request_messages(
+                operator,
+                task=self.task,
+                prompts=prompts,
+                placeholders=placeholders_of(split(parents[0])[0]),
+                shown=[one for _, one in shown],
+            )
+            if ready is None
+            else ()
+        )
+        key = [self.run_id, generation, index, parameter, operator]
+        return Edit(
+            mutation_id=sha256_hex(canonical_json(key))[:24],
+            generation=generation,
+            index=index,
+            parameter=parameter,
+            operator=operator,
+            parents=parents,
+            category=main_category(observed),
+            propensity=propensity,
+            shown=shown,
+            messages=tuple(messages),
+            shots=shots,
+            ready=ready,
+        )
+
+    def _applicable(
+        self, parent: str, partners: Sequence[str], offered: Sequence[Shot]
+    ) -> list[OperatorName]:
+        instruction = split(parent)[0]
+        lacks: dict[OperatorName, bool] = {
+            "merge": not partners,
+            "examples": not offered or not self.settings.max_shots,
+            "induce": not self.expected or bool(placeholders_of(instruction)),
+            "context-reduction": len(instruction.split()) < LEAST_WORDS,
+        }
+        return [name for name in self.settings.operators if not lacks.get(name, False)]
+
+    def _shown(
+        self, failed: Sequence[Observed], rng: np.random.Generator
+    ) -> tuple[tuple[str, Shown], ...]:
+        """Return failures, drawn by what they lost; cases with an expected answer where none failed."""
+        n = self.settings.n_failures
+        failed = [one for one in failed if one.case_id in self.cases]
+        if failed:
+            lost = np.array([1.0 - one.reward for one in failed])
+            size = min(n, len(failed))
+            rows = rng.choice(len(failed), size=size, replace=False, p=lost / lost.sum())
+            return tuple(
+                (
+                    failed[int(i)].case_id,
+                    Shown(
+                        input=self.excerpts[failed[int(i)].case_id],
+                        answer=failed[int(i)].answer,
+                        expected=self.expected.get(failed[int(i)].case_id),
+                        reason=failed[int(i)].reason,
+                    ),
+                )
+                for i in rows
+            )
+        names = sorted(self.expected)
+        rows = rng.permutation(len(names))[: max(n, 4)]
+        return tuple(
+            (
+                names[int(i)],
+                Shown(
+                    input=self.excerpts[names[int(i)]],
+                    answer=None,
+                    expected=self.expected[names[int(i)]],
+                    reason="",
+                ),
+            )
+            for i in rows
+        )
+
+    def offered_shots(self, state: PromptState) -> list[Shot]:
+        """Return the demonstrations that may be drawn: of search cases alone."""
+        found = []
+        for name in sorted(self.inputs):
+            answer = self.expected.get(name) if self.expected_is_answer else state.good.get(name)
+            answer = answer or state.good.get(name)
+            if answer:
+                shot = Shot(user=self.inputs[name], assistant=answer)
+                if shot.is_plain:
+                    found.append(shot)
+        return found
+
+    # -- answers
+
+    def received(
+        self,
+        edit: Edit,
+        answer: WriterAnswer | None,
+        *,
+        known: Sequence[str],
+        writer: str,
+        cost_usd: float | None = None,
+        reason: str = "",
+    ) -> Mutation:
+        """Return what came of an edit: a kept text, or a reason.
+
+        Args:
+            edit: as it was planned.
+            answer: of its writer; ``None``: there is none, or nothing was to be written.
+            known: texts that its parameter has, those of this writing included.
+            writer: ``rules``, or the model.
+            cost_usd: of the call; ``None``: unknown.
+            reason: why there is no answer.
+        """
+        text = edit.ready
+        if answer is not None:
+            text = joined(answer.text.strip(), edit.shots)
+        verdict = NO_ANSWER
+        if text is not None:
+            verdict = (
+                self.invariants.violation(
+                    text, parents=edit.parents, known=known, shots=edit.shots
+                )
+                or KEPT
+            )
+        # A refused text is not stored whole: it may hold what must not be stored.
+        kept = text if verdict == KEPT and text is not None else ""
+        return Mutation(
+            mutation_id=edit.mutation_id,
+            generation=edit.generation,
+            parameter=edit.parameter,
+            operator=edit.operator,
+            parent_ids=tuple(text_id_of(text) for text in edit.parents),
+            category=edit.category,
+            propensity=edit.propensity,
+            failures=tuple(name for name, _ in edit.shown),
+            diagnosis=self._safe(answer),
+            text_id=text_id_of(text or ""),
+            text=kept,
+            verdict=verdict,
+            writer=writer,
+            wording_version=WORDING_VERSION,
+            cost_usd=cost_usd,
+            reason=reason,
+        )
+
+    def _safe(self, answer: WriterAnswer | None) -> str:
+        """Return a diagnosis that holds nothing of a held-out case."""
+        if answer is None or self.invariants.held_out.leak_into(answer.diagnosis):
+            return ""
+        return answer.diagnosis
+
+
+def _parents_first(
+    evidence: Mapping[str, TextEvidence], parents: Mapping[str, str]
+) -> dict[str, TextEvidence]:
+    """Return the evidence with each text after the one that it was written from."""
+
+    def depth(text: str) -> int:
+        n = 0
+        while text in parents and n <= len(parents):
+            text, n = parents[text], n + 1
+        return n
+
+    return {text: evidence[text] for text in sorted(evidence, key=depth)}

@@ -1,0 +1,84 @@
+"""Observed answers of a text, and the categories of their failures."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias, get_args
+
+from convergence_core.judges.texts import normalized
+from convergence_core.records import Json
+
+Category: TypeAlias = Literal["none", "error", "empty", "format", "partial", "wrong"]
+CATEGORIES: Final[tuple[Category, ...]] = get_args(Category)
+GOOD: Final = 0.995
+"""Reward from which an answer counts as right."""
+LONGEST_KEPT: Final = 600
+"""Characters of an answer that are kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """One answer to a search case, with its reward."""
+
+    case_id: str
+    reward: float
+    answer: str
+    reason: str
+    """Metrics, or the error, in words."""
+    category: Category
+
+    def to_json(self) -> list[Json]:
+        """Return a JSON value from which ``from_json`` makes an equal one."""
+        return [self.case_id, self.reward, self.answer, self.reason, self.category]
+
+    @classmethod
+    def from_json(cls, value: Sequence[Any]) -> "Observed":
+        """Rebuild what ``to_json`` wrote."""
+        case_id, reward, answer, reason, category = value
+        return cls(case_id=case_id, reward=reward, answer=answer, reason=reason, category=category)
+
+
+def category_of(reward: float, answer: str, expected: str | None, *, failed: bool) -> Category:
+    """Return what is wrong with an answer.
+
+    Args:
+        reward: in [0, 1].
+        answer: as text.
+        expected: as text; ``None``: the case names none.
+        failed: whether there was no answer at all.
+    """
+    if reward >= GOOD:
+        return "none"
+    if failed:
+        return "error"
+    if not answer.strip():
+        return "empty"
+    if expected and f" {normalized(expected)} " in f" {normalized(answer)} ":
+        return "format"  # the right answer stands in it, and not as it was wanted
+    return "partial" if reward > 0.0 else "wrong"
+
+
+def main_category(observed: Sequence[Observed]) -> Category:
+    """Return the category that most reward is lost by; ``none`` where nothing is."""
+    lost = dict.fromkeys(CATEGORIES, 0.0)
+    for one in observed:
+        lost[one.category] += 1.0 - one.reward
+    worst = max(CATEGORIES, key=lambda name: (name != "none") * lost[name])
+    return worst if lost[worst] > 0.0 else "none"
+
+
+def merged(old: Sequence[Observed], new: Sequence[Observed], most: int) -> tuple[Observed, ...]:
+    """Return the answers that are remembered of a text: the worst of each case, worst first."""
+    by_case: dict[str, Observed] = {}
+    for one in (*old, *new):
+        kept = by_case.get(one.case_id)
+        if kept is None or one.reward < kept.reward:
+            by_case[one.case_id] = one
+    ranked = sorted(by_case.values(), key=lambda one: (one.reward, one.case_id))
+    return tuple(ranked[:most])
+
+
+def metric_reason(metrics: Mapping[str, float], error: str | None) -> str:
+    """Return why an answer earned what it did, in one line."""
+    if error:
+        return error.strip().splitlines()[0]
+    return ", ".join(f"{name}={value:.3g}" for name, value in sorted(metrics.items()))

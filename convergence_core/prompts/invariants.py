@@ -1,0 +1,205 @@
+"""Invariants of written texts: what none may break before it is evaluated.
+
+==================  ==================================================================
+``empty``           nothing but white space
+``unprintable``     control characters or lone surrogates
+``too_long``        more characters than ``prompts.max_length``
+``placeholders``    another set of placeholders in braces than its parent
+``schema``          a JSON object or tool of its parent is missing, broken or changed
+``shots``           demonstrations that the engine has not drawn, or more than allowed
+``held_out``        a run of 8 words, or a whole text, of a held-out case
+``duplicate``       a near duplicate of a text that the parameter has
+==================  ==================================================================
+
+What search cases or the given texts hold too is no knowledge of a held-out case.
+"""
+
+import json
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias, get_args
+
+from convergence_core.judges.texts import fingerprint, normalized, words_of
+from convergence_core.prompts.shots import TAG, Shot, split
+from convergence_core.records import Case, Json, canonical_json
+
+Violation: TypeAlias = Literal[
+    "empty", "unprintable", "too_long", "placeholders", "schema", "shots", "held_out", "duplicate"
+]
+VIOLATIONS: Final[tuple[Violation, ...]] = get_args(Violation)
+N_RUN: Final = 8
+"""Words in a row that no text may share with a held-out case."""
+WHOLE: Final = 20
+"""Characters from which on the whole text of a held-out case counts."""
+N_SHINGLE: Final = 5
+"""Words of the shingles by which long texts are compared."""
+ALIKE: Final = 0.97
+"""Jaccard similarity of shingles from which on two texts are one."""
+
+_PLACEHOLDER: Final = re.compile(
+    r"\{\{?[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z0-9_-]+|\[-?\d+\])*\}\}?"
+)
+_ALLOWED_CONTROL: Final = frozenset("\n\t\r")
+_FENCED: Final = re.compile(r"```(?:json)?\n(.*?)\n```", re.DOTALL)
+
+
+def placeholders_of(text: str) -> tuple[str, ...]:
+    """Return the different placeholders of a text, sorted."""
+    return tuple(sorted(set(_PLACEHOLDER.findall(text))))
+
+
+def texts_in(value: Json) -> Iterable[str]:
+    """Yield all texts in a JSON value; numbers as written, keys left out."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for item in value:
+            yield from texts_in(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from texts_in(item)
+
+
+class HeldOutTexts:
+    """Runs of words, and whole texts, that no written text may hold."""
+
+    def __init__(self, held_out: Iterable[Case], known: Iterable[str]) -> None:
+        """Gather them.
+
+        Args:
+            held_out: cases that the search never sees.
+            known: texts of search cases, and those that the user has given.
+        """
+        self._runs: set[str] = set()
+        self._whole: set[str] = set()
+        for case in held_out:
+            for text in (*texts_in(case.input), *texts_in(case.expected)):
+                self._runs |= _runs(text)
+                if len(text.strip()) >= WHOLE and (words := normalized(text)):
+                    self._whole.add(f" {words} ")
+        for text in known:
+            self._runs -= _runs(text)
+            words = f" {normalized(text)} "
+            self._whole = {whole for whole in self._whole if whole not in words}
+
+    def leak_into(self, text: str) -> bool:
+        """Whether a text holds a run of 8 words or the whole of a held-out text."""
+        if not self._runs.isdisjoint(_runs(text)):
+            return True
+        words = f" {normalized(text)} "
+        return any(whole in words for whole in self._whole)
+
+
+def _runs(text: str) -> frozenset[str]:
+    words = words_of(text)
+    return frozenset(" ".join(words[i : i + N_RUN]) for i in range(len(words) - N_RUN + 1))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Invariants:
+    """What all texts of a run have to keep."""
+
+    held_out: HeldOutTexts
+    max_length: int
+    max_shots: int
+
+    def violation(
+        self, text: str, *, parents: Sequence[str], known: Iterable[str], shots: Sequence[Shot]
+    ) -> Violation | None:
+        """Return the first invariant that a text breaks; ``None``: it keeps all.
+
+        Args:
+            text: whole, demonstrations included.
+            parents: texts that it was written from; none of a text from cases alone.
+            known: texts that its parameter has.
+            shots: demonstrations that the engine has drawn for it.
+        """
+        checks = self._checks(text, parents, known, shots)
+        return next((name for name, is_broken in checks if is_broken), None)
+
+    def _checks(
+        self, text: str, parents: Sequence[str], known: Iterable[str], shots: Sequence[Shot]
+    ) -> Iterator[tuple[Violation, bool]]:
+        """Yield each invariant, and whether it is broken; the next is looked at if it is not."""
+        instruction, found = split(text)
+        yield "empty", not instruction.strip()
+        yield "too_long", len(text) > self.max_length
+        yield "unprintable", not _is_printable(text)
+        drawn = [*found] == [*shots] and len(found) <= self.max_shots
+        yield "shots", TAG.search(instruction) is not None or not drawn
+        if parents:
+            parent = split(parents[0])[0]
+            yield "placeholders", placeholders_of(instruction) != placeholders_of(parent)
+            yield "schema", not _keeps_schemas(instruction, parent)
+        yield "held_out", self.held_out.leak_into(text)
+        yield "duplicate", is_near_duplicate(text, known)
+
+
+def _is_printable(text: str) -> bool:
+    return all(
+        char in _ALLOWED_CONTROL or unicodedata.category(char) not in ("Cc", "Cs") for char in text
+    )
+
+
+def is_near_duplicate(text: str, known: Iterable[str]) -> bool:
+    """Whether a text is one of these up to case, punctuation and a word in a hundred.
+
+    Demonstrations count in their order: another order is another text.
+    """
+    instruction, shots = split(text)
+    key, shingles = fingerprint(instruction), _shingles(instruction)
+    for other in known:
+        other_instruction, other_shots = split(other)
+        if shots != other_shots:
+            continue
+        if fingerprint(other_instruction) == key and normalized(instruction):
+            return True
+        if instruction.strip() == other_instruction.strip():
+            return True
+        others = _shingles(other_instruction)
+        union = len(shingles | others)
+        if union and len(shingles & others) / union >= ALIKE:
+            return True
+    return False
+
+
+def _shingles(text: str) -> frozenset[str]:
+    words = words_of(text)
+    return frozenset(" ".join(words[i : i + N_SHINGLE]) for i in range(len(words) - N_SHINGLE + 1))
+
+
+def _keeps_schemas(text: str, parent: str) -> bool:
+    """Whether all JSON objects of the parent are there, and its tools have their shape."""
+    whole = _json(parent)
+    if whole is not None:
+        return _same_shape(whole, _json(text))
+    wanted = [found for block in _FENCED.findall(parent) if (found := _json(block)) is not None]
+    if not wanted:
+        return True
+    have = [found for block in _FENCED.findall(text) if (found := _json(block)) is not None]
+    have_texts = {canonical_json(one) for one in have}
+    return all(canonical_json(one) in have_texts for one in wanted)
+
+
+def _json(text: str) -> Json:
+    """Return the JSON object or list that a text is; ``None``: it is none."""
+    try:
+        found = json.loads(text)
+        canonical_json(found)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict | list) else None
+
+
+def _same_shape(wanted: Json, found: Json) -> bool:
+    """Whether two values differ in the texts of descriptions alone."""
+    if isinstance(wanted, dict) and isinstance(found, dict):
+        return wanted.keys() == found.keys() and all(
+            (key == "description" and isinstance(found[key], str)) or _same_shape(item, found[key])
+            for key, item in wanted.items()
+        )
+    if isinstance(wanted, list) and isinstance(found, list):
+        return len(wanted) == len(found) and all(map(_same_shape, wanted, found))
+    return type(wanted) is type(found) and wanted == found

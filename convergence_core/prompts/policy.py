@@ -1,0 +1,116 @@
+"""Thompson sampling of parameters and operators, with logged propensities.
+
+    g_k ~ N(mu_oc, s2_k),   mu_oc ~ N(m_o, tau^2),   m_o ~ N(m_0, tau^2)             (1)
+    p_oc = (1 - eps) P(mu_oc is the largest) + eps / n                               (2)
+
+Notation: o operator, c failure category of the parent, g_k gain of edit k over its parent and s2_k
+its variance, n operators that apply. P is estimated by draws and smoothed by eps; the operator is
+then drawn from p itself, so that the logged propensity is exact. The parameter that is most worth
+changing is chosen alike, by the mean gain of its edits.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from convergence_core.config.prompts import OperatorName
+from convergence_core.prompts.failures import Category
+from convergence_core.prompts.twins import LIKELY
+
+PRIOR_MEAN: Final = 0.0
+LIKELY_MEAN: Final = 0.02
+"""Prior gain of an operator that its category makes likelier to help."""
+TAU: Final = 0.06
+"""Spread of the mean gains of operators, and of categories about them."""
+EPSILON: Final = 0.1
+"""Share of the choices that is uniform."""
+N_DRAWS: Final = 2000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tried:
+    """An edit whose gain was seen."""
+
+    operator: OperatorName
+    category: Category
+    gain: float
+    variance: float
+
+
+def operator_posterior(
+    operators: Sequence[OperatorName], category: Category, tried: Sequence[Tried]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the means and standard deviations of mu_oc, (n_operators,) each.
+
+    Edits of other categories count by the variance that lies between categories.
+    """
+    means, sds = [], []
+    for operator in operators:
+        prior = LIKELY_MEAN if operator in LIKELY.get(category, ()) else PRIOR_MEAN
+        precision, weighted = 1.0 / (2.0 * TAU**2), prior / (2.0 * TAU**2)
+        for one in tried:
+            if one.operator != operator:
+                continue
+            apart = 0.0 if one.category == category else 2.0 * TAU**2
+            weight = 1.0 / (one.variance + apart)
+            precision += weight
+            weighted += weight * max(one.gain, -TAU)  # a bad edit costs its few cells, no more
+        means.append(weighted / precision)  # (eq. 1)
+        sds.append(math.sqrt(1.0 / precision))
+    return np.array(means), np.array(sds)
+
+
+def propensities(
+    operators: Sequence[OperatorName],
+    category: Category,
+    tried: Sequence[Tried],
+    rng: np.random.Generator,
+) -> np.ndarray:
+    """Return p, (n_operators,); it sums to 1."""
+    means, sds = operator_posterior(operators, category, tried)
+    draws = means + sds * rng.standard_normal((N_DRAWS, len(operators)))
+    wins = np.bincount(draws.argmax(axis=1), minlength=len(operators)) / N_DRAWS
+    p = (1.0 - EPSILON) * wins + EPSILON / len(operators)  # (eq. 2)
+    return np.asarray(p / p.sum(), np.float64)
+
+
+def chances_of_best(
+    values: Mapping[str, tuple[float, float]], rng: np.random.Generator
+) -> dict[str, float]:
+    """Return text → probability that it is the best, from means and standard deviations."""
+    names = [*values]
+    means = np.array([values[name][0] for name in names])
+    sds = np.array([values[name][1] for name in names])
+    draws = means + sds * rng.standard_normal((N_DRAWS, len(names)))
+    wins = np.bincount(draws.argmax(axis=1), minlength=len(names)) / N_DRAWS
+    return dict(zip(names, wins.tolist(), strict=True))
+
+
+def parameter_propensities(
+    tried: Sequence[Sequence[Tried]], rng: np.random.Generator
+) -> np.ndarray:
+    """Return the probability of each parameter, (n_parameters,); they sum to 1.
+
+    Args:
+        tried: edits of each parameter whose gain was seen.
+        rng: source of chance.
+    """
+    n = len(tried)
+    if n == 1:
+        return np.ones(1)
+    means, sds = [], []
+    for edits in tried:
+        precision, weighted = 1.0 / TAU**2, 0.0
+        for one in edits:
+            weight = 1.0 / (one.variance + TAU**2)
+            precision += weight
+            weighted += weight * max(one.gain, 0.0)
+        means.append(weighted / precision)
+        sds.append(math.sqrt(1.0 / precision))
+    draws = np.array(means) + np.array(sds) * rng.standard_normal((N_DRAWS, n))
+    wins = np.bincount(draws.argmax(axis=1), minlength=n) / N_DRAWS
+    p = (1.0 - EPSILON) * wins + EPSILON / n
+    return np.asarray(p / p.sum(), np.float64)

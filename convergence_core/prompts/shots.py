@@ -1,0 +1,83 @@
+"""Demonstrations (shots) at the end of a text, sent as chat turns."""
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from convergence_core.records import Json
+
+_BLOCK: Final = re.compile(r"\n*<shots>\n(?P<body>.*)\n</shots>\s*\Z", re.DOTALL)
+_SHOT: Final = re.compile(
+    r"<shot>\n<user>(?P<user>.*?)</user>\n<assistant>(?P<assistant>.*?)</assistant>\n</shot>",
+    re.DOTALL,
+)
+END: Final = "</shots>"
+"""How a text with demonstrations ends."""
+TAG: Final = re.compile(r"</?(?:shots?|user|assistant)>")
+"""Tags that no demonstration may hold."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shot:
+    """One demonstration: a case's input as text, and the answer wanted."""
+
+    user: str
+    assistant: str
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it can be written down: neither side is empty or holds a tag of the block."""
+        sides = (self.user, self.assistant)
+        return all(side.strip() and TAG.search(side) is None for side in sides)
+
+    def input(self, like: Json) -> Json:
+        """Return the input in the form of another case's: JSON is read where that is no text."""
+        if isinstance(like, dict | list):
+            try:
+                found: Json = json.loads(self.user)
+            except ValueError:
+                return self.user
+            return found
+        return self.user
+
+
+def split(text: str) -> tuple[str, tuple[Shot, ...]]:
+    """Return a text without its demonstrations, and these; a broken block is part of the text."""
+    found = _BLOCK.search(text)
+    if found is None:
+        return text, ()
+    shots = [
+        Shot(user=shot["user"], assistant=shot["assistant"])
+        for shot in _SHOT.finditer(found["body"])
+    ]
+    if _SHOT.sub("", found["body"]).strip() or not shots:
+        return text, ()
+    return text[: found.start()], tuple(shots)
+
+
+def joined(instruction: str, shots: Sequence[Shot]) -> str:
+    """Return a text with these demonstrations at its end, in this order."""
+    if not shots:
+        return instruction
+    body = "\n".join(
+        f"<shot>\n<user>{shot.user}</user>\n<assistant>{shot.assistant}</assistant>\n</shot>"
+        for shot in shots
+    )
+    return f"{instruction}\n\n<shots>\n{body}\n</shots>"
+
+
+def turns(text: str, *, but: str | None = None) -> list[dict[str, str]]:
+    """Return the demonstrations of a text as chat messages.
+
+    Args:
+        text: as it reached a target.
+        but: input of the case that is asked: a demonstration of it would give its answer away.
+    """
+    return [
+        {"role": role, "content": content}
+        for shot in split(text)[1]
+        if shot.user != but
+        for role, content in (("user", shot.user), ("assistant", shot.assistant))
+    ]

@@ -1,0 +1,151 @@
+"""State of prompt writing: texts, their origins, and their answers."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Final
+
+from convergence_core.config.prompts import OperatorName
+from convergence_core.prompts.failures import Category, Observed, merged
+from convergence_core.records import Json, sha256_hex
+
+MOST_OBSERVED: Final = 16
+"""Answers that are remembered of one text."""
+KEPT: Final = "kept"
+NO_ANSWER: Final = "no_answer"
+"""Verdict on a request that failed, or was not paid for."""
+
+
+def text_id_of(text: str) -> str:
+    """Return 16 hexadecimal digits of a text's SHA-256."""
+    return sha256_hex(text)[:16]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mutation:
+    """One written text: kept as a variant, or refused."""
+
+    mutation_id: str
+    generation: int
+    parameter: str
+    operator: OperatorName
+    parent_ids: tuple[str, ...]
+    """Texts that it was written from."""
+    category: Category
+    """Failure category of the first parent."""
+    propensity: float
+    """Probability of parameter and operator, given the parents and what was known."""
+    failures: tuple[str, ...]
+    """Cases that the request showed."""
+    diagnosis: str
+    text_id: str
+    text: str
+    verdict: str
+    """``kept``, or the invariant that it breaks, or ``no_answer``."""
+    writer: str
+    """``rules``, or the model."""
+    wording_version: str
+    cost_usd: float | None = None
+    reason: str = ""
+    """Why there is no answer."""
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the text became a variant."""
+        return self.verdict == KEPT
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "Mutation":
+        """Rebuild what ``asdict`` wrote."""
+        lists = {name: tuple(value[name]) for name in ("parent_ids", "failures")}
+        return cls(**{**value, **lists})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptState:
+    """What is known after a generation; a value, saved with it."""
+
+    mutations: tuple[Mutation, ...] = ()
+    """In the order they were written."""
+    observed: Mapping[str, tuple[Observed, ...]] = field(default_factory=dict)
+    """Text id → its answers, the worst first."""
+    good: Mapping[str, str] = field(default_factory=dict)
+    """Search case → an answer that was right."""
+
+    @property
+    def variants(self) -> dict[str, list[str]]:
+        """Parameter → its kept texts."""
+        found: dict[str, list[str]] = {}
+        for one in self.mutations:
+            if one.is_kept:
+                found.setdefault(one.parameter, []).append(one.text)
+        return found
+
+    @property
+    def refusals(self) -> dict[str, int]:
+        """Verdict → texts that it refused."""
+        found: dict[str, int] = {}
+        for one in self.mutations:
+            if not one.is_kept:
+                found[one.verdict] = found.get(one.verdict, 0) + 1
+        return found
+
+    def parents_of(self, parameter: str) -> dict[str, str]:
+        """Return kept text id → id of the first text that it was written from."""
+        return {
+            one.text_id: one.parent_ids[0]
+            for one in self.mutations
+            if one.is_kept and one.parameter == parameter and one.parent_ids
+        }
+
+    def after(self, mutations: Sequence[Mutation]) -> "PromptState":
+        """Return the state with further mutations."""
+        return replace(self, mutations=(*self.mutations, *mutations))
+
+    def seen(
+        self, observed: Mapping[str, Sequence[Observed]], good: Mapping[str, str]
+    ) -> "PromptState":
+        """Return the state with further answers.
+
+        Args:
+            observed: text id → answers.
+            good: search case → an answer that was right; the first one is kept.
+        """
+        known = {
+            **self.observed,
+            **{
+                name: merged(self.observed.get(name, ()), new, MOST_OBSERVED)
+                for name, new in observed.items()
+            },
+        }
+        return replace(self, observed=known, good={**good, **self.good})
+
+    def to_json(self) -> Json:
+        """Return a JSON value from which ``from_json`` makes an equal state."""
+        mutations: list[Json] = [
+            {name: [*v] if isinstance(v, tuple) else v for name, v in asdict(one).items()}
+            for one in self.mutations
+        ]
+        return {
+            "variants": {name: [*texts] for name, texts in self.variants.items()},
+            "mutations": mutations,
+            "observed": {
+                n: [o.to_json() for o in own] for n, own in sorted(self.observed.items())
+            },
+            "good": dict(sorted(self.good.items())),
+        }
+
+    @classmethod
+    def from_json(cls, value: Json) -> "PromptState":
+        """Rebuild what ``to_json`` wrote.
+
+        Raises:
+            ValueError: the value was not made by ``to_json``.
+        """
+        if not isinstance(value, dict) or "mutations" not in value:
+            raise ValueError("not a state of prompt writing")
+        v: dict[str, Any] = value  # as ``to_json`` wrote it
+        return cls(
+            mutations=tuple(Mutation.from_json(one) for one in v["mutations"]),
+            observed={n: tuple(map(Observed.from_json, own)) for n, own in v["observed"].items()},
+            good=v["good"],
+        )

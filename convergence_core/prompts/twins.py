@@ -1,0 +1,164 @@
+"""Rule-based twins of the operators: edits by fixed rules, without a model.
+
+They know nothing of language beyond sentences and lines, and each serves where no model is
+configured (``prompts.writer: rules``). What they write is honest boilerplate: a search over it
+finds what helps, and a model's texts are better ones.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from convergence_core.config.prompts import OperatorName
+from convergence_core.judges.texts import word_set
+from convergence_core.prompts.operators import Shown, WriterAnswer
+
+_SENTENCES: Final = re.compile(r"(?<=[.!?])[ \t]+|\n+")
+_FILLER: Final = re.compile(
+    r"\b(?:please|kindly|very|really|carefully|basically|actually|just)\b[ ]?", re.IGNORECASE
+)
+_FALLBACKS: Final = (
+    "If the input is unclear or empty, give your single best answer and do not ask back.",
+    "If no answer fits, answer with the closest allowed value.",
+    "If you are unsure, answer all the same, in the required form.",
+)
+_CONSTRAINTS: Final = (
+    "Answer with the result only.",
+    "Do not explain your answer.",
+    "Write exactly one line.",
+    "Do not add punctuation or quotation marks.",
+    "Use lower case only.",
+)
+_EXPANSIONS: Final = (
+    "Consider the whole input before you answer.",
+    "Every word of the input may matter; weigh all of them.",
+    "A good answer is correct, complete and in the required form.",
+)
+_STEPS: Final = (
+    "Work in steps: 1. Read the input. 2. Decide what is asked. 3. Write only the final answer.",
+    "First find the part of the input that decides. Then derive the answer. Write the answer alone.",
+)
+
+
+def written_by_rules(
+    operator: OperatorName,
+    prompts: Sequence[str],
+    shown: Sequence[Shown],
+    rng: np.random.Generator,
+) -> WriterAnswer:
+    """Return a text that fixed rules make.
+
+    Args:
+        operator: what is to be done.
+        prompts: the parent; of ``merge`` two; of ``induce`` none.
+        shown: failures, or cases.
+        rng: source of chance.
+    """
+    parent = prompts[0].rstrip() if prompts else ""
+    diagnosis = ""
+    match operator:
+        case "try-catch-style":
+            text = _with(parent, _FALLBACKS, rng)
+        case "context-reduction":
+            text = _shorter(parent, rng)
+        case "expansion":
+            text = _with(parent, _EXPANSIONS, rng)
+        case "constraint-addition":
+            text = _with(parent, _constraints(shown), rng)
+        case "task-decomposition":
+            text = _with(parent, _STEPS, rng)
+        case "merge":
+            text = _merged(parent, prompts[1] if len(prompts) > 1 else "")
+        case "induce":
+            text = _induced(shown)
+        case _:
+            diagnosis, rule = _diagnosed(shown, rng)
+            text = _with(parent, (rule,), rng)
+    return WriterAnswer(text=text, diagnosis=diagnosis)
+
+
+def _sentences(text: str) -> list[str]:
+    return [part.strip() for part in _SENTENCES.split(text) if part.strip()]
+
+
+def _with(parent: str, sentences: Sequence[str], rng: np.random.Generator) -> str:
+    """Return the parent with a sentence that it lacks."""
+    new = [sentence for sentence in sentences if sentence not in parent] or [*sentences]
+    return f"{parent}\n{new[int(rng.integers(len(new)))]}".strip()
+
+
+def _shorter(parent: str, rng: np.random.Generator) -> str:
+    """Return the parent without fillers; without one of its sentences where it has none."""
+    text = _FILLER.sub("", parent).strip()
+    found = _sentences(text)
+    # A sentence with a placeholder carries the input.
+    spare = [i for i, sentence in enumerate(found) if "{" not in sentence]
+    if text == parent.strip() and len(found) > 1 and spare:
+        left_out = spare[int(rng.integers(len(spare)))]
+        text = "\n".join(sentence for i, sentence in enumerate(found) if i != left_out)
+    return text
+
+
+def _merged(first: str, second: str) -> str:
+    """Return the first with the sentences of the second that it lacks; its placeholders kept."""
+    known = {frozenset(word_set(sentence)) for sentence in _sentences(first)}
+    new = [s for s in _sentences(second) if word_set(s) not in known and "{" not in s]
+    return "\n".join([first, *new]).strip()
+
+
+def _labels(shown: Sequence[Shown]) -> list[str]:
+    """Return the expected answers, where they are few and short enough to be labels."""
+    expected = [one.expected.strip() for one in shown if one.expected]
+    found = sorted(set(expected))
+    is_closed = len(found) < len(expected) and all(len(text) <= 24 for text in found)
+    return found if is_closed and len(found) <= 8 else []
+
+
+def _constraints(shown: Sequence[Shown]) -> list[str]:
+    labels = _labels(shown)
+    named = [f"Answer with one of: {', '.join(labels)}."] if labels else []
+    if _is_short(shown):
+        named.append("Answer in one word.")
+    return [*named, *_CONSTRAINTS]
+
+
+def _is_short(shown: Sequence[Shown]) -> bool:
+    expected = [one.expected for one in shown if one.expected]
+    return bool(expected) and all(len(text.split()) == 1 for text in expected)
+
+
+def _diagnosed(shown: Sequence[Shown], rng: np.random.Generator) -> tuple[str, str]:
+    """Return what the failures have in common, and the rule that answers it."""
+    pairs = [(one.answer or "", one.expected or "") for one in shown]
+    if pairs and all(len(answer) > 2 * len(wanted) for answer, wanted in pairs):
+        rules = ["Answer with the result only.", "Answer as briefly as possible."]
+        if _is_short(shown):
+            rules.append("Answer in one word.")
+        return "Answers are longer than what is expected.", rules[int(rng.integers(len(rules)))]
+    if labels := _labels(shown):
+        return (
+            "Answers are none of the few expected values.",
+            f"Answer with one of: {', '.join(labels)}.",
+        )
+    rules = [*_constraints(shown), *_EXPANSIONS]
+    return "Answers differ from what is expected.", rules[int(rng.integers(len(rules)))]
+
+
+def _induced(shown: Sequence[Shown]) -> str:
+    labels = _labels(shown)
+    if labels:
+        return f"Read the input and classify it. Answer with one of: {', '.join(labels)}."
+    end = "Answer in one word." if _is_short(shown) else "Answer with the result only."
+    return f"Read the input and give the answer that it asks for. {end}"
+
+
+LIKELY: Final[Mapping[str, tuple[OperatorName, ...]]] = {
+    "format": ("constraint-addition", "reflect", "examples"),
+    "empty": ("try-catch-style", "constraint-addition"),
+    "error": ("constraint-addition", "context-reduction"),
+    "wrong": ("reflect", "examples", "expansion", "task-decomposition"),
+    "partial": ("reflect", "examples", "expansion"),
+}
+"""Failure category → operators that are likelier to help: a small head start in the policy."""

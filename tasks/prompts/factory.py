@@ -1,0 +1,159 @@
+"""Prompt writing of a run, from its configuration and cases."""
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from convergence_core.config import Configuration
+from convergence_core.config.evaluation import MetricConfig
+from convergence_core.config.search_space import TextParam
+from convergence_core.ports import Row, RunRecord
+from convergence_core.prompts.editor import Editor
+from convergence_core.prompts.invariants import HeldOutTexts, Invariants, texts_in
+from convergence_core.prompts.operators import WORDING_VERSION
+from convergence_core.prompts.state import PromptState
+from convergence_core.search.study_state import StudyState
+from convergence_core.space import Choice
+from tasks.calls.session import EvaluationSession
+from tasks.inputs.environment import Environment
+from tasks.inputs.loader import Loaded
+from tasks.json_values import as_text
+from tasks.prompts.learner import PROMPTS, PromptLearner
+from tasks.prompts.writer import ModelWriter, RulesWriter, TextWriter
+from tasks.rlp.factory import make_model, spent_on
+from tasks.rlp.learner_calls import LearnerCalls, SubBudget
+from tasks.rlp.model_calls import WRITING
+from tasks.secrets.redaction import shortened
+
+NO_LLM: Final = (
+    "prompt writing off: no `llm` is configured; `prompts: {writer: rules}` writes by fixed rules"
+)
+LONGEST_SHOWN: Final = 1_500
+"""Characters of an input that a request shows."""
+_COMPARED: Final = ("exact_match", "contains", "numeric", "similarity")
+"""Metrics that compare an answer with what a case expects."""
+
+
+def mutable_parameters(configuration: Configuration) -> tuple[str, ...]:
+    """Return the text parameters with ``mutate``."""
+    return tuple(
+        name
+        for name, parameter in configuration.search_space.parameters.items()
+        if isinstance(parameter, TextParam) and parameter.mutate
+    )
+
+
+def make_text_writer(configuration: Configuration, world: Environment) -> TextWriter | None:
+    """Return who writes texts; ``None``: nobody does, or could.
+
+    Raises:
+        ConfigurationError: no endpoint is known.
+    """
+    if not configuration.writes_prompts:
+        return None
+    settings = configuration.prompts
+    if settings.writer == "rules":
+        return RulesWriter()
+    if configuration.llm is None:
+        return None
+    model = make_model(
+        configuration.llm, settings.model_name, world, wording_version=WORDING_VERSION
+    )
+    return ModelWriter(model=model, settings=settings)
+
+
+def make_prompts(
+    writer: TextWriter | None,
+    loaded: Loaded,
+    *,
+    record: RunRecord,
+    session: EvaluationSession,
+    attempts: Iterable[Row],
+    state: StudyState,
+    redact: Callable[[str], str],
+    on_notice: Callable[[str], None] | None = None,
+) -> PromptLearner | None:
+    """Return prompt writing of a run; ``None``: it is off, and the listener knows why.
+
+    Args:
+        writer: as ``make_text_writer`` returned it.
+        loaded: configuration and cases.
+        record: of the run.
+        session: makes the calls.
+        attempts: the run's calls, among them what writing has cost.
+        state: of the last committed generation.
+        redact: keeps secrets out of what is stored.
+        on_notice: told why no texts are written.
+    """
+    configuration = loaded.configuration
+    if writer is None:
+        lacks = configuration.llm is None and configuration.prompts.enabled is not False
+        is_wanted = mutable_parameters(configuration) and not configuration.society.prefers
+        if lacks and is_wanted and on_notice is not None:
+            on_notice(NO_LLM)
+        return None
+    limit, settings = configuration.budget.max_usd, configuration.prompts
+    budget = SubBudget(
+        limit_usd=None if limit is None else limit * settings.max_share_usd,
+        spent_usd=spent_on((WRITING,), attempts, state.next_generation),
+        owner="prompt writing",
+        key="prompts.max_share_usd",
+    )
+    learned = state.learned.get(PROMPTS)
+    return PromptLearner(
+        run_id=record.run_id,
+        seed=record.seed,
+        editor=make_editor(loaded, redact, run_id=record.run_id),
+        writer=writer,
+        calls=LearnerCalls("prompt writing", session, budget, on_notice=on_notice),
+        state=PromptState() if learned is None else PromptState.from_json(learned),
+        redact=redact,
+    )
+
+
+def make_editor(loaded: Loaded, redact: Callable[[str], str], *, run_id: str = "") -> Editor:
+    """Return what plans edits and judges texts.
+
+    Args:
+        loaded: configuration and cases.
+        redact: keeps secrets out of requests.
+        run_id: of the run.
+    """
+    configuration = loaded.configuration
+    settings, api = configuration.prompts, configuration.api
+    search = {case.case_id: case for case in loaded.search_cases}
+    parameters = mutable_parameters(configuration)
+    given = [
+        str(text)
+        for name in parameters
+        if isinstance(parameter := loaded.space.parameters[name], Choice)
+        for text in parameter.choices
+    ]
+    known = [text for case in search.values() for text in texts_in([case.input, case.expected])]
+    metrics = configuration.evaluation.metrics.values()
+    inputs = {name: as_text(case.input) for name, case in search.items()}
+    return Editor(
+        settings=settings,
+        task=api.description or api.name,
+        parameters=parameters,
+        cases=search,
+        inputs=inputs,
+        excerpts={name: shortened(text, LONGEST_SHOWN, redact) for name, text in inputs.items()},
+        expected={
+            name: as_text(case.expected)
+            for name, case in search.items()
+            if case.expected is not None
+        },
+        invariants=Invariants(
+            held_out=HeldOutTexts(loaded.holdout_cases, [*known, *given]),
+            max_length=settings.max_length,
+            max_shots=settings.max_shots,
+        ),
+        expected_is_answer=any(_compares_whole(metric) for metric in metrics),
+        run_id=run_id,
+    )
+
+
+def _compares_whole(metric: MetricConfig) -> bool:
+    """Whether a metric compares the whole answer with all that a case expects."""
+    has_path = metric.field is not None or metric.expected_field is not None
+    return metric.type in _COMPARED and not has_path

@@ -1,0 +1,305 @@
+"""Prompt writing as a learner: edits before a generation, texts in its plan.
+
+Texts are written before a generation and committed with it. Killed in between, a run plans the
+same edits, reads the same answers in the journal and comes to the same texts.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import numpy as np
+
+from convergence_core.ports import Row
+from convergence_core.prompts.editor import Choices, Edit, Editor
+from convergence_core.prompts.failures import (
+    GOOD,
+    LONGEST_KEPT,
+    Observed,
+    category_of,
+    metric_reason,
+)
+from convergence_core.prompts.state import Mutation, PromptState, text_id_of
+from convergence_core.records import Evaluation, Params, Trial, canonical_json
+from convergence_core.search.archive import Archive
+from convergence_core.search.learner import LearnerStep
+from convergence_core.search.sampler import Advice
+from convergence_core.search.study import Asked, Study
+from convergence_core.search.study_state import StudyState
+from convergence_core.space import Choice
+from tasks.json_values import as_text
+from tasks.prompts.writer import TextWriter, Writing
+from tasks.rlp.learner_calls import LearnerCalls
+from tasks.secrets.redaction import one_line, shortened
+
+PROMPTS: Final = "prompts"
+LONGEST_REASON: Final = 200
+"""Characters of the reason of a reward, or of a failure."""
+N_TRIES: Final = 4
+"""Edits for each text wanted, where the writer is free."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingTexts:
+    """Texts that are not committed yet."""
+
+    generation: int
+    mutations: tuple[Mutation, ...]
+    state: PromptState
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class PromptLearner:
+    """See ``convergence_core.search.learner``."""
+
+    name = PROMPTS
+    run_id: str
+    seed: int
+    """Of the run."""
+    editor: Editor
+    writer: TextWriter
+    calls: LearnerCalls
+    state: PromptState
+    """After the last committed generation."""
+    redact: Callable[[str], str]
+    """Keeps secrets out of what is stored."""
+    pending: PendingTexts | None = field(default=None, init=False)
+    _learned: PromptState | None = field(default=None, init=False)
+
+    @property
+    def disabled_reason(self) -> str | None:
+        """Why no texts are written in this run; ``None``: they are."""
+        return self.calls.disabled_reason
+
+    @property
+    def variants(self) -> Mapping[str, Sequence[str]]:
+        """Text parameter → texts written for it."""
+        return self._current.variants
+
+    @property
+    def _current(self) -> PromptState:
+        return self.state if self.pending is None else self.pending.state
+
+    def is_due(self, state: StudyState) -> bool:
+        """Whether texts are to be written before the next generation."""
+        generation = state.next_generation
+        every = self.editor.settings.every
+        is_turn = generation > 0 and (generation - 1) % every == 0
+        return is_turn and self.pending is None and self.disabled_reason is None
+
+    # -- writing
+
+    def think(self, study: Study, state: StudyState, advice: Advice) -> int:  # noqa: ARG002
+        """Write texts before the next generation; return how many were kept."""
+        if not self.is_due(state):
+            return 0
+        generation, archive = state.next_generation, state.search.archive
+        known = {name: texts_of(study, name) for name in self.editor.parameters}
+        choices = self.editor.choices(archive, self.state)
+        found: list[Mutation] = []
+        n_texts, index = self.editor.settings.n_texts, 0
+        n_rounds = N_TRIES if self.writer.is_free else 1
+        for _ in range(n_rounds):
+            n_kept = sum(one.is_kept for one in found)
+            if n_kept >= n_texts:
+                break
+            edits, index = self._planned(choices, generation, index, n_texts - n_kept, known)
+            found += self._received(edits, generation, known)
+        after = self.state.after(found)
+        self.pending = PendingTexts(generation=generation, mutations=tuple(found), state=after)
+        return sum(one.is_kept for one in found)
+
+    def _planned(
+        self,
+        choices: Sequence[Choices],
+        generation: int,
+        index: int,
+        n: int,
+        known: dict[str, list[str]],
+    ) -> tuple[list[Edit], int]:
+        """Return up to n edits, and the number of the next one."""
+        edits = []
+        drawn = {name: [*texts] for name, texts in known.items()}
+        for number in range(index, index + n):
+            edit = self.editor.plan(
+                choices,
+                self.state,
+                generation,
+                number,
+                known=drawn,
+                rng=self._rng(generation, number, "edit"),
+            )
+            if edit is None:
+                continue
+            edits.append(edit)
+            if edit.ready is not None:
+                drawn[edit.parameter].append(edit.ready)
+        return edits, index + n
+
+    def _received(
+        self, edits: Sequence[Edit], generation: int, known: dict[str, list[str]]
+    ) -> list[Mutation]:
+        """Have the edits written; kept texts are known from now on."""
+        asked = [edit for edit in edits if edit.ready is None]
+        written: dict[str, Writing] = {}
+        if asked:
+            rng = self._rng(generation, asked[0].index, "rules")
+            writings = self.calls.run(
+                lambda asker: self.writer.write(asked, asker, rng),
+                generation,
+                scope=f"prompts/g{generation}",
+            )
+            written = dict(zip((edit.mutation_id for edit in asked), writings, strict=True))
+        found = []
+        for edit in edits:
+            writing = written.get(edit.mutation_id, Writing(answer=None, cost_usd=0.0))
+            own = known[edit.parameter]
+            mutation = self.editor.received(
+                edit,
+                writing.answer,
+                known=own,
+                writer="drawn" if edit.ready is not None else self.writer.name,
+                cost_usd=writing.cost_usd,
+                reason=one_line(writing.reason, LONGEST_REASON, self.redact),
+            )
+            if mutation.is_kept and self.redact(mutation.text) != mutation.text:
+                mutation = replace(mutation, verdict="secret", text="")
+            if mutation.is_kept:
+                own.append(mutation.text)
+            diagnosis = one_line(mutation.diagnosis, LONGEST_KEPT, self.redact)
+            found.append(replace(mutation, diagnosis=diagnosis))
+        return found
+
+    # -- a generation
+
+    def advise(self, study: Study, state: StudyState, advice: Advice) -> Advice:
+        """Return the advice with the leader's parameters, each text replaced by one not asked yet."""
+        leader = study.leader(state)
+        if leader is None:
+            return advice
+        written = unasked(self._current, state.search.archive, leader.params)
+        return replace(advice, written=written)
+
+    def learn(
+        self,
+        study: Study,  # noqa: ARG002 - of the protocol
+        state: StudyState,
+        asked: Asked,  # noqa: ARG002
+        trials: Sequence[Trial],
+    ) -> LearnerStep:
+        """Return the state with the answers of a generation, and the rows of its texts."""
+        current, pending = self._current, self.pending
+        observed: dict[str, list[Observed]] = {}
+        good: dict[str, str] = {}
+        for trial in sorted(trials, key=lambda one: one.candidate.candidate_id):
+            ids = [
+                text_id_of(str(trial.candidate.params[name]))
+                for name in self.editor.parameters
+                if name in trial.candidate.params
+            ]
+            for evaluation in trial.evaluations:
+                one = self._observed(evaluation)
+                if one is None:
+                    continue
+                for name in ids:
+                    observed.setdefault(name, []).append(one)
+                if one.reward >= GOOD and 0 < len(one.answer) < LONGEST_KEPT:
+                    good.setdefault(one.case_id, one.answer)
+        self._learned = current.seen(observed, good)
+        rows: list[Row] = []
+        if pending is not None and pending.generation == state.next_generation:
+            rows = mutation_rows(self.run_id, pending.mutations)
+        return LearnerStep(
+            learned=self._learned.to_json(), tables={"mutations": rows} if rows else {}
+        )
+
+    def _observed(self, evaluation: Evaluation) -> Observed | None:
+        """Return an answer to a search case; ``None``: it says nothing of the text."""
+        name, reward = evaluation.cell.case_id, evaluation.reward
+        if evaluation.cell.role != "search" or reward is None or name not in self.editor.cases:
+            return None
+        answer = ""
+        if evaluation.response_text:
+            answer = as_text(json.loads(evaluation.response_text))
+            answer = shortened(answer, LONGEST_KEPT, self.redact)
+        return Observed(
+            case_id=name,
+            reward=reward,
+            answer=answer,
+            reason=one_line(
+                metric_reason(evaluation.metrics, evaluation.error), LONGEST_REASON, self.redact
+            ),
+            category=category_of(
+                reward, answer, self.editor.expected.get(name), failed=evaluation.status != "ok"
+            ),
+        )
+
+    def commit(self) -> None:
+        """Move on to what the store has made durable."""
+        if self._learned is not None:
+            self.state = self._learned
+        self.pending = self._learned = None
+
+    def close(self) -> None:
+        """Close the writer's connections; safe to call twice."""
+        model = getattr(self.writer, "model", None)
+        self.calls.close(None if model is None else model.llm)
+
+    def _rng(self, generation: int, number: int, what: str) -> np.random.Generator:
+        """Return a stream that is a function of the seed, the place and the purpose alone."""
+        words = [int.from_bytes(what.encode(), "big") % 2**32]
+        return np.random.default_rng([self.seed, generation, number, *words])
+
+
+def texts_of(study: Study, name: str) -> list[str]:
+    """Return the texts that a parameter has."""
+    parameter = study.space.parameters.get(name)
+    return [str(text) for text in parameter.choices] if isinstance(parameter, Choice) else []
+
+
+def unasked(state: PromptState, archive: Archive, leader: Params) -> tuple[Params, ...]:
+    """Return the leader's parameters with each kept text that no candidate was asked with."""
+    tried = {
+        (name, value)
+        for member in archive
+        for name, value in member.candidate.params.items()
+        if isinstance(value, str)
+    }
+    return tuple(
+        {**leader, one.parameter: one.text}
+        for one in reversed(state.mutations)
+        if one.is_kept and one.parameter in leader and (one.parameter, one.text) not in tried
+    )
+
+
+def mutation_rows(run_id: str, mutations: Sequence[Mutation]) -> list[Row]:
+    """Return one row per written text, kept or refused.
+
+    Args:
+        run_id: of the run.
+        mutations: of one writing.
+    """
+    return [
+        {
+            "run_id": run_id,
+            "generation": one.generation,
+            "mutation_id": one.mutation_id,
+            "position": position,
+            "parameter": one.parameter,
+            "operator": one.operator,
+            "parent_ids_json": canonical_json([*one.parent_ids]),
+            "category": one.category,
+            "propensity": one.propensity,
+            "failures_json": canonical_json([*one.failures]),
+            "diagnosis": one.diagnosis,
+            "text_id": one.text_id,
+            "text": one.text if one.is_kept else None,
+            "verdict": one.verdict,
+            "writer": one.writer,
+            "wording_version": one.wording_version,
+            "cost_usd": one.cost_usd,
+            "reason": one.reason or None,
+        }
+        for position, one in enumerate(mutations)
+    ]

@@ -1,0 +1,128 @@
+"""Writers of texts: a model, or fixed rules that make no call."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import numpy as np
+
+from convergence_core.config.prompts import PromptsConfig
+from convergence_core.errors import EvaluationFault
+from convergence_core.ports import Completion
+from convergence_core.prompts.editor import Edit
+from convergence_core.prompts.operators import WriterAnswer, read_answer
+from convergence_core.prompts.twins import written_by_rules
+from convergence_core.records import Json
+from tasks.rlp.model_calls import WRITING, Model, ThoughtAsker, UnreadableAnswerError
+
+RULES: Final = "rules"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Writing:
+    """What came of a request."""
+
+    answer: WriterAnswer | None
+    """``None``: it failed, was refused, or the budget is spent."""
+    cost_usd: float | None = None
+    """``None``: unknown."""
+    reason: str = ""
+
+
+class TextWriter(Protocol):
+    """Writes texts for planned edits."""
+
+    @property
+    def name(self) -> str:
+        """``rules``, or the model's name."""
+        ...
+
+    @property
+    def is_free(self) -> bool:
+        """Whether it makes no call, so that a refused text is replaced at once."""
+        ...
+
+    async def write(
+        self, edits: Sequence[Edit], asker: ThoughtAsker, rng: np.random.Generator
+    ) -> list[Writing]:
+        """Return what came of each edit, in their order."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RulesWriter:
+    """The rule-based twins."""
+
+    name: str = RULES
+    is_free: bool = True
+
+    async def write(
+        self,
+        edits: Sequence[Edit],
+        asker: ThoughtAsker,  # noqa: ARG002 - of the protocol
+        rng: np.random.Generator,
+    ) -> list[Writing]:
+        """See ``TextWriter``."""
+        return [
+            Writing(
+                answer=written_by_rules(edit.operator, edit.prompts, edit.cases, rng),
+                cost_usd=0.0,
+            )
+            for edit in edits
+        ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelWriter:
+    """A chat model."""
+
+    model: Model
+    settings: PromptsConfig
+    is_free: bool = False
+
+    @property
+    def name(self) -> str:
+        """Of the model."""
+        return self.model.name
+
+    async def write(
+        self,
+        edits: Sequence[Edit],
+        asker: ThoughtAsker,
+        rng: np.random.Generator,  # noqa: ARG002 - of the protocol
+    ) -> list[Writing]:
+        """See ``TextWriter``; all at once."""
+        return [*await asyncio.gather(*(self._written(edit, asker) for edit in edits))]
+
+    async def _written(self, edit: Edit, asker: ThoughtAsker) -> Writing:
+        options: dict[str, Any] = {}
+        if self.settings.temperature is not None:
+            options["temperature"] = self.settings.temperature
+        call = self.model.chat(
+            WRITING,
+            edit.messages,
+            limit=self.settings.max_tokens,
+            read=_text_of,
+            **options,
+        )
+        try:
+            answered = await asker.ask(call, f"{edit.index}/{edit.operator}")
+        except EvaluationFault as fault:
+            paid = 0.0 if fault.billed is None else fault.billed.cost_usd
+            return Writing(answer=None, cost_usd=paid, reason=str(fault))
+        reply = answered.reply
+        return Writing(answer=read_answer(str(reply.value)), cost_usd=reply.cost_usd)
+
+
+def _text_of(done: Completion) -> Json:
+    """Return the text of an answer that ended by itself.
+
+    Raises:
+        UnreadableAnswerError: it was cut off, or is empty.
+    """
+    if done.finish_reason == "length":
+        raise UnreadableAnswerError("the written text was cut off (`prompts.max_tokens`)")
+    if not done.text.strip():
+        raise UnreadableAnswerError("the writer answered nothing")
+    return done.text

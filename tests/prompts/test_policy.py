@@ -1,0 +1,113 @@
+"""Which edit is tried next, and how probable that was."""
+
+import numpy as np
+from hypothesis import given, strategies as st
+from scipy.stats import chisquare
+
+from convergence_core.config.prompts import OPERATORS
+from convergence_core.prompts.demonstrations import drawn
+from convergence_core.prompts.evidence import (
+    TextEvidence,
+    front,
+    gain,
+    merge_partners,
+    text_posterior,
+)
+from convergence_core.prompts.failures import CATEGORIES, category_of, main_category
+from convergence_core.prompts.policy import Tried, parameter_propensities, propensities
+from convergence_core.prompts.shots import Shot, split
+
+tried = st.lists(
+    st.builds(
+        Tried,
+        operator=st.sampled_from(OPERATORS),
+        category=st.sampled_from(CATEGORIES),
+        gain=st.floats(-1, 1),
+        variance=st.floats(1e-4, 1),
+    ),
+    max_size=20,
+)
+
+
+@given(tried, st.sampled_from(CATEGORIES), st.integers(0, 2**32))
+def test_propensities_are_positive_and_sum_to_one(edits, category, seed):
+    p = propensities(OPERATORS, category, edits, np.random.default_rng(seed))
+    assert abs(p.sum() - 1.0) < 1e-9
+    assert (p > 0.0).all()
+    q = parameter_propensities([edits, [], edits[:3]], np.random.default_rng(seed))
+    assert abs(q.sum() - 1.0) < 1e-9
+    assert (q > 0.0).all()
+
+
+def test_operators_are_drawn_as_often_as_their_propensity_says():
+    edits = [Tried(operator="reflect", category="wrong", gain=0.1, variance=0.01)]
+    rng = np.random.default_rng(1)
+    p = propensities(OPERATORS, "wrong", edits, rng)
+    counts = np.bincount(rng.choice(len(p), size=5000, p=p), minlength=len(p))
+    assert chisquare(counts, 5000 * p).pvalue > 1e-3
+
+
+def test_what_has_helped_a_category_is_chosen_there_and_less_elsewhere():
+    edits = [
+        Tried(operator="expansion", category="empty", gain=0.3, variance=0.002) for _ in range(5)
+    ]
+    at = OPERATORS.index("expansion")
+    here = propensities(OPERATORS, "empty", edits, np.random.default_rng(0))[at]
+    elsewhere = propensities(OPERATORS, "wrong", edits, np.random.default_rng(0))[at]
+    assert here > 0.7
+    assert 1 / len(OPERATORS) < elsewhere < here
+
+
+def evidence(**by_case: float) -> TextEvidence:
+    return TextEvidence(by_case=by_case, n=len(by_case))
+
+
+def test_partners_win_where_the_parent_loses():
+    found = {
+        "a": evidence(x=1.0, y=0.0, z=0.5),
+        "b": evidence(x=0.0, y=1.0, z=0.5),
+        "c": evidence(x=0.0, y=0.0, z=0.5),
+    }
+    assert merge_partners(found, "a", [*found]) == ["b"]
+    assert front(found) == {"x": ("a",), "y": ("b",), "z": ("a", "b", "c")}
+    step = gain(found["b"], found["c"])
+    assert step is not None
+    assert step[0] > 0
+
+
+def test_a_text_is_worth_its_parent_until_more_is_known():
+    found = {"p": evidence(**{f"c{i}": 0.9 for i in range(50)}), "k": evidence(c0=0.9)}
+    found["o"] = evidence(**{f"c{i}": 0.1 for i in range(50)})
+    means = text_posterior(found, {"k": "p"}, {})
+    alone = text_posterior(found, {}, {})
+    assert means["k"][0] > alone["k"][0]
+    assert means["k"][1] > means["p"][1]
+    priced = text_posterior(found, {"k": "p"}, {"p": 0.2})
+    assert abs(means["p"][0] - priced["p"][0] - 0.2) < 1e-12
+
+
+def test_categories_of_failures():
+    assert category_of(1.0, "yes", "yes", failed=False) == "none"
+    assert category_of(0.0, "It is Yes.", "yes", failed=False) == "format"
+    assert category_of(0.0, "", "yes", failed=False) == "empty"
+    assert category_of(0.4, "no", "yes", failed=False) == "partial"
+    assert category_of(0.0, "no", "yes", failed=False) == "wrong"
+    assert category_of(0.0, "", None, failed=True) == "error"
+    assert main_category(()) == "none"
+
+
+@given(st.integers(0, 2**32), st.integers(1, 5))
+def test_demonstrations_are_drawn_from_what_is_offered(seed, most):
+    rng = np.random.default_rng(seed)
+    offered = [Shot(user=f"u{i}", assistant="ab"[i % 2]) for i in range(6)]
+    text, known = "Do it.", frozenset({"Do it."})
+    for _ in range(6):
+        found = drawn(text, offered, known, most, rng)
+        if found is None:
+            break
+        text, shots = found
+        assert split(text) == ("Do it.", shots)
+        assert 1 <= len(shots) <= most
+        assert len({shot.user for shot in shots}) == len(shots)
+        assert {*shots} <= {*offered}
+        known |= {text}

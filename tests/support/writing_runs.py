@@ -1,0 +1,162 @@
+"""Runs that write prompts, without Prefect: a function target that reads its prompt, and a writer.
+
+As a program it is a child that takes the run of a folder to its end, and is killed by SIGKILL at a
+counted step of what it writes. Arguments: folder, step (0: none).
+"""
+
+import hashlib
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tasks.inputs.loader import load
+from tasks.run.conclusion import choose_finalists, conclude
+from tasks.run.opener import prepare_run, resume_run
+from tasks.run.run import Run
+from tasks.steps import sample_candidates, save_generation, write_prompts
+from tasks.store import ParquetStore
+from tests.support.http_server import Answer, LoopbackServer, Request, chat_answer
+
+STORE = "convergence-data"
+PARENT = "Classify the text in {place} words."
+FUNCTION = """
+import hashlib
+
+WORDS = {"good": "positive", "great": "positive", "bad": "negative", "awful": "negative"}
+
+
+def ask(system, text, **others):
+    body = system.split("<shots>")[0]
+    label = next(label for word, label in WORDS.items() if word in text)
+    share = 0.25 + 0.4 * ("one of" in body) + 0.2 * ("<shots>" in system)
+    number = int(hashlib.sha256((body + text).encode()).hexdigest(), 16) % 1000 / 1000
+    return label if number < share else f"I think it is {label}, all in all."
+"""
+WORDS = {"good": "positive", "great": "positive", "bad": "negative", "awful": "negative"}
+
+
+def write_project(folder: Path, url: str | None, **overrides: Any) -> Path:
+    """Write a project whose writer is at a URL; ``None``: rules write. Keys by path, ``__`` for dots."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "target.py").write_text(FUNCTION, encoding="utf-8")
+    cases = [
+        {
+            "id": f"c{n:02d}",
+            "input": {
+                "text": f"Visitor number {n} of the old museum found it {word} on day {n * 7}"
+            },
+            "expected": WORDS[word],
+        }
+        for n in range(24)
+        for word in [[*WORDS][n % 4]]
+    ]
+    (folder / "cases.json").write_text(json.dumps(cases), encoding="utf-8")
+    tree: dict[str, Any] = {
+        "api": {"name": "visitors", "kind": "function", "function": "target.py:ask",
+                "description": "Says what visitors thought."},
+        "search_space": {"parameters": {"system": {
+            "type": "text", "variants": [PARENT], "default": PARENT, "mutate": True}}},
+        "evaluation": {
+            "test_cases": {"path": "cases.json", "holdout": 0.33},
+            "metrics": {"exact": {"type": "exact_match"}},
+        },
+        "optimization": {
+            "seed": 3,
+            "evolution": {"population_size": 3, "generations": 4},
+            "execution": {"max_retries": 0, "early_stopping": {"enabled": False}},
+        },
+        "output": {"formats": ["json"], "visualizations": []},
+    }  # fmt: skip
+    if url is None:
+        tree["prompts"] = {"writer": "rules"}
+    else:
+        tree["llm"] = {"model": "scribe", "endpoint": f"{url}/v1", "timeout_seconds": 5}
+        tree["prices"] = {"scribe": {"input": 1.0, "output": 2.0}}
+    for dotted, value in overrides.items():
+        *parents, last = dotted.split("__")
+        node = tree
+        for key in parents:
+            node = node.setdefault(key, {})
+        node[last] = value
+    path = folder / "optimization.yaml"
+    path.write_text(yaml.safe_dump(tree, sort_keys=False), encoding="utf-8")
+    return path
+
+
+class Scribe:
+    """A writer's double: answers by a function of the request's text and its number."""
+
+    def __init__(self, answer: Callable[[str, int], str] | None = None) -> None:
+        self.asked: list[str] = []
+        self._answer = answer or obliging
+
+    def respond(self, request: Request) -> Answer:
+        """Answer one request."""
+        text = str(request.body["messages"][-1]["content"])
+        self.asked.append(text)
+        return chat_answer(self._answer(text, len(self.asked)))
+
+    def server(self) -> LoopbackServer:
+        """Return its server; a context manager."""
+        return LoopbackServer(self.respond)
+
+
+def obliging(request: str, number: int) -> str:
+    """Write the parent and a sentence that depends on the request alone."""
+    mark = hashlib.sha256(request.encode()).hexdigest()[:8]
+    rule = "Answer with one of: positive, negative." if int(mark, 16) % 2 else "Weigh all words."
+    return f"<diagnosis>too long</diagnosis><prompt>{PARENT} {rule} Rule {mark}.</prompt>"
+
+
+def begin(folder: Path, **options: Any) -> Run:
+    """Open a new run."""
+    return prepare_run(load(folder / "optimization.yaml"), **options)
+
+
+def go_on(folder: Path, **options: Any) -> Run:
+    """Open the run again."""
+    return resume_run(folder / STORE, **options)
+
+
+def play_generation(run: Run) -> None:
+    """Run one generation as the flow does."""
+    number = run.next_generation
+    if run.is_due("prompts"):
+        write_prompts.fn(run.run_id, number)
+    plan = sample_candidates.fn(run.run_id, number)
+    trials = [run.session.evaluate(assignment, number) for assignment in plan.assignments]
+    save_generation.fn(run.run_id, number, run.learn(trials))
+
+
+def play(run: Run) -> Any:
+    """Take an open run to its end; return its result."""
+    with run:
+        while run.should_continue():
+            play_generation(run)
+        trials = [run.session.evaluate(a, None) for a in choose_finalists(run)]
+        return conclude(run, trials)
+
+
+def rows(folder: Path, sql: str) -> Sequence[Any]:
+    """Return rows of a store."""
+    return [*ParquetStore(folder / STORE).rows(sql, {})]
+
+
+def mutations(folder: Path) -> list[dict[str, Any]]:
+    """Return all rows of ``mutations`` but for what differs from run to run."""
+    found = rows(folder, "SELECT * FROM mutations ORDER BY generation, position")
+    own = {"run_id", "mutation_id"}
+    return [{k: v for k, v in dict(row).items() if k not in own} for row in found]
+
+
+if __name__ == "__main__":
+    from tests.support.killed_command import count_steps
+
+    place = Path(sys.argv[1])
+    is_begun = bool(ParquetStore(place / STORE).runs()) if (place / STORE).exists() else False
+    count_steps(sys.argv[1], int(sys.argv[2]))
+    play(go_on(place) if is_begun else begin(place))
