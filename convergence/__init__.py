@@ -13,7 +13,12 @@ from convergence.compat import install
 from convergence_core.packages import check_packages
 
 if TYPE_CHECKING:
-    from convergence.api import OptimizationResult, run_optimization, run_optimization_sync
+    from convergence.api import (
+        OptimizationResult,
+        load_result,
+        run_optimization,
+        run_optimization_sync,
+    )
     from convergence.runtime.functions import (
         configure_runtime,
         configure_runtime_sync,
@@ -51,6 +56,7 @@ __all__ = [
     "__version__",
     "configure_runtime",
     "configure_runtime_sync",
+    "load_result",
     "run_optimization",
     "run_optimization_sync",
     "runtime_arms",

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterable
 from dataclasses import KW_ONLY, asdict, dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from convergence.types import Config, Evaluator, OptimizationResult, TestCases
@@ -28,6 +29,7 @@ __all__ = [
     "OptimizationResult",
     "RunOptions",
     "TestCases",
+    "load_result",
     "run_optimization",
     "run_optimization_sync",
 ]
@@ -101,6 +103,26 @@ def run_optimization_sync(config: Config, **options: Unpack[RunOptions]) -> Opti
         job.stop()
         concurrent.futures.wait([done])
         raise
+
+
+def load_result(
+    run: str | None = None, *, storage: str | Path = "./convergence-data"
+) -> OptimizationResult:
+    """Return what a finished run found, e.g. to look at last night's in a notebook.
+
+    Args:
+        run: its label, its id or a part of it; by default the latest that has finished.
+        storage: folder of the store.
+
+    Raises:
+        RunNotFoundError: there is none, or it has not ended.
+    """
+    from convergence.finished_runs import finished_run  # noqa: PLC0415 - with the store
+    from convergence_core.result import RunResult  # noqa: PLC0415 - as above
+    from tasks.store import ParquetStore  # noqa: PLC0415 - brings DuckDB
+
+    record = finished_run(ParquetStore(storage), run)
+    return _result_of(RunResult.from_json(record.summary_json or ""), ())
 
 
 async def _end_of(waiting: "asyncio.Future[OptimizationResult]") -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from convergence.notebooks import NotebookView
 from convergence_core.config import Configuration
 from convergence_core.errors import ConfigurationError, Problem
 from convergence_core.events import (
@@ -78,7 +79,7 @@ class Evaluator(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OptimizationResult:
+class OptimizationResult(NotebookView):
     """What a run found. Version 0.1's fields, also by key: ``result["best_config"]``."""
 
     success: bool

@@ -69,7 +69,9 @@ API = {
             "convergence.api.run_optimization",
             "convergence.api.run_optimization_sync",
             "convergence.api.RunOptions",
+            "convergence.api.load_result",
             "convergence.types.OptimizationResult",
+            "convergence.notebooks.NotebookView",
             "convergence.types.Evaluator",
             "convergence.types.ConvergenceConfig",
             "convergence.types.ApiConfig",
@@ -282,12 +284,16 @@ def build() -> None:
     """
     assemble()
     shutil.rmtree(SITE, ignore_errors=True)
-    subprocess.run(
-        [sys.executable, "-m", "zensical", "build", "--strict", "--clean"],
-        cwd=ROOT,
-        check=True,
-        env={**os.environ, "NO_COLOR": "1"},
-    )
+    try:
+        subprocess.run(
+            [sys.executable, "-m", "zensical", "build", "--strict", "--clean"],
+            cwd=ROOT,
+            check=True,
+            env={**os.environ, "NO_COLOR": "1"},
+        )
+    except subprocess.CalledProcessError:
+        shutil.rmtree(SITE, ignore_errors=True)  # half a site looks like a whole one
+        raise
     for path in SITE.rglob("*.html"):
         text = path.read_text(encoding="utf-8")
         shim = os.path.relpath(SITE / "docs/theme/iframe-worker.js", path.parent)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from convergence.cli import console, locations, options
-from convergence.cli.look import finished_run
+from convergence.finished_runs import finished_run
 from convergence_core.errors import RunNotFoundError
 
 if TYPE_CHECKING:

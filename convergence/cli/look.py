@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from convergence.cli import console, locations, options
-from convergence_core.errors import QueryError, RunNotFoundError
+from convergence.finished_runs import finished_run
+from convergence_core.errors import QueryError
 from tasks.store.layout import write_file
 from tasks.store.tables.csv_cells import csv_writer
 
 if TYPE_CHECKING:
     from convergence_core.ports import RunRecord
-    from tasks.store import ParquetStore
     from tasks.store.tables.query import ExportFormat, QueryResult
 
 MOST_ROWS = 1_000
@@ -252,40 +252,6 @@ def report(  # noqa: PLR0917 - Typer's options
         return
     write_file(output, text)
     console.say(f"Wrote {output}.")
-
-
-def finished_run(store: "ParquetStore", name: str | None) -> "RunRecord":
-    """Return a finished run by its label, its id or a part of it; by default the latest.
-
-    Raises:
-        RunNotFoundError: there is none, or it has not ended.
-    """
-    if name is None:
-        finished = [record for record in store.runs() if record.summary_json is not None]
-        if not finished:
-            raise RunNotFoundError(
-                f"the store {console.short_path(store.path)} holds no finished run yet. "
-                "See `convergence runs`."
-            )
-        return finished[0]
-    record = store.run(name)
-    if record.summary_json is None and record.tags.get("test"):
-        raise RunNotFoundError(
-            f"run {record.label} must be an optimization, but it tested the present settings. Its "
-            "answers are in the store: convergence query "
-            f"\"from answers where run_id = '{record.run_id}'\""
-        )
-    if record.summary_json is None:
-        from tasks.store.tables.interrupted_runs import as_they_are  # noqa: PLC0415 - brings SQLite
-
-        (record,) = as_they_are(store, [record])
-        raise RunNotFoundError(
-            f"run {record.label} must be finished to have a report, but is {record.status} after "
-            f"{record.n_generations} generations. Finish it with `convergence resume "
-            f"{record.label}`, or look at what it has: convergence query "
-            f"\"from leaderboard where run_id = '{record.run_id}'\""
-        )
-    return record
 
 
 def _rendered(record: "RunRecord", form: ReportFormat) -> str:

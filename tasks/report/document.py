@@ -120,6 +120,21 @@ def _society(result: RunResult) -> list[Block]:
 # -- findings
 
 
+def card(result: RunResult) -> list[Block]:
+    """Return verdict, estimates, settings and prices, for a cell of a notebook."""
+    found = result.found
+    if found is None:
+        return [*verdict_blocks(result), *_not_done(result)]
+    _, settings = _configuration(result)
+    lines = [price_sentence(result), f"Spent: {phrases.spend(result)}."]
+    return [
+        *verdict_blocks(result),
+        _estimates(result, found),
+        settings,
+        Bullets(tuple(marked(line) for line in lines if line is not None)),
+    ]
+
+
 def summary(result: RunResult) -> list[Block]:
     """Return the findings in short, for a terminal."""
     return [

@@ -80,10 +80,7 @@ def _shares(result: RunResult) -> list[Row]:
 def effect_svgs(result: RunResult) -> list[str]:
     """Return one SVG element per parameter, on one scale of rewards."""
     effects = [effect for effect in result.effects if len(effect.points) > 1][:MAX_EFFECTS]
-    points = [point for effect in effects for point in effect.points]
-    low, high = min(point.low for point in points), max(point.high for point in points)
-    margin = 0.06 * max(high - low, 0.01)
-    limits = (low - margin, high + margin)
+    limits = _limits(effects)
     pictures = []
     for i, effect in enumerate(effects):
         fill = partial(_draw_effect, effect=effect, limits=limits)
@@ -91,6 +88,31 @@ def effect_svgs(result: RunResult) -> list[str]:
         picture = figures.svg(fill, name=f"effect{i}", title=title, width=3.1, height=2.3)
         pictures.append(picture)
     return pictures
+
+
+def effect_figure(result: RunResult, parameter: str) -> "Figure":
+    """Return the plot of one parameter as a figure, light.
+
+    Raises:
+        ValueError: the parameter is unknown, or took one value only.
+    """
+    effects = {effect.parameter: effect for effect in result.effects if len(effect.points) > 1}
+    if parameter not in effects:
+        raise ValueError(
+            f"`parameter` must be one that took two values, but got {parameter!r}. "
+            f"Known: {', '.join(effects) or 'none'}."
+        )
+    limits = _limits(list(effects.values()))
+    fill = partial(_draw_effect, effect=effects[parameter], limits=limits)
+    return figures.figure(fill, width=5.2, height=3.2)
+
+
+def _limits(effects: Sequence[Effect]) -> tuple[float, float]:
+    """Return ends of the axis of rewards that holds all effects."""
+    points = [point for effect in effects for point in effect.points]
+    low, high = min(point.low for point in points), max(point.high for point in points)
+    margin = 0.06 * max(high - low, 0.01)
+    return low - margin, high + margin
 
 
 def _draw_effect(

@@ -13,6 +13,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from html import escape
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -120,6 +121,31 @@ def svg(draw: Draw, *, name: str, title: str, width: float, height: float) -> st
 def png(draw: Draw, *, width: float, height: float, dpi: int) -> bytes:
     """Return a figure as a PNG file, light."""
     return _render(draw, LIGHT, width, height, "png", dpi=dpi)
+
+
+def figure(draw: Draw, *, width: float, height: float) -> "Figure":
+    """Return a figure for who goes on with it: shown by itself in notebooks, saved by ``savefig``."""
+    with _settings(LIGHT, ""):
+        from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 - as above
+
+        drawn = _shown_figure()(figsize=(width, height), dpi=100)
+        draw(drawn, LIGHT)
+        _lay_out(drawn, FigureCanvasAgg(drawn).get_renderer())  # type: ignore[no-untyped-call]  # theirs
+    return drawn
+
+
+@cache
+def _shown_figure() -> "type[Figure]":
+    """Return a class of figures that Jupyter shows without ``matplotlib.pyplot``."""
+    from matplotlib.figure import Figure  # noqa: PLC0415 - as above
+
+    class ShownFigure(Figure):
+        def _repr_png_(self) -> bytes:
+            out = io.BytesIO()
+            self.savefig(out, format="png")
+            return out.getvalue()
+
+    return ShownFigure
 
 
 def _own_ids(text: str, name: str) -> str:

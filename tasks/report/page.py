@@ -46,7 +46,7 @@ def report_html(
         visualizations: plots to show, as ``output.visualizations`` names them.
     """
     title = _text(short(result.label, 100))
-    body = "\n".join(_block(block, result) for block in document(result, visualizations))
+    body = "\n".join(block_html(block, result) for block in document(result, visualizations))
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width,initial-scale=1">\n'
@@ -66,7 +66,8 @@ def _style() -> str:
     return "\n" + files("tasks.report").joinpath("page.css").read_text(encoding="utf-8")
 
 
-def _block(block: Block, result: RunResult) -> str:
+def block_html(block: Block, result: RunResult) -> str:
+    """Return a block of a report as HTML; texts are escaped, plots are SVG elements."""
     match block:
         case Heading():
             return f"<h{block.level}>{_text(block.text)}</h{block.level}>"

@@ -11,7 +11,7 @@ from tasks.report import figures
 from tasks.report.blocks import PlotName
 from tasks.report.effect_plots import draw_shares, effect_svgs, has_shares, shares_height
 from tasks.report.figures import Palette
-from tasks.report.phrases import name_of_found, short
+from tasks.report.phrases import name_of_found, named_label, short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,6 +25,16 @@ _ROLES: Mapping[Role, str] = {
     "search": "search\n(posterior,\nbiased)",
     "fresh": "search cases,\nasked again\n(measured)",
     "holdout": "held-out\ncases\n(measured)",
+}
+_NEEDS: Mapping[PlotName, str] = {
+    "estimates": "a recommended configuration",
+    "front": "a Pareto run with a front",
+    "hypervolume": "a Pareto run with a front",
+    "learning_curve": "a generation after which something was known",
+    "parameter_effects": "a parameter that took two values",
+    "shares": "an explanation of what the parameters do",
+    "tradeoffs": "two metrics measured of one configuration",
+    "spend": "a generation",
 }
 
 
@@ -49,7 +59,14 @@ def svg_plots(result: RunResult, name: PlotName) -> list[str]:
         return []
     if name == "parameter_effects":
         return effect_svgs(result)
-    draw, title, height = {
+    draw, title, height = _plots(result)[name]
+    fill = partial(draw, result=result)
+    return [figures.svg(fill, name=name, title=title, width=_WIDTH, height=height)]
+
+
+def _plots(result: RunResult) -> dict[PlotName, tuple[Callable[..., None], str, float]]:
+    """Return plot → what draws it, its title and its height in inches."""
+    return {
         "shares": (draw_shares, "Shares of the variance", shares_height(result)),
         "estimates": (_draw_estimates, "Mean rewards with their intervals", 2.5),
         "learning_curve": (_draw_curve, "Mean reward by generation", 3.0),
@@ -57,10 +74,7 @@ def svg_plots(result: RunResult, name: PlotName) -> list[str]:
         "hypervolume": (_draw_hypervolume, "Hypervolume by generation", 2.5),
         "tradeoffs": (_draw_tradeoffs, "Two metrics of each configuration", 3.1),
         "spend": (_draw_spend, "Calls by generation", 3.0),
-    }[name]
-
-    fill = partial(draw, result=result)
-    return [figures.svg(fill, name=name, title=title, width=_WIDTH, height=height)]
+    }
 
 
 def learning_curve_png(result: RunResult) -> bytes:
@@ -68,6 +82,31 @@ def learning_curve_png(result: RunResult) -> bytes:
     return figures.png(
         partial(_draw_curve, result=result), width=_PNG_SIZE[0], height=_PNG_SIZE[1], dpi=100
     )
+
+
+def figure_of(result: RunResult, name: PlotName) -> "Figure":
+    """Return a plot of the report as a figure, light.
+
+    Raises:
+        ValueError: the result holds nothing to show, or the plot is one per parameter.
+    """
+    if not has_plot(result, name):
+        raise ValueError(f"the plot `{name}` needs what this result does not hold: {_NEEDS[name]}")
+    draw, _, height = _plots(result)[name]
+    return figures.figure(partial(draw, result=result), width=_PNG_SIZE[0], height=height)
+
+
+def leaderboard_figure(result: RunResult, n: int) -> "Figure":
+    """Return the first ``n`` rows of the leaderboard as posterior means with their intervals.
+
+    Raises:
+        ValueError: the leaderboard is empty.
+    """
+    if not result.leaderboard:
+        raise ValueError("the leaderboard is empty: no candidate got a reward")
+    height = 0.9 + 0.26 * len(result.leaderboard[:n])
+    draw = partial(_draw_leaderboard, result=result, n=n)
+    return figures.figure(draw, width=_PNG_SIZE[0], height=height)
 
 
 def tradeoff_metrics(result: RunResult) -> tuple[str, str] | None:
@@ -194,6 +233,36 @@ def _draw_curve(figure: "Figure", palette: Palette, result: RunResult) -> None:
 
 def _marker(points: Sequence[object]) -> str:
     return "o" if len(points) <= 40 else ""
+
+
+def _draw_leaderboard(figure: "Figure", palette: Palette, result: RunResult, n: int) -> None:
+    """Draw posterior means with their intervals, best first; the recommended and the default in colour."""
+    axes = figure.subplots()
+    rows = result.leaderboard[:n]
+    special = {
+        report.candidate_id: colour
+        for report, colour in (
+            (result.baseline, palette.default),
+            (result.winner, palette.winner),
+        )
+        if report is not None
+    }
+    for y, row in enumerate(rows):
+        _errorbars(
+            axes,
+            [row.mean],
+            [y],
+            xerr=_reach([(row.mean, row.low, row.high)]),
+            colour=special.get(row.candidate_id, palette.dot),
+            marker="o",
+            label="",
+        )
+    names = [short(named_label(row.label, row.candidate_id), 44) for row in rows]
+    axes.set_yticks(range(len(rows)), names)
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.grid(visible=False, axis="y")
+    axes.tick_params(axis="y", labelcolor=palette.ink, length=0)
+    axes.set_xlabel(f"posterior mean reward, with {percent(result.level)} intervals")
 
 
 def _draw_spend(figure: "Figure", palette: Palette, result: RunResult) -> None:
