@@ -18,6 +18,7 @@ from convergence.cli import (
     off_policy,
     operate,
     optimize,
+    pages,
     serve,
     store,
 )
@@ -52,7 +53,7 @@ def convergence(
 COMMANDS = {
     "Begin": (begin.init, begin.validate, estimate.estimate, begin.migrate, begin.schema),
     "Run": (optimize.optimize, optimize.resume, ("test", assessment.check_settings)),
-    "Look": (look.runs, answers.show, answers.compare, look.report, look.query),
+    "Look": (pages.ui, look.runs, answers.show, answers.compare, look.report, look.query),
     "Decide": (decide.promote, decide.rollback, decide.gates),
     "Serve": (serve.serve, ("arms", arms.app), arms.fold, off_policy.ope),
     "Data": (("import", datasets.importing), ("export", datasets.exporting)),

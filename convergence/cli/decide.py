@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -124,21 +123,12 @@ def rollback(
     as_json: options.AsJson = False,  # noqa: ARG001 - read by its callback
 ) -> None:
     """Put the champion before the present one back into production."""
-    from tasks.serving.promotion import offer_champion, take_off_offer  # noqa: PLC0415
-    from tasks.store.runtime.promotions import champion_of, previous_champion, set_champion  # noqa: PLC0415
+    from tasks.run.adoption import previous_of, roll_back  # noqa: PLC0415 - brings NumPy
 
     with locations.open_runtime(store, config) as state:
-        present, former = champion_of(state, system), previous_champion(state, system)
-        if present is None or former is None:
-            rule = "must have had a champion before the present one"
-            fix = "`convergence gates` shows which systems had champions."
-            raise ConfigurationError.of("SYSTEM", rule, fix, value=system)
+        _, former = previous_of(state, system)
         _confirm(f"Bring {former.candidate_id} back as champion of {system}?", yes=yes)
-        offer_champion(state, system, former)
-        take_off_offer(state, system, present)
-        now_us = int(datetime.now(UTC).timestamp() * 1e6)
-        reason = f"rollback from {present.candidate_id}"
-        set_champion(state, replace(former, reason=reason, created_us=now_us))
+        roll_back(state, system)
     _answer(system=system, candidate_id=former.candidate_id, params=former.params)
     console.say(f"{former.candidate_id} is the champion of {system} again.")
 

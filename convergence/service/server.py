@@ -68,7 +68,7 @@ class ServiceOptions:
     """Whether ``/docs`` and ``/openapi.json`` are open to all."""
 
 
-class _Server(uvicorn.Server):
+class SignalServer(uvicorn.Server):
     """Tells when it listens, and ends by a signal as by a wish."""
 
     def __init__(self, config: uvicorn.Config) -> None:
@@ -76,6 +76,7 @@ class _Server(uvicorn.Server):
         self.listens = threading.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen, and say so."""
         await super().startup(sockets)
         for one in sockets or ():
             one.listen(_BACKLOG)
@@ -111,7 +112,7 @@ class Service:
         """
         self.options = options or ServiceOptions()
         most = most_connections(self.options.connections)
-        self._socket = _listening(self.options.host, self.options.port)
+        self._socket = listening(self.options.host, self.options.port)
         host = f"[{self.options.host}]" if ":" in self.options.host else self.options.host
         self.url = f"http://{host}:{self._socket.getsockname()[1]}"
         """Root of all paths, without a slash at its end."""
@@ -130,7 +131,7 @@ class Service:
             rate=self.options.rate,
             open_paths=DOCS if has_docs else (),
         )
-        self._server = _Server(_configuration(guarded, connections, self.options.grace_s))
+        self._server = SignalServer(_configuration(guarded, connections, self.options.grace_s))
         self._thread: threading.Thread | None = None
         self._failure: BaseException | None = None
 
@@ -197,7 +198,7 @@ def _configuration(
     )
 
 
-def _listening(host: str, port: int) -> socket.socket:
+def listening(host: str, port: int) -> socket.socket:
     """Return a socket that listens.
 
     Its protocol is named, for asyncio turns Nagle's algorithm off only where it sees TCP: with it, an

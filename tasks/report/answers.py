@@ -35,18 +35,22 @@ ROLES: tuple[Role, ...] = ("holdout", "fresh", "search")
 """Cells by how much their rewards can be trusted, best first."""
 
 _ANSWERS = """
-WITH texts AS (
-  SELECT payload_sha256, min(text) AS text FROM payloads WHERE run_id = $run GROUP BY ALL),
+WITH e AS (
+  SELECT * FROM evaluations
+  WHERE run_id = $run AND candidate_id = $candidate AND status <> 'skipped'),
+texts AS (
+  SELECT payload_sha256, min(text) AS text FROM payloads
+  WHERE run_id = $run AND payload_sha256 IN (
+    SELECT request_sha256 FROM e UNION SELECT payload_sha256 FROM e) GROUP BY ALL),
 prices AS (
-  SELECT call_key, max(cost_usd) AS usd FROM attempts WHERE state = 'done' GROUP BY ALL)
+  SELECT call_key, max(cost_usd) AS usd FROM attempts
+  WHERE state = 'done' AND call_key IN (SELECT call_key FROM e) GROUP BY ALL)
 SELECT e.eval_id, e.case_id, e.role, e.replicate, e.error_type, e.error, e.reward, e.metrics,
        e.latency_ms, prices.usd AS cost_usd, coalesce(e.weight, 1.0) AS weight,
        p.text AS request, r.text AS response
-FROM evaluations e
-     LEFT JOIN prices USING (call_key)
+FROM e LEFT JOIN prices USING (call_key)
      LEFT JOIN texts p ON p.payload_sha256 = e.request_sha256
      LEFT JOIN texts r ON r.payload_sha256 = e.payload_sha256
-WHERE e.run_id = $run AND e.candidate_id = $candidate AND e.status <> 'skipped'
 ORDER BY e.case_id, e.role, e.replicate, e.generation
 """
 

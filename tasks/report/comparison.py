@@ -275,7 +275,7 @@ def comparison_blocks(found: PairComparison) -> list[Block]:
     a, b = found.first, found.second
     return [
         Heading(f"A: {_called(a)}    B: {_called(b)}"),
-        Paragraph((_verdict(found),), "lead"),
+        Paragraph((comparison_sentence(found),), "lead"),
         *(Paragraph((note,)) for note in found.notes),
         *_rewards(found),
         *_parameters(found),
@@ -290,7 +290,7 @@ def _called(subject: Subject) -> str:
     return known if subject.name == known else f"{clean(subject.name)} ({known})"
 
 
-def _verdict(found: PairComparison) -> str:
+def comparison_sentence(found: PairComparison) -> str:
     """Return in words what the most trustworthy shared cases say."""
     if found.first.candidate_id == found.second.candidate_id:
         return "A and B are the same configuration."

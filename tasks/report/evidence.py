@@ -168,14 +168,24 @@ def read_evidence(
         ),
         n_failed={row["candidate_id"]: row["n_failed"] for row in rows_of(store, _CELLS, run)},
         metrics=metrics,
-        curve=tuple(CurvePoint(**row) for row in rows_of(store, _CURVE, run)),
-        costs=tuple(RoleCost(**row) for row in rows_of(store, _COSTS, run)),
+        curve=curve_of(store, run_id),
+        costs=costs_of(store, run_id),
         failures=tuple(_failure(row) for row in rows_of(store, _FAILURES, run)[:MAX_FAILURES]),
         cell_to_generation={
             (row["candidate_id"], row["case_id"], row["replicate"]): row["generation"]
             for row in rows_of(store, _FIRST_ASKED, run)
         },
     )
+
+
+def curve_of(store: Store, run_id: str) -> tuple[CurvePoint, ...]:
+    """Return one point per committed generation of a run: what was known then."""
+    return tuple(CurvePoint(**row) for row in rows_of(store, _CURVE, {"run": run_id}))
+
+
+def costs_of(store: Store, run_id: str) -> tuple[RoleCost, ...]:
+    """Return what each role spent on each model, by what a run has committed."""
+    return tuple(RoleCost(**row) for row in rows_of(store, _COSTS, {"run": run_id}))
 
 
 def _failure(row: Mapping[str, Any]) -> Failure:

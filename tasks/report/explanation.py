@@ -51,7 +51,7 @@ def _parameters(result: RunResult, wanted: frozenset[Visualization]) -> list[Blo
     known = [effect for effect in effects if effect.share is not None]
     blocks: list[Block] = [Heading("What the parameters do")]
     if known:
-        blocks.append(Paragraph((_about_effects(result, known),), "note"))
+        blocks.append(Paragraph((about_effects(result, known),), "note"))
     shows = "parameter_effects" in wanted and has_plot(result, "parameter_effects")
     if shows and has_plot(result, "shares"):
         blocks.append(Plots(("shares",)))
@@ -67,7 +67,8 @@ def _parameters(result: RunResult, wanted: frozenset[Visualization]) -> list[Blo
     return [*blocks, _values(effects)]
 
 
-def _about_effects(result: RunResult, effects: list[Effect]) -> str:
+def about_effects(result: RunResult, effects: list[Effect]) -> str:
+    """Return what effects are, how much they explain, and how many are sure."""
     text = (
         "The mean reward that the model of the search expects at each value, averaged over a fixed "
         f"sample of the other parameters, with {percent(effects[0].level)} intervals of the "

@@ -95,24 +95,10 @@ def front_blocks(result: RunResult) -> list[Block]:
     front = result.front
     if front is None:
         return []
-    text = (
-        f"{plural(len(front.points), 'configuration')} of "
-        f"{result.n_candidates:,} asked: by posterior means no other one is better in one metric "
-        "and nowhere worse. Metrics are on their scales, from 0 (bad) to 1 (good), with "
-        f"{number_text.percent(front.level)} intervals from the search's evaluations alone: biased upward by "
-        "selection. Overlapping intervals mean that the front may hold others too. The "
-        "recommendation is made by the metrics' weights."
-    )
-    if front.n_infeasible:
-        breaks, are = ("breaks", "is") if front.n_infeasible == 1 else ("break", "are")
-        text += (
-            f" {plural(front.n_infeasible, 'configuration')} that probably {breaks} a hard "
-            f"constraint too often {are} left out."
-        )
     names: list[PlotName] = ["front", "hypervolume"]
     blocks: list[Block] = [
         Heading("The front of trade-offs"),
-        Paragraph((text,), "note"),
+        Paragraph((front_sentence(front, result.n_candidates),), "note"),
         Plots(tuple(names[: 1 + (len(front.volume) > 1)])),
         _grid(result, front, front.points),
     ]
@@ -137,6 +123,25 @@ def front_blocks(result: RunResult) -> list[Block]:
         folded="Hypervolume by generation",
     )
     return [*blocks, Paragraph((text,), "note"), volume]
+
+
+def front_sentence(front: Front, n_candidates: int) -> str:
+    """Return what a front shows, and what it takes for granted."""
+    text = (
+        f"{plural(len(front.points), 'configuration')} of "
+        f"{n_candidates:,} asked: by posterior means no other one is better in one metric "
+        "and nowhere worse. Metrics are on their scales, from 0 (bad) to 1 (good), with "
+        f"{number_text.percent(front.level)} intervals from the search's evaluations alone: biased upward by "
+        "selection. Overlapping intervals mean that the front may hold others too. The "
+        "recommendation is made by the metrics' weights."
+    )
+    if front.n_infeasible:
+        breaks, are = ("breaks", "is") if front.n_infeasible == 1 else ("break", "are")
+        text += (
+            f" {plural(front.n_infeasible, 'configuration')} that probably {breaks} a hard "
+            f"constraint too often {are} left out."
+        )
+    return text
 
 
 def _grid(

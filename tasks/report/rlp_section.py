@@ -160,7 +160,7 @@ def thinking_blocks(report: ThinkingReport | None) -> list[Block]:
     blocks: list[Block] = [
         Heading("What thoughts were worth"),
         Paragraph((report.sentence,), "lead"),
-        Bullets(tuple((line,) for line in _lines(report))),
+        Bullets(tuple((line,) for line in thinking_lines(report))),
     ]
     if report.best is not None:
         blocks.append(Grid(("best thought",), ((LongText(clean(report.best.text)),),)))
@@ -193,7 +193,7 @@ def _with_error(value: float | None, se: float | None) -> str:
     return _number(value, "+.2f") + ("" if se is None else f" ± {se:.2f}")
 
 
-def _lines(report: ThinkingReport) -> list[str]:
+def thinking_lines(report: ThinkingReport) -> list[str]:
     """Return what is said of thoughts beside the sentence, a line each."""
     parts = [f"{report.n_scored:,} scored", f"{report.n_failed:,} of no use"]
     if report.n_silent:

@@ -1,7 +1,7 @@
 """Tables of a report that also stand alone: leaderboard, costs, evaluations."""
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from convergence_core.budget.terms import LimitName, Limits, Spent, shown, written
 from convergence_core.ports import Store
@@ -82,7 +82,14 @@ def costs(result: RunResult) -> list[Block]:
         return []
     return [
         Heading("What it cost"),
-        Paragraph((" ".join(_cost_sentences(result)),), "note"),
+        Paragraph(
+            (
+                " ".join(
+                    cost_sentences(result.costs, is_offline=bool(result.facts.get("offline")))
+                ),
+            ),
+            "note",
+        ),
         costs_grid(result),
     ]
 
@@ -122,18 +129,19 @@ def _usd(cost: RoleCost) -> str:
     )
 
 
-def _cost_sentences(result: RunResult) -> list[str]:
-    n_reused = sum(cost.n_reused for cost in result.costs)
-    n_others = sum(cost.n_from_other_runs for cost in result.costs)
-    maybe = sum(cost.maybe_usd for cost in result.costs)
-    n_calls = sum(cost.n_calls for cost in result.costs)
+def cost_sentences(costs: Sequence[RoleCost], *, is_offline: bool) -> list[str]:
+    """Return what calls were made, and which of them cost nothing."""
+    n_reused = sum(cost.n_reused for cost in costs)
+    n_others = sum(cost.n_from_other_runs for cost in costs)
+    maybe = sum(cost.maybe_usd for cost in costs)
+    n_calls = sum(cost.n_calls for cost in costs)
     offline = "The run was offline: these are list prices, and nothing was paid."
     sentences = [
         (True, f"{plural(n_calls, 'call')} made, retries included."),
         (n_reused, f"{plural(n_reused, 'answer')} of this run used again, at no cost."),
         (n_others, f"{plural(n_others, 'answer')} paid for by earlier runs, at no cost."),
         (maybe, f"At most {number_text.usd(maybe)} more was paid for calls whose end nobody saw."),
-        (result.facts.get("offline"), offline),
+        (is_offline, offline),
     ]
     return [sentence for applies, sentence in sentences if applies]
 

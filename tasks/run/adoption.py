@@ -1,21 +1,22 @@
 """Adoption of what the promotion gate promotes: once, whoever says yes first."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, Self
 
 from convergence_core.config import parse_mapping
+from convergence_core.errors import ConfigurationError
 from convergence_core.ports import RunRecord
 from convergence_core.result import RunResult
 from tasks.inputs.loader import load
 from tasks.inputs.storage import ready_store
 from tasks.run.active_runs import is_open
 from tasks.run.run import FLOW_RUN_TAG
-from tasks.serving.promotion import HOLDBACK, put_on_offer
+from tasks.serving.promotion import HOLDBACK, offer_champion, put_on_offer, take_off_offer
 from tasks.store import ParquetStore
 from tasks.store.clock import wall_clock_us
-from tasks.store.runtime.promotions import champion_of, set_champion
+from tasks.store.runtime.promotions import champion_of, previous_champion, set_champion
 from tasks.store.runtime.rows import Champion
 from tasks.store.runtime.runtime_store import RuntimeStore
 
@@ -137,3 +138,31 @@ def adopt(
     )
     set_champion(store, champion)
     return arms
+
+
+def previous_of(store: RuntimeStore, system: str) -> tuple[Champion, Champion]:
+    """Return the present champion and the one before it.
+
+    Raises:
+        ConfigurationError: there is none before the present one.
+    """
+    present, former = champion_of(store, system), previous_champion(store, system)
+    if present is None or former is None:
+        rule = "must have had a champion before the present one"
+        fix = "`convergence gates` shows which systems had champions."
+        raise ConfigurationError.of("SYSTEM", rule, fix, value=system)
+    return present, former
+
+
+def roll_back(store: RuntimeStore, system: str) -> Champion:
+    """Put the champion before the present one back into production, and return it.
+
+    Raises:
+        ConfigurationError: there is none before the present one.
+    """
+    present, former = previous_of(store, system)
+    offer_champion(store, system, former)
+    take_off_offer(store, system, present)
+    reason = f"rollback from {present.candidate_id}"
+    set_champion(store, replace(former, reason=reason, created_us=wall_clock_us()))
+    return former

@@ -181,6 +181,19 @@ def systems_of(
     return held, frozenset(row[0] for row in rows) - held
 
 
+def holder_of(
+    journal: Path, system: str, *, now_us: Callable[[], int] = wall_clock_us
+) -> ProcessMark | None:
+    """Return the process that optimizes a system, by a journal that is only read; ``None``: none does.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        apsw.Error: it cannot be read, or is of another version.
+    """
+    row = next((row[1:] for row in _rows_read_only(journal) if row[0] == system), None)
+    return _holder(row, now_us())
+
+
 @contextlib.contextmanager
 def while_unheld(
     root: Path, system: str, *, now_us: Callable[[], int] = wall_clock_us

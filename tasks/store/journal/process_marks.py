@@ -40,6 +40,11 @@ def is_dead(mark: ProcessMark) -> bool:
     return state in ("", "Z", "X") or started != mark.started
 
 
+def is_here(mark: ProcessMark) -> bool:
+    """Return whether that process lives on this machine, so that its number means it."""
+    return bool(mark.machine) and mark.machine == _machine() and not is_dead(mark)
+
+
 def _machine() -> str:
     """Return boot id and pid namespace, or nothing where the system has none."""
     try:

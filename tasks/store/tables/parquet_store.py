@@ -38,6 +38,7 @@ from tasks.store.tables.tables import AHEAD_TABLES, GENERATION_TABLES, GENERATIO
 
 if TYPE_CHECKING:
     import duckdb
+    import numpy as np
 
 _LOGGER = logging.getLogger(__name__)
 _COLUMNS = {"started_us": "started_at", "ended_us": "ended_at", "tags": "tags_json"}
@@ -278,6 +279,17 @@ class ParquetStore:
         """
         return self._reader.query(sql, parameters)
 
+    def columns(
+        self, sql: str, parameters: Mapping[str, object] | None = None
+    ) -> "dict[str, np.ndarray]":
+        """Run SQL over the views and return columns as arrays, masked where they hold NULL.
+
+        Raises:
+            QueryError: the SQL is wrong or is no SELECT.
+            StoreDamagedError: a file cannot be read.
+        """
+        return self._reader.columns(sql, parameters)
+
     def export(
         self,
         sql: str,
@@ -294,8 +306,11 @@ class ParquetStore:
         """
         self._reader.export(sql, Path(path), form, parameters)
 
-    def open_views(self) -> "duckdb.DuckDBPyConnection":
+    def open_views(self, *, memory: str | None = None) -> "duckdb.DuckDBPyConnection":
         """Return a DuckDB connection over the store as it is now; the caller closes it.
+
+        Args:
+            memory: what its queries may take, e.g. ``200MB``; ``None``: most of the machine's.
 
         It may read the store and nothing else. One held for longer than a day may meet files
         that were swept: open it again.
@@ -303,7 +318,7 @@ class ParquetStore:
         Raises:
             StoreDamagedError: a file went at this very moment.
         """
-        return open_views(self.path, resolve(self.path))
+        return open_views(self.path, resolve(self.path), memory=memory)
 
     def check(self) -> list[Damage]:
         """Read every visible file and the journal; return what is wrong, nothing if all is well."""

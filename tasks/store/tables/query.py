@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 import duckdb
 
@@ -25,6 +25,9 @@ from tasks.store.tables.csv_cells import FORMULA, neutral
 from tasks.store.tables.damage import damaged_error, in_memory
 from tasks.store.tables.resolver import Resolution, resolve
 from tasks.store.tables.views import VIEW_NAMES, view_statements, views_for
+
+if TYPE_CHECKING:
+    import numpy as np
 
 ExportFormat = Literal["csv", "json", "parquet"]
 
@@ -74,19 +77,32 @@ class Reader:
             QueryError: the SQL is wrong or is no SELECT.
             StoreDamagedError: a file of the store cannot be read.
         """
+        return self._run(sql, parameters, _fetched)
+
+    def columns(
+        self, sql: str, parameters: Mapping[str, object] | None = None
+    ) -> dict[str, "np.ndarray"]:
+        """Run one SELECT and return its columns as arrays, masked where they hold NULL.
+
+        Raises:
+            QueryError: the SQL is wrong or is no SELECT.
+            StoreDamagedError: a file of the store cannot be read.
+        """
+        return self._run(sql, parameters, lambda result: result.fetchnumpy())
+
+    def _run(
+        self,
+        sql: str,
+        parameters: Mapping[str, object] | None,
+        fetch: Callable[[duckdb.DuckDBPyConnection], _T],
+    ) -> _T:
         cursor, resolution = self._cursor(views_for(sql))
 
-        def run() -> QueryResult:
+        def run() -> _T:
             if sql not in self._only_reads:
                 check_reads_only(cursor, sql, parameters)
                 self._only_reads.add(sql)
-            result = cursor.execute(sql, dict(parameters) if parameters else None)
-            description = result.description or []
-            return QueryResult(
-                columns=tuple(column[0] for column in description),
-                types=tuple(str(column[1]) for column in description),
-                rows=result.fetchall(),
-            )
+            return fetch(cursor.execute(sql, dict(parameters) if parameters else None))
 
         try:
             return _translated(run, resolution)
@@ -161,12 +177,22 @@ class Reader:
             return self._connection.cursor(), resolution
 
 
+def _fetched(result: duckdb.DuckDBPyConnection) -> QueryResult:
+    description = result.description or []
+    return QueryResult(
+        columns=tuple(column[0] for column in description),
+        types=tuple(str(column[1]) for column in description),
+        rows=result.fetchall(),
+    )
+
+
 def open_views(
     root: Path,
     resolution: Resolution,
     views: Collection[str] = VIEW_NAMES,
     *,
     writable: Path | None = None,
+    memory: str | None = None,
 ) -> duckdb.DuckDBPyConnection:
     """Return an in-memory connection with these views, which may read the store and nothing else.
 
@@ -175,6 +201,7 @@ def open_views(
         resolution: its files.
         views: those made now, with all that they use.
         writable: one file outside the store that the connection may also write.
+        memory: what its queries may take, e.g. ``200MB``; ``None``: most of the machine's.
 
     Raises:
         StoreDamagedError: a file is gone. Others are opened by queries only.
@@ -189,6 +216,8 @@ def open_views(
         raise
     folders = ", ".join(quoted(f"{root / stage}/") for stage in ("live", "final"))
     connection.execute(f"SET allowed_directories = [{folders}]")
+    if memory is not None:
+        connection.execute(f"SET memory_limit = {quoted(memory)}")
     if writable is not None:
         connection.execute(f"SET allowed_paths = [{quoted(str(writable))}]")
     connection.execute("SET enable_external_access = false")

@@ -1,0 +1,69 @@
+"""``ui``: the web application over one results store."""
+
+import sys
+import webbrowser
+from typing import Annotated
+
+import typer
+
+from convergence.cli import console, locations, options
+
+
+def ui(  # noqa: PLR0917 - Typer's options
+    store: options.Store = None,
+    config: options.Config = None,
+    host: Annotated[
+        str, typer.Option(help="Address. Beyond this machine, put TLS before it.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free one.")] = 8710,
+    token: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ENV[=SCOPES]",
+            help="Environment variable that holds a token; one of scope admin may promote, roll "
+            "back, stop and resume. May be given again.",
+        ),
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Further name that it answers to, behind a proxy. May be given again.",
+        ),
+    ] = None,
+    open_browser: Annotated[
+        bool, typer.Option("--open/--no-open", help="Open it in the browser.")
+    ] = True,
+) -> None:
+    """Look at runs, answers and production in the browser, live.
+
+    The address that is printed opens it once; each use prints a new one. Nothing can be changed without
+    --token. Ctrl-C ends it.
+    """
+    from convergence.service.server import is_loopback  # noqa: PLC0415 - brings FastAPI
+    from convergence.service.tokens import read_tokens  # noqa: PLC0415 - as above
+    from convergence.ui.server import UiOptions, UiServer, announcing  # noqa: PLC0415 - as above
+    from tasks.pages.source import PageSource  # noqa: PLC0415 - brings NumPy
+
+    tokens = read_tokens(token) if token else None
+    source = PageSource(locations.open_store(store, config))
+    try:
+        server = UiServer(
+            source, tokens, UiOptions(host=host, port=port, allowed=tuple(allow_host or ()))
+        )
+        address = server.address()
+        announcing(
+            server.sessions, lambda text: console.say(f"Another browser: {text}"), server.url
+        )
+        console.answer(f"{source.store.path} at {address}")
+        if not is_loopback(host):
+            console.say(
+                f"{host} can be reached from other machines, and what is shown travels as it is: put a "
+                "proxy with TLS before it, and name it with --allow-host.",
+                "yellow",
+            )
+        if open_browser and sys.stdout.isatty():
+            webbrowser.open(address)
+        server.run()
+    finally:
+        source.close()

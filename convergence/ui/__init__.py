@@ -1,0 +1,1 @@
+"""Web application over one results store, on this machine."""

@@ -1,0 +1,188 @@
+"""ASGI application of the pages: files of the page, data as JSON and CSV, events."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import orjson
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import FileResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from convergence.service.problems import ProblemResponse, RequestRefusedError
+from convergence.ui.guard import NO_WRITES, ROOT, SESSION
+from convergence.ui.queries import DOWNLOADS, PAGES, WRITES, Query
+from convergence.ui.watch import StoreWatch
+from convergence_core.errors import QueryError, RunNotFoundError, StoreError
+from tasks.pages.source import PageSource
+from tasks.secrets.process_redaction import redacted_text
+from tasks.secrets.redaction import one_line
+from tasks.version import code_version
+
+STATIC = Path(__file__).parent / "static"
+_INDEX = "index.html"
+_AT_ONCE = 2
+"""Pages whose data are read at the same time."""
+_log = logging.getLogger("convergence.ui")
+
+
+def make_app(source: PageSource, *, can_write: bool) -> Starlette:
+    """Return the application, to be put behind a ``UiGuard``.
+
+    Args:
+        source: the store.
+        can_write: whether any token may write.
+    """
+    handlers = _Handlers(source, can_write=can_write)
+    routes = [
+        Route(ROOT, handlers.root),
+        Route(f"{ROOT}/api/session", handlers.session),
+        Route(f"{ROOT}/api/events", handlers.events),
+        *(Route(f"{ROOT}/api/{path}", handlers.page(read)) for path, read in PAGES.items()),
+        *(
+            Route(f"{ROOT}/api/{path}", handlers.download(read))
+            for path, read in DOWNLOADS.items()
+        ),
+        *(
+            Route(f"{ROOT}/api/{path}", handlers.write(work), methods=["POST"])
+            for path, work in WRITES.items()
+        ),
+        Route(f"{ROOT}/api/{{rest:path}}", _nothing),
+        Route(f"{ROOT}/static/{{name:path}}", handlers.file),
+        Route(f"{ROOT}/{{rest:path}}", handlers.index),
+    ]
+    answers: dict[Any, Callable[[Any], ProblemResponse]] = {
+        RequestRefusedError: lambda e: ProblemResponse(e.status, e.detail, e.headers),
+        RunNotFoundError: lambda e: ProblemResponse(404, _told(e)),
+        QueryError: lambda e: ProblemResponse(400, _told(e)),
+        StoreError: lambda _: ProblemResponse(503, "The store cannot be read; see the log."),
+        HTTPException: lambda e: ProblemResponse(e.status_code, str(e.detail)),
+        Exception: lambda _: ProblemResponse(500, "This is a fault of the server; see its log."),
+    }
+    logged = {StoreError, Exception}
+    return Starlette(
+        routes=routes,
+        exception_handlers={
+            kind: _handler(answer, is_logged=kind in logged) for kind, answer in answers.items()
+        },
+    )
+
+
+class _Handlers:
+    """Handlers of the routes."""
+
+    def __init__(self, source: PageSource, *, can_write: bool) -> None:
+        self._source, self._can_write = source, can_write
+        self._watch = StoreWatch(source.store.path)
+        self._slots = asyncio.Semaphore(_AT_ONCE)
+        self._files = {
+            str(path.relative_to(STATIC)): path for path in STATIC.rglob("*") if path.is_file()
+        }
+
+    async def root(self, _: Request) -> Response:
+        return RedirectResponse(f"{ROOT}/", 308)
+
+    async def session(self, request: Request) -> Response:
+        session = request.scope[SESSION]
+        return _json(
+            {
+                "csrf": None if session is None else session.csrf,
+                "can_write": self._can_write,
+                "why_not": None if self._can_write else NO_WRITES,
+                "store": str(self._source.store.path),
+                "version": code_version(),
+            }
+        )
+
+    async def events(self, _: Request) -> Response:
+        return StreamingResponse(self._watch.events(), media_type="text/event-stream")
+
+    def page(self, read: Callable[[PageSource, Query], Any]) -> Callable[[Request], Any]:
+        """Return the handler of a page's data."""
+
+        async def handle(request: Request) -> Response:
+            key = f"{request.url.path}?{request.url.query}"
+            await self._watch.look()
+            async with self._watch.making(key):
+                answer = self._watch.kept(key)
+                if answer is None:
+                    version = self._watch.version
+                    async with self._slots:
+                        answer = await asyncio.to_thread(
+                            lambda: _encoded(read(self._source, Query.of(request)))
+                        )
+                    self._watch.keep(key, answer, version)
+            return Response(answer, media_type="application/json")
+
+        return handle
+
+    def download(self, read: Callable[[PageSource, Query], Any]) -> Callable[[Request], Any]:
+        """Return the handler of a file."""
+
+        async def handle(request: Request) -> Response:
+            async with self._slots:
+                file = await asyncio.to_thread(read, self._source, Query.of(request))
+            headers = {"Content-Disposition": f'attachment; filename="{file.name}"'}
+            return Response(file.content, media_type=file.media_type, headers=headers)
+
+        return handle
+
+    def write(
+        self, work: Callable[[PageSource, Query, Mapping[str, Any]], str]
+    ) -> Callable[[Request], Any]:
+        """Return the handler of a request that changes something."""
+
+        async def handle(request: Request) -> Response:
+            try:
+                body = orjson.loads(await request.body())
+            except orjson.JSONDecodeError:
+                body = None
+            if not isinstance(body, dict):
+                raise RequestRefusedError(422, "The body must be a JSON object.")
+            sentence = await asyncio.to_thread(work, self._source, Query.of(request), body)
+            return _json({"sentence": sentence})
+
+        return handle
+
+    async def file(self, request: Request) -> Response:
+        """Answer a file by its name in a fixed list, so that no name leads out of the folder."""
+        found = self._files.get(request.path_params["name"])
+        if found is None:
+            return ProblemResponse(404, "There is no such file.")
+        return FileResponse(found, headers={"Cache-Control": "no-cache"})
+
+    async def index(self, request: Request) -> Response:
+        """Answer the page itself: it reads from its address what to show."""
+        found = self._files.get(_INDEX)
+        if found is None or "." in request.path_params["rest"].rpartition("/")[2]:
+            return ProblemResponse(404, "There is no such file.")
+        return FileResponse(found, headers={"Cache-Control": "no-cache"})
+
+
+async def _nothing(_: Request) -> Response:
+    return ProblemResponse(404, "There is no such page.")
+
+
+def _encoded(value: Any) -> bytes:
+    return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS)
+
+
+def _json(value: Any) -> Response:
+    return Response(_encoded(value), media_type="application/json")
+
+
+def _told(error: Exception) -> str:
+    return one_line(str(error), 2_000, redacted_text)
+
+
+def _handler(answer: Callable[[Any], ProblemResponse], *, is_logged: bool) -> Any:
+    async def handle(_: Request, error: Exception) -> ProblemResponse:
+        if is_logged:
+            _log.error("request failed: %s", error, exc_info=error)
+        return answer(error)
+
+    return handle

@@ -1,0 +1,190 @@
+"""Guard of the web application: hosts, origins, sessions and response headers.
+
+A page of another site can make a browser send requests to this machine, and can make its own name
+resolve to it (DNS rebinding). So the name in ``Host`` must be one that this server listens at, an
+``Origin`` must be of such a name, and everything but the files of the page needs the cookie of a
+session, which no other site's request carries (``SameSite=Strict``).
+"""
+
+from collections.abc import Collection
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import parse_qs, urlsplit
+
+from starlette.responses import RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from convergence.service.problems import ProblemResponse
+from convergence.service.tokens import Token, TokenRegistry
+from convergence.ui.sessions import BrowserSession, BrowserSessions, is_same
+
+ROOT = "/ui"
+API = f"{ROOT}/api/"
+SESSION = "convergence.session"
+"""Key of the scope: the session, ``None`` where a bearer token is given instead."""
+CSRF_HEADER = "X-Convergence-CSRF"
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
+    "connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
+)
+_HEADERS = (
+    (b"content-security-policy", POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-frame-options", b"DENY"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+_LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+_MAX_BODY = 65_536
+_BEGIN = (
+    "Open the address that `convergence ui` printed; it can be used once, and each use prints a new "
+    "one. Or give a token of scope admin."
+)
+NO_WRITES = (
+    "Nothing can be changed from here: start `convergence ui` with --token NAME=admin, where NAME is an "
+    "environment variable that holds a token, and give that token when you are asked."
+)
+
+
+def allowed_hosts(host: str, port: int, further: Collection[str] = ()) -> frozenset[str]:
+    """Return the values of ``Host`` that are answered.
+
+    Args:
+        host: address that is listened at.
+        port: its port.
+        further: names by which a proxy calls this server, with their port unless it is 80 or 443.
+    """
+    shown = f"[{host}]" if ":" in host else host
+    names = {shown.lower(), *(_LOOPBACK if shown in (*_LOOPBACK, "0.0.0.0", "[::]") else ())}  # noqa: S104 - compared
+    return frozenset({f"{name}:{port}" for name in names} | {name.lower() for name in further})
+
+
+class UiGuard:
+    """The layer before the application."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        sessions: BrowserSessions,
+        tokens: TokenRegistry | None,
+        hosts: frozenset[str],
+        cookie: str,
+    ) -> None:
+        """Guard an application.
+
+        Args:
+            app: what is guarded.
+            sessions: of browsers.
+            tokens: those that may write; ``None``: nobody may.
+            hosts: values of ``Host`` that are answered.
+            cookie: name of the session's cookie.
+        """
+        self._app, self._sessions, self._tokens = app, sessions, tokens
+        self._hosts, self._cookie = hosts, cookie
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection's scope."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        is_data = scope["path"].startswith(API)
+
+        async def secured(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                kept = [*message.get("headers", ()), *_HEADERS]
+                if is_data:
+                    kept.append((b"cache-control", b"no-store"))
+                message = {**message, "headers": kept}
+            await send(message)
+
+        answer = self._answer(scope)
+        await (self._app if answer is None else answer)(scope, receive, secured)
+
+    def _answer(self, scope: Scope) -> Response | None:
+        """Return what is answered at once; ``None``: the application answers."""
+        headers = {name.decode("latin-1"): value for name, value in scope["headers"]}
+        host = _text(headers.get("host")).lower()
+        if host not in self._hosts:
+            return ProblemResponse(
+                421,
+                "This server is not known by that name. Behind a proxy, name it with --allow-host.",
+            )
+        if not self._is_own(headers):
+            return ProblemResponse(403, "Requests of other sites are refused.")
+        if scope["path"] in (ROOT, f"{ROOT}/") and b"token=" in scope["query_string"]:
+            return self._begun(scope)
+        if scope["path"].startswith(API):
+            return self._of_data(scope, headers)
+        return None if scope["method"] in ("GET", "HEAD") else ProblemResponse(405, "Only read.")
+
+    def _of_data(self, scope: Scope, headers: dict[str, bytes]) -> Response | None:
+        """Return what is answered at once to a request for data; ``None``: the application answers."""
+        session = self._sessions.of(_cookie(headers.get("cookie"), self._cookie))
+        token = None if self._tokens is None else self._tokens.of(headers.get("authorization"))
+        is_admin = token is not None and token.may("admin")
+        if scope["path"] == f"{API}session" and scope["method"] == "POST":
+            return self._with_cookie(Response(status_code=204)) if is_admin else _unknown()
+        if session is None and not is_admin:
+            return _unknown()
+        scope[SESSION] = session
+        if scope["method"] in ("GET", "HEAD"):
+            return None
+        return self._write_refusal(headers, session, token)
+
+    def _is_own(self, headers: dict[str, bytes]) -> bool:
+        """Return whether a request comes from a page of this server, or from no page at all."""
+        origin = headers.get("origin")
+        if origin is not None and urlsplit(_text(origin)).netloc.lower() not in self._hosts:
+            return False
+        site, mode = headers.get("sec-fetch-site"), headers.get("sec-fetch-mode")
+        return site not in (b"cross-site", b"same-site") or mode == b"navigate"
+
+    def _begun(self, scope: Scope) -> Response:
+        """Exchange the one-time token of an address for a cookie."""
+        given = parse_qs(_text(scope["query_string"])).get("token", [""])[0]
+        cookie = self._sessions.exchange(given)
+        if cookie is None:
+            return ProblemResponse(403, f"This address was used before, or is none. {_BEGIN}")
+        return self._with_cookie(RedirectResponse(f"{ROOT}/", 303), cookie)
+
+    def _with_cookie(self, response: Response, cookie: str | None = None) -> Response:
+        value = self._sessions.begin() if cookie is None else cookie
+        response.set_cookie(self._cookie, value, path=ROOT, httponly=True, samesite="strict")
+        return response
+
+    def _write_refusal(
+        self, headers: dict[str, bytes], session: BrowserSession | None, token: Token | None
+    ) -> Response | None:
+        """Return why a request may not write; ``None``: it may."""
+        if self._tokens is None:
+            return ProblemResponse(403, NO_WRITES)
+        if token is None:
+            return ProblemResponse(401, "This needs a token of scope admin.")
+        if not token.may("admin"):
+            return ProblemResponse(403, f"The token {token.name} lacks the scope admin.")
+        given = _text(headers.get(CSRF_HEADER.lower()))
+        if session is None or not is_same(given, session.csrf):
+            return ProblemResponse(
+                403, f"The header {CSRF_HEADER} must repeat what /ui/api/session says."
+            )
+        length = _text(headers.get("content-length"))
+        if not length.isdigit() or int(length) > _MAX_BODY:
+            return ProblemResponse(413, f"A body may have {_MAX_BODY:,} bytes.")
+        return None
+
+
+def _unknown() -> ProblemResponse:
+    return ProblemResponse(401, _BEGIN, {"WWW-Authenticate": "Bearer"})
+
+
+def _cookie(header: bytes | None, name: str) -> str | None:
+    try:
+        found = SimpleCookie(_text(header)).get(name)
+    except CookieError:
+        return None
+    return None if found is None else found.value
+
+
+def _text(value: bytes | None) -> str:
+    return "" if value is None else value.decode("latin-1")

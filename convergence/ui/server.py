@@ -1,0 +1,133 @@
+"""Server process of the web application, on loopback unless told otherwise."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Self
+
+import uvicorn
+
+from convergence.service.server import ServiceError, SignalServer, listening
+from convergence.service.tokens import TokenRegistry
+from convergence.ui.app import make_app
+from convergence.ui.guard import ROOT, UiGuard, allowed_hosts
+from convergence.ui.sessions import BrowserSessions
+from tasks.pages.source import PageSource
+
+PORT = 8710
+_START_S = 30.0
+_GRACE_S = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UiOptions:
+    """Options of the web application."""
+
+    host: str = "127.0.0.1"
+    port: int = PORT
+    """0: any free one."""
+    allowed: tuple[str, ...] = ()
+    """Further names that it answers to, behind a proxy."""
+
+
+def guarded(
+    source: PageSource,
+    sessions: BrowserSessions,
+    tokens: TokenRegistry | None,
+    *,
+    hosts: frozenset[str],
+    port: int,
+) -> UiGuard:
+    """Return the web application with its guard.
+
+    Args:
+        source: the store.
+        sessions: of browsers.
+        tokens: those that may write; ``None``: nobody may.
+        hosts: values of ``Host`` that are answered.
+        port: that is listened at; browsers send cookies of one host to all of its ports.
+    """
+    return UiGuard(
+        make_app(source, can_write=tokens is not None),
+        sessions=sessions,
+        tokens=tokens,
+        hosts=hosts,
+        cookie=f"convergence_ui_{port}",
+    )
+
+
+class UiServer:
+    """The web application of one store, in this thread (``run``) or in one of its own (``with``)."""
+
+    def __init__(
+        self,
+        source: PageSource,
+        tokens: TokenRegistry | None = None,
+        options: UiOptions | None = None,
+    ) -> None:
+        """Listen; serve from ``run`` or ``with`` on.
+
+        Raises:
+            ServiceError: the address cannot be listened on.
+        """
+        self.options = options or UiOptions()
+        self.sessions = BrowserSessions()
+        self._socket = listening(self.options.host, self.options.port)
+        port = self._socket.getsockname()[1]
+        host = self.options.host
+        self.url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+        hosts = allowed_hosts(host, port, self.options.allowed)
+        app = guarded(source, self.sessions, tokens, hosts=hosts, port=port)
+        self._server = SignalServer(_configuration(app))
+        self._thread: threading.Thread | None = None
+
+    def address(self) -> str:
+        """Return an address that opens the page in one browser, once."""
+        return f"{self.url}{ROOT}/?token={self.sessions.one_time_token()}"
+
+    def run(self) -> None:
+        """Serve until SIGTERM, SIGHUP or Ctrl-C."""
+        try:
+            asyncio.run(self._server.serve(sockets=[self._socket]))
+        finally:
+            self._socket.close()
+
+    def __enter__(self) -> Self:
+        """Serve in a thread of its own.
+
+        Raises:
+            ServiceError: it did not start.
+        """
+        self._thread = threading.Thread(target=self.run, name="ui", daemon=True)
+        self._thread.start()
+        if not self._server.listens.wait(_START_S):
+            raise ServiceError("the web application did not start")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End."""
+        self._server.should_exit = True
+        if self._thread is not None:
+            self._thread.join()
+
+
+def announcing(sessions: BrowserSessions, say: Callable[[str], None], url: str) -> None:
+    """Print a new address each time that one was used, for another browser."""
+    sessions.on_exchange = lambda: say(f"{url}{ROOT}/?token={sessions.one_time_token()}")
+
+
+def _configuration(app: UiGuard) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        ws="none",
+        loop="asyncio",
+        lifespan="off",
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=_GRACE_S,
+        limit_concurrency=500,
+    )

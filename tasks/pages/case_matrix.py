@@ -1,0 +1,156 @@
+"""Matrix of cases and candidates, paged both ways, filtered and searched."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from convergence_core.errors import QueryError
+from convergence_core.ports import RunRecord
+from tasks.json_values import as_text
+from tasks.pages.allocation import standings, tags_of
+from tasks.pages.source import Page, PageSource, line_of
+
+ORDERS: Mapping[str, str] = {
+    "all": "case_id",
+    "failed": "n_failed DESC, case_id",
+    "worst": "mean NULLS FIRST, case_id",
+    "disagreement": "spread DESC NULLS LAST, case_id",
+}
+"""Filter → order of the cases that it shows."""
+LONGEST_SEARCH = 500
+_CASES = """
+WITH found AS ({found})
+SELECT case_id, CASE WHEN bool_or(role = 'holdout') THEN 'holdout' ELSE 'search' END AS role, avg(reward) AS mean, stddev_pop(reward) AS spread,
+       count(*) FILTER (WHERE status <> 'ok') AS n_failed, count(*) OVER () AS n_all
+FROM evaluations
+WHERE run_id = $run AND status <> 'skipped' AND case_id IN (SELECT case_id FROM found)
+GROUP BY case_id {having} ORDER BY {order} LIMIT $n OFFSET $first
+"""
+_EVERY = "SELECT DISTINCT case_id FROM evaluations WHERE run_id = $run"
+_HOLDING = """
+  WITH texts AS (
+    SELECT DISTINCT payload_sha256 FROM payloads
+    WHERE run_id = $run
+      AND (contains(lower(text), lower($search)) OR contains(lower(text), lower($escaped))))
+  SELECT DISTINCT case_id FROM evaluations
+  WHERE run_id = $run AND (
+    contains(lower(case_id), lower($search))
+    OR payload_sha256 IN (SELECT payload_sha256 FROM texts)
+    OR request_sha256 IN (SELECT payload_sha256 FROM texts))
+"""
+_CELLS = """
+SELECT candidate_id, case_id, avg(reward) AS reward, count(*) AS n,
+       coalesce(min(status) FILTER (WHERE status <> 'ok'), 'ok') AS status, min(fault) AS fault
+FROM evaluations
+WHERE run_id = $run AND status <> 'skipped' AND case_id IN (SELECT unnest($cases))
+  AND candidate_id IN (SELECT unnest($candidates))
+GROUP BY candidate_id, case_id
+"""
+_SENT = """
+WITH sent AS (
+  SELECT case_id, min(request_sha256) AS payload_sha256 FROM evaluations
+  WHERE run_id = $run AND case_id IN (SELECT unnest($cases)) GROUP BY case_id)
+SELECT case_id, min(text) AS text FROM sent JOIN payloads USING (payload_sha256)
+WHERE run_id = $run GROUP BY case_id
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatrixQuery:
+    """Part of the matrix that is asked for."""
+
+    order: str = "all"
+    """``all``, ``failed``, ``worst`` or ``disagreement``."""
+    search: str = ""
+    """Cases whose id, prompts or answers hold it, in capitals or not; empty: all."""
+    case_from: int = 0
+    n_cases: int = 50
+    candidate_from: int = 0
+    n_candidates: int = 50
+
+
+def case_matrix(source: PageSource, record: RunRecord, query: MatrixQuery) -> Page:
+    """Return part of the matrix.
+
+    Raises:
+        QueryError: the filter is none of ours, or the search too long.
+    """
+    if query.order not in ORDERS:
+        raise QueryError(f"`filter` must be one of {', '.join(ORDERS)}.")
+    if len(query.search) > LONGEST_SEARCH:
+        raise QueryError(f"`search` must have at most {LONGEST_SEARCH} characters.")
+    order = standings(source, record)
+    shown = order[query.candidate_from :][: query.n_candidates]
+    cases = _cases(source, record, query)
+    ids = [row["case_id"] for row in cases]
+    cells = {
+        (row["case_id"], row["candidate_id"]): row
+        for row in source.rows(
+            _CELLS,
+            run=record.run_id,
+            cases=ids,
+            candidates=[row["candidate_id"] for row in shown],
+        )
+    }
+    tags, titles = tags_of(source, record), _titles(source, record, ids)
+    return {
+        "n_cases": cases[0]["n_all"] if cases else 0,
+        "n_candidates": len(order),
+        "case_from": query.case_from,
+        "candidate_from": query.candidate_from,
+        "cases": [
+            {
+                "case_id": row["case_id"],
+                "role": row["role"],
+                "title": titles.get(row["case_id"]) or row["case_id"],
+                "mean": row["mean"],
+                "spread": row["spread"],
+                "n_failed": row["n_failed"],
+            }
+            for row in cases
+        ],
+        "candidates": [
+            {
+                "candidate_id": row["candidate_id"],
+                "name": row["name"],
+                **{end: row[end] for end in ("rank", "mean", "low", "high")},
+                "tags": tags.get(row["candidate_id"], []),
+            }
+            for row in shown
+        ],
+        "cells": [
+            [_cell(cells.get((case_id, row["candidate_id"]))) for row in shown] for case_id in ids
+        ],
+    }
+
+
+def _cases(source: PageSource, record: RunRecord, query: MatrixQuery) -> list[dict[str, Any]]:
+    sql = _CASES.format(
+        found=_HOLDING if query.search else _EVERY,
+        having="HAVING n_failed > 0" if query.order == "failed" else "",
+        order=ORDERS[query.order],
+    )
+    # Stored texts are JSON where they are no plain text: quotes and line ends are escaped there.
+    escaped = json.dumps(query.search, ensure_ascii=False)[1:-1]
+    found = {"search": query.search, "escaped": escaped} if query.search else {}
+    return source.rows(sql, run=record.run_id, n=query.n_cases, first=query.case_from, **found)
+
+
+def _titles(source: PageSource, record: RunRecord, ids: Sequence[str]) -> dict[str, str | None]:
+    """Return case → its input on one line, or what was sent where cases are not known any more."""
+    if not source.configuration(record).storage.keep_text:
+        return {}
+    known = source.cases(record)
+    if known:
+        return {one: line_of(as_text(known[one].input)) for one in ids if one in known}
+    return {
+        row["case_id"]: line_of(row["text"])
+        for row in source.rows(_SENT, run=record.run_id, cases=list(ids))
+    }
+
+
+def _cell(row: Mapping[str, Any] | None) -> Page | None:
+    if row is None:
+        return None
+    return {name: row[name] for name in ("reward", "status", "n", "fault")}

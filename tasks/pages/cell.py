@@ -1,0 +1,171 @@
+"""One cell with its texts, metrics, judges' reasons and attempts."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from convergence_core.errors import RunNotFoundError
+from convergence_core.ports import RunRecord
+from convergence_core.result import CaseAnswer
+from tasks.json_values import as_text
+from tasks.pages.files import PageFile
+from tasks.pages.source import Page, PageSource
+from tasks.report.answers import AskedCase, with_judges_reasons
+from tasks.secrets.process_redaction import redacted_text
+from tasks.secrets.redaction import shortened
+
+LONGEST = 100_000
+"""Characters of a text on a page; the rest is offered as a file."""
+_REPEATS = """
+WITH e AS (
+  SELECT * FROM evaluations
+  WHERE run_id = $run AND candidate_id = $candidate AND case_id = $case AND status <> 'skipped'),
+texts AS (
+  SELECT payload_sha256, min(text) AS text FROM payloads
+  WHERE run_id = $run AND payload_sha256 IN (
+    SELECT request_sha256 FROM e UNION SELECT payload_sha256 FROM e) GROUP BY ALL)
+SELECT e.eval_id, e.replicate, e.generation, e.role, e.status, e.reward, e.error, e.error_type,
+       e.fault, e.cached, e.metrics, e.latency_ms, e.first_token_ms, e.cost_usd, e.tokens_in,
+       e.tokens_out, e.model, e.call_key, e.dropped, p.text AS prompt, r.text AS answer
+FROM e LEFT JOIN texts p ON p.payload_sha256 = e.request_sha256
+     LEFT JOIN texts r ON r.payload_sha256 = e.payload_sha256
+ORDER BY e.role, e.replicate, e.generation NULLS LAST
+"""
+_ATTEMPTS = """
+SELECT eval_id, attempt, purpose, state, model, error_type, cost_usd, tokens_in, tokens_out,
+       strftime(started_at AT TIME ZONE 'UTC', '%Y-%m-%dT%H:%M:%S.%gZ') AS started_at,
+       (epoch_us(ended_at) - epoch_us(started_at)) / 1000.0 AS ms
+FROM attempts WHERE run_id = $run AND eval_id IN (SELECT unnest($evaluations))
+ORDER BY eval_id, started_at, attempt
+"""
+_TEXT = """
+SELECT p.text FROM evaluations e JOIN payloads p
+  ON p.run_id = e.run_id AND p.payload_sha256 = {column}
+WHERE e.run_id = $run AND e.eval_id = $evaluation LIMIT 1
+"""
+_COLUMNS = {"prompt": "e.request_sha256", "answer": "e.payload_sha256"}
+
+
+def cell(source: PageSource, record: RunRecord, candidate_id: str, case_id: str) -> Page:
+    """Return everything that is known of one cell.
+
+    Raises:
+        RunNotFoundError: it was never asked.
+    """
+    known = {"run": record.run_id, "candidate": candidate_id, "case": case_id}
+    repeats = source.rows(_REPEATS, **known)
+    if not repeats:
+        raise RunNotFoundError(
+            f"the candidate {candidate_id} must have been asked {case_id!r} in {record.label}, and was not."
+        )
+    names = [row["eval_id"] for row in repeats]
+    attempts: dict[str, list[Page]] = {}
+    for row in source.rows(_ATTEMPTS, run=record.run_id, evaluations=names):
+        attempts.setdefault(row.pop("eval_id"), []).append(row)
+    judged = _judged(source, record, repeats)
+    params = source.rows(
+        "SELECT params_json FROM candidates WHERE run_id = $run AND candidate_id = $candidate",
+        run=record.run_id,
+        candidate=candidate_id,
+    )
+    given = json.loads(params[0]["params_json"]) if params else {}
+    case = source.cases(record).get(case_id)
+    keeps = source.configuration(record).storage.keep_text
+    return {
+        "candidate": {
+            "candidate_id": candidate_id,
+            "name": source.names(record, {candidate_id: given})[candidate_id],
+            "params": given,
+        },
+        "case_id": case_id,
+        "role": repeats[0]["role"],
+        "input": _cut(as_text(case.input)) if case is not None and keeps else None,
+        "expected": _cut(as_text(case.expected))
+        if case is not None and case.expected is not None and keeps
+        else None,
+        "repeats": [
+            _repeat(record, row, attempts.get(row["eval_id"], []), judged.get(row["eval_id"], ()))
+            for row in repeats
+        ],
+    }
+
+
+def whole_text(source: PageSource, record: RunRecord, eval_id: str, kind: str) -> PageFile:
+    """Return the whole prompt or answer of an evaluation, without secrets.
+
+    Raises:
+        RunNotFoundError: there is none.
+    """
+    column = _COLUMNS.get(kind)
+    sql = _TEXT.format(column=column)
+    found = source.rows(sql, run=record.run_id, evaluation=eval_id) if column else []
+    if not found:
+        raise RunNotFoundError(f"the evaluation {eval_id} has no {kind} that was kept.")
+    content = redacted_text(str(found[0]["text"])).encode()
+    return PageFile(name=f"{kind}.txt", content=content, media_type="text/plain; charset=utf-8")
+
+
+def _judged(
+    source: PageSource, record: RunRecord, repeats: Sequence[Mapping[str, Any]]
+) -> dict[str, tuple[str, ...]]:
+    """Return evaluation → what judges wrote of it."""
+    asked: Any = {
+        (row["eval_id"], row["role"]): AskedCase(
+            answer=CaseAnswer(text=None, reward=None),
+            weight=1.0,
+            request=None,
+            eval_ids=(row["eval_id"],),
+        )
+        for row in repeats
+    }
+    found = with_judges_reasons(source.store, record.run_id, source.configuration(record), asked)
+    return {str(eval_id): one.answer.reasons for (eval_id, _), one in found.items()}
+
+
+def _repeat(
+    record: RunRecord, row: Mapping[str, Any], attempts: Sequence[Page], reasons: Sequence[str]
+) -> Page:
+    same = ("eval_id", "replicate", "generation", "role", "status", "reward", "fault", "error_type",
+            "cached", "model", "tokens_in", "tokens_out", "cost_usd", "latency_ms",
+            "first_token_ms", "dropped")  # fmt: skip
+    error = row["error"] or row["error_type"]
+    texts = {"prompt": row["prompt"], "answer": row["answer"]}
+    page: Page = {name: row[name] for name in same}
+    for kind, text in texts.items():
+        plain = None if text is None else _plain(str(text))
+        is_long = plain is not None and len(plain) > LONGEST
+        page[kind] = None if plain is None else _cut(plain)
+        page[f"{kind}_bytes"] = None if plain is None else len(plain.encode())
+        page[f"{kind}_url"] = (
+            f"runs/{record.run_id}/text?eval={row['eval_id']}&kind={kind}" if is_long else None
+        )
+    return {
+        **page,
+        "error": None if error is None else _cut(str(error)),
+        "metrics": [
+            {"name": name, "value": value, "unit": unit_of(name)}
+            for name, value in (row["metrics"] or {}).items()
+        ],
+        "judgements": [
+            {"metric": "judge", "order": None, "value": None, "reason": _cut(reason)}
+            for reason in reasons
+        ],
+        "attempts": list(attempts),
+    }
+
+
+def unit_of(metric: str) -> str | None:
+    """Return a metric's unit by the end of its name; ``None``: it has none."""
+    return {"ms": "ms", "usd": "USD"}.get(metric.rpartition("_")[2])
+
+
+def _plain(text: str) -> str:
+    """Return a stored text as it reads: a JSON string without its quotes."""
+    try:
+        return as_text(json.loads(text))
+    except ValueError:
+        return text
+
+
+def _cut(text: str) -> str:
+    return shortened(text, LONGEST, redacted_text)

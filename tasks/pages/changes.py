@@ -1,0 +1,130 @@
+"""Changes of a store: which runs went on, cheaply enough to look every second."""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import apsw
+
+from tasks.store.layout import JOURNAL_FILE, RUN_FILE
+from tasks.store.runtime.schema import RUNTIME_FILE
+
+ChangeKind = Literal["begun", "generation", "cells", "ended", "production"]
+_PREFIX = "run_id="
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreChange:
+    """A change of one run, or of production."""
+
+    kind: ChangeKind
+    run_id: str | None
+    """``None``: of production."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreMark:
+    """What tells that a store has changed. Two that are equal show the same."""
+
+    live: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Unfinished run → committed generations, and when its row was written."""
+    final: frozenset[str] = frozenset()
+    """Finished runs."""
+    call: tuple[int, str] = (0, "")
+    """Number of the journal's last attempt, and its run."""
+    production: tuple[int, int] = (0, 0)
+    """When the runtime state was last written, and how long its log is."""
+
+    @classmethod
+    def of(cls, root: Path) -> "StoreMark":
+        """Return the mark of a store as it is now."""
+        return cls(
+            live=dict(_live(root)),
+            final=frozenset(_runs(root / "final" / "runs")),
+            call=_last_call(root / JOURNAL_FILE),
+            production=_production(root),
+        )
+
+    def changes_to(self, now: "StoreMark") -> list[StoreChange]:
+        """Return what happened until a later mark."""
+        found = [StoreChange(kind="ended", run_id=run) for run in sorted(now.final - self.final)]
+        for run, (n, stamp) in sorted(now.live.items()):
+            before = self.live.get(run)
+            if run in now.final:
+                continue
+            if before is None:
+                found.append(StoreChange(kind="begun", run_id=run))
+            elif n > before[0]:
+                found.append(StoreChange(kind="generation", run_id=run))
+            elif stamp != before[1]:
+                found.append(StoreChange(kind="ended", run_id=run))
+        if now.call != self.call and now.call[1]:
+            found.append(StoreChange(kind="cells", run_id=now.call[1]))
+        if now.production != self.production:
+            found.append(StoreChange(kind="production", run_id=None))
+        return found
+
+
+@contextlib.contextmanager
+def reading_journal(journal: Path) -> Iterator[apsw.Connection | None]:
+    """Give a connection to the journal that cannot write, ``None`` where there is none to read."""
+    try:
+        has_log = journal.with_name(journal.name + "-wal").exists()
+        if not journal.is_file():
+            yield None
+            return
+        # Without a log no process has the file open. SQLite would make one, even to read.
+        uri = journal.as_uri() + ("" if has_log else "?immutable=1")
+        connection = apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+    except (OSError, apsw.Error):
+        yield None
+        return
+    try:
+        connection.set_busy_timeout(1_000)
+        yield connection
+    finally:
+        connection.close()
+
+
+def _live(root: Path) -> Iterator[tuple[str, tuple[int, int]]]:
+    for run in _runs(root / "live" / "runs"):
+        with contextlib.suppress(OSError):
+            stamp = (root / "live" / "runs" / f"{_PREFIX}{run}" / RUN_FILE).stat().st_mtime_ns
+            markers = _listed(root / "live" / "generations" / f"{_PREFIX}{run}")
+            yield run, (sum(name.endswith(".parquet") for name in markers), stamp)
+
+
+def _last_call(journal: Path) -> tuple[int, str]:
+    with reading_journal(journal) as connection:
+        if connection is None:
+            return 0, ""
+        try:
+            row = connection.execute(
+                "SELECT id, run_id FROM attempts ORDER BY id DESC LIMIT 1"
+            ).fetchone()
+        except apsw.Error:
+            return 0, ""
+        return (0, "") if row is None else (int(row[0]), str(row[1]))
+
+
+def _production(root: Path) -> tuple[int, int]:
+    found = (0, 0)
+    for name in (RUNTIME_FILE, f"{RUNTIME_FILE}-wal"):
+        with contextlib.suppress(OSError):
+            stat = (root / name).stat()
+            found = (max(found[0], stat.st_mtime_ns), found[1] + stat.st_size)
+    return found
+
+
+def _runs(folder: Path) -> list[str]:
+    return [name[len(_PREFIX) :] for name in _listed(folder) if name.startswith(_PREFIX)]
+
+
+def _listed(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)  # noqa: PTH208 - names alone, a third of the time
+    except FileNotFoundError:
+        return []

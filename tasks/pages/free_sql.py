@@ -1,0 +1,147 @@
+"""SQL for people: documented questions, and a SELECT of their own within limits."""
+
+import io
+import math
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import duckdb
+
+from convergence_core.errors import QueryError
+from convergence_core.records import Json
+from tasks.pages.files import PageFile
+from tasks.pages.source import Page, PageSource
+from tasks.secrets.process_redaction import redacted_text
+from tasks.secrets.redaction import shortened
+from tasks.store.tables.csv_cells import csv_writer
+from tasks.store.tables.query import check_reads_only
+from tasks.store.tables.tables import TABLES
+from tasks.store.tables.views import DERIVED, VIEW_NAMES
+
+MOST_ROWS = 10_000
+MOST_CSV = 200_000
+LONGEST_SQL = 20_000
+LONGEST_CELL = 10_000
+SECONDS = 10.0
+MEMORY = "200MB"
+RUN_TABLES = (
+    *("leaderboard", "learning_curve", "evaluations", "candidates", "estimates", "attempts"),
+    *("metrics", "parameters", "costs", "failures", "final_estimates", "generations", "thoughts"),
+    *("preferences", "preference_rounds"),
+)
+"""Tables and views of one run that are offered as CSV."""
+
+QUESTIONS: Mapping[str, str] = {
+    "How did my runs end?": "select label, status, reason, n_generations, started_at from runs order by started_at desc;",
+    "Which configurations lead each run, and which one is recommended?": "select label, rank, recommended, candidate_id, posterior_mean, posterior_low, posterior_high, n_cases, params_json from leaderboard join runs using (run_id) where rank <= 3 order by label, rank;",
+    "How did the run learn?": "select run_id, generation, recommended_id, best_so_far, best_low, best_high, cumulative_evaluations from learning_curve order by all;",
+    "What did the held-out cases say?": "select run_id, recommended, candidate_id, mean_reward, low, high, n_cases from final_estimates where role = 'holdout' order by run_id, recommended desc;",
+    "Which test cases are hardest?": "select case_id, avg(reward) as mean, count(*) as n from evaluations where role = 'search' group by all order by mean limit 10;",
+    "What went wrong, and whose fault was it?": "select fault, error_type, count(*) as n, any_value(error) as example from evaluations where status <> 'ok' group by all order by n desc;",
+    "How many calls did each run make, and what did they cost?": "select run_id, purpose, sum(n_calls) as n_calls, sum(cost_usd) as cost_usd, sum(n_unpriced) as n_unpriced from costs group by all order by all;",
+    "How fast is each candidate?": "select candidate_id, median(latency_ms) as p50_ms, quantile_cont(latency_ms, 0.95) as p95_ms from evaluations group by all order by p50_ms;",
+    "Which way of making candidates worked best?": "select origin, count(*) as n, avg(posterior_mean) as mean, max(posterior_mean) as highest from leaderboard group by all order by highest desc;",
+    "How does one metric move with one parameter?": "select parameter, p.value, metric, avg(m.value) as mean from parameters p join metrics m using (run_id, candidate_id) group by all order by all limit 20;",
+}  # fmt: skip
+"""Ten questions in SQL, as the README has them."""
+
+
+def questions(source: PageSource) -> Page:
+    """Return the documented questions, and the tables with their columns."""
+    tables = {name: [one.name for one in table.columns] for name, table in TABLES.items()}
+    for name in VIEW_NAMES:
+        if name in DERIVED:
+            empty = f"SELECT * FROM {name} LIMIT 0"  # noqa: S608 - one of our names
+            tables[name] = list(source.store.query(empty).columns)
+    return {
+        "questions": [{"title": title, "sql": sql} for title, sql in QUESTIONS.items()],
+        "tables": tables,
+    }
+
+
+def free_sql(source: PageSource, sql: str, most: int) -> Page:
+    """Return the first rows of one SELECT.
+
+    Raises:
+        QueryError: it is no SELECT, is wrong, or takes too long or too much.
+    """
+    begun = time.perf_counter()
+    with _selected(source, sql) as found:
+        columns = _columns(found)
+        rows = found.fetchmany(most + 1)
+    return {
+        "columns": columns,
+        "rows": [[_value(value) for value in row] for row in rows[:most]],
+        "n_rows": min(len(rows), most),
+        "cut": len(rows) > most,
+        "ms": round((time.perf_counter() - begun) * 1000, 1),
+    }
+
+
+def free_sql_csv(source: PageSource, sql: str, name: str) -> PageFile:
+    """Return the rows of one SELECT as CSV, without what a spreadsheet would run.
+
+    Raises:
+        QueryError: as of ``free_sql``.
+    """
+    text = io.StringIO()
+    with _selected(source, sql) as found:
+        write_row = csv_writer(text)
+        write_row([column["name"] for column in _columns(found)])
+        n = 0
+        while n < MOST_CSV and (rows := found.fetchmany(10_000)):
+            n += len(rows)
+            for row in rows:
+                write_row([_csv(value) for value in row])
+    return PageFile(
+        name=name, content=text.getvalue().encode(), media_type="text/csv; charset=utf-8"
+    )
+
+
+@contextmanager
+def _selected(source: PageSource, sql: str) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Give the result of a SELECT, on a connection of its own that is cut off after a time."""
+    if len(sql) > LONGEST_SQL:
+        raise QueryError(f"a query must have at most {LONGEST_SQL:,} characters.")
+    connection = source.store.open_views(memory=MEMORY)
+    timer = threading.Timer(SECONDS, connection.interrupt)
+    timer.start()
+    try:
+        check_reads_only(connection, sql, None)
+        yield connection.execute(sql)
+    except duckdb.InterruptException as error:
+        raise QueryError(f"a query must end within {SECONDS:g} seconds. Ask for less.") from error
+    except duckdb.OutOfMemoryException as error:
+        raise QueryError(f"a query must do with {MEMORY} of memory. Ask for less.") from error
+    except duckdb.Error as error:
+        raise QueryError(redacted_text(str(error))) from error
+    finally:
+        timer.cancel()
+        connection.close()
+
+
+def _columns(found: duckdb.DuckDBPyConnection) -> list[dict[str, str]]:
+    return [{"name": str(name), "type": str(kind)} for name, kind, *_ in found.description or ()]
+
+
+def _value(value: object) -> Json:
+    """Return a value as JSON has it: numbers and truth as they are, all else as text."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        return value if abs(value) < 2**53 else str(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping | list | tuple):
+        text = str(value)
+    else:
+        text = value.isoformat() if hasattr(value, "isoformat") else str(value)
+    return shortened(text, LONGEST_CELL, redacted_text)
+
+
+def _csv(value: Any) -> object:
+    found = _value(value)
+    return "" if found is None else found

@@ -1,0 +1,160 @@
+"""Overview of a store: systems, runs, spend against budgets, what needs a person."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from convergence_core.ports import RunRecord
+from convergence_core.records import short_id
+from convergence_core.result import verdict_of
+from tasks.pages.source import Page, PageSource, line_of, time_of
+from tasks.report.phrases import clean
+from tasks.store.runtime.promotions import champion_of
+from tasks.store.runtime.watches import alarms
+
+MOST_RUNS = 500
+_LEADERS = """
+SELECT run_id, candidate_id, mean, low, high FROM posteriors
+WHERE recommended AND run_id IN (SELECT unnest($runs))
+"""
+_SPENT = """
+SELECT run_id, sum(cost_usd) AS usd, count(*) FILTER (WHERE state <> 'cached') AS n_calls
+FROM attempts WHERE run_id IN (SELECT unnest($runs)) GROUP BY ALL
+"""
+_DAY_US = 86_400 * 10**6
+_RECENT = 7
+"""Days for which an alarm of drift is shown."""
+
+
+def overview(source: PageSource) -> Page:
+    """Return what a store holds."""
+    records = source.runs()
+    rows = run_rows(source, records)
+    systems = sorted({record.name for record in records} | {*_in_production(source)})
+    return {
+        "store": str(source.store.path),
+        "systems": [_system(source, name, records) for name in systems],
+        "runs": rows,
+        "needs": [*_needs(source, records)],
+        "next_command": None if records else "convergence optimize",
+    }
+
+
+def run_rows(source: PageSource, records: Sequence[RunRecord] | None = None) -> list[Page]:
+    """Return one row per run, latest first."""
+    shown = (source.runs() if records is None else records)[:MOST_RUNS]
+    open_ones = [record.run_id for record in shown if record.summary_json is None]
+    leaders, spent = (
+        {row["run_id"]: row for row in (source.rows(sql, runs=open_ones) if open_ones else ())}
+        for sql in (_LEADERS, _SPENT)
+    )
+    return [
+        run_row(record, leaders.get(record.run_id, {}), spent.get(record.run_id, {}))
+        for record in shown
+    ]
+
+
+def run_row(record: RunRecord, leader: Mapping[str, Any], spent: Mapping[str, Any]) -> Page:
+    """Return a run's row.
+
+    Args:
+        record: of the run.
+        leader: row of the candidate that leads, where the run has no result yet.
+        spent: dollars and calls, where the run has no result yet.
+    """
+    summary = json.loads(record.summary_json) if record.summary_json else {}
+    budget = json.loads(record.config_json).get("budget") or {}
+    winner = summary.get("winner") or {}
+    best = next(
+        (winner[role] for role in ("holdout", "fresh", "search") if winner.get(role)), leader
+    )
+    n_calls = summary["n_calls"] if "n_calls" in summary else spent.get("n_calls")
+    usd = summary["cost_usd"] if "cost_usd" in summary else spent.get("usd")
+    name = winner.get("label") or (short_id(leader["candidate_id"]) if leader else None)
+    return {
+        "run_id": record.run_id,
+        "label": clean(record.label),
+        "system": clean(record.name),
+        "status": record.status,
+        "started_at": time_of(record.started_us),
+        "ended_at": time_of(record.ended_us),
+        "n_generations": record.n_generations,
+        "best": {end: best[end] for end in ("mean", "low", "high")} if best else None,
+        "best_name": None if name is None else clean(name),
+        "best_on": _basis(winner),
+        "spent_usd": usd,
+        "max_usd": budget.get("max_usd"),
+        "n_calls": n_calls,
+        "max_calls": budget.get("max_calls"),
+        "is_test": bool(record.tags.get("test")),
+    }
+
+
+def _basis(winner: Mapping[str, Any]) -> str:
+    """Return which cells a run's number rests on."""
+    names = {"holdout": "held-out cases", "fresh": "search cases, asked again"}
+    return next((name for role, name in names.items() if winner.get(role)), "posterior")
+
+
+def _in_production(source: PageSource) -> set[str]:
+    runtime = source.runtime()
+    return set() if runtime is None else {system for system, _ in runtime.systems()}
+
+
+def _system(source: PageSource, system: str, records: Sequence[RunRecord]) -> Page:
+    runtime = source.runtime()
+    champion = None if runtime is None else champion_of(runtime, system)
+    return {
+        "system": system,
+        "champion": None
+        if champion is None
+        else {
+            "candidate_id": champion.candidate_id,
+            "name": short_id(champion.candidate_id),
+            "params": dict(champion.params),
+            "reason": line_of(champion.reason),
+            "since": time_of(champion.created_us),
+        },
+        "n_runs": sum(record.name == system for record in records),
+        "in_production": system in _in_production(source),
+    }
+
+
+def _needs(source: PageSource, records: Sequence[RunRecord]) -> Iterator[Page]:
+    """Yield what waits for a person: the latest run of each system, and alarms of drift."""
+    seen: set[str] = set()
+    runtime = source.runtime()
+    for record in records:
+        if record.tags.get("test") or record.name in seen:
+            continue
+        seen.add(record.name)
+        about = {"run_id": record.run_id, "system": record.name}
+        if record.status in {"interrupted", "stopped", "failed"}:
+            command = f"convergence resume {record.label}"
+            sentence = f"{record.label} is {record.status}: {line_of(record.reason or '')}"
+            yield {"kind": "resume", "sentence": sentence, "command": command, **about}
+        result = source.result(record)
+        if result is None or result.gate is None or result.gate.decision != "promote":
+            continue
+        champion = None if runtime is None else champion_of(runtime, record.name)
+        if champion is None or (
+            result.winner is not None and champion.candidate_id != result.winner.candidate_id
+        ):
+            verdict = verdict_of(result)
+            sentence = f"{record.label}: {verdict.sentence} {verdict.next_step}"
+            yield {"kind": "promote", "sentence": sentence, "command": verdict.command, **about}
+    yield from _drift(source)
+
+
+def _drift(source: PageSource) -> Iterator[Page]:
+    runtime = source.runtime()
+    found = [] if runtime is None else alarms(runtime)
+    newest = max((alarm.created_us for alarm in found), default=0)
+    for alarm in found:
+        if alarm.created_us >= newest - _RECENT * _DAY_US:
+            sentence = (
+                f"Drift: {alarm.what} of {alarm.system}/{alarm.agent_type} went from "
+                f"{alarm.before:.3g} to {alarm.after:.3g}."
+            )
+            yield {"kind": "drift", "sentence": sentence, "command": None, "run_id": None,
+                   "system": alarm.system}  # fmt: skip

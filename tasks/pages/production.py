@@ -1,0 +1,203 @@
+"""Production of a system: arms, shares, rewards, regret, evidence, drift, guards."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from convergence_core.errors import NoArmsError, RunNotFoundError
+from convergence_core.records import short_id
+from convergence_core.result.number_text import evidence as evidence_text, plural
+from tasks.pages.source import Page, PageSource, line_of, time_of
+from tasks.report.phrases import clean
+from tasks.serving.systems import Systems
+from tasks.store.runtime.promotions import champion_of, champions, looks
+from tasks.store.runtime.runtime_store import RuntimeStore
+from tasks.store.runtime.watches import alarms
+
+BEGIN = "convergence promote"
+_DECISIONS = (
+    "SELECT g.agent_type, d.arm_id, count(*) FROM decisions d JOIN groups g ON g.id = d.group_id "
+    "WHERE g.system = ? GROUP BY g.agent_type, d.arm_id"
+)
+_HOURLY = (
+    "SELECT r.received_us / 3600000000, count(*), avg(r.reward) FROM rewards r "
+    "JOIN groups g ON g.id = r.group_id WHERE g.system = ? AND r.status = 'ok' "
+    "GROUP BY r.received_us / 3600000000 ORDER BY r.received_us / 3600000000"
+)
+_HOUR_US = 3_600 * 10**6
+MOST_HOURS = 24 * 90
+
+
+def systems(source: PageSource) -> Page:
+    """Return the systems that serve requests."""
+    runtime = source.runtime()
+    known = [] if runtime is None else runtime.systems()
+    names = sorted({system for system, _ in known})
+    return {
+        "systems": [
+            {
+                "system": name,
+                "sentence": plural(sum(s == name for s, _ in known), "kind", "kinds")
+                + " of agents",
+            }
+            for name in names
+        ],
+        "command": None if names else BEGIN,
+    }
+
+
+def production(source: PageSource, system: str) -> Page:
+    """Return how a system's arms fare.
+
+    Raises:
+        RunNotFoundError: nothing is known of it.
+    """
+    runtime = source.runtime()
+    served = None if runtime is None else Systems(runtime)
+    found = None if served is None else served.gates(system)
+    if runtime is None or served is None or found is None:
+        raise RunNotFoundError(
+            f"the system {clean(system)!r} must have served requests, and has not."
+        )
+    champion = champion_of(runtime, system)
+    arms = _arms(runtime, served, system, found["evidence"], champion)
+    return {
+        "system": system,
+        "sentences": _sentences(found),
+        "champion": None
+        if champion is None
+        else {"candidate_id": champion.candidate_id, "name": short_id(champion.candidate_id)},
+        "arms": arms,
+        "evidence": found["evidence"],
+        "history": _history(runtime, system),
+        **_watched(runtime, system, found["guards"]),
+        "promotions": [
+            {
+                "at": time_of(one.created_us),
+                "candidate_id": one.candidate_id,
+                "run_id": one.run_id,
+                "sentence": f"{short_id(one.candidate_id)}: {line_of(one.reason)}",
+            }
+            for one in champions(runtime, system)
+        ],
+    }
+
+
+def _watched(runtime: RuntimeStore, system: str, guards: Sequence[Mapping[str, Any]]) -> Page:
+    """Return alarms of drift, guards over promotions, and looks of gates."""
+    return {
+        "drift": [
+            {
+                "sentence": f"Drift: {one.what} of {one.agent_type} went from {one.before:.3g} to "
+                f"{one.after:.3g} after {plural(one.n, 'reward')}.",
+                "at": time_of(one.created_us),
+                "arm": one.arm_id,
+            }
+            for one in alarms(runtime, system)
+        ],
+        "guards": [
+            {
+                "sentence": f"{one['promoted']} against {one['champion']}: {one['decision']}; "
+                f"{one['champion']} keeps {one['holdback']:.0%} of the requests.",
+                "status": one["decision"],
+                "at": None,
+            }
+            for one in guards
+        ],
+        "looks": [
+            {
+                "at": time_of(one.created_us),
+                "kind": one.kind,
+                "candidate_id": one.candidate_id,
+                "decision": one.decision,
+                "n": one.n,
+                "evidence": evidence_text(one.log_e, one.log_threshold),
+            }
+            for one in looks(runtime, system)
+        ],
+    }
+
+
+def _arms(
+    runtime: RuntimeStore,
+    served: Systems,
+    system: str,
+    evidence: Mapping[str, Mapping[str, Any]],
+    champion: Any,
+) -> list[Page]:
+    counts = {(kind, arm): n for kind, arm, n in runtime.fetch(_DECISIONS, (system,))}
+    totals: dict[str, int] = {}
+    for (kind, _), n in counts.items():
+        totals[kind] = totals.get(kind, 0) + n
+    rows = []
+    try:
+        known = served.arms(system)
+    except NoArmsError:
+        return []
+    for arm in known:
+        shown = evidence.get(arm.agent_type, {})
+        at = (
+            list(shown.get("arms", ())).index(arm.arm_id)
+            if arm.arm_id in shown.get("arms", ())
+            else None
+        )
+        n_decided = counts.get((arm.agent_type, arm.arm_id), 0)
+        is_champion = champion is not None and dict(champion.params) == dict(arm.params)
+        rows.append(
+            {
+                "candidate_id": champion.candidate_id if is_champion else arm.arm_id,
+                "arm_id": arm.arm_id,
+                "agent_type": arm.agent_type,
+                "name": clean(arm.arm_id),
+                "params": dict(arm.params),
+                "is_champion": is_champion,
+                "share": n_decided / totals[arm.agent_type]
+                if totals.get(arm.agent_type)
+                else None,
+                "n_decisions": n_decided,
+                "n": arm.n,
+                "mean": arm.mean,
+                "low": None,
+                "high": None,
+                "cost": arm.cost,
+                "log_e": None if at is None else shown["log_e"][at],
+                "log_threshold": shown.get("log_threshold"),
+                "n_to_verdict": shown.get("n_to_verdict"),
+                "verdict": _verdict(shown, at),
+                "status": "retired" if arm.retired else "on offer",
+                "run_id": arm.run_id,
+            }
+        )
+    return rows
+
+
+def _verdict(shown: Mapping[str, Any], at: int | None) -> str | None:
+    if at is None:
+        return None
+    if shown.get("winner") == shown["arms"][at]:
+        return "winner"
+    return "out" if shown["out"][at] else "undecided"
+
+
+def _sentences(found: Mapping[str, Any]) -> list[str]:
+    said = []
+    for kind, shown in found["evidence"].items():
+        winner = shown.get("winner")
+        text = f"{kind}: " + (f"{winner} is the winner." if winner else "no winner yet.")
+        text += f" Regret so far: {shown['regret']:.3g} rewards."
+        n = shown.get("n_to_verdict")
+        if winner is None:
+            text += (
+                f" About {plural(n, 'more request')} until a verdict."
+                if n
+                else (" The leaders look equal: no verdict is in sight.")
+            )
+        said.append(f"{text} {shown['caveat']}")
+    return said
+
+
+def _history(runtime: RuntimeStore, system: str) -> list[Page]:
+    rows: Sequence[Any] = runtime.fetch(_HOURLY, (system,))[-MOST_HOURS:]
+    return [
+        {"at": time_of(int(hour) * _HOUR_US), "n": n, "reward": mean, "regret": None}
+        for hour, n, mean in rows
+    ]

@@ -1,0 +1,93 @@
+"""Family tree of a text parameter: its texts, where each came from, how it fares."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from convergence_core.errors import QueryError
+from convergence_core.ports import RunRecord
+from tasks.pages.allocation import standings, tags_of
+from tasks.pages.source import Page, PageSource, line_of
+from tasks.secrets.process_redaction import redacted_text
+from tasks.secrets.redaction import shortened
+from tasks.store.tables.tables import TABLES
+
+LONGEST = 50_000
+"""Characters of a text."""
+_MUTATIONS = "SELECT * FROM mutations WHERE run_id = $run AND parameter = $parameter"
+
+
+def prompt_tree(source: PageSource, record: RunRecord, parameter: str) -> Page:
+    """Return the texts of a parameter; without its name, of the first one that holds texts.
+
+    Raises:
+        QueryError: the run has no such parameter.
+    """
+    space = json.loads(record.search_space_json).get("parameters", {})
+    names = [name for name, one in space.items() if one.get("type") == "text"]
+    if parameter and parameter not in names:
+        raise QueryError(f"`parameter` must be one of {', '.join(names) or 'none'}.")
+    chosen = parameter or (names[0] if names else None)
+    nodes = [] if chosen is None else _nodes(source, record, chosen)
+    return {"parameters": names, "parameter": chosen, "nodes": nodes}
+
+
+def _nodes(source: PageSource, record: RunRecord, parameter: str) -> list[Page]:
+    rows = [row for row in standings(source, record) if parameter in row["params"]]
+    by_id = {row["candidate_id"]: row for row in rows}
+    holders: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        holders.setdefault(str(row["params"][parameter]), []).append(row)
+    written = _written(source, record, parameter)
+    tags = tags_of(source, record)
+    nodes = []
+    for text, of in holders.items():
+        first = min(of, key=lambda row: row["generation"])
+        parents = {
+            _text_id(other)
+            for one in first["parent_ids"] or ()
+            if one in by_id and (other := str(by_id[one]["params"][parameter])) != text
+        }
+        node = _node(text, of, sorted(parents), written.get(_text_id(text)))
+        ids = node["candidate_ids"]
+        nodes.append({**node, "tags": sorted({tag for one in ids for tag in tags.get(one, ())})})
+    return nodes
+
+
+def _node(
+    text: str,
+    holders: Sequence[Mapping[str, Any]],
+    parents: Sequence[str],
+    mutation: Mapping[str, Any] | None,
+) -> Page:
+    """Return a text, with what is known of its best candidate."""
+    best = holders[0]  # standings are best first
+    first = min(holders, key=lambda row: row["generation"])
+    return {
+        "id": _text_id(text),
+        "parents": list(parents if mutation is None else mutation["parent_ids"] or ()),
+        "text": shortened(text, LONGEST, redacted_text),
+        "generation": first["generation"],
+        "origin": first["origin"],
+        "name": line_of(text, 80),
+        "candidate_ids": [row["candidate_id"] for row in holders],
+        "mean": best["mean"],
+        "low": best["low"],
+        "high": best["high"],
+        "effect": None,
+        "operator": None if mutation is None else mutation["operator"],
+        "reason": None if mutation is None else line_of(mutation["diagnosis"], 1_000),
+    }
+
+
+def _written(source: PageSource, record: RunRecord, parameter: str) -> dict[str, dict[str, Any]]:
+    """Return text → how it was written, where the store keeps that."""
+    if "mutations" not in TABLES:
+        return {}
+    rows = source.rows(_MUTATIONS, run=record.run_id, parameter=parameter)
+    return {row["text_id"]: row for row in rows if row["verdict"] == "kept"}
+
+
+def _text_id(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,0 +1,155 @@
+"""Summary of one run: verdict, next step, progress between generations, budget."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import apsw
+
+from convergence_core.ports import RunRecord
+from convergence_core.result import RunResult, verdict_of
+from convergence_core.result.number_text import plural
+from convergence_core.result.verdict import price_sentence
+from tasks.pages.changes import reading_journal
+from tasks.pages.overview import run_rows
+from tasks.pages.source import Page, PageSource, line_of
+from tasks.report import phrases
+from tasks.store.layout import JOURNAL_FILE
+
+_COUNTS = """
+SELECT count(*) FILTER (WHERE status <> 'skipped') AS n_evaluations,
+       count(DISTINCT candidate_id) AS n_candidates, count(DISTINCT case_id) AS n_cases,
+       count(*) FILTER (WHERE status NOT IN ('ok', 'skipped')) AS n_failed,
+       count(*) FILTER (WHERE status <> 'skipped' AND reward IS NULL) AS n_missing
+FROM evaluations WHERE run_id = $run
+"""
+_HAS = """
+SELECT (SELECT count(*) FROM thoughts WHERE run_id = $run) AS thoughts,
+       (SELECT count(*) FROM preference_rounds WHERE run_id = $run) AS preferences
+"""
+_GENERATIONS = """
+SELECT count(*) AS n, sum(n_evaluations)::BIGINT AS n_evaluations,
+       epoch_us(max(ended_at)) - epoch_us(min(started_at)) AS took_us,
+       epoch_us(max(ended_at)) AS ended_us
+FROM generations WHERE run_id = $run
+"""
+_SETTLED = (
+    "SELECT count(DISTINCT eval_id) FILTER (WHERE state IN ('done', 'cached')), "
+    "count(*) FILTER (WHERE state <> 'cached'), count(*) FILTER (WHERE state = 'started'), "
+    "sum(cost_usd) FROM attempts WHERE run_id = ? AND generation = ?"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnpublishedCalls:
+    """Calls of a generation that is not committed yet, by the journal."""
+
+    n_settled: int = 0
+    """Evaluations whose answer is there."""
+    n_calls: int = 0
+    n_open: int = 0
+    cost_usd: float | None = None
+
+
+def run_summary(source: PageSource, record: RunRecord) -> Page:
+    """Return how a run stands."""
+    (row,) = run_rows(source, [record])
+    result = source.result(record)
+    counts = source.rows(_COUNTS, run=record.run_id)[0]
+    has = source.rows(_HAS, run=record.run_id)[0]
+    configuration = source.configuration(record)
+    verdict = None if result is None else verdict_of(result)
+    progress, unpublished = _progress(source, record)
+    row["n_calls"] = (row["n_calls"] or 0) + unpublished.n_calls
+    if unpublished.cost_usd is not None:
+        row["spent_usd"] = (row["spent_usd"] or 0.0) + unpublished.cost_usd
+    return {
+        **row,
+        "verdict": None if verdict is None else verdict.sentence,
+        "kind": None if verdict is None else verdict.kind,
+        "next_step": None if verdict is None else verdict.next_step,
+        "command": _command(record) if verdict is None else verdict.command,
+        "reason": line_of(record.reason),
+        "sentences": [] if result is None else _sentences(result),
+        "progress": progress,
+        **counts,
+        "algorithm": configuration.optimization.algorithm,
+        "seed": record.seed,
+        "max_generations": configuration.optimization.evolution.generations,
+        "has": {
+            "front": result is not None and result.front is not None,
+            "thoughts": bool(has["thoughts"]),
+            "preferences": bool(has["preferences"]),
+            "texts": configuration.storage.keep_text,
+            "effects": result is not None and any(len(one.points) > 1 for one in result.effects),
+        },
+    }
+
+
+def _command(record: RunRecord) -> str | None:
+    ended = record.status in {"stopped", "failed", "interrupted"}
+    return f"convergence resume {record.label}" if ended else None
+
+
+def _sentences(result: RunResult) -> list[str]:
+    """Return what the report says of what was found, in its order."""
+    found = result.found
+    said = [phrases.heading(result), phrases.ending(result)]
+    if found is not None:
+        said += [
+            phrases.holdout_sentence(result, found),
+            phrases.gate_sentence(result) or "",
+            phrases.fresh_sentence(result, found),
+            phrases.search_sentence(result, found) if found.search is not None else "",
+            phrases.within_sentence(result) or "",
+            price_sentence(result) or "",
+        ]
+    if result.facts.get("offline"):
+        said.append("The run was offline: these answers are a stand-in's, no real model's.")
+    return [sentence for sentence in said if sentence]
+
+
+def _progress(source: PageSource, record: RunRecord) -> tuple[Page | None, UnpublishedCalls]:
+    """Return how far a run is that goes on, and what its journal has beyond the tables."""
+    if record.status != "running":
+        return None, UnpublishedCalls()
+    done: dict[str, Any] = source.rows(_GENERATIONS, run=record.run_id)[0]
+    n, most = done["n"], source.configuration(record).optimization.evolution.generations
+    calls = unpublished_calls(source, record.run_id, n)
+    left = None
+    if n and done["took_us"] and most is not None:
+        left = max(0.0, (most - n) * done["took_us"] / n / 1e6)
+    sentence = (
+        f"Generation {n + 1} of at most {most}: {plural(calls.n_settled, 'evaluation')} settled"
+    )
+    if calls.n_open:
+        sentence += f", {plural(calls.n_open, 'call')} under way"
+    if left is not None:
+        sentence += f"; about {_duration(left)} left if generations go on like those before"
+    progress = {
+        "generation": n,
+        "max_generations": most,
+        "n_settled": calls.n_settled,
+        "n_open": calls.n_open,
+        "n_planned": None,
+        "seconds_left": left,
+        "sentence": f"{sentence}.",
+    }
+    return progress, calls
+
+
+def unpublished_calls(source: PageSource, run_id: str, generation: int) -> UnpublishedCalls:
+    """Return the calls of a generation by a journal that is a file of the store, which is only read."""
+    with reading_journal(source.store.path / JOURNAL_FILE) as connection:
+        if connection is None:
+            return UnpublishedCalls()
+        try:
+            row = connection.execute(_SETTLED, (run_id, generation)).fetchone()
+        except apsw.Error:  # of an older version, or locked for long
+            return UnpublishedCalls()
+    if row is None:
+        return UnpublishedCalls()
+    return UnpublishedCalls(n_settled=row[0], n_calls=row[1], n_open=row[2], cost_usd=row[3])
+
+
+def _duration(seconds: float) -> str:
+    return phrases.duration(0, round(seconds * 1e6))

@@ -1,0 +1,163 @@
+"""Opened store of the pages: runs as they are, their results, names and cases.
+
+Everything is read: tables by DuckDB, the journal by a connection that cannot write. What a finished
+run says never changes, so a few results and loaded configurations are kept.
+"""
+
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from convergence_core.config import Configuration, parse_mapping
+from convergence_core.errors import ConfigurationError
+from convergence_core.ports import RunRecord
+from convergence_core.records import Candidate, Case, short_id
+from convergence_core.result import RunResult
+from convergence_core.space import Space
+from tasks.inputs.loader import load_mapping
+from tasks.report.phrases import clean, iso, named_label
+from tasks.secrets.process_redaction import redacted_text
+from tasks.secrets.redaction import shortened
+from tasks.store.runtime.runtime_store import RuntimeStore, has_runtime
+from tasks.store.tables.interrupted_runs import as_they_are
+from tasks.store.tables.parquet_store import ParquetStore
+
+Page = dict[str, Any]
+"""Data of a page, as JSON."""
+LONGEST_LINE = 200
+"""Characters of a text where many stand below each other."""
+_MOST_KEPT = 8
+_T = TypeVar("_T")
+
+
+class PageSource:
+    """A store opened for the pages. Thread-safe."""
+
+    def __init__(self, store: ParquetStore) -> None:
+        """Read from this store."""
+        self.store = store
+        self._mutex = threading.Lock()
+        self._kept: OrderedDict[Hashable, Any] = OrderedDict()
+        self._runtime: RuntimeStore | None = None
+
+    def rows(self, sql: str, **parameters: object) -> list[dict[str, Any]]:
+        """Return the rows of a query."""
+        return self.store.rows(sql, parameters)
+
+    def columns(self, sql: str, **parameters: object) -> dict[str, np.ndarray]:
+        """Return the columns of a query as arrays."""
+        return self.store.columns(sql, parameters)
+
+    def runs(self) -> list[RunRecord]:
+        """Return all runs, latest first; those whose process is gone are ``interrupted``."""
+        return as_they_are(self.store, self.store.runs())
+
+    def run(self, name: str) -> RunRecord:
+        """Return a run by id, label or unambiguous part of its id.
+
+        Raises:
+            RunNotFoundError: none, or several.
+        """
+        (record,) = as_they_are(self.store, [self.store.run(name)])
+        return record
+
+    def result(self, record: RunRecord) -> RunResult | None:
+        """Return what a run came to; ``None``: it goes on, or ended without a result."""
+        text = record.summary_json
+        if text is None or record.tags.get("test"):
+            return None
+        return self.kept((record.run_id, "result", hash(text)), lambda: RunResult.from_json(text))
+
+    def configuration(self, record: RunRecord) -> Configuration:
+        """Return a run's configuration."""
+        return self.kept(
+            (record.run_id, "configuration"),
+            lambda: parse_mapping(json.loads(record.config_json), allow_callable=True),
+        )
+
+    def cases(self, record: RunRecord) -> Mapping[str, Case]:
+        """Return a run's test cases by id; empty: they were changed since, or are gone."""
+        return self._loaded(record)[1]
+
+    def names(self, record: RunRecord, params: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+        """Return candidate → name for people, as the report calls it; else the id, shortened."""
+        space = self._loaded(record)[0]
+        return {
+            candidate_id: short_id(candidate_id)
+            if space is None
+            else named_label(space.name(_candidate(candidate_id, given)), candidate_id)
+            for candidate_id, given in params.items()
+        }
+
+    @staticmethod
+    def params(text: str | None) -> dict[str, Any]:
+        """Return a candidate's parameters from their JSON; empty: they are not known."""
+        return dict(json.loads(text)) if text else {}
+
+    def runtime(self) -> RuntimeStore | None:
+        """Return the runtime state; ``None``: the store has none."""
+        with self._mutex:
+            if self._runtime is None and has_runtime(self.store.path):
+                self._runtime = RuntimeStore(self.store.path)
+            return self._runtime
+
+    def close(self) -> None:
+        """Close what was opened."""
+        with self._mutex:
+            if self._runtime is not None:
+                self._runtime.close()
+            self._runtime = None
+        self.store.close()
+
+    def kept(self, key: Hashable, make: Callable[[], _T]) -> _T:
+        """Return a value made before, or make it."""
+        with self._mutex:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+                found: _T = self._kept[key]
+                return found
+        made = make()
+        with self._mutex:
+            self._kept[key] = made
+            while len(self._kept) > _MOST_KEPT * 3:
+                self._kept.popitem(last=False)
+        return made
+
+    def _loaded(self, record: RunRecord) -> tuple[Space | None, Mapping[str, Case]]:
+        def load() -> tuple[Space | None, Mapping[str, Case]]:
+            try:
+                loaded = load_mapping(
+                    json.loads(record.config_json), Path(record.base_dir), allow_callable=True
+                )
+            except ConfigurationError:  # files that it was made of are gone
+                return None, {}
+            same = loaded.cases_sha256 == record.cases_sha256
+            return loaded.space, {one.case_id: one for one in loaded.cases} if same else {}
+
+        return self.kept((record.run_id, "loaded"), load)
+
+
+def time_of(time_us: int | None) -> str | None:
+    """Return a time as ISO 8601 in UTC."""
+    return None if time_us is None else iso(time_us)
+
+
+def line_of(text: str | None, most: int = LONGEST_LINE) -> str | None:
+    """Return a text without secrets on one line, shortened."""
+    if text is None:
+        return None
+    return " ".join(clean(shortened(text, most, redacted_text)).split())
+
+
+def table_of(rows: Sequence[Mapping[str, Any]], name: str) -> dict[str, Any]:
+    """Return rows by the value of one column."""
+    return {str(row[name]): row for row in rows}
+
+
+def _candidate(candidate_id: str, params: Mapping[str, Any]) -> Candidate:
+    return Candidate(candidate_id=candidate_id, params=dict(params), origin="sample")

@@ -1,0 +1,133 @@
+"""Changes from the pages: promote, roll back, stop a run, resume it.
+
+Each asks that the request repeats the name of what is changed, so that no click alone does it.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from convergence_core.errors import QueryError, RunNotFoundError
+from convergence_core.ports import RunRecord
+from convergence_core.result import verdict_of
+from tasks.pages.source import PageSource
+from tasks.run.adoption import adopt, describe_obstacle, obstacle, roll_back as bring_back
+from tasks.run.run import FLOW_RUN_TAG
+from tasks.store.journal.lease import holder_of
+from tasks.store.journal.process_marks import is_here
+from tasks.store.layout import JOURNAL_FILE
+from tasks.store.runtime.runtime_store import RuntimeStore
+
+
+def promote(
+    source: PageSource,
+    system: str,
+    body: Mapping[str, Any],
+    release: Callable[[str], object] = lambda _: None,
+) -> str:
+    """Make what a run recommends the champion, if its gate says so; return what was done.
+
+    Args:
+        source: the store.
+        system: its name.
+        body: of the request: ``candidate_id``, and ``confirm`` with the system's name.
+        release: lets the flow run go on that waits for this.
+
+    Raises:
+        QueryError: the gate does not say so, or something else stands against it.
+        RunNotFoundError: no finished run of the system recommends the candidate.
+    """
+    _check_confirmed(body, system)
+    candidate = str(body.get("candidate_id") or "")
+    found = (
+        (record, result)
+        for record in source.runs()
+        if record.name == system and (result := source.result(record)) is not None
+    )
+    record, result = next(
+        (
+            (record, result)
+            for record, result in found
+            if result.winner is not None and candidate in ("", result.winner.candidate_id)
+        ),
+        (None, None),
+    )
+    if record is None or result is None or result.winner is None:
+        raise RunNotFoundError(
+            f"a finished run of {system} must recommend {candidate or 'something'}."
+        )
+    if result.gate is None or result.gate.decision != "promote":
+        verdict = verdict_of(result)
+        raise QueryError(f"The gate does not promote it. {verdict.sentence} {verdict.next_step}")
+    runtime = _runtime(source)
+    why = obstacle(runtime, result)
+    if why is not None:
+        raise QueryError(describe_obstacle(why, result))
+    adopt(runtime, result, reason=f"promoted from {result.label}")
+    flow_run = record.tags.get(FLOW_RUN_TAG)
+    if flow_run is not None:
+        release(flow_run)
+    return f"{result.winner.label} is the champion of {system} now."
+
+
+def roll_back(source: PageSource, system: str, body: Mapping[str, Any]) -> str:
+    """Put the champion before the present one back into production; return what was done.
+
+    Raises:
+        ConfigurationError: there is none before it.
+        QueryError: it was not confirmed.
+    """
+    _check_confirmed(body, system)
+    former = bring_back(_runtime(source), system)
+    return f"{former.candidate_id} is the champion of {system} again."
+
+
+def stop(source: PageSource, record: RunRecord, body: Mapping[str, Any]) -> str:
+    """End a run cleanly, as SIGTERM does; return what was done.
+
+    Raises:
+        QueryError: it does not run on this machine, or it was not confirmed.
+    """
+    _check_confirmed(body, record.label)
+    mark = holder_of(source.store.path / JOURNAL_FILE, record.name)
+    if record.status != "running" or mark is None:
+        raise QueryError(
+            f"a run must be going on to be stopped, but {record.label} is {record.status}."
+        )
+    if not is_here(mark):
+        raise QueryError(f"{record.label} runs on {mark.host}: stop it there.")
+    os.kill(mark.pid, signal.SIGTERM)
+    return f"{record.label} ends after the calls that are under way. What was paid is kept."
+
+
+def resume(source: PageSource, record: RunRecord, body: Mapping[str, Any]) -> str:
+    """Go on with a run in a process of its own; return what was done.
+
+    Raises:
+        QueryError: it goes on, is done, or it was not confirmed.
+    """
+    _check_confirmed(body, record.label)
+    if record.status not in {"stopped", "interrupted", "failed"}:
+        raise QueryError(
+            f"a run must have stopped to go on, but {record.label} is {record.status}."
+        )
+    offline = ("--offline",) if "offline" in record.tags else ()
+    subprocess.Popen(  # noqa: S603 - our own command, with the id of a run of this store
+        [sys.executable, "-m", "convergence", "resume", record.run_id, *offline, "--quiet",
+         "--store", str(source.store.path)],
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )  # fmt: skip
+    return f"{record.label} goes on in a process of its own."
+
+
+def _check_confirmed(body: Mapping[str, Any], name: str) -> None:
+    if body.get("confirm") != name:
+        raise QueryError(f"`confirm` must repeat the name {name!r}.")
+
+
+def _runtime(source: PageSource) -> RuntimeStore:
+    return source.runtime() or RuntimeStore(source.store.path)

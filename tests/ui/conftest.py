@@ -1,0 +1,60 @@
+"""A store that a short real run wrote, and a server of its pages on loopback."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from convergence.ui.server import UiOptions, UiServer
+from tasks.pages.source import PageSource
+from tasks.store import ParquetStore
+from tests.support.optimizations import write_project
+from tests.support.page_viewer import Viewer, store_of, tokens
+from tests.support.searching import search
+
+Open = Callable[[Path], Viewer]
+
+
+@pytest.fixture(scope="session")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a project whose run has ended; not to be written to."""
+    folder = tmp_path_factory.mktemp("ui")
+    search(write_project(folder))
+    return folder
+
+
+@pytest.fixture
+def project(written: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    shutil.copytree(written, tmp_path / "project")
+    return tmp_path / "project"
+
+
+@pytest.fixture
+def opened() -> Iterator[Open]:
+    """Serve a store with tokens; closed at the end."""
+    ended: list[Callable[[], object]] = []
+
+    def serve(store: Path) -> Viewer:
+        source = PageSource(ParquetStore(store))
+        server = UiServer(source, tokens(), UiOptions(port=0)).__enter__()
+        ended.extend([source.close, server.__exit__])
+        made = Viewer(server)
+        ended.append(made.close)
+        return made
+
+    yield serve
+    for end in reversed(ended):
+        end()
+
+
+@pytest.fixture(scope="session")
+def viewer(written: Path) -> Iterator[Viewer]:
+    """A browser that looks at the ended run; it has a session."""
+    source = PageSource(ParquetStore(store_of(written)))
+    with UiServer(source, tokens(), UiOptions(port=0)) as server:
+        made = Viewer(server).enter()
+        yield made
+        made.close()
+    source.close()

@@ -1,0 +1,208 @@
+"""What each page shows of a run that has ended."""
+
+import csv
+import io
+
+import pytest
+
+from convergence_core.result import RunResult, verdict_of
+from tasks.store import ParquetStore
+from tests.support.page_viewer import Viewer, store_of
+
+
+@pytest.fixture(scope="session")
+def result(written) -> RunResult:
+    (record,) = ParquetStore(store_of(written)).runs()
+    return RunResult.from_json(record.summary_json or "")
+
+
+@pytest.fixture
+def run(result: RunResult) -> str:
+    return f"runs/{result.run_id}"
+
+
+def test_the_overview_names_systems_runs_and_what_needs_a_person(viewer: Viewer):
+    page = viewer.page("overview")
+    assert set(page) == {"store", "systems", "runs", "needs", "next_command"}
+    (system,) = page["systems"]
+    assert (system["system"], system["n_runs"], system["champion"]) == ("known", 1, None)
+    (row,) = page["runs"]
+    assert set(row) == {
+        *("run_id", "label", "system", "status", "started_at", "ended_at", "n_generations"),
+        *("best", "best_name", "best_on", "spent_usd", "max_usd", "n_calls", "max_calls"),
+        "is_test",
+    }
+    assert (row["status"], row["n_generations"], row["best_on"]) == ("done", 4, "held-out cases")
+    assert row["best"]["low"] <= row["best"]["mean"] <= row["best"]["high"]
+    assert page["needs"] == []
+
+
+def test_a_run_is_summed_up_in_the_words_of_its_report(
+    viewer: Viewer, result: RunResult, run: str
+):
+    page = viewer.page(run)
+    verdict = verdict_of(result)
+    assert (page["verdict"], page["next_step"]) == (verdict.sentence, verdict.next_step)
+    assert page["command"] == verdict.command
+    assert (page["n_candidates"], page["n_cases"], page["n_failed"]) == (
+        result.n_candidates,
+        12,
+        0,
+    )
+    assert page["progress"] is None
+    assert page["has"] == {
+        "front": False, "thoughts": False, "preferences": False, "texts": True, "effects": True,
+    }  # fmt: skip
+    assert any("held-out cases" in sentence for sentence in page["sentences"])
+
+
+def test_a_run_is_found_by_its_label_too(viewer: Viewer, result: RunResult):
+    assert viewer.page(f"runs/{result.label}")["run_id"] == result.run_id
+
+
+def test_the_curve_is_that_of_the_report(viewer: Viewer, result: RunResult, run: str):
+    points = viewer.page(f"{run}/curve")["points"]
+    assert [one["best_mean"] for one in points] == [one.best_mean for one in result.curve]
+    assert {"generation", "n_evaluations", "cumulative_calls", "low", "high"} <= set(points[0])
+
+
+def test_the_leaderboard_has_every_candidate_with_the_reports_numbers(
+    viewer: Viewer, result: RunResult, run: str
+):
+    page = viewer.page(f"{run}/leaderboard")
+    known = {row.candidate_id: row for row in result.leaderboard}
+    assert len(page["rows"]) == result.n_candidates
+    for row in page["rows"]:
+        expected = known[row["candidate_id"]]
+        assert (row["rank"], row["mean"], row["low"]) == (
+            expected.rank,
+            expected.mean,
+            expected.low,
+        )
+        assert (row["n_cells"], row["params"]) == (expected.n_cells, dict(expected.params))
+        assert row["name"] == expected.label
+    assert page["rows"][0]["tags"] == ["recommended"]
+    assert [one["name"] for one in page["parameters"]] == ["kind", "x"]
+    assert page["parameters"][0]["values"] == ["a", "b", "c"]
+
+
+def test_the_allocation_counts_every_evaluation_of_the_search(viewer: Viewer, run: str):
+    page = viewer.page(f"{run}/allocation")
+    assert sum(page["n"]) == viewer.page("sql", q="select count(*) from evaluations where role = "
+                                         "'search' and status <> 'skipped'")["rows"][0][0]  # fmt: skip
+    assert len(page["candidate"]) == len(page["case"]) == len(page["n"]) == len(page["reward"])
+    assert max(page["case"]) == len(page["cases"]) - 1
+    assert max(page["candidate"]) < len(page["candidates"])
+
+
+def test_effects_front_spend_thoughts_and_preferences_have_their_columns(viewer: Viewer, run: str):
+    effects = viewer.page(f"{run}/effects")
+    assert {one["parameter"] for one in effects["effects"]} == {"kind", "x"}
+    assert {"value", "label", "mean", "low", "high"} <= set(effects["effects"][0]["points"][0])
+    assert len(effects["sentences"]) == 1
+    assert viewer.page(f"{run}/front")["points"] == []
+    spend = viewer.page(f"{run}/spend")
+    assert spend["rows"][0]["n_calls"] == 240
+    assert sum(one["n_calls"] for one in spend["by_generation"]) == 240
+    assert viewer.page(f"{run}/thoughts") == {"rows": [], "sentences": []}
+    assert viewer.page(f"{run}/preferences") == {"rounds": [], "sentences": []}
+    assert viewer.page(f"{run}/prompts")["nodes"] == []
+
+
+def test_the_matrix_is_paged_both_ways(viewer: Viewer, run: str):
+    whole = viewer.page(f"{run}/answers", n_cases=50, n_candidates=50)
+    assert (whole["n_cases"], len(whole["cases"])) == (12, 12)
+    part = viewer.page(f"{run}/answers", case_from=3, n_cases=2, candidate_from=1, n_candidates=3)
+    assert [case["case_id"] for case in part["cases"]] == ["c03", "c04"]
+    assert part["cells"] == [row[1:4] for row in whole["cells"][3:5]]
+    assert part["cases"][0]["title"] == '{"n": 3}'
+
+
+@pytest.mark.parametrize("order", ["failed", "worst", "disagreement"])
+def test_the_matrix_can_be_filtered(viewer: Viewer, run: str, order: str):
+    page = viewer.page(f"{run}/answers", filter=order)
+    keys = {"failed": "n_failed", "worst": "mean", "disagreement": "spread"}
+    values = [case[keys[order]] for case in page["cases"]]
+    assert values == sorted(values, reverse=order == "disagreement")
+    assert len(values) == (0 if order == "failed" else 12)
+
+
+def test_the_matrix_finds_texts_of_prompts_and_answers(viewer: Viewer, run: str):
+    page = viewer.page(f"{run}/answers", search='"N":7')
+    assert [case["case_id"] for case in page["cases"]] == ["c07"]
+    assert viewer.page(f"{run}/answers", search="no such text")["cases"] == []
+
+
+def test_one_cell_shows_all_that_is_known_of_it(viewer: Viewer, result: RunResult, run: str):
+    assert result.winner is not None
+    page = viewer.page(f"{run}/cell", candidate=result.winner.candidate_id, case="c01")
+    assert (page["case_id"], page["role"], page["input"]) == ("c01", "fresh", '{"n": 1}')
+    assert len(page["repeats"]) == 2
+    for repeat in page["repeats"]:
+        assert repeat["answer"] == "0.99"
+        assert '"n": 1' in repeat["prompt"]
+        assert {one["name"] for one in repeat["metrics"]} == {"worth", "latency_ms"}
+        assert repeat["attempts"][0]["state"] == "done"
+        assert (repeat["prompt_url"], repeat["error"]) == (None, None)
+    text = viewer.get(f"{run}/text", eval=page["repeats"][0]["eval_id"], kind="answer")
+    assert (text.text, text.headers["content-type"]) == ("0.99", "text/plain; charset=utf-8")
+
+
+def test_two_candidates_are_compared_in_the_words_of_the_command(
+    viewer: Viewer, result: RunResult
+):
+    page = viewer.page("compare", a=f"{result.label}:default", b=result.label)
+    assert result.difference is not None
+    assert page["difference"]["mean"] == pytest.approx(result.difference.mean)
+    assert page["difference"]["low"] == pytest.approx(result.difference.low)
+    assert page["verdict"].startswith("On the 3 held-out cases that both answered")
+    assert page["gate"].startswith("Promotion gate: ")
+    assert {one["name"] for one in page["parameters"]} == {"kind", "x"}
+    assert {"case_id", "role", "a", "b", "difference", "input", "a_answer"} <= set(
+        page["cases"][0]
+    )
+
+
+def test_each_documented_question_is_answered(viewer: Viewer):
+    page = viewer.page("sql/questions")
+    assert len(page["questions"]) == 10
+    assert "posterior_mean" in page["tables"]["leaderboard"]
+    for question in page["questions"]:
+        found = viewer.page("sql", q=question["sql"])
+        assert found["n_rows"] == len(found["rows"])
+
+
+def test_rows_are_limited_and_come_as_csv_too(viewer: Viewer, run: str):
+    page = viewer.page("sql", q="select * from range(20000)", limit=100)
+    assert (len(page["rows"]), page["cut"]) == (100, True)
+    answer = viewer.get("sql.csv", q="select '=1+1' as \"=text\", 2 as n")
+    assert list(csv.reader(io.StringIO(answer.text))) == [["'=text", "n"], ["'=1+1", "2"]]
+    assert 'filename="query.csv"' in answer.headers["content-disposition"]
+    rows = list(csv.reader(io.StringIO(viewer.get(f"{run}/table.csv", of="leaderboard").text)))
+    assert rows[0][:2] == ["run_id", "rank"]
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "status"),
+    [
+        ("runs/nobody", {}, 404),
+        ("runs/known/cell", {"candidate": "x", "case": "y"}, 404),
+        ("runs/known/cell", {}, 422),
+        ("runs/known/answers", {"filter": "none"}, 400),
+        ("runs/known/answers", {"n_cases": "1e9"}, 422),
+        ("runs/known/answers", {"n_cases": "201"}, 422),
+        ("runs/known/answers", {"search": "x" * 501}, 400),
+        ("runs/known/prompts", {"parameter": "none"}, 400),
+        ("runs/known/table.csv", {"of": "runs; drop"}, 400),
+        ("runs/known/text", {"eval": "x", "kind": "secret"}, 404),
+        ("production/nobody", {}, 404),
+        ("nothing", {}, 404),
+        ("sql", {"q": "selec 1"}, 400),
+    ],
+)
+def test_what_is_not_there_is_refused_with_a_sentence(
+    viewer: Viewer, result: RunResult, path: str, query: dict[str, str], status: int
+):
+    answer = viewer.get(path.replace("runs/known", f"runs/{result.label}"), **query)
+    assert answer.status_code == status, answer.text
+    assert answer.json()["detail"]
