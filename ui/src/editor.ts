@@ -40,6 +40,15 @@ export function open(box: HTMLElement, text: string, change: (text: string) => v
       doc: text,
       extensions: [
         history(), drawSelection(), bracketMatching(), autocompletion(), EditorView.lineWrapping, look, syntaxHighlighting(colours),
+        // A browser that replaces a selection itself writes inline styles, which the page's policy refuses.
+        EditorView.domEventHandlers({
+          beforeinput(event, v) {
+            if (event.inputType !== "insertText" || event.data === null || v.composing || v.state.selection.main.empty) return false;
+            event.preventDefault();
+            v.dispatch({ ...v.state.replaceSelection(event.data), userEvent: "input.type", scrollIntoView: true });
+            return true;
+          },
+        }),
         language.of(sql({ dialect: StandardSQL })), EditorView.contentAttributes.of({ "aria-label": "SQL" }),
         // Tab leaves the editor, as everywhere on the page.
         keymap.of([{ key: "Mod-Enter", run: (v) => (run(v.state.doc.toString()), true) }, ...completionKeymap, ...historyKeymap, ...defaultKeymap]),

@@ -1,7 +1,8 @@
 /* A matrix of any size of which only what is in sight is in the document; arrows move, Enter opens. */
 import { elementScroll, observeElementOffset, observeElementRect, Virtualizer } from "@tanstack/virtual-core";
 import type { ComponentChildren } from "preact";
-import { useEffect, useLayoutEffect, useReducer, useRef, useState } from "preact/hooks";
+import { Component } from "preact";
+import { useEffect, useLayoutEffect, useMemo, useReducer, useRef, useState } from "preact/hooks";
 
 export interface Cell {
   text: string;
@@ -24,10 +25,12 @@ export interface MatrixProps {
   pick?: (column: number) => void;
   current?: [number, number] | null;
   columnWidth?: number;
+  version: number; // another number: cells changed
 }
 
 const ROW = 30;
 const HEAD = 58;
+const WINDOW = 64; // rows and columns in sight at most; their elements are used again as they leave and enter
 
 function useVirtual(box: { current: HTMLElement | null }, count: number, size: number, horizontal: boolean, padding: number) {
   const [, again] = useReducer((n: number) => n + 1, 0);
@@ -87,12 +90,21 @@ export function Matrix(p: MatrixProps) {
       p.open(...at);
     }
   };
+  const choose = useRef((_row: number, _column: number) => undefined as void);
+  const openAt = useRef(p.open);
+  openAt.current = p.open;
+  useMemo(() => {
+    choose.current = (row, column) => {
+      setAt([row, column]);
+      openAt.current(row, column);
+    };
+  }, []);
   const active = p.cell(...at);
   return (
     <>
       <div
         class="matrix" ref={box} tabIndex={0} role="grid" aria-label={p.label} aria-rowcount={p.nRows} aria-colcount={p.nColumns}
-        aria-activedescendant={`cell-${at[0]}-${at[1]}`} onKeyDown={key}
+        aria-activedescendant="cell-at" onKeyDown={key}
         style={{ height: `min(70vh, ${HEAD + ROW * p.nRows + 18}px)` }}
       >
         <div class="plane" role="presentation" style={{ width: `${columns.getTotalSize()}px`, height: `${rows.getTotalSize()}px` }}>
@@ -100,7 +112,7 @@ export function Matrix(p: MatrixProps) {
             <div class="corner" role="columnheader" style={{ left: 0, width: `${side}px`, height: `${HEAD}px`, zIndex: 5 }}>{p.corner}</div>
             {shownColumns.map((c) => (
               <div
-                key={c.key} class="headcell" role="columnheader" title={p.headLabel(c.index)} onClick={() => p.pick?.(c.index)}
+                key={c.index % WINDOW} class="headcell" role="columnheader" title={p.headLabel(c.index)} onClick={() => p.pick?.(c.index)}
                 style={{ left: `${c.start}px`, top: 0, width: `${width}px`, height: `${HEAD}px` }}
               >
                 {p.head(c.index)}
@@ -108,29 +120,54 @@ export function Matrix(p: MatrixProps) {
             ))}
           </div>
           {shownRows.map((r) => (
-            <div key={r.key} class="line" role="row" aria-rowindex={r.index + 1} style={{ top: `${r.start}px`, height: `${ROW}px` }}>
-              <div class="side sidecell" role="rowheader" style={{ width: `${side}px`, height: `${ROW}px` }}>{p.side(r.index)}</div>
-              {shownColumns.map((c) => {
-                const cell = p.cell(r.index, c.index);
-                const here = at[0] === r.index && at[1] === c.index;
-                const tone = cell?.tone === null || cell?.tone === undefined ? "" : ` t${Math.round(cell.tone * 10)}`;
-                const kind = cell === null ? " unasked" : cell === undefined ? " loading" : cell.tone === null ? " missing" : "";
-                return (
-                  <div
-                    key={c.key} id={`cell-${r.index}-${c.index}`} role="gridcell" aria-label={cell ? cell.label : cell === null ? "not asked" : "loading"}
-                    class={`cell${tone}${kind}${cell?.failed ? " failed" : ""}${here ? " current" : ""}`}
-                    style={{ left: `${c.start}px`, width: `${width}px` }}
-                    onClick={() => { setAt([r.index, c.index]); p.open(r.index, c.index); }}
-                  >
-                    {cell?.text ?? ""}
-                  </div>
-                );
-              })}
-            </div>
+            <Line
+              key={r.index % WINDOW} row={r.index} top={r.start} columns={shownColumns} from={c0} until={c1} width={width} sideWidth={side}
+              here={at[0] === r.index ? at[1] : -1} version={p.version} cell={p.cell} side={p.side} choose={choose.current}
+            />
           ))}
         </div>
       </div>
       <p class="visually-hidden" aria-live="polite">{active ? active.label : ""}</p>
     </>
   );
+}
+
+interface LineProps {
+  row: number; top: number; columns: { index: number; start: number; key: unknown }[]; from: number; until: number; width: number; sideWidth: number;
+  here: number; version: number; cell: MatrixProps["cell"]; side: MatrixProps["side"]; choose: (row: number, column: number) => void;
+}
+
+/** One row, drawn again only when what it shows is another. */
+class Line extends Component<LineProps> {
+  override shouldComponentUpdate(next: LineProps) {
+    const p = this.props;
+    return (
+      p.row !== next.row || p.top !== next.top || p.from !== next.from || p.until !== next.until || p.here !== next.here ||
+      p.version !== next.version || p.cell !== next.cell || p.width !== next.width || p.sideWidth !== next.sideWidth
+    );
+  }
+
+  override render() {
+    const p = this.props;
+    return (
+      <div class="line" role="row" aria-rowindex={p.row + 1} style={{ top: `${p.top}px` }}>
+        <div class="side sidecell" role="rowheader" style={{ width: `${p.sideWidth}px` }}>{p.side(p.row)}</div>
+        {p.columns.map((c) => {
+          const cell = p.cell(p.row, c.index);
+          const tone = cell?.tone === null || cell?.tone === undefined ? "" : ` t${Math.round(cell.tone * 10)}`;
+          const kind = cell === null ? " unasked" : cell === undefined ? " loading" : cell.tone === null ? " missing" : "";
+          return (
+            <div
+              key={c.index % WINDOW} id={p.here === c.index ? "cell-at" : undefined} role="gridcell"
+              class={`cell${tone}${kind}${cell?.failed ? " failed" : ""}${p.here === c.index ? " current" : ""}`}
+              style={`left:${c.start}px;width:${p.width}px`}
+              onClick={() => p.choose(p.row, c.index)}
+            >
+              {cell?.text ?? ""}
+            </div>
+          );
+        })}
+      </div>
+    );
+  }
 }

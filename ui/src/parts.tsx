@@ -1,7 +1,7 @@
 /* Parts that the pages share: states of a page, tables, drawers. */
 import type { ComponentChildren } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
-import { ApiError, type Loaded } from "./api";
+import { ApiError, post, type Loaded } from "./api";
 import { One } from "./text";
 
 /** What a page shows while it waits, when there is nothing, or when it failed. */
@@ -20,13 +20,27 @@ export function Show<T>({ of, children, empty }: { of: Loaded<T>; children: (dat
 }
 
 export function Problem({ error, again }: { error: Error; again?: () => void }) {
-  const signedOut = error instanceof ApiError && error.status === 401;
   return (
     <div class="notice bad" role="alert">
       <One text={error.message} max={2_000} />
-      {signedOut && <> Open the address that <code>convergence ui</code> printed; a new one comes with each start.</>}
-      {again && !signedOut && <> <button class="plain" onClick={again}>Try again</button></>}
+      {error instanceof ApiError && error.status === 401 ? <SignIn /> : again && <> <button class="plain" onClick={again}>Try again</button></>}
     </div>
+  );
+}
+
+function SignIn() {
+  const [token, setToken] = useState("");
+  const [refused, setRefused] = useState("");
+  const submit = (event: Event) => {
+    event.preventDefault();
+    post("session", {}, { Authorization: `Bearer ${token}` }).then(() => location.reload(), (error: Error) => setRefused(error.message));
+  };
+  return (
+    <form class="toolbar" onSubmit={submit}>
+      <label class="field">Token <input type="password" autoComplete="off" required value={token} onInput={(e) => setToken(e.currentTarget.value)} /></label>
+      <button type="submit">Begin</button>
+      {refused && <span><One text={refused} max={600} /></span>}
+    </form>
   );
 }
 

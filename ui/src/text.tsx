@@ -33,11 +33,17 @@ export function visible(text: string): ComponentChildren {
   return out;
 }
 
+/** The same as one string, for titles, labels and choices, which hold no elements. */
+export function marked(text: string): string {
+  if (!MARKS.test(text)) return text;
+  return [...text].map((char) => (MARKS.test(char) ? `[${NAMES[char] ?? `U+${char.codePointAt(0)!.toString(16)}`}]` : char)).join("");
+}
+
 /** One line of somebody's text: isolated, in its own direction. */
 export function One({ text, max = 160 }: { text: string | null | undefined; max?: number }) {
   const whole = text ?? "";
   const cut = whole.length > max ? `${whole.slice(0, max)}…` : whole;
-  return <bdi class="one" dir="auto" title={whole.length > max ? whole.slice(0, 2_000) : undefined}>{visible(cut)}</bdi>;
+  return <bdi class="one" dir="auto" title={whole.length > max ? marked(whole.slice(0, 2_000)) : undefined}>{visible(cut)}</bdi>;
 }
 
 /** A whole text in a box of its own, cut where it is long, with a way to see more. */
@@ -77,16 +83,24 @@ export function signed(x: number | null | undefined, digits = 3): string {
   return `${x < 0 ? "−" : "+"}${Math.abs(x).toFixed(digits)}`;
 }
 
+/** An amount of dollars as the reports write it: small ones keep two significant digits. */
 export function usd(x: number | null | undefined): string {
   if (x === null || x === undefined) return "unknown";
-  if (x === 0) return "$0";
-  return x < 0.01 ? `$${x.toPrecision(2)}` : `$${x.toFixed(x < 1 ? 3 : 2)}`;
+  const size = Math.abs(x);
+  const digits = x === 0 || size >= 0.995 ? 2 : Math.max(2, 1 - Math.floor(Math.log10(size)));
+  return `$${x.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits })}`;
 }
+
+/** Three significant digits, as the reports write measured numbers. */
+export const three = (x: number): string => String(Number(x.toPrecision(3)));
 
 export function ms(x: number | null | undefined): string {
   if (x === null || x === undefined) return "–";
-  return x < 1_000 ? `${x < 10 ? x.toPrecision(2) : Math.round(x)} ms` : seconds(x / 1_000);
+  return x >= 1_000 ? `${three(x / 1_000)} s` : `${three(x)} ms`;
 }
+
+/** A test's evidence beside what decides; both are wealth by betting, given in nats. */
+export const evidence = (logE: number, threshold: number): string => `${three(Math.exp(Math.min(logE, 99)))} of ${three(Math.exp(threshold))}`;
 
 export function seconds(s: number | null | undefined): string {
   if (s === null || s === undefined) return "–";
@@ -105,10 +119,15 @@ export function Time({ at }: { at: string | null | undefined }) {
   return <time dateTime={date.toISOString()} title={date.toString()}>{clock.format(date)}</time>;
 }
 
-/** Low and high of an interval as the reports write them. */
-export function Interval({ low, high, digits = 3 }: { low?: number | null; high?: number | null; digits?: number }) {
-  if (low === null || low === undefined || high === null || high === undefined) return null;
-  return <span class="ci">{low.toFixed(digits).replace("-", "−")} to {high.toFixed(digits).replace("-", "−")}</span>;
+/** Low and high of an interval as the reports write them; of a difference with their signs. */
+export function interval(low: number | null | undefined, high: number | null | undefined, sign = false): string {
+  if (low === null || low === undefined || high === null || high === undefined) return "";
+  return sign ? `[${signed(low)}, ${signed(high)}]` : `[${reward(low)}, ${reward(high)}]`;
+}
+
+export function Interval({ low, high, sign }: { low?: number | null; high?: number | null; sign?: boolean }) {
+  const text = interval(low, high, sign);
+  return text ? <span class="ci">{text}</span> : null;
 }
 
 /** Mean and interval as a picture of one line, on [from, to]; a dashed line is what it is compared with. */

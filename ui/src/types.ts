@@ -15,7 +15,7 @@ export interface Overview {
 }
 export interface RunRow {
   run_id: string; label: string; system: string; status: string; started_at: string | null; ended_at: string | null;
-  n_generations: number; best: Interval | null; best_name: string | null;
+  n_generations: number; best: Interval | null; best_name: string | null; best_on?: string | null;
   spent_usd: number | null; max_usd: number | null; n_calls: number | null; max_calls: number | null;
 }
 
@@ -50,7 +50,7 @@ export interface Allocation { candidates: { candidate_id: string; name: string }
 
 // GET runs/{run_id}/effects
 export interface Effects {
-  effects: { parameter: string; kind: string; share: number | null; points: { value: unknown; label: string; mean: number; low: number | null; high: number | null }[] }[];
+  effects: { parameter: string; kind: string; share: number | null; average?: number; points: { value: unknown; label: string; mean: number; low: number | null; high: number | null }[] }[];
   sentences: string[];
 }
 
@@ -125,7 +125,6 @@ export interface Production {
   drift: { sentence: string; at: string | null; arm: string | null }[];
   guards: { sentence: string; status: string | null; at: string | null }[];
   promotions: { at: string | null; sentence: string }[];
-  can_write: boolean; why_not: string | null;
 }
 // POST production/{system}/promote {candidate_id, confirm} and /rollback {confirm}; POST runs/{id}/stop, /resume {confirm}
 // Authorization: Bearer TOKEN, X-Convergence-CSRF: value of GET session

@@ -1,21 +1,27 @@
-// Pictures of every page over planted answers: node test/pictures.mjs FOLDER [BASE_ADDRESS]
+// Pictures of every page over planted answers: node test/pictures.mjs FOLDER [PAGES] [ADDRESS RUN]
 import { chromium } from "playwright-core";
 import { mkdirSync } from "node:fs";
 import { planted } from "./planted.mjs";
 
 const out = process.argv[2];
 mkdirSync(out, { recursive: true });
-const server = planted();
-const base = await server.open();
+const server = process.argv[4] ? null : planted();
+const first = process.argv[4] ?? (await server.open()); // with its one-time token
+const base = first.replace(/\?.*/, "");
+const run = process.argv[5] ?? "01JRUN";
 const browser = await chromium.launch({ executablePath: "/usr/bin/chromium", args: ["--no-sandbox"] });
 const pages = {
-  overview: "", run: "runs/01JRUN", answers: "runs/01JRUN/answers", cell: "runs/01JRUN/answers?case=case-0003&candidate=3fc8b00000000000&against=3fa9c10000000000",
-  compare: "runs/01JRUN/compare?a=3fa9c10000000000&b=3fc8b00000000000", prompts: "runs/01JRUN/prompts", production: "production", sql: "sql?q=SELECT+name,+mean+FROM+leaderboard",
+  overview: "", run: "runs/" + run, answers: "runs/" + run + "/answers", cell: "runs/" + run + "/answers?case=case-0003&candidate=3fc8b00000000000&against=3fa9c10000000000",
+  compare: "runs/" + run + "/compare?a=3fa9c10000000000&b=3fc8b00000000000", prompts: "runs/" + run + "/prompts", production: "production", sql: "sql?q=SELECT+candidate_id,+posterior_mean+FROM+leaderboard",
 };
-const wanted = process.argv[3]?.split(",") ?? Object.keys(pages);
+if (process.argv[6]) [pages.cell, pages.compare] = process.argv[6].split(",").map((end) => `runs/${run}/${end}`);
+const wanted = process.argv[3] && process.argv[3] !== "all" ? process.argv[3].split(",") : Object.keys(pages);
+const signed = await browser.newContext();
+await (await signed.newPage()).goto(first);
+const storageState = await signed.storageState();
 for (const [width, height] of [[1440, 1000], [390, 844]]) {
   for (const scheme of ["light", "dark"]) {
-    const context = await browser.newContext({ viewport: { width, height }, colorScheme: scheme });
+    const context = await browser.newContext({ viewport: { width, height }, colorScheme: scheme, storageState });
     const page = await context.newPage();
     page.on("console", (m) => ["error", "warning"].includes(m.type()) && console.log(m.type(), m.text()));
     page.on("pageerror", (e) => console.log("PAGE ERROR", e.message));
@@ -30,4 +36,4 @@ for (const [width, height] of [[1440, 1000], [390, 844]]) {
   }
 }
 await browser.close();
-server.close();
+server?.close();

@@ -4,7 +4,7 @@ import { get, onChange, useData } from "../api";
 import { Matrix, type Cell } from "../matrix";
 import { Empty, Problem, Show } from "../parts";
 import { setQuery } from "../router";
-import { One, plural, reward } from "../text";
+import { interval, marked, One, plural, reward } from "../text";
 import type { AnswerCell, Answers as Data } from "../types";
 import { CellDrawer } from "./cell";
 import { Tabs } from "./tabs";
@@ -118,7 +118,7 @@ function Filters({ filter, search }: { filter: string; search: string }) {
 }
 
 function Loaded(p: { run: string; base: string; first: Data; settings: Record<string, string>; query: URLSearchParams; again: () => void }) {
-  const [, redraw] = useReducer((n: number) => n + 1, 0);
+  const [version, redraw] = useReducer((n: number) => n + 1, 0);
   const [error, setError] = useState<Error | null>(null);
   const frame = useRef(0);
   const tiles = useMemo(() => {
@@ -159,16 +159,16 @@ function Loaded(p: { run: string; base: string; first: Data; settings: Record<st
       if (cell === undefined) return tiles.want([r, r], [c, c]);
     }
   };
-  const cell = (row: number, column: number): Cell | null | undefined => {
+  const cell = useCallback((row: number, column: number): Cell | null | undefined => {
     const found = tiles.cell(row, column);
     if (!found) return found;
     const bad = found.fault !== null || found.status !== "ok";
-    const where = `case ${tiles.cases.get(row)?.case_id}, ${tiles.columns.get(column)?.name}`;
+    const where = `case ${marked(tiles.cases.get(row)?.case_id ?? "")}, ${marked(tiles.columns.get(column)?.name.slice(0, 120) ?? "")}`;
     return {
       text: found.reward === null ? "missing" : found.reward.toFixed(2), tone: found.reward, failed: bad,
       label: `${where}: ${found.reward === null ? "missing" : `reward ${reward(found.reward)}`}${bad ? `, ${found.status}` : ""}${found.n > 1 ? `, ${found.n} repeats` : ""}`,
     };
-  };
+  }, [tiles]);
   return (
     <>
       {error && <Problem error={error} />}
@@ -178,11 +178,11 @@ function Loaded(p: { run: string; base: string; first: Data; settings: Record<st
       </p>
       <Matrix
         label="Answers: test cases by configurations" nRows={p.first.n_cases} nColumns={p.first.n_candidates} cell={cell} want={want} open={show}
-        current={where} columnWidth={66}
+        current={where} columnWidth={66} version={version}
         corner={<>case ↓ configuration →</>}
-        headLabel={(c) => { const one = tiles.columns.get(c); return one ? `${one.name}: ${reward(one.mean)} (${reward(one.low)} to ${reward(one.high)})` : ""; }}
+        headLabel={(c) => { const one = tiles.columns.get(c); return one ? `${marked(one.name.slice(0, 300))}: ${reward(one.mean)} ${interval(one.low, one.high)}` : ""; }}
         head={(c) => { const one = tiles.columns.get(c); return one ? <><code>{one.name.slice(0, 6)}</code><br />{reward(one.mean)}<br />{one.tags[0]?.slice(0, 11) ?? ""}</> : null; }}
-        side={(r) => { const one = tiles.cases.get(r); return one ? <span title={one.case_id}><One text={one.title || one.case_id} max={44} /></span> : null; }}
+        side={(r) => { const one = tiles.cases.get(r); return one ? <span title={marked(one.case_id)}><One text={one.title || one.case_id} max={44} /></span> : null; }}
       />
       {open && (
         <CellDrawer

@@ -4,7 +4,7 @@ import { useData } from "../api";
 import { Diff } from "../diff";
 import { Drawer, Figure, Show, Status } from "../parts";
 import { setQuery } from "../router";
-import { count, ms, One, plural, reward, Texts, Time, usd, Value } from "../text";
+import { count, marked, ms, One, plural, reward, Texts, Time, usd, Value } from "../text";
 import type { Answers, CellDetail } from "../types";
 
 type Repeat = CellDetail["repeats"][number];
@@ -48,7 +48,7 @@ export function CellDrawer(p: Props) {
               <select value={p.against ?? ""} onChange={(event) => setQuery({ against: event.currentTarget.value || null })}>
                 <option value="">none</option>
                 {[...p.columns.values()].slice(0, 200).filter((c) => c.candidate_id !== p.candidate).map((c) => (
-                  <option key={c.candidate_id} value={c.candidate_id}>{c.name.slice(0, 90)} · {reward(c.mean)}</option>
+                  <option key={c.candidate_id} value={c.candidate_id}>{marked(c.name.slice(0, 90))} · {reward(c.mean)}</option>
                 ))}
               </select>
             </label>
@@ -105,7 +105,7 @@ function Evaluation({ of }: { of: Repeat }) {
       </div>
       {of.error && <div class="notice bad"><b>{of.fault ? `Fault of the ${of.fault}` : "Error"}</b><div class="text" dir="auto"><One text={of.error} max={4_000} /></div></div>}
       <h3>Answer</h3>
-      <Texts text={of.answer} label="Answer" whole={of.answer_url ?? undefined} />
+      <Texts text={of.answer} label="Answer" whole={of.answer_url ? `/ui/api/${of.answer_url}` : undefined} />
       {of.metrics.length > 0 && (
         <dl class="params">
           {of.metrics.map((m) => [<dt key={m.name}><One text={m.name} /></dt>, <dd>{m.value === null ? "–" : Number(m.value.toPrecision(4))} {m.unit}</dd>])}
@@ -123,7 +123,7 @@ function Evaluation({ of }: { of: Repeat }) {
         </>
       )}
       <h3>Prompt as sent</h3>
-      <Texts text={of.prompt} label="Prompt as sent" whole={of.prompt_url ?? undefined} />
+      <Texts text={of.prompt} label="Prompt as sent" whole={of.prompt_url ? `/ui/api/${of.prompt_url}` : undefined} />
       <h3>{plural(of.attempts.length, "attempt")}</h3>
       {of.attempts.length > 0 && (
         <div class="overflow" tabIndex={0} role="region" aria-label="Attempts">

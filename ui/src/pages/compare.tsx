@@ -5,7 +5,7 @@ import { Chart, saveCsv, type Colours } from "../chart";
 import { Diff } from "../diff";
 import { Card, Empty, Figure, Show, Table } from "../parts";
 import { Link, setQuery, to } from "../router";
-import { count, Interval, One, reward, signed, Texts, Value } from "../text";
+import { count, Interval, marked, One, reward, signed, Texts, Value } from "../text";
 import type { Comparison, Leaderboard, Overview, Side } from "../types";
 import { Tabs } from "./tabs";
 
@@ -28,29 +28,29 @@ function Choose({ run, a, b }: { run: string | undefined; a: string; b: string }
   const rows = useData<Leaderboard>(run ? `runs/${encodeURIComponent(run)}/leaderboard` : null);
   const runs = useData<Overview>(run ? null : "overview");
   const choices: [string, string][] = run
-    ? (rows.data?.rows ?? []).slice(0, 300).map((r) => [r.candidate_id, `${r.name.slice(0, 80)} · ${reward(r.mean)}`])
-    : (runs.data?.runs ?? []).map((r) => [r.run_id, `${r.label} · ${r.status}`]);
+    ? (rows.data?.rows ?? []).slice(0, 300).map((r) => [r.candidate_id, `${marked(r.name.slice(0, 80))} · ${reward(r.mean)}`])
+    : (runs.data?.runs ?? []).map((r) => [r.run_id, `${marked(r.label)} · ${r.status}`]);
   const side = (name: "a" | "b", value: string, title: string) => (
     <label class="field">{title}
       <select value={value} onChange={(event) => setQuery({ [name]: event.currentTarget.value || null })}>
         <option value="">choose</option>
-        {value && !choices.some(([id]) => id === value) && <option value={value}>{value.slice(0, 60)}</option>}
+        {value && !choices.some(([id]) => id === value) && <option value={value}>{marked(value.slice(0, 60))}</option>}
         {choices.map(([id, text]) => <option key={id} value={id}>{text}</option>)}
       </select>
     </label>
   );
   return (
     <div class="toolbar">
-      {side("a", a, "First")}
-      {side("b", b, "Second")}
+      {side("a", a, "A")}
+      {side("b", b, "B")}
       <button onClick={() => setQuery({ a: b || null, b: a || null })} disabled={!a && !b}>Swap</button>
     </div>
   );
 }
 
-function Head({ of }: { of: Side }) {
+function Head({ of, letter }: { of: Side; letter: string }) {
   return (
-    <Figure value={reward(of.mean)}>
+    <Figure value={<>{letter} {reward(of.mean)}</>}>
       <Interval low={of.low} high={of.high} />
       <span><code><One text={of.name} max={90} /></code></span>
       <span><Link href={to("runs", of.run_id)}><One text={of.run_label} max={60} /></Link></span>
@@ -65,7 +65,7 @@ function Result({ of }: { of: Comparison }) {
   const option = (c: Colours) => ({
     tooltip: { trigger: "item", formatter: (f: { dataIndex: number }) => { const one = differences[f.dataIndex]!; return `case ${one.case_id.slice(0, 40)}\n${reward(one.a)} → ${reward(one.b)}: ${signed(one.difference)}`; } },
     xAxis: { type: "category", data: differences.map((d) => d.case_id), axisLabel: { show: false }, name: "test cases, in order of the difference", nameLocation: "middle", nameGap: 10 },
-    yAxis: { type: "value", name: "second less first" },
+    yAxis: { type: "value", name: "B less A" },
     grid: { left: 8, right: 18, top: 30, bottom: 22, containLabel: true },
     series: [{ type: "bar", data: differences.map((d) => ({ value: d.difference, itemStyle: { color: d.difference! < 0 ? c.other : c.accent } })), barCategoryGap: "10%" }],
   });
@@ -77,15 +77,15 @@ function Result({ of }: { of: Comparison }) {
       </div>
       {of.sentences.map((s, i) => <p key={i} class="muted"><One text={s} max={2_000} /></p>)}
       <div class="figures">
-        <Head of={of.a} />
-        <Head of={of.b} />
+        <Head of={of.a} letter="A" />
+        <Head of={of.b} letter="B" />
         {of.difference && (
           <Figure value={signed(of.difference.mean)}>
-            second less first: {signed(of.difference.low)} to {signed(of.difference.high)}, {Math.round(of.difference.level * 100)} % interval over {count(of.difference.n_cases)} paired cases ({of.difference.role})
+            B less A <Interval low={of.difference.low} high={of.difference.high} sign />, {Math.round(of.difference.level * 100)} % interval over {count(of.difference.n_cases)} paired cases ({of.difference.role})
           </Figure>
         )}
-        {of.per_answer.map((p) => (
-          <Figure key={p.name} value={<>{p.a === null ? "–" : Number(p.a.toPrecision(3))} → {p.b === null ? "–" : Number(p.b.toPrecision(3))}</>}>{p.name}{p.unit && `, ${p.unit}`}</Figure>
+        {of.per_answer.filter((p) => p.a !== null || p.b !== null).map((p) => (
+          <Figure key={p.name} value={<>{p.a === null ? "–" : Number(p.a.toPrecision(3))} → {p.b === null ? "–" : Number(p.b.toPrecision(3))}</>}>{p.name}{p.unit && `, ${p.unit}`}: A → B</Figure>
         ))}
       </div>
       <Card title="Parameters that differ">
@@ -94,8 +94,8 @@ function Result({ of }: { of: Comparison }) {
             label="Parameters that differ" rows={of.parameters} rowKey={(r) => r.name}
             columns={[
               { key: "n", title: "Parameter", show: (r) => <code><One text={r.name} /></code> },
-              { key: "a", title: "First", show: (r) => <Value value={r.a} /> },
-              { key: "b", title: "Second", show: (r) => <Value value={r.b} /> },
+              { key: "a", title: "A", show: (r) => <Value value={r.a} /> },
+              { key: "b", title: "B", show: (r) => <Value value={r.b} /> },
               { key: "d", title: "", show: (r) => typeof r.a === "string" && typeof r.b === "string" && r.a.length + r.b.length > 90 ? <details><summary>Diff</summary><Diff before={r.a} after={r.b} label={`Difference of ${r.name}`} /></details> : null },
             ]}
           />
@@ -120,8 +120,8 @@ function Result({ of }: { of: Comparison }) {
           columns={[
             { key: "c", title: "Case", by: (r) => r.case_id, show: (r) => <><code><One text={r.case_id} max={40} /></code><div class="small muted"><One text={r.input} max={120} /></div></> },
             { key: "role", title: "Role", by: (r) => r.role, show: (r) => r.role },
-            { key: "a", title: "First", n: true, by: (r) => r.a, show: (r) => reward(r.a) },
-            { key: "b", title: "Second", n: true, by: (r) => r.b, show: (r) => reward(r.b) },
+            { key: "a", title: "A", n: true, by: (r) => r.a, show: (r) => reward(r.a) },
+            { key: "b", title: "B", n: true, by: (r) => r.b, show: (r) => reward(r.b) },
             { key: "d", title: "Difference", n: true, by: (r) => r.difference, show: (r) => signed(r.difference) },
             {
               key: "t", title: "Answers", show: (r) => r.a_answer === null && r.b_answer === null ? null : (

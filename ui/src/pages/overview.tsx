@@ -9,7 +9,7 @@ export function Spent({ run }: { run: RunRow }) {
   const share = run.max_usd ? (run.spent_usd ?? 0) / run.max_usd : run.max_calls ? (run.n_calls ?? 0) / run.max_calls : null;
   const text = run.max_usd
     ? `${usd(run.spent_usd)} of ${usd(run.max_usd)}`
-    : run.max_calls ? `${count(run.n_calls)} of ${plural(run.max_calls, "call")}` : usd(run.spent_usd);
+    : run.max_calls ? `${count(run.n_calls)} of ${plural(run.max_calls, "call")}` : run.spent_usd === null ? plural(run.n_calls ?? 0, "call") : usd(run.spent_usd);
   return (
     <>
       {text}
@@ -29,7 +29,7 @@ function columns(rows: RunRow[]): Column<RunRow>[] {
     {
       key: "best", title: "Reward, with its interval", by: (r) => r.best?.mean,
       show: (r) => r.best && r.best.mean !== null ? (
-        <><span>{reward(r.best.mean)}</span> <Interval {...r.best} /><Strip {...r.best} from={from} to={until} /></>
+        <><span>{reward(r.best.mean)}</span> <Interval {...r.best} /><Strip {...r.best} from={from} to={until} />{r.best_on && <span class="small muted">on {r.best_on}</span>}</>
       ) : <span class="muted">–</span>,
     },
     { key: "name", title: "Configuration", show: (r) => <code><One text={r.best_name} max={60} /></code> },

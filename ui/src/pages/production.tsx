@@ -3,8 +3,8 @@ import { useData } from "../api";
 import { Chart, type Colours } from "../chart";
 import { Card, Empty, Show, Table } from "../parts";
 import { Link, to } from "../router";
-import { count, Interval, One, reward, Strip, Time } from "../text";
-import type { Production as Data, ProductionList } from "../types";
+import { count, evidence, Interval, One, reward, Strip, three, Time } from "../text";
+import type { Production as Data, ProductionList, Session } from "../types";
 import { Write } from "../write";
 
 export function Production({ system }: { system: string | undefined; query: URLSearchParams }) {
@@ -30,6 +30,7 @@ export function Production({ system }: { system: string | undefined; query: URLS
 function System({ system }: { system: string }) {
   const base = `production/${encodeURIComponent(system)}`;
   const loaded = useData<Data>(base);
+  const session = useData<Session>("session", {}, false);
   return (
     <Show of={loaded}>
       {(d) => {
@@ -41,7 +42,7 @@ function System({ system }: { system: string }) {
               {d.sentences.map((s, i) => <p key={i}><One text={s} max={2_000} /></p>)}
               {!d.sentences.length && <p>Champion: <code><One text={d.champion?.name ?? "the defaults"} max={90} /></code></p>}
             </div>
-            {d.why_not && <p class="notice"><One text={d.why_not} max={1_000} /></p>}
+            {session.data?.why_not && <p class="muted small"><One text={session.data.why_not} max={1_000} /></p>}
             <Card
               title="Arms"
               tools={<Write name="Roll back" danger path={`${base}/rollback`} confirm={system} ask="The champion before this one serves again, from the next decision on." done={loaded.again} />}
@@ -54,10 +55,10 @@ function System({ system }: { system: string }) {
                     { key: "share", title: "Share", n: true, by: (a) => a.share, show: (a) => a.share === null ? "–" : `${(100 * a.share).toFixed(1)} %` },
                     { key: "n", title: "Decisions", n: true, by: (a) => a.n, show: (a) => count(a.n) },
                     { key: "mean", title: "Reward, with its interval", by: (a) => a.mean, show: (a) => <>{reward(a.mean)} <Interval low={a.low} high={a.high} /><Strip mean={a.mean} low={a.low} high={a.high} base={base_} from={Math.min(...values)} to={Math.max(...values)} /></> },
-                    { key: "e", title: "Evidence", by: (a) => a.log_e, show: (a) => a.log_e === null ? "–" : <>{a.log_e.toFixed(2)}{a.log_threshold !== null && <> of {a.log_threshold.toFixed(2)}<div class="bar"><i style={{ width: `${Math.max(0, Math.min(100, (100 * a.log_e) / a.log_threshold))}%` }} /></div></>}</> },
+                    { key: "e", title: "Evidence", by: (a) => a.log_e, show: (a) => a.log_e === null ? "–" : a.log_threshold === null ? three(Math.exp(a.log_e)) : <>{evidence(a.log_e, a.log_threshold)}{<><div class="bar"><i style={{ width: `${Math.max(0, Math.min(100, (100 * a.log_e) / a.log_threshold))}%` }} /></div></>}</> },
                     { key: "left", title: "Requests to a verdict", n: true, by: (a) => a.n_to_verdict, show: (a) => count(a.n_to_verdict) },
                     { key: "v", title: "Verdict", show: (a) => <One text={a.verdict} max={200} /> },
-                    { key: "w", title: "", show: (a) => a.is_champion ? null : <Write name="Promote" path={`${base}/promote`} body={{ candidate_id: a.candidate_id }} confirm={a.candidate_id.slice(0, 6)} ask={`From the next decision on, ${a.name} is the champion of ${system}; the guard watches it and rolls back what makes it worse.`} done={loaded.again} /> },
+                    { key: "w", title: "", show: (a) => a.is_champion ? null : <Write name="Promote" path={`${base}/promote`} body={{ candidate_id: a.candidate_id }} confirm={system} ask={`From the next decision on, ${a.name} is the champion of ${system}; the guard watches it and rolls back what makes it worse.`} done={loaded.again} /> },
                   ]}
                 />
               )}

@@ -82,7 +82,7 @@ export function Run({ run }: { run: string; query: URLSearchParams }) {
               {d.ended_at && <span>ended <Time at={d.ended_at} /></span>}
               <Write
                 name={d.status === "running" ? "Stop" : "Resume"} path={`${base}/${d.status === "running" ? "stop" : "resume"}`}
-                confirm={run} hidden={!["running", "stopped", "interrupted", "failed"].includes(d.status)}
+                confirm={d.label} hidden={!["running", "stopped", "interrupted", "failed"].includes(d.status)}
                 ask={d.status === "running"
                   ? "The run ends after the evaluations under way; what is known so far is kept, and it can be resumed."
                   : "The run goes on where it ended, within what is left of its budget."}
@@ -110,7 +110,7 @@ export function Run({ run }: { run: string; query: URLSearchParams }) {
               </Card>
             )}
             <div class="figures">
-              {d.best && d.best.mean !== null && <Figure value={reward(d.best.mean)}>reward of <One text={d.best_name} max={60} />, <Interval {...d.best} /></Figure>}
+              {d.best && d.best.mean !== null && <Figure value={reward(d.best.mean)}>reward of <One text={d.best_name} max={60} />, <Interval {...d.best} />{d.best_on && `, on ${d.best_on}`}</Figure>}
               <Figure value={<Spent run={d} />}>spent</Figure>
               <Figure value={count(d.n_candidates)}>configurations in {plural(d.n_generations, "generation")}, {plural(d.n_cases, "test case")}</Figure>
               <Figure value={count(d.n_evaluations)}>evaluations, {count(d.n_failed)} failed, {count(d.n_missing)} missing</Figure>

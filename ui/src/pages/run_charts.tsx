@@ -1,7 +1,7 @@
 /* Charts of a run. */
 import { useMemo } from "preact/hooks";
 import { Chart, type Colours } from "../chart";
-import { reward, signed, usd } from "../text";
+import { interval, reward, usd } from "../text";
 import type { Candidate, Curve, Effects, Front, FrontPoint, Leaderboard, Parameter, Spend } from "../types";
 
 const zoom = [{ type: "inside", xAxisIndex: 0, filterMode: "none", zoomOnMouseWheel: "ctrl", moveOnMouseWheel: false }];
@@ -22,33 +22,34 @@ const short = (text: string, n = 40) => (text.length > n ? `${text.slice(0, n)}�
 
 export function LearningCurve({ of }: { of: Curve }) {
   const option = (c: Colours) => {
-    const at = (k: keyof Curve["points"][number]) => of.points.map((p) => [p.n_evaluations, p[k]]);
+    const x = (i: number) => of.points[i]!.cumulative_calls ?? of.points.slice(0, i + 1).reduce((sum, p) => sum + p.n_evaluations, 0);
+    const at = (k: keyof Curve["points"][number]) => of.points.map((p, i) => [x(i), p[k]]);
     return {
       legend: { data: ["best mean", "mean of those asked"] },
       tooltip: {
         trigger: "axis",
         formatter: (found: { dataIndex: number }[]) => {
           const p = of.points[found[0]?.dataIndex ?? 0];
-          return p ? `generation ${p.generation}, ${p.n_evaluations} evaluations\nbest mean ${reward(p.best_mean)} (${reward(p.low)} to ${reward(p.high)})\nmean of those asked ${reward(p.asked_mean)}${p.cumulative_usd === null ? "" : `\n${usd(p.cumulative_usd)} so far`}` : "";
+          return p ? `generation ${p.generation}, ${p.n_evaluations} evaluations\nbest mean ${reward(p.best_mean)} ${interval(p.low, p.high)}\nmean of those asked ${reward(p.asked_mean)}${p.cumulative_usd === null ? "" : `\n${usd(p.cumulative_usd)} so far`}` : "";
         },
       },
       dataZoom: zoom,
-      xAxis: { type: "value", name: "evaluations", nameLocation: "middle", nameGap: 24, splitLine: { show: false } },
+      xAxis: { type: "value", name: "calls so far", nameLocation: "middle", nameGap: 24, splitLine: { show: false } },
       yAxis: { type: "value", name: "reward", scale: true },
-      grid: { left: 8, right: 18, top: 40, bottom: 26, containLabel: true },
+      grid: { left: 8, right: 18, top: 54, bottom: 26, containLabel: true },
       series: [
         { name: "low", type: "line", stack: "band", data: at("low"), lineStyle: { opacity: 0 }, symbol: "none", tooltip: { show: false }, silent: true, stackStrategy: "all" },
         {
           name: "high", type: "line", stack: "band", symbol: "none", lineStyle: { opacity: 0 }, areaStyle: { color: c.accent, opacity: 0.15 }, silent: true, stackStrategy: "all",
-          data: of.points.map((p) => [p.n_evaluations, p.high !== null && p.low !== null ? p.high - p.low : null]),
+          data: of.points.map((p, i) => [x(i), p.high !== null && p.low !== null ? p.high - p.low : null]),
         },
         { name: "best mean", type: "line", data: at("best_mean"), symbolSize: 5, lineStyle: { width: 2 }, color: c.accent },
         { name: "mean of those asked", type: "line", data: at("asked_mean"), symbolSize: 3, lineStyle: { width: 1, type: "dashed" }, color: c.other },
       ],
     };
   };
-  const header = ["generation", "n_evaluations", "best_mean", "low", "high", "asked_mean", "cumulative_usd"] as const;
-  return <Chart name="learning-curve" label="Learning curve: best mean reward by evaluations, with its interval" data={of} option={option} rows={() => [[...header], ...of.points.map((p) => header.map((k) => p[k]))]} />;
+  const header = ["generation", "n_evaluations", "cumulative_calls", "best_mean", "low", "high", "asked_mean", "cumulative_usd"] as const;
+  return <Chart name="learning-curve" label="Learning curve: best mean reward by calls, with its interval" data={of} option={option} rows={() => [[...header], ...of.points.map((p) => header.map((k) => p[k]))]} />;
 }
 
 export function SpendChart({ of }: { of: Spend }) {
@@ -76,19 +77,19 @@ function EffectChart({ of }: { of: Effects["effects"][number] }) {
   const option = (c: Colours) => {
     const x = (i: number) => (numbers ? (of.points[i]!.value as number) : i);
     return {
-      tooltip: { trigger: "item", formatter: (f: { dataIndex: number }) => { const p = of.points[f.dataIndex]!; return `${short(p.label)}\n${signed(p.mean)} (${signed(p.low)} to ${signed(p.high)})`; } },
+      tooltip: { trigger: "item", formatter: (f: { dataIndex: number }) => { const p = of.points[f.dataIndex]!; return `${short(p.label)}\n${reward(p.mean)} ${interval(p.low, p.high)}`; } },
       xAxis: numbers ? { type: "value", scale: true, splitLine: { show: false } } : { type: "category", data: of.points.map((p) => p.label), axisLabel: { formatter: (t: string) => short(t, 14) } },
-      yAxis: { type: "value", name: "effect", scale: true },
+      yAxis: { type: "value", name: "mean reward", scale: true },
       series: [
         whiskers(of.points.map((p, i) => [x(i), p.low, p.high]), c.dot),
-        { type: numbers ? "line" : "scatter", data: of.points.map((p, i) => (numbers ? [x(i), p.mean] : p.mean)), symbolSize: 8, color: c.accent, markLine: { silent: true, symbol: "none", data: [{ yAxis: 0 }], label: { show: false }, lineStyle: { color: c.other, type: "dashed" } } },
+        { type: numbers ? "line" : "scatter", data: of.points.map((p, i) => (numbers ? [x(i), p.mean] : p.mean)), symbolSize: 8, color: c.accent, markLine: { silent: true, symbol: "none", data: of.average === undefined ? [] : [{ yAxis: of.average }], label: { show: false }, lineStyle: { color: c.other, type: "dashed" } } },
       ],
     };
   };
   return (
     <div>
       <h3><code>{of.parameter}</code>{of.share !== null && <span class="muted small"> {Math.round(of.share * 100)} % of what parameters explain</span>}</h3>
-      <Chart name={`effect-${of.parameter}`} height={210} label={`Effect of ${of.parameter} on the reward, with intervals`} data={of} option={option} rows={() => [["value", "mean", "low", "high"], ...of.points.map((p) => [p.label, p.mean, p.low, p.high])]} />
+      <Chart name={`effect-${of.parameter}`} height={210} label={`Mean reward by ${of.parameter}, with intervals; the dashed line is the average`} data={of} option={option} rows={() => [["value", "mean", "low", "high"], ...of.points.map((p) => [p.label, p.mean, p.low, p.high])]} />
     </div>
   );
 }
@@ -106,7 +107,7 @@ export function ParallelChart({ of }: { of: Leaderboard }) {
   if (!parameters.length) return <p class="muted small">All configurations have the same values.</p>;
   const means = rows.map((r) => r.mean!);
   const option = (c: Colours) => ({
-    tooltip: { formatter: (f: { dataIndex: number }) => { const r = rows[f.dataIndex]; return r ? `${short(r.name, 70)}\nreward ${reward(r.mean)} (${reward(r.low)} to ${reward(r.high)})` : ""; } },
+    tooltip: { formatter: (f: { dataIndex: number }) => { const r = rows[f.dataIndex]; return r ? `${short(r.name, 70)}\nreward ${reward(r.mean)} ${interval(r.low, r.high)}` : ""; } },
     visualMap: { show: false, min: Math.min(...means), max: Math.max(...means), dimension: parameters.length, inRange: { color: [c.dot, c.accent] } },
     parallel: { left: 40, right: 60, top: 40, bottom: 24, parallelAxisDefault: { nameTextStyle: { color: c.muted, fontSize: 11 }, axisLine: { lineStyle: { color: c.dot } }, axisLabel: { color: c.muted, fontSize: 10 }, areaSelectStyle: { width: 14, color: c.accent, opacity: 0.25, borderWidth: 0 } } },
     parallelAxis: [
@@ -134,7 +135,7 @@ function Slice({ of, rows, open }: { of: Parameter; rows: Candidate[]; open: (id
   const shown = rows.filter((r) => !numeric || r.params[of.name] !== undefined);
   const x = (r: Candidate) => (numeric ? (r.params[of.name] as number) : values.indexOf(word(r.params[of.name])));
   const option = (c: Colours) => ({
-    tooltip: { trigger: "item", formatter: (f: { dataIndex: number }) => { const r = shown[f.dataIndex]; return r ? `${short(r.name, 60)}\n${short(word(r.params[of.name]))}\nreward ${reward(r.mean)} (${reward(r.low)} to ${reward(r.high)})` : ""; } },
+    tooltip: { trigger: "item", formatter: (f: { dataIndex: number }) => { const r = shown[f.dataIndex]; return r ? `${short(r.name, 60)}\n${short(word(r.params[of.name]))}\nreward ${reward(r.mean)} ${interval(r.low, r.high)}` : ""; } },
     xAxis: numeric ? { type: of.log ? "log" : "value", scale: true, splitLine: { show: false } } : { type: "category", data: values, axisLabel: { formatter: (t: string) => short(t, 14) } },
     yAxis: { type: "value", name: "reward", scale: true },
     dataZoom: zoom,
@@ -160,13 +161,13 @@ export function FrontChart({ of, open }: { of: Front; open: (id: string) => void
   const point = (p: FrontPoint) => [p.means[x.name] ?? null, p.means[y.name] ?? null];
   const named = (o: typeof x) => `${o.name}${o.unit ? `, ${o.unit}` : ""} (${o.direction} is better)`;
   const ranked = [...of.points].sort((a, b) => (a.means[x.name] ?? 0) - (b.means[x.name] ?? 0));
-  const tip = (p?: FrontPoint) => p ? `${short(p.name, 60)}\n${of.objectives.map((o) => `${o.name} ${p.means[o.name]?.toPrecision(4) ?? "–"} (${p.lows[o.name]?.toPrecision(4) ?? "–"} to ${p.highs[o.name]?.toPrecision(4) ?? "–"})`).join("\n")}` : "";
+  const tip = (p?: FrontPoint) => p ? `${short(p.name, 60)}\n${of.objectives.map((o) => `${o.name} ${p.means[o.name]?.toPrecision(4) ?? "–"} [${p.lows[o.name]?.toPrecision(4) ?? "–"}, ${p.highs[o.name]?.toPrecision(4) ?? "–"}]`).join("\n")}` : "";
   const option = (c: Colours) => ({
     legend: { data: ["front", "dominated"] },
     tooltip: { trigger: "item", formatter: (f: { seriesName: string; dataIndex: number }) => tip((f.seriesName === "front" ? ranked : of.dominated)[f.dataIndex]) },
     xAxis: { type: "value", scale: true, name: named(x), nameLocation: "middle", nameGap: 26, splitLine: { show: false } },
     yAxis: { type: "value", scale: true, name: named(y), nameTextStyle: { align: "left", color: c.muted } },
-    grid: { left: 8, right: 18, top: 46, bottom: 30, containLabel: true }, dataZoom: zoom,
+    grid: { left: 8, right: 18, top: 56, bottom: 30, containLabel: true }, dataZoom: zoom,
     series: [
       { name: "front", type: "line", step: false, data: ranked.map(point), symbolSize: 9, lineStyle: { type: "dashed", width: 1 }, color: c.accent },
       { name: "dominated", type: "scatter", data: of.dominated.map(point), symbolSize: 5, color: c.dot },

@@ -11,6 +11,7 @@ import type { Questions, SqlResult } from "../types";
 export function Sql({ query }: { query: URLSearchParams }) {
   const questions = useData<Questions>("sql/questions", {}, false);
   const [text, setText] = useState(query.get("q") ?? "");
+  const [given, setGiven] = useState({ text }); // what the editor is set to; what is typed stays in the editor
   const [result, setResult] = useState<{ sql: string; data?: SqlResult; error?: Error; busy: boolean } | null>(null);
   document.title = "SQL · The Convergence";
   const run = (sql: string) => {
@@ -28,6 +29,7 @@ export function Sql({ query }: { query: URLSearchParams }) {
   }, []);
   const choose = (sql: string) => {
     setText(sql);
+    setGiven({ text: sql });
     run(sql);
   };
   return (
@@ -36,7 +38,7 @@ export function Sql({ query }: { query: URLSearchParams }) {
       <p class="lead">One statement that reads the store's tables. Nothing can be written.</p>
       <div class="grid sql">
         <div>
-          <SqlEditor text={text} change={setText} run={run} tables={questions.data?.tables ?? {}} />
+          <SqlEditor given={given} change={setText} run={run} tables={questions.data?.tables ?? {}} />
           <div class="toolbar">
             <button class="primary" onClick={() => run(text)} disabled={!text.trim() || result?.busy}>Ask <kbd>Ctrl Enter</kbd></button>
             {result?.data && <a class="button" href={address("sql.csv", { q: result.sql })} download>CSV</a>}
@@ -55,7 +57,7 @@ export function Sql({ query }: { query: URLSearchParams }) {
   );
 }
 
-function SqlEditor(p: { text: string; change: (text: string) => void; run: (text: string) => void; tables: Record<string, string[]> }) {
+function SqlEditor(p: { given: { text: string }; change: (text: string) => void; run: (text: string) => void; tables: Record<string, string[]> }) {
   const box = useRef<HTMLDivElement>(null);
   const editor = useRef<Editor | null>(null);
   const now = useRef(p);
@@ -64,7 +66,7 @@ function SqlEditor(p: { text: string; change: (text: string) => void; run: (text
     let gone = false;
     import("../editor").then(({ open }) => {
       if (gone || !box.current) return;
-      editor.current = open(box.current, now.current.text, (text) => now.current.change(text), (text) => now.current.run(text));
+      editor.current = open(box.current, now.current.given.text, (text) => now.current.change(text), (text) => now.current.run(text));
       editor.current.tables(now.current.tables);
     });
     return () => {
@@ -72,7 +74,7 @@ function SqlEditor(p: { text: string; change: (text: string) => void; run: (text
       editor.current?.close();
     };
   }, []);
-  useEffect(() => editor.current?.set(p.text), [p.text]);
+  useEffect(() => editor.current?.set(p.given.text), [p.given]);
   useEffect(() => editor.current?.tables(p.tables), [p.tables]);
   return <div class="editor" ref={box} />;
 }

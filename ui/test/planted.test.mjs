@@ -1,0 +1,206 @@
+// The pages over planted answers: sizes and texts that a short run does not have.
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { after, before, describe, test } from "node:test";
+import { launch, nodes, open, serious, settled, tooWide } from "./browser.mjs";
+import { planted } from "./planted.mjs";
+
+const PAGES = {
+  Overview: "", Run: "runs/01JRUN", Answers: "runs/01JRUN/answers",
+  Cell: "runs/01JRUN/answers?case=case-0003&candidate=3fc8b00000000000&against=3fa9c10000000000",
+  Compare: "runs/01JRUN/compare?a=3fa9c10000000000&b=3fc8b00000000000", Prompts: "runs/01JRUN/prompts",
+  Production: "production", SQL: "sql?q=SELECT+1",
+};
+let browser;
+before(async () => { browser = await launch(); });
+after(() => browser?.close());
+
+async function over(options, run) {
+  const server = planted(options);
+  const base = await server.open();
+  try {
+    await run(base, server);
+  } finally {
+    server.close();
+  }
+}
+
+describe("every page", () => {
+  for (const [name, path] of Object.entries(PAGES)) {
+    test(`${name} has nothing serious for axe, light and dark, wide and narrow`, () => over({}, async (base) => {
+      for (const [width, colorScheme] of [[1440, "light"], [390, "dark"]]) {
+        const { page, problems, context } = await open(browser, base + path, { width, colorScheme });
+        await settled(page);
+        assert.deepEqual(await serious(page), []);
+        assert.ok((await tooWide(page)) <= 0, `${name} scrolls sideways at ${width} px`);
+        assert.deepEqual(problems, []);
+        await context.close();
+      }
+    }));
+
+    test(`${name} shows hostile texts as texts`, () => over({ hostile: true }, async (base) => {
+      for (const width of [1440, 390]) {
+        const { page, problems, context } = await open(browser, base + path, { width });
+        await settled(page);
+        assert.equal(await page.evaluate(() => globalThis.hacked), undefined);
+        assert.equal(await page.evaluate(() => document.querySelectorAll("main script, main img, [href^='javascript']").length), 0);
+        assert.doesNotMatch(await page.evaluate(() => document.querySelector("#app").textContent), /[\u202e\u001b]/u);
+        assert.ok((await tooWide(page)) <= 0, `${name} scrolls sideways at ${width} px`);
+        assert.deepEqual(problems, []);
+        await context.close();
+      }
+    }));
+  }
+
+  test("an empty store says the next command", () => over({ empty: true }, async (base) => {
+    for (const [path, command] of [["", "convergence quickstart"], ["production", "convergence serve"]]) {
+      const { page, context } = await open(browser, base + path);
+      await settled(page);
+      assert.match(await page.innerText("main"), new RegExp(command));
+      await context.close();
+    }
+  }));
+});
+
+describe("the matrix", () => {
+  test("of 2,000 × 500 holds at most 2,000 nodes and no task over 100 ms while it is scrolled", () => over({ nCandidates: 2000, nCases: 500 }, async (base) => {
+    const { page, problems, context } = await open(browser, `${base}runs/01JRUN/answers`);
+    await settled(page);
+    await page.evaluate(() => {
+      globalThis.long = [];
+      new PerformanceObserver((list) => globalThis.long.push(...list.getEntries().map((one) => Math.round(one.duration)))).observe({ type: "longtask" });
+    });
+    let most = await nodes(page);
+    await page.hover(".matrix");
+    for (let i = 0; i < 30; i++) {
+      await page.mouse.wheel(i % 3 === 2 ? 900 : 0, 600);
+      await page.waitForTimeout(60);
+      most = Math.max(most, await nodes(page));
+    }
+    await page.evaluate(() => document.querySelector(".matrix").scrollTo(60_000, 9_000));
+    await page.waitForTimeout(1_500);
+    assert.match(await page.innerText(".matrix"), /0\.\d\d/);
+    const long = await page.evaluate(() => globalThis.long.filter((ms) => ms > 100));
+    console.log(`nodes at most ${most}; tasks over 50 ms: ${await page.evaluate(() => globalThis.long.join(" "))}`);
+    assert.ok(most <= 2_000, `${most} nodes`);
+    assert.deepEqual(long, []);
+    assert.deepEqual(problems, []);
+    await context.close();
+  }));
+
+  test("is walked by keys; Enter opens, j goes on, Esc closes and gives the focus back", () => over({}, async (base) => {
+    const { page, context } = await open(browser, `${base}runs/01JRUN/answers`);
+    await settled(page);
+    await page.focus(".matrix");
+    await page.keyboard.press("ArrowDown");
+    await page.keyboard.press("ArrowRight");
+    await page.keyboard.press("Enter");
+    await page.waitForSelector(".drawer >> text=case-0002");
+    assert.match(page.url(), /case=case-0002&candidate=3fc8b0/);
+    await page.keyboard.press("j");
+    await page.waitForSelector(".drawer >> text=case-0003");
+    await page.keyboard.press("Escape");
+    await page.waitForSelector(".drawer", { state: "detached" });
+    assert.equal(await page.evaluate(() => document.activeElement.className), "matrix");
+    await page.goBack();
+    await page.waitForSelector(".drawer >> text=case-0003");
+    await context.close();
+  }));
+
+  test("is filtered and searched, and the address says so", () => over({}, async (base) => {
+    const { page, context } = await open(browser, `${base}runs/01JRUN/answers`);
+    await settled(page);
+    await page.keyboard.press("/");
+    await page.keyboard.type("case-0007");
+    await page.waitForSelector("text=1 test case by");
+    assert.match(page.url(), /search=case-0007/);
+    await page.fill("input[type=search]", "");
+    await page.click("text=Failed");
+    await page.waitForFunction(() => /filter=failed/.test(location.search));
+    await page.reload();
+    await settled(page);
+    assert.equal(await page.getAttribute("button:has-text('Failed')", "aria-pressed"), "true");
+    await context.close();
+  }));
+
+  test("shows an answer of 5 MB in part", () => over({ long: true }, async (base) => {
+    const { page, context } = await open(browser, base + PAGES.Cell.replace(/&against.*/, ""));
+    await settled(page);
+    assert.match(await page.innerText(".drawer"), /of 5,000,000 characters/);
+    assert.ok((await page.evaluate(() => document.body.textContent.length)) < 200_000);
+    await context.close();
+  }));
+});
+
+describe("people", () => {
+  test("see the keys, go by keys, and choose colours that stay", () => over({}, async (base) => {
+    const { page, context } = await open(browser, base);
+    await settled(page);
+    await page.keyboard.press("?");
+    await page.waitForSelector("dialog[open] >> text=move in the matrix");
+    assert.deepEqual(await serious(page), []);
+    await page.keyboard.press("Escape");
+    await page.waitForSelector("dialog[open]", { state: "detached" });
+    await page.keyboard.press("g");
+    await page.keyboard.press("s");
+    await page.waitForSelector("h1:has-text('SQL')");
+    await page.selectOption("select[aria-label=Colours]", "dark");
+    await page.reload();
+    assert.equal(await page.getAttribute("html", "data-theme"), "dark");
+    await context.close();
+  }));
+
+  test("save a chart as picture and as CSV, whose formulas are defused", () => over({}, async (base) => {
+    const { page, context } = await open(browser, `${base}runs/01JRUN`);
+    await page.waitForSelector(".canvas[data-ready]");
+    const take = async (name) => {
+      const [download] = await Promise.all([page.waitForEvent("download"), page.click(`button[aria-label^="${name}: Learning curve"]`)]);
+      return readFileSync(await download.path());
+    };
+    const picture = await take("Save the picture");
+    assert.deepEqual([...picture.subarray(0, 4)], [0x89, 0x50, 0x4e, 0x47]);
+    assert.ok(picture.length > 5_000);
+    assert.match((await take("Save the numbers as CSV")).toString(), /^generation,n_evaluations,best_mean/);
+    await context.close();
+  }));
+
+  test("see a run go on without a reload", () => over({ running: true }, async (base, server) => {
+    const { page, context } = await open(browser, `${base}runs/01JRUN`);
+    await settled(page);
+    assert.match(await page.innerText("main"), /Generation 3 of 8/);
+    server.state.generation = 5;
+    server.tell({ run_id: "01JRUN" });
+    await page.waitForSelector("text=Generation 5 of 8");
+    await context.close();
+  }));
+
+  test("are asked twice before a promotion, and told why it was refused", () => over({}, async (base, server) => {
+    const { page, context } = await open(browser, `${base}production`);
+    await settled(page);
+    await page.click("text=Promote…");
+    await page.fill("input[type=password]", "wrong");
+    await page.click("text=Go on");
+    assert.ok(await page.isDisabled("dialog button[type=submit]"));
+    assert.ok(!server.state.asked.includes("production/support-answers/promote"));
+    await page.fill("dialog label:has-text('To confirm') input", "support-answers");
+    await page.click("dialog button[type=submit]");
+    await page.waitForSelector("dialog >> text=has not the scope admin");
+    await context.close();
+  }));
+
+  test("write SQL with an editor, see the answer and its fault", () => over({}, async (base) => {
+    const { page, problems, context } = await open(browser, `${base}sql`);
+    await settled(page);
+    await page.click(".cm-content");
+    await page.keyboard.type("SELECT name FROM leaderboard");
+    await page.keyboard.press("Control+Enter");
+    await page.waitForSelector("text=30 rows");
+    assert.match(page.url(), /q=SELECT/);
+    await page.keyboard.press("Control+a");
+    await page.keyboard.type("DROP TABLE runs");
+    await page.keyboard.press("Control+Enter");
+    await page.waitForSelector("text=Only one SELECT is answered");
+    assert.deepEqual(problems, []);
+    await context.close();
+  }));
+});
