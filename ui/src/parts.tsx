@@ -2,7 +2,7 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ApiError, post, type Loaded } from "./api";
-import { One } from "./text";
+import { One, visible } from "./text";
 
 /** What a page shows while it waits, when there is nothing, or when it failed. */
 export function Show<T>({ of, children, empty }: { of: Loaded<T>; children: (data: T) => ComponentChildren; empty?: (data: T) => ComponentChildren }) {
@@ -22,7 +22,7 @@ export function Show<T>({ of, children, empty }: { of: Loaded<T>; children: (dat
 export function Problem({ error, again }: { error: Error; again?: () => void }) {
   return (
     <div class="notice bad" role="alert">
-      <One text={error.message} max={2_000} />
+      <div class="text">{visible(error.message.slice(0, 4_000))}</div>
       {error instanceof ApiError && error.status === 401 ? <SignIn /> : again && <> <button class="plain" onClick={again}>Try again</button></>}
     </div>
   );
@@ -70,7 +70,7 @@ export function Figure({ value, children }: { value: ComponentChildren; children
   return (
     <div class="figure">
       <b>{value}</b>
-      <span>{children}</span>
+      <div class="about">{children}</div>
     </div>
   );
 }

@@ -46,6 +46,12 @@ export function One({ text, max = 160 }: { text: string | null | undefined; max?
   return <bdi class="one" dir="auto" title={whole.length > max ? marked(whole.slice(0, 2_000)) : undefined}>{visible(cut)}</bdi>;
 }
 
+/** A sentence of the server; what stands between backticks is a command or a name. */
+export function Sentence({ text }: { text: string | null | undefined }) {
+  const parts = (text ?? "").slice(0, 4_000).split(/`([^`\n]+)`/);
+  return <bdi class="one" dir="auto">{parts.map((part, i) => (i % 2 ? <code key={i}>{visible(part)}</code> : visible(part)))}</bdi>;
+}
+
 /** A whole text in a box of its own, cut where it is long, with a way to see more. */
 export function Texts({ text, label, whole }: { text: string | null | undefined; label: string; whole?: string }) {
   const [shown, setShown] = useState(SHOWN);

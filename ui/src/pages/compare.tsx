@@ -5,7 +5,7 @@ import { Chart, saveCsv, type Colours } from "../chart";
 import { Diff } from "../diff";
 import { Card, Empty, Figure, Show, Table } from "../parts";
 import { Link, setQuery, to } from "../router";
-import { count, Interval, marked, One, reward, signed, Texts, Value } from "../text";
+import { count, Interval, marked, One, reward, Sentence, signed, Texts, Value } from "../text";
 import type { Comparison, Leaderboard, Overview, Side } from "../types";
 import { Tabs } from "./tabs";
 
@@ -52,8 +52,8 @@ function Head({ of, letter }: { of: Side; letter: string }) {
   return (
     <Figure value={<>{letter} {reward(of.mean)}</>}>
       <Interval low={of.low} high={of.high} />
-      <span><code><One text={of.name} max={90} /></code></span>
-      <span><Link href={to("runs", of.run_id)}><One text={of.run_label} max={60} /></Link></span>
+      <div><code><One text={of.name} max={90} /></code></div>
+      <div><Link href={to("runs", of.run_id)}><One text={of.run_label} max={60} /></Link></div>
     </Figure>
   );
 }
@@ -72,10 +72,10 @@ function Result({ of }: { of: Comparison }) {
   return (
     <>
       <div class="verdict">
-        <p><One text={of.verdict} max={3_000} /></p>
-        {of.gate && <p class="muted"><One text={of.gate} max={3_000} /></p>}
+        <p><Sentence text={of.verdict} /></p>
+        {of.gate && <p class="muted"><Sentence text={of.gate} /></p>}
       </div>
-      {of.sentences.map((s, i) => <p key={i} class="muted"><One text={s} max={2_000} /></p>)}
+      {of.sentences.map((s, i) => <p key={i} class="muted"><Sentence text={s} /></p>)}
       <div class="figures">
         <Head of={of.a} letter="A" />
         <Head of={of.b} letter="B" />

@@ -2,7 +2,7 @@
 import { useData } from "../api";
 import { Card, Empty, Show, Status, Table, type Column } from "../parts";
 import { Link, to } from "../router";
-import { count, Interval, One, plural, reward, Strip, Time, usd } from "../text";
+import { count, Interval, One, plural, reward, Sentence, Strip, Time, usd } from "../text";
 import type { Overview as Data, RunRow } from "../types";
 
 export function Spent({ run }: { run: RunRow }) {
@@ -57,9 +57,9 @@ export function Overview() {
                 <ul>
                   {d.needs.map((need, i) => (
                     <li key={i}>
-                      {need.run_id ? <Link href={to("runs", need.run_id)}><One text={need.sentence} max={400} /></Link>
-                      : need.system ? <Link href={to("production", need.system)}><One text={need.sentence} max={400} /></Link>
-                      : <One text={need.sentence} max={400} />}
+                      {need.run_id ? <Link href={to("runs", need.run_id)}><Sentence text={need.sentence} /></Link>
+                      : need.system ? <Link href={to("production", need.system)}><Sentence text={need.sentence} /></Link>
+                      : <Sentence text={need.sentence} />}
                       {need.command && <> <code><One text={need.command} max={300} /></code></>}
                     </li>
                   ))}

@@ -3,7 +3,7 @@ import { useData } from "../api";
 import { Chart, type Colours } from "../chart";
 import { Card, Empty, Show, Table } from "../parts";
 import { Link, to } from "../router";
-import { count, evidence, Interval, One, reward, Strip, three, Time } from "../text";
+import { count, evidence, Interval, One, reward, Sentence, Strip, three, Time } from "../text";
 import type { Production as Data, ProductionList, Session } from "../types";
 import { Write } from "../write";
 
@@ -39,10 +39,10 @@ function System({ system }: { system: string }) {
         return (
           <>
             <div class="verdict">
-              {d.sentences.map((s, i) => <p key={i}><One text={s} max={2_000} /></p>)}
+              {d.sentences.map((s, i) => <p key={i}><Sentence text={s} /></p>)}
               {!d.sentences.length && <p>Champion: <code><One text={d.champion?.name ?? "the defaults"} max={90} /></code></p>}
             </div>
-            {session.data?.why_not && <p class="muted small"><One text={session.data.why_not} max={1_000} /></p>}
+            {session.data?.why_not && <p class="muted small"><Sentence text={session.data.why_not} /></p>}
             <Card
               title="Arms"
               tools={<Write name="Roll back" danger path={`${base}/rollback`} confirm={system} ask="The champion before this one serves again, from the next decision on." done={loaded.again} />}
@@ -92,7 +92,7 @@ function List({ title, rows, none }: { title: string; rows: { sentence: string; 
   return (
     <Card title={title}>
       {rows.length === 0 ? <p class="muted">{none}</p> : (
-        <ul>{rows.slice(0, 50).map((r, i) => <li key={i}><One text={r.sentence} max={600} /> {r.at && <span class="muted small"><Time at={r.at} /></span>}</li>)}</ul>
+        <ul>{rows.slice(0, 50).map((r, i) => <li key={i}><Sentence text={r.sentence} /> {r.at && <span class="muted small"><Time at={r.at} /></span>}</li>)}</ul>
       )}
     </Card>
   );

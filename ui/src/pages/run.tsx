@@ -3,7 +3,7 @@ import { useState } from "preact/hooks";
 import { useData, type Loaded } from "../api";
 import { Card, Empty, Figure, Show, Status, Table, type Column } from "../parts";
 import { Link, setQuery, to } from "../router";
-import { count, Interval, One, plural, reward, seconds, signed, Strip, Texts, Time, usd, Value } from "../text";
+import { count, Interval, One, plural, reward, seconds, Sentence, signed, Strip, Texts, Time, usd, Value } from "../text";
 import type { Allocation, Candidate, Curve, Effects, Front, Leaderboard, Preferences, Run as Data, Spend, Thoughts } from "../types";
 import { Write } from "../write";
 import { AllocationMap } from "./allocation";
@@ -52,7 +52,7 @@ function Part<T>({ of, title, note, children, has }: { of: Loaded<T>; title: str
 }
 
 function Sentences({ of }: { of: string[] }) {
-  return <>{of.map((sentence, i) => <p key={i}><One text={sentence} max={2_000} /></p>)}</>;
+  return <>{of.map((sentence, i) => <p key={i}><Sentence text={sentence} /></p>)}</>;
 }
 
 export function Run({ run }: { run: string; query: URLSearchParams }) {
@@ -91,12 +91,12 @@ export function Run({ run }: { run: string; query: URLSearchParams }) {
             </p>
             {(d.verdict || d.next_step) && (
               <div class="verdict">
-                {d.verdict && <p><One text={d.verdict} max={4_000} /></p>}
-                {d.next_step && <p class="muted"><One text={d.next_step} max={2_000} /></p>}
+                {d.verdict && <p><Sentence text={d.verdict} /></p>}
+                {d.next_step && <p class="muted"><Sentence text={d.next_step} /></p>}
                 {d.command && <p><code><One text={d.command} max={600} /></code></p>}
               </div>
             )}
-            <Sentences of={d.sentences} />
+            {d.sentences.length > 0 && <details class="more"><summary>What this rests on</summary><Sentences of={d.sentences} /></details>}
             {d.progress && d.status === "running" && (
               <Card title="Progress">
                 <p>
