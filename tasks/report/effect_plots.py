@@ -1,12 +1,13 @@
 """Plots of parameters' effects: shares of the variance, and one small plot each."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from convergence_core.explanation.records import Effect, EffectPoint
 from convergence_core.result import RunResult
+from convergence_core.result.number_text import interval
 from tasks.report import figures
 from tasks.report.figures import Palette
 from tasks.report.phrases import clean, short
@@ -43,7 +44,9 @@ def draw_shares(figure: "Figure", palette: Palette, result: RunResult) -> None:
     """Draw each share with its interval; hollow where it is not sure."""
     rows = _shares(result)
     axes = figure.subplots()
-    for y, (_, share, low, high, sure) in enumerate(rows):
+    for y, (name, share, low, high, sure) in enumerate(rows):
+        ends = f"{100 * share:.0f} % [{100 * low:.0f}, {100 * high:.0f}]"
+        figures.tip(axes, 100 * share, y, f"{short(name, 60)}: {ends} of the variance")
         colour = palette.winner if sure else palette.dot
         axes.plot([100 * low, 100 * high], [y, y], color=colour, linewidth=1.8)
         dot = {**_dots(colour, colour if sure else palette.paper), "markersize": 6}
@@ -134,6 +137,7 @@ def _draw_number(
     lows, highs = [point.low for point in points], [point.high for point in points]
     axes.fill_between(x, lows, highs, color=colour, alpha=0.18, linewidth=0)
     axes.plot(x, [point.mean for point in points], color=colour)
+    _tell(axes, zip(points, x, strict=True))
     for was_asked, face in ((True, colour), (False, palette.paper)):
         some = [i for i, is_asked in enumerate(asked) if is_asked is was_asked]
         means = [points[i].mean for i in some]
@@ -143,6 +147,16 @@ def _draw_number(
     axes.set_ylim(*limits)
     axes.margins(x=0.05)
     axes.set_title(short(effect.parameter, 34))
+
+
+def _tell(
+    axes: "Axes", places: Iterable[tuple[EffectPoint, float]], *, on_y: bool = False
+) -> None:
+    """Give each point its tip; ``on_y``: values run down the figure."""
+    for point, value in places:
+        x, y = (point.mean, value) if on_y else (value, point.mean)
+        text = f"{short(point.label, 80)}: {interval(point.mean, point.low, point.high)}"
+        figures.tip(axes, x, y, text)
 
 
 def _log_axis(axes: "Axes", x: Sequence[float]) -> None:
@@ -178,6 +192,7 @@ def _draw_choice(
             fontsize=7.5,
             color=palette.muted,
         )
+    _tell(axes, [(point, row) for row, point in enumerate(points)], on_y=True)
     axes.set_yticks(range(len(points)), [short(point.label, 16) for point in points])
     axes.set_ylim(len(points) - 0.5, -0.5)
     axes.set_xlim(limits[0], limits[1] + 0.12 * (limits[1] - limits[0]))

@@ -18,6 +18,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 _PAD = 3 / 72
@@ -148,6 +149,25 @@ def _shown_figure() -> "type[Figure]":
     return ShownFigure
 
 
+def tip(axes: "Axes", x: float, y: float, text: str) -> None:
+    """Say what a mark is: shown on the page when one points at it."""
+    vars(axes).setdefault("tips", []).append((x, y, text))
+
+
+def _tips(figure: "Figure") -> str:
+    """Return the tips of a laid out figure as invisible circles with titles, in SVG's coordinates."""
+    height = 72 * figure.get_size_inches()[1]
+    circles = []
+    for axes in figure.axes:
+        for x, y, text in vars(axes).get("tips", ()):
+            right, up = axes.transData.transform((x, y))
+            circles.append(
+                f'<circle class="tip" cx="{right:.1f}" cy="{height - up:.1f}" r="7">'
+                f"<title>{escape(text)}</title></circle>"
+            )
+    return "\n".join(circles)
+
+
 def _own_ids(text: str, name: str) -> str:
     """Keep only ids that something refers to, and make them the figure's own."""
     used = set(re.findall(r"#([\w-]+)[\")]", text))
@@ -186,7 +206,7 @@ def _render(
             _lay_out(figure, pen)
             figure.draw(pen)
             pen.finalize()  # type: ignore[no-untyped-call]  # theirs
-            out.write(page.getvalue().encode())
+            out.write(page.getvalue().replace("</svg>", f"{_tips(figure)}\n</svg>").encode())
         else:
             from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 - as above
 

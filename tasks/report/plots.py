@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from convergence_core.records import Role
 from convergence_core.result import RunResult
-from convergence_core.result.number_text import percent
+from convergence_core.result.number_text import interval, percent, usd
 from tasks.report import figures
 from tasks.report.blocks import PlotName
 from tasks.report.effect_plots import draw_shares, effect_svgs, has_shares, shares_height
@@ -152,6 +152,10 @@ def _draw_estimates(figure: "Figure", palette: Palette, result: RunResult) -> No
             marker=marker,
             label=label,
         )
+        for y, value in known:
+            role = _ROLES[roles[y]].replace("\n", " ")
+            text = f"{label}, {role}: {interval(value.mean, value.low, value.high)}"
+            figures.tip(axes, value.mean, y + offset * (len(reports) > 1), text)
     axes.set_yticks(range(len(roles)), [_ROLES[role] for role in roles])
     axes.set_ylim(-0.6, len(roles) - 0.4)
     axes.grid(visible=False, axis="y")
@@ -203,6 +207,9 @@ def _draw_curve(figure: "Figure", palette: Palette, result: RunResult) -> None:
         markersize=4.5,
         label="recommended so far (search)",
     )
+    for generation, mean, low, high in known:
+        text = f"generation {generation}: {interval(mean, low, high)}, recommended so far"
+        figures.tip(axes, generation, mean, text)
     asked = [(p.generation, p.asked_mean) for p in result.curve if p.asked_mean is not None]
     axes.plot(
         [generation for generation, _ in asked],
@@ -226,6 +233,8 @@ def _draw_curve(figure: "Figure", palette: Palette, result: RunResult) -> None:
             size=5,
             width=1.6,
         )
+        text = f"held-out cases: {interval(holdout.mean, holdout.low, holdout.high)}"
+        figures.tip(axes, last + 0.05 * max(last, 8), holdout.mean, text)
     axes.set_ylabel("mean reward")
     _generations(axes, len(result.curve), last)
     figure.legend(loc="outside upper left", ncols=2, handlelength=1.6, columnspacing=1.2)
@@ -271,21 +280,25 @@ def _draw_spend(figure: "Figure", palette: Palette, result: RunResult) -> None:
     calls = [point.cumulative_calls for point in result.curve]
     axes.fill_between(x, 0, calls, step="mid", color=dot, alpha=0.18, linewidth=0)
     axes.step(x, calls, where="mid", color=dot, label="calls so far")
+    for point in result.curve:
+        money = "" if point.cumulative_usd is None else f", {usd(point.cumulative_usd)}"
+        text = f"generation {point.generation}: {point.cumulative_calls:,} calls so far{money}"
+        figures.tip(axes, point.generation, point.cumulative_calls, text)
     axes.set_ylim(bottom=0)
     axes.set_ylabel("calls so far")
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     _generations(axes, len(x), x[-1])
-    money = [
+    dollars_at = [
         (point.generation, point.cumulative_usd)
         for point in result.curve
         if point.cumulative_usd is not None
     ]
-    if money:
+    if dollars_at:
         right = axes.twinx()
         right.grid(visible=False)
         right.step(
-            [generation for generation, _ in money],
-            [dollars for _, dollars in money],
+            [generation for generation, _ in dollars_at],
+            [dollars for _, dollars in dollars_at],
             where="mid",
             color=palette.default,
             linestyle=(0, (5, 2)),
@@ -315,11 +328,13 @@ def _draw_tradeoffs(figure: "Figure", palette: Palette, result: RunResult) -> No
         subjects.insert(0, ("default", result.baseline, palette.default, "s"))
     marked = {one.candidate_id for one in (result.found, result.baseline) if one is not None}
     dots = [
-        (row.metrics[pair[0]], row.metrics[pair[1]])
+        (row.metrics[pair[0]], row.metrics[pair[1]], named_label(row.label, row.candidate_id))
         for row in result.leaderboard
         if row.candidate_id not in marked and row.metrics.keys() >= set(pair)
     ]
-    x, y = [x for x, _ in dots], [y for _, y in dots]
+    x, y = [x for x, *_ in dots], [y for _, y, _ in dots]
+    for at_x, at_y, text in dots:
+        figures.tip(axes, at_x, at_y, f"{short(text, 120)}: {at_x:.4g}, {at_y:.4g}")
     dot: dict[str, Any] = {"s": 22, "alpha": 0.55, "linewidths": 0}
     axes.scatter(x, y, color=palette.dot, label="a configuration", **dot)
     for label, report, colour, marker in subjects:
@@ -381,6 +396,13 @@ def _draw_front(figure: "Figure", palette: Palette, result: RunResult) -> None:
                 size=5,
                 width=0.8,
             )
+        for p in points:
+            means = ", ".join(
+                f"{short(name, 40)} {interval(p.means[name], p.lows[name], p.highs[name])}"
+                for name in front.objectives
+            )
+            text = f"{short(named_label(p.label, p.candidate_id), 120)}: {means}"
+            figures.tip(axes, p.means[x], p.means[y], text)
     more = len(front.objectives) - 2
     of_more = f" ({more} more in the table)" if more else ""
     axes.set_xlabel(f"{short(x, 40)}, 1 is good; {percent(front.level)} intervals{of_more}")
