@@ -15,6 +15,7 @@ from convergence.cli import (
     estimate,
     look,
     mock,
+    mutate,
     off_policy,
     operate,
     optimize,
@@ -52,7 +53,12 @@ def convergence(
 
 COMMANDS = {
     "Begin": (begin.init, begin.validate, estimate.estimate, begin.migrate, begin.schema),
-    "Run": (optimize.optimize, optimize.resume, ("test", assessment.check_settings)),
+    "Run": (
+        optimize.optimize,
+        optimize.resume,
+        ("test", assessment.check_settings),
+        mutate.mutate,
+    ),
     "Look": (pages.ui, look.runs, answers.show, answers.compare, look.report, look.query),
     "Decide": (decide.promote, decide.rollback, decide.gates),
     "Serve": (serve.serve, ("arms", arms.app), arms.fold, off_policy.ope),

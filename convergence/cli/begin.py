@@ -28,6 +28,7 @@ class Template(StrEnum):
     QUICKSTART = "quickstart"
     RECORDED_EXAM = "recorded-exam"
     LOCAL_LLM = "local-llm"
+    PROMPT = "prompt"
 
 
 def init(
@@ -42,7 +43,8 @@ def init(
             "[bold]openai[/bold]: any OpenAI-compatible chat endpoint. "
             "[bold]quickstart[/bold]: a search engine over Python's own documentation. "
             "[bold]recorded-exam[/bold]: logged answers of nine language models, needs no key. "
-            "[bold]local-llm[/bold]: a language model on this machine; needs its extra, no key.",
+            "[bold]local-llm[/bold]: a language model on this machine; needs its extra, no key. "
+            "[bold]prompt[/bold]: a prompt that is written while the run goes on.",
         ),
     ] = None,
     non_interactive: Annotated[
@@ -111,7 +113,8 @@ _QUESTION = """What do you want to optimize?
   3  an OpenAI-compatible chat  (needs a key)
   4  the quick start            (a search engine; needs its extra)
   5  a recorded exam            (nine language models replayed; no key)
-  6  a local language model     (on this machine; needs its extra, no key)"""
+  6  a local language model     (on this machine; needs its extra, no key)
+  7  a prompt to be written     (offline without a key)"""
 
 
 def _ask_template() -> Template:
@@ -159,6 +162,11 @@ def _next_steps(template: Template, folder: Path, key_env: str) -> list[str]:
         from tasks.models.files import install_commands  # noqa: PLC0415 - with its only user
 
         steps += install_commands()
+    if template is Template.PROMPT:
+        steps += [
+            "convergence optimize --offline   # without a key: a stand-in answers, rules write",
+            "export OPENAI_API_KEY=…",
+        ]
     steps += [
         f"convergence validate {locations.CONFIG_NAME}",
         f"convergence optimize {locations.CONFIG_NAME}",

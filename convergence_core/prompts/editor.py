@@ -58,6 +58,8 @@ class Edit:
     """Empty where nothing is to be written."""
     shots: tuple[Shot, ...]
     """Demonstrations of the text to come."""
+    labels: tuple[str, ...] = ()
+    """All that search cases expect, where that is few."""
     ready: str | None = None
     """The text, where nothing is to be written."""
 
@@ -102,6 +104,8 @@ class Editor:
     expected: Mapping[str, str]
     """Search case → what it expects, as text; cases without are left out."""
     invariants: Invariants
+    labels: tuple[str, ...] = ()
+    """All that search cases expect, where that is few; else none."""
     expected_is_answer: bool = True
     """Whether what a case expects is the answer itself, so that a demonstration may show it."""
     run_id: str = ""
@@ -244,6 +248,7 @@ class Editor:
                 prompts=prompts,
                 placeholders=placeholders_of(split(parents[0])[0]),
                 shown=[one for _, one in shown],
+                labels=self.labels,
             )
             if ready is None
             else ()
@@ -260,6 +265,7 @@ class Editor:
             propensity=propensity,
             shown=shown,
             messages=tuple(messages),
+            labels=self.labels,
             shots=shots,
             ready=ready,
         )

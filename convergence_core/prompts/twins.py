@@ -47,6 +47,7 @@ def written_by_rules(
     prompts: Sequence[str],
     shown: Sequence[Shown],
     rng: np.random.Generator,
+    labels: Sequence[str] = (),
 ) -> WriterAnswer:
     """Return a text that fixed rules make.
 
@@ -55,6 +56,7 @@ def written_by_rules(
         prompts: the parent; of ``merge`` two; of ``induce`` none.
         shown: failures, or cases.
         rng: source of chance.
+        labels: all that cases expect, where that is few.
     """
     parent = prompts[0].rstrip() if prompts else ""
     diagnosis = ""
@@ -66,15 +68,15 @@ def written_by_rules(
         case "expansion":
             text = _with(parent, _EXPANSIONS, rng)
         case "constraint-addition":
-            text = _with(parent, _constraints(shown), rng)
+            text = _with(parent, _constraints(shown, labels), rng)
         case "task-decomposition":
             text = _with(parent, _STEPS, rng)
         case "merge":
             text = _merged(parent, prompts[1] if len(prompts) > 1 else "")
         case "induce":
-            text = _induced(shown)
+            text = _induced(shown, labels)
         case _:
-            diagnosis, rule = _diagnosed(shown, rng)
+            diagnosis, rule = _diagnosed(shown, labels, rng)
             text = _with(parent, (rule,), rng)
     return WriterAnswer(text=text, diagnosis=diagnosis)
 
@@ -108,17 +110,13 @@ def _merged(first: str, second: str) -> str:
     return "\n".join([first, *new]).strip()
 
 
-def _labels(shown: Sequence[Shown]) -> list[str]:
-    """Return the expected answers, where they are few and short enough to be labels."""
-    expected = [one.expected.strip() for one in shown if one.expected]
-    found = sorted(set(expected))
-    is_closed = len(found) < len(expected) and all(len(text) <= 24 for text in found)
-    return found if is_closed and len(found) <= 8 else []
+def _listed(labels: Sequence[str]) -> str:
+    """Return labels as a list in words."""
+    return " or ".join([", ".join(labels[:-1]), labels[-1]] if len(labels) > 1 else labels)
 
 
-def _constraints(shown: Sequence[Shown]) -> list[str]:
-    labels = _labels(shown)
-    named = [f"Answer with one of: {', '.join(labels)}."] if labels else []
+def _constraints(shown: Sequence[Shown], labels: Sequence[str]) -> list[str]:
+    named = [f"Answer with one of: {_listed(labels)}."] if labels else []
     if _is_short(shown):
         named.append("Answer in one word.")
     return [*named, *_CONSTRAINTS]
@@ -129,27 +127,30 @@ def _is_short(shown: Sequence[Shown]) -> bool:
     return bool(expected) and all(len(text.split()) == 1 for text in expected)
 
 
-def _diagnosed(shown: Sequence[Shown], rng: np.random.Generator) -> tuple[str, str]:
+def _diagnosed(
+    shown: Sequence[Shown], labels: Sequence[str], rng: np.random.Generator
+) -> tuple[str, str]:
     """Return what the failures have in common, and the rule that answers it."""
     pairs = [(one.answer or "", one.expected or "") for one in shown]
     if pairs and all(len(answer) > 2 * len(wanted) for answer, wanted in pairs):
         rules = ["Answer with the result only.", "Answer as briefly as possible."]
         if _is_short(shown):
             rules.append("Answer in one word.")
+        if labels:
+            rules.append(f"Answer with one of: {_listed(labels)}.")
         return "Answers are longer than what is expected.", rules[int(rng.integers(len(rules)))]
-    if labels := _labels(shown):
+    if labels:
         return (
             "Answers are none of the few expected values.",
-            f"Answer with one of: {', '.join(labels)}.",
+            f"Answer with one of: {_listed(labels)}.",
         )
-    rules = [*_constraints(shown), *_EXPANSIONS]
+    rules = [*_constraints(shown, labels), *_EXPANSIONS]
     return "Answers differ from what is expected.", rules[int(rng.integers(len(rules)))]
 
 
-def _induced(shown: Sequence[Shown]) -> str:
-    labels = _labels(shown)
+def _induced(shown: Sequence[Shown], labels: Sequence[str]) -> str:
     if labels:
-        return f"Read the input and classify it. Answer with one of: {', '.join(labels)}."
+        return f"Read the input and classify it. Answer with one of: {_listed(labels)}."
     end = "Answer in one word." if _is_short(shown) else "Answer with the result only."
     return f"Read the input and give the answer that it asks for. {end}"
 

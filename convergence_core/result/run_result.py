@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from convergence_core.explanation.records import Effect, Explanation
 from convergence_core.judges.report import JudgeReport
+from convergence_core.prompts.report import PromptReport
 from convergence_core.records import Json, Params, Role, canonical_json
 from convergence_core.result.answers import CaseAnswers
 from convergence_core.result.candidates import (
@@ -221,6 +222,8 @@ class RunResult:
     """What thoughts were worth; ``None``: nobody thought."""
     preferences: PreferenceReport | None = None
     """What preferences came to; ``None``: none were written."""
+    prompts: PromptReport | None = None
+    """What writing prompts came to; ``None``: nothing was written."""
     named_values: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Parameter → name in labels → the whole value, of values that labels only name."""
     failures: tuple[Failure, ...] = ()

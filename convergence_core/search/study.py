@@ -260,7 +260,9 @@ class Study:
             n_repairs=state.n_repairs + asked.is_repair,
             repairs_next=state.repairs_next
             and not asked.is_repair,  # what is still missing stays so
-            is_exhausted=state.is_exhausted if asked.is_repair else not trials,
+            is_exhausted=state.is_exhausted
+            if asked.is_repair
+            else not trials and not self.is_open,
             is_answered=state.is_answered or has_answer(trials),
             limit=limit_reached(trials),
         )

@@ -65,6 +65,7 @@ _SIGNS = {"plus": "+", "minus": "-", "times": "*", "\u00d7": "*", "divided by": 
 
 _OPERATOR: Final = re.compile(r"\A<operator>([a-z-]+)</operator>")
 _PROMPT: Final = re.compile(r"<prompt>(.*?)</prompt>", re.DOTALL)
+_LABELS: Final = re.compile(r"<labels>(.*?)</labels>")
 _FAILURE: Final = re.compile(r"<failure>(.*?)</failure>", re.DOTALL)
 _FIELD: Final = re.compile(r"<(input|answer|expected|reason)>(.*?)</\1>", re.DOTALL)
 
@@ -216,5 +217,9 @@ def _edit(system: str, user: str) -> str | None:
             )
         )
     rng = np.random.default_rng(int(2**32 * uniform("edit", user)))
-    found = written_by_rules(cast("OperatorName", operator[1]), _PROMPT.findall(user), shown, rng)
+    told = _LABELS.search(user)
+    labels = told[1].split(", ") if told is not None else []
+    found = written_by_rules(
+        cast("OperatorName", operator[1]), _PROMPT.findall(user), shown, rng, labels
+    )
     return f"<diagnosis>{found.diagnosis}</diagnosis><prompt>{found.text}</prompt>"

@@ -1,6 +1,6 @@
 """Prompt writing of a run, from its configuration and cases."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from convergence_core.config import Configuration
@@ -29,6 +29,9 @@ NO_LLM: Final = (
 )
 LONGEST_SHOWN: Final = 1_500
 """Characters of an input that a request shows."""
+MOST_LABELS: Final = 12
+LONGEST_LABEL: Final = 40
+"""Characters."""
 _COMPARED: Final = ("exact_match", "contains", "numeric", "similarity")
 """Metrics that compare an answer with what a case expects."""
 
@@ -130,6 +133,9 @@ def make_editor(loaded: Loaded, redact: Callable[[str], str], *, run_id: str = "
     ]
     known = [text for case in search.values() for text in texts_in([case.input, case.expected])]
     metrics = configuration.evaluation.metrics.values()
+    expected = {
+        name: as_text(case.expected) for name, case in search.items() if case.expected is not None
+    }
     inputs = {name: as_text(case.input) for name, case in search.items()}
     return Editor(
         settings=settings,
@@ -138,11 +144,8 @@ def make_editor(loaded: Loaded, redact: Callable[[str], str], *, run_id: str = "
         cases=search,
         inputs=inputs,
         excerpts={name: shortened(text, LONGEST_SHOWN, redact) for name, text in inputs.items()},
-        expected={
-            name: as_text(case.expected)
-            for name, case in search.items()
-            if case.expected is not None
-        },
+        expected=expected,
+        labels=labels_of([*expected.values()]),
         invariants=Invariants(
             held_out=HeldOutTexts(loaded.holdout_cases, [*known, *given]),
             max_length=settings.max_length,
@@ -151,6 +154,13 @@ def make_editor(loaded: Loaded, redact: Callable[[str], str], *, run_id: str = "
         expected_is_answer=any(_compares_whole(metric) for metric in metrics),
         run_id=run_id,
     )
+
+
+def labels_of(expected: Sequence[str]) -> tuple[str, ...]:
+    """Return the different expected texts, where they are few and short enough to be labels."""
+    found = tuple(sorted(set(expected)))
+    are_few = len(found) <= MOST_LABELS and 2 * len(found) <= len(expected)
+    return found if are_few and all(len(text) <= LONGEST_LABEL for text in found) else ()
 
 
 def _compares_whole(metric: MetricConfig) -> bool:

@@ -66,7 +66,7 @@ class RulesWriter:
         """See ``TextWriter``."""
         return [
             Writing(
-                answer=written_by_rules(edit.operator, edit.prompts, edit.cases, rng),
+                answer=written_by_rules(edit.operator, edit.prompts, edit.cases, rng, edit.labels),
                 cost_usd=0.0,
             )
             for edit in edits

@@ -114,6 +114,10 @@ def _society(result: RunResult) -> list[Block]:
         from tasks.report.sao_section import preference_blocks  # noqa: PLC0415 - as above
 
         blocks += preference_blocks(result.preferences)
+    if result.prompts is not None:
+        from tasks.report.prompts_section import prompt_blocks  # noqa: PLC0415 - as above
+
+        blocks += prompt_blocks(result.prompts)
     return blocks
 
 

@@ -8,6 +8,7 @@ Layout under ``output.save_path``::
     <label>/experiments.csv   detailed_results.csv         format csv
     <label>/report.md                                      format markdown
     <label>/report.html                                    format html
+    <label>/prompts/NAME.txt  NAME.given.txt               texts written for NAME, beside the given one
     best_config.json  detailed_results.json  report.md     those of the latest run, once more
                               (an exported best_config.json keeps its place)
     latest                    link to the latest <label>, or latest.txt with its name
@@ -18,7 +19,7 @@ Each file is written beside its place and renamed, so a reader never sees half o
 
 import json
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -151,11 +152,26 @@ def _writers(
         writers["detailed_results.csv"] = lambda out: write_detailed_csv(
             out, store, result.run_id, rows
         )
+    for name, value in texts_of_winner(result, configuration):
+        writers[f"prompts/{name}.txt"] = partial(_write, text=value)
     if "markdown" in output.formats:
         writers["report.md"] = partial(_write, text=report_markdown(result))
     if "html" in output.formats:
         writers["report.html"] = partial(_write, text=report_html(result, output.visualizations))
     return writers
+
+
+def texts_of_winner(result: RunResult, configuration: Configuration) -> Iterator[tuple[str, str]]:
+    """Yield name and text of each recommended text that was written, and the one it came from."""
+    given = (
+        {edge.parameter: edge.parent for edge in reversed(result.prompts.family)}
+        if (result.prompts is not None)
+        else {}
+    )
+    for name, parent in given.items():
+        if result.winner is not None and name in configuration.search_space.parameters:
+            yield name, str(result.winner.params[name])
+            yield f"{name}.given", parent
 
 
 def _json_files(result: RunResult) -> dict[str, Json]:

@@ -7,16 +7,19 @@ import numpy as np
 from convergence_core.explanation.explain import Explained, explain
 from convergence_core.objective.goals import FittedGoals, Goals
 from convergence_core.ports import CallTotals, RunRecord, Store
+from convergence_core.prompts.state import text_id_of
 from convergence_core.result import MetricInfo, ResultStatus, RunResult, Within
 from convergence_core.search.recommend import Recommendation
 from convergence_core.search.sampler import SearchState
 from convergence_core.search.samplers import ThompsonSampler, make_sampler, make_surrogate
+from convergence_core.space import Choice
 from tasks.inputs.loader import Loaded
 from tasks.report import phrases
 from tasks.report.candidates import Final, View
 from tasks.report.evidence import RunEvidence, read_evidence
 from tasks.report.front import pareto_front
 from tasks.report.judge_section import judge_reports
+from tasks.report.prompts_section import prompt_report
 from tasks.report.rlp_section import thinking_report
 from tasks.report.sao_section import preference_report
 from tasks.run.prior_runs import PriorRuns
@@ -125,6 +128,7 @@ def collect(
     if recommendation is None:
         return result
     result = _with_winner(result, view, recommendation, fitted, baseline_id)
+    result = replace(result, prompts=prompt_report(store, result, _given_texts(loaded)))
     if not explains:
         return result
     explained = _explained(recommendation, view, loaded, past, fitted, baseline_id)
@@ -206,6 +210,16 @@ def _with_sections(
         ),
         preferences=preference_report(store, result.run_id, result.system),
     )
+
+
+def _given_texts(loaded: Loaded) -> dict[str, str]:
+    """Return text id → text, of all text parameters."""
+    return {
+        text_id_of(str(text)): str(text)
+        for parameter in loaded.space.parameters.values()
+        if isinstance(parameter, Choice) and parameter.kind == "text"
+        for text in parameter.choices
+    }
 
 
 def _with_winner(

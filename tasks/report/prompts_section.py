@@ -1,0 +1,152 @@
+"""Section on written prompts: the winner's family from the tables, as blocks."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from convergence_core.ports import Store
+from convergence_core.prompts.report import FamilyEdge, PromptReport
+from convergence_core.records import sha256_hex
+from convergence_core.result import CandidateReport, RunResult
+from convergence_core.result.number_text import UNKNOWN, plural
+from tasks.report.blocks import Block, Bullets, Columns, Heading, Paragraph, TextDiff, table
+from tasks.report.evidence import rows_of
+from tasks.report.phrases import clean
+
+_SQL = "SELECT * FROM mutation_effects WHERE run_id = $run ORDER BY generation, position"
+_COST = """
+    SELECT sum(cost_usd) AS usd, count(*) AS n, count(cost_usd) AS n_priced FROM attempts
+    WHERE run_id = $run AND purpose = 'writing' AND state <> 'cached'"""
+
+
+def prompt_report(
+    store: Store, result: RunResult, texts: Mapping[str, str]
+) -> PromptReport | None:
+    """Return what writing prompts came to; ``None``: nothing was written.
+
+    Args:
+        store: holds the run's tables.
+        result: of the run, with its winner.
+        texts: text id → text, of those that the user has given.
+
+    Raises:
+        StoreDamagedError: a file cannot be read.
+    """
+    rows = rows_of(store, _SQL, {"run": result.run_id})
+    if not rows:
+        return None
+    (cost,) = rows_of(store, _COST, {"run": result.run_id})
+    is_known = cost["n"] == cost["n_priced"]
+    return PromptReport(
+        writers=tuple(dict.fromkeys(row["writer"] for row in rows)),
+        n_written=len(rows),
+        n_kept=sum(row["verdict"] == "kept" for row in rows),
+        refusals=Counter(row["verdict"] for row in rows if row["verdict"] != "kept"),
+        cost_usd=(cost["usd"] or 0.0) if is_known else None,
+        family=() if result.found is None else tuple(_family(rows, result.found, texts)),
+        gap=_gap(result.found),
+        gap_defaults=_gap(result.baseline),
+    )
+
+
+def _gap(report: CandidateReport | None) -> float | None:
+    if report is None:
+        return None
+    fresh, held_out = report.estimate("fresh"), report.estimate("holdout")
+    return None if fresh is None or held_out is None else fresh.mean - held_out.mean
+
+
+def _family(
+    rows: Sequence[Mapping[str, Any]], winner: CandidateReport, texts: Mapping[str, str]
+) -> Iterator[FamilyEdge]:
+    """Yield the edits from given texts to the winner's, parameter by parameter."""
+    for name, value in winner.params.items():
+        kept = [row for row in rows if row["parameter"] == name and row["verdict"] == "kept"]
+        by_id = {row["text_id"]: row for row in kept}
+        known = {**texts, **{row["text_id"]: row["text"] for row in kept}}
+        edges: list[FamilyEdge] = []
+        at = sha256_hex(str(value))[:16]
+        while (row := by_id.pop(at, None)) is not None:
+            edges.append(_edge(row, known))
+            at = edges[-1].parent_id
+        yield from reversed(edges)
+
+
+def _edge(row: Mapping[str, Any], texts: Mapping[str, str]) -> FamilyEdge:
+    parents = json.loads(row["parent_ids_json"])
+    return FamilyEdge(
+        parameter=row["parameter"],
+        generation=row["generation"],
+        operator=row["operator"],
+        category=row["category"],
+        parent_id=parents[0],
+        other_id=parents[1] if len(parents) > 1 else None,
+        text_id=row["text_id"],
+        parent=texts.get(parents[0], ""),
+        text=row["text"],
+        diagnosis=row["diagnosis"],
+        failures=tuple(json.loads(row["failures_json"])),
+        n_shared=row["n_shared"],
+        effect=row["effect"],
+        effect_se=row["effect_se"],
+        fixed=row["fixed"] if row["n_shared"] else 0,
+        broken=row["broken"] if row["n_shared"] else 0,
+    )
+
+
+# -- blocks and words
+
+
+def prompt_blocks(report: PromptReport) -> list[Block]:
+    """Return the section on written prompts."""
+    blocks: list[Block] = [
+        Heading("How the prompt was written"),
+        Paragraph((report.sentence,), "lead"),
+        Bullets(tuple((line,) for line in prompt_lines(report))),
+    ]
+    if report.family:
+        blocks.append(table(report.family, _COLUMNS, numeric=_NUMERIC))
+    for number, edge in enumerate(report.family, 1):
+        title = f"{number}. {edge.parameter}: {edge.operator}"
+        blocks.append(Heading(title, 3))
+        if edge.diagnosis:
+            blocks.append(Paragraph((f"Diagnosis: {clean(edge.diagnosis)}",), "note"))
+        if edge.failures:
+            blocks.append(Paragraph((f"Shown: {', '.join(edge.failures)}.",), "note"))
+        blocks.append(TextDiff(edge.diff()))
+    return blocks
+
+
+def prompt_lines(report: PromptReport) -> list[str]:
+    """Return what is said beside the sentence, a line each."""
+    cost = UNKNOWN if report.cost_usd is None else f"${report.cost_usd:.4f}"
+    lines = [f"Written by: {', '.join(report.writers)}; cost of writing: {cost}."]
+    if "rules" in report.writers:
+        lines.append(
+            "Fixed rules have written these texts; a model's are better ones (`llm`, `prompts.writer`)."
+        )
+    if report.refusals:
+        listed = (f"{n:,} {name.replace('_', ' ')}" for name, n in report.refusals.items())
+        lines.append(f"Refused before any call: {', '.join(listed)}.")
+    return [*lines, *([] if report.overfitting is None else [report.overfitting])]
+
+
+def _effect(edge: FamilyEdge) -> str:
+    if edge.effect is None:
+        return UNKNOWN
+    spread = "" if edge.effect_se is None else f" ± {2 * edge.effect_se:.2f}"
+    return f"{edge.effect:+.2f}{spread}"
+
+
+_COLUMNS: Columns[FamilyEdge] = {
+    "before generation": lambda one: str(one.generation),
+    "parameter": lambda one: one.parameter,
+    "operator": lambda one: one.operator,
+    "failures of the parent": lambda one: one.category,
+    "effect": _effect,
+    "on": lambda one: plural(one.n_shared, "search case"),
+    "fixed": lambda one: str(one.fixed),
+    "broken": lambda one: str(one.broken),
+}
+_NUMERIC = ("before generation", "effect", "fixed", "broken")
