@@ -178,10 +178,10 @@ function Loaded(p: { run: string; base: string; first: Data; settings: Record<st
       </p>
       <Matrix
         label="Answers: test cases by configurations" nRows={p.first.n_cases} nColumns={p.first.n_candidates} cell={cell} want={want} open={show}
-        current={where} columnWidth={66} version={version}
+        current={where} columnWidth={70} version={version}
         corner={<>case ↓ configuration →</>}
         headLabel={(c) => { const one = tiles.columns.get(c); return one ? `${marked(one.name.slice(0, 300))}: ${reward(one.mean)} ${interval(one.low, one.high)}` : ""; }}
-        head={(c) => { const one = tiles.columns.get(c); return one ? <><code>{one.name.slice(0, 6)}</code><br />{reward(one.mean)}<br />{one.tags[0]?.slice(0, 11) ?? ""}</> : null; }}
+        head={(c) => { const one = tiles.columns.get(c); return one ? <><code>{one.name.slice(0, 6)}</code><br />{reward(one.mean)}<br /><small>{one.tags[0] ?? ""}</small></> : null; }}
         side={(r) => { const one = tiles.cases.get(r); return one ? <span title={marked(one.case_id)}><One text={one.title || one.case_id} max={44} /></span> : null; }}
       />
       {open && (

@@ -14,7 +14,7 @@ import { Tabs } from "./tabs";
 function candidateColumns(run: string, rows: Candidate[], picked: string[], pick: (id: string) => void): Column<Candidate>[] {
   const values = rows.flatMap((r) => [r.low, r.high]).filter((x): x is number => typeof x === "number");
   const [from, until] = [Math.min(...values), Math.max(...values)];
-  const base = rows.find((r) => r.tags.includes("defaults"))?.mean;
+  const base = rows.find((r) => r.tags.some((tag) => tag.startsWith("default")))?.mean;
   const metrics = [...new Set(rows.flatMap((r) => Object.keys(r.metrics)))].slice(0, 4);
   return [
     {
@@ -96,7 +96,7 @@ export function Run({ run }: { run: string; query: URLSearchParams }) {
                 {d.command && <p><code><One text={d.command} max={600} /></code></p>}
               </div>
             )}
-            {d.sentences.length > 0 && <details class="more"><summary>What this rests on</summary><Sentences of={d.sentences} /></details>}
+            {d.sentences.length > 0 && <details class="more"><summary>How this was judged</summary><Sentences of={d.sentences} /></details>}
             {d.progress && d.status === "running" && (
               <Card title="Progress">
                 <p>
