@@ -1,4 +1,4 @@
-// Pictures of every page over planted answers: node test/pictures.mjs FOLDER [PAGES] [ADDRESS RUN]
+// Pictures of every page over planted answers: node test/pictures.mjs FOLDER [PAGES [ADDRESS RUN [CELL,COMPARISON [window]]]]
 import { chromium } from "playwright-core";
 import { mkdirSync } from "node:fs";
 import { planted } from "./planted.mjs";
@@ -30,7 +30,7 @@ for (const [width, height] of [[1440, 1000], [390, 844]]) {
       await page.waitForTimeout(900);
       const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
       if (wide > 0) console.log(`${name} ${width}: ${wide} px too wide`);
-      await page.screenshot({ path: `${out}/${name}-${width}-${scheme}.png`, fullPage: name !== "cell" });
+      await page.screenshot({ path: `${out}/${name}-${width}-${scheme}.png`, fullPage: name !== "cell" && !process.argv[7] });
     }
     await context.close();
   }

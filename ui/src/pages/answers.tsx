@@ -93,6 +93,9 @@ export function Answers({ run, query }: { run: string; query: URLSearchParams })
   );
 }
 
+/** A case's input without the braces and the first key of JSON, which all cases have alike. */
+const short = (title: string) => title.replace(/^\{"[\w -]{1,40}":\s*"?/, "").replace(/"?\}$/, "");
+
 function Filters({ filter, search }: { filter: string; search: string }) {
   const [text, setText] = useState(search);
   useEffect(() => setText(search), [search]);
@@ -178,11 +181,11 @@ function Loaded(p: { run: string; base: string; first: Data; settings: Record<st
       </p>
       <Matrix
         label="Answers: test cases by configurations" nRows={p.first.n_cases} nColumns={p.first.n_candidates} cell={cell} want={want} open={show}
-        current={where} columnWidth={70} version={version}
+        current={where} columnWidth={72} version={version}
         corner={<>case ↓ configuration →</>}
         headLabel={(c) => { const one = tiles.columns.get(c); return one ? `${marked(one.name.slice(0, 300))}: ${reward(one.mean)} ${interval(one.low, one.high)}` : ""; }}
         head={(c) => { const one = tiles.columns.get(c); return one ? <><code>{one.name.slice(0, 6)}</code><br />{reward(one.mean)}<br /><small>{one.tags[0] ?? ""}</small></> : null; }}
-        side={(r) => { const one = tiles.cases.get(r); return one ? <span title={marked(one.case_id)}><One text={one.title || one.case_id} max={44} /></span> : null; }}
+        side={(r) => { const one = tiles.cases.get(r); return one ? <span title={marked(one.case_id)}><One text={short(one.title) || one.case_id} max={44} /></span> : null; }}
       />
       {open && (
         <CellDrawer

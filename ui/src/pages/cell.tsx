@@ -55,7 +55,8 @@ export function CellDrawer(p: Props) {
             <h3>Case</h3>
             <Texts text={d.input} label="Input of the case" />
             {d.expected !== null && <><h3>Expected</h3><Texts text={d.expected} label="Expected" /></>}
-            <Repeats of={d} other={other.data} />
+            {p.against && other.error && <p class="muted small">The other configuration was not asked this case.</p>}
+            <Repeats of={d} other={other.error ? undefined : other.data} />
             <details>
               <summary>Parameters of the configuration</summary>
               <dl class="params">

@@ -1,0 +1,66 @@
+"""Take the pictures of the web application that the documents show, from a real run of a chat.
+
+    python -m docs.page_pictures
+
+The chat's model is `convergence mock`, so that prompts are sent and something is paid; the pages are served and
+photographed in headless Chromium as the tests of the pages do (`npm --prefix ui ci` first). Nothing outside is
+called.
+"""
+
+import subprocess
+import tempfile
+from pathlib import Path
+
+import httpx
+from PIL import Image
+
+from convergence.ui.server import UiOptions, UiServer
+from docs.screenshots import DOCS, MAX_BYTES, ROOT, write_chat
+from tasks.mock.mock_server import MockServer
+from tasks.mock.options import MockOptions
+from tasks.pages.source import PageSource
+from tasks.store import ParquetStore
+from tests.support.searching import search
+
+PICTURES = {
+    "run-1440-light": "ui-run",
+    "answers-1440-dark": "ui-answers",
+    "cell-390-light": "ui-cell",
+}
+"""File that ui/test/pictures.mjs writes → picture of the documents."""
+
+
+def main() -> None:
+    """Search, serve, photograph."""
+    with tempfile.TemporaryDirectory() as folder, MockServer(MockOptions()) as mock:
+        scratch = Path(folder)
+        result = search(write_chat(scratch / "chat", mock.url.removesuffix("/v1")))
+        source = PageSource(ParquetStore(scratch / "chat/convergence-data"))
+        with UiServer(source, None, UiOptions(port=0)) as server:
+            with httpx.Client(base_url=server.url, follow_redirects=True) as client:
+                client.get(server.address())
+                page = client.get(f"/ui/api/runs/{result.run_id}/answers").json()
+            row = next(n for n, cells in enumerate(page["cells"]) if cells[0] and cells[1])
+            case = page["cases"][row]["case_id"]
+            candidate, other = (one["candidate_id"] for one in page["candidates"][:2])
+            subprocess.run(
+                [
+                    "node", ROOT / "ui/test/pictures.mjs", scratch / "pictures",
+                    "run,answers,cell", server.address(), result.run_id,
+                    f"answers?case={case}&candidate={candidate}&against={other},"
+                    f"compare?a={candidate}&b={other}", "window",
+                ],
+                check=True,
+                timeout=300,
+            )  # fmt: skip
+        source.close()
+        for name, picture in PICTURES.items():
+            path = DOCS / "pictures" / f"{picture}.png"
+            with Image.open(scratch / "pictures" / f"{name}.png") as full:
+                full.convert("RGB").quantize(200).save(path, optimize=True)
+            if path.stat().st_size > MAX_BYTES:
+                raise SystemExit(f"{path} is larger than {MAX_BYTES:,} bytes: make it lower")
+
+
+if __name__ == "__main__":
+    main()
