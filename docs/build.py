@@ -31,10 +31,16 @@ whole file.
 
 TABLES = """# Tables
 
-Results are parquet files, one per run, generation and table; when a run ends its files are merged.
-`convergence query "SQL"` reads them, `catalog.duckdb` holds the same views for the `duckdb` shell.
-A generation is visible whole or not at all. Every column may be NULL, which means unknown and never
-zero. USD and milliseconds are doubles, times are UTC.
+```sh
+convergence query "select label, rank, posterior_mean, posterior_low, posterior_high from leaderboard join runs using (run_id) where rank <= 3"
+```
+
+answers a question in SQL; `--format csv`, `json` or `parquet` writes the rows to a file. Begin with the
+[views](#views), which hold what reports show, in one row per candidate, case or parameter. The tables below them are
+what is stored. Any DuckDB reads both: `duckdb convergence-data/catalog.duckdb`.
+
+Every column may be NULL, which means unknown and never zero. USD and milliseconds are doubles, times are UTC. A
+generation is visible whole or not at all.
 
 A store and all that is written from it (result files, reports, exports of queries and preferences, working
 copies of object storage) hold texts of requests and answers. So new files have mode 0600 and new folders
@@ -50,13 +56,20 @@ and parquet hold every text as it is.
 
 VIEWS = """## Views
 
-Made of the tables. Means that compare candidates are posterior means, written by the run itself at each
-generation's commit and at its end; reports, result files, Prefect's artifacts and the views show the same
-numbers. Candidates are asked different cases, some of them easier than others, so a plain mean over a
-candidate's own cases compares nothing: it is called `raw_mean_reward`. Of metrics, reports show means that are
-adjusted for the cases; the view `metrics` holds each value as it was measured. Runs of versions before the table
-`estimates` have NULL where these views show a posterior. Where a run goes on, candidates behind the first 500 have
-NULL, too.
+Made of the tables. Means that compare candidates are *posterior means*: what is believed of a candidate after the
+answers seen, with the difficulty of its cases taken off. The run itself writes them at the end of each generation, so
+reports, result files, Prefect's artifacts and the views show the same numbers. Candidates are asked different cases,
+some of them easier than others, so a plain mean over a candidate's own cases compares nothing: it is called
+`raw_mean_reward`. Of metrics, reports show means that are adjusted for the cases; the view `metrics` holds each value
+as it was measured. Runs of versions before the table `estimates` have NULL where these views show a posterior. Where a
+run goes on, candidates behind the first 500 have NULL, too.
+
+"""
+
+STORED = """
+## What is stored
+
+Parquet files, one per run, generation and table; when a run ends its files are merged.
 
 """
 
@@ -73,7 +86,7 @@ def configuration_page() -> str:
 
 def tables_page() -> str:
     """Return docs/tables.md."""
-    return TABLES + describe() + "\n" + VIEWS + describe_views()
+    return TABLES + VIEWS + describe_views() + STORED + describe()
 
 
 PAGES = {
