@@ -15,36 +15,54 @@ from convergence_core.errors import ConfigurationError, PrefectServerError, Prob
 POOL = "local"
 
 
-def up(
+def up(  # noqa: PLR0917 - Typer's options
     host: Annotated[str, typer.Option(help="Address to listen at.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port of the server.")] = 4200,
     pool: Annotated[str, typer.Option(help="Work pool of the worker.")] = POOL,
+    show_ui: Annotated[
+        bool, typer.Option("--ui/--no-ui", help="Start `convergence ui` as well.")
+    ] = True,
+    ui_port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Its port; 0: any free one.")
+    ] = 8710,
+    store: options.Store = None,
+    config: options.Config = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Start Prefect's server and a worker on this machine, in the background.
+    """Start Prefect's server, a worker and the web application here, in the background.
 
-    Started already, it says where. `convergence down` ends both.
+    Started already, it says where. `convergence down` ends them.
     """
-    from deployments.nightly import services  # noqa: PLC0415 - only where it is needed
+    from deployments.nightly import pages, services  # noqa: PLC0415 - only where it is needed
 
-    found = services.up(services.home(), host=host, port=port, pool=pool, working_dir=Path.cwd())
+    home = services.home()
+    found = services.up(home, host=host, port=port, pool=pool, working_dir=Path.cwd())
+    address = None
+    if show_ui:
+        path = locations.store_path(store, config).absolute()
+        address = pages.up(home, store=path, port=ui_port, working_dir=Path.cwd())
     if as_json:
-        console.answer_json(services.as_json(found))
+        console.answer_json({**services.as_json(found), "ui": address})
         return
     console.say(f"Prefect's page   {found.url}", style="bold")
     console.say(f"worker           work pool {found.pool}, process {found.worker.pid}")
+    if address is not None:
+        typer.echo(f"runs and answers {address}")  # it holds a token, which messages do not show
+    elif show_ui:
+        console.say(f"The web application did not start: read {pages.log_of(home)}", "yellow")
     console.say("For Prefect's own commands in this terminal:")
     typer.echo(f"export PREFECT_API_URL={found.api_url}")
-    console.say("Next: `convergence deploy`. `convergence down` ends both.")
+    console.say("Next: `convergence deploy`. `convergence down` ends them.")
 
 
 def down(as_json: options.AsJson = False) -> None:
-    """End the server and the worker that `convergence up` started.
+    """End the server, the worker and the web application that `convergence up` started.
 
     A run in progress is stopped; what was paid is kept, and it can be resumed.
     """
-    from deployments.nightly import services  # noqa: PLC0415 - only where it is needed
+    from deployments.nightly import pages, services  # noqa: PLC0415 - only where it is needed
 
+    pages.down(services.home())
     found = services.down(services.home())
     if as_json:
         console.answer_json({"ended": found is not None})

@@ -52,6 +52,13 @@ MaxUsd = Annotated[
 MaxTokens = Annotated[
     int | None, typer.Option(min=1, help="Tokens at most. Overrides budget.max_tokens.")
 ]
+AllowHost = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME",
+        help="Further name that pages answer to, behind a proxy. May be given again.",
+    ),
+]
 FinishedRun = Annotated[
     str | None,
     typer.Argument(

@@ -1,5 +1,6 @@
 """``ui``: the web application over one results store."""
 
+import contextlib
 import sys
 import webbrowser
 from typing import Annotated
@@ -24,13 +25,7 @@ def ui(  # noqa: PLR0917 - Typer's options
             "back, stop and resume. May be given again.",
         ),
     ] = None,
-    allow_host: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="Further name that it answers to, behind a proxy. May be given again.",
-        ),
-    ] = None,
+    allow_host: options.AllowHost = None,
     open_browser: Annotated[
         bool, typer.Option("--open/--no-open", help="Open it in the browser.")
     ] = True,
@@ -42,20 +37,20 @@ def ui(  # noqa: PLR0917 - Typer's options
     """
     from convergence.service.server import is_loopback  # noqa: PLC0415 - brings FastAPI
     from convergence.service.tokens import read_tokens  # noqa: PLC0415 - as above
-    from convergence.ui.server import UiOptions, UiServer, announcing  # noqa: PLC0415 - as above
+    from convergence.ui.server import UiOptions, UiServer, announce  # noqa: PLC0415 - as above
     from tasks.pages.source import PageSource  # noqa: PLC0415 - brings NumPy
+    from tasks.store import ParquetStore  # noqa: PLC0415 - brings DuckDB
 
     tokens = read_tokens(token) if token else None
-    source = PageSource(locations.open_store(store, config))
-    try:
+    path = locations.store_path(store, config)
+    # A folder that holds no store yet has an overview, too: it says how to begin.
+    has_store = (path / "store.json").is_file()
+    source = PageSource(locations.open_store(store, config) if has_store else ParquetStore(path))
+    with contextlib.closing(source):
         server = UiServer(
             source, tokens, UiOptions(host=host, port=port, allowed=tuple(allow_host or ()))
         )
-        address = server.address()
-        announcing(
-            server.sessions, lambda text: console.say(f"Another browser: {text}"), server.url
-        )
-        console.answer(f"{source.store.path} at {address}")
+        announce(server.sessions, lambda text: console.answer(f"{path} at {text}"), server.url)
         if not is_loopback(host):
             console.say(
                 f"{host} can be reached from other machines, and what is shown travels as it is: put a "
@@ -63,7 +58,5 @@ def ui(  # noqa: PLR0917 - Typer's options
                 "yellow",
             )
         if open_browser and sys.stdout.isatty():
-            webbrowser.open(address)
+            webbrowser.open(server.address())
         server.run()
-    finally:
-        source.close()

@@ -1,5 +1,6 @@
 """``serve``: choices of arms and rewards over HTTP."""
 
+import contextlib
 from typing import Annotated
 
 import typer
@@ -50,12 +51,17 @@ def serve(  # noqa: PLR0917 - Typer's options
             rich_help_panel=LIMITS,
         ),
     ] = 30,
+    pages: Annotated[
+        bool, typer.Option("--ui/--no-ui", help="Show runs, answers and production at /ui.")
+    ] = True,
+    allow_host: options.AllowHost = None,
     store: options.Store = None,
     config: options.Config = None,
 ) -> None:
     """Serve requests over HTTP: arms chosen, rewards learned, gates shown.
 
-    Every path needs a bearer token. Ctrl-C ends it; no answer is lost.
+    Every path needs a bearer token, but for /ui, which needs the address that is printed or a token of
+    scope admin. Ctrl-C ends it; no answer is lost.
     """
     from convergence.service.server import (  # noqa: PLC0415 - brings FastAPI
         Service,
@@ -63,6 +69,11 @@ def serve(  # noqa: PLR0917 - Typer's options
         is_loopback,
     )
     from convergence.service.tokens import read_tokens  # noqa: PLC0415 - as above
+    from convergence.ui.guard import UiGuard, allowed_hosts  # noqa: PLC0415 - as above
+    from convergence.ui.server import announce, guarded  # noqa: PLC0415 - as above
+    from convergence.ui.sessions import BrowserSessions  # noqa: PLC0415 - as above
+    from tasks.pages.source import PageSource  # noqa: PLC0415 - brings NumPy
+    from tasks.store import ParquetStore  # noqa: PLC0415 - brings DuckDB
     from tasks.store.runtime.runtime_store import RuntimeStore  # noqa: PLC0415 - brings SQLite
 
     tokens = read_tokens(token or [])
@@ -75,9 +86,20 @@ def serve(  # noqa: PLR0917 - Typer's options
         connections=connections,
         has_docs=docs,
     )
-    with RuntimeStore(locations.store_path(store, config)) as opened:
-        service = Service(opened, tokens, service_options)
+    with (
+        RuntimeStore(locations.store_path(store, config)) as opened,
+        contextlib.closing(PageSource(ParquetStore(opened.root))) as source,
+    ):
+        sessions = BrowserSessions()
+
+        def app(host: str, port: int) -> UiGuard:
+            hosts = allowed_hosts(host, port, allow_host or ())
+            return guarded(source, sessions, tokens, hosts=hosts, port=port)
+
+        service = Service(opened, tokens, service_options, app if pages else None)
         console.answer(f"Serving {opened.root} at {service.url}")
+        if pages:
+            announce(sessions, lambda text: console.answer(f"Its pages: {text}"), service.url)
         if not is_loopback(host):
             console.say(
                 f"{host} can be reached from other machines, and tokens travel as they are: put a "

@@ -12,11 +12,12 @@ import ipaddress
 import signal
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Self
 
 import uvicorn
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from convergence.service.app import make_app
 from convergence.service.auth import AuthMiddleware
@@ -102,9 +103,20 @@ class Service:
     """The service of one store, in this thread (``run``) or in one of its own (``with``)."""
 
     def __init__(
-        self, store: RuntimeStore, tokens: TokenRegistry, options: ServiceOptions | None = None
+        self,
+        store: RuntimeStore,
+        tokens: TokenRegistry,
+        options: ServiceOptions | None = None,
+        pages: Callable[[str, int], ASGIApp] | None = None,
     ) -> None:
         """Listen; serve from ``run`` or ``with`` on.
+
+        Args:
+            store: the runtime state.
+            tokens: those that are known.
+            options: of the service.
+            pages: makes the application below ``/ui`` of host and port, which guards itself; ``None``:
+                there is none.
 
         Raises:
             ConnectionLimitError: more connections are asked for than files may be open.
@@ -131,7 +143,11 @@ class Service:
             rate=self.options.rate,
             open_paths=DOCS if has_docs else (),
         )
-        self._server = SignalServer(_configuration(guarded, connections, self.options.grace_s))
+        served: ASGIApp = guarded
+        if pages is not None:
+            port = self._socket.getsockname()[1]
+            served = _Mounted(guarded, pages(self.options.host, port))
+        self._server = SignalServer(_configuration(served, connections, self.options.grace_s))
         self._thread: threading.Thread | None = None
         self._failure: BaseException | None = None
 
@@ -175,9 +191,19 @@ class Service:
             self._server.listens.set()
 
 
-def _configuration(
-    app: AuthMiddleware, connections: ServiceConnections, grace_s: int
-) -> uvicorn.Config:
+class _Mounted:
+    """Gives requests below ``/ui`` to the pages, which have a guard of their own."""
+
+    def __init__(self, app: ASGIApp, pages: ASGIApp) -> None:
+        self._app, self._pages = app, pages
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection's scope."""
+        is_page = scope["type"] == "http" and f"{scope['path']}/".startswith("/ui/")
+        await (self._pages if is_page else self._app)(scope, receive, send)
+
+
+def _configuration(app: ASGIApp, connections: ServiceConnections, grace_s: int) -> uvicorn.Config:
     protocol: Any = functools.partial(GuardedProtocol, connections=connections)
     return uvicorn.Config(
         app,

@@ -112,9 +112,14 @@ class UiServer:
             self._thread.join()
 
 
-def announcing(sessions: BrowserSessions, say: Callable[[str], None], url: str) -> None:
-    """Print a new address each time that one was used, for another browser."""
-    sessions.on_exchange = lambda: say(f"{url}{ROOT}/?token={sessions.one_time_token()}")
+def announce(sessions: BrowserSessions, say: Callable[[str], None], url: str) -> None:
+    """Print an address that opens the page once, and another one each time that one was used."""
+
+    def print_one() -> None:
+        say(f"{url}{ROOT}/?token={sessions.one_time_token()}")
+
+    sessions.on_exchange = print_one
+    print_one()
 
 
 def _configuration(app: UiGuard) -> uvicorn.Config:

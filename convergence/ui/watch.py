@@ -26,7 +26,7 @@ class StoreWatch:
     def __init__(self, root: Path) -> None:
         """Watch this store, from the first request on."""
         self._root = root
-        self._mark = StoreMark()
+        self._mark: StoreMark | None = None
         self._looked_s = float("-inf")
         self._looking = asyncio.Lock()
         self._viewers: set[asyncio.Queue[str]] = set()
@@ -52,7 +52,7 @@ class StoreWatch:
                 return
             self._kept.clear()
             self.version += 1
-            for change in self._mark.changes_to(now):
+            for change in () if self._mark is None else self._mark.changes_to(now):
                 for queue in self._viewers:
                     _offer(queue, change)
             self._mark = now
@@ -82,6 +82,7 @@ class StoreWatch:
 
     async def events(self) -> AsyncIterator[bytes]:
         """Give changes as server-sent events, until the viewer leaves."""
+        await self.look()
         queue: asyncio.Queue[str] = asyncio.Queue(maxsize=100)
         self._viewers.add(queue)
         if self._poller is None or self._poller.done():

@@ -128,8 +128,8 @@ def up(folder: Path, *, host: str, port: int, pool: str, working_dir: Path) -> S
         return found
     url = f"http://{host}:{port}"
     if found is not None and (found.url, found.pool) != (url, pool):
-        _end(found.worker)  # half of another pair: the other half is dead
-        _end(found.server)
+        end(found.worker)  # half of another pair: the other half is dead
+        end(found.server)
         found = None
     make_folder(folder)
     server = None if found is None or is_dead(found.server) else found.server
@@ -142,7 +142,7 @@ def up(folder: Path, *, host: str, port: int, pool: str, working_dir: Path) -> S
             worker = _start_worker(url, pool, folder, working_dir)
         except BaseException:
             if started is not None:
-                _end(started)
+                end(started)
             raise
     services = Services(url=url, pool=pool, server=server, worker=worker)
     write_file(folder / "convergence.json", json.dumps(asdict(services)))
@@ -167,7 +167,7 @@ def _start_server(url: str, host: str, port: int, folder: Path, working_dir: Pat
     try:
         _wait(url, started, log)
     except BaseException:
-        _end(mark)
+        end(mark)
         raise
     return mark
 
@@ -190,8 +190,8 @@ def down(folder: Path) -> Services | None:
     found = running(folder)
     if found is None:
         return None
-    _end(found.worker)
-    _end(found.server)
+    end(found.worker)
+    end(found.server)
     (folder / "convergence.json").unlink(missing_ok=True)
     return found
 
@@ -243,7 +243,7 @@ def _answers(url: str) -> bool:
         return False
 
 
-def _end(mark: ProcessMark) -> None:
+def end(mark: ProcessMark) -> None:
     """End a process and its children, which are of its session."""
     for number, patience in ((signal.SIGTERM, STOP_S), (signal.SIGKILL, STOP_S)):
         if is_dead(mark):

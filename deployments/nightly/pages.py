@@ -1,0 +1,94 @@
+"""Web application of one store, in the background beside Prefect's server.
+
+Its process is written into a file of Prefect's home with its number and start, as those of the server
+and the worker are. Its log holds an address that opens the page; each use writes a new one.
+"""
+
+import contextlib
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Final
+
+from deployments.nightly.services import end
+from tasks.store.journal.process_marks import ProcessMark, is_dead, process
+from tasks.store.layout import create_file, make_folder, write_file
+
+START_S: Final = 60.0
+"""What it has to print its address."""
+_LOOK_S: Final = 0.1
+_FILE: Final = "convergence-ui.json"
+_LOG: Final = "convergence-ui.log"
+_ADDRESS: Final = re.compile(r"http://\S+/ui/\?token=\S+")
+
+
+def up(folder: Path, *, store: Path, port: int, working_dir: Path) -> str | None:
+    """Start the web application, unless it runs; return an address that opens it once.
+
+    Args:
+        folder: Prefect's home.
+        store: whose pages.
+        port: that it listens at, on this machine.
+        working_dir: of its process.
+
+    Returns:
+        The address; ``None``: it did not start, as its log says.
+    """
+    mark = _running(folder)
+    if mark is None:
+        make_folder(folder)
+        mark = _start(folder / _LOG, store, port, working_dir)
+        write_file(folder / _FILE, json.dumps(asdict(mark)))
+    deadline = time.monotonic() + START_S
+    while not is_dead(mark) and time.monotonic() < deadline:
+        found = _ADDRESS.findall((folder / _LOG).read_text("utf-8"))
+        if found:
+            return str(found[-1])
+        time.sleep(_LOOK_S)
+    return None
+
+
+def down(folder: Path) -> bool:
+    """End what ``up`` started; return whether there was anything."""
+    mark = _running(folder)
+    if mark is not None:
+        end(mark)
+    (folder / _FILE).unlink(missing_ok=True)
+    (folder / _LOG).unlink(missing_ok=True)
+    return mark is not None
+
+
+def log_of(folder: Path) -> Path:
+    """Return the log of what ``up`` started."""
+    return folder / _LOG
+
+
+def _running(folder: Path) -> ProcessMark | None:
+    try:
+        mark = ProcessMark(**json.loads((folder / _FILE).read_text("utf-8")))
+    except (FileNotFoundError, ValueError, TypeError):
+        return None
+    return None if is_dead(mark) else mark
+
+
+def _start(log: Path, store: Path, port: int, working_dir: Path) -> ProcessMark:
+    log.unlink(missing_ok=True)  # addresses of a process that is gone open nothing
+    with contextlib.suppress(FileExistsError):
+        create_file(log)
+    command = ["ui", "--store", str(store), "--port", str(port), "--no-open"]
+    with log.open("ab") as out:
+        started = subprocess.Popen(  # noqa: S603 - this interpreter and our own arguments
+            [sys.executable, "-u", "-m", "convergence", *command],
+            cwd=working_dir,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
+        )
+    return process(started.pid)

@@ -1,0 +1,190 @@
+"""Pages of what goes on: empty stores, runs under way, production, changes, many rows."""
+
+import itertools
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import pytest
+
+from tasks.inputs.loader import load
+from tasks.pages.changes import StoreMark
+from tasks.pages.source import PageSource
+from tasks.run.opener import prepare_run
+from tasks.serving.settings import RuntimeArm, RuntimeConfig
+from tasks.serving.systems import Systems
+from tasks.store import ParquetStore
+from tasks.store.runtime.promotions import champion_of, set_champion
+from tasks.store.runtime.rows import Champion
+from tasks.store.runtime.runtime_store import RuntimeStore
+from tests.support.optimizations import write_project
+from tests.support.page_viewer import store_of
+from tests.support.store_rows import generation_tables, run_record
+from tests.ui.conftest import Open
+
+
+def test_an_empty_store_says_the_next_command(tmp_path, opened: Open):
+    viewer = opened(tmp_path / "none").enter()
+    page = viewer.page("overview")
+    assert (page["runs"], page["systems"], page["next_command"]) == (
+        [],
+        [],
+        "convergence optimize",
+    )
+    assert viewer.page("production") == {"systems": [], "command": "convergence promote"}
+    assert viewer.page("sql", q="select count(*) from runs")["rows"] == [[0]]
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_run_under_way_shows_what_its_journal_has_beyond_its_tables(tmp_path, opened: Open):
+    run = prepare_run(load(write_project(tmp_path)))
+    viewer = opened(store_of(tmp_path)).enter()
+    with run:
+        source = PageSource(ParquetStore(store_of(tmp_path)))
+        before = StoreMark.of(source.store.path)
+        plan = run.ask()
+        for assignment in plan.assignments[:2]:
+            run.evaluate(assignment, generation=0)
+        page = viewer.page(f"runs/{run.run_id}")
+        assert page["status"] == "running"
+        assert page["progress"]["generation"] == 0
+        assert page["progress"]["n_settled"] > 0
+        assert page["progress"]["sentence"].startswith("Generation 1 of at most 4: ")
+        assert page["n_calls"] >= page["progress"]["n_settled"]
+        assert viewer.page("overview")["runs"][0]["status"] == "running"
+        assert viewer.page(f"runs/{run.run_id}/leaderboard")["rows"] == []
+        assert viewer.page(f"runs/{run.run_id}/answers")["cases"] == []
+        changes = before.changes_to(StoreMark.of(source.store.path))
+        assert [(one.kind, one.run_id) for one in changes] == [("cells", run.run_id)]
+        source.close()
+
+
+def test_changes_name_runs_that_begin_generations_and_ends(tmp_path):
+    store, record = ParquetStore(tmp_path), run_record()
+    empty = StoreMark.of(tmp_path)
+    store.save_run(record)
+    begun = StoreMark.of(tmp_path)
+    store.publish(record.run_id, 0, generation_tables(record.run_id, 0))
+    committed = StoreMark.of(tmp_path)
+    store.save_run(replace(record, status="stopped"))
+    stopped = StoreMark.of(tmp_path)
+    store.finish_run(replace(record, status="done"))
+    marks = [empty, begun, committed, stopped, StoreMark.of(tmp_path)]
+    kinds = [
+        [change.kind for change in one.changes_to(next_one)]
+        for one, next_one in itertools.pairwise(marks)
+    ]
+    assert kinds == [["begun"], ["generation"], ["ended"], ["ended"]]
+    assert marks[1].changes_to(marks[1]) == []
+
+
+def test_events_reach_a_viewer(project, opened: Open):
+    viewer = opened(store_of(project)).enter()
+    with viewer.client.stream("GET", "/ui/api/events") as answer:
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        lines = answer.iter_lines()
+        assert next(lines) == "retry: 3000"
+        record = run_record("01JD0000000000000000000001", status="stopped")
+        ParquetStore(store_of(project)).save_run(record)
+        told = next(line for line in lines if line.startswith("data: "))
+    event = json.loads(told.removeprefix("data: "))
+    assert event == {"run_id": record.run_id, "kind": "begun"}
+
+
+@pytest.fixture
+def served(project) -> RuntimeStore:
+    """The runtime state of a system with two arms and a few rewards."""
+    store = RuntimeStore(store_of(project))
+    systems = Systems(store)
+    systems.configure(RuntimeConfig(system="known"))
+    arms = [RuntimeArm(arm_id=name, params={"kind": name}) for name in ("a", "b")]
+    systems.offer("known", arms)
+    bandit = systems.bandit("known")
+    for n in range(40):
+        chosen = bandit.select(f"user-{n}")
+        bandit.update(chosen.decision_id, 0.9 if chosen.arm_id == "b" else 0.1)
+    for name in ("a", "b"):
+        champion = Champion(
+            system="known", candidate_id=f"{name}" * 16, params={"kind": name}, run_id=None,
+            reason=f"promoted {name}", created_us=1,
+        )  # fmt: skip
+        set_champion(store, champion)
+    return store
+
+
+def test_production_shows_arms_shares_rewards_and_evidence(project, opened: Open, served):
+    viewer = opened(store_of(project)).enter()
+    assert [one["system"] for one in viewer.page("production")["systems"]] == ["known"]
+    page = viewer.page("production/known")
+    assert {arm["name"] for arm in page["arms"]} == {"a", "b"}
+    assert sum(arm["share"] for arm in page["arms"]) == pytest.approx(1.0)
+    assert sum(arm["n"] for arm in page["arms"]) == 40
+    assert [arm["name"] for arm in page["arms"] if arm["is_champion"]] == ["b"]
+    assert sum(one["n"] for one in page["history"]) == 40
+    assert "Regret so far" in page["sentences"][0]
+    assert [one["sentence"] for one in page["promotions"]][-1] == "bbbbbb: promoted b"
+    assert viewer.page("overview")["systems"][0]["champion"]["candidate_id"] == "b" * 16
+
+
+def test_a_rollback_is_asked_twice_and_done_once(project, opened: Open, served):
+    viewer = opened(store_of(project)).enter()
+    refused = viewer.post("production/known/rollback", confirm="unknown")
+    assert (refused.status_code, "'known'" in refused.json()["detail"]) == (400, True)
+    done = viewer.post("production/known/rollback", confirm="known")
+    assert (done.status_code, done.json()) == (
+        200, {"sentence": f"{'a' * 16} is the champion of known again."},
+    )  # fmt: skip
+    champion = champion_of(served, "known")
+    assert champion is not None
+    assert champion.candidate_id == "a" * 16
+
+
+def test_what_the_gate_does_not_prove_is_not_promoted(project, opened: Open):
+    viewer = opened(store_of(project)).enter()
+    answer = viewer.post("production/known/promote", confirm="known", candidate_id="")
+    assert answer.status_code == 400
+    assert answer.json()["detail"].startswith("The gate does not promote it. Likely better")
+
+
+def test_only_a_run_that_goes_on_is_stopped_and_only_one_that_ended_early_resumed(
+    project, opened: Open
+):
+    viewer = opened(store_of(project)).enter()
+    (row,) = viewer.page("runs")["runs"]
+    for verb in ("stop", "resume"):
+        answer = viewer.post(f"runs/{row['run_id']}/{verb}", confirm=row["label"])
+        assert (answer.status_code, "is done" in answer.json()["detail"]) == (400, True)
+
+
+@pytest.mark.prefect
+@pytest.mark.slow
+def test_a_run_of_another_process_is_stopped_and_goes_on_from_the_page(tmp_path, opened: Open):
+    write_project(tmp_path, storage__path="./data")
+    environment = {**os.environ, "TARGET_DELAY_S": "0.5"}
+    command = [sys.executable, "-m", "convergence", "optimize", "optimization.yaml", "--quiet"]
+    started = subprocess.Popen(command, cwd=tmp_path, env=environment)
+    try:
+        viewer = opened(tmp_path / "data").enter()
+        row = _waited(lambda: next(iter(viewer.page("runs")["runs"]), None))
+        path = f"runs/{row['run_id']}"
+        _waited(lambda: (viewer.page(path)["progress"] or {}).get("n_settled"))
+        assert viewer.post(f"{path}/stop", confirm=row["label"]).status_code == 200
+        _waited(lambda: viewer.page(path)["status"] == "stopped")
+        started.wait(60)
+        assert viewer.post(f"{path}/resume", confirm=row["label"]).status_code == 200
+        _waited(lambda: viewer.page(path)["status"] == "done")
+    finally:
+        started.kill()
+
+
+def _waited(look, patience_s: float = 120.0):
+    end = time.monotonic() + patience_s
+    while time.monotonic() < end:
+        found = look()
+        if found:
+            return found
+        time.sleep(0.2)
+    raise AssertionError("it did not happen")
