@@ -218,6 +218,7 @@ def show(result: "RunResult") -> None:
         for path in dict.fromkeys(result.files.values()):
             console.answer(f"  {console.short_path(Path(path))}")
     console.answer(f"\nMore: convergence report {result.label}")
+    console.answer("Look at it: convergence ui")
 
 
 def exit_code_of(result: "RunResult") -> int:

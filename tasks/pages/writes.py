@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -115,12 +116,13 @@ def resume(source: PageSource, record: RunRecord, body: Mapping[str, Any]) -> st
             f"a run must have stopped to go on, but {record.label} is {record.status}."
         )
     offline = ("--offline",) if "offline" in record.tags else ()
-    subprocess.Popen(  # noqa: S603 - our own command, with the id of a run of this store
+    started = subprocess.Popen(  # noqa: S603 - our own command, with the id of a run of this store
         [sys.executable, "-m", "convergence", "resume", record.run_id, *offline, "--quiet",
          "--store", str(source.store.path)],
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         start_new_session=True,
     )  # fmt: skip
+    threading.Thread(target=started.wait, name="resumed run", daemon=True).start()
     return f"{record.label} goes on in a process of its own."
 
 
