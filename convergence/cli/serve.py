@@ -94,7 +94,9 @@ def serve(  # noqa: PLR0917 - Typer's options
 
         def app(host: str, port: int) -> UiGuard:
             hosts = allowed_hosts(host, port, allow_host or ())
-            return guarded(source, sessions, tokens, hosts=hosts, port=port)
+            return guarded(
+                source, sessions, tokens, hosts=hosts, port=port, ends=lambda: service.is_ending
+            )
 
         service = Service(opened, tokens, service_options, app if pages else None)
         console.answer(f"Serving {opened.root} at {service.url}")

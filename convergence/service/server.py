@@ -159,6 +159,11 @@ class Service:
             self._committer.close()
             self._socket.close()
 
+    @property
+    def is_ending(self) -> bool:
+        """Whether nothing new is accepted any more."""
+        return self._server.should_exit
+
     def stop(self) -> None:
         """End ``run`` as a signal would."""
         self._server.should_exit = True

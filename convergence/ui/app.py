@@ -30,14 +30,17 @@ _AT_ONCE = 2
 _log = logging.getLogger("convergence.ui")
 
 
-def make_app(source: PageSource, *, can_write: bool) -> Starlette:
+def make_app(
+    source: PageSource, *, can_write: bool, ends: Callable[[], bool] = lambda: False
+) -> Starlette:
     """Return the application, to be put behind a ``UiGuard``.
 
     Args:
         source: the store.
         can_write: whether any token may write.
+        ends: whether the server is about to end, and streams of events with it.
     """
-    handlers = _Handlers(source, can_write=can_write)
+    handlers = _Handlers(source, StoreWatch(source.store.path, ends), can_write=can_write)
     routes = [
         Route(ROOT, handlers.root),
         Route(f"{ROOT}/api/session", handlers.session),
@@ -75,9 +78,8 @@ def make_app(source: PageSource, *, can_write: bool) -> Starlette:
 class _Handlers:
     """Handlers of the routes."""
 
-    def __init__(self, source: PageSource, *, can_write: bool) -> None:
-        self._source, self._can_write = source, can_write
-        self._watch = StoreWatch(source.store.path)
+    def __init__(self, source: PageSource, watch: StoreWatch, *, can_write: bool) -> None:
+        self._source, self._watch, self._can_write = source, watch, can_write
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self._files = {
             str(path.relative_to(STATIC)): path for path in STATIC.rglob("*") if path.is_file()

@@ -38,6 +38,7 @@ def guarded(
     *,
     hosts: frozenset[str],
     port: int,
+    ends: Callable[[], bool],
 ) -> UiGuard:
     """Return the web application with its guard.
 
@@ -47,9 +48,10 @@ def guarded(
         tokens: those that may write; ``None``: nobody may.
         hosts: values of ``Host`` that are answered.
         port: that is listened at; browsers send cookies of one host to all of its ports.
+        ends: whether the server is about to end, and streams of events with it.
     """
     return UiGuard(
-        make_app(source, can_write=tokens is not None),
+        make_app(source, can_write=tokens is not None, ends=ends),
         sessions=sessions,
         tokens=tokens,
         hosts=hosts,
@@ -78,7 +80,14 @@ class UiServer:
         host = self.options.host
         self.url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
         hosts = allowed_hosts(host, port, self.options.allowed)
-        app = guarded(source, self.sessions, tokens, hosts=hosts, port=port)
+        app = guarded(
+            source,
+            self.sessions,
+            tokens,
+            hosts=hosts,
+            port=port,
+            ends=lambda: self._server.should_exit,
+        )
         self._server = SignalServer(_configuration(app))
         self._thread: threading.Thread | None = None
 
@@ -92,6 +101,10 @@ class UiServer:
             asyncio.run(self._server.serve(sockets=[self._socket]))
         finally:
             self._socket.close()
+
+    def stop(self) -> None:
+        """End ``run`` as a signal would."""
+        self._server.should_exit = True
 
     def __enter__(self) -> Self:
         """Serve in a thread of its own.
@@ -107,7 +120,7 @@ class UiServer:
 
     def __exit__(self, *_: object) -> None:
         """End."""
-        self._server.should_exit = True
+        self.stop()
         if self._thread is not None:
             self._thread.join()
 

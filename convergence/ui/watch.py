@@ -5,7 +5,8 @@ import contextlib
 import json
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 
 from tasks.pages.changes import StoreChange, StoreMark
@@ -13,6 +14,8 @@ from tasks.pages.changes import StoreChange, StoreMark
 _EVERY_S = 1.0
 _FRESH_S = 0.5
 """Seconds for which a look at the store holds."""
+_CELLS_S = 3.0
+"""Seconds from one event on settled cells to the next: a run settles some all the time."""
 _MOST_BYTES = 48 << 20
 _LARGEST = 16 << 20
 """Longer answers are not kept."""
@@ -23,13 +26,19 @@ _BEAT_S = 15.0
 class StoreWatch:
     """Looks at a store, once for however many viewers."""
 
-    def __init__(self, root: Path) -> None:
-        """Watch this store, from the first request on."""
-        self._root = root
+    def __init__(self, root: Path, ends: Callable[[], bool] = lambda: False) -> None:
+        """Watch a store, from the first request on.
+
+        Args:
+            root: of the store.
+            ends: whether the server is about to end, and streams with it.
+        """
+        self._root, self._ends = root, ends
         self._mark: StoreMark | None = None
         self._looked_s = float("-inf")
+        self._cells_s = float("-inf")
         self._looking = asyncio.Lock()
-        self._viewers: set[asyncio.Queue[str]] = set()
+        self._viewers: set[asyncio.Queue[str | None]] = set()
         self._poller: asyncio.Task[None] | None = None
         self.version = 0
         """Changes seen so far."""
@@ -48,8 +57,13 @@ class StoreWatch:
                 return
             now = await asyncio.to_thread(StoreMark.of, self._root)
             self._looked_s = time.monotonic()
+            is_early = self._looked_s - self._cells_s < _CELLS_S
+            if self._mark is not None and is_early:
+                now = replace(now, call=self._mark.call)
             if now == self._mark:
                 return
+            if self._mark is not None and now.call != self._mark.call:
+                self._cells_s = self._looked_s
             self._kept.clear()
             self.version += 1
             for change in () if self._mark is None else self._mark.changes_to(now):
@@ -83,7 +97,7 @@ class StoreWatch:
     async def events(self) -> AsyncIterator[bytes]:
         """Give changes as server-sent events, until the viewer leaves."""
         await self.look()
-        queue: asyncio.Queue[str] = asyncio.Queue(maxsize=100)
+        queue: asyncio.Queue[str | None] = asyncio.Queue(maxsize=100)
         self._viewers.add(queue)
         if self._poller is None or self._poller.done():
             self._poller = asyncio.create_task(self._poll())
@@ -92,6 +106,8 @@ class StoreWatch:
             while True:
                 try:
                     text = await asyncio.wait_for(queue.get(), _BEAT_S)
+                    if text is None:
+                        return
                     yield f"data: {text}\n\n".encode()
                 except TimeoutError:
                     yield b": alive\n\n"
@@ -99,12 +115,15 @@ class StoreWatch:
             self._viewers.discard(queue)
 
     async def _poll(self) -> None:
-        while self._viewers:
+        while self._viewers and not self._ends():
             await self.look()
             await asyncio.sleep(_EVERY_S)
+        for queue in self._viewers:
+            with contextlib.suppress(asyncio.QueueFull):
+                queue.put_nowait(None)
 
 
-def _offer(queue: asyncio.Queue[str], change: StoreChange) -> None:
+def _offer(queue: asyncio.Queue[str | None], change: StoreChange) -> None:
     """Tell a viewer; one who does not read misses changes, and sees the next."""
     with contextlib.suppress(asyncio.QueueFull):
         queue.put_nowait(json.dumps({"run_id": change.run_id, "kind": change.kind}))

@@ -6,10 +6,12 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
 
+from convergence.ui.server import UiOptions, UiServer
 from tasks.inputs.loader import load
 from tasks.pages.changes import StoreMark
 from tasks.pages.source import PageSource
@@ -21,7 +23,7 @@ from tasks.store.runtime.promotions import champion_of, set_champion
 from tasks.store.runtime.rows import Champion
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tests.support.optimizations import write_project
-from tests.support.page_viewer import store_of
+from tests.support.page_viewer import Viewer, store_of
 from tests.support.store_rows import generation_tables, run_record
 from tests.ui.conftest import Open
 
@@ -92,6 +94,18 @@ def test_events_reach_a_viewer(project, opened: Open):
         told = next(line for line in lines if line.startswith("data: "))
     event = json.loads(told.removeprefix("data: "))
     assert event == {"run_id": record.run_id, "kind": "begun"}
+
+
+def test_a_server_that_ends_ends_its_streams(project):
+    source = PageSource(ParquetStore(store_of(project)))
+    with UiServer(source, None, UiOptions(port=0)) as server, closing(Viewer(server)) as viewer:
+        viewer.enter()
+        with viewer.client.stream("GET", "/ui/api/events") as answer:
+            lines = answer.iter_lines()
+            assert next(lines) == "retry: 3000"
+            server.stop()
+            assert [line for line in lines if line.startswith("data: ")] == []
+    source.close()
 
 
 @pytest.fixture
