@@ -88,7 +88,7 @@ function Theme() {
       aria-label="Colours" value={chosen}
       onChange={(event) => { const next = event.currentTarget.value as Choice; choose(next); set(next); }}
     >
-      <option value="system">As the system</option>
+      <option value="system">System</option>
       <option value="light">Light</option>
       <option value="dark">Dark</option>
     </select>

@@ -39,6 +39,9 @@ export function marked(text: string): string {
   return [...text].map((char) => (MARKS.test(char) ? `[${NAMES[char] ?? `U+${char.codePointAt(0)!.toString(16)}`}]` : char)).join("");
 }
 
+/** A case's input without the braces and the first key of JSON, which all cases have alike. */
+export const inputLine = (title: string) => title.replace(/^\{"[\w -]{1,40}":\s*"?/, "").replace(/"?\}$/, "");
+
 /** One line of somebody's text: isolated, in its own direction. */
 export function One({ text, max = 160 }: { text: string | null | undefined; max?: number }) {
   const whole = text ?? "";

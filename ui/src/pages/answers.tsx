@@ -4,7 +4,7 @@ import { get, onChange, useData } from "../api";
 import { Matrix, type Cell } from "../matrix";
 import { Empty, Problem, Show } from "../parts";
 import { setQuery } from "../router";
-import { interval, marked, One, plural, reward } from "../text";
+import { inputLine, interval, marked, One, plural, reward } from "../text";
 import type { AnswerCell, Answers as Data } from "../types";
 import { CellDrawer } from "./cell";
 import { Tabs } from "./tabs";
@@ -92,9 +92,6 @@ export function Answers({ run, query }: { run: string; query: URLSearchParams })
     </>
   );
 }
-
-/** A case's input without the braces and the first key of JSON, which all cases have alike. */
-const short = (title: string) => title.replace(/^\{"[\w -]{1,40}":\s*"?/, "").replace(/"?\}$/, "");
 
 function Filters({ filter, search }: { filter: string; search: string }) {
   const [text, setText] = useState(search);
@@ -185,7 +182,7 @@ function Loaded(p: { run: string; base: string; first: Data; settings: Record<st
         corner={<>case ↓ configuration →</>}
         headLabel={(c) => { const one = tiles.columns.get(c); return one ? `${marked(one.name.slice(0, 300))}: ${reward(one.mean)} ${interval(one.low, one.high)}` : ""; }}
         head={(c) => { const one = tiles.columns.get(c); return one ? <><code>{one.name.slice(0, 6)}</code><br />{reward(one.mean)}<br /><small>{one.tags[0] ?? ""}</small></> : null; }}
-        side={(r) => { const one = tiles.cases.get(r); return one ? <span title={marked(one.case_id)}><One text={short(one.title) || one.case_id} max={44} /></span> : null; }}
+        side={(r) => { const one = tiles.cases.get(r); return one ? <span title={marked(one.case_id)}><One text={inputLine(one.title) || one.case_id} max={44} /></span> : null; }}
       />
       {open && (
         <CellDrawer

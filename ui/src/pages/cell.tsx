@@ -88,9 +88,45 @@ function Repeats({ of, other }: { of: CellDetail; other?: CellDetail }) {
           <h3>Answer beside <code><One text={other.candidate.name} max={70} /></code>: reward {reward(beside.reward)} there, {reward(one.reward)} here</h3>
           <Diff before={beside.answer ?? ""} after={one.answer ?? ""} label="Difference of the answers" />
           <h3>Prompt beside it</h3>
-          <Diff before={beside.prompt ?? ""} after={one.prompt ?? ""} label="Difference of the prompts" />
+          <Diff before={written(beside.prompt)} after={written(one.prompt)} label="Difference of the prompts" />
         </>
       )}
+    </>
+  );
+}
+
+interface Message { role: string; content: string }
+
+/** The messages of a chat's request as it was sent; null: it is no chat, or was cut. */
+function messagesOf(prompt: string | null): Message[] | null {
+  if (!prompt?.startsWith("{")) return null;
+  try {
+    const request = JSON.parse(prompt) as { body?: { messages?: unknown }; messages?: unknown };
+    const found = request.body?.messages ?? request.messages;
+    if (!Array.isArray(found) || !found.length) return null;
+    return found.map((one: { role?: unknown; content?: unknown }) => ({
+      role: String(one.role ?? ""), content: typeof one.content === "string" ? one.content : JSON.stringify(one.content ?? one, null, 1),
+    }));
+  } catch {
+    return null;
+  }
+}
+
+const written = (prompt: string | null): string => messagesOf(prompt)?.map((m) => `${m.role}: ${m.content}`).join("\n\n") ?? prompt ?? "";
+
+function Prompt({ of }: { of: Repeat }) {
+  const whole = of.prompt_url ? `/ui/api/${of.prompt_url}` : undefined;
+  const messages = messagesOf(of.prompt);
+  if (!messages) return <Texts text={of.prompt} label="Prompt as sent" whole={whole} />;
+  return (
+    <>
+      {messages.map((m, i) => (
+        <div key={i} class="message">
+          <p class="small muted"><One text={m.role} /></p>
+          <Texts text={m.content} label={`Message ${i + 1} of the prompt`} />
+        </div>
+      ))}
+      <details class="small"><summary>The whole request</summary><Texts text={of.prompt} label="The whole request" whole={whole} /></details>
     </>
   );
 }
@@ -124,7 +160,7 @@ function Evaluation({ of }: { of: Repeat }) {
         </>
       )}
       <h3>Prompt as sent</h3>
-      <Texts text={of.prompt} label="Prompt as sent" whole={of.prompt_url ? `/ui/api/${of.prompt_url}` : undefined} />
+      <Prompt of={of} />
       <h3>{plural(of.attempts.length, "attempt")}</h3>
       {of.attempts.length > 0 && (
         <div class="overflow" tabIndex={0} role="region" aria-label="Attempts">

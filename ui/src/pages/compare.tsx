@@ -5,7 +5,7 @@ import { Chart, saveCsv, type Colours } from "../chart";
 import { Diff } from "../diff";
 import { Card, Empty, Figure, Show, Table } from "../parts";
 import { Link, setQuery, to } from "../router";
-import { count, Interval, marked, One, reward, Sentence, signed, Texts, Value } from "../text";
+import { count, inputLine, Interval, marked, ms, One, reward, Sentence, signed, Texts, three, usd, Value } from "../text";
 import type { Comparison, Leaderboard, Overview, Side } from "../types";
 import { Tabs } from "./tabs";
 
@@ -48,6 +48,11 @@ function Choose({ run, a, b }: { run: string | undefined; a: string; b: string }
   );
 }
 
+function amount(x: number | null, unit: string | null): string {
+  if (x === null) return unit === "USD" ? "unknown" : "–";
+  return unit === "USD" ? usd(x) : unit === "ms" ? ms(x) : `${three(x)}${unit ? ` ${unit}` : ""}`;
+}
+
 function Head({ of, letter }: { of: Side; letter: string }) {
   return (
     <Figure value={<>{letter} {reward(of.mean)}</>}>
@@ -85,7 +90,7 @@ function Result({ of }: { of: Comparison }) {
           </Figure>
         )}
         {of.per_answer.filter((p) => p.a !== null || p.b !== null).map((p) => (
-          <Figure key={p.name} value={<>{p.a === null ? "–" : Number(p.a.toPrecision(3))} → {p.b === null ? "–" : Number(p.b.toPrecision(3))}</>}>{p.name}{p.unit && `, ${p.unit}`}: A → B</Figure>
+          <Figure key={p.name} value={<>{amount(p.a, p.unit)} → {amount(p.b, p.unit)}</>}>{p.name.replace(/_(ms|usd)$/, "")} of an answer, A → B</Figure>
         ))}
       </div>
       <Card title="Parameters that differ">
@@ -118,7 +123,7 @@ function Result({ of }: { of: Comparison }) {
         <Table
           label="Cases" tall rows={cases} rowKey={(r) => `${r.role}-${r.case_id}`}
           columns={[
-            { key: "c", title: "Case", by: (r) => r.case_id, show: (r) => <><code><One text={r.case_id} max={40} /></code><div class="small muted"><One text={r.input} max={120} /></div></> },
+            { key: "c", title: "Case", by: (r) => r.case_id, show: (r) => <><code><One text={r.case_id} max={40} /></code><div class="small muted"><One text={inputLine(r.input ?? "")} max={120} /></div></> },
             { key: "role", title: "Role", by: (r) => r.role, show: (r) => r.role },
             { key: "a", title: "A", n: true, by: (r) => r.a, show: (r) => reward(r.a) },
             { key: "b", title: "B", n: true, by: (r) => r.b, show: (r) => reward(r.b) },
