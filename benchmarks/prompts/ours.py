@@ -1,0 +1,141 @@
+"""The engine in the planted world, through its public interface: a configuration and a function.
+
+The writer is an endpoint that speaks OpenAI's protocol on this machine, as any model would; its calls are not
+counted as evaluations, for none of the others and none of ours.
+"""
+
+import hashlib
+import json
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from benchmarks.prompts.world import OTHER_START, START, World, cases
+from benchmarks.prompts.writer import Temper, answer_request
+from convergence import run_optimization_sync
+
+N_CASES: Final = 20
+"""Cases of the search; all kinds are among them."""
+N_GENERATIONS: Final = 25
+N_NEW: Final = 4
+"""Cases that a new prompt is asked."""
+
+
+@contextmanager
+def writer_endpoint(seed: int, temper: Temper) -> Iterator[str]:
+    """Serve the writer; the same request gets the same answer.
+
+    Args:
+        seed: of the run.
+        temper: how honest it is.
+    """
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            content = str(body["messages"][-1]["content"])
+            digest = hashlib.sha256(f"{seed} {content}".encode()).digest()
+            rng = np.random.default_rng(int.from_bytes(digest[:8], "big"))
+            text = answer_request(content, rng, temper)
+            message = {"role": "assistant", "content": text}
+            answer = {
+                "model": body["model"],
+                "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
+                "usage": {"prompt_tokens": 100, "completion_tokens": 50, "total_tokens": 150},
+            }
+            data = json.dumps(answer).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - of the library
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/v1"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def configuration(
+    folder: Path, seed: int, n_calls: int, *, endpoint: str | None, n_texts: int = 2
+) -> dict[str, Any]:
+    """Return the configuration of a run; without an endpoint it chooses among the given texts."""
+    listed = cases(N_CASES)
+    config: dict[str, Any] = {
+        "api": {"name": "planted", "kind": "function"},
+        "search_space": {
+            "parameters": {
+                "prompt": {
+                    "type": "text",
+                    "variants": [START, OTHER_START],
+                    "default": START,
+                    "mutate": endpoint is not None,
+                }
+            }
+        },
+        "evaluation": {
+            "cases_per_candidate": N_NEW,
+            "test_cases": {
+                "inline": [
+                    {"id": c.case_id, "input": {"case": c.case_id, "kind": c.kind}} for c in listed
+                ]
+            },
+            "metrics": {"score": {"type": "function", "weight": 1}},
+        },
+        "optimization": {
+            "algorithm": "mab_evolution",
+            "seed": seed,
+            "evolution": {
+                "population_size": max(2, n_calls // (N_NEW * N_GENERATIONS)),
+                "generations": N_GENERATIONS,
+                "elite_size": 0,
+            },
+            "execution": {"early_stopping": {"enabled": False}},
+        },
+        "storage": {"path": str(folder / "store")},
+        "output": {"save_path": str(folder / "results")},
+    }
+    if endpoint is not None:
+        config["llm"] = {"model": "writer", "endpoint": endpoint}
+        config["prompts"] = {"n_texts": n_texts, "max_share_usd": 1.0}
+        config["prices"] = {"writer": {"input": 0.0, "output": 0.0}}
+    return config
+
+
+def optimize(seed: int, n_calls: int, temper: Temper | None = "honest", **more: int) -> str:
+    """Return the prompt that a run recommends.
+
+    Args:
+        seed: of the run and its world.
+        n_calls: evaluations of the search.
+        temper: of the writer; ``None``: it only chooses among the given texts.
+        more: see ``configuration``.
+    """
+    world, by_id = World(seed), {case.case_id: case for case in cases(N_CASES)}
+
+    def answer(prompt: str, case: str, kind: str) -> dict[str, Any]:  # noqa: ARG001 - an input
+        found = world.ask(prompt, by_id[case])
+        told = f"{found.text}; {found.reason}" if found.reason else found.text
+        return {"result": told, "metrics": {"score": found.score}}
+
+    with tempfile.TemporaryDirectory() as folder, writer_endpoint(seed, temper or "honest") as url:
+        endpoint = None if temper is None else url
+        config = configuration(Path(folder), seed, n_calls, endpoint=endpoint, **more)
+        result = run_optimization_sync(config, local_function=answer)
+        winner = result.result.winner
+        assert winner is not None
+        return str(winner.params["prompt"])
