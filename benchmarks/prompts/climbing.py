@@ -5,7 +5,7 @@ import numpy as np
 from benchmarks.prompts.world import START, World, cases
 from benchmarks.prompts.writer import written
 
-N_EACH = 10
+N_EACH = 6
 """Cases that the incumbent and each edit of it are asked."""
 
 
