@@ -1,7 +1,7 @@
 """Edits: choice of parameter, parent and operator; verdicts on their texts."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -84,6 +84,9 @@ class Choices:
     values: Mapping[str, tuple[float, float]]
     """Text → mean and sd of its worth."""
     tried: tuple[Tried, ...]
+    best: Mapping[str, float] = field(default_factory=dict)
+    """Text → probability that the best candidate holds it, by the posterior of the search; empty: by
+    ``values``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -112,8 +115,19 @@ class Editor:
 
     # -- planning
 
-    def choices(self, archive: Archive, state: PromptState) -> list[Choices]:
-        """Return the parameters that have a text with evidence."""
+    def choices(
+        self,
+        archive: Archive,
+        state: PromptState,
+        best: Mapping[str, Mapping[str, float]] | None = None,
+    ) -> list[Choices]:
+        """Return the parameters that have a text with evidence.
+
+        Args:
+            archive: the evidence.
+            state: what was written.
+            best: parameter → as of ``Choices.best``.
+        """
         found = []
         for name in self.parameters:
             evidence = evidence_of(archive, name)
@@ -133,6 +147,7 @@ class Editor:
                     evidence=evidence,
                     values=text_posterior(ordered, parents, price),
                     tried=self._tried(state, name, evidence, by_id, price),
+                    best={} if best is None else best.get(name, {}),
                 )
             )
         return found
@@ -190,7 +205,7 @@ class Editor:
         p_parameter = parameter_propensities([one.tried for one in choices], rng)
         at = int(rng.choice(len(choices), p=p_parameter))
         chosen = choices[at]
-        best = chances_of_best(chosen.values, rng)
+        best = chosen.best or chances_of_best(chosen.values, rng)
         names = [*best]
         parent = names[int(rng.choice(len(names), p=[best[name] for name in names]))]
         observed = state.observed.get(text_id_of(parent), ())

@@ -19,6 +19,7 @@ import numpy as np
 from convergence_core.config.prompts import OperatorName
 from convergence_core.prompts.failures import Category
 from convergence_core.prompts.twins import LIKELY
+from convergence_core.records import Params
 
 PRIOR_MEAN: Final = 0.0
 LIKELY_MEAN: Final = 0.02
@@ -75,6 +76,26 @@ def propensities(
     wins = np.bincount(draws.argmax(axis=1), minlength=len(operators)) / N_DRAWS
     p = (1.0 - EPSILON) * wins + EPSILON / len(operators)  # (eq. 2)
     return np.asarray(p / p.sum(), np.float64)
+
+
+def chances_by_text(
+    draws: np.ndarray, candidates: Sequence[Params], parameter: str
+) -> dict[str, float]:
+    """Return text → probability that the best candidate holds it.
+
+    Args:
+        draws: joint draws of the candidates' worths, (n_draws, n_candidates).
+        candidates: their parameters.
+        parameter: the text parameter; candidates in which it is not active count for no text.
+    """
+    texts = [params.get(parameter) for params in candidates]
+    rows = [i for i, text in enumerate(texts) if isinstance(text, str)]
+    found: dict[str, float] = {}
+    if rows:
+        for row in draws[:, rows].argmax(axis=1):
+            text = str(texts[rows[int(row)]])
+            found[text] = found.get(text, 0.0) + 1.0 / len(draws)
+    return found
 
 
 def chances_of_best(

@@ -20,6 +20,7 @@ from convergence_core.prompts.failures import (
     category_of,
     metric_reason,
 )
+from convergence_core.prompts.policy import chances_by_text
 from convergence_core.prompts.state import Mutation, PromptState, text_id_of
 from convergence_core.records import Evaluation, Params, Trial, canonical_json
 from convergence_core.search.archive import Archive
@@ -36,6 +37,9 @@ from tasks.secrets.redaction import one_line, shortened
 PROMPTS: Final = "prompts"
 LONGEST_REASON: Final = 200
 """Characters of the reason of a reward, or of a failure."""
+N_RIVALS: Final = 150
+"""Candidates, the best by their means, of which texts are parents."""
+N_DRAWS: Final = 1000
 N_TRIES: Final = 4
 """Edits for each text wanted, where the writer is free."""
 
@@ -96,7 +100,7 @@ class PromptLearner:
             return 0
         generation, archive = state.next_generation, state.search.archive
         known = {name: texts_of(study, name) for name in self.editor.parameters}
-        choices = self.editor.choices(archive, self.state)
+        choices = self.editor.choices(archive, self.state, self._best(study, state))
         found: list[Mutation] = []
         n_texts, index = self.editor.settings.n_texts, 0
         n_rounds = N_TRIES if self.writer.is_free else 1
@@ -109,6 +113,24 @@ class PromptLearner:
         after = self.state.after(found)
         self.pending = PendingTexts(generation=generation, mutations=tuple(found), state=after)
         return sum(one.is_kept for one in found)
+
+    def _best(self, study: Study, state: StudyState) -> dict[str, dict[str, float]]:
+        """Return parameter → text → probability that the best candidate holds it, by the posterior."""
+        search = state.search
+        fitted = study.surrogate.warm(search.memory).fit(
+            search.archive, case_ids=study.case_order, case_weights=study.case_weights
+        )
+        members = [m.candidate for m in search.archive if m.rewards]
+        if fitted.learned is None or not members:
+            return {}
+        order = np.argsort(-fitted.posterior(members).mean, kind="stable")[:N_RIVALS]
+        rivals = [members[int(i)] for i in order]
+        rng = self._rng(state.next_generation, 0, "parents")
+        draws = fitted.posterior(rivals).draws(rng, N_DRAWS)
+        price, params = self.editor.settings.length_price / 1000, [one.params for one in rivals]
+        length = [sum(len(str(p.get(n, ""))) for n in self.editor.parameters) for p in params]
+        draws = draws - price * np.array(length)
+        return {name: chances_by_text(draws, params, name) for name in self.editor.parameters}
 
     def _planned(
         self,

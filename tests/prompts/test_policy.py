@@ -14,7 +14,12 @@ from convergence_core.prompts.evidence import (
     text_posterior,
 )
 from convergence_core.prompts.failures import CATEGORIES, category_of, main_category
-from convergence_core.prompts.policy import Tried, parameter_propensities, propensities
+from convergence_core.prompts.policy import (
+    Tried,
+    chances_by_text,
+    parameter_propensities,
+    propensities,
+)
 from convergence_core.prompts.shots import Shot, split
 
 tried = st.lists(
@@ -111,3 +116,10 @@ def test_demonstrations_are_drawn_from_what_is_offered(seed, most):
         assert len({shot.user for shot in shots}) == len(shots)
         assert {*shots} <= {*offered}
         known |= {text}
+
+
+def test_a_text_is_a_parent_as_often_as_a_candidate_with_it_is_the_best():
+    draws = np.array([[0.1, 0.9, 0.2], [0.1, 0.2, 0.9], [0.8, 0.1, 0.2], [0.1, 0.9, 0.3]])
+    found = chances_by_text(draws, [{"t": "a"}, {"t": "b", "k": 1}, {"t": "b", "k": 2}], "t")
+    assert found == {"b": 0.75, "a": 0.25}
+    assert chances_by_text(draws, [{"k": 1}, {"k": 2}, {"k": 3}], "t") == {}

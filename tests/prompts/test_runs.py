@@ -27,14 +27,14 @@ def asked_texts(folder: Path) -> set[str]:
     return {row["value"] for row in rows(folder, "SELECT DISTINCT value FROM parameters")}
 
 
-def test_rules_write_offline_and_the_winner_is_a_written_text(tmp_path):
+def test_rules_write_offline_and_a_written_text_is_found(tmp_path):
     write_project(tmp_path, None)
     result = play(begin(tmp_path))
     found = mutations(tmp_path)
     assert {row["writer"] for row in found} <= {"rules", "drawn"}
     assert sum(row["verdict"] == "kept" for row in found) >= 8
     assert all(0.0 < row["propensity"] <= 1.0 for row in found)
-    assert result.winner.params["system"] != PARENT
+    assert result.found.params["system"] != PARENT
     effects = rows(tmp_path, "SELECT * FROM mutation_effects WHERE n_shared > 0")
     assert effects
 
