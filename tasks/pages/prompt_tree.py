@@ -1,21 +1,24 @@
 """Family tree of a text parameter: its texts, where each came from, how it fares."""
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from convergence_core.errors import QueryError
 from convergence_core.ports import RunRecord
+from convergence_core.prompts.state import text_id_of
 from tasks.pages.allocation import standings, tags_of
 from tasks.pages.source import Page, PageSource, line_of
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import shortened
-from tasks.store.tables.tables import TABLES
 
 LONGEST = 50_000
 """Characters of a text."""
-_MUTATIONS = "SELECT * FROM mutations WHERE run_id = $run AND parameter = $parameter"
+_MUTATIONS = """
+SELECT text_id, operator, parent_ids_json, diagnosis, category, writer, effect, effect_se, n_shared,
+       fixed, broken
+FROM mutation_effects WHERE run_id = $run AND parameter = $parameter AND verdict = 'kept'
+"""
 
 
 def prompt_tree(source: PageSource, record: RunRecord, parameter: str) -> Page:
@@ -45,11 +48,11 @@ def _nodes(source: PageSource, record: RunRecord, parameter: str) -> list[Page]:
     for text, of in holders.items():
         first = min(of, key=lambda row: row["generation"])
         parents = {
-            _text_id(other)
+            text_id_of(other)
             for one in first["parent_ids"] or ()
             if one in by_id and (other := str(by_id[one]["params"][parameter])) != text
         }
-        node = _node(text, of, sorted(parents), written.get(_text_id(text)))
+        node = _node(text, of, sorted(parents), written.get(text_id_of(text)))
         ids = node["candidate_ids"]
         nodes.append({**node, "tags": sorted({tag for one in ids for tag in tags.get(one, ())})})
     return nodes
@@ -65,8 +68,10 @@ def _node(
     best = holders[0]  # standings are best first
     first = min(holders, key=lambda row: row["generation"])
     return {
-        "id": _text_id(text),
-        "parents": list(parents if mutation is None else mutation["parent_ids"] or ()),
+        "id": text_id_of(text),
+        "parents": list(
+            parents if mutation is None else json.loads(mutation["parent_ids_json"] or "[]")
+        ),
         "text": shortened(text, LONGEST, redacted_text),
         "generation": first["generation"],
         "origin": first["origin"],
@@ -75,19 +80,27 @@ def _node(
         "mean": best["mean"],
         "low": best["low"],
         "high": best["high"],
-        "effect": None,
+        "effect": _effect(mutation),
         "operator": None if mutation is None else mutation["operator"],
         "reason": None if mutation is None else line_of(mutation["diagnosis"], 1_000),
     }
 
 
+def _effect(mutation: Mapping[str, Any] | None) -> Page | None:
+    """Return what a text changed on the cases that its first parent was asked too."""
+    if mutation is None or mutation["effect"] is None:
+        return None
+    same = ("n_shared", "fixed", "broken")
+    return {
+        "mean": mutation["effect"],
+        "se": mutation["effect_se"],
+        "low": None,
+        "high": None,
+        **{name: mutation[name] for name in same},
+    }
+
+
 def _written(source: PageSource, record: RunRecord, parameter: str) -> dict[str, dict[str, Any]]:
-    """Return text → how it was written, where the store keeps that."""
-    if "mutations" not in TABLES:
-        return {}
+    """Return text → how it was written and what it changed; texts that a person wrote are absent."""
     rows = source.rows(_MUTATIONS, run=record.run_id, parameter=parameter)
-    return {row["text_id"]: row for row in rows if row["verdict"] == "kept"}
-
-
-def _text_id(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return {row["text_id"]: row for row in rows}

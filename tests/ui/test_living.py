@@ -9,9 +9,13 @@ import time
 from contextlib import closing
 from dataclasses import replace
 
+import httpx
 import pytest
 
-from convergence.ui.server import UiOptions, UiServer
+from convergence.service.server import Service, ServiceOptions
+from convergence.ui.guard import UiGuard, allowed_hosts
+from convergence.ui.server import UiOptions, UiServer, guarded
+from convergence.ui.sessions import BrowserSessions
 from tasks.inputs.loader import load
 from tasks.pages.changes import StoreMark
 from tasks.pages.source import PageSource
@@ -23,8 +27,9 @@ from tasks.store.runtime.promotions import champion_of, set_champion
 from tasks.store.runtime.rows import Champion
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tests.support.optimizations import write_project
-from tests.support.page_viewer import Viewer, store_of
+from tests.support.page_viewer import READER, Viewer, store_of, tokens
 from tests.support.store_rows import generation_tables, run_record
+from tests.support.writing_runs import PARENT, begin, play, write_project as write_project_of_texts
 from tests.ui.conftest import Open
 
 
@@ -202,3 +207,52 @@ def _waited(look, patience_s: float = 120.0):
             return found
         time.sleep(0.2)
     raise AssertionError("it did not happen")
+
+
+def test_the_family_of_a_prompt_is_a_tree_with_what_each_text_changed(tmp_path, opened: Open):
+    write_project_of_texts(tmp_path, None)
+    play(begin(tmp_path))
+    viewer = opened(store_of(tmp_path)).enter()
+    run = f"runs/{viewer.page('runs')['runs'][0]['run_id']}"
+    page = viewer.page(f"{run}/prompts", parameter="system")
+    assert viewer.page(f"{run}/prompts")["parameter"] == page["parameter"] == "system"
+    nodes = {node["id"]: node for node in page["nodes"]}
+    assert len(nodes) == len(page["nodes"])
+    (root,) = [node for node in nodes.values() if node["text"] == PARENT]
+    assert (root["parents"], root["operator"], root["effect"]) == ([], None, None)
+    written = [node for node in nodes.values() if node["operator"] is not None]
+    assert written
+    assert all(node["parents"] for node in written)
+    assert any(root["id"] in node["parents"] for node in written)
+    assert any(node["effect"] is not None and node["effect"]["n_shared"] for node in written)
+    assert any("recommended" in node["tags"] for node in nodes.values())
+
+
+def test_the_service_shows_the_pages_beside_its_own_paths(project):
+    store = RuntimeStore(store_of(project))
+    source, sessions = PageSource(ParquetStore(store_of(project))), BrowserSessions()
+
+    def pages(host: str, port: int) -> UiGuard:
+        return guarded(
+            source,
+            sessions,
+            tokens(),
+            hosts=allowed_hosts(host, port),
+            port=port,
+            ends=lambda: False,
+        )
+
+    with (
+        Service(store, tokens(), ServiceOptions(port=0), pages) as service,
+        httpx.Client() as client,
+    ):
+        assert client.get(f"{service.url}/health").status_code == 401
+        bearer = {"Authorization": f"Bearer {READER}"}
+        assert client.get(f"{service.url}/health", headers=bearer).status_code == 200
+        assert client.get(f"{service.url}/ui/api/overview", headers=bearer).status_code == 401
+        entered = client.get(f"{service.url}/ui/?token={sessions.one_time_token()}")
+        assert entered.status_code == 303
+        assert client.get(f"{service.url}/ui/api/overview").json()["runs"]
+        assert client.get(f"{service.url}/uix").status_code == 401
+    source.close()
+    store.close()
