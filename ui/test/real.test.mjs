@@ -96,6 +96,16 @@ test("two configurations are chosen in the leaderboard and compared", async () =
   await fine("Compare");
 });
 
+test("what two runs recommend is compared", async () => {
+  await go("compare");
+  const runs = await page.$$eval("main label.field:first-child option", (all) => all.map((one) => one.value).filter(Boolean));
+  await page.selectOption("label:has-text('A') select", runs[0]);
+  await page.selectOption("label:has-text('B') select", runs[1]);
+  await page.waitForSelector("text=B less A");
+  assert.match(page.url(), new RegExp(`a=${runs[0]}&b=${runs[1]}`));
+  await fine("Compare runs");
+});
+
 test("a promotion without the scope is refused with the reason", async () => {
   await go("production");
   await page.waitForSelector("h2:has-text('Arms')");
