@@ -2,9 +2,13 @@
 
 g = mean_c (r_child,c - r_parent,c)            over the cases c that both were asked     (1)
 w(a, b) = sum_c max(0, r_b,c - r_a,c)          what b would add to a, of shared cases    (2)
+m = K (K + S)^-1 r                             means of all texts, given their rewards r (3)
+
+Notation: K prior covariance of texts, by ancestry and by shared sentences; S noise of their mean rewards.
 """
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -13,10 +17,21 @@ import numpy as np
 
 from convergence_core.search.archive import Archive
 
-PRIOR_SD: Final = 0.15
+MEAN_STEP: Final = 0.03
+"""What an edit is worth on the mean, before anything is seen: whoever sees failures seldom does harm."""
+MEAN_STEP_SD: Final = 0.03
+"""Spread of that mean over tasks and writers: a run learns it."""
+STEP_SD: Final = 0.05
 """Spread of the mean rewards of texts about that of their parent, before anything is seen."""
-CELL_SD: Final = 0.35
+ROOT_SD: Final = 0.03
+"""Spread of what is a text's own, e.g. of the order of its sentences."""
+SENTENCE_SD: Final = 0.06
+"""Spread of what one sentence adds."""
+CELL_SD: Final = 0.3
 """Spread of one cell's reward about its text's mean, before anything is seen."""
+N_ASSUMED: Final = 6
+"""Cells that ``CELL_SD`` counts as."""
+_SENTENCE: Final = re.compile(r"(?<=[.!?])\s+|\n+")
 LEAST_SHARED: Final = 3
 """Cases that two texts must share to be compared case by case."""
 
@@ -66,13 +81,14 @@ def case_means(evidence: Mapping[str, TextEvidence]) -> dict[str, float]:
 def text_posterior(
     evidence: Mapping[str, TextEvidence], parents: Mapping[str, str], price: Mapping[str, float]
 ) -> dict[str, tuple[float, float]]:
-    """Return text → (mean, sd) of its worth: its parent's is the prior mean of a text.
+    """Return text → (mean, sd) of its worth, given the rewards of all texts.
 
-    Cases are adjusted for how easy they are. Texts come in the order of ``evidence``; a parent that
-    comes later, or has no evidence, leaves the grand mean.
+    A text is like its parent, and like every text that it shares sentences with; so a sentence that was
+    seen in several texts is known from all of them, and a parent learns from its children. Cases are
+    adjusted for how easy they are.
 
     Args:
-        evidence: of the texts.
+        evidence: of the texts, parents before their children.
         parents: text → the first that it was written from.
         price: text → what its length costs.
     """
@@ -80,15 +96,72 @@ def text_posterior(
         return {}
     ease = case_means(evidence)
     grand = sum(ease.values()) / len(ease)
-    found: dict[str, tuple[float, float]] = {}
-    for text, one in evidence.items():
-        adjusted = grand + sum(r - ease[c] for c, r in one.by_case.items()) / len(one.by_case)
-        prior = found.get(parents.get(text, ""), (grand, 0.0))[0]
-        noise = CELL_SD**2 / max(1, one.n)
-        weight = PRIOR_SD**2 / (PRIOR_SD**2 + noise)
-        mean = prior + weight * (adjusted - prior)
-        found[text] = (mean, math.sqrt(weight * noise))
-    return {text: (mean - price.get(text, 0.0), sd) for text, (mean, sd) in found.items()}
+    texts = [*evidence]
+    seen = np.array(
+        [
+            sum(r - ease[c] for c, r in one.by_case.items()) / len(one.by_case)
+            for one in evidence.values()
+        ]
+    )  # (n_texts,)
+    n_cells = np.array([max(1, one.n) for one in evidence.values()])
+    depth = depths(texts, parents)
+    prior = text_covariance(texts, parents) + MEAN_STEP_SD**2 * np.outer(depth, depth)
+    expected = MEAN_STEP * (depth - np.average(depth, weights=n_cells))
+    noise = np.diag(cell_sd(evidence) ** 2 / n_cells)
+    weights = np.linalg.solve(prior + noise, prior)  # (eq. 3)
+    means = grand + expected + (seen - expected) @ weights
+    variances = np.diag(prior) - np.einsum("ij,ij->j", prior, weights)
+    return {
+        text: (float(mean) - price.get(text, 0.0), math.sqrt(max(float(variance), 1e-12)))
+        for text, mean, variance in zip(texts, means, variances, strict=True)
+    }
+
+
+def depths(texts: Sequence[str], parents: Mapping[str, str]) -> np.ndarray:
+    """Return how many edits lie between each text and a given one, (n_texts,)."""
+    found: dict[str, int] = {}
+    for text in texts:
+        found[text] = found[parents[text]] + 1 if parents.get(text) in found else 0
+    return np.array([*found.values()], np.float64)
+
+
+def text_covariance(texts: Sequence[str], parents: Mapping[str, str]) -> np.ndarray:
+    """Return the prior covariance of the texts' worths, (n_texts, n_texts)."""
+    position = {text: i for i, text in enumerate(texts)}
+    ancestry = np.eye(len(texts))
+    for text, i in position.items():
+        parent = position.get(parents.get(text, ""))
+        if parent is not None and parent < i:
+            ancestry[i] += ancestry[parent]
+    vocabulary: dict[str, int] = {}
+    rows = [
+        {vocabulary.setdefault(one, len(vocabulary)) for one in sentences_of(text)}
+        for text in texts
+    ]
+    holds = np.zeros((len(texts), len(vocabulary)))  # (n_texts, n_sentences)
+    for i, row in enumerate(rows):
+        holds[i, [*row]] = 1.0
+    holds -= holds.mean(axis=0)  # what all texts hold tells them not apart
+    found = ROOT_SD**2 * np.eye(len(texts)) + STEP_SD**2 * ancestry @ ancestry.T
+    return np.asarray(found + SENTENCE_SD**2 * holds @ holds.T, np.float64)
+
+
+def sentences_of(text: str) -> list[str]:
+    """Return the sentences of a text, in lower case and without the blanks around them."""
+    return [found for one in _SENTENCE.split(text.lower()) if (found := " ".join(one.split()))]
+
+
+def cell_sd(evidence: Mapping[str, TextEvidence]) -> float:
+    """Return the spread of one cell's reward about its text's and its case's mean."""
+    ease = case_means(evidence)
+    squares, n = N_ASSUMED * CELL_SD**2, float(N_ASSUMED)
+    for one in evidence.values():
+        if len(one.by_case) < 2:
+            continue
+        rests = np.array([r - ease[c] for c, r in one.by_case.items()])
+        squares += float(((rests - rests.mean()) ** 2).sum())
+        n += len(rests) - 1
+    return math.sqrt(squares / n)
 
 
 def gain(child: TextEvidence, parent: TextEvidence) -> tuple[float, float] | None:

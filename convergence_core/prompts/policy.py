@@ -21,10 +21,16 @@ from convergence_core.prompts.failures import Category
 from convergence_core.prompts.twins import LIKELY
 from convergence_core.records import Params
 
-PRIOR_MEAN: Final = 0.0
+PRIOR_MEANS: Final[Mapping[OperatorName, float]] = {
+    "reflect": 0.06,
+    "merge": 0.06,
+    "context-reduction": -0.02,
+}
+"""Prior gain of an operator, 0 for those not named: whoever sees failures, or two texts that win on different
+cases, knows more than a fixed edit; a reduction seldom raises the reward."""
 LIKELY_MEAN: Final = 0.02
-"""Prior gain of an operator that its category makes likelier to help."""
-TAU: Final = 0.06
+"""Added for an operator that its category makes likelier to help."""
+TAU: Final = 0.03
 """Spread of the mean gains of operators, and of categories about them."""
 EPSILON: Final = 0.1
 """Share of the choices that is uniform."""
@@ -50,7 +56,8 @@ def operator_posterior(
     """
     means, sds = [], []
     for operator in operators:
-        prior = LIKELY_MEAN if operator in LIKELY.get(category, ()) else PRIOR_MEAN
+        prior = PRIOR_MEANS.get(operator, 0.0)
+        prior += LIKELY_MEAN if operator in LIKELY.get(category, ()) else 0.0
         precision, weighted = 1.0 / (2.0 * TAU**2), prior / (2.0 * TAU**2)
         for one in tried:
             if one.operator != operator:
