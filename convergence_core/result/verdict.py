@@ -8,6 +8,7 @@ says *promote*, or it is at least *likely* better and an answer does not cost mo
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal
 
@@ -20,7 +21,7 @@ from convergence_core.result.number_text import (
     signed_interval,
     usd,
 )
-from convergence_core.result.run_result import RunResult
+from convergence_core.result.run_result import RoleCost, RunResult
 
 LIKELY = 0.8
 """Posterior probability of being better from which on that is called likely."""
@@ -173,8 +174,13 @@ def price_sentence(result: RunResult) -> str | None:
 
 def is_free(result: RunResult) -> bool:
     """Whether all that was called is a local function that reports no cost."""
-    return bool(result.costs) and all(
-        cost.provider == "function" and cost.cost_usd is None for cost in result.costs
+    return are_free(result.costs)
+
+
+def are_free(costs: Sequence[RoleCost]) -> bool:
+    """Whether all calls are of a local function that reports no cost."""
+    return bool(costs) and all(
+        cost.provider == "function" and cost.cost_usd is None for cost in costs
     )
 
 

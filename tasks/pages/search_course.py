@@ -7,7 +7,8 @@ from typing import Any
 
 from convergence_core.ports import RunRecord
 from convergence_core.result import FrontPoint
-from convergence_core.result.number_text import percent
+from convergence_core.result.number_text import percent, usd
+from convergence_core.result.verdict import FREE, are_free
 from tasks.pages.allocation import standings, tags_of
 from tasks.pages.source import Page, PageSource, line_of
 from tasks.report.evidence import costs_of, curve_of
@@ -162,17 +163,20 @@ def _points(points: Sequence[FrontPoint]) -> list[Page]:
 def spend(source: PageSource, record: RunRecord) -> Page:
     """Return what a run has paid, by role and model and by generation."""
     costs = costs_of(source.store, record.run_id)
+    free = {"cost_usd": 0.0} if are_free(costs) else {}
+    said = cost_sentences(costs, is_offline="offline" in record.tags)
     return {
         "rows": [
             {
                 **asdict(cost),
                 "tokens_in": cost.prompt_tokens,
                 "tokens_out": cost.completion_tokens,
+                **free,
             }
             for cost in costs
         ],
         "by_generation": source.rows(_BY_GENERATION, run=record.run_id),
-        "sentences": cost_sentences(costs, is_offline="offline" in record.tags),
+        "sentences": [*said, *([f"{usd(0.0)}: {FREE}."] if free else [])],
     }
 
 

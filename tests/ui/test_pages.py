@@ -106,6 +106,8 @@ def test_effects_front_spend_thoughts_and_preferences_have_their_columns(viewer:
     assert viewer.page(f"{run}/front")["points"] == []
     spend = viewer.page(f"{run}/spend")
     assert spend["rows"][0]["n_calls"] == 240
+    assert spend["rows"][0]["cost_usd"] == 0.0
+    assert spend["sentences"][-1] == "$0.00: a local function that reports no cost."
     assert sum(one["n_calls"] for one in spend["by_generation"]) == 240
     assert viewer.page(f"{run}/thoughts") == {"rows": [], "sentences": []}
     assert viewer.page(f"{run}/preferences") == {"rounds": [], "sentences": []}
