@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from benchmarks.machine import describe_machine
-from benchmarks.prompts.climbing import climb
+from benchmarks.prompts.hill_climb import climb
 from benchmarks.prompts.records import add_rows, read_rows, table
 from benchmarks.prompts.world import N_ASKED, gap_closed, quality
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from benchmarks.prompts import world, writer
-from benchmarks.prompts.climbing import climb
+from benchmarks.prompts.hill_climb import climb
 from benchmarks.prompts.records import table
 from benchmarks.prompts.world import (
     INTERACTIONS,

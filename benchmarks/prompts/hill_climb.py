@@ -1,4 +1,4 @@
-"""Greedy hill climbing with the same writer: the simplest thing that a person would do."""
+"""Greedy hill climb with the same writer: the baseline of the other optimizers."""
 
 import numpy as np
 
