@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import yaml
+from tests.support.configuration_files import write_configuration
 
 ROOT = Path(__file__).parents[2]
 
@@ -21,6 +21,7 @@ import json
 import os
 import time
 from pathlib import Path
+from tests.support.configuration_files import write_configuration
 
 HERE = Path(__file__).parent
 
@@ -70,15 +71,7 @@ def write_project(folder: Path, **overrides: Any) -> Path:
             "execution": {"parallel_workers": 4, "early_stopping": {"enabled": False}},
         },
     }
-    for dotted, value in overrides.items():
-        *parents, last = dotted.split("__")
-        node = tree
-        for key in parents:
-            node = node.setdefault(key, {})
-        node[last] = value
-    path = folder / "optimization.yaml"
-    path.write_text(yaml.safe_dump(tree, sort_keys=False), encoding="utf-8")
-    return path
+    return write_configuration(folder, tree, overrides)
 
 
 def ledger(folder: Path) -> list[str]:

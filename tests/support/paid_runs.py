@@ -16,8 +16,6 @@ from pathlib import Path
 from subprocess import Popen
 from typing import Any
 
-import yaml
-
 from convergence_core.records import Assignment, Trial
 from convergence_core.result import RunResult
 from tasks.inputs.loader import load
@@ -31,6 +29,7 @@ from tasks.store.tables.rows import (
     generation_row,
     payload_rows,
 )
+from tests.support.configuration_files import write_configuration
 from tests.support.optimizations import start_command
 
 STORE = "convergence-data"
@@ -98,15 +97,7 @@ def write_project(folder: Path, url: str, **overrides: Any) -> Path:
         "prices": {name: dict(price) for name, price in PRICES.items()},
         "output": {"formats": ["json"], "visualizations": []},
     }
-    for dotted, value in overrides.items():
-        *parents, last = dotted.split("__")
-        node = tree
-        for key in parents:
-            node = node.setdefault(key, {})
-        node[last] = value
-    path = folder / "optimization.yaml"
-    path.write_text(yaml.safe_dump(tree, sort_keys=False), encoding="utf-8")
-    return path
+    return write_configuration(folder, tree, overrides)
 
 
 # -- one run in this process

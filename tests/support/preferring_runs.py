@@ -6,8 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from tasks.inputs.loader import load
 from tasks.run.conclusion import choose_finalists, conclude
 from tasks.run.opener import prepare_run, resume_run
@@ -15,6 +13,7 @@ from tasks.run.run import Run
 from tasks.run.sao_rounds import sao_of
 from tasks.sao.learner import SaoLearner
 from tasks.steps import prefer, sample_candidates, save_generation
+from tests.support.configuration_files import write_configuration
 from tests.support.planted_server import PlantedWorld
 
 STORE = "convergence-data"
@@ -113,15 +112,7 @@ def write_preferring(
     if url is not None:
         tree["llm"] = {"model": "judge", "endpoint": url, "timeout_seconds": 5,
                        "parallel_workers": 8}  # fmt: skip
-    for dotted, value in overrides.items():
-        *parents, last = dotted.split("__")
-        node = tree
-        for key in parents:
-            node = node.setdefault(key, {})
-        node[last] = value
-    path = folder / "optimization.yaml"
-    path.write_text(yaml.safe_dump(tree, sort_keys=False), encoding="utf-8")
-    return path
+    return write_configuration(folder, tree, overrides)
 
 
 def begin(folder: Path, **options: Any) -> Run:

@@ -11,14 +11,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from tasks.inputs.loader import load
 from tasks.run.conclusion import choose_finalists, conclude
 from tasks.run.opener import prepare_run, resume_run
 from tasks.run.run import Run
 from tasks.steps import sample_candidates, save_generation, write_prompts
 from tasks.store import ParquetStore
+from tests.support.configuration_files import write_configuration
 from tests.support.http_server import Answer, LoopbackServer, Request, chat_answer
 
 STORE = "convergence-data"
@@ -76,15 +75,7 @@ def write_project(folder: Path, url: str | None, **overrides: Any) -> Path:
     else:
         tree["llm"] = {"model": "scribe", "endpoint": f"{url}/v1", "timeout_seconds": 5}
         tree["prices"] = {"scribe": {"input": 1.0, "output": 2.0}}
-    for dotted, value in overrides.items():
-        *parents, last = dotted.split("__")
-        node = tree
-        for key in parents:
-            node = node.setdefault(key, {})
-        node[last] = value
-    path = folder / "optimization.yaml"
-    path.write_text(yaml.safe_dump(tree, sort_keys=False), encoding="utf-8")
-    return path
+    return write_configuration(folder, tree, overrides)
 
 
 class Scribe:
