@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
@@ -17,7 +16,13 @@ from convergence.service import bodies
 from convergence.service.auth import TOKEN
 from convergence.service.fast_bodies import body_of, described, key_of, read_bodies, system_of
 from convergence.service.metrics import CONTENT_TYPE, Metrics
-from convergence.service.problems import PROBLEM, ProblemResponse, RequestRefusedError, refusals
+from convergence.service.problems import (
+    PROBLEM,
+    ProblemResponse,
+    RequestRefusedError,
+    error_handler,
+    refusals,
+)
 from convergence.service.tokens import Scope
 from convergence_core.errors import (
     ArmChangedError,
@@ -38,7 +43,6 @@ System = Annotated[str, Path(min_length=1, max_length=200)]
 Id = Annotated[str, Path(min_length=1, max_length=200)]
 UserId = Annotated[str, Query(min_length=1, max_length=200)]
 AgentType = Annotated[str | None, Query(min_length=1, max_length=200)]
-_log = logging.getLogger("convergence.service")
 
 
 def make_app(
@@ -264,7 +268,7 @@ def _add_error_handlers(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, refuse)
     for kind, answer in answers.items():
         app.add_exception_handler(
-            kind, _handler(answer, is_logged=kind in {StoreError, Exception})
+            kind, error_handler(answer, is_logged=kind in {StoreError, Exception})
         )
 
 
@@ -281,15 +285,6 @@ def _methods(app: FastAPI, path: str) -> set[str]:
         if isinstance(route, Route) and route.path_regex.match(path)
         for method in route.methods or ()
     }
-
-
-def _handler(answer: Callable[[Any], ProblemResponse], *, is_logged: bool) -> Any:
-    async def handle(_: Request, error: Exception) -> ProblemResponse:
-        if is_logged:
-            _log.error("request failed: %s", error, exc_info=error)
-        return answer(error)
-
-    return handle
 
 
 def _secure(app: FastAPI) -> None:

@@ -1,13 +1,15 @@
 """Refusals as ``application/problem+json`` (RFC 9457); none repeats a token."""
 
 import json
-from collections.abc import Mapping
+import logging
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Any
 
 from starlette.responses import Response
 
 MEDIA_TYPE = "application/problem+json"
+_log = logging.getLogger("convergence.service")
 
 
 class RequestRefusedError(Exception):
@@ -43,6 +45,22 @@ class ProblemResponse(Response):
         super().__init__(
             json.dumps(body).encode(), status_code=status, headers=dict(headers or {})
         )
+
+
+def error_handler(answer: Callable[[Any], ProblemResponse], *, is_logged: bool) -> Any:
+    """Return what answers an error of a request.
+
+    Args:
+        answer: error → refusal.
+        is_logged: whether it goes to the log, as faults of our own do.
+    """
+
+    async def handle(_: object, error: Exception) -> ProblemResponse:
+        if is_logged:
+            _log.error("request failed: %s", error, exc_info=error)
+        return answer(error)
+
+    return handle
 
 
 PROBLEM = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemAnswer"}}}

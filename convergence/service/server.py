@@ -5,16 +5,11 @@ line is committed. What was acknowledged is on the disk at every moment, so a ki
 either but answers on their way.
 """
 
-import asyncio
-import contextlib
 import functools
 import ipaddress
-import signal
-import socket
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -28,21 +23,14 @@ from convergence.service.connections import (
     most_connections,
 )
 from convergence.service.metrics import Metrics
+from convergence.service.socket_server import SocketServer, listening_socket, url_of
 from convergence.service.tokens import TokenRegistry
-from convergence_core.errors import ConvergenceError
 from tasks.serving.committer import Committer
 from tasks.serving.systems import Systems
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tasks.version import code_version
 
-_BACKLOG = 2048
-_START_S = 30.0
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 DOCS = ("/docs", "/openapi.json")
-
-
-class ServiceError(ConvergenceError):
-    """The service could not start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,37 +57,7 @@ class ServiceOptions:
     """Whether ``/docs`` and ``/openapi.json`` are open to all."""
 
 
-class SignalServer(uvicorn.Server):
-    """Tells when it listens, and ends by a signal as by a wish."""
-
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.listens = threading.Event()
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen, and say so."""
-        await super().startup(sockets)
-        for one in sockets or ():
-            one.listen(_BACKLOG)
-        self.listens.set()
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Let a signal end the server, and nothing else: uvicorn would raise it again after."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        # One that is ignored stays so, as SIGHUP under nohup.
-        wanted = [one for one in _SIGNALS if signal.getsignal(one) is not signal.SIG_IGN]
-        before = {one: signal.signal(one, self.handle_exit) for one in wanted}
-        try:
-            yield
-        finally:
-            for one, handler in before.items():
-                signal.signal(one, handler)
-
-
-class Service:
+class Service(SocketServer):
     """The service of one store, in this thread (``run``) or in one of its own (``with``)."""
 
     def __init__(
@@ -124,10 +82,8 @@ class Service:
         """
         self.options = options or ServiceOptions()
         most = most_connections(self.options.connections)
-        self._socket = listening(self.options.host, self.options.port)
-        host = f"[{self.options.host}]" if ":" in self.options.host else self.options.host
-        self.url = f"http://{host}:{self._socket.getsockname()[1]}"
-        """Root of all paths, without a slash at its end."""
+        listening = listening_socket(self.options.host, self.options.port)
+        self.url = url_of(self.options.host, listening)
         self._committer = Committer(store, most_waiting=self.options.most_waiting)
         metrics = Metrics(lambda: self._committer.n_waiting, lambda: len(connections))
         connections = ServiceConnections(most, self.options.step_s, metrics.closed)
@@ -145,55 +101,17 @@ class Service:
         )
         served: ASGIApp = guarded
         if pages is not None:
-            port = self._socket.getsockname()[1]
+            port = listening.getsockname()[1]
             served = _Mounted(guarded, pages(self.options.host, port))
-        self._server = SignalServer(_configuration(served, connections, self.options.grace_s))
-        self._thread: threading.Thread | None = None
-        self._failure: BaseException | None = None
+        config = _configuration(served, connections, self.options.grace_s)
+        super().__init__(config, listening, name="service")
 
     def run(self) -> None:
         """Serve until SIGTERM, SIGHUP or Ctrl-C; every answer that was begun is given."""
         try:
-            asyncio.run(self._server.serve(sockets=[self._socket]))
+            super().run()
         finally:
             self._committer.close()
-            self._socket.close()
-
-    @property
-    def is_ending(self) -> bool:
-        """Whether nothing new is accepted any more."""
-        return self._server.should_exit
-
-    def stop(self) -> None:
-        """End ``run`` as a signal would."""
-        self._server.should_exit = True
-
-    def __enter__(self) -> Self:
-        """Serve in a thread of its own.
-
-        Raises:
-            ServiceError: it did not start.
-        """
-        self._thread = threading.Thread(target=self._run, name="service", daemon=True)
-        self._thread.start()
-        if not self._server.listens.wait(_START_S) or self._failure is not None:
-            self.stop()
-            raise ServiceError(f"the service did not start: {self._failure}")
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """End, every answer that was begun given."""
-        self.stop()
-        if self._thread is not None:
-            self._thread.join()
-
-    def _run(self) -> None:
-        try:
-            self.run()
-        except BaseException as error:  # noqa: BLE001 - reported by the thread that waits
-            self._failure = error
-        finally:
-            self._server.listens.set()
 
 
 class _Mounted:
@@ -227,30 +145,6 @@ def _configuration(app: ASGIApp, connections: ServiceConnections, grace_s: int) 
         # asyncio accepts as many at once, past any limit; the queue is made longer at the start.
         backlog=ACCEPTED_AT_ONCE,
     )
-
-
-def listening(host: str, port: int) -> socket.socket:
-    """Return a socket that listens.
-
-    Its protocol is named, for asyncio turns Nagle's algorithm off only where it sees TCP: with it, an
-    answer in two parts waits 40 ms for the other side's acknowledgement.
-
-    Raises:
-        ServiceError: the address cannot be listened on.
-    """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind((host, port))
-        made.listen(_BACKLOG)
-    except OSError as error:
-        made.close()
-        raise ServiceError(
-            f"`--port` {port} of {host} cannot be listened on: {error.strerror or error}. Choose "
-            "another, or 0 for any free one."
-        ) from error
-    return made
 
 
 def is_loopback(host: str) -> bool:

@@ -1,7 +1,6 @@
 """ASGI application of the pages: files of the page, data as JSON and CSV, events."""
 
 import asyncio
-import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from convergence.service.problems import ProblemResponse, RequestRefusedError
+from convergence.service.problems import ProblemResponse, RequestRefusedError, error_handler
 from convergence.ui.guard import NO_WRITES, ROOT, SESSION
 from convergence.ui.queries import DOWNLOADS, PAGES, WRITES, Query
 from convergence.ui.watch import StoreWatch
@@ -27,7 +26,6 @@ STATIC = Path(__file__).parent / "static"
 _INDEX = "index.html"
 _AT_ONCE = 2
 """Pages whose data are read at the same time."""
-_log = logging.getLogger("convergence.ui")
 
 
 def make_app(
@@ -70,7 +68,8 @@ def make_app(
     return Starlette(
         routes=routes,
         exception_handlers={
-            kind: _handler(answer, is_logged=kind in logged) for kind, answer in answers.items()
+            kind: error_handler(answer, is_logged=kind in logged)
+            for kind, answer in answers.items()
         },
     )
 
@@ -179,12 +178,3 @@ def _json(value: Any) -> Response:
 
 def _told(error: Exception) -> str:
     return one_line(str(error), 2_000, redacted_text)
-
-
-def _handler(answer: Callable[[Any], ProblemResponse], *, is_logged: bool) -> Any:
-    async def handle(_: Request, error: Exception) -> ProblemResponse:
-        if is_logged:
-            _log.error("request failed: %s", error, exc_info=error)
-        return answer(error)
-
-    return handle

@@ -1,14 +1,11 @@
 """Server process of the web application, on loopback unless told otherwise."""
 
-import asyncio
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Self
 
 import uvicorn
 
-from convergence.service.server import ServiceError, SignalServer, listening
+from convergence.service.socket_server import SocketServer, listening_socket, url_of
 from convergence.service.tokens import TokenRegistry
 from convergence.ui.app import make_app
 from convergence.ui.guard import ROOT, UiGuard, allowed_hosts
@@ -16,7 +13,6 @@ from convergence.ui.sessions import BrowserSessions
 from tasks.pages.source import PageSource
 
 PORT = 8710
-_START_S = 30.0
 _GRACE_S = 3
 
 
@@ -59,7 +55,7 @@ def guarded(
     )
 
 
-class UiServer:
+class UiServer(SocketServer):
     """The web application of one store, in this thread (``run``) or in one of its own (``with``)."""
 
     def __init__(
@@ -75,10 +71,9 @@ class UiServer:
         """
         self.options = options or UiOptions()
         self.sessions = BrowserSessions()
-        self._socket = listening(self.options.host, self.options.port)
-        port = self._socket.getsockname()[1]
         host = self.options.host
-        self.url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+        listening = listening_socket(host, self.options.port)
+        self.url, port = url_of(host, listening), listening.getsockname()[1]
         hosts = allowed_hosts(host, port, self.options.allowed)
         app = guarded(
             source,
@@ -86,43 +81,13 @@ class UiServer:
             tokens,
             hosts=hosts,
             port=port,
-            ends=lambda: self._server.should_exit,
+            ends=lambda: self.is_ending,
         )
-        self._server = SignalServer(_configuration(app))
-        self._thread: threading.Thread | None = None
+        super().__init__(_configuration(app), listening, name="web application")
 
     def address(self) -> str:
         """Return an address that opens the page in one browser, once."""
         return f"{self.url}{ROOT}/?token={self.sessions.one_time_token()}"
-
-    def run(self) -> None:
-        """Serve until SIGTERM, SIGHUP or Ctrl-C."""
-        try:
-            asyncio.run(self._server.serve(sockets=[self._socket]))
-        finally:
-            self._socket.close()
-
-    def stop(self) -> None:
-        """End ``run`` as a signal would."""
-        self._server.should_exit = True
-
-    def __enter__(self) -> Self:
-        """Serve in a thread of its own.
-
-        Raises:
-            ServiceError: it did not start.
-        """
-        self._thread = threading.Thread(target=self.run, name="ui", daemon=True)
-        self._thread.start()
-        if not self._server.listens.wait(_START_S):
-            raise ServiceError("the web application did not start")
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """End."""
-        self.stop()
-        if self._thread is not None:
-            self._thread.join()
 
 
 def announce(sessions: BrowserSessions, say: Callable[[str], None], url: str) -> None:

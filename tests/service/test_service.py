@@ -10,7 +10,8 @@ import httpx
 import pytest
 
 from convergence.client import Client, ServiceRefusedError
-from convergence.service.server import Service, ServiceError, ServiceOptions, is_loopback
+from convergence.service.server import Service, ServiceOptions, is_loopback
+from convergence.service.socket_server import ServiceError
 from convergence_core.caveats import TRAFFIC
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tests.service.conftest import SECRETS, Start, all_tokens

@@ -1,0 +1,140 @@
+"""Server of one listening socket, in this thread or in one of its own."""
+
+import asyncio
+import contextlib
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Self
+
+import uvicorn
+
+from convergence_core.errors import ConvergenceError
+
+_BACKLOG = 2048
+_START_S = 30.0
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class ServiceError(ConvergenceError):
+    """The service could not start."""
+
+
+class SocketServer:
+    """Serves a socket from ``run`` or ``with`` on, until a signal or ``stop``."""
+
+    def __init__(self, config: uvicorn.Config, listening: socket.socket, *, name: str) -> None:
+        """Prepare to serve.
+
+        Args:
+            config: application and protocol.
+            listening: closed at the end.
+            name: of the thread, and of what did not start.
+        """
+        self._server, self._socket, self._name = _SignalServer(config), listening, name
+        self._thread: threading.Thread | None = None
+        self._failure: BaseException | None = None
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether nothing new is accepted any more."""
+        return self._server.should_exit
+
+    def run(self) -> None:
+        """Serve until SIGTERM, SIGHUP or Ctrl-C; every answer that was begun is given."""
+        try:
+            asyncio.run(self._server.serve(sockets=[self._socket]))
+        finally:
+            self._socket.close()
+
+    def stop(self) -> None:
+        """End ``run`` as a signal would."""
+        self._server.should_exit = True
+
+    def __enter__(self) -> Self:
+        """Serve in a thread of its own.
+
+        Raises:
+            ServiceError: it did not start.
+        """
+        self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+        self._thread.start()
+        if not self._server.listens.wait(_START_S) or self._failure is not None:
+            self.stop()
+            raise ServiceError(f"the {self._name} did not start: {self._failure}")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End, every answer that was begun given."""
+        self.stop()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            self.run()
+        except BaseException as error:  # noqa: BLE001 - reported by the thread that waits
+            self._failure = error
+        finally:
+            self._server.listens.set()
+
+
+class _SignalServer(uvicorn.Server):
+    """Tells when it listens, and ends by a signal as by a wish."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.listens = threading.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen, and say so."""
+        await super().startup(sockets)
+        for one in sockets or ():
+            one.listen(_BACKLOG)
+        self.listens.set()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Let a signal end the server, and nothing else: uvicorn would raise it again after."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        # One that is ignored stays so, as SIGHUP under nohup.
+        wanted = [one for one in _SIGNALS if signal.getsignal(one) is not signal.SIG_IGN]
+        before = {one: signal.signal(one, self.handle_exit) for one in wanted}
+        try:
+            yield
+        finally:
+            for one, handler in before.items():
+                signal.signal(one, handler)
+
+
+def listening_socket(host: str, port: int) -> socket.socket:
+    """Return a socket that listens.
+
+    Its protocol is named, for asyncio turns Nagle's algorithm off only where it sees TCP: with it, an
+    answer in two parts waits 40 ms for the other side's acknowledgement.
+
+    Raises:
+        ServiceError: the address cannot be listened on.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind((host, port))
+        made.listen(_BACKLOG)
+    except OSError as error:
+        made.close()
+        raise ServiceError(
+            f"`--port` {port} of {host} cannot be listened on: {error.strerror or error}. Choose "
+            "another, or 0 for any free one."
+        ) from error
+    return made
+
+
+def url_of(host: str, listening: socket.socket) -> str:
+    """Return the root of all addresses of a socket, without a slash at its end."""
+    shown = f"[{host}]" if ":" in host else host
+    return f"http://{shown}:{listening.getsockname()[1]}"
