@@ -11,6 +11,7 @@ from tasks.json_values import as_text
 from tasks.pages.files import PageFile
 from tasks.pages.source import Page, PageSource
 from tasks.report.answers import AskedCase, with_judges_reasons
+from tasks.report.phrases import ROLES
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import shortened
 
@@ -79,6 +80,7 @@ def cell(source: PageSource, record: RunRecord, candidate_id: str, case_id: str)
         },
         "case_id": case_id,
         "role": repeats[0]["role"],
+        "kind": ROLES[repeats[0]["role"]],
         "input": _cut(as_text(case.input)) if case is not None and keeps else None,
         "expected": _cut(as_text(case.expected))
         if case is not None and case.expected is not None and keeps

@@ -15,7 +15,7 @@ from tasks.report.comparison import (
     comparison_sentence,
     recommended_of,
 )
-from tasks.report.phrases import clean, gate_sentence, value_text
+from tasks.report.phrases import ROLES, clean, gate_sentence, value_text
 
 _CANDIDATE = "SELECT params_json FROM candidates WHERE run_id = $run AND candidate_id = $candidate"
 _MEASURED = (("latency_ms", "ms"), ("cost_usd", "USD"))
@@ -41,7 +41,9 @@ def side_by_side(source: PageSource, first: str, second: str) -> Page:
         "verdict": comparison_sentence(found),
         "sentences": list(found.notes),
         "gate": _gate(source, b),
-        "difference": None if best is None else {**asdict(best.difference), "role": best.role},
+        "difference": None
+        if best is None
+        else {**asdict(best.difference), "role": best.role, "kind": ROLES[best.role]},
         "shared": [asdict(one) for one in found.shared],
         "parameters": [
             {"name": name, "a": one, "b": other} for name, (one, other) in found.parameters.items()
@@ -59,6 +61,7 @@ def side_by_side(source: PageSource, first: str, second: str) -> Page:
             {
                 "case_id": case.case_id,
                 "role": case.role,
+                "kind": ROLES[case.role],
                 "a": None if case.first is None else case.first.reward,
                 "b": None if case.second is None else case.second.reward,
                 "difference": case.gap,

@@ -374,10 +374,9 @@ def _cases(found: PairComparison) -> list[Block]:
         shown = None if answer is None else answer.text if answer.error is None else answer.error
         return UNKNOWN if shown is None else short(shown, 40)
 
-    kinds: Mapping[Role, str] = {"holdout": "held out", "fresh": "asked again", "search": "search"}
     columns: Columns[CaseAnswers] = {
         "case": lambda one: short(one.case_id, 40),
-        "kind": lambda one: kinds[one.role],
+        "kind": lambda one: phrases.ROLES[one.role],
         "A": lambda one: reward(one.first),
         "B": lambda one: reward(one.second),
         "B \N{MINUS SIGN} A": lambda one: (

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 _SHORT = 60
 
+ROLES: Mapping[Role, str] = {"holdout": "held out", "fresh": "asked again", "search": "search"}
+"""Role of a cell → what people read."""
+
 
 def clean(text: str) -> str:
     """Return text that every file format can hold: no lone surrogates, no control characters."""

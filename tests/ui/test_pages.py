@@ -141,7 +141,8 @@ def test_the_matrix_finds_texts_of_prompts_and_answers(viewer: Viewer, run: str)
 def test_one_cell_shows_all_that_is_known_of_it(viewer: Viewer, result: RunResult, run: str):
     assert result.winner is not None
     page = viewer.page(f"{run}/cell", candidate=result.winner.candidate_id, case="c01")
-    assert (page["case_id"], page["role"], page["input"]) == ("c01", "fresh", '{"n": 1}')
+    assert (page["case_id"], page["role"], page["kind"]) == ("c01", "fresh", "asked again")
+    assert page["input"] == '{"n": 1}'
     assert len(page["repeats"]) == 2
     for repeat in page["repeats"]:
         assert repeat["answer"] == "0.99"

@@ -88,7 +88,7 @@ export interface AnswerCell { reward: number | null; status: string; n: number; 
 
 // GET runs/{run_id}/cell?candidate=&case=
 export interface CellDetail {
-  candidate: { candidate_id: string; name: string; params: Params }; case_id: string; role: string;
+  candidate: { candidate_id: string; name: string; params: Params }; case_id: string; role: string; kind: string;
   input: string | null; expected: string | null;
   repeats: {
     eval_id: string; replicate: number; generation: number | null; status: string; reward: number | null; error: string | null; fault: string | null; cached: boolean;
@@ -103,10 +103,10 @@ export interface CellDetail {
 // GET compare?a=RUN[:CANDIDATE]&b=RUN[:CANDIDATE]
 export interface Comparison {
   a: Side; b: Side; verdict: string; sentences: string[]; gate: string | null;
-  difference: (Interval & { n_cases: number; level: number; role: string }) | null;
+  difference: (Interval & { n_cases: number; level: number; role: string; kind: string }) | null;
   parameters: { name: string; a: unknown; b: unknown }[]; // those that differ
   per_answer: { name: string; unit: string | null; a: number | null; b: number | null }[];
-  cases: { case_id: string; role: string; a: number | null; b: number | null; difference: number | null; input: string | null; a_answer: string | null; b_answer: string | null }[];
+  cases: { case_id: string; role: string; kind: string; a: number | null; b: number | null; difference: number | null; input: string | null; a_answer: string | null; b_answer: string | null }[];
 }
 export interface Side { run_id: string; run_label: string; candidate_id: string; name: string; mean: number | null; low: number | null; high: number | null }
 

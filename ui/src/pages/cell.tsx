@@ -43,7 +43,7 @@ export function CellDrawer(p: Props) {
       <Show of={loaded}>
         {(d) => (
           <>
-            <p><code><One text={d.candidate.name} max={120} /></code> <span class="tag">{d.role}</span></p>
+            <p><code><One text={d.candidate.name} max={120} /></code> <span class="tag">{d.kind}</span></p>
             <label class="field">Beside another configuration
               <select value={p.against ?? ""} onChange={(event) => setQuery({ against: event.currentTarget.value || null })}>
                 <option value="">none</option>

@@ -86,7 +86,7 @@ function Result({ of }: { of: Comparison }) {
         <Head of={of.b} letter="B" />
         {of.difference && (
           <Figure value={signed(of.difference.mean)}>
-            B less A <Interval low={of.difference.low} high={of.difference.high} sign />, {Math.round(of.difference.level * 100)} % interval over {count(of.difference.n_cases)} paired cases ({of.difference.role})
+            B less A <Interval low={of.difference.low} high={of.difference.high} sign />, {Math.round(of.difference.level * 100)} % interval over {count(of.difference.n_cases)} paired cases ({of.difference.kind})
           </Figure>
         )}
         {of.per_answer.filter((p) => p.a !== null || p.b !== null).map((p) => (
@@ -116,7 +116,7 @@ function Result({ of }: { of: Comparison }) {
         tools={
           <span class="row">
             <button aria-pressed={only} onClick={() => setOnly(!only)}>Only those that differ</button>
-            <button class="plain" onClick={() => saveCsv("comparison", [["case_id", "role", "first", "second", "difference", "input", "first_answer", "second_answer"], ...cases.map((c) => [c.case_id, c.role, c.a, c.b, c.difference, c.input, c.a_answer, c.b_answer])])}>CSV</button>
+            <button class="plain" onClick={() => saveCsv("comparison", [["case_id", "kind", "first", "second", "difference", "input", "first_answer", "second_answer"], ...cases.map((c) => [c.case_id, c.kind, c.a, c.b, c.difference, c.input, c.a_answer, c.b_answer])])}>CSV</button>
           </span>
         }
       >
@@ -124,7 +124,7 @@ function Result({ of }: { of: Comparison }) {
           label="Cases" tall rows={cases} rowKey={(r) => `${r.role}-${r.case_id}`}
           columns={[
             { key: "c", title: "Case", by: (r) => r.case_id, show: (r) => <><code><One text={r.case_id} max={40} /></code><div class="small muted"><One text={inputLine(r.input ?? "")} max={120} /></div></> },
-            { key: "role", title: "Role", by: (r) => r.role, show: (r) => r.role },
+            { key: "kind", title: "Kind", by: (r) => r.kind, show: (r) => r.kind },
             { key: "a", title: "A", n: true, by: (r) => r.a, show: (r) => reward(r.a) },
             { key: "b", title: "B", n: true, by: (r) => r.b, show: (r) => reward(r.b) },
             { key: "d", title: "Difference", n: true, by: (r) => r.difference, show: (r) => signed(r.difference) },
