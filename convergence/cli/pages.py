@@ -50,7 +50,11 @@ def ui(  # noqa: PLR0917 - Typer's options
         server = UiServer(
             source, tokens, UiOptions(host=host, port=port, allowed=tuple(allow_host or ()))
         )
-        announce(server.sessions, lambda text: console.answer(f"{path} at {text}"), server.url)
+        announce(
+            server.sessions,
+            lambda text: console.answer(f"The pages of {path}, for one browser: {text}"),
+            server.url,
+        )
         if not is_loopback(host):
             console.say(
                 f"{host} can be reached from other machines, and what is shown travels as it is: put a "

@@ -101,7 +101,11 @@ def serve(  # noqa: PLR0917 - Typer's options
         service = Service(opened, tokens, service_options, app if pages else None)
         console.answer(f"Serving {opened.root} at {service.url}")
         if pages:
-            announce(sessions, lambda text: console.answer(f"Its pages: {text}"), service.url)
+            announce(
+                sessions,
+                lambda text: console.answer(f"Its pages, for one browser: {text}"),
+                service.url,
+            )
         if not is_loopback(host):
             console.say(
                 f"{host} can be reached from other machines, and tokens travel as they are: put a "
