@@ -10,6 +10,8 @@ from convergence_core.records import Json, sha256_hex
 
 MOST_OBSERVED: Final = 16
 """Answers that are remembered of one text."""
+DRAWN: Final = "drawn"
+"""Writer of a text that differs from its parent in demonstrations alone."""
 KEPT: Final = "kept"
 NO_ANSWER: Final = "no_answer"
 """Verdict on a request that failed, or was not paid for."""

@@ -76,8 +76,8 @@ def written_by_rules(
         case "induce":
             text = _induced(shown, labels)
         case _:
-            diagnosis, rule = _diagnosed(shown, labels, rng)
-            text = _with(parent, (rule,), rng)
+            diagnosis, rules = _diagnosed(shown, labels)
+            text = _with(parent, _lacking(parent, rules) or _constraints(shown, labels), rng)
     return WriterAnswer(text=text, diagnosis=diagnosis)
 
 
@@ -85,10 +85,14 @@ def _sentences(text: str) -> list[str]:
     return [part.strip() for part in _SENTENCES.split(text) if part.strip()]
 
 
+def _lacking(parent: str, sentences: Sequence[str]) -> list[str]:
+    return [sentence for sentence in sentences if sentence not in parent]
+
+
 def _with(parent: str, sentences: Sequence[str], rng: np.random.Generator) -> str:
-    """Return the parent with a sentence that it lacks."""
-    new = [sentence for sentence in sentences if sentence not in parent] or [*sentences]
-    return f"{parent}\n{new[int(rng.integers(len(new)))]}".strip()
+    """Return the parent with a sentence that it lacks; as it is where it has them all."""
+    new = _lacking(parent, sentences)
+    return f"{parent}\n{new[int(rng.integers(len(new)))]}".strip() if new else parent
 
 
 def _shorter(parent: str, rng: np.random.Generator) -> str:
@@ -127,25 +131,24 @@ def _is_short(shown: Sequence[Shown]) -> bool:
     return bool(expected) and all(len(text.split()) == 1 for text in expected)
 
 
-def _diagnosed(
-    shown: Sequence[Shown], labels: Sequence[str], rng: np.random.Generator
-) -> tuple[str, str]:
-    """Return what the failures have in common, and the rule that answers it."""
+def _diagnosed(shown: Sequence[Shown], labels: Sequence[str]) -> tuple[str, list[str]]:
+    """Return what the failures have in common, and the rules that answer it."""
     pairs = [(one.answer or "", one.expected or "") for one in shown]
+    one_of = [f"Answer with one of: {_listed(labels)}."] if labels else []
     if pairs and all(len(answer) > 2 * len(wanted) for answer, wanted in pairs):
         rules = ["Answer with the result only.", "Answer as briefly as possible."]
         if _is_short(shown):
             rules.append("Answer in one word.")
-        if labels:
-            rules.append(f"Answer with one of: {_listed(labels)}.")
-        return "Answers are longer than what is expected.", rules[int(rng.integers(len(rules)))]
-    if labels:
-        return (
-            "Answers are none of the few expected values.",
-            f"Answer with one of: {_listed(labels)}.",
-        )
-    rules = [*_constraints(shown, labels), *_EXPANSIONS]
-    return "Answers differ from what is expected.", rules[int(rng.integers(len(rules)))]
+        return "Answers are longer than what is expected.", [*rules, *one_of]
+    if labels and any(
+        one.answer is not None and one.answer.strip() not in labels for one in shown
+    ):
+        return "Answers are none of the few expected values.", one_of
+    return "Answers differ from what is expected.", [
+        *_constraints(shown, labels),
+        *_EXPANSIONS,
+        *_STEPS,
+    ]
 
 
 def _induced(shown: Sequence[Shown], labels: Sequence[str]) -> str:

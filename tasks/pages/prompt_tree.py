@@ -9,6 +9,7 @@ from convergence_core.ports import RunRecord
 from convergence_core.prompts.state import text_id_of
 from tasks.pages.allocation import standings, tags_of
 from tasks.pages.source import Page, PageSource, line_of
+from tasks.report.prompts_section import effect_text
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import shortened
 
@@ -94,8 +95,7 @@ def _effect(mutation: Mapping[str, Any] | None) -> Page | None:
     return {
         "mean": mutation["effect"],
         "se": mutation["effect_se"],
-        "low": None,
-        "high": None,
+        "text": effect_text(mutation["effect"], mutation["effect_se"]),
         **{name: mutation[name] for name in same},
     }
 

@@ -10,7 +10,7 @@ from convergence_core.config.prompts import OperatorName
 from convergence_core.errors import ConfigurationError
 from convergence_core.prompts.editor import Edit
 from convergence_core.prompts.operators import WORDING_VERSION
-from convergence_core.prompts.state import Mutation, PromptState, text_id_of
+from convergence_core.prompts.state import DRAWN, Mutation, PromptState, text_id_of
 from convergence_core.search.study_state import StudyState
 from convergence_core.space import Choice
 from tasks.calls.metric_calls import PaidCall
@@ -108,7 +108,7 @@ def mutate_text(
         edit,
         writing.answer,
         known=[*known, text],
-        writer="drawn" if edit.ready is not None else writer.name,
+        writer=DRAWN if edit.ready is not None else writer.name,
         cost_usd=writing.cost_usd,
         reason=redact(writing.reason),
     )

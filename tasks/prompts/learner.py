@@ -21,7 +21,7 @@ from convergence_core.prompts.failures import (
     metric_reason,
 )
 from convergence_core.prompts.policy import chances_by_text
-from convergence_core.prompts.state import Mutation, PromptState, text_id_of
+from convergence_core.prompts.state import DRAWN, Mutation, PromptState, text_id_of
 from convergence_core.records import Evaluation, Params, Trial, canonical_json
 from convergence_core.search.archive import Archive
 from convergence_core.search.learner import LearnerStep
@@ -181,7 +181,7 @@ class PromptLearner:
                 edit,
                 writing.answer,
                 known=own,
-                writer="drawn" if edit.ready is not None else self.writer.name,
+                writer=DRAWN if edit.ready is not None else self.writer.name,
                 cost_usd=writing.cost_usd,
                 reason=one_line(writing.reason, LONGEST_REASON, self.redact),
             )

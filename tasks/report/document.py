@@ -117,7 +117,7 @@ def _society(result: RunResult) -> list[Block]:
     if result.prompts is not None:
         from tasks.report.prompts_section import prompt_blocks  # noqa: PLC0415 - as above
 
-        blocks += prompt_blocks(result.prompts)
+        blocks += prompt_blocks(result.prompts, is_offline=bool(result.facts.get("offline")))
     return blocks
 
 

@@ -7,9 +7,10 @@ from typing import Any
 
 from convergence_core.ports import Store
 from convergence_core.prompts.report import FamilyEdge, PromptReport
+from convergence_core.prompts.state import DRAWN
 from convergence_core.records import sha256_hex
 from convergence_core.result import CandidateReport, RunResult
-from convergence_core.result.number_text import UNKNOWN, plural
+from convergence_core.result.number_text import UNKNOWN, plural, signed, usd
 from tasks.report.blocks import Block, Bullets, Columns, Heading, Paragraph, TextDiff, table
 from tasks.report.evidence import rows_of
 from tasks.report.phrases import clean
@@ -98,12 +99,12 @@ def _edge(row: Mapping[str, Any], texts: Mapping[str, str]) -> FamilyEdge:
 # -- blocks and words
 
 
-def prompt_blocks(report: PromptReport) -> list[Block]:
-    """Return the section on written prompts."""
+def prompt_blocks(report: PromptReport, *, is_offline: bool) -> list[Block]:
+    """Return the section on written prompts; offline a stand-in wrote them."""
     blocks: list[Block] = [
         Heading("How the prompt was written"),
         Paragraph((report.sentence,), "lead"),
-        Bullets(tuple((line,) for line in prompt_lines(report))),
+        Bullets(tuple((line,) for line in prompt_lines(report, is_offline=is_offline))),
     ]
     if report.family:
         blocks.append(table(report.family, _COLUMNS, numeric=_NUMERIC))
@@ -118,25 +119,32 @@ def prompt_blocks(report: PromptReport) -> list[Block]:
     return blocks
 
 
-def prompt_lines(report: PromptReport) -> list[str]:
+def prompt_lines(report: PromptReport, *, is_offline: bool) -> list[str]:
     """Return what is said beside the sentence, a line each."""
-    cost = UNKNOWN if report.cost_usd is None else f"${report.cost_usd:.4f}"
-    lines = [f"Written by: {', '.join(report.writers)}; cost of writing: {cost}."]
-    if "rules" in report.writers:
+    cost = UNKNOWN if report.cost_usd is None else usd(report.cost_usd)
+    names = [name for name in report.writers if name != DRAWN]
+    drawn = ["demonstrations drawn from search cases"] if DRAWN in report.writers else []
+    lines = [f"Written by: {', '.join([*names, *drawn])}; cost of writing: {cost}."]
+    if is_offline or "rules" in report.writers:
         lines.append(
             "Fixed rules have written these texts; a model's are better ones (`llm`, `prompts.writer`)."
         )
     if report.refusals:
         listed = (f"{n:,} {name.replace('_', ' ')}" for name, n in report.refusals.items())
-        lines.append(f"Refused before any call: {', '.join(listed)}.")
+        lines.append(f"Refused, and never evaluated: {', '.join(listed)}.")
     return [*lines, *([] if report.overfitting is None else [report.overfitting])]
 
 
-def _effect(edge: FamilyEdge) -> str:
-    if edge.effect is None:
+def effect_text(effect: float | None, se: float | None) -> str:
+    """Return what an edit changed, with two standard errors.
+
+    Where all cases changed alike nothing is known of the spread, and no interval is given.
+    """
+    if effect is None:
         return UNKNOWN
-    spread = "" if edge.effect_se is None else f" ± {2 * edge.effect_se:.2f}"
-    return f"{edge.effect:+.2f}{spread}"
+    if not se:
+        return "no case changed" if effect == 0 else f"{signed(effect)} on each"
+    return f"{signed(effect)} ± {2 * se:.3f}"
 
 
 _COLUMNS: Columns[FamilyEdge] = {
@@ -144,7 +152,7 @@ _COLUMNS: Columns[FamilyEdge] = {
     "parameter": lambda one: one.parameter,
     "operator": lambda one: one.operator,
     "failures of the parent": lambda one: one.category,
-    "effect": _effect,
+    "effect": lambda one: effect_text(one.effect, one.effect_se),
     "on": lambda one: plural(one.n_shared, "search case"),
     "fixed": lambda one: str(one.fixed),
     "broken": lambda one: str(one.broken),

@@ -113,7 +113,7 @@ export interface Side { run_id: string; run_label: string; candidate_id: string;
 // GET runs/{run_id}/prompts?parameter=
 export interface Prompts {
   parameters: string[]; parameter: string | null;
-  nodes: { id: string; parents: string[]; text: string; generation: number | null; origin: string; name: string; candidate_ids: string[]; mean: number | null; low: number | null; high: number | null; effect: Interval | null; operator: string | null; reason: string | null; tags: string[] }[];
+  nodes: { id: string; parents: string[]; text: string; generation: number | null; origin: string; name: string; candidate_ids: string[]; mean: number | null; low: number | null; high: number | null; effect: { mean: number | null; text: string; n_shared: number } | null; operator: string | null; reason: string | null; tags: string[] }[];
 }
 
 // GET production and production/{system}

@@ -4,7 +4,7 @@ import { useData } from "../api";
 import { Diff } from "../diff";
 import { Card, Empty, Show } from "../parts";
 import { Link, setQuery, to } from "../router";
-import { count, Interval, One, plural, reward, signed, Strip, Texts } from "../text";
+import { count, Interval, One, plural, reward, Strip, Texts } from "../text";
 import type { Prompts as Data } from "../types";
 import { Tabs } from "./tabs";
 
@@ -73,7 +73,7 @@ function One_({ node, parent, range, run }: { node: Node; parent?: Node; range: 
         {node.tags.map((tag) => <span class="tag good" key={tag}>{tag}</span>)}
         <span class="small">{reward(node.mean)} <Interval low={node.low} high={node.high} /></span>
         <Strip mean={node.mean} low={node.low} high={node.high} base={parent?.mean} from={range[0]} to={range[1]} />
-        {node.effect && node.effect.mean !== null && <span class="small">effect {signed(node.effect.mean)} <Interval low={node.effect.low} high={node.effect.high} sign /></span>}
+        {node.effect && node.effect.mean !== null && <span class="small">effect {node.effect.text} ({plural(node.effect.n_shared, "search case")})</span>}
         <span class="small muted">{node.operator ?? node.origin}, generation {count(node.generation)}, {plural(node.candidate_ids.length, "configuration")}</span>
       </div>
       {open && (
