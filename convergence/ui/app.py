@@ -144,7 +144,10 @@ class _Handlers:
                 body = None
             if not isinstance(body, dict):
                 raise RequestRefusedError(422, "The body must be a JSON object.")
-            sentence = await asyncio.to_thread(work, self._source, Query.of(request), body)
+            try:
+                sentence = await asyncio.to_thread(work, self._source, Query.of(request), body)
+            finally:
+                self._watch.forget()
             return _json({"sentence": sentence})
 
         return handle

@@ -71,6 +71,12 @@ class StoreWatch:
                     _offer(queue, change)
             self._mark = now
 
+    def forget(self) -> None:
+        """Forget what was kept, and look anew at the next request: something was written here."""
+        self._looked_s = float("-inf")
+        self._kept.clear()
+        self.version += 1
+
     def kept(self, key: str) -> bytes | None:
         """Return an answer that was made since the store last changed."""
         return self._kept.get(key)

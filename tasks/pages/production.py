@@ -181,9 +181,12 @@ def _verdict(shown: Mapping[str, Any], at: int | None) -> str | None:
 def _sentences(found: Mapping[str, Any]) -> list[str]:
     said = []
     for kind, shown in found["evidence"].items():
+        if not sum(shown["numbers"]):
+            said.append(f"{kind}: no rewards yet.")
+            continue
         winner = shown.get("winner")
         text = f"{kind}: " + (f"{winner} is the winner." if winner else "no winner yet.")
-        text += f" Regret so far: {shown['regret']:.3g} rewards."
+        text += f" Regret so far: {shown['regret']:.3g}, in rewards."
         n = shown.get("n_to_verdict")
         if winner is None:
             text += (

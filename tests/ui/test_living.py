@@ -28,6 +28,7 @@ from tasks.store.runtime.rows import Champion
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tests.support.optimizations import write_project
 from tests.support.page_viewer import READER, Viewer, store_of, tokens
+from tests.support.searching import search
 from tests.support.store_rows import generation_tables, run_record
 from tests.support.writing_runs import PARENT, begin, play, write_project as write_project_of_texts
 from tests.ui.conftest import Open
@@ -166,6 +167,35 @@ def test_what_the_gate_does_not_prove_is_not_promoted(project, opened: Open):
     answer = viewer.post("production/known/promote", confirm="known", candidate_id="")
     assert answer.status_code == 400
     assert answer.json()["detail"].startswith("The gate does not promote it. Likely better")
+
+
+def test_what_the_gate_proves_is_promoted_once_its_name_is_repeated(tmp_path, opened: Open):
+    cases = [{"id": f"c{n:03d}", "input": {"n": n}, "expected": None} for n in range(60)]
+    (tmp_path / "many.json").write_text(json.dumps(cases))
+    search(
+        write_project(
+            tmp_path,
+            optimization__evolution={"population_size": 4, "generations": 2},
+            evaluation__test_cases={"path": "many.json", "holdout": 0.5},
+        )
+    )
+    viewer = opened(store_of(tmp_path)).enter()
+    (need,) = viewer.page("overview")["needs"]
+    assert (need["kind"], need["system"]) == ("promote", "known")
+    path = "production/known/promote"
+    assert viewer.post(path, confirm="other", candidate_id="").status_code == 400
+    done = viewer.post(path, confirm="known", candidate_id="")
+    assert done.status_code == 200
+    assert done.json()["sentence"].endswith("is the champion of known now.")
+    with RuntimeStore(store_of(tmp_path)) as runtime:
+        champion = champion_of(runtime, "known")
+    assert champion is not None
+    page = viewer.page("production/known")
+    assert page["champion"]["candidate_id"] == champion.candidate_id
+    assert page["sentences"][0] == "default: no rewards yet."
+    assert viewer.page("overview")["needs"] == []
+    again = viewer.post(path, confirm="known", candidate_id="")
+    assert (again.status_code, "already" in again.json()["detail"]) == (400, True)
 
 
 def test_only_a_run_that_goes_on_is_stopped_and_only_one_that_ended_early_resumed(
