@@ -98,9 +98,10 @@ test("two configurations are chosen in the leaderboard and compared", async () =
 
 test("what two runs recommend is compared", async () => {
   await go("compare");
+  await page.waitForSelector("main label.field:first-child option:nth-child(3)", { state: "attached" }); // both runs
   const runs = await page.$$eval("main label.field:first-child option", (all) => all.map((one) => one.value).filter(Boolean));
-  await page.selectOption("label:has-text('A') select", runs[0]);
-  await page.selectOption("label:has-text('B') select", runs[1]);
+  await page.selectOption("main label.field:nth-child(1) select", runs[0]);
+  await page.selectOption("main label.field:nth-child(2) select", runs[1]);
   await page.waitForSelector("text=B less A");
   assert.match(page.url(), new RegExp(`a=${runs[0]}&b=${runs[1]}`));
   await fine("Compare runs");
