@@ -7,6 +7,8 @@ import pytest
 
 from benchmarks.fronts import POWERS, REFERENCE, Problem, ours
 
+pytestmark = pytest.mark.timeout(3600)  # minutes of arithmetic, more beside other work
+
 
 @pytest.mark.parametrize("shape", POWERS)
 def test_the_volume_of_the_whole_front_is_that_of_the_closed_form(shape):

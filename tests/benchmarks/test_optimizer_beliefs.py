@@ -14,6 +14,8 @@ from convergence_core.search.archive import Archive
 from convergence_core.space import Float, Space
 from tests.support.mixed_problem import trial
 
+pytestmark = pytest.mark.timeout(3600)  # minutes of arithmetic, more beside other work
+
 SPACE = Space(parameters={"x": Float(min=0.0, max=1.0)})
 EXAM = ("llm:jhu-acc", "llm:jhu-util")
 PROMPTS = ("llm:prompt-rhyming_word", "llm:prompt-snarks")

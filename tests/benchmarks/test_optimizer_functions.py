@@ -8,6 +8,8 @@ from benchmarks.optimizer.spaces import Point
 from benchmarks.optimizer.tasks import SETS, get_task
 from benchmarks.optimizer.tasks.functions import FUNCTIONS, HEAVY_SCALE, N_DIMS, NOISE_SD
 
+pytestmark = pytest.mark.timeout(3600)  # minutes of arithmetic, more beside other work
+
 AT_BEST = {"rastrigin": 0.0, "ackley": 0.0, "levy": 1.0}
 
 

@@ -12,6 +12,8 @@ from benchmarks.optimizer.regret import read_scales
 from benchmarks.optimizer.running import run
 from benchmarks.optimizer.tasks import get_task
 
+pytestmark = pytest.mark.timeout(3600)  # minutes of arithmetic, more beside other work
+
 EXAM = ("llm:jhu-acc", "llm:jhu-util")
 PROMPTS = tuple(
     f"llm:prompt-{name}"

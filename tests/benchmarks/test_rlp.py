@@ -8,6 +8,8 @@ from benchmarks.rlp.runs import play
 from benchmarks.rlp.tables import change
 from convergence_core.space.builder import build_space
 
+pytestmark = pytest.mark.timeout(3600)  # minutes of arithmetic, more beside other work
+
 
 @pytest.mark.parametrize("name", [*LANDSCAPES])
 def test_no_point_lies_above_the_optimum(name: str):

@@ -108,10 +108,12 @@ def take_up(night: Night, tmp_path: Path, store: ParquetStore) -> int:
 def test_a_run_killed_with_its_worker_crashes_and_is_taken_up_by_the_next(
     tmp_path: Path, make_night: Callable[..., Night]
 ):
-    night = make_night(TARGET_DELAY_S="0.1")
+    night = make_night(TARGET_DELAY_S="0.3")
     store = begin(night, tmp_path)
     (killed,) = store.runs()
-    family = [night.up(tmp_path).worker.pid]
+    found = services.running(night.home)
+    assert found is not None
+    family = [found.worker.pid]
     for pid in family:
         family += children_of(pid)
     for pid in family:
@@ -133,7 +135,8 @@ def test_a_run_killed_with_its_worker_crashes_and_is_taken_up_by_the_next(
 def test_a_run_survives_its_server(tmp_path: Path, make_night: Callable[..., Night]):
     night = make_night(TARGET_DELAY_S="0.1")
     store = begin(night, tmp_path)
-    found = night.up(tmp_path)
+    found = services.running(night.home)
+    assert found is not None
     for pid in (*children_of(found.server.pid), found.server.pid):
         os.kill(pid, signal.SIGKILL)
     again = night.up(tmp_path)
