@@ -27,6 +27,7 @@ from convergence.cost_estimate.rlp_quotes import thought_roles
 from convergence.cost_estimate.run_forecast import Forecast, forecast
 from convergence_core.budget.terms import dollars
 from convergence_core.config import Configuration, MetricConfig
+from convergence_core.config.prompts import N_REQUESTS
 from convergence_core.ports import Target
 
 if TYPE_CHECKING:
@@ -276,10 +277,13 @@ def _of_writing(configuration: Configuration) -> Iterator[str]:
     if not configuration.writes_prompts or prompts.writer == "rules":
         return
     n_before = max(0, configuration.optimization.evolution.generations - 1)
-    n_calls = prompts.n_texts * -(-n_before // prompts.every)
+    n_texts = prompts.n_texts * -(-n_before // prompts.every)
     most = (
         "as much as they need"
         if budget.max_usd is None
         else f"{dollars(prompts.max_share_usd * budget.max_usd)} at most"
     )
-    yield f"Written texts are not in these numbers: {n_calls} calls at most may use {most}."
+    yield (
+        f"Written texts are not in these numbers: {N_REQUESTS * n_texts} calls at most, of them "
+        f"{(N_REQUESTS - 1) * n_texts} in place of refused texts, may use {most}."
+    )

@@ -1,6 +1,6 @@
 """``prompts``: how texts of parameters with ``mutate`` are written."""
 
-from typing import Literal, TypeAlias, get_args
+from typing import Final, Literal, TypeAlias, get_args
 
 from pydantic import Field
 
@@ -18,6 +18,8 @@ OperatorName: TypeAlias = Literal[
     "induce",
 ]
 OPERATORS: tuple[OperatorName, ...] = get_args(OperatorName)
+N_REQUESTS: Final = 2
+"""Requests for one text at most, where a writer is paid: the second only if the first text was refused."""
 
 
 class PromptsConfig(Section):

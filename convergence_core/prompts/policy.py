@@ -22,8 +22,8 @@ from convergence_core.prompts.twins import LIKELY
 from convergence_core.records import Params
 
 PRIOR_MEANS: Final[Mapping[OperatorName, float]] = {
-    "reflect": 0.06,
-    "merge": 0.06,
+    "reflect": 0.1,
+    "merge": 0.1,
     "context-reduction": -0.02,
 }
 """Prior gain of an operator, 0 for those not named: whoever sees failures, or two texts that win on different

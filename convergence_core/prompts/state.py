@@ -55,6 +55,11 @@ class Mutation:
         """Whether the text became a variant."""
         return self.verdict == KEPT
 
+    @property
+    def is_refused(self) -> bool:
+        """Whether there is a text that breaks an invariant."""
+        return self.verdict not in (KEPT, NO_ANSWER)
+
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "Mutation":
         """Rebuild what ``asdict`` wrote."""

@@ -11,6 +11,7 @@ from typing import Final
 
 import numpy as np
 
+from convergence_core.config.prompts import N_REQUESTS
 from convergence_core.ports import Row
 from convergence_core.prompts.editor import Choices, Edit, Editor
 from convergence_core.prompts.failures import (
@@ -41,7 +42,7 @@ N_RIVALS: Final = 150
 """Candidates, the best by their means, of which texts are parents."""
 N_DRAWS: Final = 1000
 N_TRIES: Final = 4
-"""Edits for each text wanted, where the writer is free."""
+"""Rounds of edits, where the writer is free: those without a kept text are planned anew."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,14 +103,17 @@ class PromptLearner:
         known = {name: texts_of(study, name) for name in self.editor.parameters}
         choices = self.editor.choices(archive, self.state, self._best(study, state))
         found: list[Mutation] = []
-        n_texts, index = self.editor.settings.n_texts, 0
-        n_rounds = N_TRIES if self.writer.is_free else 1
-        for _ in range(n_rounds):
-            n_kept = sum(one.is_kept for one in found)
-            if n_kept >= n_texts:
+        n_wanted, index = self.editor.settings.n_texts, 0
+        for _ in range(N_TRIES if self.writer.is_free else N_REQUESTS):
+            edits, index = self._planned(choices, generation, index, n_wanted, known)
+            received = self._received(edits, generation, known)
+            found += received
+            if self.writer.is_free:
+                n_wanted -= sum(one.is_kept for one in received)
+            else:  # what failed, or was not paid for, would be again
+                n_wanted = sum(one.is_refused for one in received)
+            if not n_wanted:
                 break
-            edits, index = self._planned(choices, generation, index, n_texts - n_kept, known)
-            found += self._received(edits, generation, known)
         after = self.state.after(found)
         self.pending = PendingTexts(generation=generation, mutations=tuple(found), state=after)
         return sum(one.is_kept for one in found)

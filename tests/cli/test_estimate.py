@@ -397,6 +397,21 @@ def test_what_thoughts_may_cost_ends_at_their_share(here: Path, cli: Runner):
     assert any("together use $0.001" in note for note in found["notes"])
 
 
+def test_requests_in_place_of_refused_texts_are_told_before_a_run(here: Path, cli: Runner):
+    text = {"type": "text", "variants": ["Say x."], "default": "Say x.", "mutate": True}
+    model = {"type": "categorical", "choices": ["small", "large"], "default": "small"}
+    chat(
+        here,
+        search_space={"parameters": {"system": text, "model": model}},
+        llm={"model": "large", "endpoint": NOWHERE},
+        prompts={"n_texts": 3, "every": 2, "max_share_usd": 0.5},
+    )
+    found = cli("estimate", "--json", "--generations", "6", "--max-usd", "4").json
+    assert "error" not in found, found
+    told = "18 calls at most, of them 9 in place of refused texts, may use $2"  # before 2, 4 and 6
+    assert any(told in note for note in found["notes"])
+
+
 def test_a_thinker_without_a_price_is_unknown(here: Path, cli: Runner):
     thoughtful(here, model_name="nobody-knows")
     found = role(cli("estimate", "--json").json, "thought")

@@ -21,6 +21,8 @@ from tests.support.writing_runs import (
 )
 
 ROOT = Path(__file__).parents[2]
+N_TEXTS = 3
+"""Texts of a writing, where it matters."""
 
 
 def asked_texts(folder: Path) -> set[str]:
@@ -73,6 +75,51 @@ def test_nothing_is_written_once_the_share_is_spent(tmp_path):
     assert not scribe.asked
     reasons = {row["reason"] for row in mutations(tmp_path) if row["verdict"] == "no_answer"}
     assert any("prompts.max_share_usd" in reason for reason in reasons)
+
+
+def rounds(folder: Path, n_texts: int = N_TEXTS) -> list[tuple[list[str], list[str]]]:
+    """Return the verdicts of each writing's first texts, and of those in their place."""
+    found: dict[int, list[str]] = {}
+    for row in mutations(folder):
+        found.setdefault(row["generation"], []).append(row["verdict"])
+    return [(verdicts[:n_texts], verdicts[n_texts:]) for verdicts in found.values()]
+
+
+def test_a_paid_writer_is_asked_once_more_in_place_of_a_refused_text(tmp_path):
+    scribe = Scribe(lambda _, n: f"<prompt>{PARENT}{f' Rule {n}.' if n % 2 else ''}</prompt>")
+    with scribe.server() as server:
+        write_project(tmp_path, server.url, prompts__n_texts=N_TEXTS)
+        play(begin(tmp_path))
+    found = rounds(tmp_path)
+    assert len(found) == 3  # writings of four generations
+    for first, more in found:
+        assert len(more) == len(first) - first.count("kept")
+    assert sum(len(more) for _, more in found) >= 3
+    assert any("kept" in more for _, more in found)
+
+
+def test_what_failed_or_is_not_paid_for_is_not_asked_for_again(tmp_path):
+    scribe = Scribe(LIES["empty"])
+    with scribe.server() as server:
+        write_project(
+            tmp_path, server.url, prompts__n_texts=N_TEXTS, prompts__operators=["reflect"]
+        )
+        play(begin(tmp_path))
+    assert rounds(tmp_path) == [(["no_answer"] * N_TEXTS, [])] * 3
+    assert len(scribe.asked) == 3 * N_TEXTS
+
+
+def test_texts_in_place_of_refused_ones_are_reserved_in_the_same_share(tmp_path):
+    scribe = Scribe(lambda _, n: f"<prompt>{PARENT}</prompt>")
+    with scribe.server() as server:
+        write_project(
+            tmp_path, server.url, budget={"max_usd": 0.03}, prices__function={"request": 0.0},
+            prompts__n_texts=N_TEXTS, prompts__operators=["reflect"],
+        )  # fmt: skip
+        play(begin(tmp_path))
+    # The share holds the worst case of one request; real ones cost less, so the next writing finds it free.
+    assert rounds(tmp_path) == [(["duplicate", "no_answer", "no_answer"], ["duplicate"])] * 3
+    assert len(scribe.asked) == 6
 
 
 def held_out_text(folder: Path) -> str:
@@ -200,6 +247,7 @@ def undisturbed(tmp_path_factory):
         write_project(folder, server.url)
         whole = child(folder, 0)
         assert whole.returncode == 0, whole.stderr
+    assert any(more for _, more in rounds(folder, 4)), "no text was refused"
     return folder, int((folder / "steps.txt").read_text()), Counter(scribe.asked)
 
 

@@ -97,8 +97,10 @@ class Scribe:
 
 
 def obliging(request: str, number: int) -> str:
-    """Write the parent and a sentence that depends on the request alone."""
+    """Write the parent and a sentence that depends on the request alone; to a third of them, the parent."""
     mark = hashlib.sha256(request.encode()).hexdigest()[:8]
+    if int(mark, 16) % 3 == 0:
+        return f"<prompt>{PARENT}</prompt>"
     rule = "Answer with one of: positive, negative." if int(mark, 16) % 2 else "Weigh all words."
     return f"<diagnosis>too long</diagnosis><prompt>{PARENT} {rule} Rule {mark}.</prompt>"
 
