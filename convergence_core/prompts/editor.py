@@ -16,7 +16,7 @@ from convergence_core.prompts.evidence import (
     text_posterior,
 )
 from convergence_core.prompts.failures import Category, Observed, main_category
-from convergence_core.prompts.invariants import Invariants, placeholders_of
+from convergence_core.prompts.invariants import Invariants, kept_placeholders, placeholders_of
 from convergence_core.prompts.operators import (
     WORDING_VERSION,
     Shown,
@@ -261,7 +261,7 @@ class Editor:
                 operator,
                 task=self.task,
                 prompts=prompts,
-                placeholders=placeholders_of(split(parents[0])[0]),
+                placeholders=kept_placeholders(parents),
                 shown=[one for _, one in shown],
                 labels=self.labels,
             )

@@ -4,7 +4,7 @@
 ``empty``           nothing but white space
 ``unprintable``     control characters or lone surrogates
 ``too_long``        more characters than ``prompts.max_length``
-``placeholders``    another set of placeholders in braces than its parent
+``placeholders``    another set of placeholders in braces than its parents have together
 ``schema``          a JSON object or tool of its parent is missing, broken or changed
 ``shots``           demonstrations that the engine has not drawn, or more than allowed
 ``held_out``        a run of 8 words, or a whole text, of a held-out case
@@ -48,6 +48,11 @@ _FENCED: Final = re.compile(r"```(?:json)?\n(.*?)\n```", re.DOTALL)
 def placeholders_of(text: str) -> tuple[str, ...]:
     """Return the different placeholders of a text, sorted."""
     return tuple(sorted(set(_PLACEHOLDER.findall(text))))
+
+
+def kept_placeholders(parents: Iterable[str]) -> tuple[str, ...]:
+    """Return the placeholders that a text of these parents has: all that one of them has, sorted."""
+    return tuple(sorted({one for text in parents for one in placeholders_of(split(text)[0])}))
 
 
 def texts_in(value: Json) -> Iterable[str]:
@@ -130,9 +135,9 @@ class Invariants:
         drawn = [*found] == [*shots] and len(found) <= self.max_shots
         yield "shots", TAG.search(instruction) is not None or not drawn
         if parents:
-            parent = split(parents[0])[0]
-            yield "placeholders", placeholders_of(instruction) != placeholders_of(parent)
-            yield "schema", not _keeps_schemas(instruction, parent)
+            wanted = kept_placeholders(parents)
+            yield "placeholders", placeholders_of(instruction) != wanted
+            yield "schema", not _keeps_schemas(instruction, split(parents[0])[0])
         yield "held_out", self.held_out.leak_into(text)
         yield "duplicate", is_near_duplicate(text, known)
 

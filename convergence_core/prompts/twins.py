@@ -13,6 +13,7 @@ import numpy as np
 
 from convergence_core.config.prompts import OperatorName
 from convergence_core.judges.texts import word_set
+from convergence_core.prompts.invariants import placeholders_of
 from convergence_core.prompts.operators import Shown, WriterAnswer
 
 _SENTENCES: Final = re.compile(r"(?<=[.!?])[ \t]+|\n+")
@@ -108,9 +109,17 @@ def _shorter(parent: str, rng: np.random.Generator) -> str:
 
 
 def _merged(first: str, second: str) -> str:
-    """Return the first with the sentences of the second that it lacks; its placeholders kept."""
+    """Return the first with the sentences of the second that it lacks.
+
+    Of sentences with braces those alone that have a placeholder which the first lacks.
+    """
     known = {frozenset(word_set(sentence)) for sentence in _sentences(first)}
-    new = [s for s in _sentences(second) if word_set(s) not in known and "{" not in s]
+    held = set(placeholders_of(first))
+    new = [
+        s
+        for s in _sentences(second)
+        if word_set(s) not in known and ("{" not in s or set(placeholders_of(s)) - held)
+    ]
     return "\n".join([first, *new]).strip()
 
 

@@ -11,6 +11,7 @@ from convergence_core.prompts.invariants import (
     HeldOutTexts,
     Invariants,
     is_near_duplicate,
+    kept_placeholders,
     placeholders_of,
 )
 from convergence_core.prompts.shots import Shot, joined, split, turns
@@ -48,6 +49,18 @@ def test_placeholders_are_kept_all_and_no_other(before, after):
     assert verdict(text + " {more}") == "placeholders"
     assert verdict(text.replace("{input.q}", "{input.q")) == "placeholders"
     assert placeholders_of(text) == ("{input.q}", "{tone}")
+
+
+@given(words, words)
+def test_a_merge_keeps_the_placeholders_of_both_parents(before, after):
+    parents = ("Answer {q} now.", joined("Answer {q} from {page}.", [Shot(user="{x}", assistant="y")]))
+    text = f"{' '.join(before)} {{q}} {' '.join(after)} {{page}} x"
+    assert kept_placeholders(parents) == ("{page}", "{q}")
+    for order in (parents, parents[::-1]):
+        assert verdict(text, parents=order) is None
+        assert verdict(text.replace("{page}", "page"), parents=order) == "placeholders"
+        assert verdict(text.replace("{q}", "q"), parents=order) == "placeholders"
+        assert verdict(f"{text} {{x}}", parents=order) == "placeholders"
 
 
 @pytest.mark.parametrize("text", ["", "  \n\t ", "<shots>\n</shots>"])

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from convergence_core.config.prompts import OperatorName
+from convergence_core.prompts.invariants import kept_placeholders, placeholders_of
 from convergence_core.prompts.operators import Shown
 from convergence_core.prompts.twins import written_by_rules
 
@@ -36,3 +37,11 @@ def test_a_diagnosis_tells_wrong_labels_from_no_labels():
         "Answers differ from what is expected.",
         "Answers are none of the few expected values.",
     ]
+
+
+def test_a_merge_by_rules_keeps_the_placeholders_of_both_parents():
+    first, second = "Answer {q}. Be brief.", "Answer {q}. Use {page} alone. Cite {page} and {q}."
+    for order in ([first, second], [second, first]):
+        text = written_by_rules("merge", order, (), np.random.default_rng(0)).text
+        assert placeholders_of(text) == kept_placeholders(order) == ("{page}", "{q}")
+        assert "Be brief." in text
