@@ -48,7 +48,8 @@ class PromptsConfig(Section):
     max_length: int = Field(default=4000, ge=20, le=1_000_000)
     """Longest text, in characters, demonstrations included."""
     length_price: float = Field(default=0.0, ge=0, le=1)
-    """Reward that 1,000 characters of a text cost where parents are chosen and edits judged."""
+    """Reward that 1,000 characters of a text with `mutate: true` cost where candidates are drawn, raced
+    and recommended, parents chosen and edits judged. Measured rewards hold no price."""
     temperature: float | None = Field(default=0.7, ge=0, le=2)
     """How random written texts are. `null`: not sent, for models that refuse it."""
     max_tokens: int = Field(default=1500, ge=16, le=1_000_000)

@@ -23,6 +23,7 @@ from convergence_core.posterior.gaussian_process import (
     Repeats,
 )
 from convergence_core.posterior.kernel import Kernel
+from convergence_core.posterior.length_price import LengthPrice
 from convergence_core.posterior.prior_runs import (
     EarlierRun,
     RunAgreement,
@@ -62,6 +63,8 @@ class SpaceModel:
     """Of rewards; ``None``: anywhere."""
     deterministic: bool = False
     """Whether a case that is asked again gets the same reward."""
+    price: LengthPrice | None = None
+    """Of texts, where candidates are compared; ``None``: their length is free."""
     earlier: tuple[EarlierRun, ...] = ()
     """Prior runs of the same system, counted as far as they agree with this one."""
     start: tuple[float, ...] | None = None
@@ -351,6 +354,25 @@ class FittedSpaceModel:
         ids = tuple(candidate.candidate_id for candidate in candidates)
         points = self.model.encoding.encode([candidate.params for candidate in candidates])
         return self.posterior_at(ids, points, self.rows(ids))
+
+    def worth(self, candidates: Sequence[Candidate]) -> WarpedPosterior:
+        """Return the joint posterior of what these candidates are worth; see ``worth_at``."""
+        ids = tuple(candidate.candidate_id for candidate in candidates)
+        points = self.model.encoding.encode([candidate.params for candidate in candidates])
+        return self.worth_at(ids, points, self.rows(ids))
+
+    def worth_at(self, ids: tuple[str, ...], points: Points, rows: np.ndarray) -> WarpedPosterior:
+        """Return the joint posterior of rewards less what texts cost by their length.
+
+        Args:
+            ids: as of ``posterior_at``.
+            points: of the candidates.
+            rows: as of ``posterior_at``.
+        """
+        found, price = self.posterior_at(ids, points, rows), self.model.price
+        if price is None:
+            return found
+        return found.less(price.of_points(self.model.encoding, points))
 
     def posterior_at(
         self, ids: tuple[str, ...], points: Points, rows: np.ndarray

@@ -1,6 +1,6 @@
 """Joint posterior of candidates' mean rewards, by a process on warped rewards."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -26,6 +26,8 @@ class WarpedPosterior:
     rows: np.ndarray
     """Training row of each, -1 for unseen ones, (n,)."""
     bounds: Bounds
+    moved: np.ndarray | None = None
+    """Added to the means of warped rewards, (n,); see ``less``."""
 
     @classmethod
     def of_nothing(cls, ids: tuple[str, ...], bounds: Bounds) -> "WarpedPosterior":
@@ -40,20 +42,33 @@ class WarpedPosterior:
             bounds=bounds,
         )
 
+    def less(self, price: np.ndarray) -> "WarpedPosterior":
+        """Return the posterior of rewards less a price each, (n,).
+
+        In warped units a price moves a candidate by what it does at its mean.
+        """
+        mean = self.marginals[0]
+        after = self.warp.forward(self.warp.backward(mean) - price)
+        return replace(self, moved=after - mean + (0.0 if self.moved is None else self.moved))
+
     @cached_property
     def marginals(self) -> tuple[np.ndarray, np.ndarray]:
         """Means and standard deviations of the warped rewards, (n,) each."""
         if self.process is None or self.points is None:
-            return np.zeros(len(self.ids)), np.ones(len(self.ids))
+            return self._after_move(np.zeros(len(self.ids))), np.ones(len(self.ids))
         mean, variance = self.process.marginals(self.points, self.rows)
-        return mean, np.sqrt(variance)
+        return self._after_move(mean), np.sqrt(variance)
 
     @cached_property
     def _joint(self) -> tuple[np.ndarray, np.ndarray]:
         """Mean and covariance of the warped rewards, (n,) and (n, n)."""
         if self.process is None or self.points is None:
-            return np.zeros(len(self.ids)), np.eye(len(self.ids))
-        return self.process.joint(self.points, self.rows)
+            return self._after_move(np.zeros(len(self.ids))), np.eye(len(self.ids))
+        mean, covariance = self.process.joint(self.points, self.rows)
+        return self._after_move(mean), covariance
+
+    def _after_move(self, mean: np.ndarray) -> np.ndarray:
+        return mean if self.moved is None else np.asarray(mean + self.moved, np.float64)
 
     @cached_property
     def _root(self) -> np.ndarray:
@@ -110,7 +125,7 @@ class WarpedPosterior:
 
         That of the one itself is 1.
         """
-        if self.process is None:
+        if self.process is None and self.moved is None:
             above = np.full(len(self.ids), 0.5)
         else:
             mean, covariance = self._joint

@@ -7,6 +7,7 @@ from typing import Final
 import numpy as np
 
 from convergence_core.config.prompts import OperatorName, PromptsConfig
+from convergence_core.posterior.length_price import LengthPrice, prices
 from convergence_core.prompts.demonstrations import drawn
 from convergence_core.prompts.evidence import (
     TextEvidence,
@@ -111,6 +112,8 @@ class Editor:
     """All that search cases expect, where that is few; else none."""
     expected_is_answer: bool = True
     """Whether what a case expects is the answer itself, so that a demonstration may show it."""
+    price: LengthPrice | None = None
+    """Of texts; ``None``: their length is free."""
     run_id: str = ""
 
     # -- planning
@@ -139,7 +142,7 @@ class Editor:
                 for child, parent in state.parents_of(name).items()
                 if child in by_id and parent in by_id
             }
-            price = {text: self.settings.length_price * len(text) / 1000 for text in evidence}
+            price = prices(self.price, evidence)
             ordered = _parents_first(evidence, parents)
             found.append(
                 Choices(

@@ -158,8 +158,8 @@ class LeaderboardRow:
     low: float
     high: float
     cautious: float | None = None
-    """What the rank follows: the lower end of the posterior's 68 % interval; ``None``: a result of
-    an earlier version."""
+    """What the rank follows: the lower end of the posterior's 68 % interval, less what the length of
+    texts costs; ``None``: a result of an earlier version."""
     feasible: float | None = None
     """Probability that it keeps the hard constraints, which the rank follows first; ``None``: no
     cell broke one."""

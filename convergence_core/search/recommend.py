@@ -1,7 +1,8 @@
 """Recommendation of a candidate, and intervals of what was measured afterwards.
 
 Recommended is the evaluated candidate whose posterior is highest by a cautious reading, never the
-highest observation: a lucky candidate with few cells is shrunk towards its kind. Where there are hard
+highest observation: a lucky candidate with few cells is shrunk towards its kind; where the length of
+texts is priced (``LengthPrice``), what its texts cost is taken off. Where there are hard
 constraints, one that probably breaks them too often is recommended only if all do. The winner's
 search estimate stays biased upward by the choice itself; ``mean_interval`` and ``paired_difference``
 are for cells that were asked after it.
@@ -43,7 +44,8 @@ class Ranked:
     high: float
     cautious: float
     """What candidates are ranked by: the posterior's lower end at ``CAUTIOUS_LEVEL``, before means
-    of leaders are corrected for selection bias; in the bounds, so that ends can tie."""
+    of leaders are corrected for selection bias, less what the length of texts costs; in the bounds,
+    so that ends can tie."""
     n_cells: int
     """Rewards behind it."""
     n_cases: int
@@ -71,8 +73,8 @@ class Recommendation:
     delta: float
     """Reward that counts as a small gap."""
     probability_within: float
-    """Posterior probability that no candidate asked lies more than ``delta`` above this one; if
-    this one is probably feasible, no other one that is."""
+    """Posterior probability that no candidate asked lies more than ``delta`` above this one, what the
+    length of texts costs taken off; if this one is probably feasible, no other one that is."""
     ranking: tuple[Ranked, ...]
     """All candidates with a reward: the probably feasible by cautious estimate, then by id; after
     them the others, the likeliest to be feasible first."""
@@ -95,7 +97,7 @@ class Recommendation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lead:
-    """How far the recommended candidate lies above another."""
+    """How far the recommended candidate lies above another, what texts cost taken off."""
 
     rival_id: str
     mean: float
@@ -156,8 +158,9 @@ def recommend(
     # From the evidence alone, not from the sampler's memory: however a run came to its evidence,
     # through resumes or repairs, it recommends the same.
     fitted = surrogate.fit(state.archive, case_weights=case_weights)
-    posterior = fitted.posterior([member.candidate for member in members])
-    cautious, _ = posterior.interval(CAUTIOUS_LEVEL)
+    candidates = [member.candidate for member in members]
+    posterior = fitted.posterior(candidates)
+    cautious, _ = fitted.worth(candidates).interval(CAUTIOUS_LEVEL)
     feasible = _feasible(goals, members)
     order = sorted(
         range(len(members)),
@@ -185,7 +188,7 @@ def recommend(
     )
     best = ranking[0]
     rivals = [i for i, ranked in zip(order, ranking, strict=True) if ranked.is_feasible] or order
-    contenders = fitted.posterior([members[i].candidate for i in rivals[:N_CONTENDERS]])
+    contenders = fitted.worth([members[i].candidate for i in rivals[:N_CONTENDERS]])
     return Recommendation(
         candidate_id=best.candidate_id,
         mean=best.mean,
@@ -244,7 +247,7 @@ def _lead(
     mean = probability = 0.0
     if rival is not ranking[0]:
         members = [state.archive.members[one.candidate_id] for one in (ranking[0], rival)]
-        pair = fitted.posterior([member.candidate for member in members])
+        pair = fitted.worth([member.candidate for member in members])
         drawn = pair.draws(rng, N_DRAWS)
         mean = float(pair.mean[0] - pair.mean[1])
         probability = float(np.mean(drawn[:, 0] - drawn[:, 1] > 0))

@@ -62,7 +62,7 @@ def warm_start(
             continue
         fitted = model.fit(fitting)
         members = [member.candidate for member in fitting]
-        mean = fitted.posterior(members).mean
+        mean = fitted.worth(members).mean
         best = np.argsort(-mean, kind="stable")[:N_WINNERS]
         winners.append([members[i].params for i in best])
         learned = fitted.learned

@@ -7,6 +7,7 @@ from convergence_core.config import Configuration
 from convergence_core.config.evaluation import MetricConfig
 from convergence_core.config.search_space import TextParam
 from convergence_core.ports import Row, RunRecord
+from convergence_core.posterior.length_price import LengthPrice
 from convergence_core.prompts.editor import Editor
 from convergence_core.prompts.invariants import HeldOutTexts, Invariants, texts_in
 from convergence_core.prompts.operators import WORDING_VERSION
@@ -152,6 +153,7 @@ def make_editor(loaded: Loaded, redact: Callable[[str], str], *, run_id: str = "
             max_shots=settings.max_shots,
         ),
         expected_is_answer=any(_compares_whole(metric) for metric in metrics),
+        price=LengthPrice.of(configuration),
         run_id=run_id,
     )
 

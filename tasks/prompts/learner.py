@@ -127,13 +127,11 @@ class PromptLearner:
         members = [m.candidate for m in search.archive if m.rewards]
         if fitted.learned is None or not members:
             return {}
-        order = np.argsort(-fitted.posterior(members).mean, kind="stable")[:N_RIVALS]
+        order = np.argsort(-fitted.worth(members).mean, kind="stable")[:N_RIVALS]
         rivals = [members[int(i)] for i in order]
         rng = self._rng(state.next_generation, 0, "parents")
-        draws = fitted.posterior(rivals).draws(rng, N_DRAWS)
-        price, params = self.editor.settings.length_price / 1000, [one.params for one in rivals]
-        length = [sum(len(str(p.get(n, ""))) for n in self.editor.parameters) for p in params]
-        draws = draws - price * np.array(length)
+        draws = fitted.worth(rivals).draws(rng, N_DRAWS)
+        params = [one.params for one in rivals]
         return {name: chances_by_text(draws, params, name) for name in self.editor.parameters}
 
     def _planned(

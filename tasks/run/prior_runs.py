@@ -12,6 +12,7 @@ from convergence_core.config import Configuration
 from convergence_core.errors import ResumeError
 from convergence_core.ports import RunRecord
 from convergence_core.posterior import SpaceModel
+from convergence_core.posterior.length_price import LengthPrice
 from convergence_core.search.sampler import SearchState
 from convergence_core.search.samplers import make_surrogate
 from convergence_core.search.schedule import Schedule
@@ -155,8 +156,12 @@ def read_past(store: ParquetStore, record: RunRecord, loaded: Loaded) -> PriorRu
             last=int(record.tags[PRODUCTION]),
             discount=loaded.configuration.optimization.warm_start.production,
         )
-    deterministic = loaded.configuration.evaluation.deterministic
-    model = make_surrogate(loaded.space, deterministic=deterministic)
+    configuration = loaded.configuration
+    model = make_surrogate(
+        loaded.space,
+        deterministic=configuration.evaluation.deterministic,
+        price=LengthPrice.of(configuration),
+    )
     start = warm_start(
         model, archives, held_out=frozenset(case.case_id for case in loaded.holdout_cases)
     )

@@ -7,6 +7,7 @@ import numpy as np
 from convergence_core.explanation.explain import Explained, explain
 from convergence_core.objective.goals import FittedGoals, Goals
 from convergence_core.ports import CallTotals, RunRecord, Store
+from convergence_core.posterior.length_price import LengthPrice
 from convergence_core.prompts.state import text_id_of
 from convergence_core.result import MetricInfo, ResultStatus, RunResult, Within
 from convergence_core.search.recommend import Recommendation
@@ -254,10 +255,11 @@ def _explained(  # noqa: PLR0917 - of one place
     baseline_id: str | None,
 ) -> Explained:
     """Return why the recommendation is what it is; the same for the same evidence."""
-    deterministic = loaded.configuration.evaluation.deterministic
-    sampler = make_sampler(loaded.configuration, view.space)
+    configuration = loaded.configuration
+    deterministic, price = configuration.evaluation.deterministic, LengthPrice.of(configuration)
+    sampler = make_sampler(configuration, view.space)
     return explain(
-        make_surrogate(view.space, deterministic=deterministic)
+        make_surrogate(view.space, deterministic=deterministic, price=price)
         if past is None
         else past.surrogate,
         view.search.archive,

@@ -53,7 +53,10 @@ def test_placeholders_are_kept_all_and_no_other(before, after):
 
 @given(words, words)
 def test_a_merge_keeps_the_placeholders_of_both_parents(before, after):
-    parents = ("Answer {q} now.", joined("Answer {q} from {page}.", [Shot(user="{x}", assistant="y")]))
+    parents = (
+        "Answer {q} now.",
+        joined("Answer {q} from {page}.", [Shot(user="{x}", assistant="y")]),
+    )
     text = f"{' '.join(before)} {{q}} {' '.join(after)} {{page}} x"
     assert kept_placeholders(parents) == ("{page}", "{q}")
     for order in (parents, parents[::-1]):

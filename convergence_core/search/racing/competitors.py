@@ -181,14 +181,16 @@ class Competitors:
         if learned is None or learned.effects.items is None:
             return None
         leaders = self.ranking[:N_LEADERS]
-        level = float(self.posterior_at(self.genes[leaders], self.rows[leaders]).mean.mean())
+        points = self.encoding.places(self.genes[leaders])
+        ids = tuple(self._ids(leaders))
+        level = float(self.fitted.posterior_at(ids, points, self.rows[leaders]).mean.mean())
         information = learned.effects.items.information(level)
         relative = information / information.max()
         return dict(zip(learned.evidence.case_ids, relative.tolist(), strict=True))
 
     def posterior_at(self, genes: np.ndarray, rows: np.ndarray) -> WarpedPosterior:
-        """Return the joint posterior at these genes, (n, n_dims), of training rows or -1, (n,)."""
-        return self.fitted.posterior_at(("",) * len(genes), self.encoding.places(genes), rows)
+        """Return the joint posterior of worths at these genes, (n, n_dims), of training rows or -1, (n,)."""
+        return self.fitted.worth_at(("",) * len(genes), self.encoding.places(genes), rows)
 
     def pool(self, breeder: PoolBreeder, rng: np.random.Generator) -> Pool:
         """Return new rows that compete, known to no member; their parents count by ``ranking``."""

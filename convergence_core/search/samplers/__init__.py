@@ -7,6 +7,7 @@ from functools import partial
 from convergence_core.config import Configuration
 from convergence_core.objective.goals import Goals
 from convergence_core.posterior import SpaceModel
+from convergence_core.posterior.length_price import LengthPrice
 from convergence_core.search.evolution import Breeder
 from convergence_core.search.racing import Rules
 from convergence_core.search.sampler import Sampler
@@ -83,14 +84,17 @@ SAMPLERS: Mapping[str, Callable[[Configuration, Space, Learning], Sampler]] = {
 """Makers by name."""
 
 
-def make_surrogate(space: Space, *, deterministic: bool = False) -> SpaceModel:
+def make_surrogate(
+    space: Space, *, deterministic: bool = False, price: LengthPrice | None = None
+) -> SpaceModel:
     """Return the surrogate of a space, whatever samples it.
 
     Args:
         space: of the candidates.
         deterministic: ``evaluation.deterministic``.
+        price: of texts, ``LengthPrice.of`` the configuration; ``None``: their length is free.
     """
-    return SpaceModel(space=space, deterministic=deterministic)
+    return SpaceModel(space=space, deterministic=deterministic, price=price)
 
 
 def make_sampler(
@@ -109,7 +113,10 @@ def make_sampler(
         surrogate: of the rewards; ``None``: ``make_surrogate``.
     """
     learning = Learning(
-        surrogate or make_surrogate(space, deterministic=cfg.evaluation.deterministic),
+        surrogate
+        or make_surrogate(
+            space, deterministic=cfg.evaluation.deterministic, price=LengthPrice.of(cfg)
+        ),
         case_weights or {},
         Goals.of(cfg),
     )

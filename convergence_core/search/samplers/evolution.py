@@ -63,7 +63,7 @@ class EvolutionSampler:
         """Return elites and the last generation's new candidates, best posterior mean first."""
         members = [member for member in state.archive if member.n]
         fitted = self.surrogate.fit(state.archive, case_weights=self.case_weights)
-        mean = fitted.posterior([member.candidate for member in members]).mean
+        mean = fitted.worth([member.candidate for member in members]).mean
         last = state.generation - 1
         return [
             members[i].candidate

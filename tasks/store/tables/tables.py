@@ -123,7 +123,7 @@ default, a run's end all.
 8  | low           | f64  | [0, 1] | lower end of its interval
 9  | high          | f64  | [0, 1] | upper end of its interval
 10 | level         | f64  |        | probability of the interval
-11 | cautious      | f64  | [0, 1] | what ranks: the lower end of the posterior's 68 % interval; NULL: measured
+11 | cautious      | f64  | [0, 1] | what ranks: the lower end of the posterior's 68 % interval, less what the length of texts costs (`prompts.length_price`); NULL: measured
 12 | feasible      | f64  |        | probability that it keeps the hard constraints, which comes first in the rank; NULL: none was broken
 13 | n_cases       | i32  |        | distinct cases with a reward behind it
 14 | recommended   | bool |        | the candidate handed over by this evidence
