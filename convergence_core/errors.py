@@ -13,6 +13,8 @@
     ├── NoArmsError               nothing is on offer, or nothing to compare       (exit 2)
     ├── RequestReusedError        an idempotency key stands for two requests       (exit 2)
     ├── WrongUserError            a reward names another user than its decision    (exit 2)
+    ├── FeedbackRefusedError      a rating or comparison cannot be taken in        (exit 2)
+    ├── InteractionNotFoundError  no answer of that id was logged                  (exit 2)
     ├── QueryError                the SQL is wrong                                 (exit 2)
     ├── RunNotFoundError          no run, or several, of that name                 (exit 2)
     ├── LeaseHeldError            another process optimizes this system            (exit 1)
@@ -146,6 +148,18 @@ class WrongUserError(ConvergenceError, ValueError):
             f"`user_id` must be the user that decision {decision_id} served, but got {user_id!r}. "
             "Leave it out: the decision knows its user."
         )
+
+
+class FeedbackRefusedError(ConvergenceError, ValueError):
+    """A rating, comparison or logged answer breaks a rule; nothing is stored."""
+
+    exit_code = 2
+
+
+class InteractionNotFoundError(ConvergenceError, LookupError):
+    """No answer of that id was logged, or it was forgotten."""
+
+    exit_code = 2
 
 
 class QueryError(ConvergenceError):

@@ -53,7 +53,10 @@ _SETTINGS = {
 """Settings of a connection whose URL does not say otherwise."""
 _TRIES = 3
 _TYPES = (
-    (r"\bINTEGER PRIMARY KEY\b", "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY"),
+    (
+        r"\bINTEGER PRIMARY KEY( AUTOINCREMENT)?\b",
+        "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
+    ),
     (r"\) WITHOUT ROWID\b", ")"),
     (r"\bINTEGER\b", "BIGINT"),
     (r"\bREAL\b", "DOUBLE PRECISION"),

@@ -1,0 +1,1 @@
+"""Feedback of people: logged answers, ratings and comparisons."""

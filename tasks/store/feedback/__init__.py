@@ -1,0 +1,1 @@
+"""Logged answers, ratings and comparisons, durable before they are acknowledged."""

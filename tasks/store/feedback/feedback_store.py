@@ -1,0 +1,416 @@
+"""Store of logged answers, ratings and comparisons, which processes share.
+
+Every write is one transaction, durable before it is acknowledged, and texts are redacted before they are
+stored. An event of a source is stored once, so a click that is sent twice counts once.
+"""
+
+import os
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from convergence_core.errors import (
+    InteractionNotFoundError,
+    RequestReusedError,
+    WrongUserError,
+)
+from convergence_core.feedback.records import AnswerComparison, Interaction, Rating, refused
+from tasks.secrets.process_redaction import redacted_text
+from tasks.store.clock import wall_clock_us
+from tasks.store.database import Closing, Connection, Database
+from tasks.store.feedback.rows import (
+    COMPARISON_COLUMNS,
+    INTERACTION_COLUMNS,
+    RATING_COLUMNS,
+    checked,
+    clean_text,
+    comparison_of,
+    interaction_of,
+    interaction_values,
+    rating_of,
+)
+from tasks.store.feedback.schema import FEEDBACK, FEEDBACK_FILE
+from tasks.store.layout import ensure_store, store_root
+from tasks.store.runtime.schema import VARIABLE
+from tasks.store.sqlite import SqliteDatabase
+
+RateStatus = Literal["rated", "edited", "duplicate"]
+CompareStatus = Literal["compared", "edited", "duplicate"]
+
+
+def _insert(table: str, columns: Sequence[str]) -> str:
+    marks = ", ".join("?" * len(columns))
+    names = ", ".join(columns)
+    return f"INSERT INTO {table}({names}) VALUES ({marks}) ON CONFLICT DO NOTHING"  # noqa: S608 - constants
+
+
+_LOG = _insert("interactions", INTERACTION_COLUMNS)
+_RATE = _insert("ratings", RATING_COLUMNS)
+_COMPARE = _insert("comparisons", COMPARISON_COLUMNS)
+_INTERACTION = f"SELECT {', '.join(INTERACTION_COLUMNS)} FROM interactions"  # noqa: S608 - constants
+_RATING = f"SELECT {', '.join(RATING_COLUMNS)} FROM ratings"  # noqa: S608 - constants
+_COMPARISON = f"SELECT {', '.join(COMPARISON_COLUMNS)} FROM comparisons"  # noqa: S608 - constants
+# Raters of one answer wait for each other.
+_RATED = "SELECT g.user_id, g.is_shared FROM interactions g WHERE g.interaction_id = ?/*lock*/"
+_LAST_RATING = f"{_RATING} WHERE interaction_id = ? AND user_id = ? ORDER BY seq DESC LIMIT 1"
+_LAST_COMPARISON = (
+    f"{_COMPARISON} WHERE low_id = ? AND high_id = ? AND user_id = ? ORDER BY seq DESC LIMIT 1"
+)
+_OF_EVENT = " WHERE source = ? AND event_id = ?"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RatingReceipt:
+    """How a rating was taken in."""
+
+    status: RateStatus
+    """``rated``: the user's first of this answer; ``edited``: it replaces one; ``duplicate``: nothing new."""
+    rating: Rating
+    """As stored; of a duplicate the one that was there."""
+    previous: Rating | None = None
+    """The one that it replaces. ``None``: there was none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparisonReceipt:
+    """How a comparison was taken in."""
+
+    status: CompareStatus
+    comparison: AnswerComparison
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RatedInteraction:
+    """A logged answer with the mark that its own user gave it."""
+
+    interaction: Interaction
+    rating: Rating | None
+    """``None``: unrated, or taken back."""
+
+
+class FeedbackStore(Closing):
+    """Feedback of people, on a local disk or in Postgres. Thread-safe; blocks."""
+
+    def __init__(
+        self,
+        path: Path | str,
+        *,
+        url: str | None = None,
+        now_us: Callable[[], int] = wall_clock_us,
+        redact: Callable[[str], str] = redacted_text,
+    ) -> None:
+        """Open the feedback of the store whose root folder is ``path``, creating both.
+
+        Args:
+            path: root folder of the store.
+            url: ``postgresql://`` URL of feedback that several machines share; by default that of
+                the environment variable ``CONVERGENCE_RUNTIME``, and without it a file of the store.
+            now_us: clock.
+            redact: takes secrets out of a text before it is stored.
+
+        Raises:
+            StoreFormatError: the folder is no store, or of a newer version.
+            StoreDamagedError: the file is no database.
+            StoreWriteError: it cannot be created or written.
+        """
+        root = store_root(path)
+        ensure_store(root)
+        self.root = root
+        self.database = _opened(root, url or os.environ.get(VARIABLE))
+        self.now_us = now_us
+        self._clean = clean_text(redact)
+
+    def log(self, interaction: Interaction) -> Interaction:
+        """Store an answer durably; one that is stored already is returned as it is.
+
+        Returns:
+            It as stored: without secrets.
+
+        Raises:
+            FeedbackRefusedError: a field breaks its rule; nothing is stored.
+            RequestReusedError: its id or its source's event stands for another answer.
+        """
+        checked(interaction)
+        values = interaction_values(interaction, self._clean)
+        stored = interaction_of(values)
+        with self.database.transaction() as connection:
+            connection.execute(_LOG, values)
+            if connection.changes():
+                return stored
+            row = connection.execute(
+                f"{_INTERACTION}{_OF_EVENT} OR interaction_id = ?",
+                (stored.source, stored.event_id, stored.interaction_id),
+            ).fetchone()
+        known = interaction_of(row)
+        same = (known.source, known.event_id, known.user_id, known.messages, known.response)
+        if same != (
+            stored.source, stored.event_id, stored.user_id, stored.messages, stored.response
+        ):  # fmt: skip
+            raise RequestReusedError(
+                "`event_id` must stand for one answer of its source, but another answer was logged "
+                f"under {stored.event_id!r} of {stored.source!r} or under the id "
+                f"{stored.interaction_id!r}. Make new ids for each answer."
+            )
+        return known
+
+    def rate(self, rating: Rating, *, any_user: bool = False) -> RatingReceipt:
+        """Store a user's mark of an answer durably; a second one that differs replaces the first.
+
+        Args:
+            rating: the mark.
+            any_user: whether the rater may mark answers that others were given.
+
+        Raises:
+            FeedbackRefusedError: a field breaks its rule; nothing is stored.
+            InteractionNotFoundError: no such answer was logged.
+            RequestReusedError: its source's event stands for another mark.
+            WrongUserError: the answer is another user's, and not shared.
+        """
+        checked(rating)
+        stored = self._stamped(rating)
+        with self.database.transaction() as connection:
+            _check_may_rate(connection, stored.interaction_id, stored.user_id, any_user=any_user)
+            before = self._event(connection, _RATING, stored)
+            if before is not None:
+                known = rating_of(before)
+                _check_same_event(stored, known is not None and stored.is_same_mark(known), known)
+                return RatingReceipt(status="duplicate", rating=known or stored)
+            previous = _last_rating(connection, stored.interaction_id, stored.user_id)
+            if previous is not None and stored.is_same_mark(previous):
+                return RatingReceipt(status="duplicate", rating=previous)
+            connection.execute(_RATE, [getattr(stored, name) for name in RATING_COLUMNS])
+        status: RateStatus = "rated" if previous is None else "edited"
+        return RatingReceipt(status=status, rating=stored, previous=previous)
+
+    def unrate(
+        self, interaction_id: str, user_id: str, *, source: str = "api", event_id: str = ""
+    ) -> Rating | None:
+        """Take a user's mark of an answer back, durably; return it. ``None``: there was none.
+
+        Raises:
+            InteractionNotFoundError: no such answer was logged.
+        """
+        with self.database.transaction() as connection:
+            _check_may_rate(connection, interaction_id, user_id, any_user=True)
+            previous = _last_rating(connection, interaction_id, user_id)
+            if previous is not None:
+                event_id = event_id or uuid.uuid4().hex
+                connection.execute(
+                    _RATE,
+                    (interaction_id, user_id, None, None, None, source, event_id, self.now_us()),
+                )
+        return previous
+
+    def compare(
+        self, comparison: AnswerComparison, *, any_user: bool = False
+    ) -> ComparisonReceipt:
+        """Store which of two answers to one prompt is better, durably; another choice replaces it.
+
+        Args:
+            comparison: the choice.
+            any_user: whether the rater may compare answers that others were given.
+
+        Raises:
+            FeedbackRefusedError: the answers are to different prompts; nothing is stored.
+            InteractionNotFoundError: an answer was not logged.
+            RequestReusedError: its source's event stands for another comparison.
+            WrongUserError: an answer is another user's, and not shared.
+        """
+        checked(comparison)
+        stored = self._stamped(comparison)
+        low, high = stored.pair
+        with self.database.transaction() as connection:
+            for one in (low, high):  # in one order, so that no two wait for each other
+                _check_may_rate(connection, one, stored.user_id, any_user=any_user)
+            _check_same_prompt(*(_interaction(connection, one) for one in (low, high)))
+            before = self._event(connection, _COMPARISON, stored)
+            if before is not None:
+                known = comparison_of(before)
+                _check_same_event(
+                    stored, known is not None and stored.is_same_choice(known), known
+                )
+                return ComparisonReceipt(status="duplicate", comparison=known or stored)
+            row = connection.execute(_LAST_COMPARISON, (low, high, stored.user_id)).fetchone()
+            previous = None if row is None else comparison_of(row)
+            if previous is not None and stored.is_same_choice(previous):
+                return ComparisonReceipt(status="duplicate", comparison=previous)
+            values = {"low_id": low, "high_id": high}
+            connection.execute(
+                _COMPARE, [values.get(n) or getattr(stored, n) for n in COMPARISON_COLUMNS]
+            )
+        status: CompareStatus = "compared" if previous is None else "edited"
+        return ComparisonReceipt(status=status, comparison=stored)
+
+    def uncompare(self, first_id: str, second_id: str, user_id: str) -> bool:
+        """Take a user's comparison of two answers back, durably; return whether there was one."""
+        low, high = sorted((first_id, second_id))
+        with self.database.transaction() as connection:
+            row = connection.execute(_LAST_COMPARISON, (low, high, user_id)).fetchone()
+            if row is None or comparison_of(row) is None:
+                return False
+            values = {
+                "low_id": low, "high_id": high, "user_id": user_id, "source": "api",
+                "event_id": uuid.uuid4().hex, "created_us": self.now_us(),
+            }  # fmt: skip
+            connection.execute(_COMPARE, [values.get(name) for name in COMPARISON_COLUMNS])
+        return True
+
+    def interaction(self, interaction_id: str) -> Interaction | None:
+        """Return a logged answer, ``None`` if there is none of that id."""
+        with self.database.reading() as connection:
+            return _found_interaction(connection, interaction_id)
+
+    def rating(self, interaction_id: str, user_id: str) -> Rating | None:
+        """Return a user's mark of an answer; ``None``: unrated, or taken back."""
+        with self.database.reading() as connection:
+            return _last_rating(connection, interaction_id, user_id)
+
+    def ratings(self, interaction_id: str) -> list[Rating]:
+        """Return what counts of every user's marks of an answer, in order of the marks."""
+        last: dict[str, Rating | None] = {}
+        for row in self.fetch(
+            f"{_RATING} WHERE interaction_id = ? ORDER BY seq", (interaction_id,)
+        ):
+            user_id = row[RATING_COLUMNS.index("user_id")]
+            last.pop(user_id, None)
+            last[user_id] = rating_of(row)
+        return [rating for rating in last.values() if rating is not None]
+
+    def history(
+        self,
+        user_id: str,
+        role: str | None = None,
+        n: int = 20,
+        *,
+        conversation_id: str | None = None,
+    ) -> list[RatedInteraction]:
+        """Return a user's last answers with the user's own marks, oldest first.
+
+        Args:
+            user_id: whom they were given.
+            role: persona that answered; ``None``: any.
+            n: how many at most.
+            conversation_id: of this conversation; ``None``: of any.
+        """
+        where, values = "user_id = ?", [user_id]
+        for column, value in (("role", role), ("conversation_id", conversation_id)):
+            if value is not None:
+                where += f" AND {column} = ?"
+                values.append(value)
+        found: list[RatedInteraction] = []
+        with self.database.reading() as connection:
+            rows = connection.execute(
+                f"{_INTERACTION} WHERE {where} ORDER BY seq DESC LIMIT ?", (*values, n)
+            ).fetchall()
+            for row in rows:
+                one = interaction_of(row)
+                mark = _last_rating(connection, one.interaction_id, user_id)
+                found.append(RatedInteraction(interaction=one, rating=mark))
+        return found[::-1]
+
+    def fetch(self, sql: str, values: Sequence[Any] = ()) -> list[Any]:
+        """Return the rows of a SELECT."""
+        with self.database.reading() as connection:
+            return list(connection.execute(sql, values).fetchall())
+
+    def close(self) -> None:
+        """Close the file; safe to call twice."""
+        self.database.close()
+
+    def _stamped(self, event: Any) -> Any:
+        """Return an event as it is stored: with its time and its name, without secrets."""
+        return replace(
+            event,
+            reason=None if event.reason is None else self._clean(event.reason),
+            event_id=event.event_id or uuid.uuid4().hex,
+            created_us=event.created_us or self.now_us(),
+        )
+
+    def _event(self, connection: Connection, select: str, event: Any) -> Any:
+        """Return the row of a source's event, ``None`` if it is new."""
+        sql = f"{select}{_OF_EVENT}"
+        return connection.execute(sql, (event.source, event.event_id)).fetchone()
+
+
+def new_interaction_id() -> str:
+    """Return an id for an answer about to be logged."""
+    return uuid.uuid4().hex
+
+
+def has_feedback(path: Path | str) -> bool:
+    """Return whether a store has feedback already, or shares some."""
+    return bool(os.environ.get(VARIABLE)) or (store_root(path) / FEEDBACK_FILE).is_file()
+
+
+def _opened(root: Path, url: str | None) -> Database:
+    if not url:
+        return SqliteDatabase(root / FEEDBACK_FILE, FEEDBACK)
+    from tasks.store.postgres import PostgresDatabase  # noqa: PLC0415 - optional
+
+    return PostgresDatabase(url, FEEDBACK)
+
+
+def _found_interaction(connection: Connection, interaction_id: str) -> Interaction | None:
+    row = connection.execute(
+        f"{_INTERACTION} WHERE interaction_id = ?", (interaction_id,)
+    ).fetchone()
+    return None if row is None else interaction_of(row)
+
+
+def _interaction(connection: Connection, interaction_id: str) -> Interaction:
+    found = _found_interaction(connection, interaction_id)
+    if found is None:
+        raise _not_found(interaction_id)
+    return found
+
+
+def _last_rating(connection: Connection, interaction_id: str, user_id: str) -> Rating | None:
+    row = connection.execute(_LAST_RATING, (interaction_id, user_id)).fetchone()
+    return None if row is None else rating_of(row)
+
+
+def _check_may_rate(
+    connection: Connection, interaction_id: str, user_id: str, *, any_user: bool
+) -> None:
+    row = connection.execute(_RATED, (interaction_id,)).fetchone()
+    if row is None:
+        raise _not_found(interaction_id)
+    owner, is_shared = row
+    if owner != user_id and not is_shared and not any_user:
+        raise WrongUserError(
+            f"`user_id` must be the user whom the answer {interaction_id} was given, but got "
+            f"{user_id[:200]!r}. Log answers that others may rate with `is_shared`."
+        )
+
+
+def _check_same_prompt(one: Interaction, other: Interaction) -> None:
+    if one.asked != other.asked:
+        raise refused(
+            "rejected_id",
+            "must be an answer to the prompt that `chosen_id` answers",
+            f"{one.interaction_id} and {other.interaction_id}, whose prompts differ",
+            "Compare answers to one prompt; system messages may differ.",
+        )
+
+
+def _check_same_event(event: Any, is_same: bool, known: Any) -> None:
+    same_place = known is not None and _place(known) == _place(event)
+    if not (is_same and same_place):
+        raise RequestReusedError(
+            f"`event_id` must stand for one event of its source, but {event.event_id!r} of "
+            f"{event.source!r} was used for another one. Make a new id for each click."
+        )
+
+
+def _place(event: Rating | AnswerComparison) -> tuple[object, ...]:
+    where = event.interaction_id if isinstance(event, Rating) else event.pair
+    return event.user_id, where
+
+
+def _not_found(interaction_id: str) -> InteractionNotFoundError:
+    return InteractionNotFoundError(
+        f"`interaction_id` must be the id of a logged answer, but got {interaction_id[:200]!r}. "
+        "Log the answer first; a user's answers are gone once they were forgotten."
+    )
