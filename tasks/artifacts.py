@@ -30,6 +30,7 @@ from tasks.notify.system_events import budget_events
 from tasks.report.markdown import markdown_of, report_markdown
 from tasks.report.phrases import ending, named_label, spend
 from tasks.report.plots import learning_curve_png
+from tasks.report.prompts_section import prompt_blocks
 from tasks.report.rlp_section import thinking_blocks
 from tasks.report.sao_section import preference_blocks, preference_report
 from tasks.report.tables import CAUTIOUS, leaderboard_rows, racing_rows, ranked_by, spending
@@ -172,6 +173,8 @@ def report_location(run: Run, result: RunResult) -> str:
         "spend": "Spend",
         "racing": "Evaluations by configuration and generation",
     }
+    if result.prompts is not None:
+        shown["prompts"] = "How the prompt was written"
     links = "\n".join(
         f"- [{title}](/artifacts/key/{_key(run, what)})" for what, title in shown.items()
     )
@@ -209,6 +212,10 @@ def _show_findings(run: Run, result: RunResult, when: str) -> None:
         _show_text(
             run, "thoughts", markdown_of(thinking_blocks(result.thinking)), f"Thoughts {of}"
         )
+    if result.prompts is not None:
+        is_offline = bool(result.facts.get("offline"))
+        written = markdown_of(prompt_blocks(result.prompts, is_offline=is_offline))
+        _show_text(run, "prompts", written, f"Written prompts {of}")
     if result.preferences is not None:
         preferences = markdown_of(preference_blocks(result.preferences))
         _show_text(run, "preferences", preferences, f"Preferences {of}")

@@ -32,7 +32,8 @@ def show(  # noqa: PLR0917 - Typer's options
 
     For each test case: input, expected answer, both answers with their
     differences marked, metrics, and what judges wrote; then the prompts as
-    a diff. --json has all cases, unless --case names some.
+    a diff, and the edits by which they were written. --json has all cases,
+    unless --case names some.
     """
     opened = locations.open_store(store, config)
     record = finished_run(opened, run)
@@ -55,6 +56,7 @@ def show(  # noqa: PLR0917 - Typer's options
                 "recommended": None if result.winner is None else result.winner.params,
                 "found": None if result.found is None else result.found.params,
                 "cases": [_case_row(one, "default", "found") for one in found],
+                "edits": [] if result.prompts is None else console.plain(result.prompts.family),
             }
         )
         return
@@ -79,6 +81,7 @@ def _print(
         why: why the test cases are not known any more; empty: they are.
     """
     from tasks.report.answers_section import answer_blocks, prompt_blocks, sides  # noqa: PLC0415
+    from tasks.report.prompts_section import edit_lines  # noqa: PLC0415 - as above
 
     if result.found is None:
         console.say(f"{result.label} recommends nothing: no configuration got a reward.")
@@ -94,6 +97,10 @@ def _print(
     if defaults is not None and is_whole:
         for block in prompt_blocks(defaults.params, result.found.params, *sides(result)):
             console.show_block(block)
+    if result.prompts is not None and result.prompts.family and is_whole:
+        console.answer(f"\nHow the prompt was written: {result.prompts.sentence}", style="bold")
+        for line in edit_lines(result.prompts):
+            console.answer(line)
     if len(shown) < len(found):
         console.say(
             f"\n{len(shown):,} of {len(found):,} cases are shown; --limit 0 shows all, --case ID one."

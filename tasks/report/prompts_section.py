@@ -135,6 +135,28 @@ def prompt_lines(report: PromptReport, *, is_offline: bool) -> list[str]:
     return [*lines, *([] if report.overfitting is None else [report.overfitting])]
 
 
+def edit_lines(report: PromptReport) -> tuple[str, ...]:
+    """Return a line per edit of the family, in its order: operator, failures shown, effect."""
+    return tuple(f"{n}. {_edit_line(edge)}" for n, edge in enumerate(report.family, 1))
+
+
+def _edit_line(edge: FamilyEdge) -> str:
+    shown = "shown no case"
+    if edge.failures:
+        shown = f"shown {plural(len(edge.failures), 'case')}"
+    if edge.category != "none":
+        shown += f" (failures: {edge.category})"
+    effect = "never asked a search case that its parent was asked"
+    if edge.n_shared:
+        effect = (
+            f"{effect_text(edge.effect, edge.effect_se)} on {plural(edge.n_shared, 'search case')}, "
+            f"{edge.fixed:,} fixed, {edge.broken:,} broken"
+        )
+    return (
+        f"{edge.parameter}: {edge.operator} before generation {edge.generation}, {shown}: {effect}"
+    )
+
+
 def effect_text(effect: float | None, se: float | None) -> str:
     """Return what an edit changed, with two standard errors.
 

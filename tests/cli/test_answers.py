@@ -7,6 +7,8 @@ import pytest
 
 from convergence_core.result import RunResult
 from tasks.mock.mock_server import MockServer
+from tasks.report.prompts_section import edit_lines
+from tests.support import writing_runs
 from tests.support.commands import Runner
 from tests.support.paid_runs import STORE, begin, play, write_project
 
@@ -59,6 +61,20 @@ def test_every_case_is_shown_with_both_answers_worst_first(store: Path, cli: Run
         assert {"right", "kind"} <= first[side]["metrics"].keys()
         assert first[side]["latency_ms"] > 0
         assert first[side]["cost_usd"] > 0
+
+
+def test_edits_of_the_prompt_that_was_found_are_listed(tmp_path: Path, cli: Runner):
+    writing_runs.write_project(tmp_path, None)
+    report = writing_runs.play(writing_runs.begin(tmp_path)).prompts
+    store = tmp_path / writing_runs.STORE
+    shown = " ".join(cli("show", "--store", store).out.split())
+    assert f"How the prompt was written: {report.sentence}" in shown
+    assert len(edit_lines(report)) == len(report.family) > 0
+    for line in edit_lines(report):
+        assert line in shown
+    edits = cli("show", "--store", store, "--json").json["edits"]
+    assert [edit["text_id"] for edit in edits] == [edge.text_id for edge in report.family]
+    assert "How the prompt was written" not in cli("show", "--store", store, "--case", "c07").out
 
 
 def test_judges_reasons_stand_beside_the_answers(store: Path, cli: Runner):
