@@ -19,7 +19,7 @@ from tasks.json_values import to_json
 from tasks.providers.answers import ChatCompletion
 from tasks.providers.faults import provider_fault, reported_fault
 from tasks.providers.fields import Mapped, Unsupported
-from tasks.providers.streams import DONE, Joiner, cut_fault, event_data, read_piece
+from tasks.providers.streams import DONE, Joiner, OnText, cut_fault, event_data, read_piece
 from tasks.secrets.redaction import Redactor
 
 _CHAT_FIELDS = ("choices", "candidates", "promptFeedback", "usage", "usageMetadata")
@@ -86,6 +86,7 @@ class Provider(ABC):
         model: str,
         query: Mapping[str, Json] | None = None,
         stream: bool = False,
+        on_text: OnText | None = None,
     ) -> ChatCompletion:
         """Send a mapped body once.
 
@@ -96,6 +97,7 @@ class Provider(ABC):
             model: as it is asked for.
             query: parameters of the URL.
             stream: whether the answer comes in pieces, which shows when it began.
+            on_text: called with each piece of text of a streamed answer; not of one that comes whole.
 
         Raises:
             CandidateFault: the request is refused for its content or parameters.

@@ -12,7 +12,7 @@ from tasks.providers.answers import ChatCompletion, read_gemini
 from tasks.providers.chat import ChatSettings, Provider
 from tasks.providers.fields import Mapped
 from tasks.providers.gemini_fields import gemini_request
-from tasks.providers.streams import GeminiJoiner
+from tasks.providers.streams import GeminiJoiner, OnText
 
 _DEFAULTS = ChatSettings(provider="gemini")
 
@@ -41,6 +41,7 @@ class GeminiChat(Provider):
         model: str,
         query: Mapping[str, Json] | None = None,
         stream: bool = False,
+        on_text: OnText | None = None,
     ) -> ChatCompletion:
         """See ``Provider.send``."""
         name = quote(model.removeprefix("models/"), safe="")
@@ -57,7 +58,7 @@ class GeminiChat(Provider):
                 extensions={"trace": stopwatch},
             )
             async with asked as response:
-                joiner = GeminiJoiner() if stream else None
+                joiner = GeminiJoiner(on_text) if stream else None
                 answer = await self._read(response, joiner, stopwatch)
         self._check_chat(answer.raw)
         return read_gemini(

@@ -17,7 +17,7 @@ from tasks.http.stopwatch import Stopwatch
 from tasks.providers.answers import ChatCompletion, read_chat
 from tasks.providers.chat import ChatSettings, Provider, RawAnswer
 from tasks.providers.fields import Dialect, Mapped, map_fields, openai_dialect
-from tasks.providers.streams import ChatJoiner
+from tasks.providers.streams import ChatJoiner, OnText
 
 if TYPE_CHECKING:
     import openai
@@ -83,6 +83,7 @@ class OpenAIChat(Provider):
         model: str,
         query: Mapping[str, Json] | None = None,
         stream: bool = False,
+        on_text: OnText | None = None,
     ) -> ChatCompletion:
         """See ``Provider.send``."""
         body, joiner = {**body, "model": model}, None
@@ -91,7 +92,7 @@ class OpenAIChat(Provider):
             body.setdefault("stream_options", {"include_usage": True})
             if body["stream_options"] is None:
                 del body["stream_options"]
-            joiner, more["stream"] = ChatJoiner(), True
+            joiner, more["stream"] = ChatJoiner(on_text), True
         answer = await self._post("chat/completions", body, joiner, more)
         self._check_chat(answer.raw)
         return read_chat(

@@ -6,8 +6,8 @@ cut.
 """
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from typing import Protocol
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from typing import Protocol, TypeAlias
 
 from convergence_core.errors import InfrastructureFault
 from convergence_core.records import Json
@@ -15,6 +15,9 @@ from tasks.json_values import to_json
 from tasks.providers.answers import first_of, gemini_parts, mapping, mappings
 
 DONE = "[DONE]"
+
+OnText: TypeAlias = Callable[[str], object]
+"""Called with each piece of an answer's text as it comes."""
 
 
 async def event_data(chunks: AsyncIterator[bytes]) -> AsyncGenerator[str, None]:
@@ -76,7 +79,8 @@ class Joiner(Protocol):
 class ChatJoiner:
     """Joins chunks of the chat protocol; the first choice counts."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_text: OnText | None = None) -> None:
+        self._on_text = on_text
         self._head: dict[str, Json] = {}
         self._text: list[str] = []
         self._refusal: list[str] = []
@@ -104,6 +108,8 @@ class ChatJoiner:
             if isinstance(text, str) and text:
                 texts.append(text)
                 is_content = True
+                if name == "content" and self._on_text is not None:
+                    self._on_text(text)
         for call in mappings(delta.get("tool_calls")):
             self._add_call(call)
             is_content = True
@@ -150,7 +156,8 @@ class ChatJoiner:
 class GeminiJoiner:
     """Joins answers of ``streamGenerateContent``, each of which holds some parts."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_text: OnText | None = None) -> None:
+        self._on_text = on_text
         self._head: dict[str, Json] = {}
         self._parts: list[Json] = []
         self._finish_reason: Json = None
@@ -164,10 +171,13 @@ class GeminiJoiner:
         self._finish_reason = first.get("finishReason") or self._finish_reason
         parts = gemini_parts(first)
         self._parts += parts
-        return any(
-            part.get("functionCall") or (part.get("text") and part.get("thought") is not True)
-            for part in parts
-        )
+        texts = [
+            part["text"] for part in parts if part.get("thought") is not True and part.get("text")
+        ]
+        for text in texts:
+            if isinstance(text, str) and self._on_text is not None:
+                self._on_text(text)
+        return bool(texts) or any(part.get("functionCall") for part in parts)
 
     @property
     def is_whole(self) -> bool:

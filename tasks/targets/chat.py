@@ -19,6 +19,7 @@ from tasks.providers import make_chat
 from tasks.providers.answers import ChatCompletion, mappings
 from tasks.providers.chat import ChatSettings, Provider, check_refused
 from tasks.providers.fields import Mapped, n_answers, output_limit
+from tasks.providers.streams import OnText
 from tasks.secrets.redaction import Secrets
 from tasks.targets.chat_checks import sent_fields, system_parameter
 from tasks.targets.endpoint import chosen_model
@@ -107,8 +108,14 @@ class ChatTarget:
         tokens = None if prompt is None or answers is None else prompt + answers
         return WorstCase(usd=usd, tokens=tokens)
 
-    async def call(self, params: Params, case: Case) -> Reply:
+    async def call(self, params: Params, case: Case, on_text: OnText | None = None) -> Reply:
         """Ask the model once; the value is the text, or the tool calls, of its first choice.
+
+        Args:
+            params: of the candidate.
+            case: what is asked.
+            on_text: called with each piece of text, and with all of an answer that comes whole; the
+                answer is streamed where the provider can.
 
         Raises:
             CandidateFault: a refusal, an empty answer, or a 4xx.
@@ -119,8 +126,14 @@ class ChatTarget:
         model, query = str(request["model"]), request["query"]
         assert isinstance(query, dict)  # noqa: S101 - made below
         completion = await self._chat(params).send(
-            mapped.body, model=model, query=query, stream=self._api.request.stream
+            mapped.body,
+            model=model,
+            query=query,
+            stream=self._api.request.stream or on_text is not None,
+            on_text=on_text,
         )
+        if on_text is not None and completion.first_token_ms is None and completion.text:
+            on_text(completion.text)
         cost_usd, price_version = self._cost(self._billing_provider(params), model, completion)
         if completion.fault is not None:
             completion.fault.billed = Billed(

@@ -275,3 +275,39 @@ def test_events_do_not_depend_on_how_bytes_arrive(size, end):
 
 def test_an_open_event_at_the_end_is_left_out():
     assert data_of(b'data: {"a": 1}\n\ndata: {"b"', 5) == ['{"a": 1}']
+
+
+@pytest.mark.parametrize(
+    ("api", "answer"),
+    [
+        (chat_api, events([chunk(content="h"), chunk(content="ello"), chunk("stop")])),
+        (
+            native_api,
+            events(
+                [
+                    gemini_piece({"text": "hm", "thought": True}),
+                    gemini_piece("h"),
+                    gemini_piece("ello", finish_reason="STOP"),
+                ],
+                done=False,
+            ),
+        ),
+        (chat_api, chat_answer("hello")),
+    ],
+    ids=["chat", "gemini", "whole"],
+)
+def test_pieces_of_text_are_given_as_they_come(api, answer):
+    pieces: list[str] = []
+    with LoopbackServer(lambda _: answer) as server:
+        target = target_of(api(server.url))
+
+        async def go():
+            try:
+                return await target.call({"temperature": 0.5}, CASE, pieces.append)
+            finally:
+                await target.aclose()
+
+        reply = asyncio.run(go())
+    assert reply.value == "hello"
+    assert pieces in (["h", "ello"], ["hello"])
+    assert (len(pieces) == 2) is (reply.first_token_ms is not None)
