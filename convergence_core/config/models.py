@@ -2,7 +2,7 @@
 
 import json
 import re
-from typing import Literal, TypeAlias, get_args
+from typing import Annotated, Literal, TypeAlias, get_args
 
 from pydantic import Field
 
@@ -15,6 +15,9 @@ from convergence_core.config.search_space import SearchSpaceConfig, TextParam
 from convergence_core.visualization import VISUALIZATIONS, Visualization
 
 OutputFormat: TypeAlias = Literal["json", "markdown", "csv", "html"]
+
+RoleName: TypeAlias = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,63}$")]
+"""Name of a role: small letters, digits, dashes and underscores."""
 
 EPOCH_PATTERN = r"^(run|off|forever|[1-9][0-9]{0,4}[smhdw])$"
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
@@ -145,6 +148,14 @@ class PromotionConfig(Section):
     promote makes its candidate the champion."""
 
 
+class FeedbackConfig(Section):
+    """Who answers in a chat."""
+
+    roles: dict[RoleName, Text] = Field(default_factory=dict)
+    """Roles of one's own, each with its persona: the opening of the system message. Beside them there
+    are `assistant`, `code` and `creative`, which may be written anew."""
+
+
 class Configuration(Section):
     """A configuration after all spellings are normalized and all rules were checked."""
 
@@ -161,6 +172,7 @@ class Configuration(Section):
     society: SocietyConfig = Field(default_factory=SocietyConfig)
     prompts: PromptsConfig = Field(default_factory=PromptsConfig)
     promotion: PromotionConfig = Field(default_factory=PromotionConfig)
+    feedback: FeedbackConfig = Field(default_factory=FeedbackConfig)
     storage: StorageConfig = Field(default_factory=StorageConfig)
     output: OutputConfig = Field(default_factory=OutputConfig)
 

@@ -18,7 +18,7 @@ from tasks.json_values import as_text
 from tasks.providers import make_chat
 from tasks.providers.answers import ChatCompletion, mappings
 from tasks.providers.chat import ChatSettings, Provider, check_refused
-from tasks.providers.fields import Mapped, n_answers, output_limit
+from tasks.providers.fields import REQUEST_FIELDS, Mapped, n_answers, output_limit
 from tasks.providers.streams import OnText
 from tasks.secrets.redaction import Secrets
 from tasks.targets.chat_checks import sent_fields, system_parameter
@@ -41,6 +41,9 @@ class ChatTarget:
         prices: what calls cost.
         base_dir: where relative paths of local models start; ``None``: the working folder.
         mock_url: server that answers in the provider's place.
+        is_conversation: whether inputs are conversations, lists of messages. They get one system message:
+            their own, then the configuration's. A user's message that the configuration writes is the form
+            of its test cases, and left out. Any field of a chat request may be a parameter.
     """
 
     def __init__(
@@ -53,11 +56,16 @@ class ChatTarget:
         prices: PriceTable = _NO_PRICES,
         base_dir: Path | None = None,
         mock_url: str | None = None,
+        is_conversation: bool = False,
     ) -> None:
+        self._is_conversation = is_conversation
         self._api = configuration.api
         self._templates = templates
         self._system = system_parameter(configuration)
         self._fields = sent_fields(configuration, templates)
+        if is_conversation:
+            unsent = configuration.search_space.parameters.keys() - self._fields
+            self._fields |= REQUEST_FIELDS - unsent
         self._prices = prices
         api = self._api
         self.provider: str = api.kind
@@ -85,6 +93,14 @@ class ChatTarget:
                 for a setting and ``api.request.unsupported`` is ``refuse``.
         """
         return self._prepared(params, case)[0]
+
+    def messages(self, params: Params, case: Case) -> list[Mapping[str, Json]]:
+        """Return the messages of a request, before they take its provider's form.
+
+        Raises:
+            CandidateFault: the case lacks an input.
+        """
+        return self._messages(Values(params, case.input, self._templates))
 
     def worst_case(self, params: Params, case: Case) -> WorstCase:
         """Return what the longest prompt and answer that the request allows would cost.
@@ -190,6 +206,8 @@ class ChatTarget:
     def _messages(self, values: Values) -> list[Mapping[str, Json]]:
         """Return the messages of a case; demonstrations at the end of a text are turns before it."""
         values, shots = without_shots(values)
+        if self._is_conversation:
+            return self._conversation(values, shots)
         messages = self._plain_messages(values)
         if not shots or messages[-1]["role"] == "assistant":
             return messages
@@ -202,6 +220,26 @@ class ChatTarget:
             shown = self._plain_messages(replace(values, case_input=case_input))[n_head:]
             turns += [*shown, {"role": "assistant", "content": shot.assistant}]
         return [*messages[:n_head], *turns, *messages[n_head:]]
+
+    def _conversation(self, values: Values, shots: tuple[Shot, ...]) -> list[Mapping[str, Json]]:
+        turns = input_messages(values.case_input)
+        n_head = _n_head(turns)
+        own = [as_text(message["content"]) for message in turns[:n_head]]
+        system = "\n\n".join(text for text in (*own, *self._system_texts(values)) if text.strip())
+        messages: list[Mapping[str, Json]] = []
+        if system:
+            messages.append({"role": "system", "content": system})
+        for shot in shots:
+            messages += input_messages(shot.input([]))
+            messages.append({"role": "assistant", "content": shot.assistant})
+        return messages + turns[n_head:]
+
+    def _system_texts(self, values: Values) -> list[str]:
+        """Return what the configuration and the candidate put before a conversation."""
+        written = self._api.request.messages
+        if written is None:
+            return [] if self._system is None else [as_text(values.params.get(self._system, ""))]
+        return [values.text(m.content) for m in written if m.role in ("system", "developer")]
 
     def _plain_messages(self, values: Values) -> list[Mapping[str, Json]]:
         written = self._api.request.messages

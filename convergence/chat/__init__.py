@@ -1,0 +1,1 @@
+"""Chat in the terminal, or line by line through a pipe."""

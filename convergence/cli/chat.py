@@ -1,0 +1,72 @@
+"""``chat``: talk to a configuration's model; every answer is logged for a rating."""
+
+import getpass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from convergence.cli import console, options
+
+
+def chat(
+    config: Annotated[
+        Path, typer.Argument(metavar="[CONFIG]", help="optimization.yaml")
+    ] = options.CONFIG_FILE,
+    role: Annotated[
+        str,
+        typer.Option(help="Who answers: assistant, code, creative, or one of `feedback.roles`."),
+    ] = "assistant",
+    user: Annotated[
+        str | None, typer.Option(help="Who asks. Default: the name of this account.")
+    ] = None,
+    offline: options.Offline = False,
+) -> None:
+    """Talk to the model of a configuration, and rate its answers by one key.
+
+    Answers stream, and each is logged before it counts as finished. Through a pipe every line is a
+    question, or a command as /rate 4; an answer's next line may be its rating. /help lists the commands.
+
+    Exit code 1: a line of a pipe could not be answered.
+    """
+    import asyncio  # noqa: PLC0415 - loads when asked for
+
+    from convergence.chat.keyboard import keyboard  # noqa: PLC0415 - as above
+    from convergence.chat.session import ChatSession  # noqa: PLC0415 - as above
+    from convergence.cli.optimize import mock_server  # noqa: PLC0415 - as above
+    from tasks.chat.conversation import Conversation  # noqa: PLC0415 - brings httpx and NumPy
+    from tasks.chat.logged_chat import LoggedChat  # noqa: PLC0415 - as above
+    from tasks.inputs.environment import Environment  # noqa: PLC0415 - as above
+    from tasks.inputs.loader import load  # noqa: PLC0415 - as above
+    from tasks.store.feedback.feedback_store import FeedbackStore  # noqa: PLC0415 - brings SQLite
+    from tasks.store.runtime.runtime_store import RuntimeStore  # noqa: PLC0415 - as above
+
+    loaded = load(config)
+    folder = (loaded.base_dir / loaded.configuration.storage.folder).resolve()
+    with (
+        mock_server(wanted=offline) as mock_url,
+        FeedbackStore(folder) as feedback,
+        RuntimeStore(folder) as runtime,
+        asyncio.Runner() as runner,
+    ):
+        environment = Environment.of(loaded.configuration, mock_url=mock_url)
+        talk = LoggedChat(loaded, environment, feedback, runtime)
+        try:
+            conversation = Conversation(talk, user_id=user or getpass.getuser(), role=role)
+            name = talk.model
+            console.say(f"{name} answers as {role}. /help lists the commands, /quit leaves.")
+            if offline:
+                console.say(STAND_IN_ANSWERS, "yellow")
+            keys = keyboard()
+            session = ChatSession(conversation, keys, runner)
+            session.run()
+        finally:
+            runner.run(talk.aclose())
+    if session.n_failures and not keys.is_terminal:
+        raise typer.Exit(1)
+
+
+STAND_IN_ANSWERS = (
+    "Offline: a stand-in answers in the model's place. What it says means nothing about real models, "
+    "and ratings of it teach no arm."
+)

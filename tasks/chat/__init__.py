@@ -1,0 +1,1 @@
+"""Chat with a configuration's model: streamed, logged, rated."""

@@ -1,0 +1,249 @@
+"""Conversation of one user with one role: turns, marks, and what is taken back."""
+
+import asyncio
+import random
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from convergence_core.feedback.records import (
+    AnswerComparison,
+    ChatMessage,
+    Interaction,
+    Rating,
+    Thumbs,
+)
+from tasks.chat.answer_stream import AnswerStream
+from tasks.chat.logged_chat import ChatPrompt, LoggedChat
+from tasks.chat.roles import DEFAULT, persona_of
+from tasks.providers.streams import OnText
+from tasks.store.feedback.feedback_store import (
+    FeedbackStore,
+    RatedInteraction,
+    RatingReceipt,
+    new_interaction_id,
+)
+
+SOURCE: Final = "chat"
+BYTES_PER_TOKEN: Final = 3
+"""Estimate on the safe side: English has four or more, code about three."""
+TOKENS_PER_MESSAGE: Final = 8
+"""Role and delimiters."""
+PROMPT_SHARE: Final = 0.75
+"""Of the model's context; the rest is for persona and answer."""
+
+Undone = Literal["rating", "comparison", "turn"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerPair:
+    """Two answers to one question, in an order drawn by chance."""
+
+    question: str
+    first: Interaction
+    second: Interaction
+
+    def chosen(self, number: int) -> tuple[Interaction, Interaction]:
+        """Return the better and the worse one, by the number of the better: 1 or 2."""
+        return (self.first, self.second) if number == 1 else (self.second, self.first)
+
+
+class Conversation:
+    """One user's talk with one role; every answer is logged.
+
+    Args:
+        chat: answers and logs.
+        user_id: who talks.
+        role: persona that answers.
+        rng: draws the order in which two answers are shown.
+
+    Raises:
+        ConfigurationError: there is no such role.
+    """
+
+    def __init__(
+        self,
+        chat: LoggedChat,
+        *,
+        user_id: str,
+        role: str = DEFAULT,
+        rng: random.Random | None = None,
+    ) -> None:
+        self._chat, self.user_id = chat, user_id
+        self._rng = rng or random.SystemRandom()
+        self._turns: list[tuple[str, Interaction]] = []
+        self._compared: AnswerPair | None = None
+        self.role = ""
+        self.conversation_id = ""
+        self.begin(role)
+
+    def begin(self, role: str) -> None:
+        """Begin anew, with a role.
+
+        Raises:
+            ConfigurationError: there is no such role; the conversation goes on as it was.
+        """
+        persona_of(role, self._chat.roles)
+        self.role, self.conversation_id = role, new_interaction_id()
+        self._turns, self._compared = [], None
+
+    @property
+    def last(self) -> Interaction | None:
+        """The last answer; ``None``: there is none yet."""
+        return self._turns[-1][1] if self._turns else None
+
+    @property
+    def last_question(self) -> str | None:
+        """What was asked last; ``None``: nothing yet."""
+        return self._turns[-1][0] if self._turns else None
+
+    def ask(self, question: str) -> AnswerStream[Interaction]:
+        """Return the stream of an answer; when it has ended, it is the last turn."""
+
+        async def write(on_text: OnText) -> Interaction:
+            found = await self._answered(question, on_text)
+            self._turns.append((question, found))
+            self._compared = None
+            return found
+
+        return AnswerStream(write)
+
+    async def answer_twice(self, question: str | None = None) -> AnswerPair:
+        """Answer a question twice; in an order that tells nothing.
+
+        Args:
+            question: ``None``: the last one again, whose answer leaves the conversation.
+
+        Raises:
+            LookupError: there is no last one.
+        """
+        if question is None:
+            if not self._turns:
+                raise LookupError("nothing was asked yet")
+            question = self._turns.pop()[0]
+        asked = question
+        first = await self._answered(asked)
+        second = await self._answered(asked)
+        pair = [first, second]
+        self._rng.shuffle(pair)
+        return AnswerPair(question=asked, first=pair[0], second=pair[1])
+
+    async def choose(
+        self, pair: AnswerPair, number: int, reason: str | None = None
+    ) -> Interaction:
+        """Store which of two answers is better; it becomes the last turn. Return it.
+
+        Args:
+            pair: as it was shown.
+            number: of the better one, 1 or 2.
+            reason: in the user's words.
+        """
+        better, worse = pair.chosen(number)
+        comparison = AnswerComparison(
+            chosen_id=better.interaction_id,
+            rejected_id=worse.interaction_id,
+            user_id=self.user_id,
+            first_id=pair.first.interaction_id,
+            reason=reason,
+            source=SOURCE,
+        )
+        await asyncio.to_thread(self._feedback.compare, comparison)
+        self.keep(pair, better)
+        self._compared = pair
+        return better
+
+    def keep(self, pair: AnswerPair, answer: Interaction) -> None:
+        """Go on with one of two answers, without a choice."""
+        self._turns.append((pair.question, answer))
+        self._compared = None
+
+    async def rate(
+        self, rating: int | None = None, *, thumbs: Thumbs | None = None, reason: str | None = None
+    ) -> RatingReceipt:
+        """Store the user's mark of the last answer; a second one replaces it.
+
+        Raises:
+            FeedbackRefusedError: the mark is on no scale.
+            LookupError: there is no answer yet.
+        """
+        if self.last is None:
+            raise LookupError("there is no answer to rate yet")
+        mark = Rating(
+            interaction_id=self.last.interaction_id,
+            user_id=self.user_id,
+            rating=rating,
+            thumbs=thumbs,
+            reason=reason,
+            source=SOURCE,
+        )
+        return await asyncio.to_thread(self._feedback.rate, mark)
+
+    async def undo(self) -> Undone | None:
+        """Take back the last answer's mark; without one, leave its turn out of what follows.
+
+        Returns:
+            What was taken back; ``None``: there was nothing.
+        """
+        if self.last is None:
+            return None
+        if self._compared is not None:
+            pair, self._compared = self._compared, None
+            if await asyncio.to_thread(
+                self._feedback.uncompare,
+                pair.first.interaction_id,
+                pair.second.interaction_id,
+                self.user_id,
+            ):
+                return "comparison"
+        took_back = await asyncio.to_thread(
+            self._feedback.unrate, self.last.interaction_id, self.user_id, source=SOURCE
+        )
+        if took_back is not None:
+            return "rating"
+        self._turns.pop()
+        return "turn"
+
+    async def history(self, n: int = 10) -> list[RatedInteraction]:
+        """Return the user's last answers of this role with their marks, oldest first."""
+        return await asyncio.to_thread(self._feedback.history, self.user_id, self.role, n)
+
+    @property
+    def _feedback(self) -> FeedbackStore:
+        return self._chat.feedback
+
+    async def _answered(self, question: str, on_text: OnText = len) -> Interaction:
+        messages: list[ChatMessage] = []
+        for asked, answer in self._turns:
+            messages.append(ChatMessage(role="user", content=asked))
+            messages.append(ChatMessage(role="assistant", content=answer.response))
+        messages.append(ChatMessage(role="user", content=question))
+        prompt = ChatPrompt(
+            messages=trimmed(messages, int(self._chat.context_tokens * PROMPT_SHARE)),
+            role=self.role,
+            user_id=self.user_id,
+            source=SOURCE,
+            conversation_id=self.conversation_id,
+        )
+        return await self._chat.write(prompt, on_text)
+
+
+def trimmed(messages: list[ChatMessage], most_tokens: int) -> tuple[ChatMessage, ...]:
+    """Return the last turns that fit, whole, and always the last message.
+
+    Args:
+        messages: questions and answers by turns, the last one a question.
+        most_tokens: by an estimate of ``BYTES_PER_TOKEN`` bytes a token.
+    """
+    start = len(messages) - 1
+    n = n_tokens(messages[start])
+    while start >= 2:
+        n += n_tokens(messages[start - 1]) + n_tokens(messages[start - 2])
+        if n > most_tokens:
+            break
+        start -= 2
+    return tuple(messages[start:])
+
+
+def n_tokens(message: ChatMessage) -> int:
+    """Return an estimate of a message's tokens."""
+    n_bytes = len(message.content.encode("utf-8", "replace"))
+    return TOKENS_PER_MESSAGE + -(-n_bytes // BYTES_PER_TOKEN)

@@ -1,0 +1,246 @@
+"""Chat model of a configuration, whose every answer is logged for its rating.
+
+Where the configuration's system has arms on offer, each answer is one's: the parameters of its arm, and a
+decision that its rating rewards. Otherwise the champion answers, or the defaults.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final, Self
+
+from convergence_core.budget.prices import provider_of
+from convergence_core.config.api import CHAT_KINDS
+from convergence_core.errors import ConfigurationError, NoArmsError
+from convergence_core.feedback.records import ChatMessage, Interaction
+from convergence_core.records import Case, Json, Params, Reply, sha256_hex
+from tasks.chat.answer_stream import AnswerStream
+from tasks.chat.roles import persona_of
+from tasks.inputs.environment import Environment
+from tasks.inputs.loader import Loaded
+from tasks.json_values import as_text
+from tasks.providers.streams import OnText
+from tasks.run.champions import champion_now
+from tasks.serving.answers import Selection
+from tasks.serving.operations import performed
+from tasks.serving.systems import Systems
+from tasks.store.clock import wall_clock_us
+from tasks.store.feedback.feedback_store import FeedbackStore, new_interaction_id
+from tasks.store.runtime.runtime_store import RuntimeStore
+from tasks.targets.chat import ChatTarget
+
+MOST_AT_ONCE: Final = 64
+"""Requests to the provider on their way at once; further ones wait."""
+CONTEXT_TOKENS: Final = 8_192
+"""Of a model whose context is not known."""
+STAND_IN: Final = "stand-in"
+"""What is logged as the model when nobody outside was asked."""
+_NO_SAMPLING: Final = frozenset(
+    {"messages", "contents", "model", "system_instruction", "systemInstruction", "stream_options"}
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatPrompt:
+    """A prompt, and who wants it answered by whom."""
+
+    messages: tuple[ChatMessage, ...]
+    """Without the persona; the last one is the user's."""
+    role: str
+    user_id: str
+    source: str
+    """Where it comes from: ``chat`` or ``api``."""
+    event_id: str = ""
+    """The source's own name of it; empty: the answer's id."""
+    conversation_id: str | None = None
+    settings: Mapping[str, Json] = field(default_factory=dict)
+    """Fields of the request that the user sets. The configuration and its search space win."""
+
+
+class LoggedChat:
+    """Answers prompts and logs each answer before it ends. For one event loop.
+
+    Args:
+        loaded: a configuration of a chat kind.
+        environment: keys, prices, and where chat models really are.
+        feedback: where answers are logged.
+        runtime: where arms are on offer.
+
+    Raises:
+        ConfigurationError: the configuration asks no chat model, or says not by which parameters.
+    """
+
+    def __init__(
+        self,
+        loaded: Loaded,
+        environment: Environment,
+        feedback: FeedbackStore,
+        runtime: RuntimeStore,
+    ) -> None:
+        self.configuration = loaded.configuration
+        self.feedback = feedback
+        self.is_offline = environment.mock_url is not None
+        """Whether a stand-in answers. Its answers are no arm's, so that their ratings teach none."""
+        self._check(loaded, environment)
+        self._space, self._texts = loaded.space, loaded.texts
+        self._standard = _standard_params(loaded)
+        self._prices = environment.prices
+        self.roles: Mapping[str, str] = loaded.configuration.feedback.roles
+        """Roles of the configuration beside the built-in ones, each with its persona."""
+        self._systems = Systems(runtime)
+        self._target = ChatTarget(
+            loaded.configuration,
+            templates=loaded.templates,
+            secrets=environment.secrets,
+            workers=MOST_AT_ONCE,
+            prices=environment.prices,
+            base_dir=loaded.base_dir,
+            mock_url=environment.mock_url,
+            is_conversation=True,
+        )
+
+    @property
+    def model(self) -> str:
+        """Name of the model that answers where no arm chooses another."""
+        options = self.configuration.api.request.options
+        return str(self._standard.get("model") or options.get("model"))
+
+    @property
+    def context_tokens(self) -> int:
+        """Tokens of that model's context, as the table of prices knows it."""
+        api = self.configuration.api
+        price = self._prices.find(provider_of(api.kind, api.endpoint), self.model)
+        known = None if price is None else price.context_tokens
+        return known or CONTEXT_TOKENS
+
+    def answer(self, prompt: ChatPrompt) -> AnswerStream[Interaction]:
+        """Return the stream of an answer; it ends with what was logged, which is durable by then.
+
+        An answer that fails, or that is stopped before its end, is not logged.
+
+        Raises:
+            ConfigurationError: there is no such role.
+
+        Raises, when read:
+            CandidateFault: the request is refused, or the answer is empty.
+            InfrastructureFault: network, time-out, rate limit, server, or refused access.
+            StoreError: the answer could not be logged.
+        """
+        persona_of(prompt.role, self.roles)
+        return AnswerStream(partial(self.write, prompt))
+
+    async def aclose(self) -> None:
+        """Close the connections; safe to call twice."""
+        await self._target.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    def _check(self, loaded: Loaded, environment: Environment) -> None:
+        api = loaded.configuration.api
+        if api.kind not in CHAT_KINDS:
+            rule = f"must be a chat kind to chat: {', '.join(sorted(CHAT_KINDS))}"
+            fix = "Name a chat model, e.g. with `convergence init --template chat`."
+            raise ConfigurationError.of("api.kind", rule, fix, value=api.kind)
+        if api.kind == "local" and environment.mock_url is None:
+            from tasks.providers.local_chat import check_local_models  # noqa: PLC0415 - optional
+
+            check_local_models(loaded.configuration, loaded.base_dir)
+
+    async def write(self, prompt: ChatPrompt, on_text: OnText) -> Interaction:
+        """Answer a prompt, with a call for each piece; see ``answer``."""
+        persona = persona_of(prompt.role, self.roles)
+        chosen = await asyncio.to_thread(self._selected, prompt)
+        own = self._standard if chosen is None else self._params_of(chosen)
+        fixed = self._space.parameters.keys() | self.configuration.api.request.options.keys()
+        given = {name: value for name, value in prompt.settings.items() if name not in fixed}
+        params: Params = {**given, **own}  # type: ignore[dict-item] # a field may be any JSON
+        messages: list[Json] = [{"role": "system", "content": persona}]
+        messages += [{"role": one.role, "content": one.content} for one in prompt.messages]
+        case = Case(case_id=prompt.source, input=messages)
+        reply = await self._target.call(params, case, on_text)
+        return await asyncio.to_thread(
+            self.feedback.log, self._interaction(prompt, params, case, reply, chosen)
+        )
+
+    def _selected(self, prompt: ChatPrompt) -> Selection | None:
+        """Return the arm that answers; ``None``: none is on offer."""
+        if self.is_offline:
+            return None
+        operation = self._systems.selection(
+            self.configuration.api.name,
+            user_id=prompt.user_id,
+            context={"role": prompt.role, "session_id": prompt.conversation_id},
+        )
+        try:
+            return performed(self._systems.store, operation)
+        except NoArmsError:
+            return None
+
+    def _params_of(self, chosen: Selection) -> Params:
+        """Return the parameters of an arm; those of one that was added by hand may be a few only."""
+        found = {
+            name: self._texts.get(value, value) if isinstance(value, str) else value
+            for name, value in chosen.params.items()
+        }
+        return {**self._standard, **found} if self._space.validate(found) else found
+
+    def _interaction(
+        self,
+        prompt: ChatPrompt,
+        params: Params,
+        case: Case,
+        reply: Reply,
+        chosen: Selection | None,
+    ) -> Interaction:
+        sent = [
+            ChatMessage(role=as_text(one["role"]), content=as_text(one["content"]))
+            for one in self._target.messages(params, case)
+        ]
+        request = self._target.request(params, case)
+        assert isinstance(request, dict)  # noqa: S101 - made by the target
+        body, model = request["body"], reply.model or as_text(request["model"])
+        assert isinstance(body, dict)  # noqa: S101 - as above
+        decision_id = None if chosen is None else chosen.decision_id
+        interaction_id = new_interaction_id()
+        return Interaction(
+            interaction_id=interaction_id,
+            source=prompt.source,
+            event_id=prompt.event_id or interaction_id,
+            role=prompt.role,
+            user_id=prompt.user_id,
+            model=f"{STAND_IN} {model}" if self.is_offline else model,
+            messages=tuple(sent),
+            response=as_text(reply.value),
+            created_us=wall_clock_us(),
+            conversation_id=prompt.conversation_id,
+            template_hash=sha256_hex(sent[0].content),
+            sampling={name: value for name, value in body.items() if name not in _NO_SAMPLING},
+            n_input_tokens=reply.usage.prompt_tokens,
+            n_output_tokens=reply.usage.completion_tokens,
+            latency_s=reply.latency_ms / 1_000,
+            cost_usd=None if self.is_offline else reply.cost_usd,
+            system=None if decision_id is None else self.configuration.api.name,
+            decision_id=decision_id,
+        )
+
+
+def _standard_params(loaded: Loaded) -> Params:
+    """Return the parameters that answer where no arm is on offer: the champion's, or the defaults.
+
+    Raises:
+        ConfigurationError: there are neither.
+    """
+    champion = champion_now(loaded)
+    params = loaded.space.baseline() if champion is None else champion.params
+    if params is None:
+        raise ConfigurationError.of(
+            "search_space.parameters",
+            "must have a `default` in one parameter at least, for nothing was promoted yet",
+            "Write `default:` below a parameter, or promote a run.",
+        )
+    return params
