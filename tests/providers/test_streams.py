@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from convergence_core.errors import CandidateFault, EvaluationFault, InfrastructureFault
-from convergence_core.records import Usage
+from convergence_core.records import Reply, Usage
 from tasks.providers.streams import event_data
 from tests.support.chat_servers import (
     CASE,
@@ -301,7 +301,7 @@ def test_pieces_of_text_are_given_as_they_come(api, answer):
     with LoopbackServer(lambda _: answer) as server:
         target = target_of(api(server.url))
 
-        async def go():
+        async def go() -> Reply:
             try:
                 return await target.call({"temperature": 0.5}, CASE, pieces.append)
             finally:
