@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Generic, Self, TypeVar
 
-from tasks.providers.streams import OnText
+from tasks.providers.streams import TextCallback
 
 Ending = TypeVar("Ending")
 
@@ -24,7 +24,7 @@ class AnswerStream(Generic[Ending]):
         stream.ending
     """
 
-    def __init__(self, write: Callable[[OnText], Awaitable[Ending]]) -> None:
+    def __init__(self, write: Callable[[TextCallback], Awaitable[Ending]]) -> None:
         """Begin with the context.
 
         Args:

@@ -15,7 +15,7 @@ from convergence_core.feedback.records import (
 from tasks.chat.answer_stream import AnswerStream
 from tasks.chat.logged_chat import ChatPrompt, LoggedChat
 from tasks.chat.roles import DEFAULT, persona_of
-from tasks.providers.streams import OnText
+from tasks.providers.streams import TextCallback
 from tasks.store.feedback.feedback_store import (
     FeedbackStore,
     RatedInteraction,
@@ -99,7 +99,7 @@ class Conversation:
     def ask(self, question: str) -> AnswerStream[Interaction]:
         """Return the stream of an answer; when it has ended, it is the last turn."""
 
-        async def write(on_text: OnText) -> Interaction:
+        async def write(on_text: TextCallback) -> Interaction:
             found = await self._answered(question, on_text)
             self._turns.append((question, found))
             self._compared = None
@@ -210,7 +210,7 @@ class Conversation:
     def _feedback(self) -> FeedbackStore:
         return self._chat.feedback
 
-    async def _answered(self, question: str, on_text: OnText = len) -> Interaction:
+    async def _answered(self, question: str, on_text: TextCallback = len) -> Interaction:
         messages: list[ChatMessage] = []
         for asked, answer in self._turns:
             messages.append(ChatMessage(role="user", content=asked))

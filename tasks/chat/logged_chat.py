@@ -20,7 +20,7 @@ from tasks.chat.roles import persona_of
 from tasks.inputs.environment import Environment
 from tasks.inputs.loader import Loaded
 from tasks.json_values import as_text
-from tasks.providers.streams import OnText
+from tasks.providers.streams import TextCallback
 from tasks.run.champions import champion_now
 from tasks.serving.answers import Selection
 from tasks.serving.operations import performed
@@ -151,7 +151,7 @@ class LoggedChat:
 
             check_local_models(loaded.configuration, loaded.base_dir)
 
-    async def write(self, prompt: ChatPrompt, on_text: OnText) -> Interaction:
+    async def write(self, prompt: ChatPrompt, on_text: TextCallback) -> Interaction:
         """Answer a prompt, with a call for each piece; see ``answer``."""
         persona = persona_of(prompt.role, self.roles)
         chosen = await asyncio.to_thread(self._selected, prompt)

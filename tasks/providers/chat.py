@@ -19,7 +19,7 @@ from tasks.json_values import to_json
 from tasks.providers.answers import ChatCompletion
 from tasks.providers.faults import provider_fault, reported_fault
 from tasks.providers.fields import Mapped, Unsupported
-from tasks.providers.streams import DONE, Joiner, OnText, cut_fault, event_data, read_piece
+from tasks.providers.streams import DONE, Joiner, TextCallback, cut_fault, event_data, read_piece
 from tasks.secrets.redaction import Redactor
 
 _CHAT_FIELDS = ("choices", "candidates", "promptFeedback", "usage", "usageMetadata")
@@ -86,7 +86,7 @@ class Provider(ABC):
         model: str,
         query: Mapping[str, Json] | None = None,
         stream: bool = False,
-        on_text: OnText | None = None,
+        on_text: TextCallback | None = None,
     ) -> ChatCompletion:
         """Send a mapped body once.
 

@@ -12,7 +12,7 @@ from tasks.providers.answers import ChatCompletion, read_gemini
 from tasks.providers.chat import ChatSettings, Provider
 from tasks.providers.fields import Mapped
 from tasks.providers.gemini_fields import gemini_request
-from tasks.providers.streams import GeminiJoiner, OnText
+from tasks.providers.streams import GeminiJoiner, TextCallback
 
 _DEFAULTS = ChatSettings(provider="gemini")
 
@@ -41,7 +41,7 @@ class GeminiChat(Provider):
         model: str,
         query: Mapping[str, Json] | None = None,
         stream: bool = False,
-        on_text: OnText | None = None,
+        on_text: TextCallback | None = None,
     ) -> ChatCompletion:
         """See ``Provider.send``."""
         name = quote(model.removeprefix("models/"), safe="")

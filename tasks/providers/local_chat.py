@@ -16,7 +16,7 @@ from tasks.models.model_process import ChatAnswer, ChatRequest
 from tasks.providers.answers import ChatCompletion, read_chat
 from tasks.providers.chat import ChatSettings, Provider
 from tasks.providers.fields import Mapped, settled
-from tasks.providers.streams import OnText
+from tasks.providers.streams import TextCallback
 
 MAX_TOKENS: Final = 256
 """Longest answer where none is set."""
@@ -76,7 +76,7 @@ class LocalChat(Provider):
         model: str,
         query: Mapping[str, Json] | None = None,  # noqa: ARG002 - there is no URL
         stream: bool = False,  # noqa: ARG002 - answers come whole
-        on_text: OnText | None = None,  # noqa: ARG002 - as above
+        on_text: TextCallback | None = None,  # noqa: ARG002 - as above
     ) -> ChatCompletion:
         """See ``Provider.send``; calls that are made together share a batch."""
         files = self._files(model)

@@ -17,7 +17,7 @@ from tasks.http.stopwatch import Stopwatch
 from tasks.providers.answers import ChatCompletion, read_chat
 from tasks.providers.chat import ChatSettings, Provider, RawAnswer
 from tasks.providers.fields import Dialect, Mapped, map_fields, openai_dialect
-from tasks.providers.streams import ChatJoiner, OnText
+from tasks.providers.streams import ChatJoiner, TextCallback
 
 if TYPE_CHECKING:
     import openai
@@ -83,7 +83,7 @@ class OpenAIChat(Provider):
         model: str,
         query: Mapping[str, Json] | None = None,
         stream: bool = False,
-        on_text: OnText | None = None,
+        on_text: TextCallback | None = None,
     ) -> ChatCompletion:
         """See ``Provider.send``."""
         body, joiner = {**body, "model": model}, None

@@ -16,7 +16,7 @@ from tasks.providers.answers import first_of, gemini_parts, mapping, mappings
 
 DONE = "[DONE]"
 
-OnText: TypeAlias = Callable[[str], object]
+TextCallback: TypeAlias = Callable[[str], object]
 """Called with each piece of an answer's text as it comes."""
 
 
@@ -79,7 +79,7 @@ class Joiner(Protocol):
 class ChatJoiner:
     """Joins chunks of the chat protocol; the first choice counts."""
 
-    def __init__(self, on_text: OnText | None = None) -> None:
+    def __init__(self, on_text: TextCallback | None = None) -> None:
         self._on_text = on_text
         self._head: dict[str, Json] = {}
         self._text: list[str] = []
@@ -156,7 +156,7 @@ class ChatJoiner:
 class GeminiJoiner:
     """Joins answers of ``streamGenerateContent``, each of which holds some parts."""
 
-    def __init__(self, on_text: OnText | None = None) -> None:
+    def __init__(self, on_text: TextCallback | None = None) -> None:
         self._on_text = on_text
         self._head: dict[str, Json] = {}
         self._parts: list[Json] = []

@@ -19,7 +19,7 @@ from tasks.providers import make_chat
 from tasks.providers.answers import ChatCompletion, mappings
 from tasks.providers.chat import ChatSettings, Provider, check_refused
 from tasks.providers.fields import REQUEST_FIELDS, Mapped, n_answers, output_limit
-from tasks.providers.streams import OnText
+from tasks.providers.streams import TextCallback
 from tasks.secrets.redaction import Secrets
 from tasks.targets.chat_checks import sent_fields, system_parameter
 from tasks.targets.endpoint import chosen_model
@@ -124,7 +124,7 @@ class ChatTarget:
         tokens = None if prompt is None or answers is None else prompt + answers
         return WorstCase(usd=usd, tokens=tokens)
 
-    async def call(self, params: Params, case: Case, on_text: OnText | None = None) -> Reply:
+    async def call(self, params: Params, case: Case, on_text: TextCallback | None = None) -> Reply:
         """Ask the model once; the value is the text, or the tool calls, of its first choice.
 
         Args:
