@@ -29,6 +29,7 @@ class Template(StrEnum):
     RECORDED_EXAM = "recorded-exam"
     LOCAL_LLM = "local-llm"
     PROMPT = "prompt"
+    CHAT = "chat"
 
 
 def init(
@@ -44,7 +45,8 @@ def init(
             "[bold]quickstart[/bold]: a search engine over Python's own documentation. "
             "[bold]recorded-exam[/bold]: logged answers of nine language models, needs no key. "
             "[bold]local-llm[/bold]: a language model on this machine; needs its extra, no key. "
-            "[bold]prompt[/bold]: a prompt that is written while the run goes on.",
+            "[bold]prompt[/bold]: a prompt that is written while the run goes on. "
+            "[bold]chat[/bold]: talk to a model and rate its answers; offline without a key.",
         ),
     ] = None,
     non_interactive: Annotated[
@@ -114,7 +116,8 @@ _QUESTION = """What do you want to optimize?
   4  the quick start            (a search engine; needs its extra)
   5  a recorded exam            (nine language models replayed; no key)
   6  a local language model     (on this machine; needs its extra, no key)
-  7  a prompt to be written     (offline without a key)"""
+  7  a prompt to be written     (offline without a key)
+  8  a chat, rated by people    (offline without a key)"""
 
 
 def _ask_template() -> Template:
@@ -166,6 +169,12 @@ def _next_steps(template: Template, folder: Path, key_env: str) -> list[str]:
         steps += [
             "convergence optimize --offline   # without a key: a stand-in answers, rules write",
             "export OPENAI_API_KEY=…",
+        ]
+    if template is Template.CHAT:
+        steps += [
+            "convergence chat --offline   # without a key: a stand-in answers",
+            "export OPENAI_API_KEY=…",
+            "convergence chat",
         ]
     steps += [
         f"convergence validate {locations.CONFIG_NAME}",

@@ -1,0 +1,45 @@
+"""The page on the chat is walked through, in a fresh folder."""
+
+import re
+from pathlib import Path
+
+import yaml
+
+from convergence.chat.session import COMMANDS
+from convergence_core.feedback.records import LABELS, Rating
+from tasks.chat.roles import BUILT_IN
+from tasks.store.feedback.feedback_store import FeedbackStore
+from tests.docs.test_documents import ROOT, blocks, in_shell
+
+PAGE = (ROOT / "docs/chat.md").read_text(encoding="utf-8")
+
+
+def test_the_walk_ends_with_what_the_page_shows(tmp_path: Path):
+    begin, piped = blocks(PAGE, "sh")
+    script = begin.replace(
+        "convergence chat --offline\n", "convergence chat --offline <<< 'Hi?'\n"
+    )
+    printed = in_shell(f"export COLUMNS=100\n{script}{piped}", tmp_path)
+    (shown,) = blocks(PAGE, "text")
+    assert shown in printed
+    history = printed.partition(shown)[2]
+    assert re.search(r"2 Average \(no month was named\)  stand-in gpt-4o-mini\n", history)
+    assert re.search(r"unrated  stand-in gpt-4o-mini\n  asked     And lavender\?\n", history)
+    with FeedbackStore(tmp_path / "talk/convergence-data") as store:
+        found = store.history("ada")
+        counts = store.fetch("SELECT role, COUNT(*) FROM interactions GROUP BY role ORDER BY role")
+    assert [one.interaction.role for one in found] == ["gardener"] * 2
+    assert [tuple(row) for row in counts] == [("assistant", 1), ("gardener", 2)]
+
+
+def test_keys_commands_and_roles_are_those_of_the_code():
+    for number, label in LABELS.items():
+        reward = Rating(interaction_id="a", user_id="b", rating=number).reward
+        assert f"| `{number}` | {label} | {reward:g} |" in PAGE
+    for name in COMMANDS:
+        assert f"`{name}" in PAGE
+    for role in BUILT_IN:
+        assert f"`{role}`" in PAGE or f"--role {role}`" in PAGE
+    (block,) = blocks(PAGE, "yaml")
+    written = (ROOT / "convergence/templates/chat/optimization.yaml").read_text(encoding="utf-8")
+    assert yaml.safe_load(block)["feedback"] == yaml.safe_load(written)["feedback"]
