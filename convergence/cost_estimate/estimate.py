@@ -274,10 +274,15 @@ def _notes(total: RoleEstimate, plan: Forecast, configuration: Configuration) ->
 def _of_writing(configuration: Configuration) -> Iterator[str]:
     """Yield what written texts may cost."""
     prompts, budget = configuration.prompts, configuration.budget
-    if not configuration.writes_prompts or prompts.writer == "rules":
-        return
     n_before = max(0, configuration.optimization.evolution.generations - 1)
     n_texts = prompts.n_texts * -(-n_before // prompts.every)
+    if configuration.embeds_prompts:
+        yield (
+            f"Directions of texts are not in these numbers: one call of `{prompts.embedding_model}` for each given text, "
+            f"and for {n_texts} written ones at most."
+        )
+    if not configuration.writes_prompts or prompts.writer == "rules":
+        return
     most = (
         "as much as they need"
         if budget.max_usd is None

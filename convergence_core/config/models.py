@@ -190,6 +190,12 @@ class Configuration(Section):
         can_write = self.llm is not None or self.prompts.writer == "rules"
         return can_write and (self.prompts.enabled is True or not self.society.prefers)
 
+    @property
+    def embeds_prompts(self) -> bool:
+        """Whether a model tells directions of texts, by which the search compares them."""
+        has_model = self.prompts.embedding_model is not None and self.llm is not None
+        return self.writes_prompts and has_model
+
     def to_json(self) -> str:
         """Return this configuration as JSON, defaults written out; no secret is in it.
 

@@ -35,6 +35,9 @@ class PromptsConfig(Section):
     """Who writes: the model of `llm`, or fixed rules, which need no key and make no call."""
     model_name: Text | None = None
     """Model that writes, at the endpoint of `llm`. Absent: that of `llm`."""
+    embedding_model: Text | None = None
+    """Model of the endpoint `embeddings` beside `llm`, by which the posterior of the search compares
+    texts. Absent: by the words that they share."""
     operators: list[OperatorName] = Field(default_factory=lambda: list(OPERATORS), min_length=1)
     """Kinds of edits that may be chosen."""
     every: int = Field(default=1, ge=1, le=100_000)

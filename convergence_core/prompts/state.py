@@ -77,6 +77,8 @@ class PromptState:
     """Text id → its answers, the worst first."""
     good: Mapping[str, str] = field(default_factory=dict)
     """Search case → an answer that was right."""
+    vectors: Mapping[str, str] = field(default_factory=dict)
+    """Text → its direction by ``prompts.embedding_model``, as of ``Space.vectors``."""
 
     @property
     def variants(self) -> dict[str, list[str]]:
@@ -139,6 +141,7 @@ class PromptState:
                 n: [o.to_json() for o in own] for n, own in sorted(self.observed.items())
             },
             "good": dict(sorted(self.good.items())),
+            "vectors": dict(self.vectors),
         }
 
     @classmethod
@@ -155,4 +158,5 @@ class PromptState:
             mutations=tuple(Mutation.from_json(one) for one in v["mutations"]),
             observed={n: tuple(map(Observed.from_json, own)) for n, own in v["observed"].items()},
             good=v["good"],
+            vectors=v.get("vectors", {}),
         )

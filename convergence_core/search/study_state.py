@@ -49,6 +49,15 @@ class StudyState:
                     found.setdefault(name, []).extend(own if isinstance(own, list) else ())
         return found
 
+    @property
+    def vectors(self) -> Mapping[str, str]:
+        """Text → its direction, as of ``Space.vectors``; those that learners have bought."""
+        found: dict[str, str] = {}
+        for learned in self.learned.values():
+            if isinstance(learned, dict) and isinstance(own := learned.get("vectors"), dict):
+                found |= {text: str(vector) for text, vector in own.items()}
+        return found
+
     def params_of(self, candidate_id: str) -> Params:
         """Return the parameters of a candidate that was asked."""
         return self.search.archive.members[candidate_id].candidate.params

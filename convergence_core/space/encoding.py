@@ -5,7 +5,7 @@ own; the kernel stays positive definite and inactive parameters tell candidates 
 """
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -14,9 +14,12 @@ import numpy as np
 from convergence_core.records import Params
 from convergence_core.space.parameters import Choice, Float
 from convergence_core.space.space import Space
+from convergence_core.space.text_variants import unpacked
 
 N_HASHED = 256
 """Buckets of a text's n-grams."""
+TINY = 1e-9
+"""A distance between directions that is none."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,7 +69,7 @@ class Encoding:
             space=space,
             number_names=tuple(name for name in space.parameters if name not in choices),
             choice_names=tuple(choices),
-            distances=tuple(_distances(parameter) for parameter in choices.values()),
+            distances=tuple(_distances(one, space.vectors) for one in choices.values()),
         )
 
     @property
@@ -112,20 +115,32 @@ class Encoding:
         return self.places(self.genes(points))
 
 
-def _distances(choice: Choice) -> np.ndarray:
-    """Return distances between values: 1 between categories, less between texts that share words.
+def _distances(choice: Choice, embedded: Mapping[str, str]) -> np.ndarray:
+    """Return distances between values: 1 between categories, less between texts that are alike.
 
-    Texts are compared by the cosine of the square roots of their hashed counts of words and
-    word pairs; one minus a cosine is a distance whose ``exp(-w d)`` is positive semi-definite.
+    Texts are compared by the cosine of their directions by an embedding model, where all of them have
+    one, else of the square roots of their hashed counts of words and word pairs; one minus a cosine is
+    a distance whose ``exp(-w d)`` is positive semi-definite. Models of embeddings put all texts near to
+    each other: there the unit is the largest distance.
     """
     n = choice.n_values
     distance = 1.0 - np.eye(n + 1)
     if choice.kind == "text":
-        vectors = np.array([_hashed(str(text)) for text in choice.choices])
-        cosine = np.clip(vectors @ vectors.T, 0.0, 1.0)
-        distance[:n, :n] = 1.0 - cosine
+        texts = [str(text) for text in choice.choices]
+        distance[:n, :n] = _by_meaning(texts, embedded)
         np.fill_diagonal(distance, 0.0)
     return distance
+
+
+def _by_meaning(texts: Sequence[str], embedded: Mapping[str, str]) -> np.ndarray:
+    """Return the distances of texts, (n, n)."""
+    known = [unpacked(embedded[text]) for text in texts if text in embedded]
+    if len(known) < len(texts) or len({len(one) for one in known}) != 1:
+        vectors = np.array([_hashed(text) for text in texts])
+        return np.asarray(1.0 - np.clip(vectors @ vectors.T, 0.0, 1.0), np.float64)
+    vectors = np.array(known)
+    found = np.maximum(1.0 - vectors @ vectors.T, 0.0)
+    return np.asarray(found / max(float(found.max()), TINY), np.float64)
 
 
 def _hashed(text: str) -> np.ndarray:

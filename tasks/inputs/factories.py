@@ -89,6 +89,7 @@ def asks_models(configuration: Configuration) -> bool:
         society.thinks
         or society.prefers
         or (configuration.writes_prompts and configuration.prompts.writer == "llm")
+        or configuration.embeds_prompts
     )
     return configuration.api.kind in CHAT_KINDS or bool(judge_configs(configuration)) or learns
 

@@ -20,6 +20,7 @@ from tasks.inputs.loader import Loaded
 from tasks.json_values import as_text
 from tasks.prompts.learner import PROMPTS, PromptLearner
 from tasks.prompts.writer import ModelWriter, RulesWriter, TextWriter
+from tasks.rlp.embeddings import Embedder
 from tasks.rlp.factory import make_model, spent_on
 from tasks.rlp.learner_calls import LearnerCalls, SubBudget
 from tasks.rlp.model_calls import WRITING
@@ -65,15 +66,28 @@ def make_text_writer(configuration: Configuration, world: Environment) -> TextWr
     return ModelWriter(model=model, settings=settings)
 
 
+def make_embedder(configuration: Configuration, world: Environment) -> Embedder | None:
+    """Return what tells directions of texts; ``None``: they are compared by their words.
+
+    Raises:
+        ConfigurationError: no endpoint is known.
+    """
+    llm, name = configuration.llm, configuration.prompts.embedding_model
+    if llm is None or name is None:
+        return None
+    model = make_model(llm, name, world, wording_version=WORDING_VERSION)
+    return Embedder(model=model, purpose=WRITING)
+
+
 def make_prompts(
     writer: TextWriter | None,
     loaded: Loaded,
+    world: Environment,
     *,
     record: RunRecord,
     session: EvaluationSession,
     attempts: Iterable[Row],
     state: StudyState,
-    redact: Callable[[str], str],
     on_notice: Callable[[str], None] | None = None,
 ) -> PromptLearner | None:
     """Return prompt writing of a run; ``None``: it is off, and the listener knows why.
@@ -81,11 +95,11 @@ def make_prompts(
     Args:
         writer: as ``make_text_writer`` returned it.
         loaded: configuration and cases.
+        world: keys and prices, and who answers in a model's place.
         record: of the run.
         session: makes the calls.
         attempts: the run's calls, among them what writing has cost.
         state: of the last committed generation.
-        redact: keeps secrets out of what is stored.
         on_notice: told why no texts are written.
     """
     configuration = loaded.configuration
@@ -102,7 +116,7 @@ def make_prompts(
         owner="prompt writing",
         key="prompts.max_share_usd",
     )
-    learned = state.learned.get(PROMPTS)
+    learned, redact = state.learned.get(PROMPTS), world.redactor(configuration)
     return PromptLearner(
         run_id=record.run_id,
         seed=record.seed,
@@ -111,6 +125,7 @@ def make_prompts(
         calls=LearnerCalls("prompt writing", session, budget, on_notice=on_notice),
         state=PromptState() if learned is None else PromptState.from_json(learned),
         redact=redact,
+        embedder=make_embedder(configuration, world),
     )
 
 

@@ -4,6 +4,7 @@ Texts are written before a generation and committed with it. Killed in between, 
 same edits, reads the same answers in the journal and comes to the same texts.
 """
 
+import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,6 +13,7 @@ from typing import Final
 import numpy as np
 
 from convergence_core.config.prompts import N_REQUESTS
+from convergence_core.errors import EvaluationFault
 from convergence_core.ports import Row
 from convergence_core.prompts.editor import Choices, Edit, Editor
 from convergence_core.prompts.failures import (
@@ -30,9 +32,12 @@ from convergence_core.search.sampler import Advice
 from convergence_core.search.study import Asked, Study
 from convergence_core.search.study_state import StudyState
 from convergence_core.space import Choice
+from convergence_core.space.text_variants import packed
 from tasks.json_values import as_text
 from tasks.prompts.writer import TextWriter, Writing
+from tasks.rlp.embeddings import Embedder
 from tasks.rlp.learner_calls import LearnerCalls
+from tasks.rlp.model_calls import ThoughtAsker
 from tasks.secrets.redaction import one_line, shortened
 
 PROMPTS: Final = "prompts"
@@ -69,6 +74,8 @@ class PromptLearner:
     """After the last committed generation."""
     redact: Callable[[str], str]
     """Keeps secrets out of what is stored."""
+    embedder: Embedder | None = None
+    """Tells directions of texts; ``None``: texts are compared by their words."""
     pending: PendingTexts | None = field(default=None, init=False)
     _learned: PromptState | None = field(default=None, init=False)
 
@@ -81,6 +88,11 @@ class PromptLearner:
     def variants(self) -> Mapping[str, Sequence[str]]:
         """Text parameter → texts written for it."""
         return self._current.variants
+
+    @property
+    def vectors(self) -> Mapping[str, str]:
+        """Text → its direction, as of ``Space.vectors``."""
+        return self._current.vectors
 
     @property
     def _current(self) -> PromptState:
@@ -114,9 +126,24 @@ class PromptLearner:
                 n_wanted = sum(one.is_refused for one in received)
             if not n_wanted:
                 break
-        after = self.state.after(found)
+        after = replace(self.state.after(found), vectors=self._embedded(known, generation))
         self.pending = PendingTexts(generation=generation, mutations=tuple(found), state=after)
         return sum(one.is_kept for one in found)
+
+    def _embedded(self, known: Mapping[str, Sequence[str]], generation: int) -> dict[str, str]:
+        """Return the directions of all texts that have one; each is asked once in a run."""
+        vectors, embedder = dict(self.state.vectors), self.embedder
+        texts = dict.fromkeys(text for own in known.values() for text in own)
+        wanted = [text for text in texts if text not in vectors]
+        if embedder is None or not wanted:
+            return vectors
+
+        async def ask(asker: ThoughtAsker) -> list[str | None]:
+            return [*await asyncio.gather(*(direction_of(embedder, t, asker) for t in wanted))]
+
+        # Not of the generation: what was bought for one is known in the next.
+        found = self.calls.run(ask, generation, scope=PROMPTS)
+        return vectors | {t: v for t, v in zip(wanted, found, strict=True) if v is not None}
 
     def _best(self, study: Study, state: StudyState) -> dict[str, dict[str, float]]:
         """Return parameter → text → probability that the best candidate holds it, by the posterior."""
@@ -268,12 +295,23 @@ class PromptLearner:
     def close(self) -> None:
         """Close the writer's connections; safe to call twice."""
         model = getattr(self.writer, "model", None)
-        self.calls.close(None if model is None else model.llm)
+        self.calls.close(
+            None if model is None else model.llm,
+            None if self.embedder is None else self.embedder.model.llm,
+        )
 
     def _rng(self, generation: int, number: int, what: str) -> np.random.Generator:
         """Return a stream that is a function of the seed, the place and the purpose alone."""
         words = [int.from_bytes(what.encode(), "big") % 2**32]
         return np.random.default_rng([self.seed, generation, number, *words])
+
+
+async def direction_of(embedder: Embedder, text: str, asker: ThoughtAsker) -> str | None:
+    """Return a text's direction, as of ``Space.vectors``; ``None``: the request failed."""
+    try:
+        return packed((await embedder.vector(text, asker)).tolist())
+    except EvaluationFault:
+        return None
 
 
 def texts_of(study: Study, name: str) -> list[str]:

@@ -117,8 +117,8 @@ def _with_variants(loaded: Loaded, checkpoint: Checkpoint | None) -> Loaded:
     """Return the files with the texts that learners had added by a checkpoint."""
     if checkpoint is None:
         return loaded
-    variants = StudyState.from_checkpoint(checkpoint).variants
-    return replace(loaded, space=widened(loaded.space, variants))
+    state = StudyState.from_checkpoint(checkpoint)
+    return replace(loaded, space=widened(loaded.space, state.variants, state.vectors))
 
 
 def _opening_state(
@@ -183,11 +183,11 @@ def _learners(  # noqa: PLR0917 - of one place
     prompts = make_prompts(
         text_writer,
         loaded,
+        deps.environment,
         record=record,
         session=resources.session,
         attempts=attempts,
         state=state,
-        redact=deps.environment.redactor(loaded.configuration),
         on_notice=tell,
     )
     return [learner for learner in (sao, prompts, rlp) if learner is not None]

@@ -182,13 +182,20 @@ class Run:
         if learner is None or self.study.repair(self.state) is not None:
             return 0
         n_made = learner.think(self.study, self.state, self._advice(before=learner))
-        self.widen(learner.variants)
+        self.widen(learner.variants, learner.vectors)
         return n_made
 
-    def widen(self, variants: Mapping[str, Sequence[str]]) -> None:
-        """Let the search try these texts too; what was asked keeps its identity."""
-        space = widened(self.study.space, variants)
-        if space.to_json() != self.study.space.to_json():
+    def widen(
+        self, variants: Mapping[str, Sequence[str]], vectors: Mapping[str, str] | None = None
+    ) -> None:
+        """Let the search try these texts too; what was asked keeps its identity.
+
+        Args:
+            variants: text parameter → texts.
+            vectors: as of ``Space.vectors``, further ones.
+        """
+        space, before = widened(self.study.space, variants, vectors), self.study.space
+        if space.to_json() != before.to_json() or space.vectors != before.vectors:
             self.loaded = replace(self.loaded, space=space)
             self.past = read_past(self.store, self.record, self.loaded)
             self.study = self.past.study(self.loaded, self.study.schedule)

@@ -27,10 +27,10 @@ from tasks.inputs.environment import Environment
 from tasks.inputs.loader import Loaded
 from tasks.inputs.shipped_files import shipped
 from tasks.json_values import as_text
+from tasks.rlp.embeddings import Embedder
 from tasks.rlp.factory import described, make_model, spent_on
 from tasks.rlp.learner_calls import LearnerCalls, SubBudget
 from tasks.rlp.model_calls import SAO as CALLS
-from tasks.sao.embeddings import Embedder
 from tasks.sao.history import history_of, inherited_state
 from tasks.sao.learner import SAO, SaoLearner
 from tasks.sao.round import RoundModels

@@ -8,7 +8,7 @@ the journal and comes to the same rows.
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import ClassVar, Final
 
 from convergence_core.judges.coverage.measures import configuration_coverage
 from convergence_core.ports import Row
@@ -46,6 +46,7 @@ class SaoLearner:
     """See ``convergence_core.search.learner``."""
 
     name = SAO
+    vectors: ClassVar[Mapping[str, str]] = {}
     run_id: str
     source: RoundSource
     answers: Callable[[], Sequence[GroundedAnswer]]

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from convergence_core.errors import EvaluationFault
 from convergence_core.judges.trust.audit import Audit, Item, audit
 from convergence_core.records import Candidate
 from convergence_core.sao.executed_items import AuditItem
@@ -22,11 +23,11 @@ from convergence_core.sao.personas import Persona
 from convergence_core.sao.preferences import ABORTED, Answer, Comparison, JudgedPair, Judgement
 from convergence_core.sao.round_plan import RoundPlan
 from convergence_core.sao.round_result import RoundOutcome
+from tasks.rlp.embeddings import Embedder
 from tasks.rlp.model_calls import ThoughtAsker
 from tasks.rlp.probability_channels import ProbabilityChannel
-from tasks.sao.embeddings import Embedder
 from tasks.sao.pair_judge import judge
-from tasks.sao.writer import AnsweringSystem, FailedError, Writer
+from tasks.sao.writer import AnsweringSystem, FailedError, Writer, failed
 
 T = TypeVar("T")
 
@@ -208,10 +209,21 @@ class RoundRunner:
             return
         prompts = dict.fromkeys((*self.filters.known_prompts, *(c.prompt for _, c in comparisons)))
         found = await asyncio.gather(
-            *(self._or_error(embedder.vector(prompt, self.asker)) for prompt in prompts)
+            *(self._or_error(self._direction(embedder, prompt)) for prompt in prompts)
         )
         known = zip(prompts, found, strict=True)
         self.filters.vectors = {prompt: v for prompt, v in known if v is not None}
+
+    async def _direction(self, embedder: Embedder, prompt: str) -> np.ndarray:
+        """Return the direction of a prompt.
+
+        Raises:
+            FailedError: there is none.
+        """
+        try:
+            return await embedder.vector(prompt, self.asker)
+        except EvaluationFault as fault:
+            raise failed("embedding", fault) from None
 
     # -- judgements
 

@@ -184,5 +184,9 @@ async def reply_of(make_call: Callable[[], PaidCall], label: str, asker: Thought
     try:
         return (await asker.ask(make_call(), label)).reply
     except EvaluationFault as fault:
-        text = one_line(f"{fault.error_type}: {fault}", 200, redacted_text)
-        raise FailedError(f"{label.partition('/')[0]}: {text}") from None
+        raise failed(label.partition("/")[0], fault) from None
+
+
+def failed(what: str, fault: EvaluationFault) -> FailedError:
+    """Return what is said of a call that failed."""
+    return FailedError(f"{what}: {one_line(f'{fault.error_type}: {fault}', 200, redacted_text)}")

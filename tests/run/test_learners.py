@@ -29,6 +29,7 @@ class Recorder:
     own: Advice = field(default_factory=Advice)
     disabled_reason: str | None = None
     variants: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    vectors: Mapping[str, str] = field(default_factory=dict)
     seen: list[tuple[str, object]] = field(default_factory=list)
 
     def is_due(self, state: StudyState) -> bool:

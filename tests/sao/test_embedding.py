@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from convergence_core.sao.duplicates import Duplicates
-from tasks.sao.embeddings import DIGITS
+from tasks.rlp.embeddings import DIGITS
 from tasks.store import ParquetStore
 from tests.support.planted_server import planted_server
 from tests.support.preferring_runs import (

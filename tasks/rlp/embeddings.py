@@ -1,4 +1,4 @@
-"""Embeddings of prompts, by which the same question in other words is found."""
+"""Embeddings of texts, by which the same in other words is found."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,8 +7,7 @@ from typing import Final
 import numpy as np
 
 from convergence_core.records import Json, sha256_hex
-from tasks.rlp.model_calls import SAO, Model, ThoughtAsker, UnreadableAnswerError
-from tasks.sao.writer import reply_of
+from tasks.rlp.model_calls import SAO, Model, Purpose, ThoughtAsker, UnreadableAnswerError
 
 DIGITS: Final = 4
 """Of each coordinate that the journal keeps; a cosine moves by less than 1e-4."""
@@ -19,17 +18,19 @@ class Embedder:
     """A model of the endpoint `embeddings`."""
 
     model: Model
+    purpose: Purpose = SAO
+    """Who pays."""
 
     async def vector(self, text: str, asker: ThoughtAsker) -> np.ndarray:
         """Return the direction of a text, (n_dims,), of length 1; each text is asked once in a run.
 
         Raises:
-            FailedError: there is none.
+            EvaluationFault: there is none.
         """
         body: dict[str, Json] = {"input": text, "encoding_format": "float"}
-        call = self.model.exchange(SAO, "embeddings", body, read=_kept)
-        reply = await reply_of(lambda: call, f"embedding/{sha256_hex(text)[:16]}", asker)
-        return np.asarray(reply.value, np.float64)
+        call = self.model.exchange(self.purpose, "embeddings", body, read=_kept)
+        answered = await asker.ask(call, f"embedding/{sha256_hex(text)[:16]}")
+        return np.asarray(answered.reply.value, np.float64)
 
 
 def _kept(raw: Mapping[str, Json]) -> Json:
