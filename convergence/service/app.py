@@ -1,7 +1,6 @@
 """ASGI application of the service: its routes and what they answer."""
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
@@ -13,8 +12,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from convergence.service import bodies
-from convergence.service.auth import TOKEN
+from convergence.service.auth import require
+from convergence.service.bodies import json_answer
 from convergence.service.fast_bodies import body_of, described, key_of, read_bodies, system_of
+from convergence.service.feedback import feedback_routes
 from convergence.service.metrics import CONTENT_TYPE, Metrics
 from convergence.service.problems import (
     PROBLEM,
@@ -23,9 +24,10 @@ from convergence.service.problems import (
     error_handler,
     refusals,
 )
-from convergence.service.tokens import Scope
 from convergence_core.errors import (
     ArmChangedError,
+    FeedbackRefusedError,
+    InteractionNotFoundError,
     NoArmsError,
     RequestReusedError,
     StoreError,
@@ -38,6 +40,7 @@ from tasks.serving.committer import BusyError, Committer
 from tasks.serving.rewards import Reward
 from tasks.serving.settings import RuntimeArm
 from tasks.serving.systems import Systems
+from tasks.store.feedback.feedback_store import FeedbackStore
 
 System = Annotated[str, Path(min_length=1, max_length=200)]
 Id = Annotated[str, Path(min_length=1, max_length=200)]
@@ -46,7 +49,13 @@ AgentType = Annotated[str | None, Query(min_length=1, max_length=200)]
 
 
 def make_app(
-    systems: Systems, committer: Committer, metrics: Metrics, *, version: str, has_docs: bool
+    systems: Systems,
+    committer: Committer,
+    metrics: Metrics,
+    feedback: FeedbackStore,
+    *,
+    version: str,
+    has_docs: bool,
 ) -> FastAPI:
     """Return the application, to be put behind an ``AuthMiddleware``.
 
@@ -54,6 +63,7 @@ def make_app(
         systems: what is served.
         committer: performs choices and rewards.
         metrics: counts them.
+        feedback: logged answers and their ratings; closed with the application.
         version: of the product.
         has_docs: whether `/docs` shows the schema of `/openapi.json`.
     """
@@ -63,11 +73,12 @@ def make_app(
         yield
         # Requests have been answered by now; what is in line is none's any more, and is kept.
         await asyncio.to_thread(committer.close)
+        await asyncio.to_thread(feedback.close)
 
     app = FastAPI(
         title="The Convergence",
         version=version,
-        description="Arms for requests, and their rewards.",
+        description="Arms for requests, their rewards, and people's ratings of answers.",
         lifespan=lifespan,
         docs_url="/docs" if has_docs else None,
         redoc_url=None,
@@ -75,6 +86,7 @@ def make_app(
     )
     _add_error_handlers(app)
     _add_routes(app, _Handlers(systems, committer, metrics, version))
+    app.include_router(feedback_routes(feedback, systems, committer, metrics))
     _secure(app)
     return app
 
@@ -90,7 +102,7 @@ class _Handlers:
 
     async def select(self, request: Request) -> Response:
         """Choose an arm for a request; the decision is durable when this answers. Scope: select."""
-        _require(request, "select")
+        require(request, "select")
         system, body = system_of(request), await body_of(request, bodies.SelectBody)
         selection = await self._committer.perform(
             self._systems.selection(
@@ -102,35 +114,37 @@ class _Handlers:
             )
         )
         self._metrics.decided(system, selection.arm_id)
-        return _json(as_dict(selection, Selection))
+        return json_answer(as_dict(selection, Selection))
 
     async def update(self, request: Request) -> Response:
         """Take in the reward of a decision; durable when this answers. Scope: update.
 
         The same reward again is a duplicate and counts once, so this may be repeated at will.
         """
-        _require(request, "update")
+        require(request, "update")
         system, body = system_of(request), await body_of(request, bodies.UpdateBody)
         given = Reward(**{name: getattr(body, name) for name in bodies.UpdateBody.model_fields})
         outcome = await self._committer.perform(self._systems.update(system, given))
         if outcome.status != "none":
             has_alarm = outcome.alarm is not None
             self._metrics.rewarded(system, outcome.status, is_alarm=has_alarm)
-        return _json(as_dict(outcome), {"unknown": 404, "conflict": 409}.get(outcome.status, 200))
+        return json_answer(
+            as_dict(outcome), {"unknown": 404, "conflict": 409}.get(outcome.status, 200)
+        )
 
     async def arms(
         self, system: System, request: Request, agent_type: AgentType = None
     ) -> Response:
         """List arms with their posteriors, those retired included. Scope: select."""
-        _require(request, "select")
+        require(request, "select")
         found = await asyncio.to_thread(self._systems.arms, system, agent_type)
-        return _json({"arms": [as_dict(arm) for arm in found]})
+        return json_answer({"arms": [as_dict(arm) for arm in found]})
 
     async def offer(
         self, system: System, arm_id: Id, body: bodies.ArmBody, request: Request
     ) -> Response:
         """Put an arm on offer, or back on offer. Scope: admin."""
-        _require(request, "admin")
+        require(request, "admin")
         prior = body.prior
         arm = RuntimeArm(
             arm_id=arm_id,
@@ -145,39 +159,39 @@ class _Handlers:
             kind = body.agent_type or self._systems.config(system).agent_type
             return next(one for one in self._systems.arms(system, kind) if one.arm_id == arm_id)
 
-        return _json(as_dict(await asyncio.to_thread(offered)))
+        return json_answer(as_dict(await asyncio.to_thread(offered)))
 
     async def retire(
         self, system: System, arm_id: Id, request: Request, agent_type: AgentType = None
     ) -> Response:
         """Take an arm off offer; its decisions and rewards are kept. Scope: admin."""
-        _require(request, "admin")
+        require(request, "admin")
         was_on = await asyncio.to_thread(self._systems.retire, system, arm_id, agent_type)
-        return _json({"arm_id": arm_id, "retired": was_on})
+        return json_answer({"arm_id": arm_id, "retired": was_on})
 
     async def decision(
         self, system: System, decision_id: Id, user_id: UserId, request: Request
     ) -> Response:
         """Return a user's decision and its reward. Scope: select or update."""
-        _require(request, "select", "update")
+        require(request, "select", "update")
         found = await asyncio.to_thread(self._systems.decision, system, user_id, decision_id)
         if found is None:
             raise RequestRefusedError(404, "This user has no decision of that id.")
-        return _json(as_dict(found))
+        return json_answer(as_dict(found))
 
     async def gates(self, system: System, request: Request) -> Response:
         """Return the evidence of the traffic, every look of a gate, the champion. Scope: select."""
-        _require(request, "select")
+        require(request, "select")
         found = await asyncio.to_thread(self._systems.gates, system)
         if found is None:
             raise RequestRefusedError(404, "No such system is known.")
-        return _json(found)
+        return json_answer(found)
 
     async def health(self) -> Response:
         """Say that the service lives and its store can be read. Any token."""
         await asyncio.to_thread(self._systems.store.systems)
         waiting = self._committer.n_waiting
-        return _json({"status": "ok", "version": self._version, "waiting": waiting})
+        return json_answer({"status": "ok", "version": self._version, "waiting": waiting})
 
     async def metrics(self) -> Response:
         """Return the numbers of this process for Prometheus. Any token."""
@@ -225,21 +239,12 @@ def _add_routes(app: FastAPI, handlers: _Handlers) -> None:
     )  # fmt: skip
 
 
-def _require(request: Request, *scopes: Scope) -> None:
-    if not request.scope[TOKEN].may(*scopes):
-        raise RequestRefusedError(403, f"This token lacks the scope {' or '.join(scopes)}.")
-
-
-def _json(value: Any, status: int = 200) -> Response:
-    return Response(
-        json.dumps(value, allow_nan=False).encode(), status, media_type="application/json"
-    )
-
-
 def _add_error_handlers(app: FastAPI) -> None:
     answers: dict[type[Exception], Callable[[Any], ProblemResponse]] = {
         RequestRefusedError: _refused,
         NoArmsError: lambda e: ProblemResponse(404, str(e)),
+        InteractionNotFoundError: lambda e: ProblemResponse(404, str(e)),
+        FeedbackRefusedError: lambda e: ProblemResponse(422, str(e)),
         RequestReusedError: lambda e: ProblemResponse(409, str(e)),
         ArmChangedError: lambda e: ProblemResponse(409, str(e)),
         WrongUserError: lambda e: ProblemResponse(403, str(e)),

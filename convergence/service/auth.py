@@ -8,16 +8,27 @@ import asyncio
 import time
 from collections.abc import Collection
 
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from convergence.service.metrics import Metrics
-from convergence.service.problems import ProblemResponse
-from convergence.service.tokens import Token, TokenRegistry
+from convergence.service.problems import ProblemResponse, RequestRefusedError
+from convergence.service.tokens import Scope as TokenScope, Token, TokenRegistry
 from convergence_core.budget.rate_limit import TokenBucket
 
 TOKEN = "convergence.token"  # noqa: S105 - a key, not a secret
 _BODY_S = 30.0
 """Seconds in which a body has to arrive."""
+
+
+def require(request: Request, *scopes: TokenScope) -> None:
+    """Refuse a request whose token has none of these scopes.
+
+    Raises:
+        RequestRefusedError: it has none.
+    """
+    if not request.scope[TOKEN].may(*scopes):
+        raise RequestRefusedError(403, f"This token lacks the scope {' or '.join(scopes)}.")
 
 
 class AuthMiddleware:

@@ -1,5 +1,6 @@
 """Models of requests and answers, for validation and the schema."""
 
+import json
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -12,6 +13,7 @@ from pydantic import (
     StrictBool,
     StrictFloat,
 )
+from starlette.responses import Response
 
 from convergence_core.records import canonical_json
 from tasks.serving.answers import Arm
@@ -40,11 +42,13 @@ Features = Annotated[dict[str, Feature], AfterValidator(_storable)]
 Values = Annotated[dict[str, JsonValue], AfterValidator(_storable)]
 
 
-class _Body(BaseModel):
+class Body(BaseModel):
+    """A request's body: no unknown fields, no infinite numbers."""
+
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False, frozen=True)
 
 
-class SelectBody(_Body):
+class SelectBody(Body):
     """A request that needs an arm."""
 
     user_id: Name
@@ -55,7 +59,7 @@ class SelectBody(_Body):
     """Features of the request; `session_id` keeps a session's arm where the system says so."""
 
 
-class UpdateBody(_Body):
+class UpdateBody(Body):
     """The reward of a decision."""
 
     user_id: Name | None = None
@@ -73,14 +77,14 @@ class UpdateBody(_Body):
     """What the request cost, in the system's own unit."""
 
 
-class PriorBody(_Body):
+class PriorBody(Body):
     """Prior of an arm, as a night has measured it."""
 
     mean: Share
     sd: Annotated[float, Field(gt=0, strict=True)]
 
 
-class ArmBody(_Body):
+class ArmBody(Body):
     """An arm to put on offer."""
 
     params: Values
@@ -141,3 +145,10 @@ class ProblemAnswer(BaseModel):
     detail: str
     errors: list[str] | None = None
     """Of a body: each field and rule."""
+
+
+def json_answer(value: Any, status: int = 200) -> Response:
+    """Return an answer of JSON."""
+    return Response(
+        json.dumps(value, allow_nan=False).encode(), status, media_type="application/json"
+    )

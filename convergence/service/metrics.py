@@ -40,6 +40,10 @@ class Metrics:
             "convergence_drift_alarms", "Alarms that a mean reward has changed.", ("system",),
             registry=self._registry,
         )  # fmt: skip
+        self._feedback = Counter(
+            "convergence_feedback", "Logged answers, ratings and comparisons by what became of them.",
+            ("kind", "status"), registry=self._registry,
+        )  # fmt: skip
         waiting = Gauge(
             "convergence_waiting", "Requests that wait for their commit.", registry=self._registry
         )
@@ -72,6 +76,10 @@ class Metrics:
         self._reward(system, status).inc()
         if is_alarm:
             self._alarms.labels(system).inc()
+
+    def feedback(self, kind: str, status: str) -> None:
+        """Count a logged answer, a rating or a comparison."""
+        self._feedback.labels(kind, status).inc()
 
     def closed(self, why: str) -> None:
         """Count a connection that a limit closed."""

@@ -71,7 +71,7 @@ def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
     meanings = {
         400: "The body is no text.",
         401: "No known token.",
-        403: "The token lacks the scope, or the decision served another user.",
+        403: "The token lacks the scope, or the decision or answer is another user's.",
         404: "It is not known.",
         408: "The body took too long.",
         409: "It contradicts what is there.",

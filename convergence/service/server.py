@@ -27,6 +27,7 @@ from convergence.service.socket_server import SocketServer, listening_socket, ur
 from convergence.service.tokens import TokenRegistry
 from tasks.serving.committer import Committer
 from tasks.serving.systems import Systems
+from tasks.store.feedback.feedback_store import FeedbackStore
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tasks.version import code_version
 
@@ -88,8 +89,14 @@ class Service(SocketServer):
         metrics = Metrics(lambda: self._committer.n_waiting, lambda: len(connections))
         connections = ServiceConnections(most, self.options.step_s, metrics.closed)
         has_docs = self.options.has_docs
+        self._feedback = FeedbackStore(store.root, now_us=store.now_us)
         app = make_app(
-            Systems(store), self._committer, metrics, version=code_version(), has_docs=has_docs
+            Systems(store),
+            self._committer,
+            metrics,
+            self._feedback,
+            version=code_version(),
+            has_docs=has_docs,
         )
         guarded = AuthMiddleware(
             app,
@@ -112,6 +119,7 @@ class Service(SocketServer):
             super().run()
         finally:
             self._committer.close()
+            self._feedback.close()
 
 
 class _Mounted:

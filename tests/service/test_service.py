@@ -257,6 +257,8 @@ def test_docs_are_open_only_where_asked(start: Start):
         *("/v1/systems/bot/select", "/v1/systems/bot/update", "/v1/systems/bot/arms"),
         *("/v1/systems/bot/arms/{arm_id}", "/v1/systems/bot/decisions/{decision_id}"),
         *("/v1/systems/bot/gates", "/health", "/metrics"),
+        *("/v1/interactions", "/v1/comparisons", "/v1/feedback/status"),
+        *(f"/v1/interactions/{{interaction_id}}/{mark}" for mark in ("rating", "thumbs")),
     }
     assert httpx.get(service.url + "/docs").status_code == 200
     assert httpx.get(service.url + "/health").status_code == 401

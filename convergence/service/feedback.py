@@ -1,0 +1,301 @@
+"""Routes of the feedback: logged answers, ratings, comparisons, counts."""
+
+import asyncio
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Path, Query, Request
+from pydantic import AfterValidator, BaseModel, Field, StrictInt
+from starlette.responses import Response
+
+from convergence.service.auth import TOKEN, require
+from convergence.service.bodies import Body, Name, Values, json_answer
+from convergence.service.metrics import Metrics
+from convergence.service.problems import RequestRefusedError, refusals
+from convergence_core.feedback.records import (
+    HIGHEST,
+    LOWEST,
+    AnswerComparison,
+    ChatMessage,
+    Interaction,
+    Rating,
+    check_rating,
+)
+from tasks.serving.answers import RewardOutcome, as_dict
+from tasks.serving.committer import Committer
+from tasks.serving.rated_answers import mark_sent, pending_rewards
+from tasks.serving.systems import Systems
+from tasks.store.feedback.counts import FeedbackCounts, feedback_counts
+from tasks.store.feedback.feedback_store import (
+    CompareStatus,
+    FeedbackStore,
+    RateStatus,
+    new_interaction_id,
+)
+
+Id = Annotated[str, Path(min_length=1, max_length=200)]
+UserId = Annotated[str, Query(min_length=1, max_length=200)]
+Stars = Annotated[
+    StrictInt,
+    AfterValidator(check_rating),
+    Field(json_schema_extra={"minimum": LOWEST, "maximum": HIGHEST}),
+]
+"""1 Poor, 2 Average, 3 Good, 4 Excellent, 5 Outstanding."""
+Reason = Annotated[str, Field(max_length=10_000)]
+Number = Annotated[float, Field(ge=0, strict=True)]
+Count = Annotated[StrictInt, Field(ge=0, le=2**53)]
+
+
+class MessageBody(Body):
+    """One message of a prompt."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+class InteractionBody(Body):
+    """An answer to be logged."""
+
+    user_id: Name
+    """Whom it was answered."""
+    model: Name
+    messages: Annotated[list[MessageBody], Field(min_length=1)]
+    """The prompt; its last message is what was asked."""
+    response: str
+    role: Name = "assistant"
+    """Persona that answered."""
+    source: Name = "api"
+    event_id: Name | None = None
+    """The source's own name of it: sent again under it, it is stored once. Absent: it has none."""
+    conversation_id: Name | None = None
+    adapter_version: Name | None = None
+    template_hash: Name | None = None
+    """SHA-256 of the prompt's template."""
+    sampling: Values | None = None
+    """Settings by which it was sampled, e.g. `temperature`."""
+    logprobs: list[Annotated[float, Field(strict=True)]] | None = None
+    """Log-probability of each token of the response, nats."""
+    n_input_tokens: Count | None = None
+    n_output_tokens: Count | None = None
+    latency_s: Number | None = None
+    cost_usd: Number | None = None
+    system: Name | None = None
+    """System whose arm answered; needed beside `decision_id`."""
+    decision_id: Name | None = None
+    """The choice of that arm: the first rating of this answer becomes its reward."""
+    is_shared: bool = False
+    """Whether users other than its own may rate it."""
+
+
+class _MarkBody(Body):
+    user_id: Name
+    """Who rates."""
+    reason: Reason | None = None
+    """Why, in the user's words."""
+    source: Name = "api"
+    event_id: Name | None = None
+    """The source's own name of this click: sent again under it, it counts once. Absent: it has none."""
+
+
+class RatingBody(_MarkBody):
+    """A rating from 1 to 5."""
+
+    rating: Stars
+
+
+class ThumbsBody(_MarkBody):
+    """Thumbs up or down."""
+
+    thumbs: Literal["up", "down"]
+
+
+class ComparisonBody(_MarkBody):
+    """The better of two answers to one prompt."""
+
+    chosen_id: Name
+    rejected_id: Name
+    first_id: Name | None = None
+    """The one of both that was shown first."""
+
+
+class InteractionAnswer(BaseModel):
+    """Where an answer was logged."""
+
+    interaction_id: str
+    status: Literal["logged", "duplicate"]
+
+
+class RatingAnswer(BaseModel):
+    """How a mark was taken in."""
+
+    interaction_id: str
+    status: RateStatus
+    label: str
+    """The mark in words."""
+    reward: float
+    """Its worth in [-1, 1]."""
+    arm_reward: RewardOutcome | None
+    """The reward that the answer's arm got by it. Null: its answer names no decision, or an earlier mark
+    was the reward."""
+
+
+class WithdrawalAnswer(BaseModel):
+    """Result of taking a mark back."""
+
+    interaction_id: str
+    deleted: bool
+    """False: there was none."""
+
+
+class ComparisonAnswer(BaseModel):
+    """How a comparison was taken in."""
+
+    status: CompareStatus
+
+
+class _Handlers:
+    """Handlers of the routes; their docstrings are the schema's descriptions."""
+
+    def __init__(
+        self, feedback: FeedbackStore, systems: Systems, committer: Committer, metrics: Metrics
+    ) -> None:
+        self._feedback, self._systems = feedback, systems
+        self._committer, self._metrics = committer, metrics
+
+    async def log(self, body: InteractionBody, request: Request) -> Response:
+        """Log an answer; durable when this answers. Scope: update."""
+        require(request, "update")
+        given = body.model_dump(exclude={"messages", "event_id", "sampling", "logprobs"})
+        interaction = Interaction(
+            **given,
+            interaction_id=new_interaction_id(),
+            event_id=body.event_id or new_interaction_id(),
+            messages=tuple(ChatMessage(role=m.role, content=m.content) for m in body.messages),
+            sampling=body.sampling or {},
+            logprobs=None if body.logprobs is None else tuple(body.logprobs),
+            created_us=self._feedback.now_us(),
+        )
+        await asyncio.to_thread(self._check_decision, interaction)
+        stored = await asyncio.to_thread(self._feedback.log, interaction)
+        is_new = stored.interaction_id == interaction.interaction_id
+        status = "logged" if is_new else "duplicate"
+        self._metrics.feedback("interaction", status)
+        return json_answer({"interaction_id": stored.interaction_id, "status": status})
+
+    async def rate(self, interaction_id: Id, body: RatingBody, request: Request) -> Response:
+        """Rate an answer from 1 to 5; durable when this answers. Scope: update.
+
+        A user rates the own answers and shared ones, with a token of scope admin any. Another rating of
+        the same user replaces the first, and what the arm was rewarded with stays.
+        """
+        return await self._mark(interaction_id, body, request, rating=body.rating)
+
+    async def thumb(self, interaction_id: Id, body: ThumbsBody, request: Request) -> Response:
+        """Give an answer thumbs up or down, in place of a rating; as for ratings. Scope: update."""
+        return await self._mark(interaction_id, body, request, thumbs=body.thumbs)
+
+    async def unrate(self, interaction_id: Id, user_id: UserId, request: Request) -> Response:
+        """Take a user's mark back: the answer is unrated then. Scope: update."""
+        require(request, "update")
+        found = await asyncio.to_thread(self._feedback.unrate, interaction_id, user_id)
+        self._metrics.feedback("rating", "deleted" if found else "duplicate")
+        return json_answer({"interaction_id": interaction_id, "deleted": found is not None})
+
+    async def compare(self, body: ComparisonBody, request: Request) -> Response:
+        """Say which of two answers to one prompt is better; durable when this answers. Scope: update."""
+        require(request, "update")
+        given = body.model_dump()
+        given["event_id"] = body.event_id or ""
+        receipt = await asyncio.to_thread(
+            self._feedback.compare, AnswerComparison(**given), any_user=_is_admin(request)
+        )
+        self._metrics.feedback("comparison", receipt.status)
+        return json_answer({"status": receipt.status})
+
+    async def status(self, request: Request) -> Response:
+        """Count answers, ratings and comparisons, by role. Scope: select or update."""
+        require(request, "select", "update")
+        found = await asyncio.to_thread(feedback_counts, self._feedback)
+        roles = {role: as_dict(counts) for role, counts in found.roles.items()}
+        return json_answer({**as_dict(found), "roles": roles})
+
+    async def _mark(
+        self, interaction_id: str, body: _MarkBody, request: Request, **mark: Any
+    ) -> Response:
+        require(request, "update")
+        rating = Rating(
+            interaction_id=interaction_id,
+            user_id=body.user_id,
+            reason=body.reason,
+            source=body.source,
+            event_id=body.event_id or "",
+            **mark,
+        )
+        receipt = await asyncio.to_thread(self._feedback.rate, rating, any_user=_is_admin(request))
+        outcome = await self._reward(interaction_id)
+        self._metrics.feedback("rating", receipt.status)
+        stored = receipt.rating
+        return json_answer(
+            {
+                "interaction_id": interaction_id,
+                "status": receipt.status,
+                "label": stored.words,
+                "reward": stored.reward,
+                "arm_reward": None if outcome is None else as_dict(outcome),
+            }
+        )
+
+    async def _reward(self, interaction_id: str) -> RewardOutcome | None:
+        """Give the decision of an answer its reward, if it has none yet by a rating."""
+        found = await asyncio.to_thread(
+            lambda: next(pending_rewards(self._feedback, interaction_id), None)
+        )
+        if found is None:
+            return None
+        update = self._systems.update(found.system, found.given)
+        outcome = await self._committer.perform(update)
+        has_alarm = outcome.alarm is not None
+        self._metrics.rewarded(found.system, outcome.status, is_alarm=has_alarm)
+        await asyncio.to_thread(mark_sent, self._feedback, found, outcome.status)
+        return outcome
+
+    def _check_decision(self, one: Interaction) -> None:
+        if one.decision_id is None or one.system is None:
+            return
+        if self._systems.decision(one.system, one.user_id, one.decision_id) is None:
+            raise RequestRefusedError(404, "This user has no decision of that id.")
+
+
+def feedback_routes(
+    feedback: FeedbackStore, systems: Systems, committer: Committer, metrics: Metrics
+) -> APIRouter:
+    """Return the routes.
+
+    Args:
+        feedback: what is written and read.
+        systems: whose arms answered.
+        committer: performs the rewards of their arms.
+        metrics: counts events.
+    """
+    handlers = _Handlers(feedback, systems, committer, metrics)
+    router = APIRouter(tags=["feedback"])
+
+    def add(method: str, path: str, handler: Any, answer: Any, *refused: int) -> None:
+        router.add_api_route(
+            f"/v1{path}",
+            handler,
+            methods=[method],
+            responses={200: {"model": answer}, **refusals(*refused)},
+        )
+
+    one = "/interactions/{interaction_id}"
+    add("POST", "/interactions", handlers.log, InteractionAnswer, 404, 409)
+    add("POST", f"{one}/rating", handlers.rate, RatingAnswer, 404, 409)
+    add("DELETE", f"{one}/rating", handlers.unrate, WithdrawalAnswer, 404)
+    add("POST", f"{one}/thumbs", handlers.thumb, RatingAnswer, 404, 409)
+    add("POST", "/comparisons", handlers.compare, ComparisonAnswer, 404, 409)
+    add("GET", "/feedback/status", handlers.status, FeedbackCounts)
+    return router
+
+
+def _is_admin(request: Request) -> bool:
+    return "admin" in request.scope[TOKEN].scopes

@@ -1,0 +1,85 @@
+"""Rewards of arms from people's ratings of the answers that they gave.
+
+The first mark of an answer becomes the reward of the decision that its arm was chosen by, once: an edit
+or a withdrawal that comes later changes the rating, and not what the arm has learned. A process that ended
+between rating and reward leaves the reward to the next fold.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tasks.serving.answers import RewardOutcome
+from tasks.serving.operations import performed
+from tasks.serving.rewards import Reward
+from tasks.serving.systems import Systems
+from tasks.store.feedback.feedback_store import FeedbackStore
+
+_PENDING = (
+    "SELECT i.interaction_id, i.system, i.decision_id FROM interactions i "
+    "WHERE i.decision_id IS NOT NULL "
+    "AND EXISTS (SELECT 1 FROM ratings r WHERE r.interaction_id = i.interaction_id) "
+    "AND NOT EXISTS (SELECT 1 FROM sent_rewards s WHERE s.interaction_id = i.interaction_id)"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RatingReward:
+    """The reward of a decision by the rating of its answer."""
+
+    interaction_id: str
+    system: str
+    decision_id: str
+    reward: float
+    """In [0, 1]: the mean over the raters."""
+
+    @property
+    def given(self) -> Reward:
+        """It as the runtime takes it in."""
+        return Reward(
+            decision_id=self.decision_id,
+            reward=self.reward,
+            metadata={"interaction_id": self.interaction_id},
+        )
+
+
+def pending_rewards(
+    feedback: FeedbackStore, interaction_id: str | None = None
+) -> Iterator[RatingReward]:
+    """Return the rewards that ratings have not become yet, of one answer or of all."""
+    only, values = (
+        ("", ()) if interaction_id is None else (" AND i.interaction_id = ?", (interaction_id,))
+    )
+    for one, system, decision_id in feedback.fetch(f"{_PENDING}{only}", values):
+        marks = feedback.ratings(one)
+        if marks:
+            mean = sum(mark.arm_reward for mark in marks) / len(marks)
+            yield RatingReward(
+                interaction_id=one, system=system, decision_id=decision_id, reward=mean
+            )
+
+
+def mark_sent(feedback: FeedbackStore, reward: RatingReward, status: str) -> None:
+    """Remember, durably, what became of a reward."""
+    with feedback.database.transaction() as connection:
+        connection.execute(
+            "INSERT INTO sent_rewards VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
+            (reward.interaction_id, reward.reward, status, feedback.now_us()),
+        )
+
+
+def send_rewards(
+    feedback: FeedbackStore, systems: Systems, interaction_id: str | None = None
+) -> list[RewardOutcome]:
+    """Give decisions the rewards that ratings have not become yet; return what became of each.
+
+    Args:
+        feedback: the ratings.
+        systems: whose arms answered.
+        interaction_id: of this answer alone; ``None``: of all.
+    """
+    outcomes = []
+    for reward in pending_rewards(feedback, interaction_id):
+        outcome = performed(systems.store, systems.update(reward.system, reward.given))
+        mark_sent(feedback, reward, outcome.status)
+        outcomes.append(outcome)
+    return outcomes

@@ -1,0 +1,98 @@
+"""Counts of the feedback by role, and the mean rating with its interval."""
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from convergence_core.feedback.records import LABELS, Rating
+from tasks.store.feedback.feedback_store import FeedbackStore
+
+_LAST_MARKS = (
+    "SELECT i.role, r.rating, r.thumbs, count(*) FROM ratings r "
+    "JOIN interactions i ON i.interaction_id = r.interaction_id "
+    "WHERE r.seq = (SELECT max(l.seq) FROM ratings l WHERE l.interaction_id = r.interaction_id "
+    "AND l.user_id = r.user_id) AND (r.rating IS NOT NULL OR r.thumbs IS NOT NULL) "
+    "GROUP BY i.role, r.rating, r.thumbs"
+)
+_ANSWERS = "SELECT role, count(*) FROM interactions GROUP BY role ORDER BY role"
+_RATED = (
+    "SELECT i.role, count(DISTINCT r.interaction_id) FROM ratings r "
+    "JOIN interactions i ON i.interaction_id = r.interaction_id "
+    "WHERE r.seq = (SELECT max(l.seq) FROM ratings l WHERE l.interaction_id = r.interaction_id "
+    "AND l.user_id = r.user_id) AND (r.rating IS NOT NULL OR r.thumbs IS NOT NULL) "
+    "GROUP BY i.role"
+)
+_COMPARED = (
+    "SELECT count(*) FROM comparisons c WHERE c.chosen_id IS NOT NULL AND c.seq = "
+    "(SELECT max(l.seq) FROM comparisons l WHERE l.low_id = c.low_id AND l.high_id = c.high_id "
+    "AND l.user_id = c.user_id)"
+)
+_Z = 1.96
+"""Standard errors of a 95 % interval."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoleCounts:
+    """Answers of one role and their marks."""
+
+    n_interactions: int
+    n_rated: int
+    """Answers with a mark; the others are missing, not 0."""
+    ratings: Mapping[str, int]
+    """Name of the rating, e.g. ``Excellent`` → marks."""
+    thumbs_up: int
+    thumbs_down: int
+    mean_reward: float | None
+    """Mean of ``(rating - 3) / 2`` and of thumbs as 1 and -1, over marks. ``None``: no marks."""
+    mean_reward_low: float | None
+    """Ends of its 95 % interval (normal, over marks as if independent). ``None``: fewer than two marks."""
+    mean_reward_high: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedbackCounts:
+    """Feedback of one store."""
+
+    roles: Mapping[str, RoleCounts]
+    n_comparisons: int
+    rewards: Mapping[str, int]
+    """What became of ratings as rewards of arms → how many."""
+
+
+def feedback_counts(store: FeedbackStore) -> FeedbackCounts:
+    """Return how much feedback there is, by role."""
+    marks: dict[str, Counter[Rating]] = {}
+    for role, rating, thumbs, n in store.fetch(_LAST_MARKS):
+        mark = Rating(interaction_id="", user_id="", rating=rating, thumbs=thumbs)
+        marks.setdefault(role, Counter())[mark] += n
+    rated = dict(store.fetch(_RATED))
+    roles = {
+        role: _of_role(n, rated.get(role, 0), marks.get(role, Counter()))
+        for role, n in store.fetch(_ANSWERS)
+    }
+    sent = store.fetch("SELECT status, count(*) FROM sent_rewards GROUP BY status ORDER BY status")
+    (compared,) = store.fetch(_COMPARED)
+    return FeedbackCounts(roles=roles, n_comparisons=compared[0], rewards=dict(sent))
+
+
+def _of_role(n_interactions: int, n_rated: int, marks: "Counter[Rating]") -> RoleCounts:
+    n = marks.total()
+    mean = sum(k * mark.reward for mark, k in marks.items()) / n if n else None
+    half = None
+    if mean is not None and n > 1:
+        variance = sum(k * (mark.reward - mean) ** 2 for mark, k in marks.items()) / (n - 1)
+        half = _Z * math.sqrt(variance / n)
+    by_rating = {mark.rating: k for mark, k in marks.items() if mark.rating is not None}
+    by_thumbs = {mark.thumbs: k for mark, k in marks.items() if mark.thumbs is not None}
+    is_known = mean is not None and half is not None
+    return RoleCounts(
+        n_interactions=n_interactions,
+        n_rated=n_rated,
+        ratings={label: by_rating.get(rating, 0) for rating, label in LABELS.items()},
+        thumbs_up=by_thumbs.get("up", 0),
+        thumbs_down=by_thumbs.get("down", 0),
+        mean_reward=mean,
+        mean_reward_low=max(-1.0, mean - half) if is_known else None,  # type: ignore[operator]
+        mean_reward_high=min(1.0, mean + half) if is_known else None,  # type: ignore[operator]
+    )

@@ -1,0 +1,241 @@
+"""Feedback over HTTP: answers logged, rated by their users, and arms that learn from it."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from convergence.client import Client
+from convergence.service.server import Service
+from convergence_core.feedback.records import Rating
+from tasks.serving.rated_answers import pending_rewards, send_rewards
+from tasks.serving.settings import RuntimeConfig
+from tasks.serving.systems import Systems
+from tasks.store.feedback.feedback_store import FeedbackStore
+from tasks.store.runtime.runtime_store import RuntimeStore
+from tests.feedback.answers import answer
+from tests.feedback.raters import MEANS, learn_from_ratings
+from tests.service.conftest import SECRETS, Start
+
+KEY = "sk-proj-abcdefghijklmnop1234567890"
+
+
+class Caller:
+    """Requests with one token."""
+
+    def __init__(self, url: str, scope: str) -> None:
+        headers = {"Authorization": f"Bearer {SECRETS[scope]}"}
+        self.http = httpx.Client(base_url=url, headers=headers)
+
+    def __call__(self, method: str, path: str, **body: Any) -> httpx.Response:
+        return self.http.request(method, path, json=body or None)
+
+    def log(self, **values: Any) -> str:
+        given = {
+            "user_id": "ann", "model": "hosted", "response": "4",
+            "messages": [{"role": "user", "content": "2 + 2?"}],
+        }  # fmt: skip
+        found = self("POST", "/v1/interactions", **given | values)
+        assert found.status_code == 200, found.text
+        return str(found.json()["interaction_id"])
+
+
+@pytest.fixture
+def app(service: Service) -> Iterator[Caller]:
+    """An application's token, of scope update."""
+    caller = Caller(service.url, "update")
+    yield caller
+    caller.http.close()
+
+
+@pytest.fixture
+def feedback(service: Service, store: RuntimeStore) -> Iterator[FeedbackStore]:
+    with FeedbackStore(store.root) as opened:
+        yield opened
+
+
+def test_an_answer_is_logged_rated_edited_and_unrated(app: Caller, feedback: FeedbackStore):
+    one = app.log(event_id="e", sampling={"temperature": 0.5}, logprobs=[-0.5], cost_usd=0.25)
+    again = app("POST", "/v1/interactions", user_id="ann", model="hosted", response="4",
+                messages=[{"role": "user", "content": "2 + 2?"}], event_id="e")  # fmt: skip
+    assert again.json() == {"interaction_id": one, "status": "duplicate"}
+    stored = feedback.interaction(one)
+    assert stored is not None
+    assert (stored.role, stored.source, stored.logprobs) == ("assistant", "api", (-0.5,))
+    assert (stored.sampling, stored.cost_usd) == ({"temperature": 0.5}, 0.25)
+    path = f"/v1/interactions/{one}"
+    first = app("POST", f"{path}/rating", user_id="ann", rating=4, event_id="click")
+    assert first.json() == {
+        "interaction_id": one, "status": "rated", "label": "4 Excellent", "reward": 0.5,
+        "arm_reward": None,
+    }  # fmt: skip
+    twice = app("POST", f"{path}/rating", user_id="ann", rating=4, event_id="click")
+    assert twice.json()["status"] == "duplicate"
+    edited = app("POST", f"{path}/thumbs", user_id="ann", thumbs="down", reason="wrong")
+    assert (edited.json()["status"], edited.json()["label"]) == ("edited", "thumbs down")
+    for deleted in (True, False):
+        found = app("DELETE", f"{path}/rating?user_id=ann")
+        assert found.json() == {"interaction_id": one, "deleted": deleted}
+    assert feedback.rating(one, "ann") is None
+
+
+def test_a_rating_off_the_scale_is_refused_in_words(app: Caller, feedback: FeedbackStore):
+    one = app.log()
+    for value in (6, 0, 2.5, "5", True, None):
+        found = app("POST", f"/v1/interactions/{one}/rating", user_id="ann", rating=value)
+        assert found.status_code == 422, value
+    six = app("POST", f"/v1/interactions/{one}/rating", user_id="ann", rating=6)
+    assert six.json()["errors"] == [
+        "body.rating: Value error, `rating` must be a whole number from 1 to 5, but got 6. "
+        "Give one of 1 Poor, 2 Average, 3 Good, 4 Excellent, 5 Outstanding."
+    ]
+    sideways = app("POST", f"/v1/interactions/{one}/thumbs", user_id="ann", thumbs="sideways")
+    assert sideways.status_code == 422
+    assert feedback.ratings(one) == []
+
+
+def test_a_user_rates_the_own_answers_and_a_token_of_scope_admin_any(
+    app: Caller, service: Service, feedback: FeedbackStore
+):
+    own, shared = app.log(), app.log(is_shared=True)
+    stranger = app("POST", f"/v1/interactions/{own}/rating", user_id="eve", rating=1)
+    assert stranger.status_code == 403
+    assert "ann" not in stranger.text
+    assert app("POST", f"/v1/interactions/{shared}/rating", user_id="eve", rating=2).is_success
+    assert (
+        app("POST", "/v1/interactions/nobody/rating", user_id="eve", rating=2).status_code == 404
+    )
+    admin = Caller(service.url, "admin")
+    assert admin("POST", f"/v1/interactions/{own}/rating", user_id="eve", rating=1).is_success
+    assert [mark.user_id for mark in feedback.ratings(own)] == ["eve"]
+    admin.http.close()
+
+
+def test_of_two_answers_one_is_chosen(app: Caller):
+    one, other, alien = (
+        app.log(),
+        app.log(response="four"),
+        app.log(messages=[{"role": "user", "content": "3 + 3?"}]),
+    )
+    pair = {"user_id": "ann", "chosen_id": one, "rejected_id": other, "first_id": other}
+    found = [app("POST", "/v1/comparisons", **pair).json()["status"] for _ in range(2)]
+    assert found == ["compared", "duplicate"]
+    apart = app("POST", "/v1/comparisons", **{**pair, "rejected_id": alien, "first_id": one})
+    assert apart.status_code == 422
+    assert "must be an answer to the prompt" in apart.json()["detail"]
+    assert app("POST", "/v1/comparisons", **{**pair, "rejected_id": one}).status_code == 422
+    assert app("GET", "/v1/feedback/status").json()["n_comparisons"] == 1
+
+
+def test_the_status_counts_marks_by_role_with_an_interval(app: Caller, service: Service):
+    for rating in (1, 4, 5, 5):
+        app("POST", f"/v1/interactions/{app.log()}/rating", user_id="ann", rating=rating)
+    app.log()
+    app.log(role="code")
+    status = app("GET", "/v1/feedback/status").json()
+    assistant, code = status["roles"]["assistant"], status["roles"]["code"]
+    assert (assistant["n_interactions"], assistant["n_rated"]) == (5, 4)
+    assert assistant["ratings"] == {
+        "Poor": 1, "Average": 0, "Good": 0, "Excellent": 1, "Outstanding": 2
+    }  # fmt: skip
+    assert assistant["mean_reward"] == pytest.approx(0.375)
+    half = 1.96 * np.std([-1, 0.5, 1, 1], ddof=1) / 2
+    assert assistant["mean_reward_low"] == pytest.approx(0.375 - half)
+    assert assistant["mean_reward_high"] == 1.0
+    assert (code["n_rated"], code["mean_reward"], code["mean_reward_low"]) == (0, None, None)
+    page = httpx.get(
+        f"{service.url}/metrics", headers={"Authorization": f"Bearer {SECRETS['update']}"}
+    ).text
+    assert 'convergence_feedback_total{kind="rating",status="rated"} 4.0' in page
+
+
+def test_secrets_of_an_answer_are_not_stored_and_a_megabyte_is_refused(
+    app: Caller, feedback: FeedbackStore
+):
+    one = app.log(response=f"your key is {KEY}")
+    stored = feedback.interaction(one)
+    assert stored is not None
+    assert stored.response == "your key is [redacted]"
+    long = app("POST", "/v1/interactions", user_id="ann", model="m", response="",
+               messages=[{"role": "user", "content": "word " * 200_000}])  # fmt: skip
+    assert long.status_code == 413
+    assert feedback.fetch("SELECT count(*) FROM interactions") == [(1,)]
+
+
+def test_a_rating_becomes_the_reward_of_the_decision_once(
+    app: Caller, admin: Client, feedback: FeedbackStore
+):
+    admin.offer("bot", "a", {"n": 1})
+    admin.offer("bot", "b", {"n": 2})
+    chosen = admin.select("bot", user_id="ann")
+    place = {"system": "bot", "decision_id": chosen.decision_id}
+    one = app.log(**place)
+    first = app("POST", f"/v1/interactions/{one}/rating", user_id="ann", rating=4).json()
+    assert (first["arm_reward"]["status"], first["arm_reward"]["reward"]) == ("ok", 0.75)
+    edited = app("POST", f"/v1/interactions/{one}/rating", user_id="ann", rating=1).json()
+    assert (edited["status"], edited["arm_reward"]) == ("edited", None)
+    assert app("DELETE", f"/v1/interactions/{one}/rating?user_id=ann").json()["deleted"]
+    (arm,) = [arm for arm in admin.arms("bot") if arm.n]
+    assert (arm.arm_id, arm.n, arm.alpha, arm.beta) == (chosen.arm_id, 1, 1.75, 1.25)
+    assert app("GET", "/v1/feedback/status").json()["rewards"] == {"ok": 1}
+    twin = app.log(**place, response="the same decision again")
+    conflict = app("POST", f"/v1/interactions/{twin}/thumbs", user_id="ann", thumbs="down").json()
+    assert conflict["arm_reward"]["status"] == "conflict"
+    for alien in ({**place, "user_id": "eve"}, {**place, "decision_id": "nobody's"}):
+        found = app("POST", "/v1/interactions", model="m", response="", **{"user_id": "ann", **alien},
+                    messages=[{"role": "user", "content": "x"}])  # fmt: skip
+        assert found.status_code == 404
+    assert app("POST", "/v1/interactions", user_id="ann", model="m", response="", decision_id="d",
+               messages=[{"role": "user", "content": "x"}]).status_code == 422  # fmt: skip
+    assert list(pending_rewards(feedback)) == []
+
+
+def test_a_reward_that_a_killed_process_left_is_sent_later_and_once(store: RuntimeStore):
+    systems = Systems(store)
+    systems.configure(RuntimeConfig(system="bot", default_arms=({"params": {}, "arm_id": "a"},
+                                                                {"params": {"n": 1}, "arm_id": "b"})))  # fmt: skip
+    chosen = systems.bandit("bot").select("ann")
+    with FeedbackStore(store.root) as feedback:
+        feedback.log(answer("i", system="bot", decision_id=chosen.decision_id))
+        feedback.rate(Rating(interaction_id="i", user_id="ann", rating=5))
+        (left,) = pending_rewards(feedback)
+        assert (left.decision_id, left.reward) == (chosen.decision_id, 1.0)
+        assert [one.status for one in send_rewards(feedback, systems)] == ["ok"]
+        assert send_rewards(feedback, systems) == []
+
+
+@pytest.mark.statistical
+def test_ratings_alone_lead_to_the_best_of_four_arms(store: RuntimeStore):
+    with FeedbackStore(store.root) as feedback:
+        share = learn_from_ratings(Systems(store), feedback, seed=1)
+    assert share >= 0.8, (
+        f"{share:.0%} of 200 answers after 300 ratings come from the best of {MEANS}"
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.statistical
+@pytest.mark.parametrize("seed", range(10, 20))
+def test_ratings_alone_lead_to_the_best_arm_in_each_of_ten_seeds(store: RuntimeStore, seed: int):
+    with FeedbackStore(store.root) as feedback:
+        assert learn_from_ratings(Systems(store), feedback, seed=seed) >= 0.8
+
+
+def test_every_route_asks_for_its_scope(start: Start):
+    service = start()
+    select = Caller(service.url, "select")
+    message = {"role": "user", "content": "x"}
+    bodies: dict[str, dict[str, Any]] = {
+        "/v1/interactions": {"user_id": "u", "model": "m", "response": "", "messages": [message]},
+        "/v1/interactions/i/rating": {"user_id": "u", "rating": 1},
+        "/v1/interactions/i/thumbs": {"user_id": "u", "thumbs": "up"},
+        "/v1/comparisons": {"user_id": "u", "chosen_id": "a", "rejected_id": "b"},
+    }
+    for path, body in bodies.items():
+        assert select("POST", path, **body).status_code == 403, path
+        assert httpx.post(service.url + path, json=body).status_code == 401
+    assert select("DELETE", "/v1/interactions/i/rating?user_id=u").status_code == 403
+    assert select("GET", "/v1/feedback/status").is_success
+    select.http.close()
