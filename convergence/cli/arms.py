@@ -118,7 +118,7 @@ def reset(
 def fold(
     store: options.Store = None, config: options.Config = None, as_json: options.AsJson = False
 ) -> None:
-    """Export runtime decisions and rewards to the tables, once; update gates and guards.
+    """Export decisions, rewards and feedback to the tables, once; update gates and guards.
 
     The deployment fold/hourly does the same.
     """
@@ -132,6 +132,8 @@ def fold(
             {
                 "decisions": report.n_decisions,
                 "rewards": report.n_rewards,
+                "feedback": report.feedback,
+                "rating_rewards": report.n_rating_rewards,
                 "evidence": report.evidence,
                 "guards": report.guards,
                 "alarms": report.alarms,
@@ -139,6 +141,9 @@ def fold(
         )
         return
     console.answer(f"{report.n_decisions:,} decisions and {report.n_rewards:,} rewards exported.")
+    if report.feedback:
+        listed = ", ".join(f"{n:,} {table}" for table, n in report.feedback.items())
+        console.answer(f"Of the feedback: {listed} exported.")
     for name, found in report.evidence.items():
         console.answer(f"{name}: regret so far {found.regret:.1f}; {found.sentence}")
     for name, watched in report.guards.items():

@@ -76,6 +76,24 @@ def answer(text: str, style: str = "") -> None:
     out().print(_writable(text), style=style, markup=False)
 
 
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask a person; refuse where nobody can answer.
+
+    Raises:
+        ConfigurationError: standard input is no terminal, and ``--yes`` was not given.
+        typer.Exit: the person says no.
+    """
+    import typer  # noqa: PLC0415 - of commands that ask
+
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        rule = "must be given where nobody can be asked"
+        raise ConfigurationError.of("--yes", rule, "Add --yes to do it without a question.")
+    if not typer.confirm(question):
+        raise typer.Exit(1)
+
+
 def show(table: "Table") -> None:
     """Write a table to standard output; never cut to a width that nobody looks at.
 

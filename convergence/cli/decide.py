@@ -1,6 +1,5 @@
 """``promote``, ``rollback``, ``gates``: the champion and the gates' evidence."""
 
-import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,7 +10,7 @@ import typer
 from convergence.cli import console, locations, options
 from convergence.cli.options import EXIT_NO
 from convergence_core.caveats import CASES, TRAFFIC
-from convergence_core.errors import ConfigurationError, RunNotFoundError
+from convergence_core.errors import RunNotFoundError
 from convergence_core.records import short_id
 
 if TYPE_CHECKING:
@@ -62,7 +61,7 @@ def promote(  # noqa: PLR0917 - Typer's options
     with locations.open_runtime(store, config) as state:
         why = obstacle(state, result)
         if why is None:
-            _confirm(f"Make {winner.label} the champion of {result.system}?", yes=yes)
+            console.confirm(f"Make {winner.label} the champion of {result.system}?", yes=yes)
             arm, rival = adopt(
                 state,
                 result,
@@ -127,7 +126,7 @@ def rollback(
 
     with locations.open_runtime(store, config) as state:
         _, former = previous_of(state, system)
-        _confirm(f"Bring {former.candidate_id} back as champion of {system}?", yes=yes)
+        console.confirm(f"Bring {former.candidate_id} back as champion of {system}?", yes=yes)
         roll_back(state, system)
     _answer(system=system, candidate_id=former.candidate_id, params=former.params)
     console.say(f"{former.candidate_id} is the champion of {system} again.")
@@ -230,25 +229,6 @@ def _release(flow_run_id: str | None) -> None:
         console.say("The flow run that waited for it goes on.")
     elif found == "unreachable":
         console.say("Prefect's server does not answer: a flow run that waits for it still waits.")
-
-
-def _confirm(question: str, *, yes: bool) -> None:
-    """Ask a person; refuse where nobody can answer.
-
-    Raises:
-        ConfigurationError: standard input is no terminal, and ``--yes`` was not given.
-        typer.Exit: the person says no.
-    """
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        rule, fix = (
-            "must be given where nobody can be asked",
-            "Add --yes to adopt it without a question.",
-        )
-        raise ConfigurationError.of("--yes", rule, fix)
-    if not typer.confirm(question):
-        raise typer.Exit(1)
 
 
 def _answer(**value: object) -> None:

@@ -1,5 +1,6 @@
 """``store``: checks, maintenance and synchronization of a results store."""
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated
 
@@ -68,6 +69,33 @@ def maintain(
             console.say(line)
     if report.damage:
         raise typer.Exit(1)
+
+
+@app.command()
+def forget(
+    user: Annotated[str, typer.Argument(help="Whom to forget, as answers and ratings name them.")],
+    yes: options.Yes = False,
+    store: options.Store = None,
+    config: options.Config = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Remove a user's answers, ratings and comparisons for good, also from the tables and their address.
+
+    Decisions stay without the user. Files that `convergence export` wrote are not the store's.
+    """
+    from tasks.store.feedback.removal import forget_user  # noqa: PLC0415 - brings DuckDB
+
+    path = locations.open_store(store, config).path
+    console.confirm(f"Remove all that {user} wrote, was answered or rated from {path}?", yes=yes)
+    report = forget_user(Path(path), user)
+    if as_json:
+        console.answer_json({one.name: getattr(report, one.name) for one in fields(report)})
+        return
+    console.say(
+        f"Removed: {report.n_interactions:,} answers, {report.n_ratings:,} ratings, "
+        f"{report.n_comparisons:,} comparisons. {report.n_decisions:,} decisions do not name the user "
+        "any more. Test cases that you approved, and files that you exported, are yours to clear."
+    )
 
 
 @app.command()

@@ -1,6 +1,6 @@
-"""Export of runtime decisions and rewards, and update of the gates."""
+"""Export of runtime decisions, rewards and feedback, and update of the gates."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,6 +8,10 @@ from convergence_core.errors import NoArmsError
 from tasks.serving.bandit import Bandit
 from tasks.serving.evidence import TrafficEvidence
 from tasks.serving.guard import GuardLook, look
+from tasks.serving.rated_answers import send_rewards
+from tasks.serving.systems import Systems
+from tasks.store.feedback.export import export_feedback
+from tasks.store.feedback.feedback_store import FeedbackStore, has_feedback
 from tasks.store.runtime.export import export
 from tasks.store.runtime.promotions import save_look
 from tasks.store.runtime.rows import GateLook, StoredAlarm
@@ -23,6 +27,10 @@ class FoldReport:
     """Decisions that were new."""
     n_rewards: int
     """Rewards that were new."""
+    feedback: Mapping[str, int]
+    """Table of the feedback → rows that were new; empty: the store has no feedback."""
+    n_rating_rewards: int
+    """Rewards that ratings became now, left over by processes that had ended."""
     evidence: dict[str, TrafficEvidence]
     """System and agent type → what all of its traffic shows now."""
     guards: dict[str, GuardLook]
@@ -32,12 +40,18 @@ class FoldReport:
 
 
 def fold_store(path: Path) -> FoldReport:
-    """Export a store's decisions and rewards, and look at evidence and guard of every system once.
+    """Export decisions, rewards and feedback of a store; look at every system's evidence and guard once.
 
     Raises:
         StoreError: the store cannot be read or written.
     """
+    feedback: Mapping[str, int] = {}
+    n_sent = 0
     with RuntimeStore(path) as store:
+        if has_feedback(path):
+            with FeedbackStore(path) as ratings:
+                n_sent = len(send_rewards(ratings, Systems(store)))
+                feedback = export_feedback(ratings, ratings.root)
         counts = export(store, store.root)
         evidence: dict[str, TrafficEvidence] = {}
         guards: dict[str, GuardLook] = {}
@@ -56,6 +70,8 @@ def fold_store(path: Path) -> FoldReport:
     return FoldReport(
         n_decisions=counts["decisions"],
         n_rewards=counts["rewards"],
+        feedback=feedback,
+        n_rating_rewards=n_sent,
         evidence=evidence,
         guards=guards,
         alarms=alarms,

@@ -66,6 +66,9 @@ class Database(Protocol):
             alone: begun when all others have ended, and none beside it.
         """
 
+    def scrub(self) -> None:
+        """Write the file or the tables anew, so that nothing of deleted rows is left in them."""
+
     def close(self) -> None:
         """Close; safe to call twice."""
 

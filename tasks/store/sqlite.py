@@ -187,6 +187,23 @@ class SqliteDatabase(Closing):
         with self.transaction() as connection:
             return change(connection, lock(connection)())
 
+    def scrub(self) -> None:
+        """Write the file anew and empty its log, so that nothing of deleted rows is left in either.
+
+        Raises:
+            StoreWriteError: another process reads for too long; ask again.
+        """
+        self._check_usable()
+        with self._mutex, self._explained, self._file_lock():
+            self._connection.execute("VACUUM")
+            if not self._wal:
+                return
+            (is_busy, _, _), *_ = self._connection.execute(
+                "PRAGMA wal_checkpoint(TRUNCATE)"
+            ).fetchall()
+            if is_busy:
+                raise write_error(self.path, "another process reads it")
+
     def close(self) -> None:
         """Close the connection and its descriptors; safe to call twice."""
         with self._mutex:

@@ -139,11 +139,14 @@ def test_every_question_in_the_documents_gets_an_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     from convergence.__main__ import run
+    from convergence_core.feedback.records import Rating
     from tasks.serving.bandit import Bandit
     from tasks.serving.fold import fold_store
     from tasks.serving.offers import offer_of
     from tasks.store import ParquetStore
+    from tasks.store.feedback.feedback_store import FeedbackStore
     from tasks.store.runtime.runtime_store import RuntimeStore
+    from tests.feedback.answers import answer
     from tests.support.optimizations import write_project
 
     write_project(tmp_path, optimization__evolution__generations=2)
@@ -153,6 +156,9 @@ def test_every_question_in_the_documents_gets_an_answer(
         state.offer("known", "default", [offer_of({}, "a"), offer_of({}, "b")], trust=0.5)
         bandit = Bandit(state, "known", seed=1)
         bandit.update(bandit.select("u").decision_id, 1.0)
+    with FeedbackStore(tmp_path / "convergence-data") as feedback:
+        feedback.log(answer())
+        feedback.rate(Rating(interaction_id="a", user_id="ann", rating=4))
     fold_store(tmp_path / "convergence-data")
     store = ParquetStore(tmp_path / "convergence-data")
     questions = [

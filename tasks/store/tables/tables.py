@@ -194,19 +194,75 @@ rewards (seq): One reward as it arrived, as of the latest export; duplicates are
 7 | delay_s     | f64  | s      | since the decision; NULL: that is not known
 """)
 
+INTERACTIONS = table("""
+interactions (seq): One logged answer with its prompt, as of the latest export; a forgotten user's are gone.
+1  | seq             | i64  |     | number in the feedback, by arrival
+2  | interaction_id  | text |     | name of the answer, which ratings give
+3  | source          | text |     | where it came from, e.g. chat or api
+4  | event_id        | text |     | the source's own name of it
+5  | role            | text |     | persona that answered
+6  | user_id         | text |     | whom it was answered
+7  | conversation_id | text |     | NULL: none
+8  | model           | text |     | as the service names it
+9  | adapter_version | text |     | version of the adapter that answered; NULL: none or unknown
+10 | template_hash   | text |     | SHA-256 of the prompt's template; NULL: unknown
+11 | system          | text |     | whose arm answered; NULL: none was chosen
+12 | decision_id     | text |     | choice of that arm, which the first rating rewards
+13 | messages_json   | text |     | the prompt: role and content of each message, secrets replaced
+14 | response        | text |     | the answer, secrets replaced
+15 | sampling_json   | text |     | settings by which it was sampled
+16 | logprobs_json   | text | nat | log-probability of each token of the answer; NULL: not given
+17 | n_input_tokens  | i64  |     | NULL: unknown
+18 | n_output_tokens | i64  |     | NULL: unknown
+19 | latency_s       | f64  | s   | until the whole answer was there; NULL: unknown
+20 | cost_usd        | f64  | USD | NULL: unknown
+21 | is_shared       | bool |     | whether users other than its own may rate it
+22 | created_at      | ts   |     | when it was answered
+""")
+
+RATINGS = table("""
+ratings (seq): One mark of an answer as it arrived, as of the latest export; of a user's marks of one answer the last counts.
+1 | seq            | i64  |        | number in the feedback, by arrival
+2 | interaction_id | text |        | the answer
+3 | user_id        | text |        | who rated
+4 | rating         | i64  | [1, 5] | Poor, Average, Good, Excellent, Outstanding; NULL: thumbs, or a withdrawal
+5 | thumbs         | text |        | up or down; NULL with rating NULL too: earlier marks are taken back
+6 | reason         | text |        | why, in the user's words
+7 | source         | text |        | where it came from
+8 | event_id       | text |        | the source's own name of it: stored once
+9 | created_at     | ts   |        | when it was given
+""")
+
+COMPARISONS = table("""
+comparisons (seq): One choice between two answers to one prompt, as of the latest export; of a user's choices in one pair the last counts.
+1  | seq        | i64  |  | number in the feedback, by arrival
+2  | low_id     | text |  | one of the answers, the first by name
+3  | high_id    | text |  | the other one
+4  | chosen_id  | text |  | the better one; NULL: earlier choices are taken back
+5  | first_id   | text |  | the one that was shown first; NULL: unknown
+6  | user_id    | text |  | who chose
+7  | reason     | text |  | why, in the user's words
+8  | source     | text |  | where it came from
+9  | event_id   | text |  | the source's own name of it: stored once
+10 | created_at | ts   |  | when it was given
+""")
+
 TABLES: Mapping[str, Table] = {
     one.name: one
     for one in (
         *(RUNS, GENERATIONS, CANDIDATES, EVALUATIONS, ESTIMATES, ATTEMPTS, PAYLOADS),
         *(COMMITMENTS, THOUGHTS, PREDICTIONS, POLICY_UPDATES, MUTATIONS),
         *(PREFERENCES, PREFERENCE_ROUNDS, PREFERENCE_AUDITS, PREFERENCE_PROBES),
-        *(DECISIONS, REWARDS),
+        *(DECISIONS, REWARDS, INTERACTIONS, RATINGS, COMPARISONS),
     )
 }
 """All tables by name."""
 
-RUNTIME_TABLES: tuple[Table, ...] = (DECISIONS, REWARDS)
-"""Tables that a fold fills from the runtime state; they belong to no run."""
+FEEDBACK_TABLES: tuple[Table, ...] = (INTERACTIONS, RATINGS, COMPARISONS)
+"""Tables that a fold fills from the feedback of people."""
+
+RUNTIME_TABLES: tuple[Table, ...] = (DECISIONS, REWARDS, *FEEDBACK_TABLES)
+"""Tables that a fold fills; they belong to no run."""
 
 GENERATION_TABLES: tuple[Table, ...] = (
     *(PAYLOADS, CANDIDATES, EVALUATIONS, ESTIMATES, ATTEMPTS),

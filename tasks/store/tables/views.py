@@ -179,6 +179,37 @@ DERIVED: Mapping[str, tuple[str, str]] = {
         FROM evaluations WHERE status <> 'ok'
         """,
     ),
+    "rated_answers": (
+        "One row per logged answer and the mark that counts of each rater; `reward` is (rating - 3) / 2, thumbs "
+        "1 and -1. An answer without a mark has one row whose `reward` is NULL.",
+        """
+        SELECT i.interaction_id, i.role, i.user_id, i.model, i.adapter_version, i.system,
+               json_extract_string(i.messages_json, '$[#-1].content') AS prompt, i.response,
+               m.user_id AS rater_id, m.rating, m.thumbs, m.reason,
+               coalesce((m.rating - 3) / 2.0, CASE m.thumbs WHEN 'up' THEN 1.0 WHEN 'down' THEN -1.0 END)
+               AS reward, i.created_at, m.created_at AS rated_at
+        FROM interactions i LEFT JOIN (
+          SELECT * FROM (
+            SELECT * FROM ratings
+            QUALIFY row_number() OVER (PARTITION BY interaction_id, user_id ORDER BY seq DESC) = 1)
+          WHERE rating IS NOT NULL OR thumbs IS NOT NULL) m ON m.interaction_id = i.interaction_id
+        """,
+    ),
+    "answer_pairs": (
+        "One row per pair of answers to one prompt and the choice that counts of each rater.",
+        """
+        SELECT c.user_id AS rater_id, b.role, c.chosen_id,
+               CASE WHEN c.chosen_id = c.low_id THEN c.high_id ELSE c.low_id END AS rejected_id,
+               json_extract_string(b.messages_json, '$[#-1].content') AS prompt,
+               b.response AS chosen, w.response AS rejected, c.first_id, c.reason, c.created_at
+        FROM (
+          SELECT * FROM comparisons
+          QUALIFY row_number() OVER (PARTITION BY low_id, high_id, user_id ORDER BY seq DESC) = 1) c
+        JOIN interactions b ON b.interaction_id = c.chosen_id
+        JOIN interactions w ON w.interaction_id
+             = CASE WHEN c.chosen_id = c.low_id THEN c.high_id ELSE c.low_id END
+        """,
+    ),
     "answers": (
         "Evaluations with the texts sent and received (NULL where `storage.keep_text` is off).",
         """

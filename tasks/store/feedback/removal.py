@@ -1,0 +1,112 @@
+"""Removal of all that a user wrote, was answered or rated, from a whole store.
+
+The databases lose the rows and are written anew, parquet files that held some are replaced. The user's
+decisions stay as numbers without the user, for the evidence on arms rests on them.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tasks.store.database import Connection
+from tasks.store.feedback.export import export_feedback, feedback_ids_of, remove_rows
+from tasks.store.feedback.feedback_store import FeedbackStore, has_feedback
+from tasks.store.runtime.export import anonymize_rows
+from tasks.store.runtime.runtime_store import RuntimeStore, has_runtime
+
+NOBODY: Final = "forgotten"
+"""User of decisions whose user was forgotten."""
+_BATCH = 500
+"""Ids of one statement."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemovalReport:
+    """Counts of what was removed."""
+
+    n_interactions: int
+    n_ratings: int
+    """Of the user, and others' of the user's answers; edits and withdrawals count too."""
+    n_comparisons: int
+    n_decisions: int
+    """Decisions that do not name the user any more."""
+    n_parquet_rows: int
+    """Rows that left parquet files or lost their user there."""
+
+
+def forget_user(path: Path, user_id: str) -> RemovalReport:
+    """Remove a user from a store; asked again after a kill, it goes on.
+
+    Raises:
+        StoreError: the store cannot be read or written.
+    """
+    counts = {"interactions": 0, "ratings": 0, "comparisons": 0}
+    n_decisions = n_rows = 0
+    if has_feedback(path):
+        with FeedbackStore(path) as store:
+            # A range that was begun would bring its rows back.
+            export_feedback(store, store.root)
+            ids = {
+                str(one)
+                for (one,) in store.fetch(
+                    "SELECT interaction_id FROM interactions WHERE user_id = ?", (user_id,)
+                )
+            } | feedback_ids_of(store.root, user_id)
+            with store.database.transaction() as connection:
+                counts = _delete(connection, user_id, sorted(ids))
+            store.database.scrub()
+            n_rows += remove_rows(store.root, user_id, frozenset(ids))
+    if has_runtime(path):
+        with RuntimeStore(path) as state:
+            with state.database.transaction() as connection:
+                n_decisions = _anonymize(connection, user_id)
+            state.database.scrub()
+            n_rows += anonymize_rows(state.root, user_id, NOBODY)
+    return RemovalReport(
+        n_interactions=counts["interactions"],
+        n_ratings=counts["ratings"],
+        n_comparisons=counts["comparisons"],
+        n_decisions=n_decisions,
+        n_parquet_rows=n_rows,
+    )
+
+
+def _delete(connection: Connection, user_id: str, ids: list[str]) -> dict[str, int]:
+    """Delete a user's rows and those on the user's answers; return table → rows."""
+    counts = {}
+    for table, columns in (
+        ("ratings", ("interaction_id",)),
+        ("comparisons", ("low_id", "high_id")),
+        ("interactions", ()),
+    ):
+        connection.execute(f"DELETE FROM {table} WHERE user_id = ?", (user_id,))  # noqa: S608 - constants
+        counts[table] = connection.changes()
+        for column in columns:
+            counts[table] += _delete_named(connection, table, column, ids)
+    _delete_named(connection, "sent_rewards", "interaction_id", ids)
+    return counts
+
+
+def _delete_named(connection: Connection, table: str, column: str, ids: list[str]) -> int:
+    n = 0
+    for start in range(0, len(ids), _BATCH):
+        batch = ids[start : start + _BATCH]
+        marks = ", ".join("?" * len(batch))
+        connection.execute(f"DELETE FROM {table} WHERE {column} IN ({marks})", batch)  # noqa: S608 - constants
+        n += connection.changes()
+    return n
+
+
+def _anonymize(connection: Connection, user_id: str) -> int:
+    """Take a user out of the decisions; return how many there were."""
+    connection.execute(
+        "UPDATE rewards SET details_json = NULL WHERE decision_id IN "
+        "(SELECT decision_id FROM decisions WHERE user_id = ?)",
+        (user_id,),
+    )
+    connection.execute("DELETE FROM assignments WHERE unit = ?", (user_id,))
+    connection.execute(
+        "UPDATE decisions SET user_id = ?, context_json = NULL, request_key = NULL WHERE user_id = ?",
+        (NOBODY, user_id),
+    )
+    return connection.changes()
