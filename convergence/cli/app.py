@@ -21,6 +21,7 @@ from convergence.cli import (
     operate,
     optimize,
     pages,
+    review,
     serve,
     store,
 )
@@ -62,7 +63,7 @@ COMMANDS = {
     ),
     "Talk": (chat.chat,),
     "Look": (pages.ui, look.runs, answers.show, answers.compare, look.report, look.query),
-    "Decide": (decide.promote, decide.rollback, decide.gates),
+    "Decide": (review.review, decide.promote, decide.rollback, decide.gates),
     "Serve": (serve.serve, ("arms", arms.app), arms.fold, off_policy.ope),
     "Data": (("import", datasets.importing), ("export", datasets.exporting)),
     "Operate": (

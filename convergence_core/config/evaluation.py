@@ -70,6 +70,9 @@ class TestCasesConfig(Section):
     """File relative to the configuration: JSON, JSONL, YAML, CSV or parquet."""
     inline: list[dict[str, JsonValue]] | None = None
     """The cases themselves: `id`, `input`, `expected`, `weight`, `tags`, `group`, `description`."""
+    approved: Text | None = None
+    """JSONL file of the cases that `convergence review` approved, relative to the configuration. They are read
+    after the others; it need not exist yet."""
     holdout: float = Field(default=0.0, ge=0, le=0.9)
     """Share of the cases that the search never sees; the winner is judged on them at the end. A `group`
     of cases is held out whole."""

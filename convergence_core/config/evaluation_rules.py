@@ -100,6 +100,10 @@ def _check_test_cases(configuration: Configuration, report: Report) -> None:
     elif cases.inline is not None and not cases.inline:
         rule = "must hold at least one test case"
         report.add(inline, rule, "Write e.g. `- {input: …, expected: …}`.")
+    if cases.approved is not None and not cases.approved.endswith(".jsonl"):
+        rule = "must name a .jsonl file, to which lines are appended"
+        fix = "Write e.g. `approved: approved_cases.jsonl`."
+        report.add("evaluation.test_cases.approved", rule, fix, value=shown(cases.approved))
 
 
 def _check_evaluator(

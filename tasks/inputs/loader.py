@@ -284,12 +284,30 @@ class _Loader:
         cases, problems = build_cases(raw.cases, self.configuration.evaluation, report)
         # A file of which no line can be read holds no case for that reason.
         self._problems += [] if raw.problems and not raw.cases else problems
+        cases += self._approved(cases)
         units = {case.group or (case.case_id,) for case in cases}
         if config.holdout > 0 and len(units) == 1 and not problems:
             rule = "needs at least two test cases, one for each side"
             if len(cases) > 1:
                 rule += f", but all {len(cases)} are of one group"
             self._problem(("evaluation", "test_cases", "holdout"), rule, "Add cases, or write 0.")
+        return cases
+
+    def _approved(self, others: tuple[Case, ...]) -> tuple[Case, ...]:
+        """Return the cases that people approved, if there are any yet."""
+        name = self.configuration.evaluation.test_cases.approved
+        if name is None or not (self.base_dir / name).exists():
+            return ()
+        report = Reporter(file=str(self.base_dir / name), key=f"{_CASES}.approved")
+        raw = self._collect(lambda: read_cases(self.base_dir / name, report))
+        if raw is None:
+            return ()
+        cases, problems = build_cases(raw.cases, self.configuration.evaluation, report)
+        self._problems += [*raw.problems, *problems]
+        known = {case.case_id for case in others}
+        for twice in (case.case_id for case in cases if case.case_id in known):
+            rule, fix = "must not repeat the id of another case", "Remove one of them."
+            self._problems.append(report.problem(rule, fix, value=repr(twice)))
         return cases
 
     def _inline(self, index: int, value: Any) -> RawCase:

@@ -83,7 +83,8 @@ def _delete(connection: Connection, user_id: str, ids: list[str]) -> dict[str, i
         counts[table] = connection.changes()
         for column in columns:
             counts[table] += _delete_named(connection, table, column, ids)
-    _delete_named(connection, "sent_rewards", "interaction_id", ids)
+    for table in ("sent_rewards", "case_reviews"):
+        _delete_named(connection, table, "interaction_id", ids)
     return counts
 
 

@@ -3,6 +3,7 @@
 ``ratings`` and ``comparisons`` hold events, which never change: of a user's events on one answer, or one
 pair of answers, the last one counts, and one without a mark takes the earlier ones back. A source's event
 is stored once. ``sent_rewards`` names the answers whose rating has gone to the arm that gave them;
+``case_reviews`` those that were approved as test cases or rejected;
 ``feedback_exports`` the ranges that went to parquet, each written down before its files.
 """
 
@@ -11,7 +12,7 @@ from typing import Final
 from tasks.store.database import Schema
 from tasks.store.runtime.schema import VARIABLE
 
-VERSION = 1
+VERSION = 2
 FEEDBACK_FILE = "feedback.sqlite"
 
 DDL = """
@@ -41,6 +42,9 @@ CREATE TABLE IF NOT EXISTS sent_rewards(
   interaction_id TEXT PRIMARY KEY, reward REAL NOT NULL, status TEXT NOT NULL,
   sent_us INTEGER NOT NULL
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS case_reviews(
+  interaction_id TEXT PRIMARY KEY, decision TEXT NOT NULL, case_id TEXT, reviewed_us INTEGER NOT NULL
+) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS feedback_exports(
   table_name TEXT NOT NULL, lo INTEGER NOT NULL, hi INTEGER NOT NULL, is_done INTEGER NOT NULL,
   PRIMARY KEY (table_name, lo)
@@ -48,7 +52,7 @@ CREATE TABLE IF NOT EXISTS feedback_exports(
 """
 
 
-def upgrade(found: int) -> str:  # noqa: ARG001 - there is one version yet
+def upgrade(found: int) -> str:  # noqa: ARG001 - every version only added tables
     """Return what brings the tables of a version up to this one; of none: creates them."""
     return DDL
 
@@ -61,7 +65,7 @@ FEEDBACK: Final = Schema(
     kept="What was acknowledged is kept.",
     key=VARIABLE,
     tables=(
-        *("feedback", "interactions", "ratings", "comparisons", "sent_rewards"),
+        *("feedback", "interactions", "ratings", "comparisons", "sent_rewards", "case_reviews"),
         *("feedback_exports", "interactions_of_user", "ratings_of_interaction"),
         "comparisons_of_pair",
     ),

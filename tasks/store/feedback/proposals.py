@@ -1,0 +1,79 @@
+"""Test cases that people's bad ratings propose, and what reviewers decided."""
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from convergence_core.feedback.records import Interaction, Rating
+from tasks.store.feedback.feedback_store import FeedbackStore
+
+WORST_PROPOSED: Final = 2
+"""Answers rated so or worse are proposed; thumbs down too."""
+
+ReviewDecision = Literal["approved", "rejected"]
+
+_BAD = (
+    "SELECT DISTINCT i.seq, i.interaction_id FROM interactions i "
+    "JOIN ratings r ON r.interaction_id = i.interaction_id "
+    "WHERE (r.rating <= ? OR r.thumbs = 'down') AND (i.system IS NULL OR i.system = ?) "
+    "AND r.seq = (SELECT max(l.seq) FROM ratings l WHERE l.interaction_id = r.interaction_id "
+    "AND l.user_id = r.user_id) "
+    "AND NOT EXISTS (SELECT 1 FROM case_reviews c WHERE c.interaction_id = i.interaction_id) "
+    "ORDER BY i.seq"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProposedCase:
+    """An answer that was rated badly: its prompt may become a test case."""
+
+    interaction: Interaction
+    ratings: tuple[Rating, ...]
+    """The bad marks that count, by time."""
+
+    @property
+    def prompt(self) -> str:
+        """What was asked last."""
+        return self.interaction.messages[-1].content
+
+    @property
+    def case_id(self) -> str:
+        """Id of the case that it becomes."""
+        return f"feedback-{self.interaction.interaction_id}"
+
+    @property
+    def marks(self) -> str:
+        """The marks in words, with their reasons."""
+        words = [f"{one.words}: {one.reason}" if one.reason else one.words for one in self.ratings]
+        return "; ".join(words)
+
+
+def proposed_cases(store: FeedbackStore, system: str) -> list[ProposedCase]:
+    """Return what is proposed for a system and not reviewed, oldest first.
+
+    Args:
+        store: the feedback.
+        system: answers of another one are left out; those of none are not.
+    """
+    found = []
+    for _, one in store.fetch(_BAD, (WORST_PROPOSED, system)):
+        interaction = store.interaction(one)
+        bad = tuple(mark for mark in store.ratings(one) if _is_bad(mark))
+        if interaction is not None and bad:  # else taken back meanwhile
+            found.append(ProposedCase(interaction=interaction, ratings=bad))
+    return found
+
+
+def save_review(
+    store: FeedbackStore, interaction_id: str, decision: ReviewDecision, case_id: str | None = None
+) -> bool:
+    """Store what a reviewer decided, durably; return ``False`` if it was decided before."""
+    with store.database.transaction() as connection:
+        connection.execute(
+            "INSERT INTO case_reviews VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
+            (interaction_id, decision, case_id, store.now_us()),
+        )
+        return connection.changes() > 0
+
+
+def _is_bad(mark: Rating) -> bool:
+    return mark.thumbs == "down" or (mark.rating is not None and mark.rating <= WORST_PROPOSED)
