@@ -6,12 +6,11 @@ The two texts are read as one prompt of the planted world; a knob's best value d
 
 ``temperature`` is best at .8 with ``steps`` and ``check`` and at .3 without; ``context`` at 8 passages with ``facts``
 and at 3 without; the large model earns its place by ``terms``, the small one by ``example``; ``style`` is best plain
-where ``format`` asks for the name alone, else a list. The defaults are those of somebody who has not looked. The
+where ``format`` asks for the name alone, else a list. The default knobs are good ones for texts without properties. The
 optimum is found by trying all 1,024 sets of properties with their best knobs, which do not depend on each other.
 
-Arms, of equal evaluations: ``together``, one run over all six; ``prompt
-first``, half on the texts with default knobs, then half on the knobs with the best texts; ``knobs first``, the other
-way round.
+Arms, of equal evaluations: ``together``, one run over all six; ``prompt first``, half of them on the texts with
+default knobs, then half on the knobs with the best texts; ``knobs first``, the other way round.
 """
 
 import hashlib
@@ -39,7 +38,7 @@ from benchmarks.prompts.world import (
 from convergence import run_optimization_sync
 
 N_EVALUATIONS: Final = 320
-POPULATION: Final = 2
+POPULATION: Final = 4
 """Candidates of a generation, in runs of all arms."""
 N_TEXTS: Final = 2
 """Texts written before each generation but the first; those tuned in half of a run get half of them."""

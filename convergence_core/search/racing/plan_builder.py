@@ -31,6 +31,8 @@ MIN_CHUNK = 5
 """Cases of a chunk, if there are so many."""
 ADVICE_SHARE = 0.25
 """Share of a generation's new candidates that each kind of advice may take."""
+WRITTEN_SHARE = 0.5
+"""The same of new texts, where the space holds more than texts: what else it holds is searched, too."""
 
 
 def default_chunk(n_cases: int) -> int:
@@ -216,6 +218,12 @@ class PlanBuilder:
         )
         return Plan(assignments=assignments, exogenous=exogenous)
 
+    def _n_written(self, n: int) -> int:
+        """Return how many of n candidates with new texts a generation asks."""
+        if all(one.kind == "text" for one in self.space.parameters.values()):
+            return n
+        return min(n, max(1, int(WRITTEN_SHARE * self.request.n_candidates)))
+
     def priority_candidates(self) -> list[Candidate]:
         """Return candidates that go first: the baseline, until it was asked, old winners, advice.
 
@@ -236,7 +244,7 @@ class PlanBuilder:
         for points, origin in offered:
             left = max(1, int(ADVICE_SHARE * self.request.n_candidates))
             if origin == "written":
-                left = len(points)
+                left = self._n_written(len(points))
             for point in points:
                 if not left:
                     break
