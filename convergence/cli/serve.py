@@ -1,11 +1,20 @@
 """``serve``: choices of arms and rewards over HTTP."""
 
 import contextlib
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from convergence.cli import console, locations, options
+from convergence.cli.chat import STAND_IN_ANSWERS
+from convergence.cli.optimize import mock_server
+from convergence_core.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from tasks.chat.logged_chat import LoggedChat
+    from tasks.store.feedback.feedback_store import FeedbackStore
+    from tasks.store.runtime.runtime_store import RuntimeStore
 
 LIMITS = "Limits"
 
@@ -16,7 +25,7 @@ def serve(  # noqa: PLR0917 - Typer's options
         typer.Option(
             metavar="ENV[=SCOPES]",
             help="Environment variable that holds a token, and what its bearer may do: select, "
-            "update, admin. May be given again.",
+            "update, chat, admin. May be given again.",
         ),
     ] = None,
     host: Annotated[
@@ -54,6 +63,14 @@ def serve(  # noqa: PLR0917 - Typer's options
     pages: Annotated[
         bool, typer.Option("--ui/--no-ui", help="Show runs, answers and production at /ui.")
     ] = True,
+    chat: Annotated[
+        bool,
+        typer.Option(
+            "--chat",
+            help="Answer /v1/chat/completions, in OpenAI's form, by the model of the configuration.",
+        ),
+    ] = False,
+    offline: options.Offline = False,
     allow_host: options.AllowHost = None,
     store: options.Store = None,
     config: options.Config = None,
@@ -74,9 +91,14 @@ def serve(  # noqa: PLR0917 - Typer's options
     from convergence.ui.sessions import BrowserSessions  # noqa: PLC0415 - as above
     from tasks.pages.source import PageSource  # noqa: PLC0415 - brings NumPy
     from tasks.store import ParquetStore  # noqa: PLC0415 - brings DuckDB
+    from tasks.store.feedback.feedback_store import FeedbackStore  # noqa: PLC0415 - brings SQLite
     from tasks.store.runtime.runtime_store import RuntimeStore  # noqa: PLC0415 - brings SQLite
 
     tokens = read_tokens(token or [])
+    if offline and not chat:
+        raise ConfigurationError.of(
+            "--offline", "stands beside `--chat`", "Add it, or leave this out."
+        )
     service_options = ServiceOptions(
         host=host,
         port=port,
@@ -87,9 +109,12 @@ def serve(  # noqa: PLR0917 - Typer's options
         has_docs=docs,
     )
     with (
+        mock_server(wanted=offline) as mock_url,
         RuntimeStore(locations.store_path(store, config)) as opened,
         contextlib.closing(PageSource(ParquetStore(opened.root))) as source,
+        FeedbackStore(opened.root) as feedback,
     ):
+        talk = _chat(config, feedback, opened, mock_url) if chat else None
         sessions = BrowserSessions()
 
         def app(host: str, port: int) -> UiGuard:
@@ -98,8 +123,12 @@ def serve(  # noqa: PLR0917 - Typer's options
                 source, sessions, tokens, hosts=hosts, port=port, ends=lambda: service.is_ending
             )
 
-        service = Service(opened, tokens, service_options, app if pages else None)
+        service = Service(opened, tokens, service_options, app if pages else None, talk)
         console.answer(f"Serving {opened.root} at {service.url}")
+        if talk is not None:
+            console.answer(f"OpenAI's paths are below {service.url}/v1; models are the roles.")
+            if offline:
+                console.say(STAND_IN_ANSWERS, "yellow")
         if pages:
             announce(
                 sessions,
@@ -113,3 +142,15 @@ def serve(  # noqa: PLR0917 - Typer's options
                 "yellow",
             )
         service.run()
+
+
+def _chat(
+    config: Path | None, feedback: "FeedbackStore", runtime: "RuntimeStore", mock_url: str | None
+) -> "LoggedChat":
+    from tasks.chat.logged_chat import LoggedChat  # noqa: PLC0415 - brings httpx and NumPy
+    from tasks.inputs.environment import Environment  # noqa: PLC0415 - as above
+    from tasks.inputs.loader import load  # noqa: PLC0415 - as above
+
+    loaded = load(config or options.CONFIG_FILE)
+    environment = Environment.of(loaded.configuration, mock_url=mock_url)
+    return LoggedChat(loaded, environment, feedback, runtime)

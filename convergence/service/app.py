@@ -14,6 +14,7 @@ from starlette.routing import Route
 from convergence.service import bodies
 from convergence.service.auth import require
 from convergence.service.bodies import json_answer
+from convergence.service.chat import chat_routes
 from convergence.service.fast_bodies import body_of, described, key_of, read_bodies, system_of
 from convergence.service.feedback import feedback_routes
 from convergence.service.metrics import CONTENT_TYPE, Metrics
@@ -33,6 +34,7 @@ from convergence_core.errors import (
     StoreError,
     WrongUserError,
 )
+from tasks.chat.logged_chat import LoggedChat
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import one_line
 from tasks.serving.answers import Arm, Decision, RewardOutcome, Selection, as_dict
@@ -56,6 +58,7 @@ def make_app(
     *,
     version: str,
     has_docs: bool,
+    chat: LoggedChat | None = None,
 ) -> FastAPI:
     """Return the application, to be put behind an ``AuthMiddleware``.
 
@@ -66,11 +69,14 @@ def make_app(
         feedback: logged answers and their ratings; closed with the application.
         version: of the product.
         has_docs: whether `/docs` shows the schema of `/openapi.json`.
+        chat: answers conversations, and is closed with the application; ``None``: nobody does.
     """
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
+        if chat is not None:
+            await chat.aclose()
         # Requests have been answered by now; what is in line is none's any more, and is kept.
         await asyncio.to_thread(committer.close)
         await asyncio.to_thread(feedback.close)
@@ -87,6 +93,8 @@ def make_app(
     _add_error_handlers(app)
     _add_routes(app, _Handlers(systems, committer, metrics, version))
     app.include_router(feedback_routes(feedback, systems, committer, metrics))
+    if chat is not None:
+        app.include_router(chat_routes(chat))
     _secure(app)
     return app
 

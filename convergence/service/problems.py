@@ -78,6 +78,8 @@ def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
         413: "The body is too long.",
         422: "The request is not of this form.",
         429: "Too many requests of this token.",
+        502: "The model's provider failed.",
+        504: "The model's provider took too long.",
         503: "Too much waits, or the store cannot be written.",
     }
     always = (400, 401, 403, 408, 413, 422, 429, 503)

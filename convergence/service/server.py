@@ -25,6 +25,7 @@ from convergence.service.connections import (
 from convergence.service.metrics import Metrics
 from convergence.service.socket_server import SocketServer, listening_socket, url_of
 from convergence.service.tokens import TokenRegistry
+from tasks.chat.logged_chat import LoggedChat
 from tasks.serving.committer import Committer
 from tasks.serving.systems import Systems
 from tasks.store.feedback.feedback_store import FeedbackStore
@@ -67,6 +68,7 @@ class Service(SocketServer):
         tokens: TokenRegistry,
         options: ServiceOptions | None = None,
         pages: Callable[[str, int], ASGIApp] | None = None,
+        chat: LoggedChat | None = None,
     ) -> None:
         """Listen; serve from ``run`` or ``with`` on.
 
@@ -76,6 +78,7 @@ class Service(SocketServer):
             options: of the service.
             pages: makes the application below ``/ui`` of host and port, which guards itself; ``None``:
                 there is none.
+            chat: answers conversations, and is closed at the end; ``None``: nobody does.
 
         Raises:
             ConnectionLimitError: more connections are asked for than files may be open.
@@ -97,6 +100,7 @@ class Service(SocketServer):
             self._feedback,
             version=code_version(),
             has_docs=has_docs,
+            chat=chat,
         )
         guarded = AuthMiddleware(
             app,

@@ -12,7 +12,7 @@ from typing import Literal, get_args
 
 from convergence_core.errors import ConfigurationError, Problem
 
-Scope = Literal["select", "update", "admin"]
+Scope = Literal["select", "update", "chat", "admin"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 LEAST_LENGTH = 32
 """Characters of a token; 43 hold 256 bits in base 64."""

@@ -161,6 +161,8 @@ class Conversation:
     ) -> RatingReceipt:
         """Store the user's mark of the last answer; a second one replaces it.
 
+        The first one is the reward of the arm that answered.
+
         Raises:
             FeedbackRefusedError: the mark is on no scale.
             LookupError: there is no answer yet.
@@ -175,7 +177,9 @@ class Conversation:
             reason=reason,
             source=SOURCE,
         )
-        return await asyncio.to_thread(self._feedback.rate, mark)
+        receipt = await asyncio.to_thread(self._feedback.rate, mark)
+        await asyncio.to_thread(self._chat.reward, mark.interaction_id)
+        return receipt
 
     async def undo(self) -> Undone | None:
         """Take back the last answer's mark; without one, leave its turn out of what follows.
@@ -223,7 +227,8 @@ class Conversation:
             source=SOURCE,
             conversation_id=self.conversation_id,
         )
-        return await self._chat.write(prompt, on_text)
+        prepared = await self._chat.prepare(prompt)
+        return (await self._chat.write(prepared, on_text)).interaction
 
 
 def trimmed(messages: list[ChatMessage], most_tokens: int) -> tuple[ChatMessage, ...]:

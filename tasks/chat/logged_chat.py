@@ -7,7 +7,6 @@ decision that its rating rewards. Otherwise the champion answers, or the default
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Final, Self
 
 from convergence_core.budget.prices import provider_of
@@ -15,7 +14,6 @@ from convergence_core.config.api import CHAT_KINDS
 from convergence_core.errors import ConfigurationError, NoArmsError
 from convergence_core.feedback.records import ChatMessage, Interaction
 from convergence_core.records import Case, Json, Params, Reply, sha256_hex
-from tasks.chat.answer_stream import AnswerStream
 from tasks.chat.roles import persona_of
 from tasks.inputs.environment import Environment
 from tasks.inputs.loader import Loaded
@@ -24,6 +22,7 @@ from tasks.providers.streams import TextCallback
 from tasks.run.champions import champion_now
 from tasks.serving.answers import Selection
 from tasks.serving.operations import performed
+from tasks.serving.rated_answers import send_rewards
 from tasks.serving.systems import Systems
 from tasks.store.clock import wall_clock_us
 from tasks.store.feedback.feedback_store import FeedbackStore, new_interaction_id
@@ -36,6 +35,8 @@ CONTEXT_TOKENS: Final = 8_192
 """Of a model whose context is not known."""
 STAND_IN: Final = "stand-in"
 """What is logged as the model when nobody outside was asked."""
+_LENGTHS: Final = frozenset({"max_tokens", "max_completion_tokens"})
+"""Two names of one setting."""
 _NO_SAMPLING: Final = frozenset(
     {"messages", "contents", "model", "system_instruction", "systemInstruction", "stream_options"}
 )
@@ -56,6 +57,34 @@ class ChatPrompt:
     conversation_id: str | None = None
     settings: Mapping[str, Json] = field(default_factory=dict)
     """Fields of the request that the user sets. The configuration and its search space win."""
+    interaction_id: str = field(default_factory=new_interaction_id)
+    """Of its answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedPrompt:
+    """A prompt, and the settings that answer it."""
+
+    prompt: ChatPrompt
+    params: Params
+    case: Case
+    """The prompt with its persona, as the target takes it."""
+    chosen: Selection | None
+    """The arm that answers; ``None``: none is on offer."""
+    model: str
+    """As it is asked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggedAnswer:
+    """An answer that is logged durably."""
+
+    interaction: Interaction
+    """As stored: without secrets."""
+    text: str
+    """As the model wrote it."""
+    finish_reason: str | None
+    """Why it ended, in the provider's word; ``None``: not told."""
 
 
 class LoggedChat:
@@ -114,21 +143,51 @@ class LoggedChat:
         known = None if price is None else price.context_tokens
         return known or CONTEXT_TOKENS
 
-    def answer(self, prompt: ChatPrompt) -> AnswerStream[Interaction]:
-        """Return the stream of an answer; it ends with what was logged, which is durable by then.
+    def reward(self, interaction_id: str) -> None:
+        """Make the first rating of an answer the reward of its arm's decision, if it has one. Blocks."""
+        send_rewards(self.feedback, self._systems, interaction_id)
 
-        An answer that fails, or that is stopped before its end, is not logged.
+    async def prepare(self, prompt: ChatPrompt) -> PreparedPrompt:
+        """Choose who answers a prompt; the decision is durable when this returns.
 
         Raises:
+            CandidateFault: no model is named, or it has no field for a setting.
             ConfigurationError: there is no such role.
+            StoreError: the decision could not be logged.
+        """
+        persona = persona_of(prompt.role, self.roles)
+        chosen = await asyncio.to_thread(self._selected, prompt)
+        own = self._standard if chosen is None else self._params_of(chosen)
+        fixed = self._space.parameters.keys() | self.configuration.api.request.options.keys()
+        if fixed & _LENGTHS:
+            fixed |= _LENGTHS
+        given = {name: value for name, value in prompt.settings.items() if name not in fixed}
+        params: Params = {**given, **own}  # type: ignore[dict-item] # a field may be any JSON
+        messages: list[Json] = [{"role": "system", "content": persona}]
+        messages += [{"role": one.role, "content": one.content} for one in prompt.messages]
+        case = Case(case_id=prompt.source, input=messages)
+        request = self._target.request(params, case)
+        assert isinstance(request, dict)  # noqa: S101 - made by the target
+        model = as_text(request["model"])
+        return PreparedPrompt(prompt=prompt, params=params, case=case, chosen=chosen, model=model)
 
-        Raises, when read:
+    async def write(self, prepared: PreparedPrompt, on_text: TextCallback) -> LoggedAnswer:
+        """Answer a prompt, with a call for each piece of text; what returns is logged, durably.
+
+        An answer that fails, or that is cancelled before its end, is not logged.
+
+        Raises:
             CandidateFault: the request is refused, or the answer is empty.
             InfrastructureFault: network, time-out, rate limit, server, or refused access.
             StoreError: the answer could not be logged.
         """
-        persona_of(prompt.role, self.roles)
-        return AnswerStream(partial(self.write, prompt))
+        reply = await self._target.call(prepared.params, prepared.case, on_text)
+        interaction = await asyncio.to_thread(
+            self.feedback.log, self._interaction(prepared, reply)
+        )
+        return LoggedAnswer(
+            interaction=interaction, text=as_text(reply.value), finish_reason=reply.finish_reason
+        )
 
     async def aclose(self) -> None:
         """Close the connections; safe to call twice."""
@@ -150,22 +209,6 @@ class LoggedChat:
             from tasks.providers.local_chat import check_local_models  # noqa: PLC0415 - optional
 
             check_local_models(loaded.configuration, loaded.base_dir)
-
-    async def write(self, prompt: ChatPrompt, on_text: TextCallback) -> Interaction:
-        """Answer a prompt, with a call for each piece; see ``answer``."""
-        persona = persona_of(prompt.role, self.roles)
-        chosen = await asyncio.to_thread(self._selected, prompt)
-        own = self._standard if chosen is None else self._params_of(chosen)
-        fixed = self._space.parameters.keys() | self.configuration.api.request.options.keys()
-        given = {name: value for name, value in prompt.settings.items() if name not in fixed}
-        params: Params = {**given, **own}  # type: ignore[dict-item] # a field may be any JSON
-        messages: list[Json] = [{"role": "system", "content": persona}]
-        messages += [{"role": one.role, "content": one.content} for one in prompt.messages]
-        case = Case(case_id=prompt.source, input=messages)
-        reply = await self._target.call(params, case, on_text)
-        return await asyncio.to_thread(
-            self.feedback.log, self._interaction(prompt, params, case, reply, chosen)
-        )
 
     def _selected(self, prompt: ChatPrompt) -> Selection | None:
         """Return the arm that answers; ``None``: none is on offer."""
@@ -189,28 +232,22 @@ class LoggedChat:
         }
         return {**self._standard, **found} if self._space.validate(found) else found
 
-    def _interaction(
-        self,
-        prompt: ChatPrompt,
-        params: Params,
-        case: Case,
-        reply: Reply,
-        chosen: Selection | None,
-    ) -> Interaction:
+    def _interaction(self, prepared: PreparedPrompt, reply: Reply) -> Interaction:
+        prompt, params, case = prepared.prompt, prepared.params, prepared.case
+        chosen, model = prepared.chosen, reply.model or prepared.model
         sent = [
             ChatMessage(role=as_text(one["role"]), content=as_text(one["content"]))
             for one in self._target.messages(params, case)
         ]
         request = self._target.request(params, case)
         assert isinstance(request, dict)  # noqa: S101 - made by the target
-        body, model = request["body"], reply.model or as_text(request["model"])
+        body = request["body"]
         assert isinstance(body, dict)  # noqa: S101 - as above
         decision_id = None if chosen is None else chosen.decision_id
-        interaction_id = new_interaction_id()
         return Interaction(
-            interaction_id=interaction_id,
+            interaction_id=prompt.interaction_id,
             source=prompt.source,
-            event_id=prompt.event_id or interaction_id,
+            event_id=prompt.event_id or prompt.interaction_id,
             role=prompt.role,
             user_id=prompt.user_id,
             model=f"{STAND_IN} {model}" if self.is_offline else model,

@@ -14,19 +14,11 @@ from tasks.inputs.environment import Environment
 from tasks.secrets.redaction import Secrets
 from tasks.store.feedback.feedback_store import FeedbackStore
 from tasks.store.runtime.runtime_store import RuntimeStore
-from tests.support.chat_servers import TEMPERATURE, chunk, events
+from tests.support.chat_servers import TEMPERATURE, echo
 from tests.support.configurations import chat_api, loaded
 from tests.support.http_server import LoopbackServer, Request
 
 Result = TypeVar("Result")
-
-
-def echo(request: Request) -> Any:
-    """Stream back how many messages came and what the last one says, in two pieces."""
-    messages = request.body["messages"]
-    said = f"{len(messages)}: {messages[-1]['content']}"
-    usage = {**chunk(), "usage": {"prompt_tokens": 7, "completion_tokens": 3}}
-    return events([chunk(content=said[:2]), chunk(content=said[2:]), chunk("stop"), usage])
 
 
 class Chats:

@@ -190,13 +190,17 @@ def test_a_system_with_arms_gives_each_answer_by_one_and_names_the_decision(chat
 
     async def use(chat):
         conversation = Conversation(chat, user_id="ada")
-        return [(await said(conversation, str(n)))[1] for n in range(8)]
+        found = [(await said(conversation, str(n)))[1] for n in range(8)]
+        await conversation.rate(4)
+        await conversation.rate(1)  # an edit; the first rating was the reward
+        return found
 
     found = chats.run(use)
     decisions = [chats.runtime.decision(one.decision_id) for one in found]
     assert [one.system for one in found] == ["system"] * 8
     assert len({one.decision_id for one in found}) == 8
     assert {one.arm_id for one in decisions} == {"arm0", "arm1"}
+    assert chats.runtime.decision(found[-1].decision_id).reward == 0.75
     for answer, decision in zip(found, decisions, strict=True):
         assert answer.sampling["temperature"] == decision.params["temperature"]
 

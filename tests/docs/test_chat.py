@@ -1,6 +1,10 @@
 """The page on the chat is walked through, in a fresh folder."""
 
+import os
 import re
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import yaml
@@ -15,7 +19,7 @@ PAGE = (ROOT / "docs/chat.md").read_text(encoding="utf-8")
 
 
 def test_the_walk_ends_with_what_the_page_shows(tmp_path: Path):
-    begin, piped = blocks(PAGE, "sh")
+    begin, piped, _ = blocks(PAGE, "sh")
     script = begin.replace(
         "convergence chat --offline\n", "convergence chat --offline <<< 'Hi?'\n"
     )
@@ -30,6 +34,46 @@ def test_the_walk_ends_with_what_the_page_shows(tmp_path: Path):
         counts = store.fetch("SELECT role, COUNT(*) FROM interactions GROUP BY role ORDER BY role")
     assert [one.interaction.role for one in found] == ["gardener"] * 2
     assert [tuple(row) for row in counts] == [("assistant", 1), ("gardener", 2)]
+
+
+def test_openais_client_talks_to_the_service_as_the_page_shows(tmp_path: Path):
+    begin, _, serve = blocks(PAGE, "sh")
+    in_shell(begin.partition(" && ")[0], tmp_path)
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    token = "a-token-that-nobody-guesses-0123456789"
+    environment = {**os.environ, "PATH": path, "PYTHONUNBUFFERED": "1", "TALK_TOKEN": token}
+    server = subprocess.Popen(
+        ["bash", "-euo", "pipefail", "-c", serve.splitlines()[1] + " --port 0"],
+        cwd=tmp_path / "talk",
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        assert server.stdout is not None
+        found = re.search(r"http://\S+", server.stdout.readline())
+        assert found is not None
+        (code,) = blocks(PAGE, "python")
+        assert "http://127.0.0.1:8700" in code
+        done = subprocess.run(
+            [sys.executable, "-c", code.replace("http://127.0.0.1:8700", found[0])],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+    finally:
+        os.killpg(server.pid, signal.SIGTERM)
+        server.communicate(timeout=60)
+    assert done.returncode == 0, done.stderr
+    answer, label = done.stdout.splitlines()[0], done.stdout.splitlines()[-1]
+    assert (bool(answer), label) == (True, "4 Excellent")
+    with FeedbackStore(tmp_path / "talk/convergence-data") as store:
+        (kept,) = store.history("ada")
+    assert kept.rating is not None
+    assert (kept.interaction.role, kept.rating.rating) == ("gardener", 4)
 
 
 def test_keys_commands_and_roles_are_those_of_the_code():

@@ -208,3 +208,11 @@ def gemini_error(status: int, message: str = "no", reason: str | None = None) ->
         },
         status,
     )
+
+
+def echo(request: Request) -> Answer:
+    """Stream back how many messages came and what the last one says, in two pieces."""
+    messages = request.body["messages"]
+    said = f"{len(messages)}: {messages[-1]['content']}"
+    usage = {**chunk(), "usage": {"prompt_tokens": 7, "completion_tokens": 3}}
+    return events([chunk(content=said[:2]), chunk(content=said[2:]), chunk("stop"), usage])

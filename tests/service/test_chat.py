@@ -1,0 +1,301 @@
+"""Chat completions in OpenAI's form: logged before they end, under their id; whole and streamed."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import httpx
+import openai
+import pytest
+
+from convergence.service.server import Service, ServiceOptions
+from convergence_core.budget.prices import PriceTable
+from tasks.chat.logged_chat import LoggedChat
+from tasks.inputs.environment import Environment
+from tasks.secrets.redaction import Secrets
+from tasks.serving.settings import RuntimeArm, RuntimeConfig
+from tasks.serving.systems import Systems
+from tasks.store.feedback.feedback_store import FeedbackStore
+from tasks.store.runtime.runtime_store import RuntimeStore
+from tests.service.conftest import SECRETS, all_tokens
+from tests.support.chat_servers import chunk, echo, events
+from tests.support.configurations import chat_api, loaded
+from tests.support.http_server import Answer, LoopbackServer, Request, error_answer
+
+HI = {"model": "assistant", "messages": [{"role": "user", "content": "Hi?"}], "user": "ada"}
+COMPLETIONS = "/v1/chat/completions"
+
+
+class Talk:
+    """A service with a chat, its provider on loopback, and clients of it."""
+
+    def __init__(self, store: RuntimeStore, stack: ExitStack) -> None:
+        self.answer: Callable[[Request], Answer] = echo
+        self.provider = stack.enter_context(LoopbackServer(lambda one: self.answer(one)))  # noqa: PLW0108
+        self.feedback = stack.enter_context(FeedbackStore(store.root))
+        made = loaded(
+            api=chat_api(self.provider.url),
+            search_space__parameters={
+                "temperature": {"type": "float", "min": 0, "max": 1, "default": 0.5}
+            },
+            feedback={"roles": {"pirate": "Arr."}},
+        )
+        environment = Environment(secrets=Secrets({}), prices=PriceTable(version="2026-01-01"))
+        chat = LoggedChat(made, environment, self.feedback, store)
+        service = Service(store, all_tokens(), ServiceOptions(port=0), chat=chat)
+        self.url = stack.enter_context(service).url
+
+    def client(self, scope: str = "admin") -> httpx.Client:
+        bearer = {"Authorization": f"Bearer {SECRETS[scope]}"}
+        return httpx.Client(base_url=self.url, headers=bearer, timeout=60)
+
+    def post(self, body: Any, scope: str = "admin") -> httpx.Response:
+        with self.client(scope) as client:
+            return client.post(COMPLETIONS, json=body)
+
+    @contextmanager
+    def streamed(self, body: Any) -> Iterator[httpx.Response]:
+        with (
+            self.client() as client,
+            client.stream("POST", COMPLETIONS, json={**body, "stream": True}) as got,
+        ):
+            yield got
+
+
+@pytest.fixture
+def talk(store: RuntimeStore) -> Iterator[Talk]:
+    with ExitStack() as stack:
+        yield Talk(store, stack)
+
+
+def data_of(answer: httpx.Response) -> list[Any]:
+    """The data of every event, the last one as text."""
+    lines = [line[6:] for line in answer.iter_lines() if line]
+    return [json.loads(line) for line in lines[:-1]] + lines[-1:]
+
+
+def test_a_whole_answer_has_the_documented_form_and_is_logged_under_its_id(talk):
+    answer = talk.post({**HI, "metadata": {"conversation_id": "c1"}})
+    assert answer.status_code == 200
+    got = answer.json()
+    assert got["id"] == answer.headers["X-Interaction-Id"]
+    assert got["created"] > 1_700_000_000
+    assert {name: got[name] for name in ("object", "model", "choices", "usage")} == {
+        "object": "chat.completion",
+        "model": "m",
+        "choices": [
+            {
+                "index": 0,
+                "message": {"role": "assistant", "content": "2: Hi?", "refusal": None},
+                "logprobs": None,
+                "finish_reason": "stop",
+            }
+        ],
+        "usage": {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10},
+    }
+    (kept,) = talk.feedback.history("ada")
+    logged = kept.interaction
+    assert (logged.interaction_id, logged.source) == (got["id"], "openai")
+    assert (logged.response, logged.role, logged.conversation_id) == ("2: Hi?", "assistant", "c1")
+
+
+def test_a_stream_has_the_documented_form_and_is_logged_before_its_end(talk):
+    with talk.streamed({**HI, "stream_options": {"include_usage": True}}) as answer:
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        *chunks, done = data_of(answer)
+        identity = answer.headers["X-Interaction-Id"]
+    assert done == "[DONE]"
+    assert {(one["id"], one["object"], one["model"]) for one in chunks} == {
+        (identity, "chat.completion.chunk", "m")
+    }
+    choices = [one["choices"][0] for one in chunks[:-1]]
+    assert [one["delta"] for one in choices] == [
+        {"role": "assistant", "content": "2:"}, {"content": " Hi?"}, {},
+    ]  # fmt: skip
+    assert [one["finish_reason"] for one in choices] == [None, None, "stop"]
+    assert chunks[-1]["choices"] == []
+    assert chunks[-1]["usage"]["total_tokens"] == 10
+    assert talk.feedback.interaction(identity).response == "2: Hi?"
+
+
+def test_openais_own_client_talks_streams_and_lists(talk):
+    with openai.OpenAI(
+        base_url=f"{talk.url}/v1", api_key=SECRETS["chat"], max_retries=0
+    ) as client:
+        assert [one.id for one in client.models.list()] == [
+            "assistant", "code", "creative", "pirate",
+        ]  # fmt: skip
+        whole = client.chat.completions.create(
+            model="pirate",
+            messages=[{"role": "user", "content": "Hi?"}],
+            temperature=0.1,
+            top_p=0.3,
+        )
+        assert whole.choices[0].message.content == "2: Hi?"
+        stream = client.chat.completions.create(
+            model="code",
+            messages=[
+                {"role": "developer", "content": "Be brief."},
+                {"role": "user", "content": [{"type": "text", "text": "Hi?"}]},
+            ],
+            stream=True,
+        )
+        pieces = [one.choices[0].delta.content for one in stream]
+        assert "".join(piece or "" for piece in pieces) == "2: Hi?"
+        with pytest.raises(openai.NotFoundError) as caught:
+            client.chat.completions.create(
+                model="gpt", messages=[{"role": "user", "content": "Hi?"}]
+            )
+    assert "known are assistant, code" in caught.value.body["detail"]
+    pirate, code = [one.interaction for one in talk.feedback.history("chat")]
+    assert [one.content for one in pirate.messages] == ["Arr.", "Hi?"]
+    # The search space decides the temperature; what it leaves open is the client's.
+    assert pirate.sampling == {"temperature": 0.5, "top_p": 0.3}
+    assert code.messages[0].content.endswith("\n\nBe brief.")
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"messages": []}, "messages"),
+        ({"messages": [{"role": "tool", "content": "x"}]}, "role"),
+        ({"messages": [{"role": "assistant", "content": "x"}]}, "end with one of the user's"),
+        ({"tools": [{"type": "function"}]}, "`tools` must be left out"),
+        ({"n": 2}, "`n` must be left out"),
+        ({"logprobs": True}, "`logprobs` must be left out"),
+        ({"response_format": {"type": "json_object"}}, "`response_format` must be left out"),
+        ({"temperature": "hot"}, "temperature"),
+        ({"user": ""}, "user"),
+    ],
+)
+def test_what_is_not_served_is_refused_by_name_before_anyone_is_asked(talk, more, words):
+    answer = talk.post({**HI, **more})
+    assert answer.status_code == 422
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert words in answer.text
+    assert talk.provider.requests == []
+
+
+def test_fields_that_change_nothing_are_taken(talk):
+    more = {"tools": [], "n": 1, "logprobs": False, "response_format": {"type": "text"}, "new": 1}
+    assert talk.post({**HI, **more}).status_code == 200
+
+
+def test_a_megabyte_is_refused_and_a_token_without_the_scope_too(talk):
+    long = [{"role": "user", "content": "x" * 1_000_000}]
+    assert talk.post({**HI, "messages": long}).status_code == 413
+    for scope in ("select", "update"):
+        assert talk.post(HI, scope).status_code == 403
+        with talk.client(scope) as client:
+            assert client.get("/v1/models").status_code == 403
+    assert talk.provider.requests == []
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("answer", "status"),
+    [
+        (error_answer(500), 502),
+        (error_answer(401), 502),
+        (error_answer(429), 503),
+        (error_answer(400), 422),
+        (events([chunk("stop")]), 422),
+    ],
+    ids=["down", "key", "busy", "refused", "empty"],
+)
+def test_what_the_provider_fails_with_is_a_problem_and_not_logged(talk, answer, status, stream):
+    talk.answer = lambda _: answer
+    got = talk.post({**HI, "stream": stream})
+    assert (got.status_code, got.json()["status"]) == (status, status)
+    assert got.json()["detail"].startswith("The model gave no answer: ")
+    assert talk.feedback.history("ada") == []
+
+
+def test_a_stream_that_breaks_ends_with_an_error_and_without_done(talk):
+    talk.answer = lambda _: events([chunk(content="half an ans")], done=False)
+    with talk.streamed(HI) as answer:
+        lines = [line[6:] for line in answer.iter_lines() if line]
+    assert json.loads(lines[0])["choices"][0]["delta"]["content"] == "half an ans"
+    assert json.loads(lines[-1])["error"]["type"] == "upstream_error"
+    assert talk.feedback.history("ada") == []
+
+
+def test_an_answer_whose_client_goes_away_is_cancelled_and_not_logged(talk):
+    asked, let_go = threading.Event(), threading.Event()
+
+    def slow(_request: Request) -> Answer:
+        asked.set()
+        let_go.wait(30)
+        return events([chunk(content="late"), chunk("stop")])
+
+    talk.answer = slow
+    for stream in (False, True):
+        asked.clear()
+        with talk.client() as client, ThreadPoolExecutor(1) as pool:
+            pending = pool.submit(
+                client.post, COMPLETIONS, json={**HI, "stream": stream}, timeout=1
+            )
+            assert asked.wait(30)
+            with pytest.raises(httpx.ReadTimeout):
+                pending.result()
+    let_go.set()
+    talk.answer = echo
+    assert talk.post({**HI, "user": "bob"}).status_code == 200
+    assert talk.feedback.history("ada") == []
+    assert len(talk.feedback.history("bob")) == 1
+
+
+def test_eight_clients_at_once_get_their_own_answers(talk):
+    def ask(n: int) -> list[str]:
+        found = []
+        for k in range(5):
+            body = {
+                **HI,
+                "user": f"user{n}",
+                "messages": [{"role": "user", "content": f"{n}.{k}"}],
+            }
+            if k % 2:
+                with talk.streamed(body) as answer:
+                    *chunks, done = data_of(answer)
+                assert done == "[DONE]"
+                texts = [one["choices"][0]["delta"].get("content", "") for one in chunks]
+                found.append("".join(texts))
+            else:
+                found.append(talk.post(body).json()["choices"][0]["message"]["content"])
+        return found
+
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(ask, range(8)))
+    assert answers == [[f"2: {n}.{k}" for k in range(5)] for n in range(8)]
+    for n in range(8):
+        logged = [one.interaction.response for one in talk.feedback.history(f"user{n}")]
+        assert logged == answers[n]
+
+
+def test_a_rating_of_an_answer_rewards_the_arm_that_gave_it(talk, store):
+    arms = tuple(RuntimeArm(arm_id=f"arm{n}", params={"temperature": n / 10}) for n in range(2))
+    Systems(store).configure(RuntimeConfig(system="system", default_arms=arms, seed=1))
+    identity = talk.post(HI).json()["id"]
+    logged = talk.feedback.interaction(identity)
+    with talk.client() as client:
+        rated = client.post(
+            f"/v1/interactions/{identity}/rating", json={"user_id": "ada", "rating": 4}
+        )
+        stranger = client.post(
+            f"/v1/interactions/{identity}/rating",
+            json={"user_id": "eve", "rating": 1},
+            headers={"Authorization": f"Bearer {SECRETS['update']}"},
+        )
+    assert rated.status_code == 200
+    assert stranger.status_code == 403
+    assert store.decision(logged.decision_id).reward == 0.75
+
+
+def test_without_a_chat_there_are_no_such_paths(service):
+    bearer = {"Authorization": f"Bearer {SECRETS['admin']}"}
+    with httpx.Client(base_url=service.url, headers=bearer) as client:
+        assert client.post(COMPLETIONS, json=HI).status_code == 404
+        assert client.get("/v1/models").status_code == 404
