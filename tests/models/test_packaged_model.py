@@ -115,3 +115,46 @@ def test_one_model_serves_several_loops(model: LocalModel):
         return (await future).text
 
     assert asyncio.run(ask()) == asyncio.run(ask())
+
+
+def test_it_chats_and_each_answer_is_logged(tmp_path: Path):
+    """Answers come whole, and the second one knows of the first turn."""
+    from tasks.chat.conversation import Conversation
+    from tasks.chat.logged_chat import LoggedChat
+    from tasks.inputs.environment import Environment
+    from tasks.store.feedback.feedback_store import FeedbackStore
+    from tasks.store.runtime.runtime_store import RuntimeStore
+    from tests.support.configurations import loaded
+
+    tokens = {"type": "int", "min": 4, "max": 48, "default": 24}
+    made = loaded(
+        api={
+            "name": "talk",
+            "kind": "local",
+            "request": {"options": {"model": PACKAGED}, "timeout_seconds": 300},
+        },
+        search_space__parameters={"max_tokens": tokens},
+    )
+
+    async def go(chat: LoggedChat) -> list[list[str]]:
+        found = []
+        async with chat:
+            conversation = Conversation(chat, user_id="ada")
+            for question in ("What is the capital of France?", "And what do people eat there?"):
+                async with conversation.ask(question) as stream:
+                    found.append([piece async for piece in stream])
+                await conversation.rate(3)
+        return found
+
+    with FeedbackStore(tmp_path) as feedback, RuntimeStore(tmp_path) as runtime:
+        chat = LoggedChat(made, Environment.unchecked(made.configuration), feedback, runtime)
+        pieces = asyncio.run(go(chat))
+        first, second = feedback.history("ada")
+    assert [len(one) for one in pieces] == [1, 1]
+    assert "Paris" in first.interaction.response
+    assert [one.role for one in second.interaction.messages] == [
+        "system", "user", "assistant", "user",
+    ]  # fmt: skip
+    assert second.interaction.sampling == {"temperature": 0.0, "max_tokens": 24}
+    assert second.interaction.cost_usd == 0.0
+    assert second.rating is not None
