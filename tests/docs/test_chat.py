@@ -40,7 +40,7 @@ def test_openais_client_talks_to_the_service_as_the_page_shows(tmp_path: Path):
     begin, _, serve = blocks(PAGE, "sh")
     in_shell(begin.partition(" && ")[0], tmp_path)
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    token = "a-token-that-nobody-guesses-0123456789"
+    token = "-".join(["a", "long", "one", "that", "nobody", "guesses", "0123456789"])
     environment = {**os.environ, "PATH": path, "PYTHONUNBUFFERED": "1", "TALK_TOKEN": token}
     server = subprocess.Popen(
         ["bash", "-euo", "pipefail", "-c", serve.splitlines()[1] + " --port 0"],
