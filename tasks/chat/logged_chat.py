@@ -38,7 +38,10 @@ STAND_IN: Final = "stand-in"
 _LENGTHS: Final = frozenset({"max_tokens", "max_completion_tokens"})
 """Two names of one setting."""
 _NO_SAMPLING: Final = frozenset(
-    {"messages", "contents", "model", "system_instruction", "systemInstruction", "stream_options"}
+    {
+        *("messages", "contents", "model", "system_instruction", "systemInstruction"),
+        *("stream_options", "logprobs"),
+    }
 )
 
 
@@ -162,6 +165,8 @@ class LoggedChat:
         if fixed & _LENGTHS:
             fixed |= _LENGTHS
         given = {name: value for name, value in prompt.settings.items() if name not in fixed}
+        if self.configuration.api.kind == "local" and not self.is_offline:
+            given["logprobs"] = True  # it costs nothing there
         params: Params = {**given, **own}  # type: ignore[dict-item] # a field may be any JSON
         messages: list[Json] = [{"role": "system", "content": persona}]
         messages += [{"role": one.role, "content": one.content} for one in prompt.messages]
@@ -181,9 +186,9 @@ class LoggedChat:
             InfrastructureFault: network, time-out, rate limit, server, or refused access.
             StoreError: the answer could not be logged.
         """
-        reply = await self._target.call(prepared.params, prepared.case, on_text)
+        reply, completion = await self._target.answer(prepared.params, prepared.case, on_text)
         interaction = await asyncio.to_thread(
-            self.feedback.log, self._interaction(prepared, reply)
+            self.feedback.log, self._interaction(prepared, reply, completion.logprobs)
         )
         return LoggedAnswer(
             interaction=interaction, text=as_text(reply.value), finish_reason=reply.finish_reason
@@ -232,7 +237,9 @@ class LoggedChat:
         }
         return {**self._standard, **found} if self._space.validate(found) else found
 
-    def _interaction(self, prepared: PreparedPrompt, reply: Reply) -> Interaction:
+    def _interaction(
+        self, prepared: PreparedPrompt, reply: Reply, logprobs: tuple[float, ...] | None
+    ) -> Interaction:
         prompt, params, case = prepared.prompt, prepared.params, prepared.case
         chosen, model = prepared.chosen, reply.model or prepared.model
         sent = [
@@ -257,6 +264,7 @@ class LoggedChat:
             conversation_id=prompt.conversation_id,
             template_hash=sha256_hex(sent[0].content),
             sampling={name: value for name, value in body.items() if name not in _NO_SAMPLING},
+            logprobs=logprobs,
             n_input_tokens=reply.usage.prompt_tokens,
             n_output_tokens=reply.usage.completion_tokens,
             latency_s=reply.latency_ms / 1_000,

@@ -44,6 +44,8 @@ class Sampling:
     stop: tuple[str, ...] = ()
     seed: int | None = None
     """Of a sampled answer; ``None``: another one each time."""
+    logprobs: bool = False
+    """Whether the log-probability of each token is kept."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -55,6 +57,8 @@ class Row:
     """What the prompt begins with before its last message: rows of one head share a batch."""
     sampling: Sampling
     tokens: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    """Of each token by the model at temperature 1, nats; empty: not asked for."""
     finish_reason: str | None = None
     """``stop``, ``length`` or ``timeout``; ``None``: not finished."""
     text: str = ""
@@ -137,7 +141,7 @@ class Generator:
 
     def _alone(self, row: Row, deadline_s: float) -> None:
         """Answer a row again as if nothing else had been asked."""
-        row.tokens, row.finish_reason, row.text = [], None, ""
+        row.tokens, row.logprobs, row.finish_reason, row.text = [], [], None, ""
         ids = torch.tensor([row.prompt])
         positions = torch.arange(len(row.prompt))[None]
         self._decode(
@@ -167,7 +171,9 @@ class Generator:
             cache, logits = out.cache, out.logits[:, -1].float()  # (rows, vocabulary)
             is_late = time.monotonic() > deadline_s
             tokens = [self._next(row, logits[i]) for i, row in enumerate(rows)]
-            for row, token in zip(rows, tokens, strict=True):
+            for i, (row, token) in enumerate(zip(rows, tokens, strict=True)):
+                if row.sampling.logprobs and token not in self._ends:
+                    row.logprobs.append(float(logits[i].log_softmax(-1)[token]))
                 self._extend(row, token, is_late=is_late)
             open_ = [i for i, row in enumerate(rows) if row.finish_reason is None]
             if len(open_) < len(rows):

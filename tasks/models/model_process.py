@@ -37,6 +37,8 @@ class ChatRequest:
     top_k: int | None
     stop: tuple[str, ...]
     seed: int | None
+    logprobs: bool = False
+    """Whether the answer tells how likely its tokens were."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +54,8 @@ class ChatAnswer:
     latency_ms: float = 0.0
     """Since the batch began."""
     error: str = ""
+    logprobs: tuple[float, ...] | None = None
+    """Log-probability of each token by the model at temperature 1, nats; ``None``: not asked for."""
 
 
 def main() -> None:
@@ -104,6 +108,7 @@ def answer_batch(
             top_k=request.top_k,
             stop=request.stop,
             seed=request.seed,
+            logprobs=request.logprobs,
         )
         try:
             row = generator.row(request.messages, sampling)
@@ -130,6 +135,7 @@ def answer_batch(
             finish_reason=row.finish_reason or "error",
             prompt_tokens=len(row.prompt),
             completion_tokens=len(row.tokens),
+            logprobs=tuple(row.logprobs) if row.sampling.logprobs else None,
             latency_ms=(row.ended_s - started_s) * 1000,
         )
     return [answers[i] for i in range(len(requests))]

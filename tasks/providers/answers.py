@@ -25,6 +25,8 @@ _STOPPED_BY_FILTER = frozenset(
 class ChatCompletion(Completion):
     """An answer as it is read here; one that was billed and is of no use holds its fault."""
 
+    logprobs: tuple[float, ...] | None = None
+    """Log-probability of each token of the answer, nats; ``None``: not told."""
     tool_calls: tuple[Mapping[str, Json], ...] = ()
     """Each with ``name`` and ``arguments``, parsed where they are JSON."""
     fault: CandidateFault | None = None
@@ -62,6 +64,7 @@ def read_chat(
         content if isinstance(content, str) else "",
         model=raw.get("model"),
         finish_reason=reason,
+        logprobs=_logprobs(choice),
         tool_calls=[
             {"name": function.get("name"), "arguments": _parsed(function.get("arguments"))}
             for function in functions
@@ -113,6 +116,7 @@ def _completion(
     why: tuple[str, str] | None,
     latency_ms: float,
     first_token_ms: float | None,
+    logprobs: tuple[float, ...] | None = None,
 ) -> ChatCompletion:
     """Return a completion; ``why`` there is no answer in it is a message and an error type."""
     reason = finish_reason if isinstance(finish_reason, str) else None
@@ -129,9 +133,18 @@ def _completion(
         first_token_ms=first_token_ms,
         finish_reason=reason,
         raw=raw,
+        logprobs=logprobs,
         tool_calls=tuple(tool_calls),
         fault=None if why is None else CandidateFault(why[0], error_type=why[1]),
     )
+
+
+def _logprobs(choice: Mapping[str, Json]) -> tuple[float, ...] | None:
+    """Return the log-probabilities of a choice; ``None``: not told, or not of every token."""
+    tokens = mappings(mapping(choice.get("logprobs")).get("content"))
+    found = [token.get("logprob") for token in tokens]
+    numbers = [float(one) for one in found if isinstance(one, int | float) and one <= 0]
+    return tuple(numbers) if numbers and len(numbers) == len(found) else None
 
 
 def gemini_parts(candidate: Mapping[str, Json]) -> list[dict[str, Json]]:

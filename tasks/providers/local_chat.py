@@ -21,9 +21,12 @@ from tasks.providers.streams import TextCallback
 MAX_TOKENS: Final = 256
 """Longest answer where none is set."""
 _FIELDS: Final = frozenset(
-    {"max_tokens", "max_completion_tokens", "temperature", "top_p", "top_k", "stop", "seed"}
+    {
+        *("max_tokens", "max_completion_tokens", "temperature", "top_p", "top_k", "stop", "seed"),
+        "logprobs",
+    }
 )
-_ACCEPTED: Final[Mapping[str, Json]] = {"n": 1, "stream": False, "logprobs": False}
+_ACCEPTED: Final[Mapping[str, Json]] = {"n": 1, "stream": False}
 _NO_FIELD: Final = "a local model has no such setting"
 _ROLES: Final = {"developer": "system"}
 
@@ -96,7 +99,11 @@ class LocalChat(Provider):
             "total_tokens": answer.prompt_tokens + answer.completion_tokens,
         }
         message: Json = {"role": "assistant", "content": answer.text}
-        choice: Json = {"index": 0, "message": message, "finish_reason": answer.finish_reason}
+        choice: dict[str, Json] = {
+            "index": 0, "message": message, "finish_reason": answer.finish_reason
+        }  # fmt: skip
+        if answer.logprobs is not None:
+            choice["logprobs"] = {"content": [{"logprob": one} for one in answer.logprobs]}
         raw: dict[str, Json] = {"model": model, "choices": [choice], "usage": usage}
         latency_ms = answer.latency_ms or (time.monotonic() - started_s) * 1000
         return read_chat(raw, latency_ms=latency_ms)
@@ -163,6 +170,7 @@ def _request(body: Mapping[str, Json]) -> ChatRequest:
         top_k=None if top_k is None else int(_number(body, "top_k", 0, least=1)),
         stop=tuple(map(as_text, stop)) if isinstance(stop, list) else (as_text(stop),),
         seed=None if seed is None else int(_number(body, "seed", 0, least=0)),
+        logprobs=body.get("logprobs") is True,
     )
 
 

@@ -84,6 +84,7 @@ class ChatJoiner:
         self._head: dict[str, Json] = {}
         self._text: list[str] = []
         self._refusal: list[str] = []
+        self._logprobs: list[Json] = []
         self._calls: list[dict[str, Json]] = []
         self._slots: dict[object, int] = {}
         self._finish_reason: str | None = None
@@ -103,6 +104,7 @@ class ChatJoiner:
         if isinstance(reason, str) and reason:
             self._finish_reason = reason
         is_content = False
+        self._logprobs += mappings(mapping(choice.get("logprobs")).get("content"))
         for name, texts in (("content", self._text), ("refusal", self._refusal)):
             text = delta.get(name)
             if isinstance(text, str) and text:
@@ -149,7 +151,13 @@ class ChatJoiner:
                 }
                 for call in self._calls
             ]
-        choice: Json = {"index": 0, "finish_reason": self._finish_reason, "message": message}
+        choice: dict[str, Json] = {
+            "index": 0,
+            "finish_reason": self._finish_reason,
+            "message": message,
+        }
+        if self._logprobs:
+            choice["logprobs"] = {"content": self._logprobs}
         return {**self._head, "object": "chat.completion", "choices": [choice]}
 
 

@@ -125,6 +125,12 @@ class ChatTarget:
         return WorstCase(usd=usd, tokens=tokens)
 
     async def call(self, params: Params, case: Case, on_text: TextCallback | None = None) -> Reply:
+        """Ask the model once; see ``answer``."""
+        return (await self.answer(params, case, on_text))[0]
+
+    async def answer(
+        self, params: Params, case: Case, on_text: TextCallback | None = None
+    ) -> tuple[Reply, ChatCompletion]:
         """Ask the model once; the value is the text, or the tool calls, of its first choice.
 
         Args:
@@ -159,7 +165,7 @@ class ChatTarget:
                 model=completion.model,
             )
             raise completion.fault
-        return Reply(
+        reply = Reply(
             value=completion.value,
             latency_ms=completion.latency_ms,
             cost_usd=cost_usd,
@@ -171,6 +177,7 @@ class ChatTarget:
             dropped=mapped.dropped,
             finish_reason=completion.finish_reason,
         )
+        return reply, completion
 
     async def aclose(self) -> None:
         """Close the connections; safe to call twice."""

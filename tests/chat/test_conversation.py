@@ -303,3 +303,35 @@ def test_a_long_conversation_keeps_within_the_models_context(chats):
 
     logged = chats.run(use, prices=prices)
     assert [one.role for one in logged.messages] == ["system", "user", "assistant", "user"]
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_log_probabilities_are_kept_where_the_backend_gives_them(chats, told):
+    def piece(text: str, logprob: float) -> dict[str, object]:
+        made = chunk(content=text)
+        if told:
+            made["choices"][0]["logprobs"] = {"content": [{"token": text, "logprob": logprob}]}
+        return made
+
+    chats.answer = lambda _: events([piece("a", -0.5), piece("b", -1.25), chunk("stop")])
+    api = chat_api(chats.server.url, request={"options": {"model": "m", "logprobs": True}})
+
+    async def use(chat):
+        return (await said(Conversation(chat, user_id="ada"), "Hi?"))[1]
+
+    logged = chats.run(use, api=api)
+    assert chats.server.requests[0].body["logprobs"] is True
+    assert logged.logprobs == ((-0.5, -1.25) if told else None)
+
+
+def test_log_probabilities_that_are_none_are_not_kept(chats):
+    made = chunk(content="a")
+    made["choices"][0]["logprobs"] = {
+        "content": [{"logprob": "x"}, {"logprob": 3}, {"logprob": None}]
+    }
+    chats.answer = lambda _: events([made, chunk("stop")])
+
+    async def use(chat):
+        return (await said(Conversation(chat, user_id="ada"), "Hi?"))[1]
+
+    assert chats.run(use).logprobs is None

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 import os
 import random
 import subprocess
@@ -157,4 +158,13 @@ def test_it_chats_and_each_answer_is_logged(tmp_path: Path):
     ]  # fmt: skip
     assert second.interaction.sampling == {"temperature": 0.0, "max_tokens": 24}
     assert second.interaction.cost_usd == 0.0
+    for one in (first, second):
+        logprobs = one.interaction.logprobs
+        assert logprobs is not None
+        assert one.interaction.n_output_tokens in {len(logprobs), len(logprobs) + 1}
+        assert all(-30 < logprob <= 0 for logprob in logprobs)
+    # At temperature 0 each token is the likeliest one.
+    assert sum(map(math.exp, first.interaction.logprobs or ())) > 0.3 * len(
+        first.interaction.logprobs or ()
+    )
     assert second.rating is not None
