@@ -16,6 +16,7 @@ from convergence_core.feedback.records import HIGHEST, LABELS, LOWEST, SCALE, In
 from tasks.chat.conversation import AnswerPair, Conversation
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import one_line
+from tasks.store.feedback.counts import RoleCounts
 
 Result = TypeVar("Result")
 
@@ -25,6 +26,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "/compare": "[QUESTION]: two answers to a question, the last one if none is given; choose the better",
     "/undo": "take the last mark back; without one, leave the last question out of what follows",
     "/history": "[N]: your last answers in this role, with their marks",
+    "/status": "how many answers there are and how they are rated, everyone's, by role",
     "/role": "NAME: begin anew with another role",
     "/help": "these commands",
     "/quit": "leave",
@@ -86,6 +88,7 @@ class ChatSession:
             "/compare": self._compare,
             "/undo": self._undo,
             "/history": self._history,
+            "/status": self._status,
             "/role": self._role,
             "/help": self._help,
         }
@@ -163,6 +166,15 @@ class ChatSession:
             console.answer(f"  asked     {_line(answer.asked[-1].content)}")
             console.answer(f"  answered  {_line(answer.response)}")
 
+    def _status(self, _rest: str) -> None:
+        found = self._wait(self._conversation.counts())
+        if not found.roles:
+            console.answer("There are no answers yet.")
+        for role, counts in found.roles.items():
+            console.answer(f"{role}: {counts_sentence(counts)}")
+        if found.n_comparisons:
+            console.answer(f"{_plural(found.n_comparisons, 'comparison')} of two answers")
+
     def _role(self, rest: str) -> None:
         self._conversation.begin(rest)
         console.answer(f"{rest} answers now, in a new conversation.")
@@ -189,6 +201,22 @@ class ChatSession:
         except (EvaluationFault, ConvergenceError, LookupError) as error:
             sys.stdout.flush()
             self._refuse(one_line(str(error), 2_000, redacted_text))
+
+
+def counts_sentence(counts: RoleCounts) -> str:
+    """Return how a role's answers are rated; the interval is that of the mean."""
+    sentence = f"{_plural(counts.n_interactions, 'answer')}, {counts.n_rated:,} rated"
+    if counts.mean_reward is None:
+        return sentence
+    sentence += f", mean reward {counts.mean_reward:.2f} of -1 to 1"
+    if counts.mean_reward_low is None or counts.mean_reward_high is None:
+        return sentence
+    low, high = counts.mean_reward_low, counts.mean_reward_high
+    return f"{sentence} (95 % interval {low:.2f} to {high:.2f})"
+
+
+def _plural(n: int, noun: str) -> str:
+    return f"{n:,} {noun}{'s' * (n != 1)}"
 
 
 def shown(text: str) -> str:

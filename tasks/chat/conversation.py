@@ -16,6 +16,7 @@ from tasks.chat.answer_stream import AnswerStream
 from tasks.chat.logged_chat import ChatPrompt, LoggedChat
 from tasks.chat.roles import DEFAULT, persona_of
 from tasks.providers.streams import TextCallback
+from tasks.store.feedback.counts import FeedbackCounts, feedback_counts
 from tasks.store.feedback.feedback_store import (
     FeedbackStore,
     RatedInteraction,
@@ -209,6 +210,10 @@ class Conversation:
     async def history(self, n: int = 10) -> list[RatedInteraction]:
         """Return the user's last answers of this role with their marks, oldest first."""
         return await asyncio.to_thread(self._feedback.history, self.user_id, self.role, n)
+
+    async def counts(self) -> FeedbackCounts:
+        """Return how much feedback the store has, everyone's, by role."""
+        return await asyncio.to_thread(feedback_counts, self._feedback)
 
     @property
     def _feedback(self) -> FeedbackStore:

@@ -74,6 +74,20 @@ def test_commands_mark_and_take_back(type_lines, here):
     assert [one.rating for one in history(here)] == [None]
 
 
+def test_the_status_counts_answers_marks_and_comparisons(type_lines):
+    none = type_lines("/status")
+    assert none.out == "There are no answers yet.\n"
+    done = type_lines(
+        "Hi?", "5", "Hi!", "3", "Ho?", "", "/compare Hm?", "1", "/role code", "Hi?", "2", "/status"
+    )
+    assert done.code == 0, done.err
+    assert done.out.endswith(
+        "assistant: 5 answers, 2 rated, mean reward 0.50 of -1 to 1 (95 % interval -0.48 to 1.00)\n"
+        "code: 1 answer, 1 rated, mean reward -0.50 of -1 to 1\n"
+        "1 comparison of two answers\n"
+    )
+
+
 def test_the_better_of_two_answers_is_stored(type_lines, here):
     done = type_lines("/compare Hi?", "2", "/compare", "", "/history 1")
     assert done.code == 0, done.err
