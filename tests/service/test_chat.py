@@ -149,7 +149,7 @@ def test_openais_own_client_talks_streams_and_lists(talk):
             client.chat.completions.create(
                 model="gpt", messages=[{"role": "user", "content": "Hi?"}]
             )
-    assert "known are assistant, code" in caught.value.body["detail"]
+    assert "known are assistant, code" in str(caught.value.body)
     pirate, code = [one.interaction for one in talk.feedback.history("chat")]
     assert [one.content for one in pirate.messages] == ["Arr.", "Hi?"]
     # The search space decides the temperature; what it leaves open is the client's.
