@@ -127,7 +127,7 @@ def test_it_chats_and_each_answer_is_logged(tmp_path: Path):
     from tasks.store.runtime.runtime_store import RuntimeStore
     from tests.support.configurations import loaded
 
-    tokens = {"type": "int", "min": 4, "max": 48, "default": 24}
+    tokens = {"type": "int", "min": 4, "max": 48, "default": 12}
     made = loaded(
         api={
             "name": "talk",
@@ -156,7 +156,7 @@ def test_it_chats_and_each_answer_is_logged(tmp_path: Path):
     assert [one.role for one in second.interaction.messages] == [
         "system", "user", "assistant", "user",
     ]  # fmt: skip
-    assert second.interaction.sampling == {"temperature": 0.0, "max_tokens": 24}
+    assert second.interaction.sampling == {"temperature": 0.0, "max_tokens": 12}
     assert second.interaction.cost_usd == 0.0
     for one in (first, second):
         logprobs = one.interaction.logprobs
