@@ -1,4 +1,4 @@
-"""Routes of the chat in OpenAI's form: completions, streamed or whole, and roles as models.
+"""Routes of a chat in OpenAI's form: completions, and roles as models.
 
 Checked against the documented form of ``/v1/chat/completions``. An answer is logged before its end is sent,
 under its ``id``; one whose client goes away before the end is cancelled and not logged.
