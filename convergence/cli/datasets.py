@@ -1,8 +1,9 @@
-"""``export preferences`` and ``import preferences``: datasets that trainers read."""
+"""``export`` and ``import`` of preferences, answers and ratings."""
 
+import json
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -136,6 +137,124 @@ def import_preferences(
     listed = ", ".join(f"{n:,} {name.replace('_', ' ')}" for name, n in dropped.items())
     told = f"; dropped: {listed}" if listed else ""
     console.say(f"Read {len(found.pairs):,} preferences into {label}{told}.")
+
+
+class RatingFile(StrEnum):
+    """Forms of files of ratings."""
+
+    JSONL = "jsonl"
+    OPEN_WEBUI = "open-webui"
+    LANGFUSE = "langfuse"
+
+
+Role = Annotated[str | None, typer.Option(help="Persona that answered. Default: all.")]
+
+
+@exporting.command("interactions")
+def export_interactions(  # noqa: PLR0917 - options of a command
+    output: Annotated[Path, typer.Option("--output", "-o", help="File of JSON lines.")] = Path(
+        "interactions.jsonl"
+    ),
+    role: Role = None,
+    messages: Annotated[
+        bool, typer.Option("--messages", help="The whole prompt as messages, not its last text.")
+    ] = False,
+    store: options.Store = None,
+    config: options.Config = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Write logged answers: timestamp, prompt, response and reward, which is null where nobody rated."""
+    from tasks.store.feedback.dataset import interaction_rows  # noqa: PLC0415 - brings SQLite
+
+    with locations.open_feedback(store, config) as feedback:
+        rows = list(interaction_rows(feedback, role=role, has_messages=messages))
+    _write(rows, output, "answers", as_json=as_json)
+
+
+@exporting.command("ratings")
+def export_ratings(
+    output: Annotated[Path, typer.Option("--output", "-o", help="File of JSON lines.")] = Path(
+        "ratings.jsonl"
+    ),
+    role: Role = None,
+    store: options.Store = None,
+    config: options.Config = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Write the marks that count: of a user's marks of one answer the last."""
+    from tasks.store.feedback.dataset import rating_rows  # noqa: PLC0415 - brings SQLite
+
+    with locations.open_feedback(store, config) as feedback:
+        rows = list(rating_rows(feedback, role=role))
+    _write(rows, output, "ratings", as_json=as_json)
+
+
+@importing.command("ratings")
+def import_ratings(  # noqa: PLR0917 - options of a command
+    file: Annotated[Path, typer.Argument(help="What the other tool exported.")],
+    form: Annotated[
+        RatingFile,
+        typer.Option("--format", "-f", help="JSON lines, or an export of one of these tools."),
+    ] = RatingFile.JSONL,
+    scale: Annotated[
+        str | None,
+        typer.Option(metavar="LOW,HIGH", help="Lowest and highest numeric score of Langfuse."),
+    ] = None,
+    store: options.Store = None,
+    config: options.Config = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Read ratings of other tools; what was read before counts once."""
+    from tasks.store.feedback.dataset import read_ratings  # noqa: PLC0415 - brings SQLite
+    from tasks.store.feedback.feedback_store import FeedbackStore  # noqa: PLC0415 - as above
+
+    ends = None if scale is None else _scale(scale)
+    with FeedbackStore(locations.store_path(store, config)) as feedback:
+        try:
+            found = read_ratings(feedback, file, form.value, scale=ends)
+        except (OSError, ValueError) as error:
+            fix = "Name a file of the form that --format says."
+            raise ConfigurationError.of(str(file), str(error), fix) from error
+    if as_json:
+        console.answer_json(
+            {
+                "answers": found.n_logged,
+                "ratings": found.n_rated,
+                "known": found.n_known,
+                "skipped": dict(found.skipped),
+            }
+        )
+        return
+    console.say(
+        f"Read {found.n_logged:,} answers and {found.n_rated:,} ratings; {found.n_known:,} ratings were "
+        "here already."
+    )
+    for reason, n in found.skipped.items():
+        console.say(f"Left out {n:,}: {reason}.")
+
+
+def _scale(text: str) -> tuple[float, float]:
+    try:
+        low, high = map(float, text.split(","))
+    except ValueError:
+        low = high = 0.0
+    if not low < high < float("inf"):
+        rule = "must be two numbers, the lower one first"
+        raise ConfigurationError.of("--scale", rule, "Write e.g. `--scale 0,1`.", value=text)
+    return low, high
+
+
+def _write(rows: "list[dict[str, Any]]", output: Path, what: str, *, as_json: bool) -> None:
+    from tasks.store.layout import write_file  # noqa: PLC0415 - with its only user
+
+    if output.is_dir():
+        fix = f"That is a folder; write e.g. `--output {what}.jsonl`."
+        raise ConfigurationError.of("--output", "must name a file", fix, value=str(output))
+    write_file(output, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+    if as_json:
+        console.answer_json({"rows": len(rows), "file": str(output)})
+    else:
+        console.say(f"Wrote {len(rows):,} {what} to {output}.")
 
 
 def _only_system(store: "ParquetStore") -> str:

@@ -8,6 +8,7 @@ from convergence_core.errors import ConfigurationError, RunNotFoundError
 
 if TYPE_CHECKING:
     from tasks.store import ParquetStore
+    from tasks.store.feedback.feedback_store import FeedbackStore
     from tasks.store.runtime.runtime_store import RuntimeStore
 
 CONFIG_NAME = "optimization.yaml"
@@ -65,6 +66,20 @@ def open_runtime(store: Path | None, config: Path | None) -> "RuntimeStore":
     if not (path / "store.json").is_file():
         open_store(store, config)  # says what is missing
     return RuntimeStore(path)
+
+
+def open_feedback(store: Path | None, config: Path | None) -> "FeedbackStore":
+    """Open the feedback of a store that exists.
+
+    Raises:
+        RunNotFoundError: there is no store.
+    """
+    from tasks.store.feedback.feedback_store import FeedbackStore  # noqa: PLC0415 - brings SQLite
+
+    path = store_path(store, config)
+    if not (path / "store.json").is_file():
+        open_store(store, config)  # says what is missing
+    return FeedbackStore(path)
 
 
 def resume_options(store: Path | None, config: Path | None, *, offline: bool) -> str:

@@ -1,0 +1,167 @@
+"""Files of answers and ratings: written for trainers, read from other tools."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from convergence_core.errors import FeedbackRefusedError, RequestReusedError
+from convergence_core.feedback.foreign_ratings import (
+    ForeignRating,
+    RatingForm,
+    SkippedRatingError,
+    read_rating,
+    rows_of,
+)
+from convergence_core.feedback.records import Interaction, Rating
+from tasks.store.feedback.feedback_store import FeedbackStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RatingImport:
+    """Counts of an import."""
+
+    n_logged: int
+    """Answers that were new."""
+    n_rated: int
+    """Ratings that were new, or replaced one."""
+    n_known: int
+    """Ratings that were here already."""
+    skipped: Mapping[str, int]
+    """Reason → rows that were left out."""
+
+
+def interaction_rows(
+    store: FeedbackStore, *, role: str | None = None, has_messages: bool = False
+) -> Iterator[dict[str, Any]]:
+    """Yield ``{timestamp, prompt, response, reward}`` of each answer, oldest first.
+
+    The reward is the mean over the raters, in [-1, 1]; ``None``: unrated.
+
+    Args:
+        store: the feedback.
+        role: persona that answered; ``None``: any.
+        has_messages: whether the prompt is the whole list of messages, in place of the last one's text.
+    """
+    for one in _interactions(store, role):
+        marks = store.ratings(one.interaction_id)
+        messages = [{"role": m.role, "content": m.content} for m in one.messages]
+        yield {
+            "timestamp": _iso(one.created_us),
+            "prompt": messages if has_messages else one.messages[-1].content,
+            "response": one.response,
+            "reward": sum(mark.reward for mark in marks) / len(marks) if marks else None,
+        }
+
+
+def rating_rows(store: FeedbackStore, *, role: str | None = None) -> Iterator[dict[str, Any]]:
+    """Yield the marks that count, each with its answer's id, by answers."""
+    for one in _interactions(store, role):
+        for mark in store.ratings(one.interaction_id):
+            yield {
+                "timestamp": _iso(mark.created_us),
+                "interaction_id": mark.interaction_id,
+                "role": one.role,
+                "user_id": mark.user_id,
+                "rating": mark.rating,
+                "thumbs": mark.thumbs,
+                "reward": mark.reward,
+                "reason": mark.reason,
+                "source": mark.source,
+            }
+
+
+def read_ratings(
+    store: FeedbackStore, file: Path, form: RatingForm, *, scale: tuple[float, float] | None = None
+) -> RatingImport:
+    """Read ratings of another tool; a row that was read before counts once.
+
+    Args:
+        store: the feedback.
+        file: what the tool exported.
+        form: of which tool.
+        scale: lowest and highest value of numeric scores.
+
+    Raises:
+        ValueError: the file is not of this form; nothing is stored.
+    """
+    rows = list(_rows(file, form))
+    n: Counter[str] = Counter()
+    skipped: Counter[str] = Counter()
+    for row in rows:
+        try:
+            _take_in(store, read_rating(row, form, scale=scale), n)
+        except SkippedRatingError as error:
+            skipped[str(error)] += 1
+        except (FeedbackRefusedError, RequestReusedError) as error:
+            skipped[f"refused: {str(error).split(',')[0]}"] += 1
+    return RatingImport(
+        n_logged=n["logged"],
+        n_rated=n["rated"] + n["edited"],
+        n_known=n["duplicate"],
+        skipped=skipped,
+    )
+
+
+def _take_in(store: FeedbackStore, given: ForeignRating, n: "Counter[str]") -> None:
+    answer = _answer(store, given, n)
+    if given.rating is None and given.thumbs is None:
+        return
+    mark = Rating(
+        interaction_id=answer.interaction_id,
+        user_id=given.user_id or answer.user_id,
+        rating=given.rating,
+        thumbs=given.thumbs,
+        reason=given.reason,
+        source=given.source,
+        event_id=given.event_id,
+        created_us=given.created_us,
+    )
+    n[store.rate(mark, any_user=True).status] += 1
+
+
+def _answer(store: FeedbackStore, given: ForeignRating, n: "Counter[str]") -> Interaction:
+    if given.answer is not None:
+        at = given.answer.created_us or store.now_us()
+        known = store.interaction(given.answer.interaction_id)
+        n["logged"] += known is None
+        return known or store.log(replace(given.answer, created_us=at))
+    for name in given.names:
+        rows = store.fetch(
+            "SELECT interaction_id FROM interactions WHERE interaction_id = ? OR event_id = ? "
+            "ORDER BY seq LIMIT 1",
+            (name, name),
+        )
+        found = store.interaction(rows[0][0]) if rows else None
+        if found is not None:
+            return found
+    raise SkippedRatingError("the trace of a score is no answer that is logged here")
+
+
+def _rows(file: Path, form: RatingForm) -> Iterator[Any]:
+    text = file.read_text(encoding="utf-8-sig")
+    if form != "jsonl":
+        yield from rows_of(json.loads(text), form)
+        return
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.strip():
+            try:
+                yield json.loads(line)
+            except ValueError as error:
+                raise ValueError(f"line {number} is no JSON: {error}") from None
+
+
+def _interactions(store: FeedbackStore, role: str | None) -> Iterator[Interaction]:
+    where, values = ("", ()) if role is None else (" WHERE role = ?", (role,))
+    ids = store.fetch(f"SELECT interaction_id FROM interactions{where} ORDER BY seq", values)  # noqa: S608 - a constant
+    for (one,) in ids:
+        found = store.interaction(one)
+        if found is not None:  # else forgotten meanwhile
+            yield found
+
+
+def _iso(at_us: int) -> str:
+    return datetime.fromtimestamp(at_us / 1e6, UTC).isoformat()
