@@ -252,7 +252,7 @@ def _add_error_handlers(app: FastAPI) -> None:
         RequestRefusedError: _refused,
         NoArmsError: lambda e: ProblemResponse(404, str(e)),
         InteractionNotFoundError: lambda e: ProblemResponse(404, str(e)),
-        FeedbackRefusedError: lambda e: ProblemResponse(422, str(e)),
+        FeedbackRefusedError: lambda e: ProblemResponse(409, str(e)),
         RequestReusedError: lambda e: ProblemResponse(409, str(e)),
         ArmChangedError: lambda e: ProblemResponse(409, str(e)),
         WrongUserError: lambda e: ProblemResponse(403, str(e)),

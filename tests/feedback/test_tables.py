@@ -13,8 +13,10 @@ from tasks.store import ParquetStore
 from tasks.store.feedback.feedback_store import FeedbackStore
 from tasks.store.feedback.removal import forget_user
 from tasks.store.runtime.runtime_store import RuntimeStore
+from tasks.store.tables.object_storage import bind
 from tests.feedback.answers import answer
 from tests.store.postgres_server import postgres_server
+from tests.support.object_places import our_place
 
 TEXT = "the-parcel-of-ann"
 
@@ -169,3 +171,35 @@ def test_the_command_forgets_only_when_it_is_sure(
     told = " ".join(capsys.readouterr().err.split())
     assert "Removed: 2 answers, 4 ratings, 1 comparisons" in told
     assert files_with(tmp_path / "convergence-data", TEXT) == []
+
+
+def test_a_forgotten_user_leaves_the_address_of_the_store_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    pytest.importorskip("obstore")
+    path = tmp_path / "store"
+    with our_place("s3", tmp_path / "objects") as place:
+        for name, value in place.environment.items():
+            monkeypatch.setenv(name, value)
+        bind(path, place.url)
+        with FeedbackStore(path) as store:
+            fill(store)
+        fold_store(path)
+
+        def texts() -> bytes:
+            keys = [key for key in place.objects() if "interactions" in key or "ratings" in key]
+            assert keys
+            return b"".join(bytes(place.store.get(key).bytes()) for key in keys)
+
+        assert TEXT.encode() in texts()
+        forget_user(path, "ann")
+        assert TEXT.encode() not in texts()
+        assert b"the-parcel-of-bob" in texts()
+        other = tmp_path / "elsewhere"
+        bind(other, place.url)
+        mirror = ParquetStore(other).mirror
+        assert mirror is not None
+        mirror.pull()
+        assert ParquetStore(other).rows("SELECT DISTINCT user_id FROM interactions") == [
+            {"user_id": "bob"}
+        ]

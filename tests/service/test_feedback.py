@@ -123,9 +123,9 @@ def test_of_two_answers_one_is_chosen(app: Caller):
     found = [app("POST", "/v1/comparisons", **pair).json()["status"] for _ in range(2)]
     assert found == ["compared", "duplicate"]
     apart = app("POST", "/v1/comparisons", **{**pair, "rejected_id": alien, "first_id": one})
-    assert apart.status_code == 422
+    assert apart.status_code == 409
     assert "must be an answer to the prompt" in apart.json()["detail"]
-    assert app("POST", "/v1/comparisons", **{**pair, "rejected_id": one}).status_code == 422
+    assert app("POST", "/v1/comparisons", **{**pair, "rejected_id": one}).status_code == 409
     assert app("GET", "/v1/feedback/status").json()["n_comparisons"] == 1
 
 
@@ -188,7 +188,7 @@ def test_a_rating_becomes_the_reward_of_the_decision_once(
                     messages=[{"role": "user", "content": "x"}])  # fmt: skip
         assert found.status_code == 404
     assert app("POST", "/v1/interactions", user_id="ann", model="m", response="", decision_id="d",
-               messages=[{"role": "user", "content": "x"}]).status_code == 422  # fmt: skip
+               messages=[{"role": "user", "content": "x"}]).status_code == 409  # fmt: skip
     assert list(pending_rewards(feedback)) == []
 
 
