@@ -4,7 +4,7 @@ import asyncio
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query, Request
-from pydantic import AfterValidator, BaseModel, Field, StrictInt
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, StrictInt
 from starlette.responses import Response
 
 from convergence.service.auth import TOKEN, require
@@ -32,17 +32,24 @@ from tasks.store.feedback.feedback_store import (
     new_interaction_id,
 )
 
+
+def _whole(value: Any) -> Any:
+    """Return a whole number of JSON, where 3.0 is 3, as an integer; anything else as it is."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 Id = Annotated[str, Path(min_length=1, max_length=200)]
 UserId = Annotated[str, Query(min_length=1, max_length=200)]
 Stars = Annotated[
     StrictInt,
+    BeforeValidator(_whole),
     AfterValidator(check_rating),
     Field(json_schema_extra={"minimum": LOWEST, "maximum": HIGHEST}),
 ]
 """1 Poor, 2 Average, 3 Good, 4 Excellent, 5 Outstanding."""
 Reason = Annotated[str, Field(max_length=10_000)]
 Number = Annotated[float, Field(ge=0, strict=True)]
-Count = Annotated[StrictInt, Field(ge=0, le=2**53)]
+Count = Annotated[StrictInt, Field(ge=0, le=2**53), BeforeValidator(_whole)]
 
 
 class MessageBody(Body):

@@ -94,6 +94,8 @@ def test_a_rating_off_the_scale_is_refused_in_words(app: Caller, feedback: Feedb
     sideways = app("POST", f"/v1/interactions/{one}/thumbs", user_id="ann", thumbs="sideways")
     assert sideways.status_code == 422
     assert feedback.ratings(one) == []
+    whole = app("POST", f"/v1/interactions/{one}/rating", user_id="ann", rating=5.0)
+    assert whole.json()["label"] == "5 Outstanding", "in JSON 5.0 is a whole number"
 
 
 def test_a_user_rates_the_own_answers_and_a_token_of_scope_admin_any(
