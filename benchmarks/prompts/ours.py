@@ -10,18 +10,21 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
-from benchmarks.prompts.world import OTHER_START, START, World, cases
+from benchmarks.prompts.world import KINDS, OTHER_START, START, World, WorldCase, cases
 from benchmarks.prompts.writer import Temper, answer_request
 from convergence import run_optimization_sync
+from convergence_core.records import Case
+from tasks.inputs.cases import split_holdout
 
-N_CASES: Final = 20
-"""Cases of the search; all kinds are among them."""
+N_OF_KIND: Final = 2
+"""Cases of each kind that the search has, and as many that are held out for the test after it."""
 N_GENERATIONS: Final = 25
 N_NEW: Final = 4
 """Cases that a new prompt is asked."""
@@ -70,11 +73,26 @@ def writer_endpoint(seed: int, temper: Temper) -> Iterator[str]:
         thread.join()
 
 
+@cache
+def balanced_cases() -> tuple[WorldCase, ...]:
+    """Return cases of which a half is held out, with as many of each kind on both sides."""
+    pool = {case.case_id: case for case in cases(200)}
+    sides = split_holdout([Case(case_id=name, input=name) for name in pool], 0.5)
+    return tuple(
+        case
+        for side in sides
+        for kind in KINDS
+        for case in [pool[one.case_id] for one in side if pool[one.case_id].kind == kind][
+            :N_OF_KIND
+        ]
+    )
+
+
 def configuration(
     folder: Path, seed: int, n_calls: int, *, endpoint: str | None, n_texts: int = 2
 ) -> dict[str, Any]:
     """Return the configuration of a run; without an endpoint it chooses among the given texts."""
-    listed = cases(N_CASES)
+    listed = balanced_cases()
     config: dict[str, Any] = {
         "api": {"name": "planted", "kind": "function"},
         "search_space": {
@@ -90,9 +108,10 @@ def configuration(
         "evaluation": {
             "cases_per_candidate": N_NEW,
             "test_cases": {
+                "holdout": 0.5,
                 "inline": [
                     {"id": c.case_id, "input": {"case": c.case_id, "kind": c.kind}} for c in listed
-                ]
+                ],
             },
             "metrics": {"score": {"type": "function", "weight": 1}},
         },
@@ -125,7 +144,7 @@ def optimize(seed: int, n_calls: int, temper: Temper | None = "honest", **more: 
         temper: of the writer; ``None``: it only chooses among the given texts.
         more: see ``configuration``.
     """
-    world, by_id = World(seed), {case.case_id: case for case in cases(N_CASES)}
+    world, by_id = World(seed), {case.case_id: case for case in balanced_cases()}
 
     def answer(prompt: str, case: str, kind: str) -> dict[str, Any]:  # noqa: ARG001 - an input
         found = world.ask(prompt, by_id[case])

@@ -26,6 +26,7 @@ from convergence_core.prompts.operators import (
 )
 from convergence_core.prompts.policy import (
     Tried,
+    agreed_chances,
     chances_of_best,
     parameter_propensities,
     propensities,
@@ -86,8 +87,8 @@ class Choices:
     """Text → mean and sd of its worth."""
     tried: tuple[Tried, ...]
     best: Mapping[str, float] = field(default_factory=dict)
-    """Text → probability that the best candidate holds it, by the posterior of the search; empty: by
-    ``values``."""
+    """Text → probability that the best candidate holds it, by the posterior of the search; empty:
+    unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -208,7 +209,7 @@ class Editor:
         p_parameter = parameter_propensities([one.tried for one in choices], rng)
         at = int(rng.choice(len(choices), p=p_parameter))
         chosen = choices[at]
-        best = chosen.best or chances_of_best(chosen.values, rng)
+        best = agreed_chances(chances_of_best(chosen.values, rng), chosen.best)
         names = [*best]
         parent = names[int(rng.choice(len(names), p=[best[name] for name in names]))]
         observed = state.observed.get(text_id_of(parent), ())
@@ -218,7 +219,8 @@ class Editor:
         operators = self._applicable(parent, partners, offered)
         if not operators:
             return None
-        p = propensities(operators, category, chosen.tried, rng)
+        n_edits = state.n_edits_of(chosen.parameter, parent)
+        p = propensities(operators, category, chosen.tried, rng, n_edits)
         choice = int(rng.choice(len(operators), p=p))
         return self.edit(
             chosen.parameter,

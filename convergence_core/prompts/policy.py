@@ -27,7 +27,10 @@ PRIOR_MEANS: Final[Mapping[OperatorName, float]] = {
     "context-reduction": -0.02,
 }
 """Prior gain of an operator, 0 for those not named: whoever sees failures, or two texts that win on different
-cases, knows more than a fixed edit; a reduction seldom raises the reward."""
+cases, knows more than a fixed edit; a reduction of a given text seldom raises the reward."""
+REDUCTION_STEP: Final = 0.02
+"""Added for a reduction with each edit since a given text, up to the largest of ``PRIOR_MEANS``: edits that failed
+have left sentences that only cost."""
 LIKELY_MEAN: Final = 0.02
 """Added for an operator that its category makes likelier to help."""
 TAU: Final = 0.03
@@ -47,16 +50,33 @@ class Tried:
     variance: float
 
 
+def prior_mean(operator: OperatorName, n_edits: int = 0) -> float:
+    """Return m_0 of an operator, for a parent that is so many edits away from a given text."""
+    prior = PRIOR_MEANS.get(operator, 0.0)
+    if operator == "context-reduction":
+        prior = min(prior + REDUCTION_STEP * n_edits, max(PRIOR_MEANS.values()))
+    return prior
+
+
 def operator_posterior(
-    operators: Sequence[OperatorName], category: Category, tried: Sequence[Tried]
+    operators: Sequence[OperatorName],
+    category: Category,
+    tried: Sequence[Tried],
+    n_edits: int = 0,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the means and standard deviations of mu_oc, (n_operators,) each.
 
     Edits of other categories count by the variance that lies between categories.
+
+    Args:
+        operators: that apply.
+        category: of the parent's failures.
+        tried: edits whose gain was seen.
+        n_edits: between a given text and the parent.
     """
     means, sds = [], []
     for operator in operators:
-        prior = PRIOR_MEANS.get(operator, 0.0)
+        prior = prior_mean(operator, n_edits)
         prior += LIKELY_MEAN if operator in LIKELY.get(category, ()) else 0.0
         precision, weighted = 1.0 / (2.0 * TAU**2), prior / (2.0 * TAU**2)
         for one in tried:
@@ -76,9 +96,10 @@ def propensities(
     category: Category,
     tried: Sequence[Tried],
     rng: np.random.Generator,
+    n_edits: int = 0,
 ) -> np.ndarray:
-    """Return p, (n_operators,); it sums to 1."""
-    means, sds = operator_posterior(operators, category, tried)
+    """Return p, (n_operators,); it sums to 1. Arguments are those of ``operator_posterior``."""
+    means, sds = operator_posterior(operators, category, tried, n_edits)
     draws = means + sds * rng.standard_normal((N_DRAWS, len(operators)))
     wins = np.bincount(draws.argmax(axis=1), minlength=len(operators)) / N_DRAWS
     p = (1.0 - EPSILON) * wins + EPSILON / len(operators)  # (eq. 2)
@@ -115,6 +136,21 @@ def chances_of_best(
     draws = means + sds * rng.standard_normal((N_DRAWS, len(names)))
     wins = np.bincount(draws.argmax(axis=1), minlength=len(names)) / N_DRAWS
     return dict(zip(names, wins.tolist(), strict=True))
+
+
+def agreed_chances(own: Mapping[str, float], search: Mapping[str, float]) -> dict[str, float]:
+    """Return text → probability of being a parent: both posteriors multiplied.
+
+    Ancestry and shared sentences tell what a text is worth, the search what it is worth beside other
+    parameters. Both see the same rewards, so that their product favours the best more than one alone.
+
+    Args:
+        own: text → probability that it is the best, by ancestry and sentences.
+        search: text → probability that the best candidate holds it; empty: unknown.
+    """
+    found = {text: p * search.get(text, 0.0) for text, p in own.items()} if search else {**own}
+    total = sum(found.values())
+    return {text: p / total for text, p in found.items()} if total else {**own}
 
 
 def parameter_propensities(

@@ -106,6 +106,13 @@ class PromptState:
             if one.is_kept and one.parameter == parameter and one.parent_ids
         }
 
+    def n_edits_of(self, parameter: str, text: str) -> int:
+        """Return how many edits lie between a given text and this one, along first parents."""
+        parents, name, n = self.parents_of(parameter), text_id_of(text), 0
+        while name in parents and n < len(parents):
+            name, n = parents[name], n + 1
+        return n
+
     def after(self, mutations: Sequence[Mutation]) -> "PromptState":
         """Return the state with further mutations."""
         return replace(self, mutations=(*self.mutations, *mutations))

@@ -1,12 +1,17 @@
 """The planted prompt world is what its documentation says: interactions, order, an imperfect writer."""
 
+from collections import Counter
+from pathlib import Path
+
 import numpy as np
 
 from benchmarks.prompts import joint, world, writer
 from benchmarks.prompts.hill_climb import climb
+from benchmarks.prompts.ours import configuration
 from benchmarks.prompts.records import table
 from benchmarks.prompts.world import (
     INTERACTIONS,
+    KINDS,
     NAMES,
     NOISE_SD,
     PROPERTIES,
@@ -18,6 +23,8 @@ from benchmarks.prompts.world import (
     properties_of,
     quality,
 )
+from convergence_core.records import Case
+from tasks.inputs.cases import split_holdout
 
 
 def with_(*names: str) -> str:
@@ -75,6 +82,14 @@ def test_a_request_of_the_engine_is_understood():
     found = [writer.answer_request(content, np.random.default_rng(i)) for i in range(20)]
     assert any("only what the message says" in text for text in found)
     assert all(text.count("<prompt>") == 1 for text in found)
+
+
+def test_search_and_held_out_cases_have_every_kind_alike():
+    config = configuration(Path(), 0, 200, endpoint=None)["evaluation"]["test_cases"]
+    listed = {case["id"]: case["input"]["kind"] for case in config["inline"]}
+    sides = split_holdout([Case(case_id=name, input=name) for name in listed], config["holdout"])
+    for side in sides:
+        assert Counter(listed[case.case_id] for case in side) == dict.fromkeys(KINDS, 2)
 
 
 def test_a_climb_asks_no_more_than_it_may():

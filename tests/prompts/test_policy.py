@@ -1,6 +1,7 @@
 """Which edit is tried next, and how probable that was."""
 
 import numpy as np
+import pytest
 from hypothesis import given, strategies as st
 from scipy.stats import chisquare
 
@@ -16,11 +17,14 @@ from convergence_core.prompts.evidence import (
 from convergence_core.prompts.failures import CATEGORIES, category_of, main_category
 from convergence_core.prompts.policy import (
     Tried,
+    agreed_chances,
     chances_by_text,
     parameter_propensities,
+    prior_mean,
     propensities,
 )
 from convergence_core.prompts.shots import Shot, split
+from convergence_core.prompts.state import KEPT, Mutation, PromptState, text_id_of
 
 tried = st.lists(
     st.builds(
@@ -63,6 +67,36 @@ def test_what_has_helped_a_category_is_chosen_there_and_less_elsewhere():
     assert 1 / len(OPERATORS) < elsewhere < here
 
 
+def test_a_reduction_is_chosen_more_often_the_more_edits_lie_behind():
+    at = OPERATORS.index("context-reduction")
+    found = [
+        propensities(OPERATORS, "partial", [], np.random.default_rng(0), n_edits)[at]
+        for n_edits in (0, 3, 6)
+    ]
+    assert found[0] < 0.02 < found[1] < found[2] < 0.5
+    assert prior_mean("context-reduction", 1000) == prior_mean("reflect", 1000) == 0.1
+
+
+def test_edits_are_counted_from_a_given_text():
+    state = PromptState().after([edit_of("a", "b"), edit_of("b", "c"), edit_of("given", "d")])
+    assert [state.n_edits_of("p", text) for text in ("a", "b", "c", "d", "e")] == [0, 1, 2, 1, 0]
+    assert state.n_edits_of("q", "c") == 0
+
+
+def test_texts_that_were_written_from_one_another_are_counted_to_an_end():
+    state = PromptState().after([edit_of("a", "b"), edit_of("b", "a")])
+    assert state.n_edits_of("p", "a") == 2
+
+
+def edit_of(parent: str, text: str) -> Mutation:
+    return Mutation(
+        mutation_id=text, generation=1, parameter="p", operator="reflect",
+        parent_ids=(text_id_of(parent),), category="wrong", propensity=0.5, failures=(),
+        diagnosis="", text_id=text_id_of(text), text=text, verdict=KEPT, writer="w",
+        wording_version="1",
+    )  # fmt: skip
+
+
 def evidence(**by_case: float) -> TextEvidence:
     return TextEvidence(by_case=by_case, n=len(by_case))
 
@@ -89,6 +123,14 @@ def test_a_text_is_worth_its_parent_until_more_is_known():
     assert means["k"][1] > means["p"][1]
     priced = text_posterior(found, {"k": "p"}, {"p": 0.2})
     assert abs(means["p"][0] - priced["p"][0] - 0.2) < 1e-12
+
+
+def test_parents_are_drawn_where_both_posteriors_agree():
+    own = {"a": 0.5, "b": 0.4, "c": 0.1}
+    found = agreed_chances(own, {"b": 0.5, "c": 0.4, "elsewhere": 0.1})
+    assert found == pytest.approx({"a": 0.0, "b": 0.2 / 0.24, "c": 0.04 / 0.24})
+    assert agreed_chances(own, {}) == own
+    assert agreed_chances(own, {"elsewhere": 1.0}) == own
 
 
 def test_categories_of_failures():
