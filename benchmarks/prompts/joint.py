@@ -23,7 +23,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from benchmarks.prompts.ours import N_CASES, N_NEW, writer_endpoint
+from benchmarks.prompts.ours import N_NEW, writer_endpoint
 from benchmarks.prompts.world import (
     NAMES,
     NOISE_SD,
@@ -37,6 +37,8 @@ from benchmarks.prompts.world import (
 )
 from convergence import run_optimization_sync
 
+N_CASES: Final = 20
+"""Cases of the search; all kinds are among them."""
 N_EVALUATIONS: Final = 320
 POPULATION: Final = 4
 """Candidates of a generation, in runs of all arms."""
