@@ -6,6 +6,7 @@ under its ``id``; one whose client goes away before the end is cancelled and not
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import Coroutine, Mapping
 from functools import partial
@@ -47,10 +48,15 @@ _SETTINGS: Final = (
     "temperature", "top_p", "max_tokens", "max_completion_tokens", "stop", "seed", "presence_penalty",
     "frequency_penalty", "reasoning_effort",
 )  # fmt: skip
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _CUT: Final = frozenset({"length", "max_tokens"})
 """Reasons for the end, in providers' words, of answers that were cut by their limit."""
 Number = Annotated[float, Field(strict=True)]
 Whole = Annotated[int, Field(strict=True)]
+
+
+class ClientGoneError(RequestRefusedError):
+    """The client went away before its answer."""
 
 
 class TextPart(BaseModel):
@@ -114,6 +120,15 @@ class CompletionBody(BaseModel):
         for name, value in (self.model_extra or {}).items():
             if name in _NOT_SERVED and value is not None and value not in _NOT_SERVED[name]:
                 raise ValueError(f"`{name}` must be left out: an answer here is one text")
+        for given in (self.user, (self.metadata or {}).get("conversation_id")):
+            if given is not None and (
+                not given or given.strip() != given or not given.isprintable()
+            ):
+                raise ValueError(
+                    "`user` and `conversation_id` must be printable texts without blanks at their ends"
+                )
+        if any(_SURROGATE.search(message.logged().content) for message in self.messages):
+            raise ValueError("`messages` must be Unicode text, without halves of surrogate pairs")
         if self.messages[-1].role != "user":
             raise ValueError("`messages` must end with one of the user's")
         return self
@@ -218,11 +233,16 @@ class _EventStream(Response):
         self.headers[INTERACTION_ID] = prepared.prompt.interaction_id
         self._chat, self._prepared, self._has_usage = chat, prepared, has_usage
         self._frame = _frame(prepared, "chat.completion.chunk", int(time.time()))
+        self._has_begun = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the answer; a client that goes away cancels it."""
         del scope
-        await _while_connected(receive, self._stream(send))
+        try:
+            await _while_connected(receive, self._stream(send))
+        except ClientGoneError:
+            if not self._has_begun:
+                raise
 
     async def _stream(self, send: Send) -> None:
         async with AnswerStream(partial(self._chat.write, self._prepared)) as stream:
@@ -230,6 +250,7 @@ class _EventStream(Response):
                 first = await anext(stream, None)
             except EvaluationFault as fault:
                 raise _refusal(fault) from None
+            self._has_begun = True
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             try:
                 await self._send(send, {"role": "assistant", "content": first or ""})
@@ -269,7 +290,7 @@ async def _while_connected(receive: Receive, work: Coroutine[Any, Any, Result]) 
     """Return what work does, cancelled when the client goes away.
 
     Raises:
-        RequestRefusedError: it went away; nobody reads that.
+        ClientGoneError: it went away; nobody reads that.
     """
 
     async def gone() -> None:
@@ -281,7 +302,7 @@ async def _while_connected(receive: Receive, work: Coroutine[Any, Any, Result]) 
         await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
         if working.done():
             return working.result()
-        raise RequestRefusedError(400, "The connection closed before the answer.")
+        raise ClientGoneError(400, "The connection closed before the answer.")
     finally:
         for task in (working, leaving):
             task.cancel()

@@ -54,7 +54,8 @@ class Talk:
 
     def post(self, body: Any, scope: str = "admin") -> httpx.Response:
         with self.client(scope) as client:
-            return client.post(COMPLETIONS, json=body)
+            kind = {"content-type": "application/json"}
+            return client.post(COMPLETIONS, content=json.dumps(body), headers=kind)
 
     @contextmanager
     def streamed(self, body: Any) -> Iterator[httpx.Response]:
@@ -169,6 +170,9 @@ def test_openais_own_client_talks_streams_and_lists(talk):
         ({"response_format": {"type": "json_object"}}, "`response_format` must be left out"),
         ({"temperature": "hot"}, "temperature"),
         ({"user": ""}, "user"),
+        ({"user": " ada "}, "without blanks at their ends"),
+        ({"metadata": {"conversation_id": ""}}, "without blanks at their ends"),
+        ({"messages": [{"role": "user", "content": "\ud800"}]}, "surrogate"),
     ],
 )
 def test_what_is_not_served_is_refused_by_name_before_anyone_is_asked(talk, more, words):
@@ -246,6 +250,18 @@ def test_an_answer_whose_client_goes_away_is_cancelled_and_not_logged(talk):
     assert talk.post({**HI, "user": "bob"}).status_code == 200
     assert talk.feedback.history("ada") == []
     assert len(talk.feedback.history("bob")) == 1
+
+
+def test_a_client_that_leaves_amid_a_stream_is_no_fault_of_the_service(talk, caplog):
+    pieces = [chunk(content="word " * 50) for _ in range(5_000)]
+    talk.answer = lambda _: events([*pieces, chunk("stop")])
+    with talk.streamed(HI) as answer:
+        assert next(answer.iter_lines()).startswith("data: ")
+    with talk.client() as client:
+        while 'route="/v1/chat/completions"' not in client.get("/metrics").text:
+            pass
+    assert [one.getMessage() for one in caplog.records if one.levelname == "ERROR"] == []
+    assert talk.feedback.history("ada") == []
 
 
 def test_eight_clients_at_once_get_their_own_answers(talk):
