@@ -54,6 +54,13 @@ def open_store(store: Path | None, config: Path | None) -> "ParquetStore":
     return opened
 
 
+def _existing(store: Path | None, config: Path | None) -> Path:
+    path = store_path(store, config)
+    if not (path / "store.json").is_file():
+        open_store(store, config)  # says what is missing
+    return path
+
+
 def open_runtime(store: Path | None, config: Path | None) -> "RuntimeStore":
     """Open the runtime state of a store that exists.
 
@@ -62,10 +69,7 @@ def open_runtime(store: Path | None, config: Path | None) -> "RuntimeStore":
     """
     from tasks.store.runtime.runtime_store import RuntimeStore  # noqa: PLC0415 - brings SQLite
 
-    path = store_path(store, config)
-    if not (path / "store.json").is_file():
-        open_store(store, config)  # says what is missing
-    return RuntimeStore(path)
+    return RuntimeStore(_existing(store, config))
 
 
 def open_feedback(store: Path | None, config: Path | None) -> "FeedbackStore":
@@ -76,10 +80,7 @@ def open_feedback(store: Path | None, config: Path | None) -> "FeedbackStore":
     """
     from tasks.store.feedback.feedback_store import FeedbackStore  # noqa: PLC0415 - brings SQLite
 
-    path = store_path(store, config)
-    if not (path / "store.json").is_file():
-        open_store(store, config)  # says what is missing
-    return FeedbackStore(path)
+    return FeedbackStore(_existing(store, config))
 
 
 def resume_options(store: Path | None, config: Path | None, *, offline: bool) -> str:

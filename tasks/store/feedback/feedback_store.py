@@ -4,7 +4,6 @@ Every write is one transaction, durable before it is acknowledged, and texts are
 stored. An event of a source is stored once, so a click that is sent twice counts once.
 """
 
-import os
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +18,7 @@ from convergence_core.errors import (
 from convergence_core.feedback.records import AnswerComparison, Interaction, Rating, refused
 from tasks.secrets.process_redaction import redacted_text
 from tasks.store.clock import wall_clock_us
-from tasks.store.database import Closing, Connection, Database
+from tasks.store.database import Closing, Connection
 from tasks.store.feedback.rows import (
     COMPARISON_COLUMNS,
     INTERACTION_COLUMNS,
@@ -32,9 +31,8 @@ from tasks.store.feedback.rows import (
     rating_of,
 )
 from tasks.store.feedback.schema import FEEDBACK, FEEDBACK_FILE
-from tasks.store.layout import ensure_store, store_root
-from tasks.store.runtime.schema import VARIABLE
-from tasks.store.sqlite import SqliteDatabase
+from tasks.store.layout import store_root
+from tasks.store.shared_database import has_shared, open_shared
 
 RateStatus = Literal["rated", "edited", "duplicate"]
 CompareStatus = Literal["compared", "edited", "duplicate"]
@@ -115,10 +113,8 @@ class FeedbackStore(Closing):
             StoreDamagedError: the file is no database.
             StoreWriteError: it cannot be created or written.
         """
-        root = store_root(path)
-        ensure_store(root)
-        self.root = root
-        self.database = _opened(root, url or os.environ.get(VARIABLE))
+        self.root = store_root(path)
+        self.database = open_shared(path, FEEDBACK_FILE, FEEDBACK, url)
         self.now_us = now_us
         self._clean = clean_text(redact)
 
@@ -341,15 +337,7 @@ def new_interaction_id() -> str:
 
 def has_feedback(path: Path | str) -> bool:
     """Return whether a store has feedback already, or shares some."""
-    return bool(os.environ.get(VARIABLE)) or (store_root(path) / FEEDBACK_FILE).is_file()
-
-
-def _opened(root: Path, url: str | None) -> Database:
-    if not url:
-        return SqliteDatabase(root / FEEDBACK_FILE, FEEDBACK)
-    from tasks.store.postgres import PostgresDatabase  # noqa: PLC0415 - optional
-
-    return PostgresDatabase(url, FEEDBACK)
+    return has_shared(path, FEEDBACK_FILE)
 
 
 def _found_interaction(connection: Connection, interaction_id: str) -> Interaction | None:

@@ -6,7 +6,6 @@ posterior is the base plus the acknowledged rewards, each counted once.
 """
 
 import json
-import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,8 @@ from typing import Any
 from convergence_core.errors import ArmChangedError
 from convergence_core.records import Json, canonical_json
 from tasks.store.clock import wall_clock_us
-from tasks.store.database import Closing, Connection, Database
-from tasks.store.layout import ensure_store, store_root
+from tasks.store.database import Closing, Connection
+from tasks.store.layout import store_root
 from tasks.store.runtime.rows import (
     ArmKind,
     ArmOffer,
@@ -27,9 +26,9 @@ from tasks.store.runtime.rows import (
     read,
     select_sql,
 )
-from tasks.store.runtime.schema import RUNTIME, RUNTIME_FILE, VARIABLE
+from tasks.store.runtime.schema import RUNTIME, RUNTIME_FILE
 from tasks.store.runtime.writes import revise
-from tasks.store.sqlite import SqliteDatabase
+from tasks.store.shared_database import has_shared, open_shared
 
 _GROUP = f"{select_sql(Group, 'groups')} WHERE system = ? AND agent_type = ?"
 _ARMS = f"{select_sql(StoredArm, 'arms')} WHERE group_id = ? ORDER BY position"
@@ -81,10 +80,8 @@ class RuntimeStore(Closing):
             StoreDamagedError: the file is no database.
             StoreWriteError: it cannot be created or written.
         """
-        root = store_root(path)
-        ensure_store(root)
-        self.root = root
-        self.database = _opened(root, url or os.environ.get(VARIABLE))
+        self.root = store_root(path)
+        self.database = open_shared(path, RUNTIME_FILE, RUNTIME, url)
         self.now_us = now_us
 
     def group(self, system: str, agent_type: str) -> Group | None:
@@ -242,17 +239,9 @@ class RuntimeStore(Closing):
         self.database.close()
 
 
-def _opened(root: Path, url: str | None) -> Database:
-    if not url:
-        return SqliteDatabase(root / RUNTIME_FILE, RUNTIME)
-    from tasks.store.postgres import PostgresDatabase  # noqa: PLC0415 - optional
-
-    return PostgresDatabase(url, RUNTIME)
-
-
 def has_runtime(path: Path | str) -> bool:
     """Return whether a store has a runtime state already, or shares one."""
-    return bool(os.environ.get(VARIABLE)) or (store_root(path) / RUNTIME_FILE).is_file()
+    return has_shared(path, RUNTIME_FILE)
 
 
 def _group(connection: Connection, system: str, agent_type: str) -> Group | None:
