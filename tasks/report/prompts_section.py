@@ -3,14 +3,15 @@
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from convergence_core.ports import Store
 from convergence_core.prompts.report import FamilyEdge, PromptReport
 from convergence_core.prompts.state import DRAWN
 from convergence_core.records import sha256_hex
 from convergence_core.result import CandidateReport, RunResult
-from convergence_core.result.number_text import UNKNOWN, plural, signed, usd
+from convergence_core.result.number_text import UNKNOWN, plural, signed, signed_interval, usd
+from tasks.prompts.writer import RULES
 from tasks.report.blocks import Block, Bullets, Columns, Heading, Paragraph, TextDiff, table
 from tasks.report.evidence import rows_of
 from tasks.report.phrases import clean
@@ -122,13 +123,16 @@ def prompt_blocks(report: PromptReport, *, is_offline: bool) -> list[Block]:
 def prompt_lines(report: PromptReport, *, is_offline: bool) -> list[str]:
     """Return what is said beside the sentence, a line each."""
     cost = UNKNOWN if report.cost_usd is None else usd(report.cost_usd)
-    names = [name for name in report.writers if name != DRAWN]
+    names = [
+        f"the stand-in for {name}" if is_offline and name != RULES else name
+        for name in report.writers
+        if name != DRAWN
+    ]
     drawn = ["demonstrations drawn from search cases"] if DRAWN in report.writers else []
     lines = [f"Written by: {', '.join([*names, *drawn])}; cost of writing: {cost}."]
-    if is_offline or "rules" in report.writers:
-        lines.append(
-            "Fixed rules have written these texts; a model's are better ones (`llm`, `prompts.writer`)."
-        )
+    if is_offline or RULES in report.writers:
+        how = "`llm`, `prompts.writer`" if RULES in report.writers else "without `--offline`"
+        lines.append(f"Fixed rules have written these texts; a model's are better ones ({how}).")
     if report.refusals:
         listed = (f"{n:,} {name.replace('_', ' ')}" for name, n in report.refusals.items())
         lines.append(f"Refused, and never evaluated: {', '.join(listed)}.")
@@ -148,9 +152,10 @@ def _edit_line(edge: FamilyEdge) -> str:
         shown += f" (failures: {edge.category})"
     effect = "never asked a search case that its parent was asked"
     if edge.n_shared:
+        meaning = " (95 % interval)" if edge.effect_se else ""
         effect = (
-            f"{effect_text(edge.effect, edge.effect_se)} on {plural(edge.n_shared, 'search case')}, "
-            f"{edge.fixed:,} fixed, {edge.broken:,} broken"
+            f"{effect_text(edge.effect, edge.effect_se)}{meaning} on "
+            f"{plural(edge.n_shared, 'search case')}, {edge.fixed:,} fixed, {edge.broken:,} broken"
         )
     return (
         f"{edge.parameter}: {edge.operator} before generation {edge.generation}, {shown}: {effect}"
@@ -158,7 +163,7 @@ def _edit_line(edge: FamilyEdge) -> str:
 
 
 def effect_text(effect: float | None, se: float | None) -> str:
-    """Return what an edit changed, with two standard errors.
+    """Return what an edit changed with its 95 % interval, two standard errors to each side.
 
     Where all cases changed alike nothing is known of the spread, and no interval is given.
     """
@@ -166,17 +171,19 @@ def effect_text(effect: float | None, se: float | None) -> str:
         return UNKNOWN
     if not se:
         return "no case changed" if effect == 0 else f"{signed(effect)} on each"
-    return f"{signed(effect)} ± {2 * se:.3f}"
+    low, high = max(-1.0, effect - 2 * se), min(1.0, effect + 2 * se)
+    return signed_interval(effect, low, high)
 
 
+_EFFECT: Final = "effect, 95 % interval"
 _COLUMNS: Columns[FamilyEdge] = {
     "before generation": lambda one: str(one.generation),
     "parameter": lambda one: one.parameter,
     "operator": lambda one: one.operator,
     "failures of the parent": lambda one: one.category,
-    "effect": lambda one: effect_text(one.effect, one.effect_se),
+    _EFFECT: lambda one: effect_text(one.effect, one.effect_se),
     "on": lambda one: plural(one.n_shared, "search case"),
     "fixed": lambda one: str(one.fixed),
     "broken": lambda one: str(one.broken),
 }
-_NUMERIC = ("before generation", "effect", "fixed", "broken")
+_NUMERIC = ("before generation", _EFFECT, "fixed", "broken")

@@ -7,7 +7,7 @@ import pytest
 
 from convergence import run_optimization_sync
 from convergence_core.prompts.report import FamilyEdge, PromptReport
-from tasks.report.prompts_section import edit_lines
+from tasks.report.prompts_section import edit_lines, effect_text, prompt_lines
 from tests.support.writing_runs import PARENT, begin, play, write_project
 
 
@@ -47,8 +47,8 @@ def edge(**changed: object) -> FamilyEdge:
     [
         (
             {},
-            "reflect before generation 2, shown 2 cases (failures: wrong): +0.250 ± 0.100 on 24 search "
-            "cases, 7 fixed, 1 broken",
+            "reflect before generation 2, shown 2 cases (failures: wrong): +0.250 [+0.150, +0.350] "
+            "(95 % interval) on 24 search cases, 7 fixed, 1 broken",
         ),
         (
             {"operator": "examples", "category": "none", "failures": (), "n_shared": 1,
@@ -69,6 +69,27 @@ def test_a_line_tells_an_edit_with_its_interval_and_what_it_rests_on(changed, li
     )
     assert edit_lines(report)[1] == f"2. system: {line}"
     assert edit_lines(PromptReport(writers=("rules",), n_written=1, n_kept=1)) == ()
+
+
+@pytest.mark.parametrize(
+    ("writer", "is_offline", "by", "hint"),
+    [
+        ("m", False, "m", None),
+        ("m", True, "the stand-in for m", "without `--offline`"),
+        ("rules", True, "rules", "`llm`, `prompts.writer`"),
+        ("rules", False, "rules", "`llm`, `prompts.writer`"),
+    ],
+)
+def test_who_wrote_is_said_and_what_would_bring_better_texts(writer, is_offline, by, hint):
+    report = PromptReport(writers=(writer,), n_written=1, n_kept=1, cost_usd=0.0)
+    lines = prompt_lines(report, is_offline=is_offline)
+    assert lines[0] == f"Written by: {by}; cost of writing: $0.00."
+    said = f"Fixed rules have written these texts; a model's are better ones ({hint})."
+    assert lines[1:] == ([] if hint is None else [said])
+
+
+def test_an_effects_interval_ends_where_rewards_do():
+    assert effect_text(0.9, 0.2) == "+0.900 [+0.500, +1.000]"
 
 
 async def artifact(key: str) -> str:
