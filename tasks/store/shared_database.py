@@ -1,4 +1,4 @@
-"""Databases that a store keeps in a file, or shares with other machines in PostgreSQL."""
+"""Databases of a store, in a file of it or shared in PostgreSQL."""
 
 import os
 from pathlib import Path
