@@ -63,7 +63,7 @@ _PATTERNS: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = (
     (("eyJ",), re.compile(r"\beyJ[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]*")),
     (("PRIVATE KEY",),
      re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL)),
-    (("earer ", "asic "), re.compile(r"(?i)\b(?:bearer|basic)\s+(?=[A-Za-z0-9+/_.~\-]{0,64}[0-9=])[A-Za-z0-9+/_.~\-]{12,}=*")),
+    (("earer ", "asic "), re.compile(r"(?i)\b((?:bearer|basic)\s+)(?=[A-Za-z0-9+/_.~\-]{0,64}[0-9=])[A-Za-z0-9+/_.~\-]{12,}=*")),
     (("key", "Key", "KEY", "token", "Token", "TOKEN", "secret", "Secret", "SECRET", "passw", "Passw", "PASSW"),
      re.compile(r"(?i)((?:api[_-]?key|access[_-]?key|secret|token|password|passwd)[\"']?\s{0,4}[:=]\s{0,4}"
             r"[\"']?)(?=[^\s\"'&,;]{0,64}[0-9])[^\s\"'&,;]{12,}")),
@@ -181,11 +181,8 @@ class Redactor(_Closed):
     def __call__(self, text: str) -> str:
         """Return the text with every secret, and every piece of one, replaced."""
         text = self._without_values(text)
-        for marks, pattern in _PATTERNS:
-            for mark in marks:
-                if mark in text:
-                    text = pattern.sub(_masked, text)
-                    break
+        for pattern in _searched(text):
+            text = pattern.sub(_masked, text)
         return text
 
     def _without_values(self, text: str) -> str:
@@ -197,6 +194,9 @@ class Redactor(_Closed):
             spans += [(plain.raw(begin), plain.raw(end)) for begin, end in self._spans(plain.text)]
         if not spans:
             return text
+        # A value may be a piece of somebody's key: without it the rest would look like none.
+        keys = [span for pattern in _searched(text) for span in _key_spans(pattern, text)]
+        spans += [(a, b) for a, b in keys if any(a < end and begin < b for begin, end in spans)]
         kept, here = [], 0
         for begin, end in merged(spans):
             kept += [text[here:begin], MASK]
@@ -320,6 +320,19 @@ def _journal_passwords(configuration: "Configuration", secrets: Secrets) -> list
         if key in ("password", "sslpassword"):
             written.append(value)
     return [form for word in written if word for form in (word, urllib.parse.unquote(word))]
+
+
+def _searched(text: str) -> Iterator[re.Pattern[str]]:
+    """Yield the patterns of keys that a text holds a mark of."""
+    for marks, pattern in _PATTERNS:
+        if any(mark in text for mark in marks):
+            yield pattern
+
+
+def _key_spans(pattern: re.Pattern[str], text: str) -> Iterator[tuple[int, int]]:
+    """Yield where keys stand, without the names in front of them."""
+    for match in pattern.finditer(text):
+        yield (match.end(1) if pattern.groups else match.start(), match.end())
 
 
 def _masked(match: re.Match[str]) -> str:

@@ -283,3 +283,18 @@ def test_a_fault_is_stored_without_a_piece_of_a_secret(redact, length):
     stored = json.dumps(fault_outcome(fault, redact, keep_text=True))
     assert longest_piece(stored) < LEAST
     assert longest_piece(error_text(text, text + "!", redact)) < LEAST
+
+
+@pytest.mark.parametrize(
+    "value", ["abcdefghijklmnop123456789", "klmnop123456", "sk-proj-abcdefghijklm", "7890"]
+)
+@pytest.mark.parametrize(
+    ("text", "clean"),
+    [
+        ("my sk-proj-abcdefghijklmnop1234567890 key", f"my {MASK} key"),
+        ("Authorization: Bearer abcdefghijklmnop1234567890", f"Authorization: Bearer {MASK}"),
+        ("api_key=abcdefghijklmnop1234567890&n=2", f"api_key={MASK}&n=2"),
+    ],
+)
+def test_a_known_value_within_somebodys_key_leaves_nothing_of_the_key(value, text, clean):
+    assert Redactor(values=[value])(text) == Redactor()(text) == clean
