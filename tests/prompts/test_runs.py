@@ -39,6 +39,12 @@ def test_rules_write_offline_and_a_written_text_is_found(tmp_path):
     assert result.found.params["system"] != PARENT
     effects = rows(tmp_path, "SELECT * FROM mutation_effects WHERE n_shared > 0")
     assert effects
+    (counts,) = rows(
+        tmp_path,
+        "SELECT count(*) AS n, count(effect) AS e, count(fixed) AS f, count(broken) AS b "
+        "FROM mutation_effects",
+    )
+    assert counts["n"] > counts["e"] == counts["f"] == counts["b"] == len(effects)
 
 
 def test_same_seed_same_texts(tmp_path):
