@@ -12,6 +12,8 @@ MOST_OBSERVED: Final = 16
 """Answers that are remembered of one text."""
 DRAWN: Final = "drawn"
 """Writer of a text that differs from its parent in demonstrations alone."""
+RULES: Final = "rules"
+"""Writer of a text that a rule-based twin wrote."""
 KEPT: Final = "kept"
 NO_ANSWER: Final = "no_answer"
 """Verdict on a request that failed, or was not paid for."""

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -12,11 +12,10 @@ from convergence_core.errors import EvaluationFault
 from convergence_core.ports import Completion
 from convergence_core.prompts.editor import Edit
 from convergence_core.prompts.operators import WriterAnswer, read_answer
+from convergence_core.prompts.state import RULES
 from convergence_core.prompts.twins import written_by_rules
 from convergence_core.records import Json
 from tasks.rlp.model_calls import WRITING, Model, ThoughtAsker, UnreadableAnswerError
-
-RULES: Final = "rules"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,11 +7,10 @@ from typing import Any, Final
 
 from convergence_core.ports import Store
 from convergence_core.prompts.report import FamilyEdge, PromptReport
-from convergence_core.prompts.state import DRAWN
+from convergence_core.prompts.state import DRAWN, RULES
 from convergence_core.records import sha256_hex
 from convergence_core.result import CandidateReport, RunResult
 from convergence_core.result.number_text import UNKNOWN, plural, signed, signed_interval, usd
-from tasks.prompts.writer import RULES
 from tasks.report.blocks import Block, Bullets, Columns, Heading, Paragraph, TextDiff, table
 from tasks.report.evidence import rows_of
 from tasks.report.phrases import clean
