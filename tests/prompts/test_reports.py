@@ -113,7 +113,13 @@ def test_the_family_is_an_artifact_that_the_report_page_links_to(tmp_path: Path)
     assert result.prompts.sentence in shown
     for one in result.prompts.family:
         assert f"{one.parameter}: {one.operator}" in shown
-    for title in ("operator", "failures of the parent", "effect", "fixed", "broken"):
+    for title in (
+        "operator",
+        "failures of the parent",
+        "effect, 95 % interval",
+        "fixed",
+        "broken",
+    ):
         assert f"| {title} |" in shown
     page = asyncio.run(artifact("visitors-report-page"))
     assert "[How the prompt was written](/artifacts/key/visitors-prompts)" in page
