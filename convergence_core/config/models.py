@@ -2,22 +2,20 @@
 
 import json
 import re
-from typing import Annotated, Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, get_args
 
 from pydantic import Field
 
 from convergence_core.config.api import ApiConfig
 from convergence_core.config.base import Section, Text
 from convergence_core.config.evaluation import EvaluationConfig, LlmConfig
+from convergence_core.config.feedback import FeedbackConfig
 from convergence_core.config.optimization import OptimizationConfig, SocietyConfig
 from convergence_core.config.prompts import PromptsConfig
 from convergence_core.config.search_space import SearchSpaceConfig, TextParam
 from convergence_core.visualization import VISUALIZATIONS, Visualization
 
 OutputFormat: TypeAlias = Literal["json", "markdown", "csv", "html"]
-
-RoleName: TypeAlias = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,63}$")]
-"""Name of a role: small letters, digits, dashes and underscores."""
 
 EPOCH_PATTERN = r"^(run|off|forever|[1-9][0-9]{0,4}[smhdw])$"
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
@@ -146,14 +144,6 @@ class PromotionConfig(Section):
     require_adoption: bool = True
     """Whether a person has to adopt it by `convergence promote`; `false`: a run whose gate says
     promote makes its candidate the champion."""
-
-
-class FeedbackConfig(Section):
-    """Who answers in a chat."""
-
-    roles: dict[RoleName, Text] = Field(default_factory=dict)
-    """Roles of one's own, each with its persona: the opening of the system message. Beside them there
-    are `assistant`, `code` and `creative`, which may be written anew."""
 
 
 class Configuration(Section):

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from convergence_core.config.feedback import CHECKPOINT_SIZES
 from convergence_core.config.secrecy import shown
 from convergence_core.config.source import ConfigSource, Path
 from convergence_core.errors import Problem
@@ -133,6 +134,14 @@ REFUSALS: tuple[Refusal, ...] = (
         "Use `storage.path`, or remove it.",
     ),
     Refusal("society.weave", f"{GONE}: nothing is sent to outside services", _NO_SOCIETY),
+    *(
+        Refusal(
+            f"feedback.training.{key}",
+            f"{GONE}: sizes of the network belong to the checkpoint, whose weights fit no others",
+            "Remove it, or name another checkpoint by `feedback.training.base_model_path`.",
+        )
+        for key in CHECKPOINT_SIZES
+    ),
     Refusal(
         "legacy",
         f"{GONE}: every run is kept in `storage.path` and can be queried",

@@ -39,6 +39,7 @@ def check(configuration: Configuration, report: Report, *, allow_callable: bool)
     _check_execution(configuration, report)
     _check_rates(configuration, report)
     _check_storage(configuration, report)
+    _check_training(configuration, report)
 
 
 # -- secrets: none is written out; each is named by its environment variable
@@ -361,3 +362,14 @@ def without_effect(configuration: Configuration) -> list[str]:
 def read_by(algorithms: tuple[str, ...]) -> str:
     """Return the algorithms in words."""
     return " and ".join(f"`algorithm: {name}`" for name in algorithms)
+
+
+# -- feedback
+
+
+def _check_training(configuration: Configuration, report: Report) -> None:
+    training = configuration.feedback.training
+    if training.batch_size == 1 and training.objective in ("auto", "qrpo"):
+        rule = "must be 2 at least, for `qrpo` compares the answers of a batch with their mean"
+        fix = "Write 2 or more, or `objective: kto` or `dpo`."
+        report.add(("feedback", "training", "batch_size"), rule, fix, value="1")

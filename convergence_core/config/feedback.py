@@ -1,0 +1,69 @@
+"""``feedback``: roles of a chat, and how a local model learns from ratings."""
+
+from typing import Annotated, Final, Literal, TypeAlias
+
+from pydantic import Field
+
+from convergence_core.config.base import FunctionPath, Section, Text
+
+RoleName: TypeAlias = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,63}$")]
+"""Name of a role: small letters, digits, dashes and underscores."""
+
+CHECKPOINT_SIZES: Final = (
+    *(
+        "hidden_size",
+        "intermediate_size",
+        "n_layers",
+        "num_layers",
+        "num_hidden_layers",
+        "n_heads",
+    ),
+    *("num_heads", "num_attention_heads", "num_key_value_heads", "vocab_size", "vocabulary_size"),
+    *("max_position_embeddings", "head_dim"),
+)
+"""Sizes of a language model, in the words of its `config.json` and in usual ones."""
+
+
+class TrainingConfig(Section):
+    """How adapters (LoRA) of a local model are trained from ratings."""
+
+    base_model_path: Text | None = None
+    """Model whose adapters are trained: `smollm2-135m-instruct`, a `.gguf` file, or a folder of Hugging
+    Face's form, relative to the configuration. Absent: the model of `api.request.options`, where
+    `api.kind` is `local`."""
+    objective: Literal["auto", "qrpo", "kto", "dpo"] = "auto"
+    """What is minimized. `qrpo`: a regression onto the ranks of 1-5 ratings; `kto`: thumbs; `dpo`: which
+    of two answers is better; `auto`: the one that the most feedback fits."""
+    learning_rate: float = Field(default=3e-4, gt=0, le=0.1)
+    """Of the first step; it falls linearly to 0."""
+    beta: float = Field(default=0.05, gt=0, le=10)
+    """Price of leaving the model that was trained from: the larger, the nearer the adapter stays to it."""
+    batch_size: int = Field(default=4, ge=1, le=512)
+    """Answers (pairs with `dpo`) whose gradient is computed at once. `qrpo` centres within them, so it
+    needs 2."""
+    gradient_accumulation_steps: int = Field(default=1, ge=1, le=1_024)
+    """Batches of one step."""
+    steps: int = Field(default=60, ge=1, le=100_000)
+    """Steps of one round."""
+    max_seq_length: int = Field(default=512, ge=16, le=1_000_000)
+    """Longest prompt and answer together, in tokens; longer ones are left out of the training."""
+    lora_rank: int = Field(default=8, ge=1, le=512)
+    """Rank of an adapter's matrices."""
+    min_ratings: int = Field(default=20, ge=2, le=1_000_000)
+    """New ratings of a role that a round waits for."""
+    held_out: float = Field(default=0.2, gt=0, lt=1)
+    """Share of a role's prompts that are never trained on: what the gate measures on."""
+    rater: FunctionPath | None = None
+    """Function that rates a candidate's answers to held-out prompts from 1 to 5, for the gate:
+    `module:function`. Absent: the logged ratings are weighted by how likely their answers became."""
+    interval_s: float = Field(default=60.0, ge=1, le=86_400)
+    """Seconds from one look for new ratings to the next."""
+
+
+class FeedbackConfig(Section):
+    """Who answers in a chat, and how answers are learned from."""
+
+    roles: dict[RoleName, Text] = Field(default_factory=dict)
+    """Roles of one's own, each with its persona: the opening of the system message. Beside them there
+    are `assistant`, `code` and `creative`, which may be written anew."""
+    training: TrainingConfig = Field(default_factory=TrainingConfig)

@@ -1,0 +1,64 @@
+"""Rules of ``feedback``: what a round of training may be told, and what belongs to the checkpoint."""
+
+from typing import Any
+
+import pytest
+
+from convergence_core.config import parse_mapping
+from convergence_core.config.feedback import TrainingConfig
+from tests.support.config_examples import MINIMAL, edited, problems_of
+
+
+def training(**fields: Any) -> dict[str, Any]:
+    return {"feedback": {"training": fields}}
+
+
+def test_training_has_the_documented_defaults():
+    default = parse_mapping(MINIMAL).feedback.training
+    assert default == TrainingConfig()
+    assert (default.base_model_path, default.rater, default.objective) == (None, None, "auto")
+    assert (default.batch_size, default.gradient_accumulation_steps, default.steps) == (4, 1, 60)
+    assert (default.learning_rate, default.beta, default.lora_rank) == (3e-4, 0.05, 8)
+    assert (default.max_seq_length, default.min_ratings) == (512, 20)
+    assert (default.held_out, default.interval_s) == (0.2, 60.0)
+
+
+def test_written_keys_are_read():
+    written = {
+        "base_model_path": "models/mine", "batch_size": 2, "gradient_accumulation_steps": 8,
+        "max_seq_length": 1024, "objective": "kto", "learning_rate": 1e-4, "beta": 0.2, "steps": 5,
+        "lora_rank": 16, "min_ratings": 50, "held_out": 0.5, "interval_s": 5.0,
+        "rater": "checks:rate",
+    }  # fmt: skip
+    found = parse_mapping(edited(training(**written), MINIMAL)).feedback.training
+    assert found.model_dump() == written
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        *(("batch_size", 0), ("steps", 0), ("held_out", 1.0), ("held_out", 0.0), ("beta", 0.0)),
+        *(("learning_rate", 1.0), ("objective", "ppo"), ("rater", "rate"), ("lora_rank", 0)),
+        *(("max_seq_length", 1), ("min_ratings", 1), ("interval_s", 0.5), ("base_model_path", "")),
+    ],
+)
+def test_values_out_of_range_are_refused_by_their_key(key: str, value: Any):
+    (problem,) = problems_of(training(**{key: value}), MINIMAL)
+    assert problem.key == f"feedback.training.{key}"
+
+
+@pytest.mark.parametrize("objective", ["auto", "qrpo"])
+def test_one_answer_is_no_batch_to_compare_within(objective: str):
+    (problem,) = problems_of(training(batch_size=1, objective=objective), MINIMAL)
+    assert problem.key == "feedback.training.batch_size"
+    assert "objective: kto" in problem.fix
+    assert problems_of(training(batch_size=1, objective="kto"), MINIMAL) == []
+
+
+def test_sizes_of_the_network_are_refused_with_the_reason():
+    found = problems_of(training(hidden_size=768, n_layers=12, n_heads=12, vocab_size=9), MINIMAL)
+    assert {one.key.rpartition(".")[2] for one in found} == {
+        "hidden_size", "n_layers", "n_heads", "vocab_size"
+    }  # fmt: skip
+    assert all("belong to the checkpoint" in one.rule for one in found)
+    assert all("base_model_path" in one.fix for one in found)
