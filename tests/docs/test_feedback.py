@@ -37,3 +37,11 @@ def test_the_example_runs_as_printed(
             code = example.replace("http://127.0.0.1:8700", service.url)
             exec(compile(code, "feedback.md", "exec"), {})  # noqa: S102 - the page's own example
     assert re.search(f"prints `{re.escape(capsys.readouterr().out.strip())}`", PAGE)
+
+
+def test_the_example_of_several_raters_prints_what_the_page_says(
+    capsys: pytest.CaptureFixture[str],
+):
+    (example,) = [block for block in blocks("python") if "rater_consensus" in block]
+    exec(compile(example, "feedback.md", "exec"), {})  # noqa: S102 - the page's own example
+    assert f"prints `{capsys.readouterr().out.strip()}`" in PAGE

@@ -1,0 +1,1 @@
+"""Ratings: consensus, reward parts, active selection."""

@@ -1,0 +1,286 @@
+"""Consensus of several raters: crossed random effects of answers and raters.
+
+The reward y_ar that rater r gives answer a reads
+
+    y_ar = mu + q_a + b_r + e_ar,    q_a ~ N(0, v_q),  b_r ~ N(0, v_b),  e_ar ~ N(0, v_r)          (1)
+
+with mu free: answers differ in quality, raters in how well they speak of everything (bias) and in how
+far their marks scatter (noise). With the answers absorbed, the biases have (Henderson 1950)
+
+    precision P = diag(sum_a w_ar + 1 / v_b) - w^T diag(1 / d) w,    d_a = sum_r w_ar + 1 / v_q     (2)
+    q_a = (sum_r w_ar (y_ar - mu - b_r)) / d_a,    w_ar = 1 / v_r where r rated a, else 0           (3)
+
+P falls into blocks, one for each group of raters that answers connect. A variance is the sum of squares
+over its degrees of freedom (Fellner 1986, Schall 1991), with a prior that is worth a few marks, so that
+one rater, one answer and equal marks have an answer too:
+
+    v = (n_0 v_0 + sum u^2) / (n_0 + sum (1 - Var(u) / v))                                          (4)
+
+Thumbs are marks at the ends of the scale, so a user's thumbs and ratings count as two raters. The model
+has no rater who means the opposite: one who rates in reverse counts as noisy, and hence for little.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
+from scipy.sparse import coo_array, csr_array
+from scipy.sparse.csgraph import connected_components
+
+from convergence_core.feedback.records import Rating
+
+Floats: TypeAlias = NDArray[np.float64]
+
+Z_95: Final = 1.959964
+"""Standard errors on each side of a 95 % interval."""
+PRIOR_QUALITY, PRIOR_BIAS, PRIOR_NOISE = 0.25, 0.06, 0.25
+"""Variances before any mark, in rewards squared: half the scale between answers and of noise, a quarter
+of it between raters (standard deviations .5, .25 and .5 of a scale from -1 to 1)."""
+PRIOR_WEIGHT: Final = 2.0
+"""Answers, raters or marks that the first two and the mean noise are worth."""
+NOISE_WEIGHT: Final = 6.0
+"""Marks that the mean noise is worth beside those of one rater."""
+TOLERANCE, MOST_STEPS = 1e-4, 200
+"""Relative change of the variances at which (4) ends, and the most steps."""
+LEAST = 1e-6
+"""Least variance."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsensusReward:
+    """Reward of one answer by all of its raters."""
+
+    reward: float
+    """Posterior mean on the scale of the average rater, in [-1, 1]."""
+    standard_error: float
+    n_marks: int
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Its 95 % interval, within [-1, 1]."""
+        half = Z_95 * self.standard_error
+        return max(-1.0, self.reward - half), min(1.0, self.reward + half)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RaterProfile:
+    """How one rater marks."""
+
+    user_id: str
+    kind: str
+    """``rating`` or ``thumbs``."""
+    bias: float
+    """Posterior mean of what the rater adds to each reward, in rewards (one step of 1 to 5 is .5)."""
+    bias_standard_error: float
+    noise: float
+    """Standard deviation of single marks about quality and bias, in rewards."""
+    n_marks: int
+    n_shared: int
+    """Marks of answers that others rated, too: only these tell bias from quality."""
+
+    @property
+    def bias_interval(self) -> tuple[float, float]:
+        """The 95 % interval of the bias, in rewards."""
+        half = Z_95 * self.bias_standard_error
+        return self.bias - half, self.bias + half
+
+    @property
+    def words(self) -> str:
+        """The profile in one sentence."""
+        low, high = self.bias_interval
+        return (
+            f"{self.user_id} ({self.kind}): {self.bias:+.2f} [{low:+.2f}, {high:+.2f}] beside the average "
+            f"rater, noise {self.noise:.2f}, {self.n_marks} marks, {self.n_shared} of them shared"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RaterConsensus:
+    """What raters agree on."""
+
+    answers: Mapping[str, ConsensusReward]
+    """Interaction → its reward; without a mark: missing."""
+    raters: tuple[RaterProfile, ...]
+    """By marks, most first."""
+    mean_reward: float | None
+    """mu of (1). ``None``: no marks."""
+
+
+def rater_consensus(marks: Sequence[Rating]) -> RaterConsensus:
+    """Return each answer's reward and each rater's bias and noise.
+
+    The time is that of the cubes of the numbers of raters in connected groups.
+
+    Args:
+        marks: those that count: one of each user for each answer.
+
+    Raises:
+        ValueError: a user marks an answer twice.
+    """
+    if not marks:
+        return RaterConsensus(answers={}, raters=(), mean_reward=None)
+    if len({(one.interaction_id, one.user_id) for one in marks}) < len(marks):
+        raise ValueError("`marks` must hold one mark of each user for each answer")
+    names = sorted({one.interaction_id for one in marks})
+    raters = sorted({_rater(one) for one in marks})
+    row_of, column_of = ({one: k for k, one in enumerate(keys)} for keys in (names, raters))
+    design = _Design(
+        rows=np.array([row_of[one.interaction_id] for one in marks]),
+        columns=np.array([column_of[_rater(one)] for one in marks]),
+        rewards=np.array([one.reward for one in marks], dtype=np.float64),
+        shape=(len(names), len(raters)),
+    )
+    fit = _fitted(design)
+    n_by_answer = np.bincount(design.rows)
+    n_by_rater = np.bincount(design.columns)
+    n_shared = np.bincount(design.columns, weights=n_by_answer[design.rows] > 1)
+    profiles = [
+        RaterProfile(
+            user_id=user_id,
+            kind=kind,
+            bias=float(fit.bias[k]),
+            bias_standard_error=math.sqrt(fit.bias_variance[k]),
+            noise=math.sqrt(fit.noise[k]),
+            n_marks=int(n_by_rater[k]),
+            n_shared=int(n_shared[k]),
+        )
+        for k, (user_id, kind) in enumerate(raters)
+    ]
+    return RaterConsensus(
+        answers={
+            name: ConsensusReward(
+                reward=float(np.clip(fit.mean + fit.quality[k], -1.0, 1.0)),
+                standard_error=math.sqrt(fit.reward_variance[k]),
+                n_marks=int(n_by_answer[k]),
+            )
+            for k, name in enumerate(names)
+        },
+        raters=tuple(sorted(profiles, key=lambda one: (-one.n_marks, one.user_id, one.kind))),
+        mean_reward=fit.mean,
+    )
+
+
+def _rater(mark: Rating) -> tuple[str, str]:
+    return mark.user_id, "thumbs" if mark.rating is None else "rating"
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class _Design:
+    """Marks as numbers, (n_marks,) each."""
+
+    rows: NDArray[np.intp]
+    columns: NDArray[np.intp]
+    rewards: Floats
+    shape: tuple[int, int]
+    """Answers, raters."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class _Fit:
+    """Posterior of (1) given variances."""
+
+    mean: float
+    quality: Floats  # (n_answers,)
+    quality_variance: Floats
+    reward_variance: Floats
+    """Of mean + quality, (n_answers,)."""
+    bias: Floats  # (n_raters,)
+    bias_variance: Floats
+    residuals: Floats  # (n_marks,)
+    fitted_variance: Floats
+    """Of mean + quality + bias of each mark, (n_marks,)."""
+    noise: Floats  # (n_raters,)
+
+
+def _fitted(design: _Design) -> _Fit:
+    n_raters = design.shape[1]
+    links = coo_array((np.ones_like(design.rewards), (design.rows, design.columns)), design.shape)
+    _, group = connected_components(links.T @ links, directed=False)
+    joined = np.flatnonzero(np.bincount(group) > 1)
+    groups = [np.flatnonzero(group == k) for k in joined]
+    quality, bias = PRIOR_QUALITY, PRIOR_BIAS
+    noise = np.full(n_raters, PRIOR_NOISE)
+    for _ in range(MOST_STEPS):
+        fit = _posterior(design, groups, quality, bias, noise)
+        before = np.concatenate([[quality, bias], noise])
+        # (eq. 4) for answers, for raters, for all marks and for the marks of one rater
+        quality = _variance(fit.quality, fit.quality_variance, quality, PRIOR_QUALITY)
+        bias = _variance(fit.bias, fit.bias_variance, bias, PRIOR_BIAS)
+        squares = np.bincount(design.columns, weights=fit.residuals**2, minlength=n_raters)
+        free = np.clip(1.0 - fit.fitted_variance / noise[design.columns], 0.0, 1.0)
+        dof = np.bincount(design.columns, weights=free, minlength=n_raters)
+        pooled = (PRIOR_WEIGHT * PRIOR_NOISE + squares.sum()) / (PRIOR_WEIGHT + dof.sum())
+        noise = np.maximum(LEAST, (NOISE_WEIGHT * pooled + squares) / (NOISE_WEIGHT + dof))
+        after = np.concatenate([[quality, bias], noise])
+        if np.all(np.abs(after - before) <= TOLERANCE * before):
+            break
+    return _posterior(design, groups, quality, bias, noise)
+
+
+def _variance(effects: Floats, variances: Floats, now: float, prior: float) -> float:
+    dof = np.clip(1.0 - variances / now, 0.0, 1.0).sum()
+    found = (PRIOR_WEIGHT * prior + (effects**2).sum()) / (PRIOR_WEIGHT + dof)
+    return max(LEAST, float(found))
+
+
+def _posterior(
+    design: _Design, groups: Sequence[NDArray[np.intp]], quality: float, bias: float, noise: Floats
+) -> _Fit:
+    rows, columns = design.rows, design.columns
+    w = 1.0 / noise[columns]
+    weights = csr_array((w, (rows, columns)), design.shape)
+    d = np.bincount(rows, weights=w) + 1.0 / quality  # (eq. 2)
+    share = csr_array((w / d[rows], (rows, columns)), design.shape)
+    total = np.bincount(columns, weights=w) + 1.0 / bias
+    # Effects that explain the rewards (first column) and a constant (second one), (n, 2).
+    targets = np.stack([design.rewards, np.ones_like(w)], axis=1)
+    plain = _sums(rows, w, targets) / d[:, None]
+    right = _sums(columns, w, targets - plain[rows])
+    # Raters who share no answer with another one: blocks of one number. The others follow.
+    own = 1.0 / (total - np.bincount(columns, weights=w**2 / d[rows]))
+    effect = right * own[:, None]
+    between = -w / d[rows] * own[columns]
+    spread = np.bincount(rows, weights=(w / d[rows]) ** 2 * own[columns])
+    for members in groups:
+        part = weights[:, members]
+        touched = np.flatnonzero(np.diff(part.indptr))
+        loads = share[touched][:, members].toarray()
+        precision = np.diag(total[members]) - part[touched].toarray().T @ loads
+        factor = cho_factor(precision)
+        effect[members] = cho_solve(factor, right[members])
+        covariance = cho_solve(factor, np.eye(members.size))
+        own[members] = np.diag(covariance)
+        crossed = loads @ covariance
+        spread[touched] = (crossed * loads).sum(axis=1)
+        mine = np.isin(columns, members)
+        between[mine] = -crossed[
+            np.searchsorted(touched, rows[mine]), np.searchsorted(members, columns[mine])
+        ]
+    answers = plain - share @ effect
+    left = targets - answers[rows] - effect[columns]
+    # The generalized least squares of mu: V^-1 y is w times what the effects leave of y.
+    mean_variance = 1.0 / float(w @ left[:, 1])
+    mean = float(w @ left[:, 0]) * mean_variance
+    given_mean = 1.0 / d + spread
+    return _Fit(
+        mean=mean,
+        quality=answers[:, 0] - mean * answers[:, 1],
+        quality_variance=given_mean + answers[:, 1] ** 2 * mean_variance,
+        reward_variance=given_mean + (1.0 - answers[:, 1]) ** 2 * mean_variance,
+        bias=effect[:, 0] - mean * effect[:, 1],
+        bias_variance=own + effect[:, 1] ** 2 * mean_variance,
+        residuals=left[:, 0] - mean * left[:, 1],
+        fitted_variance=(
+            given_mean[rows] + own[columns] + 2.0 * between + left[:, 1] ** 2 * mean_variance
+        ),
+        noise=noise,
+    )
+
+
+def _sums(groups: NDArray[np.intp], w: Floats, values: Floats) -> Floats:
+    """Weighted sums of each column of values (n_marks, 2) by group, (n_groups, 2)."""
+    return np.stack([np.bincount(groups, weights=w * one) for one in values.T], axis=1)
