@@ -20,7 +20,7 @@ from tests.paid import books
 from tests.support.paid_runs import STORE, begin, play, write_project
 
 ALWAYS = range(20)
-MORE = range(20, 300)
+MORE = range(20, 160)
 
 
 @pytest.fixture(autouse=True)
