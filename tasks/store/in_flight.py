@@ -1,0 +1,77 @@
+"""Requests in flight of all processes that serve one store, and when the last one was."""
+
+import contextlib
+import fcntl
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+FILE: Final = "requests.lock"
+
+
+class RequestsInFlight:
+    """What a serving process holds while it answers; the system lets go of it where the process dies."""
+
+    def __init__(self, root: Path) -> None:
+        """Prepare; the file is made with the first request.
+
+        Args:
+            root: folder of the store.
+        """
+        self._path = root / FILE
+        self._lock = threading.Lock()
+        self._descriptor: int | None = None
+        self._n = 0
+
+    @contextlib.contextmanager
+    def request(self) -> Iterator[None]:
+        """Count one request for as long as this lasts."""
+        self._begin()
+        try:
+            yield
+        finally:
+            self._end()
+
+    def _begin(self) -> None:
+        with self._lock:
+            if self._descriptor is None:
+                descriptor = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+                fcntl.flock(descriptor, fcntl.LOCK_SH)
+                self._descriptor = descriptor
+            self._n += 1
+
+    def _end(self) -> None:
+        with self._lock:
+            self._n -= 1
+            if self._n == 0 and self._descriptor is not None:
+                os.utime(self._descriptor)
+                os.close(self._descriptor)
+                self._descriptor = None
+
+
+def is_answering(root: Path) -> bool:
+    """Return whether any process answers a request of this store now."""
+    try:
+        descriptor = os.open(root / FILE, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def seconds_since_request(root: Path) -> float | None:
+    """Return how long ago the last request ended; 0 while one is in flight, ``None``: there was none."""
+    if is_answering(root):
+        return 0.0
+    try:
+        return max(0.0, time.time() - (root / FILE).stat().st_mtime)
+    except FileNotFoundError:
+        return None
