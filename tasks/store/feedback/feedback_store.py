@@ -274,6 +274,13 @@ class FeedbackStore(Closing):
             last[user_id] = rating_of(row)
         return [rating for rating in last.values() if rating is not None]
 
+    def comparison(self, first_id: str, second_id: str, user_id: str) -> AnswerComparison | None:
+        """Return a user's choice between two answers; ``None``: there is none, or it was taken back."""
+        low, high = sorted((first_id, second_id))
+        with self.database.reading() as connection:
+            row = connection.execute(_LAST_COMPARISON, (low, high, user_id)).fetchone()
+        return None if row is None else comparison_of(row)
+
     def history(
         self,
         user_id: str,

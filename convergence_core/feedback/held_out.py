@@ -1,0 +1,107 @@
+"""Comparison of a new adapter with the one in service, by their answers to held-out prompts."""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from scipy.stats import t as student_t
+
+from convergence_core.feedback.well_formed import form_fault
+from convergence_core.search.recommend import Interval, mean_interval, paired_difference
+
+LEVEL: Final = 0.95
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldOutAnswer:
+    """One sampled answer to a held-out prompt."""
+
+    prompt_key: str
+    text: str
+    reward: float | None = None
+    """Its rating as a share of the scale, in [0, 1]. ``None``: nobody rates held-out answers."""
+    log_ratio: float | None = None
+    """Of a new adapter's answer: its log-likelihood by the new one less that by the one in service, nats."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldOutComparison:
+    """What two adapters answered to the same prompts."""
+
+    n_prompts: int
+    kl_nats: Interval | None
+    """Kullback-Leibler divergence of the new from the old, nats per answer: the mean log-ratio of the new
+    one's own answers. ``None``: not measured."""
+    well_formed: Interval | None
+    """Share of the new one's answers with a good form."""
+    form_faults: Mapping[str, int]
+    """Fault → answers of the new one."""
+    reward_difference: Interval | None
+    """New less old, paired by prompts, as a share of the scale. ``None``: not rated."""
+    mean_reward: float | None
+    """Of the new one's answers, as a share of the scale."""
+    n_words: float
+    """Mean words of the new one's answers."""
+    n_words_before: float
+
+
+def compare_held_out(
+    new: Sequence[HeldOutAnswer], old: Sequence[HeldOutAnswer]
+) -> HeldOutComparison:
+    """Compare two adapters; intervals count prompts, not answers.
+
+    Args:
+        new: answers of the new one; several to a prompt count as their mean.
+        old: of the one in service.
+
+    Raises:
+        ValueError: there are no answers of one of them, or they are to different prompts.
+    """
+    prompts = {one.prompt_key for one in new}
+    if not prompts or prompts != {one.prompt_key for one in old}:
+        raise ValueError("both must have answered the same prompts, and one at least")
+    faults = [form_fault(one.text) for one in new]
+    good = {one: float(fault is None) for one, fault in zip(range(len(new)), faults, strict=True)}
+    well_formed = mean_interval(
+        {str(k): value for k, value in good.items()},
+        groups={str(k): one.prompt_key for k, one in enumerate(new)},
+    )
+    rewards, before = _means(new, "reward"), _means(old, "reward")
+    return HeldOutComparison(
+        n_prompts=len(prompts),
+        kl_nats=_mean_with_t(list(_means(new, "log_ratio").values())),
+        well_formed=well_formed,
+        form_faults=Counter(fault for fault in faults if fault is not None),
+        reward_difference=paired_difference(rewards, before) if rewards and before else None,
+        mean_reward=float(np.mean(list(rewards.values()))) if rewards else None,
+        n_words=_mean_words(new),
+        n_words_before=_mean_words(old),
+    )
+
+
+def _means(answers: Sequence[HeldOutAnswer], name: str) -> dict[str, float]:
+    """Return prompt → mean of a field; empty unless every answer has it."""
+    found: dict[str, list[float]] = defaultdict(list)
+    for one in answers:
+        value = getattr(one, name)
+        if value is None:
+            return {}
+        found[one.prompt_key].append(float(value))
+    return {key: sum(values) / len(values) for key, values in found.items()}
+
+
+def _mean_with_t(values: Sequence[float]) -> Interval | None:
+    """Return the mean with Student's interval; ``None``: fewer than two values, or one is not finite."""
+    n = len(values)
+    if n < 2 or not all(map(math.isfinite, values)):
+        return None
+    mean, sd = float(np.mean(values)), float(np.std(values, ddof=1))
+    half = float(student_t.ppf((1 + LEVEL) / 2, n - 1)) * sd / math.sqrt(n)
+    return Interval(mean=mean, low=mean - half, high=mean + half, level=LEVEL, n=n, n_groups=n)
+
+
+def _mean_words(answers: Sequence[HeldOutAnswer]) -> float:
+    return float(np.mean([len(one.text.split()) for one in answers]))
