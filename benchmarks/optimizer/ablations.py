@@ -37,7 +37,7 @@ from convergence_core.search.archive import Archive
 from convergence_core.search.racing import Competitors, Rules
 from convergence_core.search.sampler import AskRequest
 from convergence_core.search.samplers import ThompsonSampler
-from convergence_core.space.encoding import Points
+from convergence_core.space.arrays import Points
 
 NEVER = 10**9
 """Slots of no generation."""

@@ -24,7 +24,7 @@ from scipy.special import stdtrit
 
 from convergence_core.posterior.gaussian_process import GaussianProcess, matrix_root
 from convergence_core.posterior.kernel import SQRT5
-from convergence_core.space.encoding import Points
+from convergence_core.space.arrays import Points
 
 N_WAVES = 256
 """Prior correlations differ from the kernel's with an sd of (2 M)^-1/2, here .044, less between

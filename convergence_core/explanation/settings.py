@@ -14,7 +14,7 @@ import numpy as np
 from convergence_core.records import ParamValue
 from convergence_core.search.evolution import PoolBreeder
 from convergence_core.space import Choice, Float, Integer, Parameter, Space
-from convergence_core.space.encoding import Encoding
+from convergence_core.space.arrays import Encoding
 
 N_LEVELS = 12
 """Values of a number at which an effect is shown."""

@@ -32,7 +32,7 @@ from convergence_core.records import Candidate, Json
 from convergence_core.search.archive import Archive
 from convergence_core.search.tallies import COST, KEPT, METRIC, Measures
 from convergence_core.space import Space
-from convergence_core.space.encoding import Encoding, Points
+from convergence_core.space.arrays import Encoding, Points
 
 if TYPE_CHECKING:
     from convergence_core.config import Configuration

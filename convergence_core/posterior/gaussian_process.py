@@ -25,7 +25,7 @@ from scipy.linalg.lapack import dpotrf, dpotri
 from scipy.special import gammaincinv
 
 from convergence_core.posterior.kernel import Distances, Kernel
-from convergence_core.space.encoding import Points
+from convergence_core.space.arrays import Points
 
 BLOCK = 64
 """Candidates whose marginals are computed at a time: distances to 300 others in 20 dimensions take 3 MB,

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from convergence_core.space.encoding import Encoding, Points
+from convergence_core.space.arrays import Encoding, Points
 
 SQRT5 = math.sqrt(5.0)
 MEAN_LENGTH, SD_LENGTH = 0.5, 0.8

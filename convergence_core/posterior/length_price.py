@@ -16,7 +16,7 @@ import numpy as np
 from convergence_core.config import Configuration
 from convergence_core.config.search_space import TextParam
 from convergence_core.space import Choice
-from convergence_core.space.encoding import Encoding, Points
+from convergence_core.space.arrays import Encoding, Points
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,7 +30,7 @@ from scipy.linalg import solve_triangular
 
 from convergence_core.posterior.gaussian_process import JITTER, GaussianProcess
 from convergence_core.posterior.warp import Warp
-from convergence_core.space.encoding import Points
+from convergence_core.space.arrays import Points
 
 CORRELATIONS = (0.3, 0.5, 0.7, 0.85, 0.95)
 """rho but for 0; equally likely at first, together as likely as 0."""

@@ -36,7 +36,7 @@ from convergence_core.posterior.warped_posterior import WarpedPosterior
 from convergence_core.records import Candidate, Json
 from convergence_core.search.archive import Archive, Member
 from convergence_core.space import Space
-from convergence_core.space.encoding import Encoding, Points
+from convergence_core.space.arrays import Encoding, Points
 
 MAX_ROWS = 300
 """Candidates that a process is trained on: its cost grows with their cube."""

@@ -8,7 +8,7 @@ from scipy.special import ndtr, ndtri
 
 from convergence_core.posterior.gaussian_process import GaussianProcess, matrix_root
 from convergence_core.posterior.warp import Bounds, Warp
-from convergence_core.space.encoding import Points
+from convergence_core.space.arrays import Points
 
 N_NODES = 11
 """Of the Gauss-Hermite rule for means and variances of rewards."""

@@ -4,19 +4,18 @@ A Llama of two layers with a byte-level vocabulary of 512, trained for some seco
 written as a folder of Hugging Face's form. What it says about anything else means nothing.
 """
 
-import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from tasks.store.layout import make_folder
 
 VOCABULARY: Final = 512
 CONTEXT: Final = 256
-N_STEPS: Final = 400
+N_STEPS: Final = 500
 BATCH: Final = 32
-RATE: Final = 3e-3
+RATE: Final = 5e-3
 SPECIALS: Final = ("<pad>", "<end>", "<user>", "<assistant>", "<system>")
 TEMPLATE: Final = (
     "{% for message in messages %}"
@@ -38,31 +37,9 @@ def make_tiny_chat_model(
         seed: of the weights and of the order.
     """
     import torch  # noqa: PLC0415 - takes seconds
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers  # noqa: PLC0415
-    from transformers import (  # noqa: PLC0415 - takes seconds
-        LlamaConfig,
-        LlamaForCausalLM,
-        PreTrainedTokenizerFast,
-    )
+    from transformers import LlamaConfig, LlamaForCausalLM  # noqa: PLC0415 - as above
 
-    bare = Tokenizer(models.BPE(unk_token=None))
-    bare.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    bare.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=VOCABULARY,
-        special_tokens=list(SPECIALS),
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    bare.train_from_iterator([text for pair in dialogues for text in pair], trainer)
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=bare,
-        pad_token="<pad>",  # noqa: S106 - a token of text
-        eos_token="<end>",  # noqa: S106 - as above
-        padding_side="left",
-        model_max_length=CONTEXT,
-    )
-    tokenizer.chat_template = TEMPLATE
+    tokenizer = _tokenizer([text for pair in dialogues for text in pair])
     torch.manual_seed(seed)
     model = LlamaForCausalLM(
         LlamaConfig(
@@ -80,6 +57,44 @@ def make_tiny_chat_model(
             pad_token_id=tokenizer.pad_token_id,
         )
     )
+    _train(model, tokenizer, dialogues, seed)
+    made = folder.with_name(f".{folder.name}.{os.getpid()}")
+    make_folder(made)
+    model.save_pretrained(made)
+    tokenizer.save_pretrained(made)
+    made.rename(folder)
+
+
+def _tokenizer(texts: Sequence[str]) -> Any:
+    """Return a byte-level tokenizer of some texts."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers  # noqa: PLC0415
+    from transformers import PreTrainedTokenizerFast  # noqa: PLC0415 - takes seconds
+
+    bare = Tokenizer(models.BPE(unk_token=None))
+    bare.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    bare.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=VOCABULARY,
+        special_tokens=list(SPECIALS),
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    bare.train_from_iterator(texts, trainer)
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=bare,
+        pad_token="<pad>",  # noqa: S106 - a token of text
+        eos_token="<end>",  # noqa: S106 - as above
+        padding_side="left",
+        model_max_length=CONTEXT,
+    )
+    tokenizer.chat_template = TEMPLATE
+    return tokenizer
+
+
+def _train(model: Any, tokenizer: Any, dialogues: Sequence[tuple[str, str]], seed: int) -> None:
+    """Train all weights on the answers."""
+    import torch  # noqa: PLC0415 - takes seconds
+
     rows = []
     for question, answer in dialogues:
         prompt = tokenizer.encode(f"<user>{question}<end><assistant>", add_special_tokens=False)
@@ -104,9 +119,3 @@ def make_tiny_chat_model(
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         schedule.step()
-    made = folder.with_name(f".{folder.name}.{os.getpid()}")
-    make_folder(made)
-    model.save_pretrained(made)
-    tokenizer.save_pretrained(made)
-    (made / "dialogues.json").write_text(json.dumps({"n": len(dialogues), "seed": seed}), "utf-8")
-    made.rename(folder)

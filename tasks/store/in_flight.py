@@ -1,4 +1,4 @@
-"""Requests in flight of all processes that serve one store, and when the last one was."""
+"""Requests in flight of all processes that serve one store."""
 
 import contextlib
 import fcntl

@@ -1,4 +1,4 @@
-"""Whether this machine is idle enough to train."""
+"""Idleness of this machine, which background training waits for."""
 
 import os
 from dataclasses import dataclass

@@ -16,7 +16,7 @@ from convergence_core.posterior import SpaceModel
 from convergence_core.records import Cell
 from convergence_core.search.sampler import SearchState
 from convergence_core.space import Choice, Space
-from convergence_core.space.encoding import Encoding
+from convergence_core.space.arrays import Encoding
 from convergence_core.space.text_variants import packed, unpacked, widened
 from tasks.inputs.loader import load
 from tests.support.http_server import Answer, LoopbackServer, Request

@@ -18,7 +18,7 @@ import numpy as np
 
 from convergence_core.records import Candidate, Origin, Params, ParamValue
 from convergence_core.space import Choice, Float, Integer, Parameter, Space
-from convergence_core.space.encoding import Encoding
+from convergence_core.space.arrays import Encoding
 
 TOURNAMENT = 4
 """Contestants to be a parent."""

@@ -23,7 +23,7 @@ from convergence_core.posterior.warped_posterior import WarpedPosterior
 from convergence_core.records import Candidate
 from convergence_core.search.archive import Archive
 from convergence_core.search.evolution import Pool, PoolBreeder
-from convergence_core.space.encoding import Encoding
+from convergence_core.space.arrays import Encoding
 
 MIN_PARENTS = 10
 """Parents that breed at least, if there are so many."""

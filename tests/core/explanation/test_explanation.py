@@ -24,7 +24,7 @@ from convergence_core.search.racing import Competitors, Rules
 from convergence_core.search.recommend import recommend
 from convergence_core.search.sampler import SearchState
 from convergence_core.space import Choice, Float, Integer, Space
-from convergence_core.space.encoding import Encoding
+from convergence_core.space.arrays import Encoding
 from tests.support.random_spaces import points, random_space
 
 CASES = tuple(f"c{j:02d}" for j in range(10))

@@ -1,14 +1,23 @@
 """Comparison of two adapters by their answers to held-out prompts."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from convergence_core.feedback.held_out import HeldOutAnswer, compare_held_out
 
+Floats = NDArray[np.float64]
 
-def answers(rewards, log_ratios=None, text="It is Lima, the capital.", per_prompt=1):
+
+def answers(
+    rewards: Sequence[float | None] | Floats,
+    log_ratios: Sequence[float] | Floats | None = None,
+    text: str = "It is Lima, the capital.",
+    per_prompt: int = 1,
+) -> list[HeldOutAnswer]:
     return [
         HeldOutAnswer(
             prompt_key=f"p{k // per_prompt}",
@@ -70,6 +79,6 @@ def test_faults_of_form_are_counted():
 
 
 @pytest.mark.parametrize(("new", "old"), [([], []), ([0.5], []), ([0.5, 0.5], [0.5])])
-def test_adapters_that_answered_other_prompts_are_not_compared(new, old):
+def test_adapters_that_answered_other_prompts_are_not_compared(new: list[float], old: list[float]):
     with pytest.raises(ValueError, match="the same prompts"):
         compare_held_out(answers(new), answers(old))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from convergence_core.feedback.well_formed import (
+from convergence_core.feedback.held_out import (
     LONGEST_PERIOD,
     LONGEST_RUN,
     MOST_SAID,

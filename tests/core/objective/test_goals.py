@@ -19,8 +19,8 @@ from convergence_core.search.sampler import REGRET_KEY, AskRequest, Plan, Sample
 from convergence_core.search.samplers import SAMPLERS, RandomSampler, ThompsonSampler, make_sampler
 from convergence_core.search.tallies import METRIC
 from convergence_core.space import Space
+from convergence_core.space.arrays import Encoding
 from convergence_core.space.builder import build_space
-from convergence_core.space.encoding import Encoding
 from tests.support.goals_problem import (
     GoalsProblem,
     constrained,

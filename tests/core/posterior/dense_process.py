@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from convergence_core.space.encoding import Encoding, Points
+from convergence_core.space.arrays import Encoding, Points
 
 
 def by_hand(

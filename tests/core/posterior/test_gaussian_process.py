@@ -21,7 +21,7 @@ from convergence_core.posterior.gaussian_process import (
 )
 from convergence_core.posterior.kernel import Kernel
 from convergence_core.space import Choice, Float, Space
-from convergence_core.space.encoding import Encoding, Points
+from convergence_core.space.arrays import Encoding, Points
 from tests.core.posterior.dense_process import by_hand, condition
 from tests.support.random_spaces import points, random_space
 

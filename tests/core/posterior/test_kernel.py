@@ -8,7 +8,7 @@ import pytest
 from benchmarks.optimizer.ablations import MANY_VALUES, AblatableModel, AdditiveKernel
 from convergence_core.posterior.kernel import Kernel
 from convergence_core.space import Choice, Float, Space
-from convergence_core.space.encoding import Encoding, Points
+from convergence_core.space.arrays import Encoding, Points
 from tests.core.posterior.dense_process import by_hand
 from tests.support.random_spaces import points, random_space
 

@@ -17,7 +17,7 @@ from convergence_core.posterior.kernel import Kernel
 from convergence_core.posterior.warp import KNEE, Warp
 from convergence_core.posterior.warped_posterior import WarpedPosterior
 from convergence_core.space import Float, Space
-from convergence_core.space.encoding import Encoding, Points
+from convergence_core.space.arrays import Encoding, Points
 from tests.core.posterior.dense_process import by_hand
 
 EXAMPLES = settings(max_examples=80)

@@ -10,7 +10,7 @@ from convergence_core.errors import ConfigurationError
 from convergence_core.search.evolution import PoolBreeder
 from convergence_core.search.evolution.pool import N_LEVELS, _nearest
 from convergence_core.space import Choice, Float, Integer, Parameter, Space
-from convergence_core.space.encoding import Encoding
+from convergence_core.space.arrays import Encoding
 from tests.support.random_spaces import points, random_space
 
 EXAMPLES = settings(max_examples=60)

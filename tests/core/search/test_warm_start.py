@@ -25,7 +25,7 @@ from convergence_core.search.sampler import Advice, AskRequest, Sampler
 from convergence_core.search.samplers import EvolutionSampler, RandomSampler, ThompsonSampler
 from convergence_core.search.warm_start import N_WINNERS, WarmStart, warm_start
 from convergence_core.space import Choice, Float, Space
-from convergence_core.space.encoding import Points
+from convergence_core.space.arrays import Points
 from tests.support.mixed_problem import CaseProblem, mixed_space, mixed_value
 from tests.support.random_spaces import points
 

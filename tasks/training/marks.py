@@ -1,4 +1,4 @@
-"""Marked answers of one role and model, split into what trains and what is held out.
+"""Marked answers of one role and model: what trains, and what is held out.
 
 A prompt is held out or not by a hash of what was asked, so that every round of a role holds out the same
 prompts, and no adapter was ever trained on one.
@@ -49,7 +49,7 @@ class ComparedPair:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class RoleMarks:
     """What people said about the answers of one role and model, oldest answer first."""
 
     train: tuple[MarkedAnswer, ...]
@@ -77,7 +77,7 @@ class Evidence:
         return tuple(found.values())
 
 
-def collect(store: FeedbackStore, *, role: str, model: str, held_out: float) -> Evidence:
+def collect(store: FeedbackStore, *, role: str, model: str, held_out: float) -> RoleMarks:
     """Return what counts now of the marks of one role's answers.
 
     Args:
@@ -93,7 +93,7 @@ def collect(store: FeedbackStore, *, role: str, model: str, held_out: float) -> 
     pairs = [
         pair for pair in _compared(store, role, model) if not is_held_out(pair.chosen, held_out)
     ]
-    return Evidence(train=tuple(train), held_out=tuple(kept), pairs=tuple(pairs))
+    return RoleMarks(train=tuple(train), held_out=tuple(kept), pairs=tuple(pairs))
 
 
 def prompt_key(interaction: Interaction) -> str:

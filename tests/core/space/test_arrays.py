@@ -5,7 +5,7 @@ import pytest
 
 from convergence_core.records import Params
 from convergence_core.space import Choice, Float, Integer, Space
-from convergence_core.space.encoding import Encoding
+from convergence_core.space.arrays import Encoding
 from tests.support.random_spaces import points, random_space
 
 SPACE = Space(
