@@ -15,6 +15,8 @@
     ├── WrongUserError            a reward names another user than its decision    (exit 2)
     ├── FeedbackRefusedError      a rating or comparison cannot be taken in        (exit 2)
     ├── InteractionNotFoundError  no answer of that id was logged                  (exit 2)
+    ├── AdapterRefusedError       an adapter may not become what was asked         (exit 2)
+    ├── AdapterNotFoundError      no adapter of that version was registered        (exit 2)
     ├── QueryError                the SQL is wrong                                 (exit 2)
     ├── RunNotFoundError          no run, or several, of that name                 (exit 2)
     ├── LeaseHeldError            another process optimizes this system            (exit 1)
@@ -158,6 +160,18 @@ class FeedbackRefusedError(ConvergenceError, ValueError):
 
 class InteractionNotFoundError(ConvergenceError, LookupError):
     """No answer of that id was logged, or it was forgotten."""
+
+    exit_code = 2
+
+
+class AdapterRefusedError(ConvergenceError, ValueError):
+    """An adapter may not become what was asked, or its files break a rule; nothing is changed."""
+
+    exit_code = 2
+
+
+class AdapterNotFoundError(ConvergenceError, LookupError):
+    """No adapter of that version was registered."""
 
     exit_code = 2
 

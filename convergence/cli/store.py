@@ -94,7 +94,8 @@ def forget(
     console.say(
         f"Removed: {report.n_interactions:,} answers, {report.n_ratings:,} ratings, "
         f"{report.n_comparisons:,} comparisons. {report.n_decisions:,} decisions do not name the user "
-        "any more. Test cases that you approved, and files that you exported, are yours to clear."
+        f"any more, and the weights of {report.n_adapters:,} adapters are gone. Test cases that you "
+        "approved, and files that you exported, are yours to clear."
     )
 
 

@@ -6,7 +6,9 @@
     remote.json                                      address on object storage, if it has one
     journal.sqlite                                   paid calls and leases
     runtime.sqlite                                   arms, decisions, rewards, looks, champions
-    feedback.sqlite                                  logged answers, ratings, comparisons
+    feedback.sqlite                                  logged answers, ratings, comparisons, adapters
+    adapters/<version>/                              weights and settings of an adapter
+    training/<round>/                                checkpoints of a training round
     live/<table>/run_id=<run>/g00012.parquet         unfinished runs, one file per generation
     live/<table>/run_id=<run>/final.parquet          the re-estimation after the last generation
     live/runs/run_id=<run>/run.parquet               the run's row, replaced as it goes on

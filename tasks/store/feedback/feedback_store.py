@@ -19,6 +19,7 @@ from convergence_core.feedback.records import AnswerComparison, Interaction, Rat
 from tasks.secrets.process_redaction import redacted_text
 from tasks.store.clock import wall_clock_us
 from tasks.store.database import Closing, Connection
+from tasks.store.feedback.adapter_changes import mark_comparison_stale, mark_rating_stale
 from tasks.store.feedback.rows import (
     COMPARISON_COLUMNS,
     INTERACTION_COLUMNS,
@@ -116,7 +117,8 @@ class FeedbackStore(Closing):
         self.root = store_root(path)
         self.database = open_shared(path, FEEDBACK_FILE, FEEDBACK, url)
         self.now_us = now_us
-        self._clean = clean_text(redact)
+        self.clean = clean_text(redact)
+        """Takes out of a text what may not be stored."""
 
     def log(self, interaction: Interaction) -> Interaction:
         """Store an answer durably; one that is stored already is returned as it is.
@@ -129,7 +131,7 @@ class FeedbackStore(Closing):
             RequestReusedError: its id or its source's event stands for another answer.
         """
         checked(interaction)
-        values = interaction_values(interaction, self._clean)
+        values = interaction_values(interaction, self.clean)
         stored = interaction_of(values)
         with self.database.transaction() as connection:
             connection.execute(_LOG, values)
@@ -177,6 +179,10 @@ class FeedbackStore(Closing):
             if previous is not None and stored.is_same_mark(previous):
                 return RatingReceipt(status="duplicate", rating=previous)
             connection.execute(_RATE, [getattr(stored, name) for name in RATING_COLUMNS])
+            mark_rating_stale(
+                connection, stored.interaction_id, stored.user_id,
+                reason="a rating it learned from was edited", at_us=self.now_us(),
+            )  # fmt: skip
         status: RateStatus = "rated" if previous is None else "edited"
         return RatingReceipt(status=status, rating=stored, previous=previous)
 
@@ -197,6 +203,10 @@ class FeedbackStore(Closing):
                     _RATE,
                     (interaction_id, user_id, None, None, None, source, event_id, self.now_us()),
                 )
+                mark_rating_stale(
+                    connection, interaction_id, user_id,
+                    reason="a rating it learned from was taken back", at_us=self.now_us(),
+                )  # fmt: skip
         return previous
 
     def compare(
@@ -236,6 +246,10 @@ class FeedbackStore(Closing):
             connection.execute(
                 _COMPARE, [values.get(n) or getattr(stored, n) for n in COMPARISON_COLUMNS]
             )
+            mark_comparison_stale(
+                connection, (low, high), stored.user_id,
+                reason="a comparison it learned from was edited", at_us=self.now_us(),
+            )  # fmt: skip
         status: CompareStatus = "compared" if previous is None else "edited"
         return ComparisonReceipt(status=status, comparison=stored)
 
@@ -251,6 +265,10 @@ class FeedbackStore(Closing):
                 "event_id": uuid.uuid4().hex, "created_us": self.now_us(),
             }  # fmt: skip
             connection.execute(_COMPARE, [values.get(name) for name in COMPARISON_COLUMNS])
+            mark_comparison_stale(
+                connection, (low, high), user_id,
+                reason="a comparison it learned from was taken back", at_us=self.now_us(),
+            )  # fmt: skip
         return True
 
     def interaction(self, interaction_id: str) -> Interaction | None:
@@ -326,7 +344,7 @@ class FeedbackStore(Closing):
         """Return an event as it is stored: with its time and its name, without secrets."""
         return replace(
             event,
-            reason=None if event.reason is None else self._clean(event.reason),
+            reason=None if event.reason is None else self.clean(event.reason),
             event_id=event.event_id or uuid.uuid4().hex,
             created_us=event.created_us or self.now_us(),
         )

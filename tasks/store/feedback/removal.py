@@ -9,6 +9,9 @@ from pathlib import Path
 from typing import Final
 
 from tasks.store.database import Connection
+from tasks.store.feedback.adapter_changes import mark_forgotten
+from tasks.store.feedback.adapter_files import remove_checkpoints
+from tasks.store.feedback.adapter_store import AdapterStore
 from tasks.store.feedback.export import export_feedback, feedback_ids_of, remove_rows
 from tasks.store.feedback.feedback_store import FeedbackStore, has_feedback
 from tasks.store.runtime.export import anonymize_rows
@@ -30,6 +33,8 @@ class RemovalReport:
     n_comparisons: int
     n_decisions: int
     """Decisions that do not name the user any more."""
+    n_adapters: int
+    """Adapters that had learned from the user's answers or marks; their weights are gone."""
     n_parquet_rows: int
     """Rows that left parquet files or lost their user there."""
 
@@ -41,7 +46,7 @@ def forget_user(path: Path, user_id: str) -> RemovalReport:
         StoreError: the store cannot be read or written.
     """
     counts = {"interactions": 0, "ratings": 0, "comparisons": 0}
-    n_decisions = n_rows = 0
+    n_decisions = n_rows = n_adapters = 0
     if has_feedback(path):
         with FeedbackStore(path) as store:
             # A range that was begun would bring its rows back.
@@ -53,7 +58,10 @@ def forget_user(path: Path, user_id: str) -> RemovalReport:
                 )
             } | feedback_ids_of(store.root, user_id)
             with store.database.transaction() as connection:
+                n_adapters = mark_forgotten(connection, user_id, sorted(ids), at_us=store.now_us())
                 counts = _delete(connection, user_id, sorted(ids))
+            AdapterStore(store).remove_forgotten()
+            remove_checkpoints(store.root)
             store.database.scrub()
             n_rows += remove_rows(store.root, user_id, frozenset(ids))
     if has_runtime(path):
@@ -67,6 +75,7 @@ def forget_user(path: Path, user_id: str) -> RemovalReport:
         n_ratings=counts["ratings"],
         n_comparisons=counts["comparisons"],
         n_decisions=n_decisions,
+        n_adapters=n_adapters,
         n_parquet_rows=n_rows,
     )
 

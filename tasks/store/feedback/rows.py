@@ -52,9 +52,7 @@ def checked(record: Interaction | Rating | AnswerComparison) -> None:
         value = getattr(record, name, None)
         if value is None or (name == "event_id" and value == "" and not is_answer):
             continue
-        if not isinstance(value, str) or not _is_name(value):
-            rule = f"must be a text of 1 to {LONGEST_NAME} printable characters"
-            raise refused(name, rule, _shown(value), "Give another one.")
+        checked_name(name, value)
     for name in _NUMBERS:
         value = getattr(record, name, None)
         if value is not None and not (math.isfinite(value) and value >= 0):
@@ -63,6 +61,17 @@ def checked(record: Interaction | Rating | AnswerComparison) -> None:
             )
     if isinstance(record, Interaction):
         _check_answer(record)
+
+
+def checked_name(key: str, value: object) -> None:
+    """Make sure that a value is a name.
+
+    Raises:
+        FeedbackRefusedError: it is none.
+    """
+    if not isinstance(value, str) or not _is_name(value):
+        rule = f"must be a text of 1 to {LONGEST_NAME} printable characters"
+        raise refused(key, rule, _shown(value), "Give another one.")
 
 
 def _shown(value: object) -> str:

@@ -5,6 +5,10 @@ pair of answers, the last one counts, and one without a mark takes the earlier o
 is stored once. ``sent_rewards`` names the answers whose rating has gone to the arm that gave them;
 ``case_reviews`` those that were approved as test cases or rejected;
 ``feedback_exports`` the ranges that went to parquet, each written down before its files.
+
+``adapters`` holds what was trained, with its status now, and ``adapter_events`` each change of it;
+``adapter_rows`` the marks that it was trained on, by which a change of one makes it stale.
+``training_rounds`` has an event when a round begins and one when it ends; ``gate_checks`` the verdicts.
 """
 
 from typing import Final
@@ -12,7 +16,7 @@ from typing import Final
 from tasks.store.database import Schema
 from tasks.store.runtime.schema import VARIABLE
 
-VERSION = 2
+VERSION = 3
 FEEDBACK_FILE = "feedback.sqlite"
 
 DDL = """
@@ -45,6 +49,38 @@ CREATE TABLE IF NOT EXISTS sent_rewards(
 CREATE TABLE IF NOT EXISTS case_reviews(
   interaction_id TEXT PRIMARY KEY, decision TEXT NOT NULL, case_id TEXT, reviewed_us INTEGER NOT NULL
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS adapters(
+  version TEXT PRIMARY KEY, role TEXT NOT NULL, base_model TEXT NOT NULL, parent TEXT,
+  objective TEXT NOT NULL, status TEXT NOT NULL, reason TEXT, folder_sha256 TEXT NOT NULL,
+  n_rows INTEGER NOT NULL, is_removed INTEGER NOT NULL, created_us INTEGER NOT NULL,
+  decided_us INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE UNIQUE INDEX IF NOT EXISTS one_active_adapter ON adapters(role) WHERE status = 'active';
+CREATE INDEX IF NOT EXISTS adapters_of_parent ON adapters(parent);
+CREATE TABLE IF NOT EXISTS adapter_events(
+  seq INTEGER PRIMARY KEY AUTOINCREMENT, version TEXT NOT NULL, status TEXT NOT NULL, reason TEXT,
+  changed_by TEXT NOT NULL, created_us INTEGER NOT NULL
+);
+CREATE INDEX IF NOT EXISTS events_of_adapter ON adapter_events(version, seq);
+CREATE TABLE IF NOT EXISTS adapter_rows(
+  version TEXT NOT NULL, kind TEXT NOT NULL, interaction_id TEXT NOT NULL, other_id TEXT NOT NULL,
+  user_id TEXT NOT NULL, event_seq INTEGER NOT NULL,
+  PRIMARY KEY (version, kind, interaction_id, other_id, user_id)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS adapters_of_mark ON adapter_rows(interaction_id, user_id);
+CREATE TABLE IF NOT EXISTS training_rounds(
+  seq INTEGER PRIMARY KEY AUTOINCREMENT, round_id TEXT NOT NULL, role TEXT NOT NULL, version TEXT,
+  objective TEXT NOT NULL, status TEXT NOT NULL, started_us INTEGER NOT NULL, ended_us INTEGER,
+  n_rows INTEGER NOT NULL, settings_json TEXT NOT NULL, metrics_json TEXT NOT NULL, reason TEXT,
+  created_us INTEGER NOT NULL
+);
+CREATE INDEX IF NOT EXISTS events_of_round ON training_rounds(round_id, seq);
+CREATE TABLE IF NOT EXISTS gate_checks(
+  seq INTEGER PRIMARY KEY AUTOINCREMENT, version TEXT NOT NULL, name TEXT NOT NULL,
+  passed INTEGER NOT NULL, value REAL, low REAL, high REAL, threshold REAL, unit TEXT NOT NULL,
+  words TEXT NOT NULL, created_us INTEGER NOT NULL
+);
+CREATE INDEX IF NOT EXISTS checks_of_adapter ON gate_checks(version, seq);
 CREATE TABLE IF NOT EXISTS feedback_exports(
   table_name TEXT NOT NULL, lo INTEGER NOT NULL, hi INTEGER NOT NULL, is_done INTEGER NOT NULL,
   PRIMARY KEY (table_name, lo)
@@ -67,6 +103,8 @@ FEEDBACK: Final = Schema(
     tables=(
         *("feedback", "interactions", "ratings", "comparisons", "sent_rewards", "case_reviews"),
         *("feedback_exports", "interactions_of_user", "ratings_of_interaction"),
-        "comparisons_of_pair",
+        *("comparisons_of_pair", "adapters", "adapter_events", "adapter_rows", "training_rounds"),
+        *("gate_checks", "one_active_adapter", "adapters_of_parent", "events_of_adapter"),
+        *("adapters_of_mark", "events_of_round", "checks_of_adapter"),
     ),
 )

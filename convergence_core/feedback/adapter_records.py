@@ -1,0 +1,162 @@
+"""Records of adapters, their statuses, checks and training rounds.
+
+An adapter is *registered* as a candidate with the marks it was trained on. It is stale, for good, as soon
+as one of those marks is edited, taken back or forgotten, or its parent is stale: what it has learned then
+is not what people say.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from convergence_core.errors import AdapterRefusedError
+from convergence_core.feedback.records import AnswerComparison, Rating
+from convergence_core.records import Json
+
+AdapterStatus = Literal["candidate", "active", "inactive", "rolled_back", "rejected", "stale"]
+STATUSES: Final[Mapping[AdapterStatus, str]] = {
+    "candidate": "waits for its checks",
+    "active": "answers for its role",
+    "inactive": "another one took its place; it can be activated again",
+    "rolled_back": "was taken back; it can be activated again",
+    "rejected": "failed a check, or its files were changed",
+    "stale": "a mark it was trained on was changed; it never answers again",
+}
+"""Status → its meaning."""
+_NEXT: Final[Mapping[AdapterStatus, tuple[AdapterStatus, ...]]] = {
+    "candidate": ("active", "rejected", "stale"),
+    "active": ("inactive", "rolled_back", "rejected", "stale"),
+    "inactive": ("active", "rejected", "stale"),
+    "rolled_back": ("active", "rejected", "stale"),
+    "rejected": ("stale",),
+    "stale": (),
+}
+"""Status → those that may follow it."""
+USED: Final[tuple[AdapterStatus, ...]] = ("candidate", "active", "inactive", "rejected")
+"""Statuses of adapters whose marks count as used; those of others are open for training again."""
+
+MarkKind = Literal["rating", "comparison"]
+RoundStatus = Literal["running", "done", "interrupted", "failed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainedMark:
+    """One rating or comparison that an adapter was trained on."""
+
+    kind: MarkKind
+    interaction_id: str
+    """The rated answer; of two compared ones the first by name."""
+    user_id: str
+    """Who rated."""
+    seq: int
+    """Number of the event in its table; another one that counts later makes the adapter stale."""
+    other_id: str = ""
+    """The second of two compared answers by name; empty: a rating."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenMark:
+    """A mark that counts now, and whether an adapter was trained on it."""
+
+    mark: TrainedMark
+    given: Rating | AnswerComparison
+    is_used: bool
+    """Whether a candidate, active, inactive or rejected adapter was trained on it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdapterRecord:
+    """One registered adapter."""
+
+    version: str
+    """``ROLE-NNNN``, never used twice."""
+    role: str
+    base_model: str
+    parent: str | None
+    """Version it was trained on from. ``None``: the base model."""
+    objective: str
+    """E.g. ``qrpo``."""
+    status: AdapterStatus
+    reason: str | None
+    """Why it has this status. ``None``: it is as it was registered."""
+    folder_sha256: str
+    """Of its two files, as registered."""
+    n_rows: int
+    """Marks it was trained on itself; its parent's are not counted."""
+    is_removed: bool
+    """Whether its files were removed, for they hold what was learned from a forgotten text."""
+    created_us: int
+    decided_us: int
+    """When it got its status."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateCheck:
+    """Verdict of one condition that an adapter must meet before it is activated."""
+
+    name: str
+    passed: bool
+    value: float | None
+    """What was measured. ``None``: nothing was; then it is not passed."""
+    low: float | None
+    """Ends of the value's interval. ``None``: it has none."""
+    high: float | None
+    threshold: float | None
+    """What the value is held against. ``None``: the condition has no number."""
+    unit: str
+    words: str
+    """The verdict in a sentence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingRoundRecord:
+    """One training round."""
+
+    round_id: str
+    role: str
+    objective: str
+    status: RoundStatus
+    version: str | None
+    """Adapter that came of it. ``None``: none has."""
+    started_us: int
+    ended_us: int | None
+    """``None``: it runs, or was killed."""
+    n_rows: int
+    settings: Mapping[str, Json]
+    metrics: Mapping[str, Json]
+    """Numbers of the training, e.g. its last loss."""
+    reason: str | None
+    """Why it failed or was interrupted."""
+
+
+def check_change(version: str, before: AdapterStatus, after: AdapterStatus) -> None:
+    """Make sure that a status may follow another.
+
+    Raises:
+        AdapterRefusedError: it may not.
+    """
+    if after not in _NEXT[before]:
+        allowed = ", ".join(_NEXT[before]) or "nothing else"
+        raise AdapterRefusedError(
+            f"adapter {version} is {before} ({STATUSES[before]}) and can become {allowed}, but not "
+            f"{after}. Choose another version, or train a new one."
+        )
+
+
+def check_gate(version: str, checks: tuple[GateCheck, ...]) -> None:
+    """Make sure that an adapter met every condition.
+
+    Args:
+        version: of the adapter.
+        checks: its last verdicts.
+
+    Raises:
+        AdapterRefusedError: one is not met, or there are none.
+    """
+    failed = [one.words for one in checks if not one.passed]
+    if failed or not checks:
+        what = "; ".join(failed) or "none is recorded"
+        raise AdapterRefusedError(
+            f"adapter {version} must pass every check before it is activated, but {what}. "
+            "Train a new one, or measure it again."
+        )

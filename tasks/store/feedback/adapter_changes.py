@@ -1,0 +1,180 @@
+"""Changes of an adapter's status within a transaction of the feedback.
+
+At most one adapter of a role is active; the database's own index holds that. An active one that becomes
+stale answers no more, in the same transaction that changes its mark: the one that was active before it
+takes its place, and without one the base model answers.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from convergence_core.errors import AdapterNotFoundError
+from convergence_core.feedback.adapter_records import AdapterRecord, AdapterStatus, check_change
+from tasks.store.database import Connection
+
+ADAPTER_COLUMNS: Final = (
+    "version", "role", "base_model", "parent", "objective", "status", "reason", "folder_sha256",
+    "n_rows", "is_removed", "created_us", "decided_us",
+)  # fmt: skip
+SELECT_ADAPTERS: Final = f"SELECT {', '.join(ADAPTER_COLUMNS)} FROM adapters"  # noqa: S608 - constants
+_LOCK = "SELECT g.version FROM adapters g ORDER BY g.version/*lock*/"
+_DEPENDENT: Final = (
+    "WITH RECURSIVE dependents(version) AS (SELECT r.version FROM adapter_rows r WHERE {where} UNION "
+    "SELECT a.version FROM adapters a JOIN dependents d ON a.parent = d.version) "
+    "SELECT version FROM dependents ORDER BY version"
+)
+_PREVIOUS = (
+    "SELECT a.version FROM adapters a JOIN adapter_events e ON e.version = a.version "
+    "WHERE a.role = ? AND a.status = 'inactive' AND e.status = 'active' "
+    "GROUP BY a.version ORDER BY max(e.seq) DESC LIMIT 1"
+)
+_BATCH = 400
+"""Ids of one statement."""
+STORE_ITSELF: Final = "store"
+"""Who changes the status of what depends on a changed mark."""
+
+
+def adapter_of(row: Sequence[Any]) -> AdapterRecord:
+    """Return a row of ``ADAPTER_COLUMNS`` as a record."""
+    values = dict(zip(ADAPTER_COLUMNS, row, strict=True))
+    return AdapterRecord(**{**values, "is_removed": bool(values["is_removed"])})
+
+
+def found_adapter(connection: Connection, version: str) -> AdapterRecord:
+    """Return a registered adapter.
+
+    Raises:
+        AdapterNotFoundError: there is none of that version.
+    """
+    row = connection.execute(f"{SELECT_ADAPTERS} WHERE version = ?", (version,)).fetchone()
+    if row is None:
+        raise AdapterNotFoundError(
+            f"`version` must be that of a registered adapter, but got {version[:200]!r}. "
+            "`convergence adapters list` shows them."
+        )
+    return adapter_of(row)
+
+
+def active_adapter(connection: Connection, role: str) -> AdapterRecord | None:
+    """Return the adapter that answers for a role; ``None``: the base model does."""
+    row = connection.execute(
+        f"{SELECT_ADAPTERS} WHERE role = ? AND status = 'active'", (role,)
+    ).fetchone()
+    return None if row is None else adapter_of(row)
+
+
+def previous_version(connection: Connection, role: str) -> str | None:
+    """Return the inactive adapter that was active last; ``None``: there is none."""
+    row = connection.execute(_PREVIOUS, (role,)).fetchone()
+    return None if row is None else str(row[0])
+
+
+def add_event(
+    connection: Connection, version: str, status: str, *, reason: str | None, by: str, at_us: int
+) -> None:
+    """Write down that an adapter has a status from now on."""
+    connection.execute(
+        "INSERT INTO adapter_events(version, status, reason, changed_by, created_us) "
+        "VALUES (?, ?, ?, ?, ?)",
+        (version, status, reason, by, at_us),
+    )
+
+
+def change_status(
+    connection: Connection,
+    one: AdapterRecord,
+    status: AdapterStatus,
+    *,
+    reason: str,
+    by: str,
+    at_us: int,
+) -> None:
+    """Give an adapter another status.
+
+    Raises:
+        AdapterRefusedError: this one may not follow the one that it has.
+    """
+    check_change(one.version, one.status, status)
+    connection.execute(
+        "UPDATE adapters SET status = ?, reason = ?, decided_us = ? WHERE version = ?",
+        (status, reason, at_us, one.version),
+    )
+    add_event(connection, one.version, status, reason=reason, by=by, at_us=at_us)
+
+
+def restore_previous(
+    connection: Connection, role: str, *, reason: str, by: str, at_us: int
+) -> str | None:
+    """Activate the adapter that was active before; ``None``: the base model answers now."""
+    version = previous_version(connection, role)
+    if version is not None:
+        one = found_adapter(connection, version)
+        change_status(connection, one, "active", reason=reason, by=by, at_us=at_us)
+    return version
+
+
+def mark_stale(
+    connection: Connection, versions: Sequence[str], *, reason: str, at_us: int
+) -> list[str]:
+    """Make adapters stale that are not yet; of each role whose active one is, restore another.
+
+    Returns:
+        The versions that became stale.
+    """
+    if not versions:
+        return []
+    connection.execute(_LOCK)
+    found = [found_adapter(connection, version) for version in versions]
+    fresh = [one for one in found if one.status != "stale"]
+    for one in fresh:
+        change_status(connection, one, "stale", reason=reason, by=STORE_ITSELF, at_us=at_us)
+    for one in fresh:
+        if one.status == "active":
+            restored = f"{one.version} became stale"
+            restore_previous(connection, one.role, reason=restored, by=STORE_ITSELF, at_us=at_us)
+    return [one.version for one in fresh]
+
+
+def mark_rating_stale(
+    connection: Connection, interaction_id: str, user_id: str, *, reason: str, at_us: int
+) -> list[str]:
+    """Make stale what was trained on a user's mark of an answer; return the versions."""
+    where = "r.kind = 'rating' AND r.interaction_id = ? AND r.user_id = ?"
+    versions = _dependent(connection, where, (interaction_id, user_id))
+    return mark_stale(connection, versions, reason=reason, at_us=at_us)
+
+
+def mark_comparison_stale(
+    connection: Connection, pair: tuple[str, str], user_id: str, *, reason: str, at_us: int
+) -> list[str]:
+    """Make stale what was trained on a user's choice between two answers; return the versions."""
+    where = "r.kind = 'comparison' AND r.interaction_id = ? AND r.other_id = ? AND r.user_id = ?"
+    versions = _dependent(connection, where, (*pair, user_id))
+    return mark_stale(connection, versions, reason=reason, at_us=at_us)
+
+
+def mark_forgotten(
+    connection: Connection, user_id: str, interaction_ids: Sequence[str], *, at_us: int
+) -> int:
+    """Make stale what was trained on a user's answers or marks, and have its files removed.
+
+    Returns:
+        How many adapters there are.
+    """
+    versions = set(_dependent(connection, "r.user_id = ?", (user_id,)))
+    for start in range(0, len(interaction_ids), _BATCH):
+        batch = interaction_ids[start : start + _BATCH]
+        marks = ", ".join("?" * len(batch))
+        where = f"r.interaction_id IN ({marks}) OR r.other_id IN ({marks})"
+        versions.update(_dependent(connection, where, (*batch, *batch)))
+    found = sorted(versions)
+    mark_stale(connection, found, reason="a user it learned from was forgotten", at_us=at_us)
+    for version in found:
+        connection.execute("UPDATE adapters SET is_removed = 1 WHERE version = ?", (version,))
+    connection.execute("DELETE FROM adapter_rows WHERE user_id = ?", (user_id,))
+    return len(found)
+
+
+def _dependent(connection: Connection, where: str, values: Sequence[Any]) -> list[str]:
+    rows = connection.execute(_DEPENDENT.format(where=where), values).fetchall()
+    return [str(version) for (version,) in rows]

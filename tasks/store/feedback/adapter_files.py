@@ -1,0 +1,188 @@
+"""Files of adapters: each version's folder appears whole or not at all.
+
+::
+
+    adapters/<version>/adapter_config.json           PEFT's settings of it
+    adapters/<version>/adapter_model.safetensors     its weights
+    training/<round_id>/                             checkpoints of a round; forgetting removes them
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from convergence_core.errors import AdapterRefusedError
+from tasks.store.layout import (
+    FILE_MODE,
+    make_folder,
+    sync_folder,
+    temporary_name,
+    writing,
+)
+
+CONFIG_FILE: Final = "adapter_config.json"
+WEIGHTS_FILE: Final = "adapter_model.safetensors"
+ADAPTER_FILES: Final = (CONFIG_FILE, WEIGHTS_FILE)
+_CHUNK = 1 << 20
+
+
+def adapters_folder(root: Path) -> Path:
+    """Return the folder of all adapters of a store."""
+    return root / "adapters"
+
+
+def adapter_folder(root: Path, version: str) -> Path:
+    """Return the folder of an adapter; it need not exist."""
+    return adapters_folder(root) / version
+
+
+def training_folder(root: Path) -> Path:
+    """Return the folder below which each round keeps its checkpoints."""
+    return root / "training"
+
+
+def version_prefix(role: str) -> str:
+    """Return a role as it opens the version of its adapters: safe in paths and URLs."""
+    return re.sub(r"[^A-Za-z0-9_]+", "_", role)[:60]
+
+
+def next_version(role: str, known: Iterator[str]) -> str:
+    """Return a version of a role that no known one has; numbers only rise."""
+    prefix, last = version_prefix(role), 0
+    for version in known:
+        before, _, number = version.rpartition("-")
+        if before == prefix and number.isdecimal():
+            last = max(last, int(number))
+    return f"{prefix}-{last + 1:04d}"
+
+
+def folder_sha256(folder: Path) -> str:
+    """Return the SHA-256 of an adapter's two files, each with its name and length.
+
+    Raises:
+        AdapterRefusedError: one is missing, or is no plain file.
+    """
+    total = hashlib.sha256()
+    for name in ADAPTER_FILES:
+        with open_plain(folder / name) as descriptor:
+            size = os.fstat(descriptor).st_size
+            total.update(f"{name}\0{size}\0".encode())
+            while chunk := os.read(descriptor, _CHUNK):
+                total.update(chunk)
+    return total.hexdigest()
+
+
+@contextlib.contextmanager
+def open_plain(path: Path) -> Iterator[int]:
+    """Open a plain file for reading and give its descriptor; links are not followed.
+
+    Raises:
+        AdapterRefusedError: it is missing, a link or something else.
+    """
+    problem, descriptor = "", -1
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            problem = "no plain file"
+    except OSError as error:
+        problem = "a link" if path.is_symlink() else (error.strerror or str(error)).lower()
+    if problem:
+        if descriptor >= 0:
+            os.close(descriptor)
+        raise AdapterRefusedError(
+            f"an adapter must hold {' and '.join(ADAPTER_FILES)} as plain files, but {path.name} is: "
+            f"{problem}. Train it again, or name the folder that PEFT has saved."
+        )
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def adapters_lock(root: Path) -> Iterator[None]:
+    """Hold the lock under which folders of adapters appear and go."""
+    folder = adapters_folder(root)
+    with writing(folder):
+        make_folder(folder)
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        descriptor = os.open(folder / ".lock", flags, FILE_MODE)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def copied_in(root: Path, source: Path) -> Iterator[Path]:
+    """Copy an adapter's files into a store under a temporary name, durably, and give the folder.
+
+    The lock is held. A folder that still has that name when the block ends is removed, as is what a
+    killed process has left under such names.
+
+    Raises:
+        AdapterRefusedError: a file is missing, or is no plain file.
+        StoreWriteError: they cannot be written.
+    """
+    folder = adapters_folder(root)
+    with writing(folder):
+        for old in folder.glob(".*.tmp"):
+            shutil.rmtree(old)
+        temporary = temporary_name(folder / "candidate")
+        make_folder(temporary)
+    try:
+        with writing(temporary):
+            for name in ADAPTER_FILES:
+                with open_plain(source / name) as descriptor, (temporary / name).open("xb") as new:
+                    os.fchmod(new.fileno(), FILE_MODE)
+                    while chunk := os.read(descriptor, _CHUNK):
+                        new.write(chunk)
+                    new.flush()
+                    os.fsync(new.fileno())
+            sync_folder(temporary)
+        yield temporary
+    finally:
+        with writing(temporary):
+            if temporary.exists():
+                shutil.rmtree(temporary)
+
+
+def give_version(root: Path, temporary: Path, version: str) -> None:
+    """Give a copied folder its version's name, durably; the lock is held.
+
+    A folder that no row names was left by a killed registration: nobody has loaded it, and it goes.
+    """
+    final = adapter_folder(root, version)
+    with writing(final):
+        if final.exists():
+            shutil.rmtree(final)
+        temporary.rename(final)
+        sync_folder(final.parent)
+
+
+def remove_folders(root: Path, versions: list[str]) -> int:
+    """Remove the folders of adapters that are there still; return how many were."""
+    found = [folder for one in versions if (folder := adapter_folder(root, one)).is_dir()]
+    with writing(root):
+        for folder in found:
+            shutil.rmtree(folder)
+        if found:
+            sync_folder(adapters_folder(root))
+    return len(found)
+
+
+def remove_checkpoints(root: Path) -> None:
+    """Remove the folders of all training rounds: rows of the trained texts lie there."""
+    folder = training_folder(root)
+    with writing(folder):
+        if folder.is_dir():
+            shutil.rmtree(folder)
+            sync_folder(root)

@@ -1,0 +1,344 @@
+"""Store of trained adapters, beside the marks that they learned from."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+from convergence_core.errors import AdapterRefusedError
+from convergence_core.feedback.adapter_records import (
+    AdapterRecord,
+    AdapterStatus,
+    GateCheck,
+    TrainedMark,
+    check_gate,
+)
+from tasks.store.database import Connection
+from tasks.store.feedback.adapter_changes import (
+    ADAPTER_COLUMNS,
+    SELECT_ADAPTERS,
+    STORE_ITSELF,
+    active_adapter,
+    adapter_of,
+    add_event,
+    change_status,
+    found_adapter,
+    mark_stale,
+    previous_version,
+)
+from tasks.store.feedback.adapter_files import (
+    adapter_folder,
+    adapters_lock,
+    copied_in,
+    folder_sha256,
+    give_version,
+    next_version,
+    remove_folders,
+)
+from tasks.store.feedback.feedback_store import FeedbackStore
+from tasks.store.feedback.rows import (
+    checked_name,
+)
+
+_CHECK_COLUMNS = ("name", "passed", "value", "low", "high", "threshold", "unit", "words")
+_LAST_SEQ = {
+    "rating": "SELECT max(seq) FROM ratings WHERE interaction_id = ? AND user_id = ?",
+    "comparison": "SELECT max(seq) FROM comparisons WHERE low_id = ? AND high_id = ? AND user_id = ?",
+}
+"""Kind → number of the event that counts, of one or two answers and a user."""
+
+
+class AdapterStore:
+    """Adapters of one store's feedback. Thread-safe; blocks."""
+
+    def __init__(self, feedback: FeedbackStore) -> None:
+        """Use the database and the folder of the feedback; files that are to be gone are removed.
+
+        Raises:
+            StoreWriteError: they cannot be removed.
+        """
+        self.root = feedback.root
+        self._feedback = feedback
+        self._database = feedback.database
+        self.remove_forgotten()
+
+    def folder(self, version: str) -> Path:
+        """Return the folder of an adapter's files."""
+        return adapter_folder(self.root, version)
+
+    def remove_forgotten(self) -> int:
+        """Remove the files of adapters that learned from a forgotten user; return how many there were.
+
+        Raises:
+            StoreWriteError: they cannot be removed; ask again.
+        """
+        rows = self._feedback.fetch("SELECT version FROM adapters WHERE is_removed = 1")
+        return remove_folders(self.root, [version for (version,) in rows])
+
+    def register(
+        self,
+        source: Path,
+        *,
+        role: str,
+        base_model: str,
+        objective: str,
+        marks: Sequence[TrainedMark],
+        parent: str | None = None,
+        by: str = "training",
+    ) -> str:
+        """Copy an adapter into the store as a candidate, durably; return its version.
+
+        It is stale at once if a mark it was trained on, or its parent, was changed meanwhile.
+
+        Args:
+            source: folder with PEFT's two files, which stay there.
+            role: that it answers for.
+            base_model: name of the model that it changes.
+            objective: by which it was trained.
+            marks: that it was trained on.
+            parent: version that it was trained on from; ``None``: the base model.
+            by: who registers it.
+
+        Raises:
+            AdapterNotFoundError: there is no such parent.
+            AdapterRefusedError: its files are missing, or a text on a mark was forgotten meanwhile.
+            FeedbackRefusedError: a name breaks its rule.
+            StoreWriteError: it cannot be written.
+        """
+        for key, name in (("role", role), ("base_model", base_model), ("objective", objective)):
+            checked_name(key, name)
+        # Alone: a mark that is changed at this moment would not see the rows that name it.
+        with (
+            adapters_lock(self.root),
+            copied_in(self.root, source) as temporary,
+            self._database.transaction(alone=True) as connection,
+        ):
+            sha256, now = folder_sha256(temporary), self._feedback.now_us()
+            changed = _changed(connection, marks, parent)
+            known = connection.execute("SELECT version FROM adapters").fetchall()
+            version = next_version(role, (one for (one,) in known))
+            values = (
+                version, role, base_model, parent, objective, "candidate", None, sha256,
+                len(marks), 0, now, now,
+            )  # fmt: skip
+            places = ", ".join("?" * len(values))
+            names = ", ".join(ADAPTER_COLUMNS)
+            connection.execute(f"INSERT INTO adapters({names}) VALUES ({places})", values)  # noqa: S608 - constants
+            add_event(connection, version, "candidate", reason=None, by=by, at_us=now)
+            for mark in {_key(one): one for one in marks}.values():
+                connection.execute(
+                    "INSERT INTO adapter_rows VALUES (?, ?, ?, ?, ?, ?)",
+                    (version, *_key(mark), mark.seq),
+                )
+            if changed:
+                mark_stale(connection, [version], reason=changed, at_us=now)
+            # Before the commit: no row may name a folder that is not there.
+            give_version(self.root, temporary, version)
+        return version
+
+    def record_checks(self, version: str, checks: Sequence[GateCheck]) -> None:
+        """Store verdicts on an adapter durably; of those of one name the last counts.
+
+        Raises:
+            AdapterNotFoundError: there is no such adapter.
+        """
+        now = self._feedback.now_us()
+        with self._database.transaction() as connection:
+            found_adapter(connection, version)
+            for one in checks:
+                words = self._feedback.clean(one.words)
+                numbers = map(_finite, (one.value, one.low, one.high, one.threshold))
+                connection.execute(
+                    "INSERT INTO gate_checks(version, name, passed, value, low, high, threshold, "
+                    "unit, words, created_us) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    (version, one.name, int(one.passed), *numbers, one.unit, words, now),
+                )
+
+    def checks(self, version: str) -> tuple[GateCheck, ...]:
+        """Return the verdicts on an adapter that count, in the order of recording."""
+        last: dict[str, GateCheck] = {}
+        for row in self._feedback.fetch(
+            f"SELECT {', '.join(_CHECK_COLUMNS)} FROM gate_checks WHERE version = ? ORDER BY seq",  # noqa: S608 - constants
+            (version,),
+        ):
+            values = dict(zip(_CHECK_COLUMNS, row, strict=True))
+            one = GateCheck(**{**values, "passed": bool(values["passed"])})
+            last[one.name] = one
+        return tuple(last.values())
+
+    def activate(self, version: str, by: str, *, reason: str = "passed every check") -> None:
+        """Let an adapter answer for its role, durably; the one that did becomes inactive.
+
+        Raises:
+            AdapterNotFoundError: there is no such adapter.
+            AdapterRefusedError: a check is not passed, its status forbids it, or its files are not
+                those that were registered.
+        """
+        one = self.record(version)
+        check_gate(version, self.checks(version))
+        problem = self.files_problem(one)
+        if problem is not None:
+            raise AdapterRefusedError(
+                f"adapter {version} must have the files that were registered, but {problem}. "
+                "Restore them from a backup, or train a new one."
+            )
+        with self._database.transaction(alone=True) as connection:
+            one = found_adapter(connection, version)
+            if one.status == "active":
+                return
+            before = active_adapter(connection, one.role)
+            if before is not None:
+                self._change(connection, before, "inactive", f"{version} took its place", by)
+            self._change(connection, one, "active", reason, by)
+
+    def reject(self, version: str, reason: str, by: str) -> None:
+        """Refuse an adapter for good, durably; of one that is active the one before it answers again.
+
+        Raises:
+            AdapterNotFoundError: there is no such adapter.
+            AdapterRefusedError: its status forbids it.
+        """
+        one = self.record(version)
+        if one.status == "active" and self._take_back(one.role, "rejected", reason, by) == version:
+            return
+        with self._database.transaction(alone=True) as connection:
+            one = found_adapter(connection, version)
+            self._change(connection, one, "rejected", reason, by)
+
+    def rollback(self, role: str, by: str, *, reason: str = "rolled back") -> str | None:
+        """Take the active adapter of a role back, durably.
+
+        The one that was active before answers again if its files are those that were registered; one
+        whose files are not is rejected, and the next one is tried. The marks that only the adapter that
+        is taken back was trained on are open again.
+
+        Returns:
+            The version that answers now; ``None``: the base model.
+
+        Raises:
+            AdapterRefusedError: no adapter of the role is active.
+        """
+        if self._take_back(role, "rolled_back", reason, by) is None:
+            raise AdapterRefusedError(
+                f"`role` must have an active adapter to roll back, but {role[:200]!r} has none: the "
+                "base model answers. `convergence adapters list` shows what there is."
+            )
+        now_active = self.active(role)
+        return None if now_active is None else now_active.version
+
+    def active(self, role: str) -> AdapterRecord | None:
+        """Return the adapter that answers for a role; ``None``: the base model does."""
+        with self._database.reading() as connection:
+            return active_adapter(connection, role)
+
+    def record(self, version: str) -> AdapterRecord:
+        """Return an adapter.
+
+        Raises:
+            AdapterNotFoundError: there is none of that version.
+        """
+        with self._database.reading() as connection:
+            return found_adapter(connection, version)
+
+    def records(self, role: str | None = None) -> list[AdapterRecord]:
+        """Return the adapters of a role, or all, in order of registration."""
+        where, values = ("", ()) if role is None else (" WHERE role = ?", (role,))
+        rows = self._feedback.fetch(
+            f"{SELECT_ADAPTERS}{where} ORDER BY created_us, version", values
+        )
+        return [adapter_of(row) for row in rows]
+
+    def files_problem(self, one: AdapterRecord) -> str | None:
+        """Return why an adapter's files are not those that were registered; ``None``: they are."""
+        if one.is_removed:
+            return "they were removed with what a forgotten user wrote"
+        try:
+            found = folder_sha256(self.folder(one.version))
+        except AdapterRefusedError as error:
+            return f"they cannot be read: {error}"
+        return None if found == one.folder_sha256 else "their SHA-256 is another one"
+
+    def _take_back(self, role: str, status: AdapterStatus, reason: str, by: str) -> str | None:
+        """Give a role's active adapter another status and let the one before it answer, in one step.
+
+        Returns:
+            The version that was active; ``None``: none was.
+        """
+        while True:
+            with self._database.reading() as connection:
+                seen = _line(connection, role)
+            active, previous = seen
+            if active is None:
+                return None
+            problem = None if previous is None else self.files_problem(self.record(previous))
+            with self._database.transaction(alone=True) as connection:
+                if _line(connection, role) != seen:
+                    continue  # another process was faster
+                before = None if previous is None else found_adapter(connection, previous)
+                if before is not None and problem is not None:
+                    words = f"its files are not those that were registered: {problem}"
+                    self._change(connection, before, "rejected", words, STORE_ITSELF)
+                    continue
+                self._change(connection, found_adapter(connection, active), status, reason, by)
+                if before is not None:
+                    words = f"{active} was {status.replace('_', ' ')}"
+                    self._change(connection, before, "active", words, by)
+                return active
+
+    def _change(
+        self,
+        connection: Connection,
+        one: AdapterRecord,
+        status: AdapterStatus,
+        reason: str,
+        by: str,
+    ) -> None:
+        reason, now = self._feedback.clean(reason), self._feedback.now_us()
+        change_status(connection, one, status, reason=reason, by=by, at_us=now)
+
+
+def _key(mark: TrainedMark) -> tuple[str, str, str, str]:
+    return mark.kind, mark.interaction_id, mark.other_id, mark.user_id
+
+
+def _line(connection: Connection, role: str) -> tuple[str | None, str | None]:
+    """Return the versions of a role that are active, and that would be after it."""
+    active = active_adapter(connection, role)
+    return None if active is None else active.version, previous_version(connection, role)
+
+
+def _changed(
+    connection: Connection, marks: Sequence[TrainedMark], parent: str | None
+) -> str | None:
+    """Return why an adapter that was trained on these is stale already; ``None``: it is not.
+
+    Raises:
+        AdapterNotFoundError: there is no such parent.
+        AdapterRefusedError: a mark is gone, so its weights may not be kept.
+    """
+    if parent is not None:
+        one = found_adapter(connection, parent)
+        if one.is_removed:
+            raise _forgotten()
+        if one.status == "stale":
+            return f"its parent {parent} is stale"
+    for mark in marks:
+        answers = [one for one in (mark.interaction_id, mark.other_id) if one]
+        values = (*answers, mark.user_id)
+        (last,) = connection.execute(_LAST_SEQ[mark.kind], values).fetchone()
+        if last is None:
+            raise _forgotten()
+        if last != mark.seq:
+            return f"a {mark.kind} it was trained on was changed while it was trained"
+    return None
+
+
+def _finite(value: float | None) -> float | None:
+    """Return a number as the database holds it: NaN and inf were measured, but are none."""
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _forgotten() -> AdapterRefusedError:
+    return AdapterRefusedError(
+        "an adapter must be trained on marks that are in the store, but one was forgotten while it "
+        "was trained, or never given. Remove its files and train again."
+    )
