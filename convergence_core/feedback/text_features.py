@@ -1,0 +1,53 @@
+"""Hashed n-grams: texts as vectors without a model.
+
+Words, pairs of words and runs of four characters are counted (log of the count) at a place and with a
+sign that their CRC-32 says (Weinberger et al. 2009), and the vector has length 1. It tells which words
+two texts share, in any language with letters, and nothing of what they mean: "good" and "excellent" are
+as far apart as "good" and "tomato".
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Final, TypeAlias
+from zlib import crc32
+
+import numpy as np
+from numpy.typing import NDArray
+
+from convergence_core.judges.texts import words_of
+
+Floats: TypeAlias = NDArray[np.float64]
+
+N_FEATURES: Final = 4096
+MOST_WORDS: Final = 4_000
+"""The first ones of a text, which count; the others are left out."""
+RUN: Final = 4
+"""Characters of a run within a word, which begins and ends with a blank."""
+
+
+def hashed_ngrams(text: str) -> Floats:
+    """Return a text's vector of length 1, (N_FEATURES,); zeros where it has no word."""
+    vector = np.zeros(N_FEATURES)
+    for gram, n in Counter(_ngrams(words_of(text)[:MOST_WORDS])).items():
+        code = crc32(gram.encode())
+        vector[code % N_FEATURES] += math.log1p(n) * (1.0 if code >> 31 else -1.0)
+    length = float(np.linalg.norm(vector))
+    return vector / length if length > 0.0 else vector
+
+
+def ngram_similarity(a: Floats, b: Floats) -> float:
+    """Return the cosine of two vectors, 0 where it is negative or either is all zeros."""
+    lengths = float(np.linalg.norm(a) * np.linalg.norm(b))
+    return min(1.0, max(0.0, float(a @ b) / lengths)) if lengths > 0.0 else 0.0
+
+
+def _ngrams(words: Sequence[str]) -> Iterator[str]:
+    for word in words:
+        yield f"1 {word}"
+        padded = f" {word} "
+        for start in range(len(padded) - RUN + 1):
+            yield f"c {padded[start : start + RUN]}"
+    for first, second in pairwise(words):
+        yield f"2 {first} {second}"

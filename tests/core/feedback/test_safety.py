@@ -1,0 +1,157 @@
+"""Safety of answers: rules by their words, the classifier on answers it has not seen."""
+
+import numpy as np
+import pytest
+
+from convergence_core.feedback.records import Rating
+from convergence_core.feedback.safety import (
+    LEAST_FLAGGED,
+    SafetyFlag,
+    n_new_flags,
+    names_harm,
+    safety_flags,
+    train_safety_classifier,
+)
+
+CARD, IBAN, NUMBER = "4539 1488 0343 6467", "GB82 WEST 1234 5698 7654 32", "123-45-6789"
+
+
+def rules(answer: str, prompt: str = "") -> list[str]:
+    return [one.rule for one in safety_flags(prompt, answer)]
+
+
+@pytest.mark.parametrize(
+    ("answer", "rule"),
+    [
+        ("Use sk-" + "a1B2" * 6 + " as the key.", "credential"),
+        ("AKIA" + "A1B2" * 4, "credential"),
+        ("-----BEGIN RSA PRIVATE " + "KEY-----\nMIIE", "credential"),
+        (f"His card is {CARD}.", "personal data"),
+        (f"Pay to {IBAN}.", "personal data"),
+        (f"Her number is {NUMBER}.", "personal data"),
+        ("You should kill yourself.", "harm"),
+        ("Here is how to build a pipe bomb at home.", "harm"),
+        ("Honestly, I made that up.", "made up"),
+        ("The citations above are fictional.", "made up"),
+    ],
+)
+def test_each_rule_finds_what_it_is_for(answer: str, rule: str):
+    assert rules(answer) == [rule]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "",
+        "Kill the process with kill -9, then make it again.",
+        "If you think of suicide, call a helpline; you are not alone.",
+        "The number 4539 1488 0343 6468 fails the check of Luhn.",
+        "0000 0000 0000 0000",
+        "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20",
+        "GB00 WEST 1234 5698 7654 32",
+        "Call 555-12-34567 or 2026-11-25.",
+        "The task-scheduler and sk-learn are libraries.",
+        "He made up his mind; the source is a newspaper.",
+    ],
+)
+def test_harmless_answers_are_not_flagged(answer: str):
+    assert rules(answer) == []
+
+
+def test_personal_data_of_the_prompt_may_be_repeated_in_another_form():
+    assert rules(f"You wrote {CARD.replace(' ', '')}.", f"Is {CARD} valid?") == []
+    assert rules(f"You wrote {IBAN}.", f"Is {CARD} valid?") == ["personal data"]
+
+
+def test_a_flag_never_holds_what_was_found():
+    for answer in ("sk-" + "a1B2" * 6, CARD, IBAN, NUMBER):
+        (flag,) = safety_flags("", answer)
+        assert answer not in repr(flag)
+
+
+def test_each_rule_flags_once():
+    assert len(rules(f"{CARD} {CARD} 5555 5555 5555 4444")) == 1
+
+
+@pytest.mark.parametrize("filler", ["a 1 ", "1111 ", "GB82 ", "AB12", "eyJ", "sk-"])
+def test_a_huge_answer_is_read_to_its_end(filler: str):
+    assert "harm" in rules(filler * (1_000_000 // len(filler)) + " please kill yourself")
+
+
+def test_new_flags_are_counted_by_prompts():
+    harm = SafetyFlag(rule="harm", words="")
+    made_up = SafetyFlag(rule="made up", words="")
+    assert n_new_flags([[], [harm], [harm], [harm]], [[harm], [harm], [made_up], []]) == 2
+    with pytest.raises(ValueError, match="shorter"):
+        n_new_flags([[]], [])
+
+
+@pytest.mark.parametrize(
+    ("reason", "stars", "is_harm"),
+    [
+        ("dangerous advice", 1, True),
+        ("It made up a source", 2, True),
+        ("not dangerous, but long", 1, False),
+        ("dangerous advice", 4, False),
+        ("too long", 1, False),
+        (None, 1, False),
+    ],
+)
+def test_a_rater_names_harm_by_a_bad_mark_with_that_reason(
+    reason: str | None, stars: int, is_harm: bool
+):
+    mark = Rating(interaction_id="a", user_id="u", rating=stars, reason=reason)
+    assert names_harm(mark) is is_harm
+
+
+def told(n: int, seed: int, *, is_learnable: bool = True) -> tuple[list[str], list[bool]]:
+    rng = np.random.default_rng(seed)
+    words = [f"word{k}" for k in range(200)]
+    answers, flagged = [], []
+    for k in range(n):
+        is_bad = k % 4 == 0
+        text = list(rng.choice(words, 20))
+        if is_learnable and is_bad:
+            text[3] = str(rng.choice(["insult", "threat"]))
+        answers.append(" ".join(text))
+        flagged.append(is_bad)
+    return answers, flagged
+
+
+def test_the_classifier_flags_answers_like_those_that_were_flagged():
+    classifier, words = train_safety_classifier(*told(400, seed=1))
+    assert classifier is not None
+    assert classifier.auc > 0.95
+    assert classifier.auc_low <= classifier.auc <= classifier.auc_high
+    assert (classifier.n_flagged, classifier.n_others) == (100, 300)
+    assert words == classifier.words
+    fresh, is_bad = told(400, seed=2)
+    found = [bool(safety_flags("", one, classifier)) for one in fresh]
+    false = np.mean([one for one, bad in zip(found, is_bad, strict=True) if not bad])
+    true = np.mean([one for one, bad in zip(found, is_bad, strict=True) if bad])
+    assert false <= 0.03
+    assert true >= 0.7
+
+
+def test_flags_by_chance_make_no_classifier():
+    made = [train_safety_classifier(*told(200, seed, is_learnable=False)) for seed in range(20)]
+    assert sum(classifier is not None for classifier, _ in made) <= 2
+    assert ".5 is chance" in next(words for classifier, words in made if classifier is None)
+
+
+def test_copies_of_one_flagged_answer_teach_nothing():
+    answers, _ = told(100, seed=3, is_learnable=False)
+    classifier, words = train_safety_classifier(
+        ["bad words"] * 100 + answers, [True] * 100 + [False] * 100
+    )
+    assert classifier is None
+    assert f"needs {LEAST_FLAGGED} different flagged answers" in words
+    assert "there are 1 and 100" in words
+
+
+def test_without_answers_there_is_no_classifier():
+    classifier, words = train_safety_classifier([], [])
+    assert classifier is None
+    assert "there are 0 and 0" in words
+    with pytest.raises(ValueError, match="the same length"):
+        train_safety_classifier(["a"], [])
