@@ -17,6 +17,7 @@
     ├── InteractionNotFoundError  no answer of that id was logged                  (exit 2)
     ├── AdapterRefusedError       an adapter may not become what was asked         (exit 2)
     ├── AdapterNotFoundError      no adapter of that version was registered        (exit 2)
+    ├── PolicyCheckpointError     a policy's file is damaged, or another system's   (exit 2)
     ├── QueryError                the SQL is wrong                                 (exit 2)
     ├── RunNotFoundError          no run, or several, of that name                 (exit 2)
     ├── LeaseHeldError            another process optimizes this system            (exit 1)
@@ -172,6 +173,12 @@ class AdapterRefusedError(ConvergenceError, ValueError):
 
 class AdapterNotFoundError(ConvergenceError, LookupError):
     """No adapter of that version was registered."""
+
+    exit_code = 2
+
+
+class PolicyCheckpointError(ConvergenceError):
+    """A policy's checkpoint is damaged, or of another embedding or set of actions."""
 
     exit_code = 2
 

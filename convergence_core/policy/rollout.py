@@ -1,0 +1,223 @@
+"""Rollouts: what a frozen policy did in environments, step by step.
+
+An environment gives the first observation of the next episode together with the last one of the episode that
+ended (``SAME_STEP`` in Gymnasium's words), so that every row of a rollout is one real step.
+
+Notation: T steps of N environments, d numbers in an observation.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from convergence_core.policy.advantage import following_values, generalized_advantages
+from convergence_core.policy.distribution import Bools, Ints, MaskedCategorical
+from convergence_core.policy.network import ActorCritic, Floats
+from convergence_core.policy.objective import Experience
+from convergence_core.policy.settings import PPOConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Offer:
+    """What each environment offers before a choice."""
+
+    observations: Floats
+    """(N, d)."""
+    legal: Bools
+    """(N, n_actions)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class EnvironmentStep:
+    """What each environment answered to an action."""
+
+    offer: Offer
+    """Before the next choice; where an episode ended, of the next one."""
+    rewards: Floats
+    """(N,)."""
+    terminated: Bools
+    """Whether the episode ended for good, (N,)."""
+    truncated: Bools
+    """Whether the episode was cut, (N,)."""
+    final_observations: Floats
+    """Last observation of the episodes that were cut, (N, d); other rows are not read."""
+
+
+class VectorEnvironment(Protocol):
+    """N copies of an environment, stepped together."""
+
+    def reset(self, rng: np.random.Generator) -> Offer:
+        """Begin N episodes; later ones draw from the same generator."""
+        ...
+
+    def step(self, actions: Ints) -> EnvironmentStep:
+        """Do an action in each environment, (N,)."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PolicyChoice:
+    """Actions of a policy, with what an update must know of them; (n,) each."""
+
+    actions: Ints
+    log_probs: Floats
+    """In nats."""
+    values: Floats
+    """Expected discounted return."""
+    probabilities: Floats
+    """(n, n_actions)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Rollout:
+    """T steps of N environments under one version of a policy."""
+
+    version: int
+    """Of the policy that chose."""
+    observations: Floats
+    """(T, N, d)."""
+    legal: Bools
+    """(T, N, n_actions)."""
+    actions: Ints
+    """(T, N)."""
+    log_probs: Floats
+    """Of the actions when they were chosen, in nats, (T, N)."""
+    values: Floats
+    """When they were chosen, (T, N)."""
+    rewards: Floats
+    """(T, N)."""
+    terminated: Bools
+    """(T, N)."""
+    truncated: Bools
+    """(T, N)."""
+    final_values: Floats
+    """Value of the observation at which an episode was cut, (T, N); 0 elsewhere."""
+    last_values: Floats
+    """Value of the observation after the last row, (N,)."""
+
+    def check(self, config: PPOConfig) -> None:
+        """Raise ``ValueError`` where an update could not learn from it."""
+        steps = self.actions.shape
+        shapes = {
+            "actions": (self.actions, steps),
+            "observations": (self.observations, (*steps, config.input_dim)),
+            "legal": (self.legal, (*steps, config.action_dim)),
+            "log_probs": (self.log_probs, steps),
+            "values": (self.values, steps),
+            "rewards": (self.rewards, steps),
+            "terminated": (self.terminated, steps),
+            "truncated": (self.truncated, steps),
+            "final_values": (self.final_values, steps),
+            "last_values": (self.last_values, steps[1:]),
+        }
+        if len(steps) != 2 or not self.actions.size:
+            raise ValueError(f"`actions` must have shape (T, N), none of them 0, but got {steps}")
+        for name, (array, shape) in shapes.items():
+            if array.shape != shape:
+                raise ValueError(f"`{name}` must have shape {shape}, but got {array.shape}")
+            if not np.isfinite(array).all():
+                raise ValueError(f"`{name}` must be finite")
+        if self.actions.min() < 0 or self.actions.max() >= config.action_dim:
+            raise ValueError(f"`actions` must be in 0 to {config.action_dim - 1}")
+        if not np.take_along_axis(self.legal, self.actions[..., None], axis=2).all():
+            raise ValueError("`actions` must be legal by the mask of their step")
+
+    def experience(self, config: PPOConfig) -> Experience:
+        """Return its T N transitions with advantages and returns."""
+        following = following_values(
+            self.values,
+            terminated=self.terminated,
+            truncated=self.truncated,
+            final_values=self.final_values,
+            last_values=self.last_values,
+        )
+        advantages = generalized_advantages(
+            self.rewards,
+            self.values,
+            following,
+            self.terminated | self.truncated,
+            gamma=config.gamma,
+            gae_lambda=config.gae_lambda,
+        )
+        precision = self.values.dtype
+        return Experience(
+            observations=self.observations.reshape(-1, self.observations.shape[-1]),
+            legal=self.legal.reshape(-1, self.legal.shape[-1]),
+            actions=self.actions.ravel(),
+            log_probs=self.log_probs.ravel(),
+            values=self.values.ravel(),
+            advantages=advantages.ravel().astype(precision),
+            returns=(advantages + self.values).ravel().astype(precision),
+        )
+
+
+def choose(
+    networks: ActorCritic, offer: Offer, rng: np.random.Generator | None = None
+) -> PolicyChoice:
+    """Return a legal action for each row of an offer, drawn, or the likeliest without a generator."""
+    observations = offer.observations.astype(networks.flat.dtype, copy=False)
+    chosen = MaskedCategorical.of(networks.policy.layers(observations)[-1], offer.legal)
+    actions = chosen.mode() if rng is None else chosen.sample(rng)
+    return PolicyChoice(
+        actions=actions,
+        log_probs=chosen.log_prob(actions),
+        values=values_of(networks, observations),
+        probabilities=chosen.probabilities,
+    )
+
+
+def values_of(networks: ActorCritic, observations: Floats) -> Floats:
+    """Return the value of each observation, (n,)."""
+    precise = observations.astype(networks.flat.dtype, copy=False)
+    return networks.value.layers(precise)[-1][:, 0]
+
+
+def collect(
+    networks: ActorCritic,
+    environment: VectorEnvironment,
+    offer: Offer,
+    *,
+    n_steps: int,
+    version: int,
+    rng: np.random.Generator,
+) -> tuple[Rollout, Offer]:
+    """Play T steps; return them, and what is offered after the last one.
+
+    Args:
+        networks: choose, and do not change.
+        environment: was reset, or played before.
+        offer: what it offers now.
+        n_steps: T, 1 or more.
+        version: of the networks.
+        rng: draws the actions.
+    """
+    offers, choices, steps, finals = [], [], [], []
+    for _ in range(n_steps):
+        choice = choose(networks, offer, rng)
+        step = environment.step(choice.actions)
+        final = np.zeros_like(choice.values)
+        if step.truncated.any():
+            cut = step.truncated
+            final[cut] = values_of(networks, step.final_observations[cut])
+        offers.append(offer)
+        choices.append(choice)
+        steps.append(step)
+        finals.append(final)
+        offer = step.offer
+    rollout = Rollout(
+        version=version,
+        observations=np.stack([one.observations for one in offers]).astype(
+            networks.flat.dtype, copy=False
+        ),
+        legal=np.stack([one.legal for one in offers]),
+        actions=np.stack([one.actions for one in choices]),
+        log_probs=np.stack([one.log_probs for one in choices]),
+        values=np.stack([one.values for one in choices]),
+        rewards=np.stack([one.rewards for one in steps]),
+        terminated=np.stack([one.terminated for one in steps]),
+        truncated=np.stack([one.truncated for one in steps]),
+        final_values=np.stack(finals),
+        last_values=values_of(networks, offer.observations),
+    )
+    return rollout, offer
