@@ -1,0 +1,219 @@
+"""Conditions that a trained adapter must meet before it answers.
+
+Training may raise the reward and ruin the rest: a policy that drifts far writes gibberish that its own
+objective likes, and ratings that mean nothing teach something too. Distance and form catch the first, the
+held-out reward the second. What was not measured is not passed.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from convergence_core.feedback.adapter_records import GateCheck
+
+CONDITIONS: Final[Mapping[str, str]] = {
+    "weights": "the weights must be finite and not all zero",
+    "held_out": "enough held-out prompts must be measured",
+    "kl": "the answers must stay close to the incumbent's",
+    "well_formed": "the answers must be whole and readable",
+    "reward": "the held-out reward must be above the incumbent's",
+    "safety": "no answer may be flagged that was not before",
+    "earlier_tasks": "earlier tasks must not be done worse",
+    "repairs": "answers that were repaired must stay so",
+    "server": "the server must have answered with it",
+}
+"""Check → its condition, in the order of checking."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """One measured number."""
+
+    value: float
+    low: float | None = None
+    """Ends of its 95 % interval. ``None``: it has none."""
+    high: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateMeasures:
+    """Measurements of a candidate on held-out prompts. ``None``: it was not measured."""
+
+    n_held_out: int
+    """Prompts that were held out."""
+    weights_problem: str | None = None
+    """What is wrong with the weights; empty: nothing is."""
+    kl_nats: Measured | None = None
+    """Divergence of the candidate's answers from the incumbent's, nats per response."""
+    well_formed: Measured | None = None
+    """Share of its answers that end by themselves and are readable."""
+    reward_difference: Measured | None = None
+    """Reward of the candidate less the incumbent's, in [-2, 2]."""
+    reward_rests_on: str = ""
+    """What the difference was estimated from."""
+    n_new_flags: int | None = None
+    """Safety flags on its answers to the fixed prompts, beyond the incumbent's."""
+    earlier_tasks: Mapping[str, Measured] | None = None
+    """Task → its reward less what it was; empty: there are none."""
+    n_repairs: int | None = None
+    """Repaired answers that were asked again."""
+    n_repairs_kept: int = 0
+    """Those that are right still."""
+    has_server_answered: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateLimits:
+    """Thresholds of the conditions."""
+
+    most_kl_nats: float = 1.5
+    """Nats per response."""
+    least_well_formed: float = 0.95
+    least_held_out: int = 20
+    """Prompts."""
+    earlier_margin: float = 0.1
+    """Reward by which an earlier task may be done worse."""
+    least_repairs_kept: float = 0.875
+    """Share of repaired answers."""
+
+
+def gate_checks(
+    measures: GateMeasures,
+    limits: GateLimits = GateLimits(),
+) -> tuple[GateCheck, ...]:
+    """Return the verdict on each condition; if all are passed, the adapter may be activated."""
+    return (
+        _weights(measures),
+        _number("held_out", measures.n_held_out, limits.least_held_out, "prompts", is_least=True),
+        _number("kl", measures.kl_nats, limits.most_kl_nats, "nats per response", is_least=False),
+        _number("well_formed", measures.well_formed, limits.least_well_formed, "share", is_least=True),
+        _reward(measures),
+        _number("safety", measures.n_new_flags, 0, "new flags", is_least=False),
+        _earlier(measures, limits),
+        _repairs(measures, limits),
+        _server(measures),
+    )  # fmt: skip
+
+
+def failed_words(checks: tuple[GateCheck, ...]) -> str | None:
+    """Return why an adapter is refused; ``None``: it passed every check."""
+    return "; ".join(one.words.rstrip(".") for one in checks if not one.passed) or None
+
+
+def _weights(measures: GateMeasures) -> GateCheck:
+    problem = measures.weights_problem
+    if problem is None:
+        return _not_measured("weights")
+    return _check("weights", None, passed=not problem, said=problem or "they are")
+
+
+def _server(measures: GateMeasures) -> GateCheck:
+    answered = measures.has_server_answered
+    if answered is None:
+        return _not_measured("server")
+    return _check("server", None, passed=answered, said="it has" if answered else "it has not")
+
+
+def _reward(measures: GateMeasures) -> GateCheck:
+    found = _finite(measures.reward_difference)
+    if found is None or found.low is None:
+        return _not_measured("reward", 0.0, "reward")
+    said = (
+        f"the difference is {_shown(found)}, and its lower end must exceed 0; it rests on "
+        f"{measures.reward_rests_on or 'what is not said'}"
+    )
+    return _check("reward", found, passed=found.low > 0, said=said, threshold=0.0, unit="reward")
+
+
+def _earlier(measures: GateMeasures, limits: GateLimits) -> GateCheck:
+    name, margin = "earlier_tasks", -limits.earlier_margin
+    if measures.earlier_tasks is None:
+        return _not_measured(name, margin, "reward")
+    if not measures.earlier_tasks:
+        return _check(
+            name, None, passed=True, said="there are none", threshold=margin, unit="reward"
+        )
+    for task, one in measures.earlier_tasks.items():
+        if _finite(one) is None:
+            return _not_measured(name, margin, "reward", f"`{task[:60]}` was not measured")
+    task, worst = min(measures.earlier_tasks.items(), key=lambda pair: pair[1].value)
+    said = (
+        f"the worst of {len(measures.earlier_tasks):,}, `{task[:60]}`, changed by {_shown(worst)}, "
+        f"at least {margin:g}"
+    )
+    return _check(
+        name, worst, passed=worst.value >= margin, said=said, threshold=margin, unit="reward"
+    )
+
+
+def _repairs(measures: GateMeasures, limits: GateLimits) -> GateCheck:
+    name, least, n = "repairs", limits.least_repairs_kept, measures.n_repairs
+    if n is None:
+        return _not_measured(name, least, "share")
+    if n == 0:
+        return _check(
+            name, None, passed=True, said="there are none", threshold=least, unit="share"
+        )
+    share = Measured(value=measures.n_repairs_kept / n)
+    said = f"{measures.n_repairs_kept:,} of {n:,} asked again, at least {least:g} of them"
+    return _check(
+        name, share, passed=share.value >= least, said=said, threshold=least, unit="share"
+    )
+
+
+def _number(
+    name: str, found: Measured | float | None, threshold: float, unit: str, *, is_least: bool
+) -> GateCheck:
+    """Return the verdict on a number that must be at least, or at most, its threshold."""
+    measured = _finite(Measured(value=found) if isinstance(found, int | float) else found)
+    if measured is None:
+        return _not_measured(name, threshold, unit)
+    passed = measured.value >= threshold if is_least else measured.value <= threshold
+    bound = "at least" if is_least else "at most"
+    said = f"{_shown(measured)} {unit}, {bound} {threshold:g}"
+    return _check(name, measured, passed=passed, said=said, threshold=threshold, unit=unit)
+
+
+def _check(
+    name: str,
+    found: Measured | None,
+    *,
+    passed: bool,
+    said: str,
+    threshold: float | None = None,
+    unit: str = "",
+) -> GateCheck:
+    """Return a verdict with its sentence: condition, whether it holds, what was found."""
+    verdict = "passed" if passed else "not passed"
+    return GateCheck(
+        name=name,
+        passed=passed,
+        value=None if found is None else found.value,
+        low=None if found is None else found.low,
+        high=None if found is None else found.high,
+        threshold=threshold,
+        unit=unit,
+        words=f"{name} {verdict}: {CONDITIONS[name]}; {said}.",
+    )
+
+
+def _not_measured(
+    name: str, threshold: float | None = None, unit: str = "", said: str = "not measured"
+) -> GateCheck:
+    return _check(name, None, passed=False, said=said, threshold=threshold, unit=unit)
+
+
+def _finite(found: Measured | None) -> Measured | None:
+    """Return a measurement, ``None`` if it or an end of its interval is no finite number."""
+    if found is None:
+        return None
+    numbers = [one for one in (found.value, found.low, found.high) if one is not None]
+    return found if all(map(math.isfinite, numbers)) else None
+
+
+def _shown(found: Measured) -> str:
+    text = f"{found.value:.3g}"
+    if found.low is not None and found.high is not None:
+        text += f" [95 % interval {found.low:.3g} to {found.high:.3g}]"
+    return text

@@ -1,0 +1,144 @@
+"""Held-out reward of a policy, estimated from rated answers of another one.
+
+Answers ``y_i`` were given by a policy ``b`` and rated ``r_i``. Self-normalised importance weights
+(Swaminathan & Joachims 2015, eq. 8) value the candidate ``c`` and the incumbent ``p`` on them:
+
+    V(c) = sum_i w_i r_i / sum_i w_i,   w_i = exp(t (log c(y_i) - log b(y_i)))            (1)
+
+At ``t = 1`` this is the expected reward of ``c``. The weights of whole answers vary so much that few of
+them carry the sum; then ``t < 1`` values the policy ``b^(1-t) c^t / Z`` on the way to it, whose difference
+has the sign of ``Cov_b(r, log c - log p)`` for small ``t``: whether what the candidate makes likelier is
+what people rate higher. ``t`` is chosen by the weights alone, never by the ratings.
+
+The interval is Student's, over groups of answers, of the linearised difference
+
+    psi_i = w~_i(c) (r_i - V(c)) - w~_i(p) (r_i - V(p)),   w~ = w / mean(w)               (2)
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import stdtrit
+
+Floats = NDArray[np.float64]
+
+LEAST_GROUPS: Final = 8
+"""Groups without which no interval is given: Student's would rest on what it assumes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfflineReward:
+    """Difference of reward between candidate and incumbent."""
+
+    difference: float
+    """Candidate's less incumbent's at ``step``, in the units of the rewards."""
+    low: float
+    """Ends of its interval."""
+    high: float
+    step: float
+    """``t`` of (1): 1 is the candidate itself, below it a policy on the way to it."""
+    effective_n: float
+    """``(sum w)^2 / sum w^2`` of the candidate's weights at ``step``: answers that carry the estimate."""
+    n_answers: int
+    n_groups: int
+
+    @property
+    def words(self) -> str:
+        """What the estimate rests on."""
+        way = "" if self.step >= 1 else f", {self.step:.0%} of the way to the candidate"
+        return (
+            f"{self.n_answers:,} rated answers to {self.n_groups:,} prompts "
+            f"(effectively {self.effective_n:.0f}{way})"
+        )
+
+
+def offline_reward(
+    rewards: ArrayLike,
+    log_candidate: ArrayLike,
+    log_incumbent: ArrayLike,
+    *,
+    log_logged: ArrayLike | None = None,
+    groups: ArrayLike | None = None,
+    least_share: float = 0.5,
+    level: float = 0.95,
+) -> OfflineReward | None:
+    """Estimate how much more reward a candidate earns than the incumbent.
+
+    Args:
+        rewards: of each rated answer, (n,).
+        log_candidate: log-probability of each whole answer by the candidate, nats, (n,).
+        log_incumbent: the same by the incumbent.
+        log_logged: the same by what gave the answer; ``None``: the incumbent did.
+        groups: answers of one group, e.g. to one prompt, depend on each other; ``None``: none do.
+        least_share: effective answers that the weights leave at least, as a share of all, in (0, 1].
+        level: of the interval.
+
+    Returns:
+        The estimate; ``None``: there are fewer than ``LEAST_GROUPS`` groups.
+
+    Raises:
+        ValueError: lengths differ, or a value is not finite.
+    """
+    r = _vector("rewards", rewards)
+    c, p = _vector("log_candidate", log_candidate), _vector("log_incumbent", log_incumbent)
+    b = p if log_logged is None else _vector("log_logged", log_logged)
+    labels = np.arange(r.size) if groups is None else np.asarray(groups)
+    if not r.size == c.size == p.size == b.size == labels.size:
+        sizes = f"{r.size}, {c.size}, {p.size}, {b.size} and {labels.size}"
+        raise ValueError(f"rewards, log-probabilities and groups must be as many, but got {sizes}")
+    _, group = np.unique(labels, return_inverse=True)
+    n_groups = int(group.max(initial=-1)) + 1
+    if n_groups < LEAST_GROUPS:
+        return None
+    step = min(_step(c - b, least_share), _step(p - b, least_share))
+    of_candidate, of_incumbent = _weights(c - b, step), _weights(p - b, step)
+    value, base = (of_candidate * r).mean(), (of_incumbent * r).mean()  # (eq. 1)
+    psi = of_candidate * (r - value) - of_incumbent * (r - base)  # (eq. 2)
+    sums = np.bincount(group, weights=psi, minlength=n_groups)  # (n_groups,)
+    variance = n_groups / (n_groups - 1) * float(np.square(sums).sum()) / r.size**2
+    half = float(stdtrit(n_groups - 1, (1 + level) / 2)) * variance**0.5
+    difference = float(value - base)
+    return OfflineReward(
+        difference=difference,
+        low=difference - half,
+        high=difference + half,
+        step=step,
+        effective_n=_effective(of_candidate),
+        n_answers=r.size,
+        n_groups=n_groups,
+    )
+
+
+def _vector(name: str, values: ArrayLike) -> Floats:
+    found = np.asarray(values, dtype=np.float64).ravel()
+    if not np.isfinite(found).all():
+        raise ValueError(f"{name} must be finite, but {int((~np.isfinite(found)).sum())} are not")
+    return found
+
+
+def _weights(log_ratio: Floats, step: float) -> Floats:
+    """Return weights of mean 1."""
+    scaled = step * log_ratio
+    weights = np.exp(scaled - scaled.max())
+    return np.asarray(weights / weights.mean())
+
+
+def _effective(weights: Floats) -> float:
+    return float(weights.sum() ** 2 / np.square(weights).sum())
+
+
+def _step(log_ratio: Floats, least_share: float) -> float:
+    """Return the largest step whose weights leave this share of answers; it falls as the step rises."""
+    least = least_share * log_ratio.size
+    if _effective(_weights(log_ratio, 1.0)) >= least:
+        return 1.0
+    low, high = 0.0, 1.0
+    for _ in range(40):
+        middle = (low + high) / 2
+        if _effective(_weights(log_ratio, middle)) >= least:
+            low = middle
+        else:
+            high = middle
+    return low

@@ -1,0 +1,167 @@
+"""Conditions of activation: each refuses what breaks it, and what was not measured is not passed."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from convergence_core.feedback.activation_gate import (
+    CONDITIONS,
+    GateLimits,
+    GateMeasures,
+    Measured,
+    failed_words,
+    gate_checks,
+)
+from convergence_core.feedback.offline_reward import offline_reward
+
+GOOD = GateMeasures(
+    n_held_out=40,
+    weights_problem="",
+    kl_nats=Measured(value=1.3, low=1.1, high=1.6),
+    well_formed=Measured(value=0.97),
+    reward_difference=Measured(value=0.2, low=0.05, high=0.35),
+    reward_rests_on="80 rated answers to 40 prompts (effectively 50)",
+    n_new_flags=0,
+    earlier_tasks={
+        "capitals": Measured(value=-0.02, low=-0.1, high=0.06),
+        "rivers": Measured(value=0),
+    },
+    n_repairs=8,
+    n_repairs_kept=7,
+    has_server_answered=True,
+)
+
+
+def failed(measures: GateMeasures, limits: GateLimits | None = None) -> list[str]:
+    checks = gate_checks(measures, limits or GateLimits())
+    assert [one.name for one in checks] == list(CONDITIONS)
+    return [one.name for one in checks if not one.passed]
+
+
+def words(measures: GateMeasures, name: str) -> str:
+    (found,) = (one.words for one in gate_checks(measures) if one.name == name)
+    return found
+
+
+def test_defaults_are_those_that_are_documented():
+    assert GateLimits() == GateLimits(
+        most_kl_nats=1.5, least_well_formed=0.95, least_held_out=20, earlier_margin=0.1,
+        least_repairs_kept=0.875,
+    )  # fmt: skip
+
+
+def test_a_candidate_that_meets_every_condition_passes():
+    checks = gate_checks(GOOD)
+    assert failed(GOOD) == []
+    assert failed_words(checks) is None
+    by_name = {one.name: one for one in checks}
+    kl = by_name["kl"]
+    assert (kl.value, kl.low, kl.high, kl.threshold, kl.unit) == (
+        1.3, 1.1, 1.6, 1.5, "nats per response",
+    )  # fmt: skip
+    assert [one.words for one in checks] == [
+        "weights passed: the weights must be finite and not all zero; they are.",
+        "held_out passed: enough held-out prompts must be measured; 40 prompts, at least 20.",
+        "kl passed: the answers must stay close to the incumbent's; 1.3 [95 % interval 1.1 to 1.6] nats "
+        "per response, at most 1.5.",
+        "well_formed passed: the answers must be whole and readable; 0.97 share, at least 0.95.",
+        "reward passed: the held-out reward must be above the incumbent's; the difference is 0.2 [95 % "
+        "interval 0.05 to 0.35], and its lower end must exceed 0; it rests on 80 rated answers to 40 "
+        "prompts (effectively 50).",
+        "safety passed: no answer may be flagged that was not before; 0 new flags, at most 0.",
+        "earlier_tasks passed: earlier tasks must not be done worse; the worst of 2, `capitals`, changed "
+        "by -0.02 [95 % interval -0.1 to 0.06], at least -0.1.",
+        "repairs passed: answers that were repaired must stay so; 7 of 8 asked again, at least 0.875 of "
+        "them.",
+        "server passed: the server must have answered with it; it has.",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("weights", {"weights_problem": "3 values are NaN or infinite"}),
+        ("held_out", {"n_held_out": 19}),
+        ("kl", {"kl_nats": Measured(value=1.51)}),
+        ("well_formed", {"well_formed": Measured(value=0.949)}),
+        ("reward", {"reward_difference": Measured(value=0.2, low=0.0, high=0.4)}),
+        ("safety", {"n_new_flags": 1}),
+        ("earlier_tasks", {"earlier_tasks": {"a": Measured(value=1), "b": Measured(value=-0.11)}}),
+        ("repairs", {"n_repairs_kept": 6}),
+        ("server", {"has_server_answered": False}),
+    ],
+)
+def test_what_breaks_a_condition_is_refused_by_it_alone(name: str, changes: dict[str, Any]):
+    measures = replace(GOOD, **changes)
+    assert failed(measures) == [name]
+    said = failed_words(gate_checks(measures))
+    assert said is not None
+    assert said.startswith(f"{name} not passed: {CONDITIONS[name]}; ")
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("weights", {"weights_problem": None}),
+        ("kl", {"kl_nats": None}),
+        ("kl", {"kl_nats": Measured(value=float("nan"))}),
+        ("kl", {"kl_nats": Measured(value=float("-inf"))}),
+        ("well_formed", {"well_formed": None}),
+        ("reward", {"reward_difference": None}),
+        ("reward", {"reward_difference": Measured(value=0.5)}),
+        ("reward", {"reward_difference": Measured(value=0.5, low=0.1, high=float("inf"))}),
+        ("safety", {"n_new_flags": None}),
+        ("earlier_tasks", {"earlier_tasks": None}),
+        ("earlier_tasks", {"earlier_tasks": {"a": Measured(value=float("nan"))}}),
+        ("repairs", {"n_repairs": None}),
+        ("server", {"has_server_answered": None}),
+    ],
+)
+def test_what_was_not_measured_is_not_passed(name: str, changes: dict[str, Any]):
+    measures = replace(GOOD, **changes)
+    assert failed(measures) == [name]
+    assert "not measured" in words(measures, name)
+
+
+def test_nothing_measured_passes_nothing():
+    assert failed(GateMeasures(n_held_out=0)) == list(CONDITIONS)
+
+
+def test_a_first_adapter_has_no_earlier_tasks_and_no_repairs():
+    first = replace(GOOD, earlier_tasks={}, n_repairs=0, n_repairs_kept=0)
+    assert failed(first) == []
+    assert words(first, "repairs").endswith("; there are none.")
+
+
+@pytest.mark.parametrize(
+    ("kl", "form", "refused_by"),
+    [
+        (124, 0.002, ["kl", "well_formed"]),
+        (67, 0.30, ["kl", "well_formed"]),
+        (3.65, 0.913, ["kl", "well_formed"]),
+        (2.38, 0.851, ["kl", "well_formed"]),
+        (24, 0.64, ["kl", "well_formed"]),
+        (1.30, 0.969, []),
+        (0.98, 0.908, ["well_formed"]),
+        (0.54, 0.974, []),
+    ],
+)
+def test_policies_that_collapsed_are_refused_by_distance_and_form(
+    kl: float, form: float, refused_by: list[str]
+):
+    """Distance and form as they were measured of eight training runs, five of which collapsed."""
+    measures = replace(GOOD, kl_nats=Measured(value=kl), well_formed=Measured(value=form))
+    assert failed(measures) == refused_by
+
+
+def test_of_candidates_that_are_no_better_at_most_one_in_twenty_passes():
+    rng, n_passed = np.random.default_rng(9), 0
+    for _ in range(200):
+        rewards, ratio = (rng.integers(1, 6, size=80) - 3) / 2, rng.normal(scale=0.5, size=80)
+        one = offline_reward(rewards, ratio, np.zeros(80))
+        assert one is not None
+        found = Measured(value=one.difference, low=one.low, high=one.high)
+        n_passed += not failed(replace(GOOD, reward_difference=found, reward_rests_on=one.words))
+    assert n_passed <= 10, n_passed
