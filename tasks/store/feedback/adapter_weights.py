@@ -1,0 +1,181 @@
+"""Check of an adapter's weights, read with NumPy alone.
+
+A trainer that was killed, a full disk or a diverged loss leaves files that a server would load, or would
+take down with it. Each tensor is read and held against the header of safetensors (an 8-byte length, JSON,
+then the values without a gap) and PEFT's settings: A is (r, n_in), B is (n_out, r).
+"""
+
+import json
+import math
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from convergence_core.errors import AdapterRefusedError
+from tasks.store.feedback.adapter_files import CONFIG_FILE, WEIGHTS_FILE, open_plain
+
+_LONGEST_HEADER = 100_000_000
+"""Bytes, as safetensors itself limits it."""
+_LONGEST_CONFIG = 1_000_000
+_TYPES: Final[Mapping[str, str]] = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
+"""Type of a tensor → NumPy's; of BF16 its bits."""
+_MATRIX = re.compile(r"(.+)\.lora_([AB])(?:\.default)?\.weight")
+_CUT = 80
+"""Characters of a name in a message."""
+
+
+class _FaultyError(Exception):
+    """What is wrong with an adapter, in words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Tensor:
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    start: int
+    """First byte after the header."""
+    end: int
+
+
+def weights_problem(folder: Path) -> str | None:
+    """Return what is wrong with an adapter's files; ``None``: its weights can be loaded."""
+    try:
+        with open_plain(folder / CONFIG_FILE) as descriptor:
+            config = _object(_read(descriptor, 0, _LONGEST_CONFIG), CONFIG_FILE)
+        with open_plain(folder / WEIGHTS_FILE) as descriptor:
+            _check_weights(descriptor, config)
+    except AdapterRefusedError as error:
+        return str(error).rstrip(".")
+    except _FaultyError as fault:
+        return str(fault)
+    return None
+
+
+def _check_weights(descriptor: int, config: Mapping[str, Any]) -> None:
+    if config.get("peft_type") != "LORA":
+        raise _FaultyError(f"{CONFIG_FILE} must say `peft_type: LORA`")
+    tensors, begin = _header(descriptor)
+    ranks: dict[str, dict[str, int]] = {}
+    is_changing = False
+    for one in tensors:
+        match = _MATRIX.fullmatch(one.name)
+        if match is None or len(one.shape) != 2 or 0 in one.shape:
+            raise _FaultyError(
+                f"`{one.name[:_CUT]}` must be a matrix lora_A or lora_B, but its shape is "
+                f"{str(one.shape)[:40]}"
+            )
+        values = _values(descriptor, one, begin)
+        n_bad = int(values.size - np.count_nonzero(np.isfinite(values)))
+        if n_bad:
+            raise _FaultyError(
+                f"{n_bad:,} of {values.size:,} values of `{one.name[:_CUT]}` are NaN or infinite"
+            )
+        layer, which = match.groups()
+        ranks.setdefault(layer, {})[which] = one.shape[0 if which == "A" else 1]
+        is_changing = is_changing or (which == "B" and bool(values.any()))
+    _check_ranks(ranks, config)
+    if not is_changing:
+        raise _FaultyError("every lora_B is zero, so it would change nothing")
+
+
+def _check_ranks(ranks: Mapping[str, Mapping[str, int]], config: Mapping[str, Any]) -> None:
+    if not ranks:
+        raise _FaultyError(f"{WEIGHTS_FILE} holds no weights")
+    has_one_rank = not config.get("rank_pattern")
+    for layer, found in ranks.items():
+        if set(found) != {"A", "B"}:
+            raise _FaultyError(f"`{layer[:_CUT]}` must have both lora_A and lora_B")
+        wanted = config.get("r") if has_one_rank else found["A"]
+        if not found["A"] == found["B"] == wanted:
+            raise _FaultyError(
+                f"`{layer[:_CUT]}` must have the rank {wanted}, but lora_A has {found['A']} and lora_B "
+                f"{found['B']}"
+            )
+
+
+def _header(descriptor: int) -> tuple[list[_Tensor], int]:
+    """Return the tensors of a file of safetensors and where their values begin."""
+    size = os.fstat(descriptor).st_size
+    length = int.from_bytes(_read(descriptor, 0, 8), "little")
+    begin = 8 + length
+    if size < 8 or length > _LONGEST_HEADER or begin > size:
+        raise _FaultyError(f"{WEIGHTS_FILE} is cut off, or no file of safetensors")
+    header = _object(_read(descriptor, 8, length), f"the header of {WEIGHTS_FILE}")
+    header.pop("__metadata__", None)
+    tensors = sorted(
+        (_tensor(name, value) for name, value in header.items()), key=lambda one: one.start
+    )
+    at = 0
+    for one in tensors:
+        if one.start != at:
+            raise _FaultyError(
+                f"the values of `{one.name[:_CUT]}` must begin at {at}, but begin at {one.start}"
+            )
+        at = one.end
+    if begin + at != size:
+        raise _FaultyError(f"{WEIGHTS_FILE} must have {begin + at:,} bytes, but has {size:,}")
+    return tensors, begin
+
+
+def _tensor(name: str, value: object) -> _Tensor:
+    problem = _FaultyError(
+        f"the header of `{name[:_CUT]}` must give a type, a shape and two offsets"
+    )
+    if not isinstance(value, dict):
+        raise problem
+    shape, offsets = _counts(value.get("shape")), _counts(value.get("data_offsets"))
+    if shape is None or offsets is None or len(offsets) != 2:
+        raise problem
+    dtype = str(value.get("dtype"))
+    if dtype not in _TYPES:
+        known = ", ".join(_TYPES)
+        raise _FaultyError(
+            f"the type of `{name[:_CUT]}` must be one of {known}, but is {dtype[:20]}"
+        )
+    start, end = offsets
+    n_bytes = math.prod(shape) * np.dtype(_TYPES[dtype]).itemsize
+    if end - start != n_bytes:
+        raise _FaultyError(
+            f"`{name[:_CUT]}` must have the {n_bytes:,} bytes of its shape, but has {end - start:,}"
+        )
+    return _Tensor(name=name, dtype=dtype, shape=shape, start=start, end=end)
+
+
+def _counts(value: object) -> tuple[int, ...] | None:
+    """Return whole numbers from 0 on; ``None``: it is no list of these."""
+    if not isinstance(value, list) or not all(type(one) is int and one >= 0 for one in value):
+        return None
+    return tuple(value)
+
+
+def _values(descriptor: int, one: _Tensor, begin: int) -> "np.ndarray[Any, Any]":
+    data = _read(descriptor, begin + one.start, one.end - one.start)
+    values = np.frombuffer(data, dtype=_TYPES[one.dtype])
+    if one.dtype == "BF16":  # the upper half of a single
+        values = (values.astype("<u4") << 16).view("<f4")
+    return values
+
+
+def _object(data: bytes, what: str) -> dict[str, Any]:
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise _FaultyError(f"{what} must be a JSON object")
+    return found
+
+
+def _read(descriptor: int, start: int, length: int) -> bytes:
+    """Return at most so many bytes; fewer where the file ends."""
+    parts, at = [], start
+    while at < start + length and (part := os.pread(descriptor, start + length - at, at)):
+        parts.append(part)
+        at += len(part)
+    return b"".join(parts)
