@@ -174,6 +174,8 @@ class ChatSession:
             console.answer(f"{role}: {counts_sentence(counts)}")
         if found.n_comparisons:
             console.answer(f"{_plural(found.n_comparisons, 'comparison')} of two answers")
+        for sentence in self._wait(self._conversation.rater_sentences()):
+            console.answer(shown(sentence))
 
     def _role(self, rest: str) -> None:
         self._conversation.begin(rest)

@@ -31,6 +31,12 @@ from tasks.store.feedback.feedback_store import (
     RateStatus,
     new_interaction_id,
 )
+from tasks.store.feedback.rater_report import (
+    RewardChange,
+    comparable_raters,
+    reward_changes,
+    store_consensus,
+)
 
 
 def _whole(value: Any) -> Any:
@@ -159,6 +165,26 @@ class ComparisonAnswer(BaseModel):
     status: CompareStatus
 
 
+class RaterAnswer(BaseModel):
+    """How one rater marks, in rewards; one step of 1 to 5 is .5."""
+
+    user_id: str
+    kind: Literal["rating", "thumbs"]
+    bias: float
+    bias_standard_error: float
+    bias_interval: tuple[float, float]
+    noise: float
+    n_marks: int
+    n_shared: int
+
+
+class RatersAnswer(BaseModel):
+    """Raters who rated the same answers, most marks first, and changes of the mean reward."""
+
+    raters: list[RaterAnswer]
+    changes: list[RewardChange]
+
+
 class _Handlers:
     """Handlers of the routes; their docstrings are the schema's descriptions."""
 
@@ -224,6 +250,21 @@ class _Handlers:
         found = await asyncio.to_thread(feedback_counts, self._feedback)
         roles = {role: as_dict(counts) for role, counts in found.roles.items()}
         return json_answer({**as_dict(found), "roles": roles})
+
+    async def raters(self, request: Request) -> Response:
+        """Compare raters who rated the same answers, and list changes of the mean reward. Scope: admin."""
+        require(request, "admin")
+        consensus = await asyncio.to_thread(store_consensus, self._feedback)
+        changes = await asyncio.to_thread(reward_changes, self._feedback)
+        return json_answer(
+            {
+                "raters": [
+                    {**as_dict(one), "bias_interval": one.bias_interval}
+                    for one in comparable_raters(consensus)
+                ],
+                "changes": [as_dict(one) for one in changes],
+            }
+        )
 
     async def _mark(
         self, interaction_id: str, body: _MarkBody, request: Request, **mark: Any
@@ -301,6 +342,7 @@ def feedback_routes(
     add("POST", f"{one}/thumbs", handlers.thumb, RatingAnswer, 404, 409)
     add("POST", "/comparisons", handlers.compare, ComparisonAnswer, 404, 409)
     add("GET", "/feedback/status", handlers.status, FeedbackCounts)
+    add("GET", "/feedback/raters", handlers.raters, RatersAnswer)
     return router
 
 

@@ -23,6 +23,7 @@ from tasks.store.feedback.feedback_store import (
     RatingReceipt,
     new_interaction_id,
 )
+from tasks.store.feedback.rater_report import rater_sentences
 
 SOURCE: Final = "chat"
 BYTES_PER_TOKEN: Final = 3
@@ -214,6 +215,10 @@ class Conversation:
     async def counts(self) -> FeedbackCounts:
         """Return how much feedback the store has, everyone's, by role."""
         return await asyncio.to_thread(feedback_counts, self._feedback)
+
+    async def rater_sentences(self) -> list[str]:
+        """Return the store's raters beside each other, and changes of the mean reward, in words."""
+        return await asyncio.to_thread(rater_sentences, self._feedback)
 
     @property
     def _feedback(self) -> FeedbackStore:

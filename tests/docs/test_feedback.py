@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from convergence.service.server import Service, ServiceOptions
+from convergence_core.feedback.answer_reward import RewardBlend
 from convergence_core.feedback.records import LABELS, Rating
+from convergence_core.feedback.safety import LEAST_FLAGGED
 from tasks.serving.offers import offer_of
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tests.service.conftest import SECRETS, all_tokens
@@ -39,9 +41,18 @@ def test_the_example_runs_as_printed(
     assert re.search(f"prints `{re.escape(capsys.readouterr().out.strip())}`", PAGE)
 
 
-def test_the_example_of_several_raters_prints_what_the_page_says(
-    capsys: pytest.CaptureFixture[str],
+@pytest.mark.parametrize("name", ["rater_consensus", "answer_reward"])
+def test_the_example_of_a_module_prints_what_the_page_says(
+    name: str, capsys: pytest.CaptureFixture[str]
 ):
-    (example,) = [block for block in blocks("python") if "rater_consensus" in block]
+    (example,) = [block for block in blocks("python") if f"feedback.{name} import" in block]
     exec(compile(example, "feedback.md", "exec"), {})  # noqa: S102 - the page's own example
     assert f"prints `{capsys.readouterr().out.strip()}`" in PAGE
+
+
+def test_the_weights_are_those_of_the_code():
+    for name, weight in RewardBlend().weights.items():
+        (row,) = re.findall(rf"^\| `{name}` \|.*\| (.*) \|$", PAGE, re.MULTILINE)
+        assert float(row) == weight
+    assert f"`length_words` ({RewardBlend().length_words})" in PAGE
+    assert f"at least {LEAST_FLAGGED} flagged answers" in PAGE

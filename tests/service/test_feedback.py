@@ -241,3 +241,21 @@ def test_every_route_asks_for_its_scope(start: Start):
     assert select("DELETE", "/v1/interactions/i/rating?user_id=u").status_code == 403
     assert select("GET", "/v1/feedback/status").is_success
     select.http.close()
+
+
+def test_raters_are_compared_for_admins_alone(app: Caller, service: Service):
+    ids = [app.log(is_shared=True) for _ in range(8)]
+    for k, one in enumerate(ids):
+        for user, stars in (("ann", 4 + k % 2), ("eve", 2 + k % 2)):
+            app("POST", f"/v1/interactions/{one}/rating", user_id=user, rating=stars)
+    assert app("GET", "/v1/feedback/raters").status_code == 403
+    admin = Caller(service.url, "admin")
+    found = admin("GET", "/v1/feedback/raters").json()
+    admin.http.close()
+    by_user = {one["user_id"]: one for one in found["raters"]}
+    assert set(by_user) == {"ann", "eve"}
+    low, high = by_user["ann"]["bias_interval"]
+    assert low < by_user["ann"]["bias"] < high
+    assert by_user["ann"]["bias"] > 0 > by_user["eve"]["bias"]
+    assert (by_user["eve"]["kind"], by_user["eve"]["n_shared"]) == ("rating", 8)
+    assert found["changes"] == []

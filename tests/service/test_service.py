@@ -258,6 +258,7 @@ def test_docs_are_open_only_where_asked(start: Start):
         *("/v1/systems/bot/arms/{arm_id}", "/v1/systems/bot/decisions/{decision_id}"),
         *("/v1/systems/bot/gates", "/health", "/metrics"),
         *("/v1/interactions", "/v1/comparisons", "/v1/feedback/status"),
+        "/v1/feedback/raters",
         *(f"/v1/interactions/{{interaction_id}}/{mark}" for mark in ("rating", "thumbs")),
     }
     assert httpx.get(service.url + "/docs").status_code == 200

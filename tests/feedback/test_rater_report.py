@@ -1,0 +1,102 @@
+"""Raters of a store beside each other, and changes of its mean reward."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from convergence_core.feedback.records import Rating
+from tasks.store.feedback.feedback_store import FeedbackStore
+from tasks.store.feedback.rater_report import (
+    MOST_RATERS,
+    comparable_raters,
+    rater_sentences,
+    reward_changes,
+    store_consensus,
+)
+from tests.feedback.answers import answer
+from tests.store.postgres_server import postgres_server
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[FeedbackStore]:
+    url = None if request.param == "sqlite" else postgres_server().new_schema()
+    with FeedbackStore(tmp_path / "store", url=url) as opened:
+        yield opened
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> Iterator[FeedbackStore]:
+    with FeedbackStore(tmp_path / "store") as opened:
+        yield opened
+
+
+def rate(store: FeedbackStore, name: str, user: str, stars: int) -> None:
+    store.rate(
+        Rating(interaction_id=name, user_id=user, rating=stars, created_us=1), any_user=True
+    )
+
+
+def test_the_last_mark_of_each_user_counts_and_one_taken_back_does_not(store: FeedbackStore):
+    for name in ("a", "b"):
+        store.log(answer(name))
+        rate(store, name, "ann", 1)
+        rate(store, name, "ann", 5)
+        rate(store, name, "ben", 1)
+    store.unrate("a", "ben")
+    store.unrate("b", "ben")
+    found = store_consensus(store)
+    assert [(one.user_id, one.n_marks) for one in found.raters] == [("ann", 2)]
+    assert found.mean_reward == pytest.approx(1.0)
+    assert comparable_raters(found) == ()
+    assert rater_sentences(store) == []
+
+
+def test_a_role_has_its_own_consensus(local: FeedbackStore):
+    local.log(answer("a"))
+    local.log(answer("b", role="code"))
+    rate(local, "a", "ann", 5)
+    rate(local, "b", "ann", 1)
+    assert set(store_consensus(local).answers) == {"a", "b"}
+    assert set(store_consensus(local, "code").answers) == {"b"}
+
+
+def test_raters_of_the_same_answers_are_told_in_words(local: FeedbackStore):
+    for k in range(12):
+        local.log(answer(f"a{k}"))
+        rate(local, f"a{k}", "mild", 4 + k % 2)
+        rate(local, f"a{k}", "strict", 2 + k % 2)
+    mild, strict = sorted(rater_sentences(local))
+    assert mild.startswith("mild (rating): +0.")
+    assert strict.startswith("strict (rating): -0.")
+    assert mild.endswith("12 marks, 12 of them shared")
+
+
+def test_a_long_list_of_raters_is_cut_and_says_so(local: FeedbackStore):
+    local.log(answer("a"))
+    for k in range(MOST_RATERS + 3):
+        rate(local, "a", f"u{k}", 3)
+    lines = rater_sentences(local)
+    assert len(lines) == MOST_RATERS + 1
+    assert lines[-1] == "and 3 raters with fewer marks"
+
+
+def test_a_change_of_the_mean_reward_is_found_in_its_role(local: FeedbackStore):
+    for k in range(160):
+        for role in ("assistant", "code"):
+            local.log(answer(f"{role}{k}", role=role))
+            is_worse = role == "code" and k >= 80
+            rate(local, f"{role}{k}", "ann", (1 if is_worse else 4) + k % 2)
+    (change,) = reward_changes(local)
+    assert (change.role, change.found_us) == ("code", 1)
+    assert change.before > 0.3
+    assert change.after < -0.3
+    assert change.words.startswith("code: the mean reward changed from about +0.")
+    assert "at most one false alarm in 20,000 marks" in change.words
+    assert change.words in rater_sentences(local)
+
+
+def test_an_empty_store_has_no_raters(local: FeedbackStore):
+    assert store_consensus(local).answers == {}
+    assert reward_changes(local) == []
+    assert rater_sentences(local) == []
