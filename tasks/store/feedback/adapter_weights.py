@@ -67,8 +67,8 @@ def _check_weights(descriptor: int, config: Mapping[str, Any]) -> None:
         match = _MATRIX.fullmatch(one.name)
         if match is None or len(one.shape) != 2 or 0 in one.shape:
             raise _FaultyError(
-                f"`{one.name[:_CUT]}` must be a matrix lora_A or lora_B, but its shape is "
-                f"{str(one.shape)[:40]}"
+                f"`{one.name[:_CUT]}` must be a matrix lora_A or lora_B, but has "
+                f"{len(one.shape)} dimensions, the first ones {one.shape[:4]}"
             )
         values = _values(descriptor, one, begin)
         n_bad = int(values.size - np.count_nonzero(np.isfinite(values)))
