@@ -1,13 +1,19 @@
 """Policy over discrete actions, learned by PPO (arXiv 1707.06347).
 
 ``PPOConfig`` are its settings, ``PPOState`` is all that it knows; ``choose`` picks legal actions, ``collect``
-plays environments with a frozen policy, ``improve`` learns from such a ``Rollout``; ``pack`` and ``unpack``
+plays environments with a frozen policy, ``improve`` learns from such a ``Rollout``; an
+``ExperienceBuffer`` makes one of steps that collectors report one by one; ``pack`` and ``unpack``
 turn a state into the bytes of a checkpoint and back.
 """
 
 from convergence_core.policy.advantage import following_values, generalized_advantages
 from convergence_core.policy.checkpoint import PolicyIdentity, pack, unpack
 from convergence_core.policy.distribution import MaskedCategorical
+from convergence_core.policy.experience_buffer import (
+    ExperienceBuffer,
+    PolicyDecision,
+    StepOutcome,
+)
 from convergence_core.policy.learner import PPOState, UpdateStatistics, improve, train
 from convergence_core.policy.network import ActorCritic, TanhNetwork
 from convergence_core.policy.rollout import (
@@ -23,12 +29,15 @@ from convergence_core.policy.settings import PPOConfig
 __all__ = [
     "ActorCritic",
     "EnvironmentStep",
+    "ExperienceBuffer",
     "MaskedCategorical",
     "Offer",
     "PPOConfig",
     "PPOState",
+    "PolicyDecision",
     "PolicyIdentity",
     "Rollout",
+    "StepOutcome",
     "TanhNetwork",
     "UpdateStatistics",
     "VectorEnvironment",

@@ -1,0 +1,206 @@
+"""Steps of episodes that arrive one by one, until a policy learns from them.
+
+Collectors ask for a decision, act, and report what came of it: in any order, several at once, sometimes twice.
+The buffer keeps what the policy itself knew when it chose; a report adds the reward and whether the episode
+ended. Only steps of the current version are learned from. Those of an older one are handed out as archived,
+for their likelihood ratio would not begin at 1.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from convergence_core.policy.distribution import Bools
+from convergence_core.policy.network import Floats
+from convergence_core.policy.rollout import Rollout
+from convergence_core.policy.settings import PPOConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PolicyDecision:
+    """One choice, as the policy made it."""
+
+    decision_id: str
+    episode_id: str
+    """Steps of one episode are in the order of their numbers, which count up from any."""
+    step: int
+    """0 or more."""
+    version: int
+    """Of the policy that chose."""
+    observation: Floats
+    """(d,)."""
+    legal: Bools
+    """(n_actions,)."""
+    action: int
+    log_prob: float
+    """In nats."""
+    value: float
+    """Expected discounted return."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepOutcome:
+    """What came of a decision."""
+
+    reward: float
+    terminated: bool = False
+    """Whether the episode ended for good."""
+    truncated: bool = False
+    """Whether it was cut."""
+    final_value: float = 0.0
+    """Of the observation at which it was cut; read there alone."""
+
+
+class ExperienceBuffer:
+    """Decisions and their outcomes."""
+
+    def __init__(self, version: int) -> None:
+        self.version = version
+        """Of the policy that chooses now."""
+        self._decisions: dict[str, PolicyDecision] = {}
+        self._outcomes: dict[str, StepOutcome] = {}
+        self._places: dict[tuple[str, int], str] = {}
+
+    def decide(self, decision: PolicyDecision) -> None:
+        """Keep a decision.
+
+        Raises:
+            ValueError: its id or its place in the episode is taken, the episode has ended, or another
+                version chose.
+        """
+        place = decision.episode_id, decision.step
+        if decision.version != self.version:
+            raise ValueError(
+                f"`version` must be the current one, {self.version}, but got {decision.version}"
+            )
+        if decision.step < 0:
+            raise ValueError(f"`step` must be 0 or more, but got {decision.step}")
+        if decision.decision_id in self._decisions:
+            raise ValueError(f"`decision_id` must be new, but got {decision.decision_id!r} again")
+        if place in self._places:
+            raise ValueError(
+                f"`step` must be new in its episode, but got {decision.step} of "
+                f"{decision.episode_id!r} again; count steps up"
+            )
+        before = self._outcomes.get(self._places.get((place[0], place[1] - 1), ""))
+        if before is not None and (before.terminated or before.truncated):
+            raise ValueError(
+                f"`episode_id` must be of an episode that goes on, but {decision.episode_id!r} ended with "
+                f"step {decision.step - 1}; begin another one"
+            )
+        self._decisions[decision.decision_id] = decision
+        self._places[place] = decision.decision_id
+
+    def report(self, decision_id: str, outcome: StepOutcome) -> bool:
+        """Keep what came of a decision; return whether it is new. The same report may come again.
+
+        Raises:
+            LookupError: no such decision waits, or it was learned from or archived.
+            ValueError: a number is not finite, another outcome was reported before, or an episode would
+                end before a step of it that was decided.
+        """
+        if decision_id not in self._decisions:
+            raise LookupError(
+                f"`decision_id` must be of the policy's version {self.version}, but got {decision_id!r}"
+            )
+        for name in ("reward", "final_value"):
+            if not np.isfinite(getattr(outcome, name)):
+                raise ValueError(f"`{name}` must be finite, but got {getattr(outcome, name)}")
+        before = self._outcomes.get(decision_id)
+        if before is not None and before != outcome:
+            raise ValueError(
+                f"`decision_id` {decision_id!r} has another outcome already: {before}; "
+                "an outcome is reported once, or again as it was"
+            )
+        decision = self._decisions[decision_id]
+        if (outcome.terminated or outcome.truncated) and self._following(decision) is not None:
+            raise ValueError(
+                f"`terminated` and `truncated` must be false for step {decision.step} of "
+                f"{decision.episode_id!r}, for its next step was decided already"
+            )
+        self._outcomes[decision_id] = outcome
+        return before is None
+
+    @property
+    def n_ready(self) -> int:
+        """Steps that an update could learn from now."""
+        return sum(len(one) for one in self._trajectories())
+
+    def rollout(self, config: PPOConfig) -> Rollout | None:
+        """Return all steps that are ready, as one column; ``None`` where they are fewer than a minibatch.
+
+        A step is ready when its outcome is known, and either its episode ended with it or the next
+        decision of the episode is known, for whose value it waits.
+        """
+        pieces = self._trajectories()
+        if sum(len(one) for one in pieces) < config.batch_size:
+            return None
+        rows = [one for piece in pieces for one in piece]
+        found = [self._outcomes[one.decision_id] for one in rows]
+        last = {piece[-1].decision_id for piece in pieces}
+        cut = [
+            one.decision_id in last and not it.terminated
+            for one, it in zip(rows, found, strict=True)
+        ]
+        finals = [
+            self._value_after(one, it) if was_cut else 0.0
+            for one, it, was_cut in zip(rows, found, cut, strict=True)
+        ]
+
+        def column(values: list[float]) -> Floats:
+            return np.array(values, dtype=rows[0].observation.dtype)[:, None]
+
+        return Rollout(
+            version=self.version,
+            observations=np.stack([one.observation for one in rows])[:, None],
+            legal=np.stack([one.legal for one in rows])[:, None],
+            actions=np.array([one.action for one in rows], dtype=np.int64)[:, None],
+            log_probs=column([one.log_prob for one in rows]),
+            values=column([one.value for one in rows]),
+            rewards=column([one.reward for one in found]),
+            terminated=np.array([one.terminated for one in found])[:, None],
+            truncated=np.array(cut)[:, None],
+            final_values=column(finals),
+            last_values=column([0.0])[0],
+        )
+
+    def advance(self, version: int) -> tuple[tuple[PolicyDecision, StepOutcome | None], ...]:
+        """Begin the next version; return the decisions before it, learned from or not, to be archived.
+
+        Raises:
+            ValueError: the version is not a later one.
+        """
+        if version <= self.version:
+            raise ValueError(f"`version` must be above {self.version}, but got {version}")
+        old = tuple((one, self._outcomes.get(one.decision_id)) for one in self._decisions.values())
+        self.version = version
+        self._decisions, self._outcomes, self._places = {}, {}, {}
+        return old
+
+    def _following(self, decision: PolicyDecision) -> PolicyDecision | None:
+        found = self._places.get((decision.episode_id, decision.step + 1))
+        return None if found is None else self._decisions[found]
+
+    def _value_after(self, decision: PolicyDecision, outcome: StepOutcome) -> float:
+        """Return the value of the observation at which a trajectory breaks off."""
+        following = self._following(decision)
+        return outcome.final_value if outcome.truncated or following is None else following.value
+
+    def _trajectories(self) -> list[list[PolicyDecision]]:
+        """Return runs of neighbouring steps that are ready, by episode and step."""
+        pieces: list[list[PolicyDecision]] = []
+        is_open = False
+        for episode, step in sorted(self._places):
+            one = self._decisions[self._places[episode, step]]
+            outcome = self._outcomes.get(one.decision_id)
+            ends = outcome is not None and (outcome.terminated or outcome.truncated)
+            if outcome is None or not (ends or self._following(one) is not None):
+                is_open = False
+                continue
+            joins = is_open and pieces[-1][-1].episode_id == episode
+            if joins and pieces[-1][-1].step == step - 1:
+                pieces[-1].append(one)
+            else:
+                pieces.append([one])
+            is_open = not ends
+        return pieces
