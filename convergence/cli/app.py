@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from convergence.cli import (
+    adapters,
     answers,
     arms,
     assessment,
@@ -61,7 +62,7 @@ COMMANDS = {
         ("test", assessment.check_settings),
         mutate.mutate,
     ),
-    "Talk": (chat.chat,),
+    "Learn": (chat.chat, ("adapters", adapters.app)),
     "Look": (pages.ui, look.runs, answers.show, answers.compare, look.report, look.query),
     "Decide": (review.review, decide.promote, decide.rollback, decide.gates),
     "Serve": (serve.serve, ("arms", arms.app), arms.fold, off_policy.ope),

@@ -141,8 +141,8 @@ def fold(
         )
         return
     console.answer(f"{report.n_decisions:,} decisions and {report.n_rewards:,} rewards exported.")
-    if report.feedback:
-        listed = ", ".join(f"{n:,} {table}" for table, n in report.feedback.items())
+    if any(report.feedback.values()):
+        listed = ", ".join(f"{n:,} {table}" for table, n in report.feedback.items() if n)
         console.answer(f"Of the feedback: {listed} exported.")
     for name, found in report.evidence.items():
         console.answer(f"{name}: regret so far {found.regret:.1f}; {found.sentence}")

@@ -5,30 +5,46 @@ from typing import Final
 
 from convergence_core.ports import Row
 from tasks.store.feedback.feedback_store import FeedbackStore
-from tasks.store.feedback.rows import COMPARISON_COLUMNS, INTERACTION_COLUMNS, RATING_COLUMNS
 from tasks.store.runtime.export import ExportSource, export_new, rewrite
 from tasks.store.tables.columns import Table
 from tasks.store.tables.parquet_files import ParquetFiles
-from tasks.store.tables.tables import COMPARISONS, INTERACTIONS, RATINGS
+from tasks.store.tables.tables import (
+    ADAPTER_EVENTS,
+    COMPARISONS,
+    GATE_CHECKS,
+    INTERACTIONS,
+    RATINGS,
+    TRAINING_ROUNDS,
+)
 
 
-def _source(table: Table, columns: tuple[str, ...]) -> ExportSource:
-    names = ("seq", *columns)
-    select = f"SELECT {', '.join(names)} FROM {table.name} WHERE seq BETWEEN ? AND ? ORDER BY seq"  # noqa: S608 - constants
+def _source(table: Table, select: str = "") -> ExportSource:
+    """Return the rows of a table with its columns; the database has times in microseconds."""
+    names = tuple(column.name for column in table.columns)
+    columns = ", ".join(f"{n[:-3]}_us" if n.endswith("_at") else n for n in names)
+    plain = f"SELECT {columns} FROM {table.name} WHERE seq BETWEEN ? AND ? ORDER BY seq"  # noqa: S608 - a registry's names
     return ExportSource(
         table=table,
-        select=select,
-        names=tuple("created_at" if name == "created_us" else name for name in names),
+        select=select or plain,
+        names=names,
         time="created_at",
         ranges="feedback_exports",
     )
 
 
-_SOURCES: Final = (
-    _source(INTERACTIONS, INTERACTION_COLUMNS),
-    _source(RATINGS, RATING_COLUMNS),
-    _source(COMPARISONS, COMPARISON_COLUMNS),
+_TEXTS: Final = tuple(map(_source, (INTERACTIONS, RATINGS, COMPARISONS)))
+"""What people wrote and were answered."""
+_ADAPTERS: Final = (
+    _source(
+        ADAPTER_EVENTS,
+        "SELECT e.seq, e.version, a.role, a.base_model, a.parent, a.objective, a.n_rows, "
+        "a.folder_sha256, e.status, e.reason, e.changed_by, e.created_us FROM adapter_events e "
+        "JOIN adapters a ON a.version = e.version WHERE e.seq BETWEEN ? AND ? ORDER BY e.seq",
+    ),
+    _source(TRAINING_ROUNDS),
+    _source(GATE_CHECKS),
 )
+"""What was trained: names, numbers and sentences of ours, so nothing of them is forgotten with a user."""
 
 
 def export_feedback(store: FeedbackStore, root: Path) -> dict[str, int]:
@@ -37,7 +53,7 @@ def export_feedback(store: FeedbackStore, root: Path) -> dict[str, int]:
     Raises:
         StoreWriteError: a file could not be written; the next export goes on from there.
     """
-    return export_new(store.database, root, _SOURCES)
+    return export_new(store.database, root, (*_TEXTS, *_ADAPTERS))
 
 
 def feedback_ids_of(root: Path, user_id: str) -> set[str]:
@@ -72,4 +88,4 @@ def remove_rows(root: Path, user_id: str, interaction_ids: frozenset[str]) -> in
         return None if is_theirs else row
 
     # Answers last: until they are gone, one that is asked again knows which they are.
-    return sum(rewrite(root, source.table, kept) for source in reversed(_SOURCES))
+    return sum(rewrite(root, source.table, kept) for source in reversed(_TEXTS))

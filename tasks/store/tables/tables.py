@@ -247,6 +247,54 @@ comparisons (seq): One choice between two answers to one prompt, as of the lates
 10 | created_at | ts   |  | when it was given
 """)
 
+ADAPTER_EVENTS = table("""
+adapter_events (seq): One status that an adapter got, as of the latest export; of an adapter's events the last counts.
+1  | seq           | i64  |  | number in the feedback, by arrival
+2  | version       | text |  | name of the adapter, ROLE-NNNN; never used twice
+3  | role          | text |  | persona that it answers for
+4  | base_model    | text |  | model that it changes
+5  | parent        | text |  | version that it was trained on from; NULL: the base model
+6  | objective     | text |  | by which it was trained, e.g. qrpo
+7  | n_rows        | i64  |  | marks that it was trained on itself
+8  | folder_sha256 | text |  | SHA-256 of its two files, as registered
+9  | status        | text |  | candidate, active, inactive, rolled_back, rejected or stale
+10 | reason        | text |  | why it got it; NULL: it was registered
+11 | changed_by    | text |  | who gave it: training, gate, command line, or the store itself
+12 | created_at    | ts   |  | when it got it
+""")
+
+TRAINING_ROUNDS = table("""
+training_rounds (seq): The beginning or the end of one training round, as of the latest export; of a round's rows the last counts.
+1  | seq           | i64  |  | number in the feedback, by arrival
+2  | round_id      | text |  | name of the round
+3  | role          | text |  | persona whose answers it learned from
+4  | version       | text |  | adapter that came of it; NULL: none, or it runs
+5  | objective     | text |  | e.g. qrpo
+6  | status        | text |  | running, done, interrupted or failed
+7  | n_rows        | i64  |  | rows that it trained on
+8  | settings_json | text |  | its settings
+9  | metrics_json  | text |  | numbers of the training, e.g. losses
+10 | reason        | text |  | why it failed or was interrupted
+11 | started_at    | ts   |  | when it began
+12 | ended_at      | ts   |  | NULL: it runs, or was killed
+13 | created_at    | ts   |  | when the row was written
+""")
+
+GATE_CHECKS = table("""
+gate_checks (seq): One verdict on an adapter, as of the latest export; of its verdicts of one name the last counts.
+1  | seq        | i64  |  | number in the feedback, by arrival
+2  | version    | text |  | the adapter
+3  | name       | text |  | the condition, e.g. kl or reward
+4  | passed     | bool |  | an adapter is activated only if all are
+5  | value      | f64  |  | what was measured, in `unit`; NULL: nothing was, or it is no number
+6  | low        | f64  |  | ends of its 95 % interval; NULL: it has none
+7  | high       | f64  |  | as above
+8  | threshold  | f64  |  | what the value is held against; NULL: the condition has no number
+9  | unit       | text |  | of these four
+10 | words      | text |  | the verdict in a sentence
+11 | created_at | ts   |  | when it was reached
+""")
+
 TABLES: Mapping[str, Table] = {
     one.name: one
     for one in (
@@ -254,12 +302,16 @@ TABLES: Mapping[str, Table] = {
         *(COMMITMENTS, THOUGHTS, PREDICTIONS, POLICY_UPDATES, MUTATIONS),
         *(PREFERENCES, PREFERENCE_ROUNDS, PREFERENCE_AUDITS, PREFERENCE_PROBES),
         *(DECISIONS, REWARDS, INTERACTIONS, RATINGS, COMPARISONS),
+        *(ADAPTER_EVENTS, TRAINING_ROUNDS, GATE_CHECKS),
     )
 }
 """All tables by name."""
 
-FEEDBACK_TABLES: tuple[Table, ...] = (INTERACTIONS, RATINGS, COMPARISONS)
-"""Tables that a fold fills from the feedback of people."""
+FEEDBACK_TABLES: tuple[Table, ...] = (
+    *(INTERACTIONS, RATINGS, COMPARISONS),
+    *(ADAPTER_EVENTS, TRAINING_ROUNDS, GATE_CHECKS),
+)
+"""Tables that a fold fills from the feedback of people and what was trained on it."""
 
 RUNTIME_TABLES: tuple[Table, ...] = (DECISIONS, REWARDS, *FEEDBACK_TABLES)
 """Tables that a fold fills; they belong to no run."""

@@ -211,6 +211,23 @@ DERIVED: Mapping[str, tuple[str, str]] = {
              = CASE WHEN c.chosen_id = c.low_id THEN c.high_id ELSE c.low_id END
         """,
     ),
+    "adapters": (
+        "One row per trained adapter with the status that it has, whether it passed every check, and why not.",
+        """
+        SELECT a.version, a.role, a.base_model, a.parent, a.objective, a.n_rows, a.status, a.reason,
+               a.changed_by, g.passed, g.failed, a.created_at AS decided_at
+        FROM (
+          SELECT * FROM adapter_events
+          QUALIFY row_number() OVER (PARTITION BY version ORDER BY seq DESC) = 1) a
+        LEFT JOIN (
+          SELECT version, bool_and(passed) AS passed,
+                 string_agg(words, ' ' ORDER BY seq) FILTER (NOT passed) AS failed
+          FROM (
+            SELECT * FROM gate_checks
+            QUALIFY row_number() OVER (PARTITION BY version, name ORDER BY seq DESC) = 1)
+          GROUP BY version) g ON g.version = a.version
+        """,
+    ),
     "answers": (
         "Evaluations with the texts sent and received (NULL where `storage.keep_text` is off).",
         """

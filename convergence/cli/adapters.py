@@ -1,0 +1,139 @@
+"""``adapters``: versions of trained adapters, their checks, activation and rollback."""
+
+from collections.abc import Callable
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from convergence.cli import console, options
+from convergence.cli.locations import open_feedback
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from convergence_core.feedback.adapter_records import AdapterRecord
+    from tasks.store.feedback.adapter_store import AdapterStore
+
+app = typer.Typer(
+    name="adapters",
+    no_args_is_help=True,
+    help="List trained adapters with their checks, activate one, or roll back.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+BY = "command line"
+"""Who changes a status here."""
+Version = Annotated[str, typer.Argument(metavar="VERSION", help="Name of the adapter.")]
+
+
+def _day(at_us: int) -> str:
+    return f"{datetime.fromtimestamp(at_us / 1e6, UTC):%Y-%m-%d %H:%M} UTC"
+
+
+_COLUMNS: "dict[str, Callable[[AdapterRecord], str]]" = {
+    "version": lambda one: one.version,
+    "role": lambda one: one.role,
+    "status": lambda one: one.status.replace("_", " "),
+    "marks": lambda one: f"{one.n_rows:,}",
+    "objective": lambda one: one.objective,
+    "from": lambda one: one.parent or "base model",
+    "since": lambda one: _day(one.decided_us),
+    "reason": lambda one: one.reason or "registered",
+}
+
+
+@contextmanager
+def _adapters(store: "Path | None", config: "Path | None") -> "Iterator[AdapterStore]":
+    from tasks.store.feedback.adapter_store import AdapterStore  # noqa: PLC0415 - brings SQLite
+
+    with open_feedback(store, config) as feedback:
+        yield AdapterStore(feedback)
+
+
+@app.command("list")
+def list_adapters(
+    role: Annotated[str | None, typer.Option(help="Only of this role.")] = None,
+    store: options.Store = None,
+    config: options.Config = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """List adapters with their statuses, oldest first."""
+    with _adapters(store, config) as adapters:
+        found = adapters.records(role)
+    if as_json:
+        console.answer_json({"adapters": found})
+    elif not found:
+        console.answer("No adapter was trained; the base model answers.")
+    else:
+        console.show(console.table_of(found, _COLUMNS, right=("marks",)))
+
+
+@app.command()
+def show(
+    version: Version,
+    store: options.Store = None,
+    config: options.Config = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Show an adapter: its status, what its files are, and the verdict of each check."""
+    with _adapters(store, config) as adapters:
+        one = adapters.record(version)
+        checks, problem = adapters.checks(version), adapters.files_problem(one)
+    if as_json:
+        shown: dict[str, Any] = {"adapter": one, "checks": checks, "files_problem": problem}
+        console.answer_json(shown)
+        return
+    status, reason = one.status.replace("_", " "), one.reason or "registered"
+    console.answer(f"{one.version} is {status} since {_day(one.decided_us)}: {reason}")
+    parent = one.parent or "the base model"
+    console.answer(
+        f"role {one.role}, model {one.base_model}, {one.objective} on {one.n_rows:,} marks, from {parent}"
+    )
+    console.answer(f"files: {problem or f'as registered, SHA-256 {one.folder_sha256}'}")
+    for check in checks:
+        console.answer(check.words)
+    if not checks:
+        console.answer("It was not checked yet.")
+
+
+@app.command()
+def activate(
+    version: Version,
+    store: options.Store = None,
+    config: options.Config = None,
+    yes: options.Yes = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Let an adapter that passed every check answer for its role; asks unless --yes."""
+    with _adapters(store, config) as adapters:
+        role = adapters.record(version).role
+        console.confirm(f"Let {version} answer for the role {role}?", yes=yes)
+        adapters.activate(version, BY, reason="activated by hand")
+    if as_json:
+        console.answer_json({"role": role, "active": version})
+        return
+    console.say(f"{version} answers for the role {role}.")
+
+
+@app.command()
+def rollback(
+    role: Annotated[str, typer.Option(help="Whose adapter is taken back.")] = "assistant",
+    store: options.Store = None,
+    config: options.Config = None,
+    yes: options.Yes = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Take the active adapter of a role back; the one before it answers again; asks unless --yes.
+
+    Its files are held against those that were registered. Marks that only the adapter that is taken back
+    was trained on are open for training again.
+    """
+    with _adapters(store, config) as adapters:
+        console.confirm(f"Take the active adapter of the role {role} back?", yes=yes)
+        active = adapters.rollback(role, BY, reason="rolled back by hand")
+    if as_json:
+        console.answer_json({"role": role, "active": active})
+        return
+    console.say(f"{active or 'The base model'} answers for the role {role} again.")
