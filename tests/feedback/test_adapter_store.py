@@ -1,5 +1,6 @@
 """Adapters: one at most is active, a changed mark makes stale, and rollback restores what was."""
 
+import errno
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +14,7 @@ from convergence_core.errors import (
     AdapterNotFoundError,
     AdapterRefusedError,
     FeedbackRefusedError,
+    StoreWriteError,
 )
 from convergence_core.feedback.adapter_records import TrainedMark
 from convergence_core.feedback.records import AnswerComparison, Rating
@@ -409,3 +411,38 @@ def test_a_round_is_kept_with_its_end(store: FeedbackStore):
     for name, words in ((begun, "has ended"), ("nobody", "is none")):
         with pytest.raises(AdapterRefusedError, match=words):
             rounds.end(name, "done")
+
+
+def test_a_store_from_before_adapters_gets_their_tables_and_keeps_its_ratings(
+    tmp_path: Path, source: Path
+):
+    path = tmp_path / "store"
+    with FeedbackStore(path) as store:
+        mark = rated(store, "a")
+        with store.database.transaction() as connection:
+            for table in (
+                *("adapters", "adapter_events", "adapter_rows", "training_rounds", "gate_checks"),
+            ):
+                connection.execute(f"DROP TABLE {table}")
+            connection.execute("PRAGMA user_version = 2")
+    with FeedbackStore(path) as store:
+        version = activated(AdapterStore(store), source, mark)
+        rate(store, "a", 1)
+        assert statuses(AdapterStore(store)) == {version: "stale"}
+
+
+def test_files_of_a_store_that_is_full_are_not_registered(
+    adapters: AdapterStore, source: Path, monkeypatch: pytest.MonkeyPatch
+):
+    first = registered(adapters, source)
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr("tasks.store.feedback.adapter_files.os.fsync", full)
+        with pytest.raises(StoreWriteError, match="No space left on device"):
+            registered(adapters, source)
+    assert [one.version for one in adapters.records()] == [first]
+    assert {file.name for file in (adapters.root / "adapters").iterdir()} == {first, ".lock"}
+    assert registered(adapters, source) == "assistant-0002"

@@ -136,10 +136,10 @@ def copied_in(root: Path, source: Path) -> Iterator[Path]:
     with writing(folder):
         for old in folder.glob(".*.tmp"):
             shutil.rmtree(old)
-        temporary = temporary_name(folder / "candidate")
-        make_folder(temporary)
+    temporary = temporary_name(folder / "candidate")
     try:
         with writing(temporary):
+            make_folder(temporary)
             for name in ADAPTER_FILES:
                 with open_plain(source / name) as descriptor, (temporary / name).open("xb") as new:
                     os.fchmod(new.fileno(), FILE_MODE)
