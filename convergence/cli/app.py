@@ -5,7 +5,6 @@ from typing import Annotated
 import typer
 
 from convergence.cli import (
-    adapters,
     answers,
     arms,
     assessment,
@@ -17,7 +16,6 @@ from convergence.cli import (
     estimate,
     look,
     mock,
-    mutate,
     off_policy,
     operate,
     optimize,
@@ -26,6 +24,7 @@ from convergence.cli import (
     serve,
     store,
 )
+from convergence.cli.learn import adapters, mutate
 
 app = typer.Typer(
     name="convergence",

@@ -1,4 +1,4 @@
-"""A killed process loses and doubles no acknowledged change of an adapter, and leaves none half-written."""
+"""A killed process loses and doubles no change of an adapter, and leaves none half-written."""
 
 import random
 import signal

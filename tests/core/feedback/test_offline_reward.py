@@ -35,7 +35,8 @@ def test_the_difference_is_that_of_the_policies_and_the_interval_covers_it():
     error = float(np.std([one.difference for one in found])) / 20
     assert abs(mean - truth) < 3 * error + 0.01, (mean, truth, error)
     covered = sum(one.low <= truth <= one.high for one in found)
-    assert 368 <= covered <= 394, covered  # 95 % of 400, and three standard errors
+    assert covered >= 368, covered  # 95 % of 400, less three standard errors
+    assert covered < 400, "an interval that never misses is too wide"
 
 
 def test_answers_of_another_policy_are_weighted_by_what_gave_them():
@@ -69,18 +70,21 @@ def test_a_candidate_that_is_far_away_is_valued_on_the_way_to_it():
     assert opposite.high < 0
 
 
-def test_no_candidate_of_chance_is_better_than_its_incumbent():
-    """Of 200 candidates that changed nothing, or at random, at most 5 % seem better (2.5 % expected)."""
+@pytest.mark.parametrize(
+    "shares", [(0.2,) * 5, (0.03, 0.07, 0.1, 0.3, 0.5)], ids=["even", "mostly best"]
+)
+def test_no_candidate_of_chance_is_better_than_its_incumbent(shares: tuple[float, ...]):
+    """Of 1,000 candidates that changed nothing, or at random, at most 5 % seem better (2.5 % expected)."""
     rng, n_better = np.random.default_rng(6), 0
-    for number in range(200):
-        rewards = (rng.integers(1, 6, size=60) - 3) / 2
+    for number in range(1_000):
+        rewards = (rng.choice(5, size=60, p=shares) - 2) / 2
         ratio = (
             np.zeros(60) if number % 10 == 0 else rng.normal(scale=rng.uniform(0.01, 3), size=60)
         )
         one = offline_reward(rewards, ratio - 40, np.full(60, -40.0))
         assert one is not None
         n_better += one.low > 0
-    assert 0 < n_better <= 10, n_better
+    assert 0 < n_better <= 50, n_better
 
 
 def learned_ratio(

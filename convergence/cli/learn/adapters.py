@@ -1,4 +1,4 @@
-"""``adapters``: versions of trained adapters, their checks, activation and rollback."""
+"""``adapters``: trained adapters, their checks, activation and rollback."""
 
 from collections.abc import Callable
 from contextlib import contextmanager

@@ -1,0 +1,1 @@
+"""Commands on what learns: adapters and prompts."""
