@@ -162,7 +162,7 @@ class ChatSession:
             when = datetime.fromtimestamp(answer.created_us / 1e6).astimezone()
             words = "unrated" if mark is None else mark.words
             why = "" if mark is None or mark.reason is None else f" ({mark.reason})"
-            console.answer(f"{when:%Y-%m-%d %H:%M}  {words}{why}  {shown(answer.model)}")
+            console.answer(f"{when:%Y-%m-%d %H:%M}  {words}{why}  {shown(answered_by(answer))}")
             console.answer(f"  asked     {_line(answer.asked[-1].content)}")
             console.answer(f"  answered  {_line(answer.response)}")
 
@@ -208,6 +208,8 @@ class ChatSession:
 def counts_sentence(counts: RoleCounts) -> str:
     """Return how a role's answers are rated; the interval is that of the mean."""
     sentence = f"{_plural(counts.n_interactions, 'answer')}, {counts.n_rated:,} rated"
+    if counts.adapter_version is not None:
+        sentence = f"adapter {counts.adapter_version} answers; {sentence}"
     if counts.mean_reward is None:
         return sentence
     sentence += f", mean reward {counts.mean_reward:.2f} of -1 to 1"
@@ -215,6 +217,12 @@ def counts_sentence(counts: RoleCounts) -> str:
         return sentence
     low, high = counts.mean_reward_low, counts.mean_reward_high
     return f"{sentence} (95 % interval {low:.2f} to {high:.2f})"
+
+
+def answered_by(answer: Interaction) -> str:
+    """Return the model of an answer, and its adapter."""
+    version = answer.adapter_version
+    return answer.model if version is None else f"{answer.model} with adapter {version}"
 
 
 def _plural(n: int, noun: str) -> str:

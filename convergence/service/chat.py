@@ -147,6 +147,8 @@ class ListedModel(BaseModel):
     object: Literal["model"]
     created: int
     owned_by: str
+    adapter_version: str | None
+    """The adapter that answers for it. `null`: the configured model does."""
 
 
 class ModelsAnswer(BaseModel):
@@ -165,6 +167,8 @@ class CompletionAnswer(BaseModel):
     created: int
     model: str
     """That was asked, by the name that its provider has for it."""
+    system_fingerprint: str | None
+    """Version of the adapter that answered; of a stream its last events have it. `null`: none did."""
     choices: list[dict[str, JsonValue]]
     usage: dict[str, int] | None
 
@@ -178,9 +182,10 @@ class _Handlers:
     async def models(self, request: Request) -> Response:
         """List the roles, as models of OpenAI's form. Scope: chat."""
         require(request, "chat")
+        versions = await asyncio.to_thread(self._chat.active_versions)
+        common = {"object": "model", "created": 0, "owned_by": "convergence"}
         data = [
-            {"id": role, "object": "model", "created": 0, "owned_by": "convergence"}
-            for role in self._roles()
+            {"id": role, **common, "adapter_version": versions.get(role)} for role in self._roles()
         ]
         return json_answer({"object": "list", "data": data})
 
@@ -215,7 +220,15 @@ class _Handlers:
         choice = {
             "index": 0, "message": message, "logprobs": None, "finish_reason": _reason(answer)
         }  # fmt: skip
-        made = json_answer({**frame, "choices": [choice], "usage": _usage(answer.interaction)})
+        version = answer.interaction.adapter_version
+        made = json_answer(
+            {
+                **frame,
+                "system_fingerprint": version,
+                "choices": [choice],
+                "usage": _usage(answer.interaction),
+            }
+        )
         made.headers[INTERACTION_ID] = prompt.interaction_id
         return made
 
@@ -273,6 +286,7 @@ class _EventStream(Response):
         await _event(send, {**self._frame, "choices": [choice], **more})
 
     async def _end(self, send: Send, answer: LoggedAnswer) -> None:
+        self._frame["system_fingerprint"] = answer.interaction.adapter_version
         await self._send(send, {}, _reason(answer))
         if self._has_usage:
             usage = _usage(answer.interaction)

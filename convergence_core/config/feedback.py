@@ -46,7 +46,7 @@ class TrainingConfig(Section):
     steps: int = Field(default=60, ge=1, le=100_000)
     """Steps of one round."""
     max_seq_length: int = Field(default=512, ge=16, le=1_000_000)
-    """Longest prompt and answer together, in tokens; longer ones are left out of the training."""
+    """Longest prompt and answer together, in tokens; longer answers are cut, longer prompts left out."""
     lora_rank: int = Field(default=8, ge=1, le=512)
     """Rank of an adapter's matrices."""
     min_ratings: int = Field(default=20, ge=2, le=1_000_000)

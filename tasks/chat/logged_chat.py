@@ -1,5 +1,8 @@
 """Chat model of a configuration, whose every answer is logged for its rating.
 
+The active adapter of the role answers, where its model is the one that is asked; each answer is logged with
+the version that gave it.
+
 Where the configuration's system has arms on offer, each answer is one's: the parameters of its arm, and a
 decision that its rating rewards. Otherwise the champion answers, or the defaults.
 """
@@ -11,13 +14,17 @@ from typing import Final, Self
 
 from convergence_core.budget.prices import provider_of
 from convergence_core.config.api import CHAT_KINDS
-from convergence_core.errors import ConfigurationError, NoArmsError
+from convergence_core.errors import ConfigurationError, EvaluationFault, NoArmsError
+from convergence_core.feedback.adapter_records import AdapterRecord
 from convergence_core.feedback.records import ChatMessage, Interaction
 from convergence_core.records import Case, Json, Params, Reply, sha256_hex
-from tasks.chat.roles import persona_of
+from tasks.chat.role_adapters import RoleAdapters
+from tasks.chat.roles import BUILT_IN, persona_of
 from tasks.inputs.environment import Environment
 from tasks.inputs.loader import Loaded
 from tasks.json_values import as_text
+from tasks.models.adapters import ERROR_TYPE
+from tasks.providers.answers import ChatCompletion
 from tasks.providers.streams import TextCallback
 from tasks.run.champions import champion_now
 from tasks.serving.answers import Selection
@@ -40,7 +47,7 @@ _LENGTHS: Final = frozenset({"max_tokens", "max_completion_tokens"})
 _NO_SAMPLING: Final = frozenset(
     {
         *("messages", "contents", "model", "system_instruction", "systemInstruction"),
-        *("stream_options", "logprobs"),
+        *("stream_options", "logprobs", "adapter", "lora"),
     }
 )
 
@@ -121,6 +128,7 @@ class LoggedChat:
         self.roles: Mapping[str, str] = loaded.configuration.feedback.roles
         """Roles of the configuration beside the built-in ones, each with its persona."""
         self._systems = Systems(runtime)
+        self._adapters = RoleAdapters(loaded, feedback, environment.secrets, model=self.model)
         self._target = ChatTarget(
             loaded.configuration,
             templates=loaded.templates,
@@ -186,9 +194,10 @@ class LoggedChat:
             InfrastructureFault: network, time-out, rate limit, server, or refused access.
             StoreError: the answer could not be logged.
         """
-        reply, completion = await self._target.answer(prepared.params, prepared.case, on_text)
+        reply, completion, version = await self._answered(prepared, on_text)
         interaction = await asyncio.to_thread(
-            self.feedback.log, self._interaction(prepared, reply, completion.logprobs)
+            self.feedback.log,
+            self._interaction(prepared, reply, completion.logprobs, adapter_version=version),
         )
         return LoggedAnswer(
             interaction=interaction, text=as_text(reply.value), finish_reason=reply.finish_reason
@@ -197,6 +206,7 @@ class LoggedChat:
     async def aclose(self) -> None:
         """Close the connections; safe to call twice."""
         await self._target.aclose()
+        await self._adapters.aclose()
 
     async def __aenter__(self) -> Self:
         return self
@@ -229,6 +239,50 @@ class LoggedChat:
         except NoArmsError:
             return None
 
+    def active_versions(self) -> dict[str, str]:
+        """Return the adapter that answers for each role; roles of the base model are not named. Blocks."""
+        if self.is_offline:
+            return {}
+        found = {role: self._adapters.active(role) for role in {**BUILT_IN, **self.roles}}
+        return {role: one.version for role, one in found.items() if one is not None}
+
+    async def _answered(
+        self, prepared: PreparedPrompt, on_text: TextCallback
+    ) -> tuple[Reply, ChatCompletion, str | None]:
+        """Return an answer, and the version of the adapter that gave it; ``None``: the base model did.
+
+        An adapter may be taken back or unloaded between the question who answers and the answer: then that
+        is asked once more.
+        """
+        record = await self._active(prepared)
+        try:
+            return await self._answered_by(record, prepared, on_text)
+        except EvaluationFault as fault:
+            if record is None or fault.error_type not in (ERROR_TYPE, "http_404"):
+                raise
+            self._adapters.lose(record.version)
+            now = await self._active(prepared)
+            if now == record and fault.error_type == ERROR_TYPE:
+                raise
+        return await self._answered_by(now, prepared, on_text)
+
+    async def _answered_by(
+        self, record: AdapterRecord | None, prepared: PreparedPrompt, on_text: TextCallback
+    ) -> tuple[Reply, ChatCompletion, str | None]:
+        fields: Mapping[str, Json] = {}
+        if not self.is_offline:
+            fields = await self._adapters.fields(record, model=prepared.model)
+        reply, completion = await self._target.answer(
+            prepared.params, prepared.case, on_text, fields=fields
+        )
+        return reply, completion, None if record is None else record.version
+
+    async def _active(self, prepared: PreparedPrompt) -> AdapterRecord | None:
+        """Return the adapter that answers a prompt; ``None``: the base model, or another one, does."""
+        if self.is_offline or prepared.model != self.model:
+            return None
+        return await asyncio.to_thread(self._adapters.active, prepared.prompt.role)
+
     def _params_of(self, chosen: Selection) -> Params:
         """Return the parameters of an arm; those of one that was added by hand may be a few only."""
         found = {
@@ -238,10 +292,17 @@ class LoggedChat:
         return {**self._standard, **found} if self._space.validate(found) else found
 
     def _interaction(
-        self, prepared: PreparedPrompt, reply: Reply, logprobs: tuple[float, ...] | None
+        self,
+        prepared: PreparedPrompt,
+        reply: Reply,
+        logprobs: tuple[float, ...] | None,
+        *,
+        adapter_version: str | None,
     ) -> Interaction:
         prompt, params, case = prepared.prompt, prepared.params, prepared.case
         chosen, model = prepared.chosen, reply.model or prepared.model
+        if adapter_version is not None:
+            model = prepared.model  # servers may tell the adapter's name as the model's
         sent = [
             ChatMessage(role=as_text(one["role"]), content=as_text(one["content"]))
             for one in self._target.messages(params, case)
@@ -262,6 +323,7 @@ class LoggedChat:
             response=as_text(reply.value),
             created_us=wall_clock_us(),
             conversation_id=prompt.conversation_id,
+            adapter_version=adapter_version,
             template_hash=sha256_hex(sent[0].content),
             sampling={name: value for name, value in body.items() if name not in _NO_SAMPLING},
             logprobs=logprobs,

@@ -14,10 +14,11 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 START_TIMEOUT_S: Final = 120.0
 """How long a child may take to start."""
@@ -31,6 +32,12 @@ class ChildEndedError(Exception):
     def __init__(self, exit_code: int | None) -> None:
         super().__init__(exit_code)
         self.exit_code = exit_code
+
+
+class _Part(NamedTuple):
+    """Something told before an answer."""
+
+    value: object
 
 
 class ProcessPool:
@@ -61,12 +68,18 @@ class ProcessPool:
         with self._lock:
             self._idle += [self._new() for _ in range(n)]
 
-    def call(self, message: object, timeout_s: float | None = None) -> Any:
+    def call(
+        self,
+        message: object,
+        timeout_s: float | None = None,
+        on_part: Callable[[Any], object] | None = None,
+    ) -> Any:
         """Return a child's answer; a child is started if none is idle.
 
         Args:
             message: what pickle can carry.
             timeout_s: longest duration of the answer; ``None``: any.
+            on_part: called with what the child tells before; never raises.
 
         Raises:
             TimeoutError: the child took longer, and is ended.
@@ -77,7 +90,7 @@ class ProcessPool:
                 raise ChildEndedError(None)
             child = self._idle.pop() if self._idle else self._new()
         try:
-            answer = child.call(message, timeout_s)
+            answer = child.call(message, timeout_s, on_part)
         except TimeoutError:
             self._drop(child, 0.0)
             raise
@@ -136,7 +149,12 @@ class _Child:
         self._is_ready = False
         self.send((sys.path, settings))
 
-    def call(self, message: object, timeout_s: float | None) -> Any:
+    def call(
+        self,
+        message: object,
+        timeout_s: float | None,
+        on_part: Callable[[Any], object] | None,
+    ) -> Any:
         """Return the answer to a message.
 
         Raises:
@@ -149,9 +167,16 @@ class _Child:
             self._pipe.recv()
             self._is_ready = True
         self.send(("call", message))
-        if not self._pipe.poll(timeout_s):
-            raise TimeoutError
-        return self._pipe.recv()
+        ends_s = None if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            left_s = None if ends_s is None else max(0.0, ends_s - time.monotonic())
+            if not self._pipe.poll(left_s):
+                raise TimeoutError
+            received = self._pipe.recv()
+            if not isinstance(received, _Part):
+                return received
+            if on_part is not None:
+                on_part(received.value)
 
     def send(self, message: object) -> None:
         """Send a message; one to a process that has ended is lost."""
@@ -180,6 +205,10 @@ class Parent:
         # Ctrl-C in a terminal goes to the whole group; the parent says when to end.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         sys.path[:], self.settings = self._pipe.recv()
+
+    def tell(self, value: object) -> None:
+        """Tell something before the answer to the present call; from the thread that answers."""
+        self._pipe.send(_Part(value))
 
     def serve(
         self, answer: Callable[[Any], object], on_notice: Callable[[Any], None] | None = None

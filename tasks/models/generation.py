@@ -7,17 +7,22 @@ prefix and rest, so that all end in one column; a row that has its answer leaves
 An answer at temperature 0 does not depend on the rows beside it. Sums in other shapes differ in their last
 bits, which matters only where two tokens are almost equally likely: a row that met a gap below
 ``NEAR_TIE`` between its best two logits is answered again by itself, without cache or padding.
+
+Rows of a call have one adapter. Keys and values depend on it, so prefixes are kept for each adapter apart.
 """
 
 import copy
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
+from pathlib import Path
 from typing import Any, Final
 
 import torch
+
+from tasks.models.lora import Lora
 
 NEAR_TIE: Final = 1e-3
 """Difference of logits that rounding may turn round; errors of a batch are about 1e-5."""
@@ -25,6 +30,8 @@ MAX_CACHE_BYTES: Final = 512 << 20
 """Keys and values of one batch; more rows wait for the next."""
 N_PREFIXES: Final = 4
 """Prefixes that are kept."""
+N_ADAPTERS: Final = 4
+"""Adapters that are kept."""
 MIN_PREFIX: Final = 8
 """Tokens; a shorter one is not worth a pass of its own."""
 CHUNK: Final = 512
@@ -65,6 +72,31 @@ class Row:
     near_tie: bool = False
     ended_s: float = 0.0
     generator: torch.Generator | None = None
+    on_text: Callable[[str], object] | None = None
+    """Called with each piece of the text as soon as it is settled; ``None``: nobody waits for it."""
+    told: str = ""
+    """The pieces that were told."""
+    begun_s: float | None = None
+    """When the first one was."""
+    is_alone: bool = False
+    """Whether this is its second answer, by itself."""
+
+    def tell(self) -> None:
+        """Tell what of the text is settled and was not told.
+
+        Until the end that is not what may be half a character or a part of a stop word, nor what follows
+        two tokens that were almost equally likely: the row is answered again.
+        """
+        if self.on_text is None or (self.near_tie and not self.is_alone):
+            return
+        end = len(self.text)
+        if self.finish_reason is None:
+            longest = max(map(len, self.sampling.stop), default=1)
+            end = min(len(self.text.rstrip("\ufffd")), len(self.text) - longest + 1)
+        if end > len(self.told) and self.text.startswith(self.told):
+            self.begun_s = self.begun_s or time.monotonic()
+            piece, self.told = self.text[len(self.told) : end], self.text[:end]
+            self.on_text(piece)
 
 
 class Generator:
@@ -81,7 +113,32 @@ class Generator:
         self._token_bytes = 2 * config.num_hidden_layers * n_heads * width * 4
         self.context_tokens: int = config.max_position_embeddings
         self._ends = _end_tokens(model, tokenizer)
-        self._prefixes: OrderedDict[Ids, Any] = OrderedDict()
+        self._adapters: OrderedDict[Path, Lora] = OrderedDict()
+        self._adapter: Path | None = None
+        self._prefixes: OrderedDict[tuple[Path | None, Ids], Any] = OrderedDict()
+
+    def use(self, adapter: Path | None) -> None:
+        """Answer with an adapter from now on; with the base model where it is ``None``.
+
+        One that was used lately is not read again: a folder holds the same adapter for ever.
+
+        Raises:
+            AdapterError: it cannot be loaded; nothing has changed.
+        """
+        if adapter == self._adapter:
+            return
+        if adapter is not None and adapter not in self._adapters:
+            self._adapters[adapter] = Lora(adapter, self._model)
+        if self._adapter is not None:
+            self._adapters[self._adapter].detach()
+        self._adapter = adapter
+        if adapter is not None:
+            self._adapters[adapter].attach()
+            self._adapters.move_to_end(adapter)
+        while len(self._adapters) > N_ADAPTERS:
+            gone, _ = self._adapters.popitem(last=False)
+            for key in [key for key in self._prefixes if key[0] == gone]:
+                del self._prefixes[key]
 
     def row(self, messages: Sequence[dict[str, str]], sampling: Sampling) -> Row:
         """Return an unanswered row for a chat."""
@@ -96,12 +153,49 @@ class Generator:
         )
         return tuple(self._tokenizer(text, add_special_tokens=False)["input_ids"])
 
+    def score(
+        self, messages: Sequence[dict[str, str]], response: str, *, is_whole: bool
+    ) -> list[float]:
+        """Return the log-probability of each token of a given answer at temperature 1, nats.
+
+        Args:
+            messages: that it answers.
+            response: the answer.
+            is_whole: whether it has an end, whose token counts as its last.
+
+        Raises:
+            ValueError: chat and answer are longer than the model's context.
+        """
+        prompt = self._encode(messages, is_whole=True)
+        tokens = tuple(self._tokenizer(response, add_special_tokens=False)["input_ids"])
+        if is_whole:
+            tokens += (self._tokenizer.eos_token_id,)
+        n = len(prompt) + len(tokens)
+        if n > self.context_tokens:
+            raise ValueError(
+                f"prompt and answer have {n} tokens, more than the model's {self.context_tokens}"
+            )
+        if not tokens:
+            return []
+        with torch.inference_mode():
+            logits = self._model(
+                input_ids=torch.tensor([prompt + tokens]),
+                use_cache=False,
+                logits_to_keep=len(tokens) + 1,
+            ).logits[0, :-1]  # (tokens, vocabulary)
+            _check_finite(logits)
+            found = logits.float().log_softmax(-1)[torch.arange(len(tokens)), list(tokens)]
+        return [float(one) for one in found]
+
     def answer(self, rows: Sequence[Row], deadline_s: float) -> None:
-        """Fill in the answers of some rows.
+        """Fill in the answers of some rows, with the adapter in use.
 
         Args:
             rows: of any prompts; those that begin alike are best given together.
             deadline_s: of ``time.monotonic``; rows that are not finished then end as ``timeout``.
+
+        Raises:
+            RuntimeError: PyTorch's, or the model's numbers are not finite.
         """
         ordered = sorted(rows, key=lambda row: (row.head, row.prompt))
         with torch.inference_mode():
@@ -142,6 +236,7 @@ class Generator:
     def _alone(self, row: Row, deadline_s: float) -> None:
         """Answer a row again as if nothing else had been asked."""
         row.tokens, row.logprobs, row.finish_reason, row.text = [], [], None, ""
+        row.is_alone = True
         ids = torch.tensor([row.prompt])
         positions = torch.arange(len(row.prompt))[None]
         self._decode(
@@ -169,6 +264,7 @@ class Generator:
                 logits_to_keep=1,
             )
             cache, logits = out.cache, out.logits[:, -1].float()  # (rows, vocabulary)
+            _check_finite(logits)
             is_late = time.monotonic() > deadline_s
             tokens = [self._next(row, logits[i]) for i, row in enumerate(rows)]
             for i, (row, token) in enumerate(zip(rows, tokens, strict=True)):
@@ -192,7 +288,9 @@ class Generator:
             row.finish_reason = "stop"
         else:
             row.tokens.append(token)
-            row.text = self._tokenizer.decode(row.tokens, skip_special_tokens=True)
+            row.text = self._tokenizer.decode(
+                row.tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False
+            )
             cuts = [at for word in row.sampling.stop if (at := row.text.find(word)) >= 0]
             if cuts:
                 row.text, row.finish_reason = row.text[: min(cuts)], "stop"
@@ -202,6 +300,7 @@ class Generator:
             row.finish_reason = "timeout"
         if row.finish_reason is not None:
             row.ended_s = time.monotonic()
+        row.tell()
 
     def _next(self, row: Row, logits: torch.Tensor) -> int:
         """Return the next token of a row."""
@@ -231,14 +330,14 @@ class Generator:
 
         if len(prefix) < MIN_PREFIX:
             return None, 0
-        if prefix not in self._prefixes:
+        key = (self._adapter, prefix)
+        if key not in self._prefixes:
             cache = DynamicCache(config=self._model.config)
-            nearest = max(
-                self._prefixes, key=lambda kept: len(_shared([kept, prefix])), default=()
-            )
+            own = [kept for adapter, kept in self._prefixes if adapter == self._adapter]
+            nearest = max(own, key=lambda kept: len(_shared([kept, prefix])), default=())
             n = len(_shared([nearest, prefix]))
             if n >= MIN_PREFIX:
-                cache = copy.deepcopy(self._prefixes[nearest])
+                cache = copy.deepcopy(self._prefixes[self._adapter, nearest])
                 cache.crop(n - len(nearest) if n < len(nearest) else n)
             else:
                 n = 0
@@ -252,11 +351,11 @@ class Generator:
                     use_cache=True,
                     logits_to_keep=1,
                 )
-            self._prefixes[prefix] = cache
+            self._prefixes[key] = cache
             while len(self._prefixes) > N_PREFIXES:
                 self._prefixes.popitem(last=False)
-        self._prefixes.move_to_end(prefix)
-        return copy.deepcopy(self._prefixes[prefix]), len(prefix)
+        self._prefixes.move_to_end(key)
+        return copy.deepcopy(self._prefixes[key]), len(prefix)
 
 
 def _shared(prompts: Sequence[Ids]) -> Ids:
@@ -276,3 +375,13 @@ def _end_tokens(model: Any, tokenizer: Any) -> frozenset[int]:
         ends = getattr(holder, "eos_token_id", None)
         found.update(ends if isinstance(ends, list) else () if ends is None else (ends,))
     return frozenset(found)
+
+
+def _check_finite(logits: torch.Tensor) -> None:
+    """Check the numbers that an answer is drawn from.
+
+    Raises:
+        RuntimeError: one is not finite.
+    """
+    if not bool(torch.isfinite(logits).all()):
+        raise RuntimeError("the model's numbers are not finite")

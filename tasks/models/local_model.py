@@ -8,16 +8,17 @@ has a new one.
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Final
 
 from tasks.functions.processes import ChildEndedError, ProcessPool
 from tasks.models import model_process
 from tasks.models.files import ModelFiles
-from tasks.models.model_process import ChatAnswer, ChatRequest, ModelSettings
+from tasks.models.model_process import ChatAnswer, ModelRequest, ModelSettings
 
 MAX_ROWS: Final = 64
 """Most chats of a batch."""
@@ -41,9 +42,17 @@ class ModelProcessError(Exception):
 
 @dataclass(slots=True)
 class _Call:
-    request: ChatRequest
+    request: ModelRequest
     timeout_s: float
+    on_text: Callable[[str], object] | None = None
     future: "Future[ChatAnswer]" = field(default_factory=Future)
+
+
+def _tell(calls: Sequence[_Call], part: tuple[int, str]) -> None:
+    i, piece = part
+    on_text = calls[i].on_text
+    if on_text is not None:
+        on_text(piece)
 
 
 class LocalModel:
@@ -68,14 +77,20 @@ class LocalModel:
         self._child: ProcessPool | None = None
         self._closed = False
 
-    def ask(self, request: ChatRequest, timeout_s: float) -> "Future[ChatAnswer]":
+    def ask(
+        self,
+        request: ModelRequest,
+        timeout_s: float,
+        on_text: Callable[[str], object] | None = None,
+    ) -> "Future[ChatAnswer]":
         """Return the answer that a batch will hold, or ``ModelProcessError``.
 
         Args:
             request: what is asked.
             timeout_s: how long the batch may take, from where it begins.
+            on_text: called with each piece of a streamed answer, in another thread; never raises.
         """
-        call = _Call(request, timeout_s)
+        call = _Call(request, timeout_s, on_text)
         with self._lock:
             if self._closed:
                 call.future.set_exception(ModelProcessError(_CLOSED))
@@ -132,7 +147,9 @@ class LocalModel:
         limit_s = timeout_s + GRACE_S + (LOAD_S if is_new else 0.0)
         failure: ModelProcessError
         try:
-            answers = child.call(([call.request for call in calls], timeout_s), limit_s)
+            answers = child.call(
+                ([call.request for call in calls], timeout_s), limit_s, partial(_tell, calls)
+            )
         except TimeoutError:
             told = f"the local model answered nothing for {limit_s:g} s, and its process was ended"
             failure = ModelProcessError(told, timed_out=True)

@@ -6,10 +6,11 @@ run. In one of its own a model that hangs can be ended, and what it took is give
 
 import os
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tasks.functions.processes import Parent
 
@@ -39,20 +40,42 @@ class ChatRequest:
     seed: int | None
     logprobs: bool = False
     """Whether the answer tells how likely its tokens were."""
+    adapter: Path | None = None
+    """Folder of the adapter that answers; ``None``: the base model does."""
+    stream: bool = False
+    """Whether pieces of the text are told as they are written."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreRequest:
+    """One given answer, whose tokens' log-probabilities are asked for."""
+
+    messages: tuple[dict[str, str], ...]
+    response: str
+    adapter: Path | None = None
+    """As in ``ChatRequest``."""
+    is_whole: bool = True
+    """Whether the answer has an end, which counts as its last token."""
+
+
+ModelRequest: TypeAlias = ChatRequest | ScoreRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatAnswer:
-    """How a chat ended."""
+    """How a chat ended, or how likely a given answer is."""
 
     text: str = ""
     finish_reason: str = ""
     """``stop``, ``length``, ``timeout``; ``context``: the prompt is too long; ``template``: the model's
-    template takes no such chat; ``error``: it failed."""
+    template takes no such chat; ``adapter``: the adapter cannot be loaded; ``error``: it failed. Of a
+    scored answer ``scored``, or one of the last five."""
     prompt_tokens: int = 0
     completion_tokens: int = 0
     latency_ms: float = 0.0
     """Since the batch began."""
+    first_token_ms: float | None = None
+    """Of the first piece of a streamed answer, likewise; ``None``: none was told."""
     error: str = ""
     logprobs: tuple[float, ...] | None = None
     """Log-probability of each token by the model at temperature 1, nats; ``None``: not asked for."""
@@ -68,8 +91,8 @@ def main() -> None:
     os.nice(1)  # the process that plans goes first
     load = cache(load_generator)  # with the first batch, whose limit counts the time
 
-    def answer(message: tuple[list[ChatRequest], float]) -> list[ChatAnswer]:
-        return answer_batch(load(settings), *message)
+    def answer(message: tuple[list[ModelRequest], float]) -> list[ChatAnswer]:
+        return answer_batch(load(settings), *message, on_text=parent.tell)
 
     parent.serve(answer)
 
@@ -90,17 +113,55 @@ def load_generator(settings: ModelSettings) -> "Generator":
 
 
 def answer_batch(
-    generator: "Generator", requests: list[ChatRequest], timeout_s: float
+    generator: "Generator",
+    requests: Sequence[ModelRequest],
+    timeout_s: float,
+    on_text: Callable[[tuple[int, str]], object],
 ) -> list[ChatAnswer]:
-    """Answer a batch; what is wrong with a row is its answer, and never raised."""
+    """Answer a batch; what is wrong with a request is its answer, and never raised.
+
+    Args:
+        generator: the model.
+        requests: of any adapters; those of one adapter are answered together.
+        timeout_s: from now on.
+        on_text: called with the place of a streamed request and a piece of its text.
+    """
+    from tasks.models.lora import AdapterError  # noqa: PLC0415 - brings torch
+
+    started_s = time.monotonic()
+    deadline_s = started_s + timeout_s
+    answers: dict[int, ChatAnswer] = {}
+    for adapter in dict.fromkeys(request.adapter for request in requests):
+        asked = {i: one for i, one in enumerate(requests) if one.adapter == adapter}
+        try:
+            generator.use(adapter)
+        except AdapterError as error:
+            failed = ChatAnswer(finish_reason="adapter", error=str(error))
+            answers |= dict.fromkeys(asked, failed)
+            continue
+        chats = {i: one for i, one in asked.items() if isinstance(one, ChatRequest)}
+        answers |= _answered(generator, chats, started_s, deadline_s, on_text)
+        for i, one in asked.items():
+            if isinstance(one, ScoreRequest):
+                answers[i] = _scored(generator, one, deadline_s)
+    return [answers[i] for i in range(len(requests))]
+
+
+def _answered(
+    generator: "Generator",
+    requests: dict[int, ChatRequest],
+    started_s: float,
+    deadline_s: float,
+    on_text: Callable[[tuple[int, str]], object],
+) -> dict[int, ChatAnswer]:
+    """Return the answers to chats of one adapter, by their places in the batch."""
     from jinja2 import TemplateError  # noqa: PLC0415 - in the child only
 
     from tasks.models.generation import Sampling  # noqa: PLC0415 - brings torch
 
-    started_s = time.monotonic()
     answers: dict[int, ChatAnswer] = {}
     rows = {}
-    for i, request in enumerate(requests):
+    for i, request in requests.items():
         sampling = Sampling(
             max_tokens=request.max_tokens,
             temperature=request.temperature,
@@ -122,13 +183,15 @@ def answer_batch(
                 f"the model's {generator.context_tokens}"
             )
             answers[i] = ChatAnswer(finish_reason="context", prompt_tokens=n, error=told)
-        else:
-            rows[i] = row
+            continue
+        if request.stream:
+            row.on_text = partial(_tell, on_text, i)
+        rows[i] = row
     try:
-        generator.answer([*rows.values()], started_s + timeout_s)
+        generator.answer([*rows.values()], deadline_s)
     except RuntimeError as error:  # PyTorch's, e.g. of memory that is not there
         failed = ChatAnswer(finish_reason="error", error=str(error))
-        return [answers.get(i, failed) for i in range(len(requests))]
+        return {**dict.fromkeys(requests, failed), **answers}
     for i, row in rows.items():
         answers[i] = ChatAnswer(
             text=row.text,
@@ -137,5 +200,26 @@ def answer_batch(
             completion_tokens=len(row.tokens),
             logprobs=tuple(row.logprobs) if row.sampling.logprobs else None,
             latency_ms=(row.ended_s - started_s) * 1000,
+            first_token_ms=None if row.begun_s is None else (row.begun_s - started_s) * 1000,
         )
-    return [answers[i] for i in range(len(requests))]
+    return answers
+
+
+def _tell(on_text: Callable[[tuple[int, str]], object], i: int, piece: str) -> None:
+    on_text((i, piece))
+
+
+def _scored(generator: "Generator", request: ScoreRequest, deadline_s: float) -> ChatAnswer:
+    from jinja2 import TemplateError  # noqa: PLC0415 - in the child only
+
+    if time.monotonic() > deadline_s:
+        return ChatAnswer(finish_reason="timeout")
+    try:
+        found = generator.score(request.messages, request.response, is_whole=request.is_whole)
+    except TemplateError as error:
+        return ChatAnswer(finish_reason="template", error=str(error))
+    except ValueError as error:
+        return ChatAnswer(finish_reason="context", error=str(error))
+    except RuntimeError as error:
+        return ChatAnswer(finish_reason="error", error=str(error))
+    return ChatAnswer(finish_reason="scored", logprobs=tuple(found), completion_tokens=len(found))

@@ -1,6 +1,7 @@
 """Chat models on this machine as a provider; see ``tasks.models``."""
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -78,16 +79,20 @@ class LocalChat(Provider):
         *,
         model: str,
         query: Mapping[str, Json] | None = None,  # noqa: ARG002 - there is no URL
-        stream: bool = False,  # noqa: ARG002 - answers come whole
-        on_text: TextCallback | None = None,  # noqa: ARG002 - as above
+        stream: bool = False,
+        on_text: TextCallback | None = None,
     ) -> ChatCompletion:
-        """See ``Provider.send``; calls that are made together share a batch."""
+        """See ``Provider.send``; calls that are made together share a batch.
+
+        The field ``adapter`` is the folder of the adapter that answers.
+        """
         files = self._files(model)
         if files not in self._opened:
             self._opened[files] = LOCAL_MODELS.open(files)
         timeout_s, started_s = self._settings.client.timeout_s, time.monotonic()
         try:
-            future = self._opened[files].ask(_request(body), timeout_s)
+            request = _request(body, stream=stream)
+            future = self._opened[files].ask(request, timeout_s, _receiver(on_text))
             answer = await asyncio.wrap_future(future)
         except ModelProcessError as error:
             kind = "timeout" if error.timed_out else "model_process_ended"
@@ -106,7 +111,7 @@ class LocalChat(Provider):
             choice["logprobs"] = {"content": [{"logprob": one} for one in answer.logprobs]}
         raw: dict[str, Json] = {"model": model, "choices": [choice], "usage": usage}
         latency_ms = answer.latency_ms or (time.monotonic() - started_s) * 1000
-        return read_chat(raw, latency_ms=latency_ms)
+        return read_chat(raw, latency_ms=latency_ms, first_token_ms=answer.first_token_ms)
 
     async def aclose(self) -> None:
         """Let the models go; the last one who asks a model ends its process."""
@@ -120,6 +125,19 @@ class LocalChat(Provider):
             key = "api.request.options.model"
             self._name_to_files[model] = find_model(model, self._base_dir, key=key)
         return self._name_to_files[model]
+
+
+def _receiver(on_text: TextCallback | None) -> TextCallback | None:
+    """Return what takes pieces in the model's thread, for the loop that waits for the answer."""
+    if on_text is None:
+        return None
+    loop = asyncio.get_running_loop()
+
+    def receive(piece: str) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has ended, and reads no more
+            loop.call_soon_threadsafe(on_text, piece)
+
+    return receive
 
 
 def check_local_models(configuration: Configuration, base_dir: Path) -> None:
@@ -147,7 +165,7 @@ def _message(message: Mapping[str, Json]) -> dict[str, Json]:
     return {"role": _ROLES.get(role, role), "content": content}
 
 
-def _request(body: Mapping[str, Json]) -> ChatRequest:
+def _request(body: Mapping[str, Json], *, stream: bool) -> ChatRequest:
     """Return what a mapped body asks.
 
     Raises:
@@ -161,7 +179,7 @@ def _request(body: Mapping[str, Json]) -> ChatRequest:
         if isinstance(m, dict)
     )
     stop = body.get("stop", [])
-    top_k, seed = body.get("top_k"), body.get("seed")
+    top_k, seed, adapter = body.get("top_k"), body.get("seed"), body.get("adapter")
     return ChatRequest(
         messages=messages,
         max_tokens=int(_number(body, "max_tokens", MAX_TOKENS, least=1)),
@@ -171,6 +189,8 @@ def _request(body: Mapping[str, Json]) -> ChatRequest:
         stop=tuple(map(as_text, stop)) if isinstance(stop, list) else (as_text(stop),),
         seed=None if seed is None else int(_number(body, "seed", 0, least=0)),
         logprobs=body.get("logprobs") is True,
+        adapter=None if adapter is None else Path(as_text(adapter)),
+        stream=stream,
     )
 
 
@@ -192,6 +212,8 @@ def _check(answer: ChatAnswer, timeout_s: float) -> None:
     if answer.finish_reason == "timeout":
         told = f"the local model took longer than api.request.timeout_seconds={timeout_s:g}"
         raise InfrastructureFault(told, error_type="timeout")
+    if answer.finish_reason == "adapter":
+        raise InfrastructureFault(answer.error, error_type="adapter")
     if answer.finish_reason == "error":
         raise InfrastructureFault(
             f"the local model failed: {answer.error}", error_type="model_error"

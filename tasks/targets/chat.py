@@ -129,7 +129,12 @@ class ChatTarget:
         return (await self.answer(params, case, on_text))[0]
 
     async def answer(
-        self, params: Params, case: Case, on_text: TextCallback | None = None
+        self,
+        params: Params,
+        case: Case,
+        on_text: TextCallback | None = None,
+        *,
+        fields: Mapping[str, Json] | None = None,
     ) -> tuple[Reply, ChatCompletion]:
         """Ask the model once; the value is the text, or the tool calls, of its first choice.
 
@@ -138,6 +143,8 @@ class ChatTarget:
             case: what is asked.
             on_text: called with each piece of text, and with all of an answer that comes whole; the
                 answer is streamed where the provider can.
+            fields: of the provider's own form, which win over those of the request; ``model`` among them
+                changes who answers, and not what that costs.
 
         Raises:
             CandidateFault: a refusal, an empty answer, or a 4xx.
@@ -147,9 +154,10 @@ class ChatTarget:
         request, mapped = self._prepared(params, case)
         model, query = str(request["model"]), request["query"]
         assert isinstance(query, dict)  # noqa: S101 - made below
+        own = fields or {}
         completion = await self._chat(params).send(
-            mapped.body,
-            model=model,
+            {**mapped.body, **own},
+            model=str(own.get("model", model)),
             query=query,
             stream=self._api.request.stream or on_text is not None,
             on_text=on_text,

@@ -28,6 +28,7 @@ _COMPARED = (
     "(SELECT max(l.seq) FROM comparisons l WHERE l.low_id = c.low_id AND l.high_id = c.high_id "
     "AND l.user_id = c.user_id)"
 )
+_ACTIVE = "SELECT role, version FROM adapters WHERE status = 'active'"
 _Z = 1.96
 """Standard errors of a 95 % interval."""
 
@@ -48,6 +49,8 @@ class RoleCounts:
     mean_reward_low: float | None
     """Ends of its 95 % interval (normal, over marks as if independent). ``None``: fewer than two marks."""
     mean_reward_high: float | None
+    adapter_version: str | None
+    """Its active adapter. ``None``: the base model answers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,8 +70,9 @@ def feedback_counts(store: FeedbackStore) -> FeedbackCounts:
         mark = Rating(interaction_id="", user_id="", rating=rating, thumbs=thumbs)
         marks.setdefault(role, Counter())[mark] += n
     rated = dict(store.fetch(_RATED))
+    active = dict(store.fetch(_ACTIVE))
     roles = {
-        role: _of_role(n, rated.get(role, 0), marks.get(role, Counter()))
+        role: _of_role(n, rated.get(role, 0), marks.get(role, Counter()), active.get(role))
         for role, n in store.fetch(_ANSWERS)
     }
     sent = store.fetch("SELECT status, count(*) FROM sent_rewards GROUP BY status ORDER BY status")
@@ -76,7 +80,9 @@ def feedback_counts(store: FeedbackStore) -> FeedbackCounts:
     return FeedbackCounts(roles=roles, n_comparisons=compared[0], rewards=dict(sent))
 
 
-def _of_role(n_interactions: int, n_rated: int, marks: "Counter[Rating]") -> RoleCounts:
+def _of_role(
+    n_interactions: int, n_rated: int, marks: "Counter[Rating]", adapter_version: str | None
+) -> RoleCounts:
     n = marks.total()
     mean = sum(k * mark.reward for mark, k in marks.items()) / n if n else None
     half = None
@@ -95,4 +101,5 @@ def _of_role(n_interactions: int, n_rated: int, marks: "Counter[Rating]") -> Rol
         mean_reward=mean,
         mean_reward_low=max(-1.0, mean - half) if is_known else None,  # type: ignore[operator]
         mean_reward_high=min(1.0, mean + half) if is_known else None,  # type: ignore[operator]
+        adapter_version=adapter_version,
     )

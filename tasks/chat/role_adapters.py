@@ -1,0 +1,121 @@
+"""Adapters that answer for the roles of a chat.
+
+Each is made ready before its first answer here.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final
+
+from convergence_core.feedback.adapter_records import AdapterRecord
+from convergence_core.records import Json
+from tasks.http.authentication import request_headers
+from tasks.http.clients import ClientSettings
+from tasks.inputs.loader import Loaded
+from tasks.models.adapters import AdapterBackend, LocalAdapters, adapter_fault, backend_of
+from tasks.models.files import find_model
+from tasks.secrets.redaction import Secrets
+from tasks.store.feedback.adapter_store import AdapterStore
+from tasks.store.feedback.feedback_store import FeedbackStore
+
+_PROBE_S: Final = 120.0
+"""Longest first answer with an adapter."""
+_CONNECTIONS: Final = 16
+
+
+class RoleAdapters:
+    """What adapter answers for a role, and how it is asked for. For one event loop.
+
+    Args:
+        loaded: a configuration of a chat kind.
+        feedback: whose store has the adapters.
+        secrets: where keys are read, when they are used.
+        model: that answers where no arm chooses another.
+    """
+
+    def __init__(
+        self, loaded: Loaded, feedback: FeedbackStore, secrets: Secrets, *, model: str
+    ) -> None:
+        self._loaded, self._secrets, self._model = loaded, secrets, model
+        training = loaded.configuration.feedback.training
+        self._base_model = training.base_model_path or model
+        self._store = AdapterStore(feedback)
+        self._is_local = loaded.configuration.api.kind == "local"
+        self._lock = asyncio.Lock()
+        self._backend: AdapterBackend | None = None
+        self._has_looked = False
+        self._ready: set[str] = set()
+
+    def active(self, role: str) -> AdapterRecord | None:
+        """Return the adapter of a role that fits the configured model; ``None``: the base answers. Blocks."""
+        found = self._store.active(role)
+        return found if found is not None and found.base_model == self._base_model else None
+
+    async def fields(self, record: AdapterRecord | None, *, model: str) -> Mapping[str, Json]:
+        """Return the fields by which a request is answered with an adapter, or with none.
+
+        Args:
+            record: of the adapter; ``None``: the base model answers.
+            model: that is asked.
+
+        Raises:
+            InfrastructureFault: the adapter does not answer, or the server is away.
+        """
+        if model != self._model:
+            return {}
+        if record is None:
+            if self._is_local or not await asyncio.to_thread(self._has_any):
+                return {}
+            backend = await self._found()
+            return {} if backend is None else await backend.fields(None, None)
+        version, folder = record.version, self._store.folder(record.version).resolve()
+        backend = await self._found()
+        if backend is None:
+            told = "is active, and the server that answers must be vLLM or llama.cpp's to use it"
+            raise adapter_fault(version, told)
+        if version not in self._ready:
+            async with self._lock:
+                if version not in self._ready:
+                    problem = await asyncio.to_thread(self._store.files_problem, record)
+                    if problem is not None:
+                        told = f"cannot answer with files that were not registered: {problem}"
+                        raise adapter_fault(version, told)
+                    await backend.load(version, folder)
+                    self._ready.add(version)
+        return await backend.fields(version, folder)
+
+    def lose(self, version: str) -> None:
+        """Take note that a server no longer has an adapter: it is made ready again before its next answer."""
+        self._ready.discard(version)
+
+    async def aclose(self) -> None:
+        """Close the connections; safe to call twice."""
+        if self._backend is not None:
+            await self._backend.aclose()
+
+    def _has_any(self) -> bool:
+        return any(one.base_model == self._base_model for one in self._store.records())
+
+    async def _found(self) -> AdapterBackend | None:
+        """Return what answers with adapters; ``None``: it is a provider that has none."""
+        if not self._has_looked:
+            async with self._lock:
+                if not self._has_looked:
+                    self._backend = await self._look()
+                    self._has_looked = True
+        return self._backend
+
+    async def _look(self) -> AdapterBackend | None:
+        api = self._loaded.configuration.api
+        if self._is_local:
+            key = "api.request.options.model"
+            files = find_model(self._model, self._loaded.base_dir, key=key)
+            return LocalAdapters(files, _PROBE_S)
+        if api.kind != "openai" or api.endpoint is None:
+            return None
+        return await backend_of(
+            api.endpoint,
+            lambda: request_headers(api, self._secrets),
+            ClientSettings(timeout_s=_PROBE_S, n_connections=_CONNECTIONS),
+            model=self._model,
+        )

@@ -1,0 +1,324 @@
+"""Servers of a model with LoRA adapters: this machine, vLLM, llama.cpp.
+
+Checked against vLLM's documentation of dynamic LoRA and its ``openai/models/serving.py``, and against the
+README of llama.cpp's server. Two of their traps are minded here. vLLM may serve cached blocks of another
+adapter that had the same name (its issue 42125): a name is a version, which is never used twice. llama.cpp
+leaves the scale of an adapter as it is when a request does not list it (its issue 28674): each request lists all.
+"""
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any, Final, Protocol
+
+import httpx
+
+from convergence_core.errors import InfrastructureFault
+from convergence_core.records import Json
+from tasks.http.clients import ClientSettings
+from tasks.http.faults import bare
+from tasks.models.files import ModelFiles
+from tasks.models.local_model import LOCAL_MODELS, LocalModel, ModelProcessError
+from tasks.models.model_process import ChatRequest
+from tasks.secrets.redaction import Redactor, one_line
+
+ERROR_TYPE: Final = "adapter"
+"""Of faults that mean: the adapter that was asked for does not answer."""
+PROBE: Final = "Hello"
+"""What a server is asked once with a new adapter."""
+_MIN_SECRET: Final = 8
+"""Shorter values of headers are no keys."""
+_QUOTED: Final = 300
+"""Longest part of a server's words in a message."""
+
+
+class AdapterBackend(Protocol):
+    """What answers with adapters that are chosen by request."""
+
+    async def load(self, version: str, folder: Path) -> None:
+        """Make an adapter ready; when this returns, the server has answered with it.
+
+        Raises:
+            InfrastructureFault: it has not; the message says why.
+        """
+
+    async def unload(self, version: str) -> None:
+        """Let an adapter go; of one that is not loaded nothing happens.
+
+        Raises:
+            InfrastructureFault: the server refuses it, or does not answer.
+        """
+
+    async def fields(self, version: str | None, folder: Path | None) -> dict[str, Json]:
+        """Return the fields by which a request is answered with an adapter.
+
+        Args:
+            version: of the adapter; ``None``: the base model shall answer.
+            folder: of the adapter.
+
+        Raises:
+            InfrastructureFault: the server has no such adapter, or does not answer.
+        """
+
+    async def aclose(self) -> None:
+        """Close the connections; safe to call twice."""
+
+
+def adapter_fault(version: str, told: str) -> InfrastructureFault:
+    """Return the fault of an adapter that does not answer."""
+    return InfrastructureFault(f"the adapter {version} {told}", error_type=ERROR_TYPE)
+
+
+class LocalAdapters:
+    """Adapters of a model that this process runs.
+
+    Args:
+        files: of the model.
+        timeout_s: of the probe, from where its batch begins.
+    """
+
+    def __init__(self, files: ModelFiles, timeout_s: float) -> None:
+        self._files, self._timeout_s = files, timeout_s
+        self._model: LocalModel | None = None
+
+    async def load(self, version: str, folder: Path) -> None:
+        """See ``AdapterBackend.load``."""
+        if self._model is None:
+            self._model = LOCAL_MODELS.open(self._files)  # until the end: its weights take seconds
+        try:
+            request = ChatRequest(
+                messages=({"role": "user", "content": PROBE},),
+                max_tokens=1,
+                temperature=0.0,
+                top_p=1.0,
+                top_k=None,
+                stop=(),
+                seed=None,
+                adapter=folder,
+            )
+            answer = await asyncio.wrap_future(self._model.ask(request, self._timeout_s))
+        except ModelProcessError as error:
+            raise adapter_fault(version, f"does not answer: {error}") from None
+        if answer.finish_reason == "adapter":
+            raise InfrastructureFault(answer.error, error_type=ERROR_TYPE)
+        if answer.finish_reason not in ("stop", "length"):
+            told = answer.error or answer.finish_reason
+            raise adapter_fault(version, f"does not answer: {told}")
+
+    async def unload(self, version: str) -> None:
+        """Do nothing: the process keeps the adapters that were used last."""
+
+    async def fields(self, version: str | None, folder: Path | None) -> dict[str, Json]:
+        """See ``AdapterBackend.fields``."""
+        del version
+        return {} if folder is None else {"adapter": str(folder)}
+
+    async def aclose(self) -> None:
+        """Let the model go; the last one who asks it ends its process."""
+        model, self._model = self._model, None
+        if model is not None:
+            await asyncio.to_thread(LOCAL_MODELS.close, self._files)
+
+
+class _Server:
+    """An OpenAI-compatible server, from the side of its adapters.
+
+    Args:
+        base_url: ends in ``/v1``, as chats are asked there.
+        headers: called for each request, so that a key is read when it is used.
+        client: limits of each request.
+        model: base model, as chats ask for it.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        headers: Callable[[], Mapping[str, str]] = dict,
+        client: ClientSettings | None = None,
+        *,
+        model: str = "",
+    ) -> None:
+        self._base = base_url.rstrip("/").removesuffix("/chat/completions")
+        self._root = self._base.removesuffix("/v1")
+        self._headers, self._settings = headers, client or ClientSettings()
+        self._model = model
+        self._client: httpx.AsyncClient | None = None
+
+    async def aclose(self) -> None:
+        """Close the connections; safe to call twice."""
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
+
+    async def _send(self, method: str, url: str, body: Json = None) -> httpx.Response:
+        if self._client is None:
+            self._client = self._settings.open()
+        try:
+            async with asyncio.timeout(self._settings.timeout_s):
+                return await self._client.request(
+                    method, url, headers={**self._headers()}, json=body
+                )
+        except (httpx.HTTPError, OSError, TimeoutError) as error:
+            told = f"{bare(url)} gives no answer: {str(error) or type(error).__name__}"
+            raise InfrastructureFault(told, error_type=ERROR_TYPE) from None
+
+    def _words(self, response: httpx.Response) -> str:
+        """Return what the server says of a failure: without the keys that were sent, shortened."""
+        value = _json(response)
+        error = value.get("error", value) if isinstance(value, dict) else value
+        told = error.get("message", error) if isinstance(error, dict) else error
+        text = told if isinstance(told, str) else json.dumps(told) if told else response.text
+        sent = [word for header in self._headers().values() for word in (header, *header.split())]
+        redact = Redactor(values=[word for word in sent if len(word) >= _MIN_SECRET])
+        return f"HTTP {response.status_code}: {one_line(text, _QUOTED, redact)}"
+
+    async def _probe(self, version: str, fields: Mapping[str, Json]) -> dict[str, Any]:
+        """Return a whole answer that was given with an adapter."""
+        message: Json = {"role": "user", "content": PROBE}
+        body: Json = {"model": self._model, "messages": [message], "max_tokens": 1, **fields}
+        response = await self._send("POST", f"{self._base}/chat/completions", body)
+        answer = _json(response)
+        if response.status_code != 200 or not isinstance(answer, dict) or "choices" not in answer:
+            raise adapter_fault(version, f"is loaded and does not answer: {self._words(response)}")
+        return answer
+
+
+class VllmAdapters(_Server):
+    """Adapters of a vLLM server, which reads them from its own file system; see ``_Server``."""
+
+    async def load(self, version: str, folder: Path) -> None:
+        """See ``AdapterBackend.load``; the folder must be there under the same path on the server."""
+        path = str(folder)
+        found = (await self._loaded()).get(version)
+        if found is None:
+            body: Json = {"lora_name": version, "lora_path": path}
+            response = await self._send("POST", f"{self._base}/load_lora_adapter", body)
+            if response.status_code == 400:  # another process may have been first
+                found = (await self._loaded()).get(version)
+            if found is None and response.status_code != 200:
+                raise adapter_fault(version, self._refusal(response, path))
+        if found is not None and found != path:
+            told = (
+                f"is loaded from {found}, and must be from {path}: a version is never used twice"
+            )
+            raise adapter_fault(version, told)
+        answer = await self._probe(version, {"model": version})
+        if answer.get("model") != version:
+            told = f"was asked for, and {answer.get('model')!r} answered"
+            raise adapter_fault(version, told)
+
+    async def unload(self, version: str) -> None:
+        """See ``AdapterBackend.unload``."""
+        body: Json = {"lora_name": version}
+        response = await self._send("POST", f"{self._base}/unload_lora_adapter", body)
+        if response.status_code != 200 and version in await self._loaded():
+            raise adapter_fault(version, f"is not unloaded: {self._words(response)}")
+
+    async def fields(self, version: str | None, folder: Path | None) -> dict[str, Json]:
+        """See ``AdapterBackend.fields``."""
+        del folder
+        return {} if version is None else {"model": version}
+
+    async def _loaded(self) -> dict[str, str]:
+        """Return the adapters that the server has, each with the path that it was read from."""
+        response = await self._send("GET", f"{self._base}/models")
+        return {
+            str(one["id"]): str(one.get("root"))
+            for one in _listed(_json(response))
+            if one.get("parent") is not None
+        }
+
+    def _refusal(self, response: httpx.Response, path: str) -> str:
+        words = self._words(response)
+        if response.status_code in (404, 405) and "adapter" not in words.lower():
+            return (
+                "cannot be loaded: the server has no such endpoint. Start vLLM with `--enable-lora` "
+                "and VLLM_ALLOW_RUNTIME_LORA_UPDATING=True"
+            )
+        return f"was refused by the server, which reads {path} on its own machine: {words}"
+
+
+class LlamaCppAdapters(_Server):
+    """Adapters that a llama.cpp server was started with; see ``_Server``.
+
+    That server loads none later. Of the file of a version the name, or its folder's, is the version.
+    """
+
+    async def load(self, version: str, folder: Path) -> None:
+        """See ``AdapterBackend.load``."""
+        fields = await self.fields(version, folder)
+        await self._probe(version, fields)
+
+    async def unload(self, version: str) -> None:
+        """Do nothing: a request names the adapters that it wants."""
+
+    async def fields(self, version: str | None, folder: Path | None) -> dict[str, Json]:
+        """See ``AdapterBackend.fields``; asked anew each time, for a server that starts again counts anew."""
+        response = await self._send("GET", f"{self._root}/lora-adapters")
+        listed = _json(response)
+        if response.status_code != 200 or not isinstance(listed, list):
+            told = f"{bare(self._root)} lists no adapters: {self._words(response)}"
+            raise InfrastructureFault(told, error_type=ERROR_TYPE)
+        scales: list[Json] = []
+        is_there = False
+        for one in (one for one in listed if isinstance(one, dict)):
+            path = PurePosixPath(str(one.get("path", "")).replace("\\", "/"))
+            is_own = version is not None and version in (path.stem, path.parent.name)
+            is_there |= is_own
+            scales.append({"id": one.get("id"), "scale": 1.0 if is_own else 0.0})
+        if version is not None and not is_there:
+            told = (
+                "is none that llama-server was started with, and it loads none later. Make a GGUF "
+                f"file with `convert_lora_to_gguf.py {folder} --outfile {version}.gguf`, and start "
+                f"it again with `--lora {version}.gguf --lora-init-without-apply`"
+            )
+            raise adapter_fault(version, told)
+        return {"lora": scales} if scales else {}
+
+
+async def backend_of(
+    base_url: str,
+    headers: Callable[[], Mapping[str, str]] = dict,
+    client: ClientSettings | None = None,
+    *,
+    model: str = "",
+) -> AdapterBackend | None:
+    """Return the adapters of an OpenAI-compatible server; ``None``: it is neither vLLM nor llama.cpp.
+
+    Its list of models names it.
+
+    Args:
+        base_url: ends in ``/v1``.
+        headers: of each request.
+        client: limits of each request.
+        model: base model, as chats ask for it.
+
+    Raises:
+        InfrastructureFault: it does not answer.
+    """
+    found = _Server(base_url, headers, client, model=model)
+    try:
+        response = await found._send("GET", f"{found._base}/models")
+    finally:
+        await found.aclose()
+    owners = {str(one.get("owned_by")).lower() for one in _listed(_json(response))}
+    if "vllm" in owners:
+        return VllmAdapters(base_url, headers, client, model=model)
+    if "llamacpp" in owners:
+        return LlamaCppAdapters(base_url, headers, client, model=model)
+    return None
+
+
+def _json(response: httpx.Response) -> Any:
+    """Return the value of a body; ``None``: it is no JSON."""
+    try:
+        return response.json()
+    except (ValueError, RecursionError):
+        return None
+
+
+def _listed(value: Any) -> list[dict[str, Any]]:
+    """Return the entries of a list of OpenAI's form."""
+    data = value.get("data") if isinstance(value, dict) else None
+    return [one for one in data if isinstance(one, dict)] if isinstance(data, list) else []

@@ -1,0 +1,231 @@
+"""Answers of a local model with adapters: as PEFT computes them, apart from each other, refused where broken."""
+
+import math
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs the extra `local` (pip install '.[local]')")
+
+from tasks.models.files import ModelFiles  # noqa: E402 - after what they need
+from tasks.models.generation import N_ADAPTERS, Generator  # noqa: E402
+from tasks.models.local_model import LocalModel  # noqa: E402
+from tasks.models.lora import AdapterError  # noqa: E402
+from tasks.models.model_process import (  # noqa: E402
+    ChatAnswer,
+    ChatRequest,
+    ModelRequest,
+    ModelSettings,
+    ScoreRequest,
+    answer_batch,
+    load_generator,
+)  # fmt: skip
+from tests.models.tiny_adapters import make_adapter, make_model, spoil  # noqa: E402
+
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+
+HEAD = {"role": "system", "content": "w1 w2 w3 w4 w5 w6 w7 w8 w9 w10"}
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_model(tmp_path_factory.mktemp("model") / "tiny")
+
+
+@pytest.fixture(scope="module")
+def adapters(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    root = tmp_path_factory.mktemp("adapters")
+    return [make_adapter(root / f"assistant-{seed:04}", seed) for seed in range(6)]
+
+
+@pytest.fixture
+def generator(tiny: Path) -> Generator:
+    return load_generator(ModelSettings(folder=tiny, gguf=None, n_threads=1))
+
+
+def chat(text: str, adapter: Path | None = None, **more: Any) -> ChatRequest:
+    settings = {
+        "max_tokens": 12, "temperature": 0.0, "top_p": 1.0, "top_k": None, "stop": (), "seed": None,
+    }  # fmt: skip
+    messages = (HEAD, {"role": "user", "content": text})
+    return ChatRequest(messages=messages, adapter=adapter, **{**settings, **more})
+
+
+def answered(generator: Generator, *requests: ModelRequest) -> list[ChatAnswer]:
+    return answer_batch(generator, [*requests], 60.0, on_text=lambda part: None)
+
+
+def texts(generator: Generator, *requests: ModelRequest) -> list[str]:
+    found = answered(generator, *requests)
+    assert {one.finish_reason for one in found} <= {"stop", "length"}, found
+    return [one.text for one in found]
+
+
+def test_an_answer_depends_on_its_adapter_alone(generator: Generator, adapters: list[Path]):
+    """Whatever is loaded, cached or asked beside it."""
+    asked = [
+        chat(f"w{i} w{i + 7} w{i + 20}", adapter)
+        for i in range(4)
+        for adapter in (None, *adapters[:2])
+    ]
+    alone = [texts(generator, one)[0] for one in asked]
+    assert len({tuple(alone[i::3]) for i in range(3)}) == 3  # they do differ
+    assert texts(generator, *asked) == alone
+    others = [chat("w9", adapter) for adapter in adapters]
+    assert texts(generator, *others, *reversed(asked))[6:] == alone[::-1]
+    assert texts(generator, *asked) == alone
+
+
+def test_adapters_beyond_the_limit_are_loaded_again(generator: Generator, adapters: list[Path]):
+    asked = [chat("w3 w4", adapter) for adapter in adapters]
+    assert len(asked) > N_ADAPTERS
+    first = texts(generator, *asked)
+    assert len(generator._adapters) == N_ADAPTERS
+    assert texts(generator, *asked[::-1])[::-1] == first
+
+
+@pytest.mark.parametrize("more", [{}, {"use_rslora": True}, {"alpha_pattern": {"up_proj": 7}}])
+def test_numbers_are_those_of_peft(tiny: Path, tmp_path: Path, generator: Generator, more: Any):
+    peft = pytest.importorskip("peft")
+    from transformers import AutoModelForCausalLM
+
+    folder = make_adapter(tmp_path / "a-0001", 5, **more)
+    base = AutoModelForCausalLM.from_pretrained(tiny)
+    model = peft.PeftModel.from_pretrained(base, folder)
+    generator.use(folder)
+    ids = torch.tensor([[4, 9, 12, 30, 5]])
+    with torch.inference_mode():
+        ours = generator._model(input_ids=ids).logits
+        assert torch.allclose(ours, model(input_ids=ids).logits, atol=1e-5)
+        generator.use(None)
+        with model.disable_adapter():
+            assert torch.equal(generator._model(input_ids=ids).logits, model(input_ids=ids).logits)
+        assert not torch.allclose(ours, generator._model(input_ids=ids).logits, atol=1e-2)
+
+
+def test_scores_are_the_probabilities_that_an_answer_was_drawn_with(
+    generator: Generator, adapters: list[Path]
+):
+    asked = [chat(f"w{i} w6", adapters[0], logprobs=True, max_tokens=8) for i in range(20)]
+    found = zip(asked, answered(generator, *asked), strict=True)
+    # Special tokens that were written are no part of the text.
+    request, one = next((r, a) for r, a in found if len(a.text.split()) == a.completion_tokens > 3)
+    messages = request.messages
+    is_whole = one.finish_reason == "stop"
+    made = [
+        ScoreRequest(messages=messages, response=one.text, adapter=adapter, is_whole=is_whole)
+        for adapter in (adapters[0], None)
+    ]
+    own, base = answered(generator, *made)
+    assert (own.finish_reason, own.error) == ("scored", "")
+    assert one.logprobs is not None
+    assert own.logprobs is not None
+    assert own.logprobs[: len(one.logprobs)] == pytest.approx(one.logprobs, abs=1e-4)
+    assert base.logprobs != own.logprobs
+    (total,) = answered(generator, ScoreRequest(messages=messages, response=""))
+    assert total.logprobs is not None
+    assert len(total.logprobs) == 1  # the end alone
+    assert 0 < math.exp(total.logprobs[0]) < 1
+    (long,) = answered(generator, ScoreRequest(messages=messages, response="w1 " * 600))
+    assert (long.finish_reason, "512" in long.error) == ("context", True)
+
+
+def test_pieces_are_the_answer_and_come_before_it(generator: Generator, adapters: list[Path]):
+    asked = [
+        chat("w5 w6", adapters[1], stream=True, max_tokens=20),
+        chat("w8", stream=True, max_tokens=20, stop=("w7 w", "w12")),
+        chat("w8 w9", max_tokens=20),
+        chat("w2", stream=True, max_tokens=20, temperature=1.0, seed=3),
+    ]
+    told: dict[int, list[str]] = {i: [] for i in range(4)}
+    found = answer_batch(generator, asked, 60.0, lambda part: told[part[0]].append(part[1]))
+    assert ["".join(told[i]) for i in (0, 1, 3)] == [found[i].text for i in (0, 1, 3)]
+    assert told[2] == []
+    assert len(told[0]) > 5
+    first, whole = found[0].first_token_ms, found[0].latency_ms
+    assert first is not None
+    assert first < whole
+    assert found[2].first_token_ms is None
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("missing", "is not there"), ("nan", "not finite"), ("infinite", "not finite"),
+        ("wide", "another model's"), ("deep", "no linear layer"), ("dora", "use_dora"),
+        ("cut", "cannot be read"), ("half", "lacks a matrix"), ("other", "no matrix of LoRA"),
+        ("kind", "peft_type"),
+    ],
+)  # fmt: skip
+def test_a_broken_adapter_fails_its_own_requests_with_the_reason(
+    generator: Generator, tmp_path: Path, adapters: list[Path], name: str, told: str
+):
+    folder = tmp_path / "assistant-0009"
+    if name != "missing":
+        more: dict[str, Any] = {"use_dora": True} if name == "dora" else {}
+        if name == "kind":
+            more = {"peft_type": "IA3"}
+        make_adapter(folder, 1, width=48 if name == "wide" else 32, **more)
+    spoiled = {"nan": math.nan, "infinite": math.inf}
+    if name in spoiled:
+        spoil(folder, spoiled[name])
+    weights = folder / "adapter_model.safetensors"
+    if name == "cut":
+        weights.write_bytes(weights.read_bytes()[:-100])
+    if name in ("deep", "half", "other"):
+        from safetensors.torch import load_file, save_file
+
+        tensors = load_file(weights)
+        key = sorted(tensors)[0]
+        tensor = tensors.pop(key)
+        if name == "deep":
+            tensors = {k.replace("layers.1", "layers.7"): v for k, v in tensors.items()}
+            tensors[key] = tensor
+        if name == "other":
+            tensors[key.replace("lora_A", "lora_C")] = tensor
+        save_file(tensors, weights)
+    before = texts(generator, chat("w1"), chat("w1", adapters[0]))
+    found = answered(generator, chat("w1"), chat("w1", folder), chat("w1", adapters[0]))
+    assert [found[0].text, found[2].text] == before
+    assert found[1].finish_reason == "adapter"
+    assert told in found[1].error
+    assert "assistant-0009" in found[1].error
+    assert str(tmp_path) not in found[1].error
+    with pytest.raises(AdapterError):
+        generator.use(folder)
+
+
+def test_weights_that_overflow_are_an_error_of_their_requests(
+    generator: Generator, tmp_path: Path
+):
+    folder = spoil(make_adapter(tmp_path / "huge", 1), 3e38)
+    found = answered(generator, chat("w1", folder), chat("w1"))
+    assert (found[0].finish_reason, "not finite" in found[0].error) == ("error", True)
+    assert found[1].finish_reason in ("stop", "length")
+
+
+def test_a_process_answers_with_adapters_streams_and_scores(
+    tiny: Path, adapters: list[Path], tmp_path: Path
+):
+    copied = Path(shutil.copytree(adapters[0], tmp_path / "assistant-0000"))
+    model = LocalModel(ModelFiles(folder=tiny, gguf=None))
+    try:
+        pieces: list[str] = []
+        asked = chat("w1 w2", copied, stream=True)
+        first = model.ask(asked, 60.0, pieces.append).result(600)
+        assert "".join(pieces) == first.text
+        base = model.ask(chat("w1 w2"), 60.0).result(60)
+        assert base.text != first.text
+        shutil.rmtree(copied)  # it was read, and its name never stands for another
+        assert model.ask(asked, 60.0).result(60).text == first.text
+        gone = model.ask(chat("w1", tmp_path / "assistant-0001"), 60.0).result(60)
+        assert (gone.finish_reason, gone.text) == ("adapter", "")
+        scored = model.ask(
+            ScoreRequest(messages=asked.messages, response=first.text, is_whole=False), 60.0
+        ).result(60)
+        assert scored.finish_reason == "scored"
+        assert scored.completion_tokens == len(scored.logprobs or ()) > 0
+    finally:
+        model.close()
