@@ -159,15 +159,28 @@ def export_interactions(  # noqa: PLR0917 - options of a command
     messages: Annotated[
         bool, typer.Option("--messages", help="The whole prompt as messages, not its last text.")
     ] = False,
+    parts: Annotated[
+        bool, typer.Option("--parts", help="Reward for training, its parts and safety flags too.")
+    ] = False,
     store: options.Store = None,
     config: options.Config = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Write logged answers: timestamp, prompt, response and reward, which is null where nobody rated."""
-    from tasks.store.feedback.dataset import interaction_rows  # noqa: PLC0415 - brings SQLite
+    from tasks.store.feedback.answer_rewards import (  # noqa: PLC0415 - brings SQLite
+        answer_rewards,
+        reward_columns,
+    )
+    from tasks.store.feedback.dataset import interaction_row, interaction_rows  # noqa: PLC0415
 
     with locations.open_feedback(store, config) as feedback:
-        rows = list(interaction_rows(feedback, role=role, has_messages=messages))
+        if parts:
+            rows = [
+                interaction_row(feedback, one, has_messages=messages) | reward_columns(reward)
+                for one, reward in answer_rewards(feedback, role)
+            ]
+        else:
+            rows = list(interaction_rows(feedback, role=role, has_messages=messages))
     _write(rows, output, "answers", as_json=as_json)
 
 

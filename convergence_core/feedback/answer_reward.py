@@ -116,19 +116,19 @@ def answer_parts(
     }
 
 
-def user_style(liked: Sequence[str]) -> Floats | None:
+def user_style(liked: Sequence[Floats]) -> Floats | None:
     """Return the mean vector of answers that a user rated 4 or 5 or thumbs up, (n_features,).
 
     Args:
-        liked: oldest first, without the answer that is to be rewarded: it would be like itself.
+        liked: ``hashed_ngrams`` of each, oldest first, without the answer that is to be rewarded: it
+            would be like itself.
 
     Returns:
         ``None`` for fewer than ``LEAST_LIKED``.
     """
     if len(liked) < LEAST_LIKED:
         return None
-    vectors = [hashed_ngrams(one) for one in liked[-MOST_LIKED:]]
-    mean: Floats = np.mean(vectors, axis=0)
+    mean: Floats = np.mean(liked[-MOST_LIKED:], axis=0)
     return mean
 
 

@@ -46,20 +46,27 @@ def interaction_rows(
         role: persona that answered; ``None``: any.
         has_messages: whether the prompt is the whole list of messages, in place of the last one's text.
     """
-    for one in _interactions(store, role):
-        marks = store.ratings(one.interaction_id)
-        messages = [{"role": m.role, "content": m.content} for m in one.messages]
-        yield {
-            "timestamp": _iso(one.created_us),
-            "prompt": messages if has_messages else one.messages[-1].content,
-            "response": one.response,
-            "reward": sum(mark.reward for mark in marks) / len(marks) if marks else None,
-        }
+    for one in interactions_of(store, role):
+        yield interaction_row(store, one, has_messages=has_messages)
+
+
+def interaction_row(
+    store: FeedbackStore, one: Interaction, *, has_messages: bool = False
+) -> dict[str, Any]:
+    """Return the row of one answer, as ``interaction_rows`` yields it."""
+    marks = store.ratings(one.interaction_id)
+    messages = [{"role": m.role, "content": m.content} for m in one.messages]
+    return {
+        "timestamp": _iso(one.created_us),
+        "prompt": messages if has_messages else one.messages[-1].content,
+        "response": one.response,
+        "reward": sum(mark.reward for mark in marks) / len(marks) if marks else None,
+    }
 
 
 def rating_rows(store: FeedbackStore, *, role: str | None = None) -> Iterator[dict[str, Any]]:
     """Yield the marks that count, each with its answer's id, by answers."""
-    for one in _interactions(store, role):
+    for one in interactions_of(store, role):
         for mark in store.ratings(one.interaction_id):
             yield {
                 "timestamp": _iso(mark.created_us),
@@ -154,7 +161,8 @@ def _rows(file: Path, form: RatingForm) -> Iterator[Any]:
                 raise ValueError(f"line {number} is no JSON: {error}") from None
 
 
-def _interactions(store: FeedbackStore, role: str | None) -> Iterator[Interaction]:
+def interactions_of(store: FeedbackStore, role: str | None) -> Iterator[Interaction]:
+    """Yield the logged answers of a role, or of any, oldest first."""
     where, values = ("", ()) if role is None else (" WHERE role = ?", (role,))
     ids = store.fetch(f"SELECT interaction_id FROM interactions{where} ORDER BY seq", values)  # noqa: S608 - a constant
     for (one,) in ids:

@@ -133,8 +133,8 @@ def test_length_costs_nothing_up_to_the_limit():
 
 
 def test_style_needs_a_few_answers_that_the_user_liked():
-    assert user_style(["short.", "brief."]) is None
-    style = user_style(["Ahoy, matey, the ship sails."] * 3)
+    assert user_style([hashed_ngrams("short."), hashed_ngrams("brief.")]) is None
+    style = user_style([hashed_ngrams("Ahoy, matey, the ship sails.")] * 3)
     pirate = answer_parts("q", "Ahoy, the ship waits, matey.", rating=None, style=style)
     plain = answer_parts("q", "Your order arrives tomorrow.", rating=None, style=style)
     assert pirate["style"] > plain["style"] + 0.2  # type: ignore[operator]

@@ -1,0 +1,71 @@
+"""Rewards of a store's answers for training, with all of their parts."""
+
+from collections import defaultdict, deque
+from collections.abc import Iterator
+from typing import Any, Final
+
+from convergence_core.feedback.answer_reward import (
+    MOST_LIKED,
+    AnswerReward,
+    RewardBlend,
+    answer_parts,
+    answer_reward,
+    user_style,
+)
+from convergence_core.feedback.records import Interaction, Rating
+from convergence_core.feedback.safety import safety_flags
+from convergence_core.feedback.text_features import Floats, hashed_ngrams
+from tasks.store.feedback.dataset import interactions_of
+from tasks.store.feedback.feedback_store import FeedbackStore
+from tasks.store.feedback.rater_report import comparable_raters, store_consensus
+
+LEAST_REWARD: Final = 0.5
+"""Of a mark whose answer counts as liked by its user: 4, 5 or thumbs up."""
+
+
+def answer_rewards(
+    store: FeedbackStore, role: str | None = None, blend: RewardBlend | None = None
+) -> Iterator[tuple[Interaction, AnswerReward]]:
+    """Yield each answer with its reward, oldest first.
+
+    The rating is the consensus where two raters rated the same answer of the role, else the mark. Style
+    is that of the answers which the user liked before this one.
+
+    Args:
+        store: the feedback.
+        role: persona that answered; ``None``: any.
+        blend: weights of the parts; ``None``: the rating alone.
+    """
+    blend = blend or RewardBlend()
+    consensus = store_consensus(store, role)
+    agreed = consensus.answers if comparable_raters(consensus) else {}
+    liked_by_user: defaultdict[str, deque[Floats]] = defaultdict(lambda: deque(maxlen=MOST_LIKED))
+    for one in interactions_of(store, role):
+        marks = store.ratings(one.interaction_id)
+        found = agreed.get(one.interaction_id)
+        prompt = one.messages[-1].content
+        parts = answer_parts(
+            prompt,
+            one.response,
+            rating=_mean(marks) if found is None else found.reward,
+            style=user_style(tuple(liked_by_user[one.user_id])),
+            length_words=blend.length_words,
+        )
+        whole = "\n".join(message.content for message in one.messages)
+        yield one, answer_reward(parts, blend, safety_flags(whole, one.response))
+        if any(mark.user_id == one.user_id and mark.reward >= LEAST_REWARD for mark in marks):
+            liked_by_user[one.user_id].append(hashed_ngrams(one.response))
+
+
+def reward_columns(reward: AnswerReward) -> dict[str, Any]:
+    """Return a reward as columns: ``part_*``, ``blended_reward``, ``training_reward``, ``safety_flags``."""
+    return {
+        **{f"part_{name}": value for name, value in reward.parts.items()},
+        "blended_reward": reward.blended,
+        "training_reward": reward.training,
+        "safety_flags": [flag.rule for flag in reward.flags],
+    }
+
+
+def _mean(marks: list[Rating]) -> float | None:
+    return sum(mark.reward for mark in marks) / len(marks) if marks else None

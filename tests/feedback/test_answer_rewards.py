@@ -1,0 +1,98 @@
+"""Rewards of a store's answers: the parts of each, in its order, and as an export."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from convergence.__main__ import run
+from convergence_core.feedback.answer_reward import AnswerReward, RewardBlend
+from convergence_core.feedback.records import Rating
+from tasks.store.feedback.answer_rewards import answer_rewards
+from tasks.store.feedback.feedback_store import FeedbackStore
+from tests.feedback.answers import answer
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[FeedbackStore]:
+    with FeedbackStore(tmp_path / "store") as opened:
+        yield opened
+
+
+def rate(store: FeedbackStore, name: str, stars: int, user: str = "ann") -> None:
+    store.rate(Rating(interaction_id=name, user_id=user, rating=stars), any_user=True)
+
+
+def rewards(store: FeedbackStore, blend: RewardBlend | None = None) -> dict[str, AnswerReward]:
+    return {one.interaction_id: reward for one, reward in answer_rewards(store, blend=blend)}
+
+
+def test_by_default_the_mark_of_a_single_rater_is_the_reward(store: FeedbackStore):
+    for stars in range(1, 6):
+        store.log(answer(str(stars)))
+        rate(store, str(stars), stars)
+    store.log(answer("unrated"))
+    found = rewards(store)
+    assert [found[str(k)].training for k in range(1, 6)] == [-1.0, -0.5, 0.0, 0.5, 1.0]
+    assert (found["unrated"].training, found["unrated"].parts["rating"]) == (None, None)
+
+
+def test_the_consensus_is_the_rating_once_two_rated_the_same(store: FeedbackStore):
+    for k in range(12):
+        store.log(answer(f"a{k}"))
+        rate(store, f"a{k}", 4 + k % 2, "mild")
+    store.log(answer("mild alone"))
+    rate(store, "mild alone", 4, "mild")
+    before = rewards(store)["mild alone"].training
+    for k in range(12):
+        rate(store, f"a{k}", 2 + k % 2, "strict")
+    after = rewards(store)["mild alone"].training
+    assert before == pytest.approx(0.5)
+    assert after is not None
+    assert after < 0.3
+
+
+def test_style_is_of_what_the_user_liked_before(store: FeedbackStore):
+    for k in range(5):
+        store.log(answer(f"a{k}", response=f"Ahoy matey number {k}"))
+        rate(store, f"a{k}", 5)
+    store.log(answer("other", user_id="ben", response="Ahoy matey"))
+    found = rewards(store)
+    assert [found[f"a{k}"].parts["style"] is None for k in range(5)] == [True] * 3 + [False] * 2
+    assert found["a4"].parts["style"] > 0.3  # type: ignore[operator]
+    assert found["other"].parts["style"] is None
+
+
+def test_an_unsafe_answer_is_negative_and_keeps_its_mark(store: FeedbackStore):
+    store.log(answer("bad", response="You see, I made that up."))
+    rate(store, "bad", 5)
+    found = rewards(store)["bad"]
+    assert (found.training, found.blended) == (-1.0, 1.0)
+    mark = store.rating("bad", "ann")
+    assert mark is not None
+    assert mark.rating == 5
+
+
+def test_weights_count(store: FeedbackStore):
+    store.log(answer("long", response="word " * 300))
+    rate(store, "long", 5)
+    blend = RewardBlend(length=1.0, length_words=150)
+    assert rewards(store, blend)["long"].blended == pytest.approx(2 * (1.0 + 0.5) / 2 - 1)
+
+
+def test_the_export_holds_every_part(store: FeedbackStore, tmp_path: Path):
+    store.log(answer("a", response="I made that up."))
+    rate(store, "a", 4)
+    store.log(answer("b", role="code"))
+    file = tmp_path / "rows.jsonl"
+    command = ["export", "interactions", "--parts", "-o", str(file), "--store", str(store.root)]
+    assert run([*command, "--role", "assistant"]) == 0
+    (row,) = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    assert row.pop("part_similarity") >= 0.0
+    assert row.pop("timestamp")
+    assert row == {
+        "prompt": "What is 2 + 2?", "response": "I made that up.", "reward": 0.5,
+        "part_rating": 0.75, "part_style": None, "part_length": 1.0, "blended_reward": 0.5,
+        "training_reward": -1.0, "safety_flags": ["made up"],
+    }  # fmt: skip
