@@ -16,8 +16,9 @@ are those of the weights, with ``c_g`` the sum of ``w~(c) - w~(p)`` over a group
 
     df = (sum_g c_g^2)^2 / sum_g c_g^4, at most n_groups - 1                              (2)
 
-Of candidates without any effect at most about 2.5 % so have a lower end above 0, also where most ratings
-are the best one and weights vary much; with all degrees of freedom it was up to 6 %.
+Of 2,000 random candidates each, at 20, 60 and 120 answers, four sizes of the weights, and ratings that are
+even or mostly the best one, .6 to 3.4 % had a lower end above 0, where 2.5 % are meant. With all degrees of
+freedom and the linearised error it was up to 6.3 %.
 """
 
 from dataclasses import dataclass
