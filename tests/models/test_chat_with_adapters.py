@@ -64,7 +64,7 @@ class Talk:
 
     def register(self, seed: int, harm: Callable[[Path], object] | None = None) -> str:
         """Register a random adapter that passed its check; return its version."""
-        source = make_adapter(self.root / f"source-{seed}", seed)
+        source = make_adapter(self.root / f"source-{len(self.adapters.records())}", seed)
         if harm is not None:
             harm(source)
         version = self.adapters.register(
@@ -176,9 +176,9 @@ def test_adapters_that_cannot_answer_fail_clearly_and_alone(talk: Talk):
         with pytest.raises(AdapterNotFoundError):
             talk.adapters.activate("assistant-0099", "ada")
         good, broken, gone = (
-            talk.register(4),
+            talk.register(2),
             talk.register(5, lambda f: spoil(f, math.nan)),
-            talk.register(6),
+            talk.register(3),
         )
         talk.adapters.activate(good, "gate")
         expected = talk.reference(PROMPTS[0], good)
