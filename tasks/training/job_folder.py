@@ -1,0 +1,171 @@
+"""Files of a training job: fingerprint, progress, checkpoints, the finished adapter."""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Final
+
+from tasks.training.jobs import TrainingJob, TrainingResult, TrainingRow, TrainingStep
+
+ADAPTER: Final = "adapter"
+CHECKPOINT: Final = "checkpoint-"
+MARK: Final = "complete"
+"""File of a checkpoint that is written last."""
+PROGRESS: Final = "progress.jsonl"
+RESULT: Final = "result.json"
+JOB: Final = "job.json"
+REFERENCE: Final = "reference.json"
+WEIGHTS: Final = "adapter_model.safetensors"
+
+
+def write_folder(target: Path, write: Callable[[Path], object]) -> None:
+    """Make a folder that is seen whole or not at all, and is on disk before it is seen.
+
+    Args:
+        target: the folder; nothing may be there.
+        write: fills a folder of another name in the same parent.
+    """
+    part = target.with_name(f".{target.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir(parents=True)
+    write(part)
+    for path in part.rglob("*"):
+        if path.is_file():
+            _sync(path)
+    _sync(part)
+    part.rename(target)
+    _sync(target.parent)
+
+
+def write_file(path: Path, text: str) -> None:
+    """Write a file that is seen whole or not at all."""
+    part = path.with_name(f".{path.name}.part")
+    part.write_text(text, encoding="utf-8")
+    _sync(part)
+    part.replace(path)
+    _sync(path.parent)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def folder_sha256(folder: Path) -> str:
+    """Return a hash of the names and bytes of a folder's files."""
+    digest = hashlib.sha256()
+    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+        digest.update(f"{path.relative_to(folder)}:{path.stat().st_size}\n".encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def fingerprint(job: TrainingJob, versions: Sequence[str]) -> str:
+    """Return a hash of all that decides which adapter a job trains; the order of rows does not.
+
+    ``checkpoint_steps`` is none of it: steps are the same wherever they are saved.
+    """
+    settings = asdict(replace(job.settings, checkpoint_steps=1))
+    told = {
+        "settings": settings,
+        "rows": _canonical(job.rows),
+        "earlier": _canonical(job.earlier),
+        "model": job.model.fingerprint(),
+        "parent": None if job.parent is None else folder_sha256(job.parent),
+        "versions": list(versions),
+    }
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+
+
+def _canonical(rows: Sequence[TrainingRow]) -> list[str]:
+    return sorted(json.dumps(asdict(row), sort_keys=True) for row in rows)
+
+
+def prepare(folder: Path, wanted: str) -> None:
+    """Keep what an earlier call of the same job left, and remove what one of another left."""
+    path = folder / JOB
+    if path.is_file() and json.loads(path.read_text("utf-8"))["fingerprint"] == wanted:
+        return
+    path.unlink(missing_ok=True)  # first: what is half removed belongs to no job
+    for old in folder.iterdir():
+        if old.is_dir():
+            shutil.rmtree(old)
+        else:
+            old.unlink()
+    write_file(path, json.dumps({"fingerprint": wanted}))
+
+
+def newest_checkpoint(folder: Path) -> tuple[int, Path | None]:
+    """Return the last step with a complete checkpoint, and its folder; incomplete ones are removed."""
+    found = {}
+    for path in folder.glob(f"{CHECKPOINT}*"):
+        if (path / MARK).is_file():
+            found[int(path.name.removeprefix(CHECKPOINT))] = path
+        else:
+            shutil.rmtree(path)
+    step = max(found, default=0)
+    return step, found.get(step)
+
+
+def complete_checkpoint(folder: Path, step: int) -> None:
+    """Mark the checkpoint of a step as complete, and remove those before it."""
+    path = folder / f"{CHECKPOINT}{step}"
+    for file in path.rglob("*"):
+        if file.is_file():
+            _sync(file)
+    write_file(path / MARK, "")
+    remove_checkpoints(folder, but=path)
+
+
+def remove_checkpoints(folder: Path, but: Path | None = None) -> None:
+    """Remove the checkpoints of a job, or all but one."""
+    for path in folder.glob(f"{CHECKPOINT}*"):
+        if path != but:
+            shutil.rmtree(path)
+
+
+def add_step(folder: Path, step: TrainingStep) -> None:
+    """Write down a step."""
+    with (folder / PROGRESS).open("a", encoding="utf-8") as file:
+        file.write(json.dumps(asdict(step)) + "\n")
+
+
+def read_steps(folder: Path, up_to: int | None = None) -> list[TrainingStep]:
+    """Return the steps written down; a last line that was cut off is none.
+
+    Args:
+        folder: of the job.
+        up_to: last step wanted; later lines are removed from the file. ``None``: all, as they are.
+    """
+    path = folder / PROGRESS
+    text = path.read_text("utf-8") if path.is_file() else ""
+    whole = text[: text.rfind("\n") + 1].splitlines()
+    steps = [TrainingStep(**json.loads(line)) for line in whole]
+    if up_to is None:
+        return steps
+    kept = [one for one in steps if one.step <= up_to]
+    write_file(path, "".join(json.dumps(asdict(one)) + "\n" for one in kept))
+    return kept
+
+
+def write_result(folder: Path, result: TrainingResult) -> None:
+    """Write down the figures of a finished job."""
+    told = asdict(replace(result, adapter=None))
+    write_file(folder / RESULT, json.dumps(told))
+
+
+def read_result(folder: Path) -> TrainingResult | None:
+    """Return the result of a job that had finished; ``None``: it has not."""
+    path = folder / RESULT
+    if not path.is_file() or not (folder / ADAPTER / WEIGHTS).is_file():
+        return None
+    told = json.loads(path.read_text("utf-8"))
+    told.update(adapter=folder / ADAPTER, losses=tuple(told["losses"]))
+    return TrainingResult(**told)

@@ -1,0 +1,96 @@
+"""Rows as tokens: a prompt and one or two responses, and batches of them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from tasks.training.jobs import TrainingRow
+
+Ids = list[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenizedRow:
+    """One row."""
+
+    prompt: Ids
+    responses: tuple[Ids, ...]
+    """One, or the better and the worse one; each ends with the token that ends an answer."""
+    target: float
+    weight: float
+    key: str
+
+
+def tokenized(
+    tokenizer: Any, rows: Sequence[TrainingRow], max_length: int
+) -> tuple[list[TokenizedRow], int]:
+    """Return the rows as tokens, and how many were left out for the length of their prompts.
+
+    A response that does not fit is cut: its log-probability is that of what is left.
+    """
+    end = _end_token(tokenizer)
+    found = []
+    for row in rows:
+        text = tokenizer.apply_chat_template(
+            list(row.messages), add_generation_prompt=True, tokenize=False
+        )
+        prompt = _ids(tokenizer, text)
+        room = max_length - len(prompt)
+        if room < 1:
+            continue
+        texts = [row.response] if row.rejected is None else [row.response, row.rejected]
+        responses = tuple([*_ids(tokenizer, one), end][:room] for one in texts)
+        found.append(
+            TokenizedRow(
+                prompt=prompt,
+                responses=responses,
+                target=row.target,
+                weight=row.weight,
+                key=row.key,
+            )
+        )
+    return found, len(rows) - len(found)
+
+
+def _ids(tokenizer: Any, text: str) -> Ids:
+    return list(tokenizer(text, add_special_tokens=False)["input_ids"])
+
+
+def _end_token(tokenizer: Any) -> int:
+    """Return the token that the chat template ends an answer with."""
+    asked = [{"role": "user", "content": "a"}]
+    whole = tokenizer.apply_chat_template(
+        [*asked, {"role": "assistant", "content": "b"}], tokenize=False
+    )
+    special = set(tokenizer.all_special_ids)
+    last = [one for one in _ids(tokenizer, whole) if one in special]
+    return int(last[-1]) if last else int(tokenizer.eos_token_id)
+
+
+def batch(rows: Sequence[TokenizedRow], references: Sequence[Sequence[float]]) -> dict[str, Any]:
+    """Return tensors of some rows: all first responses, then all second ones, padded at the right.
+
+    Args:
+        rows: with equally many responses each.
+        references: log-probabilities of the responses of each row, nats.
+    """
+    n = len(rows[0].responses)
+    pairs = [(row.prompt, row.responses[i]) for i in range(n) for row in rows]
+    width = max(len(prompt) + len(response) for prompt, response in pairs)
+    ids = torch.zeros(len(pairs), width, dtype=torch.long)  # (n responses, width)
+    mask, labels = torch.zeros_like(ids), torch.full_like(ids, -100)
+    for i, (prompt, response) in enumerate(pairs):
+        whole = torch.tensor([*prompt, *response])
+        ids[i, : len(whole)] = whole
+        mask[i, : len(whole)] = 1
+        labels[i, len(prompt) : len(whole)] = whole[len(prompt) :]
+    return {
+        "input_ids": ids,
+        "attention_mask": mask,
+        "labels": labels,
+        "reference": torch.tensor([one[i] for i in range(n) for one in references]),
+        "target": torch.tensor([row.target for row in rows]),
+        "weight": torch.tensor([row.weight for row in rows]),
+    }

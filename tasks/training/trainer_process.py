@@ -1,0 +1,281 @@
+"""Process that trains one adapter, a step for each message of its parent.
+
+PyTorch and a model take gigabytes, which end with the process; its priority is the lowest, so that
+whoever waits for an answer goes first.
+"""
+
+import json
+import os
+import resource
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from convergence_core.feedback.objectives import replayed_rows, seeded_order
+from tasks.functions.processes import Parent
+from tasks.training import job_folder
+from tasks.training.jobs import (
+    TrainerSettings,
+    TrainingJob,
+    TrainingResult,
+    TrainingRow,
+    TrainingStep,
+)
+
+if TYPE_CHECKING:
+    from tasks.training.adapter_trainer import AdapterTrainer
+
+LIBRARIES: Final = ("torch", "transformers", "trl", "peft")
+"""Their versions are part of a job's fingerprint: others may round otherwise."""
+LOWEST_PRIORITY: Final = 19
+IMPORTANCE_ROWS: Final = 64
+"""Earlier rows that the penalty's importance is measured on."""
+
+
+class Exchange:
+    """Meeting of the thread that trains and the thread that talks to the parent."""
+
+    def __init__(self) -> None:
+        self._asked: SimpleQueue[str] = SimpleQueue()
+        self._reports: SimpleQueue[TrainingStep | TrainingResult] = SimpleQueue()
+
+    def answer(self, message: str) -> TrainingStep | TrainingResult:
+        """Pass the parent's message on, and return the report that follows it."""
+        self._asked.put(message)
+        return self._reports.get()
+
+    def wants_pause(self) -> bool:
+        """Wait for the parent's message; return whether it asks for a pause."""
+        return self._asked.get() == "pause"
+
+    def report(self, report: TrainingStep | TrainingResult) -> None:
+        """Answer the parent's message."""
+        self._reports.put(report)
+
+
+def main() -> None:
+    """Train while another thread answers the parent."""
+    os.environ["HF_HUB_OFFLINE"] = "1"  # nothing is fetched from anywhere, and nothing told
+    os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
+    os.environ["TRANSFORMERS_VERBOSITY"] = "error"
+    os.environ["TQDM_DISABLE"] = "1"
+    parent = Parent()
+    settings: TrainerSettings = parent.settings
+    os.nice(LOWEST_PRIORITY)
+    warnings.simplefilter("ignore", FutureWarning)  # of libraries about each other
+    exchange = Exchange()
+    talk = threading.Thread(target=parent.serve, args=(exchange.answer,), daemon=True)
+    talk.start()
+    _run(settings, exchange)  # an error that is not expected ends the process, and so the call
+    talk.join()
+
+
+def _run(settings: TrainerSettings, exchange: Exchange) -> None:
+    """Train, and report the end also where it is a failure."""
+    if exchange.wants_pause():
+        exchange.report(TrainingResult(adapter=None, n_steps=0, interrupted=True))
+        return
+    try:
+        result = train(settings.job, settings.folder, exchange)
+    except (ValueError, RuntimeError, OSError) as error:
+        n_steps = len(job_folder.read_steps(settings.folder))
+        failed = TrainingResult(adapter=None, n_steps=n_steps, failure=str(error))
+        result = _measured(failed)
+    exchange.report(result)
+
+
+def train(job: TrainingJob, folder: Path, exchange: Exchange) -> TrainingResult:
+    """Train the adapter of a job, or go on with it; the first message is taken already.
+
+    Raises:
+        ValueError: no row is left, or a loss is no number.
+        RuntimeError: PyTorch's, e.g. of memory that is not there.
+        OSError: a file cannot be read or written.
+    """
+    job_folder.prepare(folder, job_folder.fingerprint(job, [version(one) for one in LIBRARIES]))
+    if (finished := job_folder.read_result(folder)) is not None:
+        return finished
+    n_done, checkpoint = job_folder.newest_checkpoint(folder)
+    job_folder.read_steps(folder, n_done)
+    trainer, n_rows, n_dropped = _build(job, folder, exchange)
+    if checkpoint is not None and n_done == job.settings.steps:
+        _load_weights(trainer.model, checkpoint)
+    else:
+        trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+    steps = job_folder.read_steps(folder)
+    result = _measured(
+        TrainingResult(
+            adapter=None,
+            n_steps=len(steps),
+            losses=tuple(one.loss for one in steps),
+            kl_estimate=_late_mean([one.kl_nats for one in steps]),
+            n_rows=n_rows,
+            n_dropped=n_dropped,
+            resumed_from=n_done,
+        )
+    )
+    if len(steps) < job.settings.steps:
+        return replace(result, interrupted=True)
+    adapter = folder / job_folder.ADAPTER
+    job_folder.write_result(folder, result)
+    job_folder.write_folder(adapter, lambda part: save_adapter(trainer.model, part))
+    job_folder.remove_checkpoints(folder)
+    return replace(result, adapter=adapter)
+
+
+def _build(
+    job: TrainingJob, folder: Path, exchange: Exchange
+) -> tuple["AdapterTrainer", int, int]:
+    """Return the trainer at its first step, how many rows it reads, and how many it left out."""
+    import torch  # noqa: PLC0415 - takes seconds
+
+    from tasks.training.adapter_trainer import AdapterTrainer, StepCallback  # noqa: PLC0415 - as above
+    from tasks.training.tokenized_rows import tokenized  # noqa: PLC0415 - brings torch
+
+    settings = job.settings
+    torch.set_num_threads(settings.n_threads)
+    model, tokenizer = load_model(job)
+    texts, earlier = _chosen_rows(job)
+    rows, n_dropped = tokenized(tokenizer, texts, settings.max_seq_length)
+    least = 2 if settings.objective == "qrpo" else 1
+    if len(rows) < least:
+        raise ValueError(
+            f"{len(rows)} of {len(texts)} rows fit into max_seq_length={settings.max_seq_length}, "
+            f"and {settings.objective} needs {least}: raise it, or rate more answers"
+        )
+    torch.manual_seed(settings.seed)  # of the adapter's first weights
+    trainer = AdapterTrainer(
+        model=model,
+        tokenizer=tokenizer,
+        peft_config=_adapter_config(job),
+        rows=rows,
+        settings=settings,
+        folder=folder,
+    )
+    trainer.add_callback(StepCallback(trainer, folder, exchange.report, exchange.wants_pause))
+    # The reference is the base model, whose answers a fresh adapter leaves as they are: rows of earlier
+    # rounds keep their targets, so reading them again does not apply them twice.
+    trainer.set_references(_references(trainer, folder))
+    if job.parent is not None:
+        _load_weights(trainer.model, job.parent)
+        kept, _ = tokenized(tokenizer, earlier[:IMPORTANCE_ROWS], settings.max_seq_length)
+        if settings.ewc_lambda and kept:
+            trainer.penalty = _penalty(trainer, kept, settings.ewc_lambda)
+    return trainer, len(rows), n_dropped
+
+
+def load_model(job: TrainingJob) -> tuple[Any, Any]:
+    """Return the base model in single precision, and its tokenizer."""
+    import torch  # noqa: PLC0415 - takes seconds
+    from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: PLC0415 - takes seconds
+
+    files = job.model
+    more: dict[str, Any] = {} if files.gguf is None else {"gguf_file": files.gguf}
+    tokenizer = AutoTokenizer.from_pretrained(files.folder, **more)
+    model = AutoModelForCausalLM.from_pretrained(files.folder, dtype=torch.float32, **more)
+    return model, tokenizer
+
+
+def _chosen_rows(job: TrainingJob) -> tuple[list[TrainingRow], list[TrainingRow]]:
+    """Return the rows that are read, replayed ones among them, and the earlier ones, in seeded orders."""
+    rng = np.random.default_rng(job.settings.seed)
+    earlier = _ordered(job.earlier, rng)
+    replayed = replayed_rows(len(job.rows), len(earlier), job.settings.replay_ratio, rng)
+    return _ordered([*job.rows, *(earlier[i] for i in replayed)], rng), earlier
+
+
+def _ordered(rows: Sequence[TrainingRow], rng: np.random.Generator) -> list[TrainingRow]:
+    keys = [f"{row.key}\n{json.dumps(row.messages)}\n{row.response}" for row in rows]
+    return [rows[i] for i in seeded_order(keys, rng)]
+
+
+def _adapter_config(job: TrainingJob) -> Any:
+    from peft import LoraConfig, PeftConfig  # noqa: PLC0415 - takes seconds
+
+    if job.parent is not None:
+        config = PeftConfig.from_pretrained(job.parent)
+        config.inference_mode = False
+        return config
+    return LoraConfig(
+        r=job.settings.lora_rank,
+        lora_alpha=job.settings.lora_alpha,
+        lora_dropout=0.0,
+        target_modules="all-linear",
+        task_type="CAUSAL_LM",
+    )
+
+
+def _load_weights(model: Any, folder: Path) -> None:
+    """Give the adapter the weights of another of its form.
+
+    Raises:
+        ValueError: they are of another form.
+    """
+    from peft import load_peft_weights, set_peft_model_state_dict  # noqa: PLC0415 - takes seconds
+
+    found = set_peft_model_state_dict(model, load_peft_weights(folder, device="cpu"))
+    if found.unexpected_keys:
+        raise ValueError(
+            f"the parent adapter {folder.name} is of another model: it has "
+            f"{len(found.unexpected_keys)} weights that this model has not"
+        )
+
+
+def _penalty(trainer: "AdapterTrainer", rows: list[Any], weight: float) -> Any:
+    from tasks.training.adapter_trainer import response_logps  # noqa: PLC0415 - brings torch
+    from tasks.training.retention import weights_penalty  # noqa: PLC0415 - brings torch
+    from tasks.training.tokenized_rows import batch  # noqa: PLC0415 - brings torch
+
+    device = trainer.args.device
+    batches = (
+        {name: one.to(device) for name, one in batch([row], [(0.0,) * len(row.responses)]).items()}
+        for row in rows
+    )
+    return weights_penalty(trainer.model, batches, response_logps, weight)
+
+
+def _references(trainer: "AdapterTrainer", folder: Path) -> list[list[float]]:
+    """Return the log-probabilities of the responses by the base model, computed once."""
+    path = folder / job_folder.REFERENCE
+    if path.is_file():
+        found: list[list[float]] = json.loads(path.read_text("utf-8"))
+        return found
+    found = trainer.score_rows()
+    job_folder.write_file(path, json.dumps(found))
+    return found
+
+
+def save_adapter(model: Any, folder: Path) -> None:
+    """Write an adapter in PEFT's layout.
+
+    Raises:
+        ValueError: a weight is no finite number.
+    """
+    import torch  # noqa: PLC0415 - takes seconds
+
+    for name, weights in model.named_parameters():
+        if "lora_" in name and not bool(torch.isfinite(weights).all()):
+            raise ValueError(f"the trained weights {name} are not finite: lower the learning rate")
+    model.save_pretrained(folder, save_embedding_layers=False)
+    (folder / "README.md").unlink(missing_ok=True)  # a form that nobody filled in
+
+
+def _late_mean(values: list[float]) -> float | None:
+    late = values[-max(1, len(values) // 4) :]
+    return sum(late) / len(late) if late else None
+
+
+def _measured(result: TrainingResult) -> TrainingResult:
+    """Return a result with the cost of this process."""
+    unit = 1 if sys.platform == "darwin" else 1024
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    return replace(result, cpu_s=time.process_time(), peak_bytes=peak)
