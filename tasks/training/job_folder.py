@@ -1,4 +1,4 @@
-"""Files of a training job: fingerprint, progress, checkpoints, the finished adapter."""
+"""Files of a training job: fingerprint, progress, checkpoints, adapter."""
 
 import hashlib
 import json
@@ -146,7 +146,7 @@ def read_steps(folder: Path, up_to: int | None = None) -> list[TrainingStep]:
     """
     path = folder / PROGRESS
     text = path.read_text("utf-8") if path.is_file() else ""
-    whole = text[: text.rfind("\n") + 1].splitlines()
+    whole = text.rpartition("\n")[0].splitlines()
     steps = [TrainingStep(**json.loads(line)) for line in whole]
     if up_to is None:
         return steps

@@ -1,4 +1,4 @@
-"""Retention of what an adapter learned: a penalty for leaving it, and averages of adapters.
+"""Retention of earlier learning: a penalty for leaving it, averages of adapters.
 
 Elastic weight consolidation (Kirkpatrick et al. 2017, arXiv 1612.00796) on the adapter's weights.
 

@@ -4,6 +4,7 @@ PyTorch and a model take gigabytes, which end with the process; its priority is 
 whoever waits for an answer goes first.
 """
 
+import copy
 import json
 import os
 import resource
@@ -182,7 +183,14 @@ def load_model(job: TrainingJob) -> tuple[Any, Any]:
     more: dict[str, Any] = {} if files.gguf is None else {"gguf_file": files.gguf}
     tokenizer = AutoTokenizer.from_pretrained(files.folder, **more)
     model = AutoModelForCausalLM.from_pretrained(files.folder, dtype=torch.float32, **more)
-    return model, tokenizer
+    if files.gguf is None:
+        return model, tokenizer
+    # Its weights are unpacked, but it is marked as quantized, which the trainer refuses.
+    config = copy.deepcopy(model.config)
+    del config.quantization_config
+    plain = type(model)(config)
+    plain.load_state_dict(model.state_dict())
+    return plain, tokenizer
 
 
 def _chosen_rows(job: TrainingJob) -> tuple[list[TrainingRow], list[TrainingRow]]:

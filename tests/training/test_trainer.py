@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tasks.models.files import ModelFiles
+from tasks.models.files import PACKAGED, ModelFiles, find_model, install_commands
 from tasks.training import job_folder
 from tasks.training.jobs import (
     TrainingJob,
@@ -347,3 +347,28 @@ def test_the_average_of_adapters_is_the_weighted_sum_of_their_changes(files, tra
         torch.testing.assert_close(found, told[name])
     with pytest.raises(ValueError, match="1 adapters have 2 shares"):
         average_adapters(base(), folders[:1], [0.5, 0.5])
+
+
+# -- a real model
+
+
+@pytest.mark.skipif(bool(install_commands()), reason=f"needs {' and '.join(install_commands())}")
+def test_the_packaged_model_trains_from_its_packed_weights(train, tmp_path: Path):
+    from tasks.training import trainer_process
+
+    rows = tuple(
+        TrainingRow(
+            messages=({"role": "user", "content": f"What comes after {i}?"},),
+            response=f"After {i} comes {i + 1}.", target=(i + 0.5) / 4, key=str(i),
+        )
+        for i in range(4)
+    )  # fmt: skip
+    settings = TrainingSettings(steps=2, checkpoint_steps=10, max_seq_length=64)
+    packaged = find_model(PACKAGED, Path(), key="model")
+    job = TrainingJob(model=packaged, rows=rows, settings=settings)
+    result = trainer_process.train(job, tmp_path, Script())  # type: ignore[arg-type]  # its double
+    assert result.n_steps == 2
+    assert result.adapter is not None
+    assert result.kl_estimate is not None
+    assert result.kl_estimate > 0
+    assert result.peak_bytes < 3e9
