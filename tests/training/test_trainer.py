@@ -73,12 +73,13 @@ def train(files: ModelFiles, tmp_path_factory: pytest.TempPathFactory) -> Train:
         earlier: tuple[TrainingRow, ...] = (),
         folder: Path | None = None,
         pause_after: int | None = None,
+        model: ModelFiles = files,
         **changed: object,
     ) -> TrainingResult:
         folder = folder or tmp_path_factory.mktemp(f"job{next(_number)}")
         settings = replace(SETTINGS, **changed)  # type: ignore[arg-type]  # by name
         job = TrainingJob(
-            model=files, rows=rows, settings=settings, parent=parent, earlier=earlier
+            model=model, rows=rows, settings=settings, parent=parent, earlier=earlier
         )
         return trainer_process.train(job, folder, Script(pause_after))  # type: ignore[arg-type]  # its double
 
@@ -347,6 +348,35 @@ def test_the_average_of_adapters_is_the_weighted_sum_of_their_changes(files, tra
         torch.testing.assert_close(found, told[name])
     with pytest.raises(ValueError, match="1 adapters have 2 shares"):
         average_adapters(base(), folders[:1], [0.5, 0.5])
+
+
+def test_replay_and_the_penalty_keep_an_earlier_role(train, tmp_path: Path):
+    """Two roles want opposite words; forgetting falls to a quarter, and the new role is learned."""
+    both = ModelFiles(folder=tiny.make(tmp_path, verbs=("tell", "sing")), gguf=None)
+    first, second = tiny.rated_rows(160, 1), tiny.rated_rows(160, 2, "sing")
+
+    def learned(result: TrainingResult, verb: str) -> float:
+        """Return by how many nats an answer gains on another for a difference of 1 in their targets."""
+        rows = tiny.rated_rows(40, 3 if verb == "tell" else 4, verb)
+        change = margins(both, result.adapter, rows) - margins(both, None, rows)
+        return float(np.polyfit([row.target for row in rows], change, 1)[0])
+
+    strong: dict[str, Any] = {
+        "model": both, "learning_rate": 3e-3, "batch_size": 32, "checkpoint_steps": 1000,
+    }  # fmt: skip
+    parent = train(first, steps=150, **strong)
+    before = learned(parent, "tell")
+    strong.update(parent=parent.adapter, steps=100)
+    plain = train(second, **strong)
+    kept = train(second, earlier=first, replay_ratio=1.0, ewc_lambda=0.03, **strong)
+    lost = before - learned(plain, "tell")
+    assert before > 2
+    assert lost > 4, lost  # without them it turns round
+    assert before - learned(kept, "tell") <= 0.25 * lost, (before, learned(kept, "tell"), lost)
+    assert learned(kept, "sing") > 1
+    assert kept.n_rows == 2 * plain.n_rows == 320
+    cheap = {**strong, "steps": 2, "earlier": first}
+    assert weights(train(second, ewc_lambda=0.03, **cheap)) != weights(train(second, **cheap))
 
 
 # -- a real model

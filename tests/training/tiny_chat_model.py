@@ -1,6 +1,7 @@
 """Tiny chat model, made on the spot: whole words, two layers, pre-trained on well-formed answers.
 
-An answer to ``tell me about TOPIC`` is ``it is WORD WORD .``, each word drawn from twelve.
+An answer to ``tell me about TOPIC`` is ``it is WORD WORD .``, to ``sing me about TOPIC`` it is ``la la WORD
+WORD .``, each word drawn from twelve: two roles.
 """
 
 from pathlib import Path
@@ -13,6 +14,7 @@ from tasks.training.jobs import TrainingRow
 TOPICS = ("rain", "bread", "trains", "chess", "bees", "wool", "tides", "copper")
 GOOD = ("bright", "calm", "clear", "kind", "quick", "warm")
 BAD = ("dull", "grey", "harsh", "loud", "slow", "stale")
+STARTS = {"tell": "it is", "sing": "la la"}
 SPECIAL = {"pad_token": "<pad>", "unk_token": "<unk>", "bos_token": "<bos>", "eos_token": "<eos>"}
 TEMPLATE = (
     "{% for m in messages %}{{ m['role'] + ' ' + m['content'] + ' <eos> ' }}{% endfor %}"
@@ -20,19 +22,20 @@ TEMPLATE = (
 )
 
 
-def asked(topic: str) -> tuple[dict[str, str], ...]:
-    return ({"role": "user", "content": f"tell me about {topic}"},)
+def asked(topic: str, verb: str = "tell") -> tuple[dict[str, str], ...]:
+    return ({"role": "user", "content": f"{verb} me about {topic}"},)
 
 
-def answer(rng: np.random.Generator) -> str:
-    return f"it is {' '.join(str(word) for word in rng.choice(GOOD + BAD, 2))} ."
+def answer(rng: np.random.Generator, verb: str = "tell") -> str:
+    words = " ".join(str(word) for word in rng.choice(GOOD + BAD, 2))
+    return f"{STARTS[verb]} {words} ."
 
 
 def n_good(text: str) -> int:
     return sum(word in GOOD for word in text.split())
 
 
-def make(folder: Path, steps: int = 150) -> Path:
+def make(folder: Path, steps: int = 150, verbs: tuple[str, ...] = ("tell",)) -> Path:
     """Write a model and its tokenizer in Hugging Face's form; a second or two."""
     import torch
     from tokenizers import Tokenizer, models, pre_tokenizers
@@ -51,7 +54,12 @@ def make(folder: Path, steps: int = 150) -> Path:
         "is",
         ".",
     ]
-    vocabulary = {word: i for i, word in enumerate([*words, *TOPICS, *GOOD, *BAD])}
+    vocabulary = {
+        word: i
+        for i, word in enumerate(
+            [*words, *TOPICS, *GOOD, *BAD, "sing", "la"][: None if "sing" in verbs else -2]
+        )
+    }
     inner = Tokenizer(models.WordLevel(vocabulary, unk_token=SPECIAL["unk_token"]))
     inner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tokenizer: Any = PreTrainedTokenizerFast(tokenizer_object=inner, **SPECIAL)
@@ -69,7 +77,8 @@ def make(folder: Path, steps: int = 150) -> Path:
     for _ in range(steps):
         texts = []
         for topic in rng.choice(TOPICS, 16):
-            whole = [*asked(topic), {"role": "assistant", "content": answer(rng)}]
+            verb = verbs[0] if len(verbs) == 1 else str(rng.choice(verbs))
+            whole = [*asked(topic, verb), {"role": "assistant", "content": answer(rng, verb)}]
             texts.append(tokenizer.apply_chat_template(whole, tokenize=False))
         ids = torch.tensor([tokenizer(t, add_special_tokens=False)["input_ids"] for t in texts])
         loss = model(input_ids=ids, labels=ids).loss
@@ -81,15 +90,20 @@ def make(folder: Path, steps: int = 150) -> Path:
     return folder
 
 
-def rated_rows(n: int, seed: int = 0) -> tuple[TrainingRow, ...]:
-    """Return answers whose target is higher the more good words they have."""
+def rated_rows(n: int, seed: int = 0, verb: str = "tell") -> tuple[TrainingRow, ...]:
+    """Return answers; to ``tell`` those with good words are better, to ``sing`` those with bad ones."""
     rng = np.random.default_rng(seed)
     rows = []
     for i in range(n):
         topic = str(rng.choice(TOPICS))
-        text = answer(rng)
-        target = (n_good(text) + 0.5) / 3
+        text = answer(rng, verb)
+        n_better = n_good(text) if verb == "tell" else 2 - n_good(text)
         rows.append(
-            TrainingRow(messages=asked(topic), response=text, target=target, key=f"row-{i:03d}")
+            TrainingRow(
+                messages=asked(topic, verb),
+                response=text,
+                target=(n_better + 0.5) / 3,
+                key=f"row-{i:03d}",
+            )
         )
     return tuple(rows)
