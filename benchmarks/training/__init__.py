@@ -1,0 +1,1 @@
+"""What training on rated answers gains, by model."""
