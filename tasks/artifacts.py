@@ -9,7 +9,7 @@ import base64
 import shlex
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from uuid import UUID
 
@@ -38,6 +38,7 @@ from tasks.run.active_runs import run_of
 from tasks.run.result import collect_progress
 from tasks.run.run import Run
 from tasks.secrets.process_redaction import redacted_text
+from tasks.training.round import RoundReport
 
 NAME = "configuration"
 """Column that names a candidate."""
@@ -159,6 +160,25 @@ def show_rounds(run: Run) -> None:
             markdown_of(preference_blocks(report)),
             f"Preferences of {run.label}",
         )
+
+
+def show_training(reports: Sequence[RoundReport]) -> None:
+    """Show what came of each role's look at its ratings, and every verdict on a new adapter."""
+    rows = [
+        {
+            "role": one.role,
+            "status": one.status,
+            "version": one.version or number_text.UNKNOWN,
+            "check": check.name if check is not None else number_text.UNKNOWN,
+            "passed": check.passed if check is not None else None,
+            "verdict": redacted_text(check.words if check is not None else one.sentence),
+        }
+        for one in reports
+        for check in (one.checks or (None,))
+    ]
+    create_table_artifact(
+        key="training", table=rows, description="New adapters and the verdicts on them"
+    )
 
 
 def report_location(run: Run, result: RunResult) -> str:

@@ -30,6 +30,7 @@ class Template(StrEnum):
     LOCAL_LLM = "local-llm"
     PROMPT = "prompt"
     CHAT = "chat"
+    LOCAL_CHAT = "local-chat"
 
 
 def init(
@@ -46,7 +47,8 @@ def init(
             "[bold]recorded-exam[/bold]: logged answers of nine language models, needs no key. "
             "[bold]local-llm[/bold]: a language model on this machine; needs its extra, no key. "
             "[bold]prompt[/bold]: a prompt that is written while the run goes on. "
-            "[bold]chat[/bold]: talk to a model and rate its answers; offline without a key.",
+            "[bold]chat[/bold]: talk to a model and rate its answers; offline without a key. "
+            "[bold]local-chat[/bold]: the same with a model of this machine that learns from the ratings.",
         ),
     ] = None,
     non_interactive: Annotated[
@@ -117,7 +119,8 @@ _QUESTION = """What do you want to optimize?
   5  a recorded exam            (nine language models replayed; no key)
   6  a local language model     (on this machine; needs its extra, no key)
   7  a prompt to be written     (offline without a key)
-  8  a chat, rated by people    (offline without a key)"""
+  8  a chat, rated by people    (offline without a key)
+  9  a chat that trains a model (on this machine; needs its extra, no key)"""
 
 
 def _ask_template() -> Template:
@@ -161,7 +164,7 @@ def _next_steps(template: Template, folder: Path, key_env: str) -> list[str]:
         from tasks.version import install_command  # noqa: PLC0415 - with its only user
 
         steps.append(install_command("quickstart"))
-    if template is Template.LOCAL_LLM:
+    if template in {Template.LOCAL_LLM, Template.LOCAL_CHAT}:
         from tasks.models.files import install_commands  # noqa: PLC0415 - with its only user
 
         steps += install_commands()
@@ -175,6 +178,11 @@ def _next_steps(template: Template, folder: Path, key_env: str) -> list[str]:
             "convergence chat --offline   # without a key: a stand-in answers",
             "export OPENAI_API_KEY=…",
             "convergence chat",
+        ]
+    if template is Template.LOCAL_CHAT:
+        steps += [
+            "convergence chat    # ask, and rate each answer by one key",
+            "convergence train   # learn from the ratings",
         ]
     steps += [
         f"convergence validate {locations.CONFIG_NAME}",

@@ -21,6 +21,13 @@ def chat(
         str | None, typer.Option(help="Who asks. Default: the name of this account.")
     ] = None,
     offline: options.Offline = False,
+    demo: Annotated[
+        bool,
+        typer.Option(
+            "--demo",
+            help="Show how a tiny model learns from ratings, in ./convergence-demo; needs the extra `local`.",
+        ),
+    ] = False,
 ) -> None:
     """Talk to the model of a configuration, and rate its answers by one key.
 
@@ -29,6 +36,9 @@ def chat(
 
     Exit code 1: a line of a pipe could not be answered.
     """
+    if demo:
+        _show_demo(Path("convergence-demo"))
+        return
     import asyncio  # noqa: PLC0415 - loads when asked for
 
     from convergence.chat.keyboard import keyboard  # noqa: PLC0415 - as above
@@ -64,6 +74,36 @@ def chat(
             runner.run(talk.aclose())
     if session.n_failures and not keys.is_terminal:
         raise typer.Exit(1)
+
+
+def _show_demo(folder: Path) -> None:
+    """Play the demonstration, and say what can be done with what it leaves.
+
+    Raises:
+        ConfigurationError: the extra is not installed, or the folder exists.
+    """
+    from convergence_core.errors import ConfigurationError  # noqa: PLC0415 - with its only user
+    from tasks.models.files import EXTRA, missing_libraries  # noqa: PLC0415 - as above
+    from tasks.training.demo import play  # noqa: PLC0415 - brings NumPy
+    from tasks.version import install_command  # noqa: PLC0415 - as above
+
+    if missing := missing_libraries():
+        rule = f"needs what is not installed: {', '.join(missing)}"
+        raise ConfigurationError.of("--demo", rule, f"Run `{install_command(EXTRA)}`.")
+    if folder.exists():
+        rule, fix = "must make a new folder", "Remove it, or go elsewhere."
+        raise ConfigurationError.of("--demo", rule, fix, value=f"{folder} exists")
+    for number, step in enumerate(play(folder), 1):
+        console.answer(f"{number}. {step.title}", style="bold")
+        for line in step.lines:
+            console.answer(f"   {line}")
+    console.answer("\nNow you, in the place of the rater:", style="bold")
+    console.answer(f"   cd {folder}")
+    console.answer(
+        "   convergence chat             # ask for a capital, and rate each answer by one key"
+    )
+    console.answer("   convergence train --now      # learn from your marks")
+    console.answer("   convergence adapters list")
 
 
 STAND_IN_ANSWERS = (

@@ -97,7 +97,7 @@ def deploy(  # noqa: PLR0917 - Typer's options
     ] = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Make the deployments of a system on the Prefect server: nightly, adhoc, hourly, daily, weekly.
+    """Make the deployments of a system on the Prefect server: nightly, adhoc, hourly, daily, weekly, idle.
 
     Twice is as good as once: what is there is brought to what it should be. The server is that of
     Prefect's settings, else the one that `convergence up` started.
@@ -120,6 +120,7 @@ def deploy(  # noqa: PLR0917 - Typer's options
             cron=cron,
             keep_days=keep_days,
             writes_preferences=loaded.configuration.society.learning.sao_enabled,
+            trains="training" in loaded.configuration.feedback.model_fields_set,
             notified=Notified(webhook_env=notify_webhook, slack_env=notify_slack),
             suffix=suffix,
         )

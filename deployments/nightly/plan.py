@@ -19,6 +19,9 @@ JOB_ENVIRONMENT: Mapping[str, str] = {
     "OPENBLAS_NUM_THREADS": "1",
 }
 """What every process of a deployed run finds in its environment."""
+TRAINING_CRON = "*/15 * * * *"
+"""When training is looked for. Starting a flow run costs some CPU seconds; `convergence train --daemon` costs
+none, and looks every minute."""
 ALERTS = "alerts"
 """Name of the deployment that notifies people."""
 
@@ -69,6 +72,7 @@ def plan(
     cron: str = "0 2 * * *",
     keep_days: int | None = None,
     writes_preferences: bool = False,
+    trains: bool = False,
     notified: Notified = Notified(),
     suffix: str = "",
 ) -> tuple[Planned, ...]:
@@ -81,6 +85,7 @@ def plan(
         cron: when it is optimized.
         keep_days: see ``flows.maintain``.
         writes_preferences: whether its configuration has ``society.learning.sao_enabled``.
+        trains: whether its configuration has `feedback.training`.
         notified: who is notified when something happens; nobody: there is no deployment for it.
         suffix: appended to each name, so that several systems have deployments of their own.
     """
@@ -98,6 +103,9 @@ def plan(
         Planned("sao", "weekly", of_config, "0 5 * * 0", is_active=writes_preferences, description=
                 f"Write preferences for {system}, on the evidence of its newest run."),
     ]  # fmt: skip
+    if trains:
+        text = f"Train the local model of {system} on new ratings, where the machine is idle."
+        planned.append(Planned("train", "idle", of_config, TRAINING_CRON, description=text))
     if notified:
         text = f"Tell people what happened to {system}; automations start it."
         planned.append(Planned("notify", ALERTS, addresses, description=text))

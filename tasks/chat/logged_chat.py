@@ -33,6 +33,7 @@ from tasks.serving.rated_answers import send_rewards
 from tasks.serving.systems import Systems
 from tasks.store.clock import wall_clock_us
 from tasks.store.feedback.feedback_store import FeedbackStore, new_interaction_id
+from tasks.store.in_flight import RequestsInFlight
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tasks.targets.chat import ChatTarget
 
@@ -128,6 +129,7 @@ class LoggedChat:
         self.roles: Mapping[str, str] = loaded.configuration.feedback.roles
         """Roles of the configuration beside the built-in ones, each with its persona."""
         self._systems = Systems(runtime)
+        self._requests = RequestsInFlight(feedback.root)
         self._adapters = RoleAdapters(loaded, feedback, environment.secrets, model=self.model)
         self._target = ChatTarget(
             loaded.configuration,
@@ -194,7 +196,8 @@ class LoggedChat:
             InfrastructureFault: network, time-out, rate limit, server, or refused access.
             StoreError: the answer could not be logged.
         """
-        reply, completion, version = await self._answered(prepared, on_text)
+        with self._requests.request():  # background training waits
+            reply, completion, version = await self._answered(prepared, on_text)
         interaction = await asyncio.to_thread(
             self.feedback.log,
             self._interaction(prepared, reply, completion.logprobs, adapter_version=version),

@@ -13,7 +13,7 @@ from tasks.store.layout import make_folder
 
 VOCABULARY: Final = 512
 CONTEXT: Final = 256
-N_STEPS: Final = 500
+N_STEPS: Final = 600
 BATCH: Final = 32
 RATE: Final = 5e-3
 SPECIALS: Final = ("<pad>", "<end>", "<user>", "<assistant>", "<system>")
@@ -38,6 +38,9 @@ def make_tiny_chat_model(
     """
     import torch  # noqa: PLC0415 - takes seconds
     from transformers import LlamaConfig, LlamaForCausalLM  # noqa: PLC0415 - as above
+    from transformers.utils.logging import disable_progress_bar  # noqa: PLC0415 - as above
+
+    disable_progress_bar()
 
     tokenizer = _tokenizer([text for pair in dialogues for text in pair])
     torch.manual_seed(seed)

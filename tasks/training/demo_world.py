@@ -1,6 +1,6 @@
 """Small world of questions, answers and a rater, whose truth is known.
 
-Eight countries have a capital; five wordings ask for it. An answer is right or wrong, and brief or wordy. A
+Eight countries have a capital; eight wordings ask for it. An answer is right or wrong, and brief or wordy. A
 model that learned from all kinds of answers alike gives each; the rater likes right ones, and brief ones
 a little.
 
@@ -29,6 +29,9 @@ WORDINGS: Final = (
     "Which city is the capital of {}?",
     "Tell me the capital of {}.",
     "{}: what is its capital?",
+    "I need the capital of {}.",
+    "What is {}'s capital?",
+    "Which is the capital city of {}?",
 )
 BRIEF: Final = ("{city}.", "It is {city}.")
 WORDY: Final = (

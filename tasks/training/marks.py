@@ -1,99 +1,150 @@
-"""Marked answers of one role and model: what trains, and what is held out.
+"""Marks of one role's answers: what trains, and what is held out.
 
 A prompt is held out or not by a hash of what was asked, so that every round of a role holds out the same
 prompts, and no adapter was ever trained on one.
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Literal
 
+from convergence_core.feedback.adapter_records import OpenMark, TrainedMark
+from convergence_core.feedback.objectives import (
+    balanced_weights,
+    desirability,
+    rating_quantiles,
+)
 from convergence_core.feedback.records import AnswerComparison, Interaction, Rating
 from tasks.store.feedback.feedback_store import FeedbackStore
-
-Scale = Literal["ratings", "thumbs", "comparisons"]
-
-_MARKED: Final = (
-    "SELECT i.interaction_id FROM interactions i WHERE i.role = ? AND i.model = ? AND EXISTS "
-    "(SELECT 1 FROM ratings r WHERE r.interaction_id = i.interaction_id) ORDER BY i.seq"
-)
-_COMPARED: Final = (
-    "SELECT DISTINCT c.low_id, c.high_id, c.user_id FROM comparisons c "
-    "JOIN interactions i ON i.interaction_id = c.low_id "
-    "JOIN interactions k ON k.interaction_id = c.high_id "
-    "WHERE i.role = ? AND i.model = ? AND k.model = i.model"
-)
+from tasks.store.feedback.training_rounds import open_marks
+from tasks.training.jobs import Objective, TrainingRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkedAnswer:
-    """One answer and every user's mark of it that counts."""
+    """One user's mark of one answer."""
 
     interaction: Interaction
-    marks: tuple[Rating, ...]
-
-    @property
-    def reward(self) -> float:
-        """Mean reward over its raters, in [-1, 1]."""
-        return sum(mark.reward for mark in self.marks) / len(self.marks)
+    rating: Rating
+    mark: TrainedMark
+    is_used: bool
+    """Whether an adapter that still counts was trained on it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ComparedPair:
-    """Two answers to one prompt, and which of them a user prefers."""
+class ComparedAnswers:
+    """One user's choice between two answers to one prompt."""
 
     chosen: Interaction
     rejected: Interaction
-    comparison: AnswerComparison
+    mark: TrainedMark
+    is_used: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleMarks:
-    """What people said about the answers of one role and model, oldest answer first."""
+    """What counts now of what people said about one role's answers."""
 
-    train: tuple[MarkedAnswer, ...]
+    answers: tuple[MarkedAnswer, ...]
+    """Of prompts that train."""
     held_out: tuple[MarkedAnswer, ...]
-    """Answers to held-out prompts: no adapter is trained on them."""
-    pairs: tuple[ComparedPair, ...]
-    """Of prompts that are not held out."""
+    """Of prompts that judge."""
+    pairs: tuple[ComparedAnswers, ...]
+    """Of prompts that train."""
+    n_foreign: int
+    """Marks of other models' answers, which train nothing."""
 
     @property
-    def scale(self) -> Scale:
-        """The scale on which most was said."""
-        marks = [mark for one in self.train for mark in one.marks]
-        n_ratings = sum(mark.rating is not None for mark in marks)
-        n_thumbs = len(marks) - n_ratings
-        if len(self.pairs) > max(n_ratings, n_thumbs):
-            return "comparisons"
-        return "thumbs" if n_thumbs > n_ratings else "ratings"
+    def n_new(self) -> int:
+        """Marks that no adapter that still counts was trained on."""
+        return sum(not one.is_used for one in self.answers) + sum(
+            not one.is_used for one in self.pairs
+        )
 
     @property
     def held_out_prompts(self) -> tuple[Interaction, ...]:
-        """The first answer of each held-out prompt."""
+        """The first answer to each held-out prompt."""
         found: dict[str, Interaction] = {}
         for one in self.held_out:
             found.setdefault(prompt_key(one.interaction), one.interaction)
         return tuple(found.values())
 
+    def objective(self, wanted: Objective | Literal["auto"]) -> Objective:
+        """Return what is minimized: as wanted, or what the most marks fit."""
+        if wanted != "auto":
+            return wanted
+        n_thumbs = sum(one.rating.thumbs is not None for one in self.answers)
+        n_ratings = len(self.answers) - n_thumbs
+        if len(self.pairs) > max(n_ratings, n_thumbs):
+            return "dpo"
+        return "kto" if n_thumbs > n_ratings else "qrpo"
 
-def collect(store: FeedbackStore, *, role: str, model: str, held_out: float) -> RoleMarks:
-    """Return what counts now of the marks of one role's answers.
+
+def collect(
+    store: FeedbackStore, *, role: str, models: Sequence[str], held_out: float
+) -> RoleMarks:
+    """Return the marks of one role's answers that count now.
 
     Args:
         store: the feedback.
         role: persona that answered.
-        model: that answered; answers of other models say nothing about this one.
-        held_out: share of the prompts that are held out, in [0, 1).
+        models: names of the model that is trained. Answers of other models say nothing about it.
+        held_out: share of the prompts that judge, in [0, 1).
     """
     train: list[MarkedAnswer] = []
     kept: list[MarkedAnswer] = []
-    for one in _marked(store, role, model):
-        (kept if is_held_out(one.interaction, held_out) else train).append(one)
-    pairs = [
-        pair for pair in _compared(store, role, model) if not is_held_out(pair.chosen, held_out)
+    pairs: list[ComparedAnswers] = []
+    n_foreign = 0
+    for one in open_marks(store, role):
+        names = (one.mark.interaction_id, one.mark.other_id)
+        answers = [found for name in names if name and (found := store.interaction(name))]
+        if not all(is_own(answer, models) for answer in answers):
+            n_foreign += 1
+        elif isinstance(one.given, Rating) and len(answers) == 1:
+            (kept if is_held_out(answers[0], held_out) else train).append(
+                MarkedAnswer(
+                    interaction=answers[0], rating=one.given, mark=one.mark, is_used=one.is_used
+                )
+            )
+        elif (
+            isinstance(one.given, AnswerComparison)
+            and len(answers) == 2
+            and not is_held_out(answers[0], held_out)
+        ):
+            pairs.append(_compared(one, one.given, answers))
+    return RoleMarks(
+        answers=tuple(train), held_out=tuple(kept), pairs=tuple(pairs), n_foreign=n_foreign
+    )
+
+
+def training_rows(
+    marks: RoleMarks, objective: Objective
+) -> tuple[tuple[TrainingRow, ...], tuple[TrainedMark, ...]]:
+    """Return the rows of an objective, and the marks that they come from."""
+    if objective == "dpo":
+        rows = [
+            TrainingRow(
+                messages=_messages(one.chosen),
+                response=one.chosen.response,
+                rejected=one.rejected.response,
+                key=_key(one.mark),
+            )
+            for one in marks.pairs
+        ]
+        return tuple(rows), tuple(one.mark for one in marks.pairs)
+    answers, targets, weights = _targets(marks.answers, objective)
+    rows = [
+        TrainingRow(
+            messages=_messages(one.interaction),
+            response=one.interaction.response,
+            target=target,
+            weight=weight,
+            key=_key(one.mark),
+        )
+        for one, target, weight in zip(answers, targets, weights, strict=True)
     ]
-    return RoleMarks(train=tuple(train), held_out=tuple(kept), pairs=tuple(pairs))
+    return tuple(rows), tuple(one.mark for one in answers)
 
 
 def prompt_key(interaction: Interaction) -> str:
@@ -109,18 +160,43 @@ def is_held_out(interaction: Interaction, share: float) -> bool:
     return int(prompt_key(interaction)[:13], 16) < share * 16**13
 
 
-def _marked(store: FeedbackStore, role: str, model: str) -> Iterator[MarkedAnswer]:
-    for (name,) in store.fetch(_MARKED, (role, model)):
-        interaction, marks = store.interaction(name), store.ratings(name)
-        if interaction is not None and marks:  # else taken back, or forgotten meanwhile
-            yield MarkedAnswer(interaction=interaction, marks=tuple(marks))
+def is_own(interaction: Interaction, models: Sequence[str]) -> bool:
+    """Return whether an answer is one of the model that is trained, or of its adapters."""
+    return interaction.adapter_version is not None or interaction.model in models
 
 
-def _compared(store: FeedbackStore, role: str, model: str) -> Iterator[ComparedPair]:
-    for low, high, user_id in sorted(store.fetch(_COMPARED, (role, model))):
-        found = store.comparison(low, high, user_id)
-        if found is None:
-            continue  # taken back
-        chosen, rejected = store.interaction(found.chosen_id), store.interaction(found.rejected_id)
-        if chosen is not None and rejected is not None:
-            yield ComparedPair(chosen=chosen, rejected=rejected, comparison=found)
+def _targets(
+    answers: Sequence[MarkedAnswer], objective: Objective
+) -> tuple[list[MarkedAnswer], list[float], list[float]]:
+    if objective == "qrpo":
+        users = [one.rating.user_id for one in answers]
+        quantiles = rating_quantiles(users, [one.rating.reward for one in answers])
+        return list(answers), quantiles.tolist(), [1.0] * len(answers)
+    judged = [(one, desirability(one.rating)) for one in answers]
+    kept = [(one, is_good) for one, is_good in judged if is_good is not None]
+    goods = [is_good for _, is_good in kept]
+    return (
+        [one for one, _ in kept],
+        [float(good) for good in goods],
+        balanced_weights(goods).tolist(),
+    )
+
+
+def _compared(
+    one: OpenMark, choice: AnswerComparison, answers: Sequence[Interaction]
+) -> ComparedAnswers:
+    by_id = {answer.interaction_id: answer for answer in answers}
+    return ComparedAnswers(
+        chosen=by_id[choice.chosen_id],
+        rejected=by_id[choice.rejected_id],
+        mark=one.mark,
+        is_used=one.is_used,
+    )
+
+
+def _messages(interaction: Interaction) -> tuple[dict[str, str], ...]:
+    return tuple({"role": one.role, "content": one.content} for one in interaction.messages)
+
+
+def _key(mark: TrainedMark) -> str:
+    return f"{mark.interaction_id} {mark.other_id} {mark.user_id}"

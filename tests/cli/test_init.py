@@ -141,7 +141,7 @@ def test_a_folder_whose_name_readers_of_the_store_expand_is_not_valid(
     assert "`storage.path` must not hold `*`, `?` or `[`" in done.err
 
 
-@pytest.mark.parametrize("said", ["nine\nhttp\n", "0\n2\n", "HTTP\n"])
+@pytest.mark.parametrize("said", ["ten\nhttp\n", "0\n2\n", "HTTP\n"])
 def test_a_template_is_named_or_numbered_and_what_is_neither_is_asked_again(
     said: str, here: Path, cli: Runner, monkeypatch: pytest.MonkeyPatch
 ):
@@ -151,4 +151,4 @@ def test_a_template_is_named_or_numbered_and_what_is_neither_is_asked_again(
     assert done.code == 0
     assert (here / "here/server.py").is_file()
     asked_again = said.count("\n") > 1
-    assert ("write a number from 1 to 8, or one of function" in done.out) == asked_again
+    assert ("write a number from 1 to 9, or one of function" in done.out) == asked_again

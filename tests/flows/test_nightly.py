@@ -34,7 +34,10 @@ def test_every_entrypoint_loads_without_a_placeholder():
     assert {
         (d["entrypoint"].replace("/", ".").replace(".py:", "."), d["name"]) for d in deployments
     } == {(one.entrypoint, one.name) for one in planned}
-    for entrypoint in [d["entrypoint"] for d in deployments] + ["flows.optimize.optimize"]:
+    for entrypoint in [d["entrypoint"] for d in deployments] + [
+        "flows.optimize.optimize",
+        "flows.train.train",
+    ]:
         path = str(ROOT / entrypoint) if ":" in entrypoint else entrypoint
         flow: Any = load_flow_from_entrypoint(path, use_placeholder_flow=False)
         assert flow.name == entrypoint.replace(":", ".").rpartition(".")[2]

@@ -1,0 +1,106 @@
+"""``train``: adapters of a local model, trained on what people rate."""
+
+import time
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from convergence.cli import console, locations, options
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tasks.training.jobs import TrainingStep
+    from tasks.training.round import RoundReport
+
+
+def train(  # noqa: PLR0917 - Typer's options
+    config: Annotated[
+        Path, typer.Argument(metavar="[CONFIG]", help="optimization.yaml")
+    ] = options.CONFIG_FILE,
+    role: Annotated[
+        str | None, typer.Option(help="Whose answers. Default: every role with marks.")
+    ] = None,
+    now: Annotated[
+        bool,
+        typer.Option("--now", help="Do not wait for idleness, nor for `min_ratings` new marks."),
+    ] = False,
+    daemon: Annotated[
+        bool,
+        typer.Option("--daemon", help="Look again every `feedback.training.interval_s` seconds."),
+    ] = False,
+    store: options.Store = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Train the local model on what people rated, and answer from it where it is better.
+
+    One round for each role with enough new marks: a new adapter is trained, judged on prompts that were
+    never trained on, and activated if it passes every check. Says what it waits for otherwise.
+
+    Exit code 1: the training failed. 100: a new adapter was rejected.
+    """
+    from tasks.inputs.loader import load  # noqa: PLC0415 - brings pydantic
+    from tasks.store.feedback.feedback_store import FeedbackStore  # noqa: PLC0415 - brings SQLite
+    from tasks.training.looks import look_at_roles  # noqa: PLC0415 - only where it is needed
+
+    loaded = load(config)
+    training = loaded.configuration.feedback.training
+    with FeedbackStore(locations.store_path(store, config)) as feedback:
+        while True:
+            reports = look_at_roles(
+                loaded,
+                feedback,
+                role=role,
+                is_forced=now,
+                on_step=None if as_json else partial(_progress, n_steps=training.steps),
+            )
+            _show(reports, as_json=as_json, is_daemon=daemon)
+            if not daemon:
+                break
+            time.sleep(training.interval_s)
+    statuses = {one.status for one in reports}
+    if "failed" in statuses:
+        raise typer.Exit(1)
+    if "rejected" in statuses:
+        raise typer.Exit(options.EXIT_NO)
+
+
+def _progress(role: str, n_steps: int) -> "Callable[[TrainingStep], None]":
+    """Return what tells of every quarter of the steps."""
+
+    def tell(step: "TrainingStep") -> None:
+        if step.step == 1 or step.step * 4 // n_steps > (step.step - 1) * 4 // n_steps:
+            console.say(f"{role}: step {step.step} of {n_steps}, loss {step.loss:.4f}", "dim")
+
+    return tell
+
+
+def _show(reports: "list[RoundReport]", *, as_json: bool, is_daemon: bool) -> None:
+    if as_json:
+        found: Any = [
+            {
+                "role": one.role,
+                "status": one.status,
+                "sentence": one.sentence,
+                "version": one.version,
+                "checks": [asdict(check) for check in one.checks],
+                "n_rows": one.n_rows,
+                "cpu_s": one.cpu_s,
+            }
+            for one in reports
+        ]
+        console.answer_json({"rounds": found})
+        return
+    if not reports and not is_daemon:
+        console.say(
+            "No answer of the model that is trained was rated yet. `convergence chat` asks and rates."
+        )
+    for one in reports:
+        if is_daemon and one.status == "waiting":
+            continue
+        for check in one.checks:
+            console.answer(f"  {'passed' if check.passed else 'FAILED'}  {check.words}")
+        console.answer(f"{one.role}: {one.status}. {one.sentence[0].upper()}{one.sentence[1:]}.")

@@ -1,0 +1,28 @@
+"""Adapters of a local model, trained on what people rated."""
+
+from pathlib import Path
+
+from prefect import flow, get_run_logger
+
+from tasks.artifacts import show_training
+from tasks.secrets.process_redaction import redacted_errors
+from tasks.training.looks import look_at_store
+from tasks.training.round import RoundReport
+
+
+@flow(name="train", flow_run_name="train {config}")
+def train(config: str, role: str | None = None, force: bool = False) -> list[RoundReport]:
+    """Train a new adapter of each role with enough new marks, judge it, and activate it if it is better.
+
+    Args:
+        config: path of `optimization.yaml`.
+        role: whose answers; every role with marks, if none is given.
+        force: whether to wait neither for idleness nor for `min_ratings` new marks.
+    """
+    with redacted_errors():
+        reports = look_at_store(Path(config), role=role, is_forced=force)
+        logger = get_run_logger()
+        for one in reports:
+            logger.info("%s: %s. %s", one.role, one.status, one.sentence)
+        show_training(reports)
+        return reports

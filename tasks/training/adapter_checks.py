@@ -1,0 +1,209 @@
+"""Measures of a new adapter on held-out prompts, and the verdicts that follow."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from convergence_core.errors import ConfigurationError
+from convergence_core.feedback.activation_gate import GateMeasures, Measured, gate_checks
+from convergence_core.feedback.adapter_records import GateCheck
+from convergence_core.feedback.held_out import HeldOutAnswer, HeldOutComparison, compare_held_out
+from convergence_core.feedback.offline_reward import offline_reward
+from convergence_core.feedback.records import HIGHEST, LOWEST, Interaction
+from convergence_core.feedback.safety import n_new_flags, safety_flags
+from convergence_core.result.number_text import plural
+from convergence_core.search.recommend import Interval
+from tasks.functions.user_functions import load_function
+from tasks.inputs.loader import Loaded
+from tasks.models.files import ModelFiles
+from tasks.training.judged_model import JudgedModel, Messages, SampledPrompt, prompt_of
+from tasks.training.marks import RoleMarks, prompt_key
+
+MOST_PROMPTS: Final = 60
+"""Held-out prompts that are answered: the first by their hash, so always the same."""
+WANTED_ANSWERS: Final = 120
+"""Answers of each adapter, over all prompts."""
+MOST_PER_PROMPT: Final = 4
+SEED: Final = 0
+RATER: Final = "feedback.training.rater"
+REWARD_SPAN: Final = 2.0
+"""From the lowest rating's reward, -1, to the highest's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answered:
+    """Prompts with the answers of the new adapter and of the one in service."""
+
+    prompts: tuple[SampledPrompt, ...]
+    n: int
+    """Answers to each prompt."""
+    new: tuple[str, ...]
+    """Those to one prompt beside each other."""
+    old: tuple[str, ...]
+    log_ratios: tuple[float, ...]
+    """Of the new ones: log-likelihood by the new adapter less that by the old, nats."""
+
+    @property
+    def asked(self) -> tuple[SampledPrompt, ...]:
+        """The prompt of each answer."""
+        return tuple(one for one in self.prompts for _ in range(self.n))
+
+
+def check_adapter(
+    loaded: Loaded,
+    files: ModelFiles,
+    marks: RoleMarks,
+    *,
+    new: Path,
+    old: Path | None,
+    weights_problem: str | None,
+) -> tuple[GateCheck, ...]:
+    """Judge a new adapter against the one in service.
+
+    Args:
+        loaded: the configuration.
+        files: of the base model.
+        marks: of their role.
+        new: folder of the new one.
+        old: folder of the one in service; ``None``: the base model.
+        weights_problem: what is wrong with its weights; ``None``: nothing is.
+
+    Raises:
+        ConfigurationError: the rater of held-out answers cannot be loaded, or gave no rating.
+        ModelProcessError: the model could not answer.
+    """
+    rater = _rater(loaded)
+    if weights_problem is not None:  # it is not loaded at all
+        return gate_checks(GateMeasures(n_held_out=0, weights_problem=weights_problem))
+    prompts = tuple(
+        prompt_of(prompt_key(one), _messages(one), one.sampling)
+        for one in sorted(marks.held_out_prompts, key=prompt_key)[:MOST_PROMPTS]
+    )
+    with JudgedModel(files) as model:
+        answered = _answered(model, prompts, new, old)
+        difference, rests_on = (
+            _logged_reward(model, marks, new, old) if rater is None else (None, "")
+        )
+    compared = _compared(answered, rater)
+    if compared is not None and compared.reward_difference is not None:
+        difference = _measured(compared.reward_difference, times=REWARD_SPAN)
+        rests_on = (
+            f"the rater's marks of {plural(len(answered.new), 'answer')} of each to "
+            f"{plural(compared.n_prompts, 'held-out prompt')}"
+        )
+    return gate_checks(
+        GateMeasures(
+            n_held_out=len(prompts),
+            weights_problem="",
+            kl_nats=None if compared is None else _measured(compared.kl_nats),
+            well_formed=None if compared is None else _measured(compared.well_formed),
+            reward_difference=difference,
+            reward_rests_on=rests_on,
+            n_new_flags=_new_flags(answered) if prompts else None,
+            earlier_tasks={},
+            n_repairs=0,
+            has_server_answered=bool(prompts) and all(answered.new),
+        )
+    )
+
+
+def _answered(
+    model: JudgedModel, prompts: tuple[SampledPrompt, ...], new: Path, old: Path | None
+) -> _Answered:
+    n = min(MOST_PER_PROMPT, math.ceil(WANTED_ANSWERS / max(1, len(prompts))))
+    of_new = model.answers(prompts, new, n=n, seed=SEED)
+    of_old = model.answers(prompts, old, n=n, seed=SEED)
+    asked = [one.messages for one in prompts for _ in range(n)]
+    given = list(zip(asked, of_new, strict=True))
+    by_new, by_old = model.log_likelihoods(given, new), model.log_likelihoods(given, old)
+    return _Answered(
+        prompts=prompts,
+        n=n,
+        new=tuple(of_new),
+        old=tuple(of_old),
+        log_ratios=tuple(a - b for a, b in zip(by_new, by_old, strict=True)),
+    )
+
+
+def _compared(
+    answered: _Answered, rater: Callable[[str, str], float] | None
+) -> HeldOutComparison | None:
+    """Return how the answers compare; ``None``: no prompt was held out."""
+    if not answered.prompts:
+        return None
+
+    def rated(texts: Sequence[str], log_ratios: Sequence[float | None]) -> list[HeldOutAnswer]:
+        return [
+            HeldOutAnswer(
+                prompt_key=one.key,
+                text=text,
+                reward=None if rater is None else rater(one.messages[-1]["content"], text),
+                log_ratio=log_ratio,
+            )
+            for one, text, log_ratio in zip(answered.asked, texts, log_ratios, strict=True)
+        ]
+
+    return compare_held_out(
+        rated(answered.new, answered.log_ratios), rated(answered.old, [None] * len(answered.old))
+    )
+
+
+def _logged_reward(
+    model: JudgedModel, marks: RoleMarks, new: Path, old: Path | None
+) -> tuple[Measured | None, str]:
+    """Return the difference of reward by the marks of held-out answers, and what it rests on."""
+    given = [(_messages(one.interaction), one.interaction.response) for one in marks.held_out]
+    if not given:
+        return None, ""
+    found = offline_reward(
+        [one.rating.reward for one in marks.held_out],
+        model.log_likelihoods(given, new),
+        model.log_likelihoods(given, old),
+        groups=[prompt_key(one.interaction) for one in marks.held_out],
+    )
+    if found is None:
+        return None, ""
+    return Measured(value=found.difference, low=found.low, high=found.high), found.words
+
+
+def _new_flags(answered: _Answered) -> int:
+    def flags(texts: Sequence[str]) -> list[Sequence[object]]:
+        return [
+            safety_flags(one.messages[-1]["content"], text)
+            for one, text in zip(answered.asked, texts, strict=True)
+        ]
+
+    return n_new_flags(flags(answered.old), flags(answered.new))  # type: ignore[arg-type] # flags
+
+
+def _rater(loaded: Loaded) -> Callable[[str, str], float] | None:
+    """Return what gives an answer's rating as a share of the scale; ``None``: nobody rates."""
+    path = loaded.configuration.feedback.training.rater
+    if path is None:
+        return None
+    function = load_function(path, loaded.base_dir, key=RATER)
+
+    def rate(prompt: str, answer: str) -> float:
+        found: object = function(prompt, answer)
+        is_number = isinstance(found, int | float) and not isinstance(found, bool)
+        if not is_number or not LOWEST <= float(found) <= HIGHEST:  # type: ignore[arg-type] # as checked
+            rule = f"must return a number from {LOWEST} to {HIGHEST} for every answer"
+            fix = "Correct the function, or leave the key out."
+            raise ConfigurationError.of(RATER, rule, fix, value=str(type(found).__name__))
+        return (float(found) - LOWEST) / (HIGHEST - LOWEST)  # type: ignore[arg-type] # as checked
+
+    return rate
+
+
+def _measured(interval: Interval | None, *, times: float = 1.0) -> Measured | None:
+    if interval is None:
+        return None
+    return Measured(
+        value=times * interval.mean, low=times * interval.low, high=times * interval.high
+    )
+
+
+def _messages(interaction: Interaction) -> Messages:
+    return tuple({"role": one.role, "content": one.content} for one in interaction.messages)

@@ -1,0 +1,127 @@
+"""Local model whose answers to held-out prompts are judged.
+
+Its process has the lowest priority; ``main`` of this module is that process.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
+
+from convergence_core.records import Json
+from tasks.models import model_process
+from tasks.models.files import ModelFiles
+from tasks.models.local_model import LocalModel, ModelProcessError
+from tasks.models.model_process import ChatAnswer, ChatRequest, ModelRequest, ScoreRequest
+
+TIMEOUT_S: Final = 3_600.0
+"""Of one batch."""
+NICENESS: Final = 18
+"""Beside the model process's own: 19 in all, the lowest priority."""
+MAX_TOKENS: Final = 128
+"""Longest answer where the logged one has no limit."""
+
+Messages = tuple[dict[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampledPrompt:
+    """A prompt, and by which settings it is answered."""
+
+    key: str
+    messages: Messages
+    max_tokens: int = MAX_TOKENS
+    temperature: float = 1.0
+    top_p: float = 1.0
+
+
+def prompt_of(key: str, messages: Messages, sampling: Mapping[str, Json]) -> SampledPrompt:
+    """Return a logged prompt, to be answered by the settings by which it was."""
+
+    def number(name: str, default: float) -> float:
+        value = sampling.get(name)
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        return float(value) if is_number else default  # type: ignore[arg-type] # as checked
+
+    return SampledPrompt(
+        key=key,
+        messages=messages,
+        max_tokens=int(number("max_tokens", MAX_TOKENS)),
+        temperature=number("temperature", 1.0),
+        top_p=number("top_p", 1.0),
+    )
+
+
+class JudgedModel:
+    """One model with any of its adapters. Blocks."""
+
+    def __init__(self, files: ModelFiles) -> None:
+        """Prepare; the process starts with the first question.
+
+        Args:
+            files: of the base model.
+        """
+        self._model = LocalModel(files, module=__name__)
+
+    def answers(
+        self, prompts: Sequence[SampledPrompt], adapter: Path | None, *, n: int, seed: int
+    ) -> list[str]:
+        """Return ``n`` sampled answers to each prompt, those of one prompt beside each other.
+
+        Args:
+            prompts: what is asked.
+            adapter: folder of the adapter that answers; ``None``: the base model does.
+            n: answers to each prompt.
+            seed: of the first one; the same seeds give the same answers.
+
+        Raises:
+            ModelProcessError: the process ended, or an answer failed.
+        """
+        requests: list[ModelRequest] = [
+            ChatRequest(
+                messages=one.messages, max_tokens=one.max_tokens, temperature=one.temperature,
+                top_p=one.top_p, top_k=None, stop=(), seed=seed + k, adapter=adapter,
+            )
+            for one in prompts
+            for k in range(n)
+        ]  # fmt: skip
+        return [answer.text for answer in self._asked(requests)]
+
+    def log_likelihoods(
+        self, answers: Sequence[tuple[Messages, str]], adapter: Path | None
+    ) -> list[float]:
+        """Return the log-likelihood of each given answer, with its end, in nats.
+
+        Raises:
+            ModelProcessError: as ``answers``.
+        """
+        requests: list[ModelRequest] = [
+            ScoreRequest(messages=messages, response=text, adapter=adapter)
+            for messages, text in answers
+        ]
+        return [sum(answer.logprobs or ()) for answer in self._asked(requests)]
+
+    def close(self) -> None:
+        """End the process; safe to call twice."""
+        self._model.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _asked(self, requests: Sequence[ModelRequest]) -> list[ChatAnswer]:
+        futures = [self._model.ask(request, TIMEOUT_S) for request in requests]
+        found = [future.result() for future in futures]
+        for answer in found:
+            if answer.error:
+                raise ModelProcessError(answer.error)
+        return found
+
+
+def main() -> None:
+    """Answer in a child of the lowest priority."""
+    os.nice(NICENESS)
+    model_process.main()

@@ -1,0 +1,95 @@
+"""Looks at the roles of a store, for what is to be trained."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from convergence_core.result.number_text import plural
+from tasks.inputs.loader import Loaded, load
+from tasks.store.feedback.feedback_store import FeedbackStore
+from tasks.store.in_flight import is_answering, seconds_since_request
+from tasks.training.jobs import TrainingStep, never, no_report
+from tasks.training.round import RoundReport, base_model, train_role, trained_roles
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdleRule:
+    """When a round may begin."""
+
+    quiet_s: float = 10.0
+    """Seconds since the last request."""
+    max_load: float = 0.75
+    """Processes that want a processor, per processor, over the last minute."""
+
+
+def busy_reason(root: Path, rule: IdleRule) -> str | None:
+    """Return why no round may begin now; ``None``: one may.
+
+    Args:
+        root: folder of the store.
+        rule: when one may.
+    """
+    if is_answering(root):
+        return "a request is being answered"
+    since = seconds_since_request(root)
+    if since is not None and since < rule.quiet_s:
+        return f"the last request ended {since:.0f} s ago, and {rule.quiet_s:g} s of quiet are asked for"
+    n_processors = os.cpu_count() or 1
+    load = os.getloadavg()[0] / n_processors
+    if load > rule.max_load:
+        return (
+            f"the load is {load:.2f} per processor, over {plural(n_processors, 'processor')}, "
+            f"and {rule.max_load:g} at most is asked for"
+        )
+    return None
+
+
+def look_at_roles(
+    loaded: Loaded,
+    feedback: FeedbackStore,
+    *,
+    role: str | None = None,
+    is_forced: bool = False,
+    on_step: Callable[[str], Callable[[TrainingStep], None]] | None = None,
+) -> list[RoundReport]:
+    """Train what is to be trained, one role after the other; return what came of each.
+
+    Args:
+        loaded: the configuration.
+        feedback: of its store.
+        role: whose answers; ``None``: every role with marks.
+        is_forced: whether to wait neither for idleness nor for ``min_ratings`` new marks.
+        on_step: gives, for a role, what is told of each step.
+
+    Raises:
+        ConfigurationError: no model to train is named, or it is not there.
+        StoreError: the store cannot be read or written.
+    """
+    base_model(loaded)
+    reports: list[RoundReport] = []
+    for one in trained_roles(loaded, feedback) if role is None else (role,):
+        busy = None if is_forced else busy_reason(feedback.root, IdleRule())
+        if busy is not None:
+            reports.append(RoundReport(role=one, status="waiting", sentence=busy))
+            continue
+        should_pause = never if is_forced else (lambda: is_answering(feedback.root))
+        reports.append(
+            train_role(
+                loaded,
+                feedback,
+                one,
+                is_forced=is_forced,
+                should_pause=should_pause,
+                on_step=no_report if on_step is None else on_step(one),
+            )
+        )
+    return reports
+
+
+def look_at_store(config: Path, *, role: str | None, is_forced: bool) -> list[RoundReport]:
+    """Train what is to be trained in the store of a configuration; see ``look_at_roles``."""
+    loaded = load(config)
+    folder = (loaded.base_dir / loaded.configuration.storage.folder).resolve()
+    with FeedbackStore(folder) as feedback:
+        return look_at_roles(loaded, feedback, role=role, is_forced=is_forced)

@@ -1,0 +1,390 @@
+"""One training round of a role: marks, a new adapter, its checks, its activation."""
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Final, Literal
+
+from convergence_core.config.feedback import TrainingConfig
+from convergence_core.errors import AdapterRefusedError, ConfigurationError
+from convergence_core.feedback.activation_gate import failed_words
+from convergence_core.feedback.adapter_records import AdapterRecord, GateCheck, TrainedMark
+from convergence_core.records import Json
+from convergence_core.result.number_text import plural
+from tasks.inputs.loader import Loaded
+from tasks.models.files import ModelFiles, find_model
+from tasks.models.local_model import ModelProcessError
+from tasks.store.feedback.adapter_files import training_folder
+from tasks.store.feedback.adapter_store import AdapterStore
+from tasks.store.feedback.adapter_weights import weights_problem
+from tasks.store.feedback.feedback_store import FeedbackStore
+from tasks.store.feedback.training_rounds import TrainingRounds
+from tasks.store.layout import make_folder, write_file
+from tasks.training.adapter_checks import check_adapter
+from tasks.training.jobs import (
+    Objective,
+    TrainingJob,
+    TrainingResult,
+    TrainingSettings,
+    TrainingStep,
+    run_training,
+)
+from tasks.training.marks import RoleMarks, collect, training_rows
+
+Status = Literal["waiting", "paused", "activated", "rejected", "failed"]
+BY: Final = "training"
+"""Who is written down as the one who registers, activates or rejects."""
+_FROZEN: Final = "marks.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundReport:
+    """What came of one look at a role."""
+
+    role: str
+    status: Status
+    sentence: str
+    version: str | None = None
+    """The new adapter. ``None``: there is none."""
+    checks: tuple[GateCheck, ...] = ()
+    n_rows: int = 0
+    cpu_s: float = 0.0
+    """CPU seconds of the training process, of this call."""
+    losses: tuple[float, ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaseModel:
+    """The model whose adapters are trained."""
+
+    name: str
+    files: ModelFiles
+    names: tuple[str, ...]
+    """As what its answers are logged."""
+
+
+def never() -> bool:
+    """Return that no pause is wanted."""
+    return False
+
+
+def base_model(loaded: Loaded) -> BaseModel:
+    """Return the model whose adapters a configuration trains.
+
+    Raises:
+        ConfigurationError: it names none, or its files or what runs them are not there.
+    """
+    wanted = loaded.configuration.feedback.training.base_model_path
+    api = loaded.configuration.api
+    asked = api.request.options.get("model")
+    served = asked if isinstance(asked, str) and "{" not in asked else None
+    name = wanted or (served if api.kind == "local" else None)
+    key = "feedback.training.base_model_path"
+    if name is None:
+        rule = f"must name the model to train, where api.kind is {api.kind}"
+        fix = "Write `smollm2-135m-instruct`, a path to a `.gguf` file, or a folder of Hugging Face's form."
+        raise ConfigurationError.of(key, rule, fix)
+    files = find_model(name, loaded.base_dir, key=key)
+    return BaseModel(name=name, files=files, names=(name, *((served,) if served else ())))
+
+
+def trained_roles(loaded: Loaded, feedback: FeedbackStore) -> tuple[str, ...]:
+    """Return the roles that have marked answers, in the order of their names."""
+    base = base_model(loaded)
+    share = loaded.configuration.feedback.training.held_out
+    roles = [role for (role,) in feedback.fetch("SELECT DISTINCT role FROM interactions")]
+    return tuple(
+        role
+        for role in sorted(roles)
+        if (marks := collect(feedback, role=role, models=base.names, held_out=share)).answers
+        or marks.pairs
+    )
+
+
+def train_role(
+    loaded: Loaded,
+    feedback: FeedbackStore,
+    role: str,
+    *,
+    is_forced: bool = False,
+    should_pause: Callable[[], bool] = never,
+    on_step: Callable[[TrainingStep], None] | None = None,
+) -> RoundReport:
+    """Train, judge and, where every check is passed, activate one new adapter of a role.
+
+    A round that was paused or killed goes on with the marks it began with, as long as each still counts.
+
+    Args:
+        loaded: the configuration.
+        feedback: where marks are, and adapters are kept.
+        role: whose answers were marked.
+        is_forced: whether fewer new marks than ``min_ratings`` are enough.
+        should_pause: asked before each step of the training.
+        on_step: told of each step.
+
+    Raises:
+        ConfigurationError: no model to train is named, or it is not there.
+        StoreError: the store cannot be read or written.
+    """
+    options = loaded.configuration.feedback.training
+    base = base_model(loaded)
+    marks = collect(feedback, role=role, models=base.names, held_out=options.held_out)
+    with _alone(feedback.root) as is_alone:
+        if not is_alone:
+            return _waiting(role, "another process trains in this store")
+        work = _work(marks, options, training_folder(feedback.root) / role)
+        reason = _waits_for(work, marks, options, is_forced=is_forced)
+        # One that a killed round left is judged before anything is trained.
+        has_candidate = any(
+            one.status == "candidate" for one in AdapterStore(feedback).records(role)
+        )
+        if reason is not None and not has_candidate:
+            return _waiting(role, reason)
+        return _Round(
+            loaded=loaded, feedback=feedback, role=role, base=base, marks=marks, work=work
+        ).run(should_pause, on_step or (lambda _step: None))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Work:
+    """What a round trains on."""
+
+    folder: Path
+    objective: Objective
+    marks: RoleMarks
+    """Those that train now; frozen while a round is paused."""
+    is_resumed: bool
+
+
+class _Round:
+    """One round, from its marks to its verdict."""
+
+    def __init__(
+        self,
+        *,
+        loaded: Loaded,
+        feedback: FeedbackStore,
+        role: str,
+        base: BaseModel,
+        marks: RoleMarks,
+        work: _Work,
+    ) -> None:
+        self._loaded, self._feedback, self._role = loaded, feedback, role
+        self._base, self._marks, self._work = base, marks, work
+        self._adapters, self._rounds = AdapterStore(feedback), TrainingRounds(feedback)
+        self._incumbent = self._adapters.active(role)
+        self._parent = (
+            None if self._incumbent is None else self._adapters.folder(self._incumbent.version)
+        )
+
+    def run(
+        self, should_pause: Callable[[], bool], on_step: Callable[[TrainingStep], None]
+    ) -> RoundReport:
+        for left in self._adapters.records(self._role):
+            if left.status == "candidate":
+                return self._judged_again(left)
+        rows, used = training_rows(self._work.marks, self._work.objective)
+        _freeze(self._work, used)
+        settings = settings_of(self._loaded.configuration.feedback.training, self._work.objective)
+        job = TrainingJob(
+            model=self._base.files, rows=rows, settings=settings, parent=self._parent
+        )
+        round_id = self._rounds.begin(
+            self._role, self._work.objective, n_rows=len(rows), settings=_json(settings)
+        )
+        result = run_training(job, self._work.folder, should_pause=should_pause, on_step=on_step)
+        metrics: dict[str, Json] = {
+            "n_steps": result.n_steps,
+            "losses": list(result.losses),
+            "cpu_s": result.cpu_s,
+            "peak_bytes": result.peak_bytes,
+            "kl_estimate": result.kl_estimate,
+            "resumed_from": result.resumed_from,
+        }
+        if result.interrupted:
+            told = f"paused after {plural(result.n_steps, 'step')} of {settings.steps}"
+            self._rounds.end(round_id, "interrupted", metrics=metrics, reason=told)
+            return self._report("paused", f"{told}; the next look goes on from there", result)
+        if result.adapter is None:
+            told = result.failure or "the training gave no adapter"
+            self._rounds.end(round_id, "failed", metrics=metrics, reason=told)
+            shutil.rmtree(self._work.folder, ignore_errors=True)
+            return self._report("failed", f"{told}. Nothing was changed.", result)
+        try:
+            version = self._registered(result.adapter, used)
+            report = self._judged(version, result)
+        except (AdapterRefusedError, ModelProcessError) as error:
+            self._rounds.end(round_id, "failed", metrics=metrics, reason=str(error))
+            return self._report("failed", f"{error} Nothing was changed.", result)
+        finally:
+            shutil.rmtree(self._work.folder, ignore_errors=True)
+        self._rounds.end(
+            round_id, "done", version=version, metrics=metrics, reason=report.sentence
+        )
+        return report
+
+    def _judged_again(self, left: AdapterRecord) -> RoundReport:
+        nothing = TrainingResult(adapter=None, n_steps=0)
+        try:
+            return self._judged(left.version, nothing)
+        except (AdapterRefusedError, ModelProcessError) as error:
+            return self._report("failed", f"{left.version} could not be judged: {error}", nothing)
+
+    def _registered(self, adapter: Path, used: tuple[TrainedMark, ...]) -> str:
+        return self._adapters.register(
+            adapter,
+            role=self._role,
+            base_model=self._base.name,
+            objective=self._work.objective,
+            marks=used,
+            parent=None if self._incumbent is None else self._incumbent.version,
+            by=BY,
+        )
+
+    def _judged(self, version: str, result: TrainingResult) -> RoundReport:
+        checks = check_adapter(
+            self._loaded,
+            self._base.files,
+            self._marks,
+            new=self._adapters.folder(version),
+            old=self._parent,
+            weights_problem=weights_problem(self._adapters.folder(version)),
+        )
+        self._adapters.record_checks(version, checks)
+        reason = failed_words(checks)
+        if reason is not None:
+            self._adapters.reject(version, reason, by=BY)
+            failed = [one.name for one in checks if not one.passed]
+            who = "the base model" if self._incumbent is None else self._incumbent.version
+            told = (
+                f"{version} did not pass {len(failed)} of {len(checks)} checks ({', '.join(failed)}); "
+                f"{who} answers as before"
+            )
+            return self._report("rejected", told, result, version, checks)
+        self._adapters.activate(version, by=BY)
+        sentence = f"{version} passed every check and answers for {self._role} now"
+        return self._report("activated", sentence, result, version, checks)
+
+    def _report(
+        self,
+        status: Status,
+        sentence: str,
+        result: TrainingResult,
+        version: str | None = None,
+        checks: tuple[GateCheck, ...] = (),
+    ) -> RoundReport:
+        return RoundReport(
+            role=self._role, status=status, sentence=sentence, version=version, checks=checks,
+            n_rows=result.n_rows, cpu_s=result.cpu_s, losses=result.losses,
+        )  # fmt: skip
+
+
+def settings_of(options: TrainingConfig, objective: Objective) -> TrainingSettings:
+    """Return a configuration's settings of one round."""
+    return TrainingSettings(
+        objective=objective,
+        learning_rate=options.learning_rate,
+        beta=options.beta,
+        batch_size=options.batch_size,
+        gradient_accumulation_steps=options.gradient_accumulation_steps,
+        steps=options.steps,
+        max_seq_length=options.max_seq_length,
+        lora_rank=options.lora_rank,
+        lora_alpha=2 * options.lora_rank,
+    )
+
+
+def _json(settings: TrainingSettings) -> dict[str, Json]:
+    return asdict(settings)
+
+
+def _waiting(role: str, reason: str) -> RoundReport:
+    return RoundReport(role=role, status="waiting", sentence=reason)
+
+
+def _waits_for(
+    work: _Work, marks: RoleMarks, options: TrainingConfig, *, is_forced: bool
+) -> str | None:
+    """Return what a round waits for; ``None``: it may begin."""
+    if work.is_resumed:
+        return None
+    least = 1 if is_forced else options.min_ratings
+    if marks.n_new < least:
+        foreign = (
+            f" ({plural(marks.n_foreign, 'mark')} of other models' answers train nothing)"
+            if marks.n_foreign
+            else ""
+        )
+        return (
+            f"{plural(marks.n_new, 'new mark')} of {least} that a round waits for"
+            f"{foreign}; see feedback.training.min_ratings"
+        )
+    rows, _ = training_rows(work.marks, work.objective)
+    fewest = options.batch_size
+    if len(rows) < fewest:
+        return (
+            f"{plural(len(rows), 'row')} for {work.objective}, and feedback.training.batch_size asks for "
+            f"{fewest}"
+        )
+    if not marks.held_out_prompts:
+        return (
+            "no marked answer is to a held-out prompt, so nothing could judge; rate more prompts"
+        )
+    return None
+
+
+def _work(marks: RoleMarks, options: TrainingConfig, folder: Path) -> _Work:
+    """Return what trains: what a paused round began with, where all of it still counts; else all."""
+    frozen = _frozen(folder)
+    every = {_name(one.mark) for one in marks.answers} | {_name(one.mark) for one in marks.pairs}
+    if frozen is not None and all(name in every for name in frozen[1]):
+        names = set(frozen[1])
+        kept = RoleMarks(
+            answers=tuple(one for one in marks.answers if _name(one.mark) in names),
+            held_out=marks.held_out,
+            pairs=tuple(one for one in marks.pairs if _name(one.mark) in names),
+            n_foreign=marks.n_foreign,
+        )
+        return _Work(folder=folder, objective=frozen[0], marks=kept, is_resumed=True)
+    shutil.rmtree(folder, ignore_errors=True)
+    objective = marks.objective(options.objective)
+    return _Work(folder=folder, objective=objective, marks=marks, is_resumed=False)
+
+
+def _frozen(folder: Path) -> tuple[Objective, list[str]] | None:
+    try:
+        found = json.loads((folder / _FROZEN).read_text("utf-8"))
+        return found["objective"], list(found["marks"])
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _freeze(work: _Work, used: tuple[TrainedMark, ...]) -> None:
+    make_folder(work.folder)
+    text = json.dumps({"objective": work.objective, "marks": [_name(one) for one in used]})
+    write_file(work.folder / _FROZEN, text)
+
+
+def _name(mark: TrainedMark) -> str:
+    return f"{mark.kind} {mark.seq}"
+
+
+@contextlib.contextmanager
+def _alone(root: Path) -> Iterator[bool]:
+    """Yield whether no other process trains in a store; none does while this lasts."""
+    make_folder(training_folder(root).parent)
+    path = training_folder(root).parent / "training.lock"
+    descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        yield False
+    else:
+        yield True
+    finally:
+        os.close(descriptor)

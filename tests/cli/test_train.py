@@ -1,0 +1,99 @@
+"""`convergence train` and `chat --demo`, up to where PyTorch would begin."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from convergence_core.feedback.records import Rating
+from tasks.models import files
+from tasks.models.files import ModelFiles
+from tasks.store.feedback.feedback_store import FeedbackStore
+from tasks.store.in_flight import RequestsInFlight
+from tasks.training import looks, round as rounds
+from tests.feedback.answers import answer
+from tests.support.commands import Runner
+from tests.training.test_rounds import written
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    written(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    base = rounds.BaseModel(
+        name="tiny", files=ModelFiles(folder=tmp_path, gguf=None), names=("stand-in",)
+    )
+    for module in (rounds, looks):
+        monkeypatch.setattr(module, "base_model", lambda _loaded: base)
+    return tmp_path
+
+
+def test_without_a_rating_it_says_how_to_give_one(project: Path, cli: Runner):
+    done = cli("train")
+    assert done.code == 0
+    assert "No answer of the model that is trained was rated yet." in done.err
+
+
+def test_it_says_what_it_waits_for(project: Path, cli: Runner, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("tasks.training.looks.os.getloadavg", lambda: (0.0, 0.0, 0.0))
+    with FeedbackStore(project / "convergence-data") as feedback:
+        feedback.log(answer("a"))
+        feedback.rate(Rating(interaction_id="a", user_id="ann", rating=4))
+    done = cli("train", "--json")
+    assert done.code == 0
+    (found,) = json.loads(done.out)["rounds"]
+    assert (found["role"], found["status"], found["version"]) == ("assistant", "waiting", None)
+    assert "of 5 that a round waits for" in found["sentence"]
+
+
+@pytest.mark.parametrize(
+    ("load", "said"), [(9.0, "the load is"), (0.0, "a request is being answered")]
+)
+def test_it_waits_until_the_machine_is_idle(
+    load: float, said: str, project: Path, cli: Runner, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("tasks.training.looks.os.getloadavg", lambda: (100 * load, 0.0, 0.0))
+    store = project / "convergence-data"
+    with FeedbackStore(store) as feedback:
+        feedback.log(answer("a"))
+        feedback.rate(Rating(interaction_id="a", user_id="ann", rating=4))
+    if load:
+        done = cli("train", "--role", "assistant")
+    else:
+        with RequestsInFlight(store).request():
+            done = cli("train", "--role", "assistant")
+    assert done.code == 0
+    assert f"assistant: waiting. {said[0].upper()}{said[1:]}" in done.out
+
+
+@pytest.mark.parametrize(("status", "code"), [("rejected", 100), ("failed", 1), ("activated", 0)])
+def test_the_exit_code_tells_the_verdict(
+    status: Any, code: int, project: Path, cli: Runner, monkeypatch: pytest.MonkeyPatch
+):
+    report = rounds.RoundReport(role="assistant", status=status, sentence="it was so")
+    monkeypatch.setattr(looks, "look_at_roles", lambda *_a, **_k: [report])
+    done = cli("train", "--now")
+    assert done.code == code
+    assert f"assistant: {status}. It was so." in done.out
+
+
+def test_a_hosted_model_is_refused_with_the_key(tmp_path: Path, cli: Runner):
+    done = cli("train", str(written(tmp_path)), "--store", str(tmp_path / "store"))
+    assert done.code == 2
+    assert "feedback.training.base_model_path" in done.err
+
+
+def test_the_demonstration_says_what_it_needs(
+    tmp_path: Path, cli: Runner, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(files, "missing_libraries", lambda: ("torch",))
+    done = cli("chat", "--demo")
+    assert done.code == 2
+    assert "needs what is not installed: torch" in done.err
+    monkeypatch.setattr(files, "missing_libraries", lambda: ())
+    (tmp_path / "convergence-demo").mkdir()
+    done = cli("chat", "--demo")
+    assert done.code == 2
+    assert "must make a new folder" in done.err

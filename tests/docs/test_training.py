@@ -1,0 +1,67 @@
+"""The page on training from ratings names what there is."""
+
+import re
+from pathlib import Path
+
+import yaml
+
+from convergence.templates import plan_files
+from convergence_core.config import parse_mapping
+from convergence_core.config.feedback import TrainingConfig
+from convergence_core.feedback.activation_gate import CONDITIONS, GateLimits
+from deployments.nightly.plan import TRAINING_CRON, plan
+from tasks.models.files import PACKAGE_COMMAND
+from tasks.training import demo, demo_world
+from tests.docs.test_documents import ROOT, blocks
+
+PAGE = (ROOT / "docs/training.md").read_text(encoding="utf-8")
+
+
+def test_every_check_of_the_gate_is_explained_with_its_limit():
+    rows = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \| (.+) \|$", PAGE, re.MULTILINE)
+    named = {name for names, _ in rows for name in re.findall(r"`(\w+)`", names)}
+    assert named == set(CONDITIONS)
+    words = dict(rows)
+    limits = GateLimits()
+    assert f"at least {limits.least_held_out} held-out prompts" in words["`held_out`"]
+    assert f"at most {limits.most_kl_nats} nats" in words["`kl`"]
+    assert f"at least {100 * limits.least_well_formed:g} %" in words["`well_formed`"]
+
+
+def test_the_keys_of_the_page_are_those_of_the_configuration():
+    (block,) = blocks(PAGE, "yaml")
+    shown = yaml.safe_load(block)["feedback"]["training"]
+    defaults = TrainingConfig()
+    assert {
+        name: getattr(defaults, name) for name in ("objective", "min_ratings", "held_out")
+    } == {name: shown[name] for name in ("objective", "min_ratings", "held_out")}
+    TrainingConfig.model_validate(shown)
+    assert f"({defaults.interval_s:g})" in PAGE
+
+
+def test_the_example_is_accepted_and_trains_the_model_it_asks():
+    text = plan_files("local-chat", {})["optimization.yaml"]
+    parsed = parse_mapping(yaml.safe_load(text))
+    assert parsed.feedback.training.min_ratings == 20
+    assert parsed.api.request.options["model"] == "smollm2-135m-instruct"
+    assert PACKAGE_COMMAND in PAGE
+
+
+def test_the_deployment_looks_as_often_as_the_page_says():
+    trained = {one.full_name: one for one in plan(Path("/c"), Path("/s"), system="x", trains=True)}
+    assert trained["train/idle"].cron == TRAINING_CRON == "*/15 * * * *"
+    assert trained["train/idle"].parameters == {"config": "/c"}
+    assert "every quarter of an hour" in PAGE
+    without = {one.full_name for one in plan(Path("/c"), Path("/s"), system="x")}
+    assert "train/idle" not in without
+
+
+def test_the_figures_of_the_demonstration_are_those_of_the_code():
+    n = len(demo_world.questions()) * demo.ANSWERS_PER_PROMPT
+    assert f"marks {n} answers" in PAGE.replace("\n", " ")
+    assert (
+        20 * yaml.safe_load(demo.configuration_text())["feedback"]["training"]["learning_rate"]
+        == demo.DEGRADED_RATE
+    )
+    assert "twenty times the rate" in PAGE
+    parse_mapping(yaml.safe_load(demo.configuration_text()))

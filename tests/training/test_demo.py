@@ -1,0 +1,48 @@
+"""The demonstration: a tiny model learns from a synthetic rater, through the whole path."""
+
+from pathlib import Path
+
+import pytest
+
+from tasks.models.files import missing_libraries
+from tasks.store.feedback.adapter_store import AdapterStore
+from tasks.store.feedback.feedback_store import FeedbackStore
+from tasks.store.feedback.training_rounds import TrainingRounds
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(bool(missing_libraries()), reason="needs the extra `local`"),
+    pytest.mark.filterwarnings("ignore"),
+]
+
+
+def test_the_demonstration_learns_refuses_and_rolls_back(tmp_path: Path):
+    from tasks.training.demo import play
+
+    said = list(play(tmp_path / "demo"))
+    titles = [step.title for step in said]
+    assert len(titles) == 8
+    assert said[2].lines[-1] == "assistant-0001 passed every check and answers for assistant now."
+    assert "assistant-0002 did not pass" in said[5].lines[-1]
+    assert "64 of 64 answers are word for word those from before" in said[6].lines[0]
+    with FeedbackStore(tmp_path / "demo/convergence-data") as feedback:
+        adapters = AdapterStore(feedback)
+        assert {one.version: one.status for one in adapters.records()} == {
+            "assistant-0001": "active",
+            "assistant-0002": "rejected",
+        }
+        checks = {one.name: one for one in adapters.checks("assistant-0001")}
+        reward, kl = checks["reward"], checks["kl"]
+        assert reward.low is not None
+        assert reward.low > 0
+        assert kl.value is not None
+        assert 0 < kl.value <= 1.5
+        worse = {one.name: one for one in adapters.checks("assistant-0002")}
+        assert not worse["kl"].passed
+        assert [one.status for one in TrainingRounds(feedback).records()] == ["done", "done"]
+        rows = feedback.fetch(
+            "SELECT adapter_version, avg(r.rating) FROM interactions i JOIN ratings r "
+            "ON r.interaction_id = i.interaction_id GROUP BY adapter_version ORDER BY 1"
+        )
+    by_version = dict(rows)
+    assert by_version["assistant-0001"] > by_version[None] + 0.5
