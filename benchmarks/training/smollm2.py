@@ -11,6 +11,10 @@ base model of the trained model's answers, nats per response. An answer is well-
 itself or filled its 32 tokens with words: no line of marks, no word three times in a row.
 
 ``--shrink 1 0.7`` also measures the adapter with its change scaled by each factor.
+
+Measured with the command above, one seed, on one thread: gain .86 (95 % interval .58 to 1.15) at 0.72
+nats (.52 to .92), all answers well-formed, from 14.0 to 7.6 words, right words from .50 to .63 of the
+answers (no interval was taken); the training took 172 CPU seconds.
 """
 
 import argparse
