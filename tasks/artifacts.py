@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from prefect import get_client, get_run_logger, runtime
@@ -38,7 +39,9 @@ from tasks.run.active_runs import run_of
 from tasks.run.result import collect_progress
 from tasks.run.run import Run
 from tasks.secrets.process_redaction import redacted_text
-from tasks.training.round import RoundReport
+
+if TYPE_CHECKING:
+    from tasks.training.round import RoundReport
 
 NAME = "configuration"
 """Column that names a candidate."""
@@ -162,7 +165,7 @@ def show_rounds(run: Run) -> None:
         )
 
 
-def show_training(reports: Sequence[RoundReport]) -> None:
+def show_training(reports: "Sequence[RoundReport]") -> None:
     """Show what came of each role's look at its ratings, and every verdict on a new adapter."""
     rows = [
         {

@@ -5,7 +5,7 @@ import random
 
 import pytest
 import yaml
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from convergence.compat.migration import migrate_text
 from convergence.compat.migration.yaml_text import scalar, to_yaml
@@ -273,6 +273,8 @@ def test_mutated_originals_migrate_or_are_refused():
 
 
 @settings(max_examples=200, deadline=None)
+@example(".Inf")
+@example("-.NaN")
 @given(st.one_of(st.text(max_size=40), st.integers(), st.booleans(), st.none(), st.floats(allow_nan=False, allow_infinity=False)))  # fmt: skip
 def test_scalars_are_read_back_by_both_versions_of_yaml(value):
     if isinstance(value, str) and any("\ud800" <= c <= "\udfff" for c in value):

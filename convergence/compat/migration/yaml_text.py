@@ -39,7 +39,7 @@ def scalar(value: Any) -> str:
 
 def _is_number(text: str) -> bool:
     try:
-        float(text.replace("_", ""))
+        float(text.lower().replace("_", "").replace(".inf", "inf").replace(".nan", "nan"))
     except ValueError:
         return re.fullmatch(r"[-+.0-9_:eE]+", text) is not None
     return True
