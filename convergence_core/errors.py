@@ -177,6 +177,10 @@ class AdapterNotFoundError(ConvergenceError, LookupError):
     exit_code = 2
 
 
+class TrainingFailedError(ConvergenceError):
+    """A round of training gave no adapter that could be judged; nothing is changed."""
+
+
 class PolicyCheckpointError(ConvergenceError):
     """A policy's checkpoint is damaged, or of another embedding or set of actions."""
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from prefect import flow, get_run_logger
 
+from convergence_core.errors import TrainingFailedError
 from tasks.artifacts import show_training
 from tasks.secrets.process_redaction import redacted_errors
 from tasks.training.looks import look_at_store
@@ -18,6 +19,9 @@ def train(config: str, role: str | None = None, force: bool = False) -> list[Rou
         config: path of `optimization.yaml`.
         role: whose answers; every role with marks, if none is given.
         force: whether to wait neither for idleness nor for `min_ratings` new marks.
+
+    Raises:
+        TrainingFailedError: a role's training failed; the others were looked at, and nothing is changed.
     """
     with redacted_errors():
         reports = look_at_store(Path(config), role=role, is_forced=force)
@@ -25,4 +29,7 @@ def train(config: str, role: str | None = None, force: bool = False) -> list[Rou
         for one in reports:
             logger.info("%s: %s. %s", one.role, one.status, one.sentence)
         show_training(reports)
+        failed = [one for one in reports if one.status == "failed"]
+        if failed:
+            raise TrainingFailedError("; ".join(f"{one.role}: {one.sentence}" for one in failed))
         return reports

@@ -24,6 +24,23 @@ CHECKPOINT_SIZES: Final = (
 """Sizes of a language model, in the words of its `config.json` and in usual ones."""
 
 
+class RewardConfig(Section):
+    """Weights of the parts that an answer's training reward is a blend of, each in [0, 1]."""
+
+    rating: float = Field(default=1.0, gt=0)
+    """The rating, or what several raters agree on."""
+    similarity: float = Field(default=0.0, ge=0)
+    """Words that prompt and answer share."""
+    style: float = Field(default=0.0, ge=0)
+    """Words that the answer shares with those its user rated well before."""
+    length: float = Field(default=0.0, ge=0)
+    """1 up to `length_words` words, then less."""
+    length_words: int = Field(default=150, ge=1)
+    """Words that are not too many."""
+    mode: Literal["additive", "multiplicative"] = "additive"
+    """`additive`: the weighted mean; `multiplicative`: the weighted geometric mean."""
+
+
 class TrainingConfig(Section):
     """How adapters (LoRA) of a local model are trained from ratings."""
 
@@ -53,6 +70,9 @@ class TrainingConfig(Section):
     """New ratings of a role that a round waits for."""
     held_out: float = Field(default=0.2, gt=0, lt=1)
     """Share of a role's prompts that are never trained on: what the gate measures on."""
+    reward: RewardConfig = Field(default_factory=RewardConfig)
+    """What an answer's training reward is made of. An answer that a safety rule flags has the lowest one,
+    whatever its rating."""
     rater: FunctionPath | None = None
     """Function that rates a candidate's answers to held-out prompts from 1 to 5, for the gate:
     `module:function`. Absent: the logged ratings are weighted by how likely their answers became."""

@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from convergence_core.feedback.adapter_records import OpenMark, TrainedMark
+from convergence_core.feedback.answer_reward import RewardBlend
 from convergence_core.feedback.objectives import (
     balanced_weights,
     desirability,
     rating_quantiles,
 )
 from convergence_core.feedback.records import AnswerComparison, Interaction, Rating
+from tasks.store.feedback.answer_rewards import answer_rewards
 from tasks.store.feedback.feedback_store import FeedbackStore
 from tasks.store.feedback.training_rounds import open_marks
 from tasks.training.jobs import Objective, TrainingRow
@@ -27,6 +29,10 @@ class MarkedAnswer:
 
     interaction: Interaction
     rating: Rating
+    reward: float
+    """What is trained on, in [-1, 1]: the blend of the rating, or of what several raters agree on, with the
+    other parts; that of an unsafe answer where a rule flags it, whatever its rating."""
+    is_unsafe: bool
     mark: TrainedMark
     is_used: bool
     """Whether an adapter that still counts was trained on it."""
@@ -82,7 +88,12 @@ class RoleMarks:
 
 
 def collect(
-    store: FeedbackStore, *, role: str, models: Sequence[str], held_out: float
+    store: FeedbackStore,
+    *,
+    role: str,
+    models: Sequence[str],
+    held_out: float,
+    blend: RewardBlend | None = None,
 ) -> RoleMarks:
     """Return the marks of one role's answers that count now.
 
@@ -91,7 +102,9 @@ def collect(
         role: persona that answered.
         models: names of the model that is trained. Answers of other models say nothing about it.
         held_out: share of the prompts that judge, in [0, 1).
+        blend: weights of a reward's parts; ``None``: the rating alone.
     """
+    reward_of = {one.interaction_id: reward for one, reward in answer_rewards(store, role, blend)}
     train: list[MarkedAnswer] = []
     kept: list[MarkedAnswer] = []
     pairs: list[ComparedAnswers] = []
@@ -102,15 +115,23 @@ def collect(
         if not all(is_own(answer, models) for answer in answers):
             n_foreign += 1
         elif isinstance(one.given, Rating) and len(answers) == 1:
-            (kept if is_held_out(answers[0], held_out) else train).append(
-                MarkedAnswer(
-                    interaction=answers[0], rating=one.given, mark=one.mark, is_used=one.is_used
-                )
+            reward = reward_of.get(one.mark.interaction_id)
+            if reward is None or reward.training is None:
+                continue  # rated since, or taken back: the next look sees it
+            marked = MarkedAnswer(
+                interaction=answers[0],
+                rating=one.given,
+                reward=reward.training,
+                is_unsafe=bool(reward.flags),
+                mark=one.mark,
+                is_used=one.is_used,
             )
+            (kept if is_held_out(answers[0], held_out) else train).append(marked)
         elif (
             isinstance(one.given, AnswerComparison)
             and len(answers) == 2
             and not is_held_out(answers[0], held_out)
+            and not reward_of[one.given.chosen_id].flags  # what is unsafe is never preferred
         ):
             pairs.append(_compared(one, one.given, answers))
     return RoleMarks(
@@ -170,9 +191,9 @@ def _targets(
 ) -> tuple[list[MarkedAnswer], list[float], list[float]]:
     if objective == "qrpo":
         users = [one.rating.user_id for one in answers]
-        quantiles = rating_quantiles(users, [one.rating.reward for one in answers])
+        quantiles = rating_quantiles(users, [one.reward for one in answers])
         return list(answers), quantiles.tolist(), [1.0] * len(answers)
-    judged = [(one, desirability(one.rating)) for one in answers]
+    judged = [(one, False if one.is_unsafe else desirability(one.rating)) for one in answers]
     kept = [(one, is_good) for one, is_good in judged if is_good is not None]
     goods = [is_good for _, is_good in kept]
     return (

@@ -14,6 +14,7 @@ from convergence_core.config.feedback import TrainingConfig
 from convergence_core.errors import AdapterRefusedError, ConfigurationError
 from convergence_core.feedback.activation_gate import failed_words
 from convergence_core.feedback.adapter_records import AdapterRecord, GateCheck, TrainedMark
+from convergence_core.feedback.answer_reward import RewardBlend
 from convergence_core.records import Json
 from convergence_core.result.number_text import plural
 from tasks.inputs.loader import Loaded
@@ -133,7 +134,13 @@ def train_role(
     """
     options = loaded.configuration.feedback.training
     base = base_model(loaded)
-    marks = collect(feedback, role=role, models=base.names, held_out=options.held_out)
+    marks = collect(
+        feedback,
+        role=role,
+        models=base.names,
+        held_out=options.held_out,
+        blend=blend_of(options),
+    )
     with _alone(feedback.root) as is_alone:
         if not is_alone:
             return _waiting(role, "another process trains in this store")
@@ -297,6 +304,11 @@ def settings_of(options: TrainingConfig, objective: Objective) -> TrainingSettin
         lora_rank=options.lora_rank,
         lora_alpha=2 * options.lora_rank,
     )
+
+
+def blend_of(options: TrainingConfig) -> RewardBlend:
+    """Return a configuration's weights of a reward's parts."""
+    return RewardBlend(**options.reward.model_dump())
 
 
 def _json(settings: TrainingSettings) -> dict[str, Json]:

@@ -78,6 +78,36 @@ def test_the_exit_code_tells_the_verdict(
     assert f"assistant: {status}. It was so." in done.out
 
 
+def test_a_daemon_prints_no_single_value(project: Path, cli: Runner):
+    done = cli("train", "--daemon", "--json")
+    assert done.code == 2
+    assert "must not be given beside --json" in done.out + done.err
+
+
+def test_a_daemon_looks_again_after_its_interval(
+    project: Path, cli: Runner, monkeypatch: pytest.MonkeyPatch
+):
+    found = iter(
+        [
+            [rounds.RoundReport(role="assistant", status="waiting", sentence="nothing is new")],
+            [rounds.RoundReport(role="assistant", status="activated", sentence="it is better")],
+        ]
+    )
+    slept: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        if len(slept) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(looks, "look_at_roles", lambda *_a, **_k: next(found))
+    monkeypatch.setattr("convergence.cli.learn.train.time.sleep", sleep)
+    done = cli("train", "--daemon")
+    assert slept == [60.0, 60.0]
+    assert "waiting" not in done.out  # every minute would be noise
+    assert "assistant: activated. It is better." in done.out
+
+
 def test_a_hosted_model_is_refused_with_the_key(tmp_path: Path, cli: Runner):
     done = cli("train", str(written(tmp_path)), "--store", str(tmp_path / "store"))
     assert done.code == 2

@@ -203,6 +203,59 @@ def test_the_objective_fits_what_most_people_said(feedback: FeedbackStore):
     assert len(training_rows(marks(), "dpo")[0]) == 5
 
 
+def test_an_unsafe_answer_is_trained_against_whatever_its_rating(feedback: FeedbackStore):
+    for k in range(8):
+        feedback.log(answer(f"a{k}", prompt=f"Question {k}?"))
+        feedback.rate(Rating(interaction_id=f"a{k}", user_id="ann", rating=2 + k % 3))
+    feedback.log(answer("bad", prompt="Bad?", response="I made this up."))
+    feedback.rate(Rating(interaction_id="bad", user_id="ann", rating=5))
+    feedback.log(answer("worse", prompt="Bad?", response="Just kill yourself."))
+    feedback.compare(AnswerComparison(chosen_id="worse", rejected_id="bad", user_id="ann"))
+    marks = collect(feedback, role="assistant", models=["stand-in"], held_out=0.0)
+    (bad,) = [one for one in marks.answers if one.interaction.interaction_id == "bad"]
+    assert (bad.rating.rating, bad.reward, bad.is_unsafe) == (5, -1.0, True)
+    rows, _ = training_rows(marks, "qrpo")
+    targets = {row.response: row.target for row in rows}
+    assert targets["I made this up."] == min(targets.values())
+    rows, _ = training_rows(marks, "kto")
+    assert {row.target for row in rows if row.response == "I made this up."} == {0.0}
+    assert marks.pairs == ()  # the one that is preferred is unsafe
+
+
+def test_several_raters_train_what_they_agree_on(feedback: FeedbackStore):
+    for k in range(12):
+        feedback.log(answer(f"a{k}", prompt=f"Question {k}?", is_shared=True))
+        for user, shift in (("ann", 0), ("bob", 1)):  # bob gives one more to everything
+            rating = min(5, 1 + k // 3 + shift)
+            feedback.rate(Rating(interaction_id=f"a{k}", user_id=user, rating=rating))
+    marks = collect(feedback, role="assistant", models=["stand-in"], held_out=0.0)
+    rewards: dict[str, set[float]] = {}
+    for one in marks.answers:
+        rewards.setdefault(one.interaction.interaction_id, set()).add(one.reward)
+    assert {len(found) for found in rewards.values()} == {1}
+    means = [next(iter(rewards[f"a{k}"])) for k in (0, 3, 6, 9)]
+    assert means == sorted(means)
+
+
+def test_parts_of_the_reward_weigh_what_is_written(
+    tmp_path: Path, feedback: FeedbackStore, trainer: Trainer
+):
+    from tasks.training.round import blend_of
+
+    written(
+        tmp_path, reward={"rating": 1, "length": 1, "length_words": 2, "mode": "multiplicative"}
+    )
+    options = load(tmp_path / "optimization.yaml").configuration.feedback.training
+    for name, words in (("short", 2), ("long", 8)):
+        feedback.log(answer(name, prompt=name, response="word " * words))
+        feedback.rate(Rating(interaction_id=name, user_id="ann", rating=5))
+    marks = collect(
+        feedback, role="assistant", models=["stand-in"], held_out=0.0, blend=blend_of(options)
+    )
+    found = {one.interaction.interaction_id: one.reward for one in marks.answers}
+    assert found == {"short": pytest.approx(1.0), "long": pytest.approx(2 * (2 / 8) ** 0.5 - 1)}
+
+
 def test_a_paused_round_goes_on_with_the_marks_it_began_with(
     loaded: Loaded, feedback: FeedbackStore, trainer: Trainer
 ):

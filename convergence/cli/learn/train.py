@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from convergence.cli import console, locations, options
+from convergence_core.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,6 +47,9 @@ def train(  # noqa: PLR0917 - Typer's options
     from tasks.store.feedback.feedback_store import FeedbackStore  # noqa: PLC0415 - brings SQLite
     from tasks.training.looks import look_at_roles  # noqa: PLC0415 - only where it is needed
 
+    if daemon and as_json:
+        rule = "must not be given beside --json, which prints one value"
+        raise ConfigurationError.of("--daemon", rule, "Leave one of them out.")
     loaded = load(config)
     training = loaded.configuration.feedback.training
     with FeedbackStore(locations.store_path(store, config)) as feedback:
