@@ -1,1 +1,1 @@
-"""What training on rated answers gains, by model."""
+"""Gains of training on rated answers, by model."""

@@ -130,7 +130,7 @@ def play(folder: Path, n_answers: int = ANSWERS_PER_PROMPT) -> Iterator[Said]:
         (folder / "degraded.yaml").write_text(configuration_text(DEGRADED_RATE), "utf-8")
         degraded = train_role(load(folder / "degraded.yaml"), feedback, ROLE, is_forced=True)
         yield _told(
-            f"A second one, trained at {DEGRADED_RATE:g} in place of 0.001, is refused", degraded
+            f"A second one is trained at a rate of {DEGRADED_RATE:g} in place of 0.001", degraded
         )
         adapters.rollback(ROLE, by="demonstration")
         again = _answered(folder, None)

@@ -33,6 +33,8 @@ from tasks.training.jobs import (
     TrainingResult,
     TrainingSettings,
     TrainingStep,
+    never,
+    no_report,
     run_training,
 )
 from tasks.training.marks import RoleMarks, collect, training_rows
@@ -67,11 +69,6 @@ class BaseModel:
     files: ModelFiles
     names: tuple[str, ...]
     """As what its answers are logged."""
-
-
-def never() -> bool:
-    """Return that no pause is wanted."""
-    return False
 
 
 def base_model(loaded: Loaded) -> BaseModel:
@@ -114,7 +111,7 @@ def train_role(
     *,
     is_forced: bool = False,
     should_pause: Callable[[], bool] = never,
-    on_step: Callable[[TrainingStep], None] | None = None,
+    on_step: Callable[[TrainingStep], None] = no_report,
 ) -> RoundReport:
     """Train, judge and, where every check is passed, activate one new adapter of a role.
 
@@ -154,7 +151,7 @@ def train_role(
             return _waiting(role, reason)
         return _Round(
             loaded=loaded, feedback=feedback, role=role, base=base, marks=marks, work=work
-        ).run(should_pause, on_step or (lambda _step: None))
+        ).run(should_pause, on_step)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -341,7 +338,7 @@ def _waits_for(
     if len(rows) < fewest:
         return (
             f"{plural(len(rows), 'row')} for {work.objective}, and feedback.training.batch_size asks for "
-            f"{fewest}"
+            f"{fewest}: rate more answers"
         )
     if not marks.held_out_prompts:
         return (
