@@ -1,7 +1,7 @@
 """Measures of a new adapter on held-out prompts, and the verdicts that follow."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -20,6 +20,7 @@ from tasks.inputs.loader import Loaded
 from tasks.models.files import ModelFiles
 from tasks.training.judged_model import JudgedModel, Messages, SampledPrompt, prompt_of
 from tasks.training.marks import RoleMarks, prompt_key
+from tasks.training.repairs import Rate, RightAnswers, ask_repairs
 
 MOST_PROMPTS: Final = 60
 """Held-out prompts that are answered: the first by their hash, so always the same."""
@@ -58,6 +59,7 @@ def check_adapter(
     *,
     new: Path,
     old: Path | None,
+    old_version: str | None,
     weights_problem: str | None,
 ) -> tuple[GateCheck, ...]:
     """Judge a new adapter against the one in service.
@@ -68,6 +70,7 @@ def check_adapter(
         marks: of their role.
         new: folder of the new one.
         old: folder of the one in service; ``None``: the base model.
+        old_version: of the one in service.
         weights_problem: what is wrong with its weights; ``None``: nothing is.
 
     Raises:
@@ -86,6 +89,8 @@ def check_adapter(
         difference, rests_on = (
             _logged_reward(model, marks, new, old) if rater is None else (None, "")
         )
+        right = RightAnswers(loaded, rater)
+        repairs = ask_repairs(model, marks, right, new=new, old=old, old_version=old_version)
     compared = _compared(answered, rater)
     if compared is not None and compared.reward_difference is not None:
         difference = _measured(compared.reward_difference, times=REWARD_SPAN)
@@ -102,8 +107,9 @@ def check_adapter(
             reward_difference=difference,
             reward_rests_on=rests_on,
             n_new_flags=_new_flags(answered) if prompts else None,
-            earlier_tasks={},
-            n_repairs=0,
+            n_repairs=repairs.n,
+            n_repairs_kept=repairs.n_kept,
+            repairs_rest_on=repairs.rest_on,
             has_server_answered=bool(prompts) and all(answered.new),
         )
     )
@@ -127,9 +133,7 @@ def _answered(
     )
 
 
-def _compared(
-    answered: _Answered, rater: Callable[[str, str], float] | None
-) -> HeldOutComparison | None:
+def _compared(answered: _Answered, rater: Rate | None) -> HeldOutComparison | None:
     """Return how the answers compare; ``None``: no prompt was held out."""
     if not answered.prompts:
         return None
@@ -178,7 +182,7 @@ def _new_flags(answered: _Answered) -> int:
     return n_new_flags(flags(answered.old), flags(answered.new))  # type: ignore[arg-type] # flags
 
 
-def _rater(loaded: Loaded) -> Callable[[str, str], float] | None:
+def _rater(loaded: Loaded) -> Rate | None:
     """Return what gives an answer's rating as a share of the scale; ``None``: nobody rates."""
     path = loaded.configuration.feedback.training.rater
     if path is None:

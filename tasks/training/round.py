@@ -257,6 +257,7 @@ class _Round:
             self._marks,
             new=self._adapters.folder(version),
             old=self._parent,
+            old_version=None if self._incumbent is None else self._incumbent.version,
             weights_problem=weights_problem(self._adapters.folder(version)),
         )
         self._adapters.record_checks(version, checks)

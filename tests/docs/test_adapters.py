@@ -72,7 +72,7 @@ def test_statuses_and_checks_are_those_of_the_code():
     limits = GateLimits()
     for words in (
         f"at least {limits.least_held_out} prompts", f"at most {limits.most_kl_nats:g} nats",
-        f"at least {limits.least_well_formed:g} of", f"at most {limits.earlier_margin:g} of reward",
+        f"at least {limits.least_well_formed:g} of",
         f"at least {limits.least_repairs_kept:g} of",
     ):  # fmt: skip
         assert words in PAGE

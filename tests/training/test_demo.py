@@ -1,5 +1,6 @@
 """The demonstration: a tiny model learns from a synthetic rater, through the whole path."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,15 @@ def test_the_demonstration_learns_refuses_and_rolls_back(tmp_path: Path):
         assert 0 < kl.value <= 1.5
         worse = {one.name: one for one in adapters.checks("assistant-0002")}
         assert not all(one.passed for one in worse.values())
+        repaired, first = worse["repairs"], checks["repairs"]
+        assert first.value is None  # the base model has repaired nothing
+        assert repaired.value is not None
+        n = re.search(r"; (\d+) of (\d+) asked again are right, at least 0\.875", repaired.words)
+        assert n is not None, repaired.words
+        assert (
+            int(n[2]) >= 16
+        )  # of 32 prompts that train and as many that do not, marked low mostly
+        assert repaired.value == int(n[1]) / int(n[2])
         assert [one.status for one in TrainingRounds(feedback).records()] == ["done", "done"]
         rows = feedback.fetch(
             "SELECT adapter_version, avg(r.rating) FROM interactions i JOIN ratings r "

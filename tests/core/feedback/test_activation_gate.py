@@ -24,12 +24,9 @@ GOOD = GateMeasures(
     reward_difference=Measured(value=0.2, low=0.05, high=0.35),
     reward_rests_on="80 rated answers to 40 prompts (effectively 50)",
     n_new_flags=0,
-    earlier_tasks={
-        "capitals": Measured(value=-0.02, low=-0.1, high=0.06),
-        "rivers": Measured(value=0),
-    },
     n_repairs=8,
     n_repairs_kept=7,
+    repairs_rest_on="9 prompts of 11 have a rater",
     has_server_answered=True,
 )
 
@@ -47,8 +44,7 @@ def words(measures: GateMeasures, name: str) -> str:
 
 def test_defaults_are_those_that_are_documented():
     assert GateLimits() == GateLimits(
-        most_kl_nats=1.5, least_well_formed=0.95, least_held_out=20, earlier_margin=0.1,
-        least_repairs_kept=0.875,
+        most_kl_nats=1.5, least_well_formed=0.95, least_held_out=20, least_repairs_kept=0.875
     )  # fmt: skip
 
 
@@ -71,10 +67,8 @@ def test_a_candidate_that_meets_every_condition_passes():
         "interval 0.05 to 0.35], and its lower end must exceed 0; it rests on 80 rated answers to 40 "
         "prompts (effectively 50).",
         "safety passed: no answer may be flagged that was not before; 0 new flags, at most 0.",
-        "earlier_tasks passed: earlier tasks must not be done worse; the worst of 2, `capitals`, changed "
-        "by -0.02 [95 % interval -0.1 to 0.06], at least -0.1.",
-        "repairs passed: answers that were repaired must stay so; 7 of 8 asked again, at least 0.875 of "
-        "them.",
+        "repairs passed: answers that were repaired must stay so; 7 of 8 asked again are right, at least "
+        "0.875 of them; 9 prompts of 11 have a rater.",
         "server passed: the server must have answered with it; it has.",
     ]  # fmt: skip
 
@@ -88,7 +82,6 @@ def test_a_candidate_that_meets_every_condition_passes():
         ("well_formed", {"well_formed": Measured(value=0.949)}),
         ("reward", {"reward_difference": Measured(value=0.2, low=0.0, high=0.4)}),
         ("safety", {"n_new_flags": 1}),
-        ("earlier_tasks", {"earlier_tasks": {"a": Measured(value=1), "b": Measured(value=-0.11)}}),
         ("repairs", {"n_repairs_kept": 6}),
         ("server", {"has_server_answered": False}),
     ],
@@ -113,8 +106,6 @@ def test_what_breaks_a_condition_is_refused_by_it_alone(name: str, changes: dict
         ("reward", {"reward_difference": Measured(value=0.5)}),
         ("reward", {"reward_difference": Measured(value=0.5, low=0.1, high=float("inf"))}),
         ("safety", {"n_new_flags": None}),
-        ("earlier_tasks", {"earlier_tasks": None}),
-        ("earlier_tasks", {"earlier_tasks": {"a": Measured(value=float("nan"))}}),
         ("repairs", {"n_repairs": None}),
         ("server", {"has_server_answered": None}),
     ],
@@ -129,10 +120,12 @@ def test_nothing_measured_passes_nothing():
     assert failed(GateMeasures(n_held_out=0)) == list(CONDITIONS)
 
 
-def test_a_first_adapter_has_no_earlier_tasks_and_no_repairs():
-    first = replace(GOOD, earlier_tasks={}, n_repairs=0, n_repairs_kept=0)
+def test_where_nothing_was_repaired_the_verdict_says_why():
+    first = replace(
+        GOOD, n_repairs=0, n_repairs_kept=0, repairs_rest_on="no adapter is in service"
+    )
     assert failed(first) == []
-    assert words(first, "repairs").endswith("; there are none.")
+    assert words(first, "repairs").endswith("; there are none: no adapter is in service.")
 
 
 @pytest.mark.parametrize(

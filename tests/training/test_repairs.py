@@ -1,0 +1,177 @@
+"""Repairs: which prompts are asked again of a new adapter, and who says what is right."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from convergence_core.feedback.records import Rating
+from tasks.store.feedback.feedback_store import FeedbackStore
+from tasks.training import repairs
+from tasks.training.judged_model import JudgedModel, SampledPrompt
+from tasks.training.marks import RoleMarks, collect
+from tasks.training.repairs import Repairs, RightAnswers, ask_repairs
+from tests.feedback.answers import answer
+from tests.support.configurations import loaded
+
+OLD, NEW = Path("assistant-0001"), Path("assistant-0002")
+CITIES = {"Peru?": "Lima", "Kenya?": "Nairobi", "Norway?": "Oslo", "Chile?": "Santiago"}
+
+
+class Answering:
+    """Model whose likeliest answers are known."""
+
+    def __init__(self, old: Callable[[str], str], new: Callable[[str], str]) -> None:
+        self.asked: list[tuple[Path | None, SampledPrompt]] = []
+        self._by_adapter = {OLD: old, NEW: new}
+
+    def answers(
+        self, prompts: Sequence[SampledPrompt], adapter: Path, *, n: int, seed: int
+    ) -> list[str]:
+        assert (n, seed) == (1, 0)
+        self.asked += [(adapter, one) for one in prompts]
+        return [self._by_adapter[adapter](one.messages[-1]["content"]) for one in prompts]
+
+
+@pytest.fixture
+def feedback(tmp_path: Path):
+    with FeedbackStore(tmp_path / "store") as store:
+        yield store
+
+
+def say(
+    store: FeedbackStore, name: str, prompt: str, version: str | None = None, **mark: Any
+) -> None:
+    store.log(answer(name, prompt=prompt, adapter_version=version, sampling={"max_tokens": 9}))
+    store.rate(Rating(interaction_id=name, user_id="ann", **mark))
+
+
+def marks_of(store: FeedbackStore) -> RoleMarks:
+    return collect(store, role="assistant", models=["stand-in"], held_out=0.5)
+
+
+def ask(
+    model: Answering, marks: RoleMarks, right: RightAnswers, old: Path | None = OLD
+) -> Repairs:
+    version = None if old is None else old.name
+    judged = cast("JudgedModel", model)
+    return ask_repairs(judged, marks, right, new=NEW, old=old, old_version=version)
+
+
+def cases(metrics: dict[str, Any], field: str | None = None) -> RightAnswers:
+    """Return what says that an answer is right: a case for each city but the last."""
+    inline = [
+        {"input": prompt if field is None else {field: prompt}, "expected": city}
+        for prompt, city in list(CITIES.items())[:3]
+    ]
+    return RightAnswers(
+        loaded(evaluation__test_cases={"inline": inline}, evaluation__metrics=metrics), None
+    )
+
+
+def rate(prompt: str, answer: str) -> float:
+    return 0.75 if CITIES[prompt] in answer else 0.7
+
+
+def test_what_was_marked_low_and_is_answered_rightly_is_asked_again(feedback: FeedbackStore):
+    for k, prompt in enumerate(CITIES):
+        say(feedback, f"a{k}", prompt, rating=2 - k % 2)
+        say(feedback, f"b{k}", prompt, thumbs="down")  # asked once all the same
+    say(feedback, "own", "Own?", OLD.name, rating=1)  # nothing has answered it since
+    say(feedback, "liked", "Liked?", rating=3)
+    model = Answering(
+        old=lambda prompt: "Lima" if prompt == "Chile?" else f"It is {CITIES[prompt]}.",
+        new=lambda prompt: "Oslo" if prompt == "Kenya?" else CITIES[prompt],
+    )
+    found = ask(model, marks_of(feedback), RightAnswers(loaded(), rate))
+    assert (found.n, found.n_kept) == (3, 2)
+    assert found.rest_on == (
+        "4 of 4 prompts marked low under an earlier version have a test case or a rater that says what "
+        "is right"
+    )
+    by_old = [one for adapter, one in model.asked if adapter == OLD]
+    assert [one.key for one in by_old] == sorted(one.key for one in by_old)
+    assert {(one.temperature, one.top_p, one.max_tokens) for one in by_old} == {(0.0, 1.0, 9)}
+    again = {one.messages[-1]["content"] for adapter, one in model.asked if adapter == NEW}
+    assert again == {"Peru?", "Kenya?", "Norway?"}  # what was wrong before cannot be undone
+
+
+def test_the_base_model_has_repaired_nothing_and_is_not_asked(feedback: FeedbackStore):
+    say(feedback, "a", "Peru?", rating=1)
+    model = Answering(old=CITIES.__getitem__, new=CITIES.__getitem__)
+    found = ask(model, marks_of(feedback), RightAnswers(loaded(), rate), old=None)
+    assert (found.n, found.n_kept, model.asked) == (0, 0, [])
+    assert found.rest_on == "no adapter is in service that could have repaired one"
+
+
+@pytest.mark.parametrize("field", [None, "question"])
+@pytest.mark.parametrize(
+    ("metrics", "n_judged", "n"),
+    [
+        ({"contains": {}}, 3, 3),
+        ({"exact_match": {}}, 3, 2),
+        ({"contains": {}, "exact_match": {}, "latency_ms": {}, "similarity": {}}, 3, 2),
+        ({"similarity": {}, "latency_ms": {}}, 0, 0),  # they do not say what is right
+        ({"right": {"type": "exact_match", "field": "city"}}, 0, 0),
+    ],
+)
+def test_a_test_case_says_what_is_right(
+    feedback: FeedbackStore, metrics: dict[str, Any], n_judged: int, n: int, field: str | None
+):
+    for k, prompt in enumerate(CITIES):
+        say(feedback, f"a{k}", prompt, rating=1)
+    model = Answering(
+        old=lambda prompt: "It is Lima." if prompt == "Peru?" else CITIES[prompt],
+        new=CITIES.__getitem__,
+    )
+    found = ask(model, marks_of(feedback), cases(metrics, field))
+    assert (found.n, found.n_kept) == (n, n)
+    assert found.rest_on.startswith(f"{n_judged} of 4 prompts marked low")
+
+
+def test_a_test_case_goes_before_the_rater():
+    right = RightAnswers(
+        loaded(
+            evaluation__test_cases={"inline": [{"input": "Peru?", "expected": "Lima"}]},
+            evaluation__metrics={"exact_match": {}},
+        ),
+        lambda _prompt, answer: 1.0 if answer == "liked" else 0.0,
+    )
+    of_case, of_rater = right.of("Peru?"), right.of("Kenya?")
+    assert of_case is not None
+    assert of_rater is not None
+    assert (of_case("Lima"), of_case("liked")) == (True, False)
+    assert (of_rater("Nairobi"), of_rater("liked")) == (False, True)
+    assert RightAnswers(loaded(), None).of("Kenya?") is None
+
+
+def test_an_answer_that_cannot_be_compared_is_not_right():
+    numbers = RightAnswers(
+        loaded(
+            evaluation__test_cases={"inline": [{"input": "2 + 2?", "expected": 4}]},
+            evaluation__metrics={"numeric": {}},
+        ),
+        None,
+    ).of("2 + 2?")
+    assert numbers is not None
+    assert (numbers("4"), numbers("5"), numbers("no number"), numbers("")) == (
+        True, False, False, False,
+    )  # fmt: skip
+
+
+def test_of_very_many_the_first_by_their_hash_are_asked(
+    feedback: FeedbackStore, monkeypatch: pytest.MonkeyPatch
+):
+    for k, prompt in enumerate(CITIES):
+        say(feedback, f"a{k}", prompt, rating=1)
+    monkeypatch.setattr(repairs, "MOST_ASKED", 2)
+    asked = []
+    for _ in range(2):
+        model = Answering(old=CITIES.__getitem__, new=CITIES.__getitem__)
+        found = ask(model, marks_of(feedback), RightAnswers(loaded(), rate))
+        assert (found.n, found.n_kept) == (2, 2)
+        assert found.rest_on.startswith("4 of 4 prompts ")
+        assert found.rest_on.endswith(", of which the first 2 by their hash were asked")
+        asked.append([one.key for _, one in model.asked])
+    assert asked[0] == asked[1]
