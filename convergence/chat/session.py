@@ -13,10 +13,10 @@ from convergence.chat.keyboard import Keyboard
 from convergence.cli import console
 from convergence_core.errors import ConvergenceError, EvaluationFault
 from convergence_core.feedback.records import HIGHEST, LABELS, LOWEST, SCALE, Interaction, Thumbs
+from convergence_core.result.number_text import plural
 from tasks.chat.conversation import AnswerPair, Conversation
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import one_line
-from tasks.store.feedback.counts import RoleCounts
 
 Result = TypeVar("Result")
 
@@ -171,9 +171,9 @@ class ChatSession:
         if not found.roles:
             console.answer("There are no answers yet.")
         for role, counts in found.roles.items():
-            console.answer(f"{role}: {counts_sentence(counts)}")
+            console.answer(f"{role}: {counts.words}")
         if found.n_comparisons:
-            console.answer(f"{_plural(found.n_comparisons, 'comparison')} of two answers")
+            console.answer(f"{plural(found.n_comparisons, 'comparison')} of two answers")
         for sentence in self._wait(self._conversation.rater_sentences()):
             console.answer(shown(sentence))
 
@@ -205,28 +205,10 @@ class ChatSession:
             self._refuse(one_line(str(error), 2_000, redacted_text))
 
 
-def counts_sentence(counts: RoleCounts) -> str:
-    """Return how a role's answers are rated; the interval is that of the mean."""
-    sentence = f"{_plural(counts.n_interactions, 'answer')}, {counts.n_rated:,} rated"
-    if counts.adapter_version is not None:
-        sentence = f"adapter {counts.adapter_version} answers; {sentence}"
-    if counts.mean_reward is None:
-        return sentence
-    sentence += f", mean reward {counts.mean_reward:.2f} of -1 to 1"
-    if counts.mean_reward_low is None or counts.mean_reward_high is None:
-        return sentence
-    low, high = counts.mean_reward_low, counts.mean_reward_high
-    return f"{sentence} (95 % interval {low:.2f} to {high:.2f})"
-
-
 def answered_by(answer: Interaction) -> str:
     """Return the model of an answer, and its adapter."""
     version = answer.adapter_version
     return answer.model if version is None else f"{answer.model} with adapter {version}"
-
-
-def _plural(n: int, noun: str) -> str:
-    return f"{n:,} {noun}{'s' * (n != 1)}"
 
 
 def shown(text: str) -> str:

@@ -16,7 +16,13 @@ from convergence.service.problems import ProblemResponse, RequestRefusedError, e
 from convergence.ui.guard import NO_WRITES, ROOT, SESSION
 from convergence.ui.queries import DOWNLOADS, PAGES, WRITES, Query
 from convergence.ui.watch import StoreWatch
-from convergence_core.errors import QueryError, RunNotFoundError, StoreError
+from convergence_core.errors import (
+    AdapterNotFoundError,
+    AdapterRefusedError,
+    QueryError,
+    RunNotFoundError,
+    StoreError,
+)
 from tasks.pages.source import PageSource
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import one_line
@@ -60,6 +66,8 @@ def make_app(
         RequestRefusedError: lambda e: ProblemResponse(e.status, e.detail, e.headers),
         RunNotFoundError: lambda e: ProblemResponse(404, _told(e)),
         QueryError: lambda e: ProblemResponse(400, _told(e)),
+        AdapterNotFoundError: lambda e: ProblemResponse(404, _told(e)),
+        AdapterRefusedError: lambda e: ProblemResponse(409, _told(e)),
         StoreError: lambda _: ProblemResponse(503, "The store cannot be read; see the log."),
         HTTPException: lambda e: ProblemResponse(e.status_code, str(e.detail)),
         Exception: lambda _: ProblemResponse(500, "This is a fault of the server; see its log."),

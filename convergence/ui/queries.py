@@ -10,6 +10,7 @@ from starlette.requests import Request
 from convergence.service.problems import RequestRefusedError
 from convergence_core.errors import QueryError
 from tasks.pages import (
+    adapters,
     allocation,
     case_matrix,
     cell,
@@ -142,6 +143,10 @@ PAGES: Mapping[str, Callable[[PageSource, Query], Any]] = {
     "production/{system}": lambda source, query: production.production(
         source, query.path["system"]
     ),
+    "training": lambda source, _: adapters.trained_roles(source),
+    "training/{role:path}": lambda source, query: adapters.trained_role(
+        source, query.path["role"]
+    ),
     "sql": _sql,
     "sql/questions": lambda source, _: free_sql.questions(source),
 }
@@ -160,6 +165,12 @@ WRITES: Mapping[str, Callable[[PageSource, Query, Mapping[str, Any]], str]] = {
     ),
     "production/{system}/rollback": lambda source, query, body: writes.roll_back(
         source, query.path["system"], body
+    ),
+    "training/{role:path}/activate": lambda source, query, body: adapters.activate(
+        source, query.path["role"], body
+    ),
+    "training/{role:path}/rollback": lambda source, query, body: adapters.roll_back(
+        source, query.path["role"], body
     ),
     "runs/{run}/stop": lambda source, query, body: writes.stop(
         source, source.run(query.path["run"]), body

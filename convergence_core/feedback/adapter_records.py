@@ -7,6 +7,7 @@ is not what people say.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Final, Literal
 
 from convergence_core.errors import AdapterRefusedError
@@ -89,6 +90,25 @@ class AdapterRecord:
     decided_us: int
     """When it got its status."""
 
+    @property
+    def since(self) -> str:
+        """When it got its status, in words."""
+        return f"{datetime.fromtimestamp(self.decided_us / 1e6, UTC):%Y-%m-%d %H:%M} UTC"
+
+    @property
+    def status_words(self) -> str:
+        """Its status in a sentence."""
+        status, reason = self.status.replace("_", " "), self.reason or "registered"
+        return f"{self.version} is {status} since {self.since}: {reason}"
+
+    @property
+    def origin_words(self) -> str:
+        """What it was trained on and from, in a sentence."""
+        return (
+            f"role {self.role}, model {self.base_model}, {self.objective} on {self.n_rows:,} marks, "
+            f"from {self.parent or 'the base model'}"
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateCheck:
@@ -127,6 +147,17 @@ class TrainingRoundRecord:
     """Numbers of the training, e.g. its last loss."""
     reason: str | None
     """Why it failed or was interrupted."""
+
+
+def answering_words(version: str | None, role: str, *, again: bool = False) -> str:
+    """Return which adapter answers now, in a sentence.
+
+    Args:
+        version: of the adapter; ``None``: the base model.
+        role: that it answers for.
+        again: whether it did so before, and was brought back.
+    """
+    return f"{version or 'The base model'} answers for the role {role}{' again' * again}."
 
 
 def check_change(version: str, before: AdapterStatus, after: AdapterStatus) -> None:

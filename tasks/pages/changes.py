@@ -9,20 +9,21 @@ from typing import Literal
 
 import apsw
 
+from tasks.store.feedback.schema import FEEDBACK_FILE
 from tasks.store.layout import JOURNAL_FILE, RUN_FILE
 from tasks.store.runtime.schema import RUNTIME_FILE
 
-ChangeKind = Literal["begun", "generation", "cells", "ended", "production"]
+ChangeKind = Literal["begun", "generation", "cells", "ended", "production", "feedback"]
 _PREFIX = "run_id="
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreChange:
-    """A change of one run, or of production."""
+    """A change of one run, of production or of the feedback."""
 
     kind: ChangeKind
     run_id: str | None
-    """``None``: of production."""
+    """``None``: of production, or of the feedback."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +38,8 @@ class StoreMark:
     """Number of the journal's last attempt, and its run."""
     production: tuple[int, int] = (0, 0)
     """When the runtime state was last written, and how long its log is."""
+    feedback: tuple[int, int] = (0, 0)
+    """The same of the feedback."""
 
     @classmethod
     def of(cls, root: Path) -> "StoreMark":
@@ -45,7 +48,8 @@ class StoreMark:
             live=dict(_live(root)),
             final=frozenset(_runs(root / "final" / "runs")),
             call=_last_call(root / JOURNAL_FILE),
-            production=_production(root),
+            production=_written(root / RUNTIME_FILE),
+            feedback=_written(root / FEEDBACK_FILE),
         )
 
     def changes_to(self, now: "StoreMark") -> list[StoreChange]:
@@ -65,6 +69,8 @@ class StoreMark:
             found.append(StoreChange(kind="cells", run_id=now.call[1]))
         if now.production != self.production:
             found.append(StoreChange(kind="production", run_id=None))
+        if now.feedback != self.feedback:
+            found.append(StoreChange(kind="feedback", run_id=None))
         return found
 
 
@@ -110,11 +116,12 @@ def _last_call(journal: Path) -> tuple[int, str]:
         return (0, "") if row is None else (int(row[0]), str(row[1]))
 
 
-def _production(root: Path) -> tuple[int, int]:
+def _written(database: Path) -> tuple[int, int]:
+    """Return when a database was last written, and how long it is with its log."""
     found = (0, 0)
-    for name in (RUNTIME_FILE, f"{RUNTIME_FILE}-wal"):
+    for file in (database, database.with_name(f"{database.name}-wal")):
         with contextlib.suppress(OSError):
-            stat = (root / name).stat()
+            stat = file.stat()
             found = (max(found[0], stat.st_mtime_ns), found[1] + stat.st_size)
     return found
 

@@ -23,6 +23,7 @@ from tasks.inputs.loader import load_mapping
 from tasks.report.phrases import clean, iso, named_label
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import shortened
+from tasks.store.feedback.feedback_store import FeedbackStore, has_feedback
 from tasks.store.runtime.runtime_store import RuntimeStore, has_runtime
 from tasks.store.tables.interrupted_runs import as_they_are
 from tasks.store.tables.parquet_store import ParquetStore
@@ -44,6 +45,7 @@ class PageSource:
         self._mutex = threading.Lock()
         self._kept: OrderedDict[Hashable, Any] = OrderedDict()
         self._runtime: RuntimeStore | None = None
+        self._feedback: FeedbackStore | None = None
 
     def rows(self, sql: str, **parameters: object) -> list[dict[str, Any]]:
         """Return the rows of a query."""
@@ -106,12 +108,20 @@ class PageSource:
                 self._runtime = RuntimeStore(self.store.path)
             return self._runtime
 
+    def feedback(self) -> FeedbackStore | None:
+        """Return the feedback of people; ``None``: the store has none."""
+        with self._mutex:
+            if self._feedback is None and has_feedback(self.store.path):
+                self._feedback = FeedbackStore(self.store.path)
+            return self._feedback
+
     def close(self) -> None:
         """Close what was opened."""
         with self._mutex:
-            if self._runtime is not None:
-                self._runtime.close()
-            self._runtime = None
+            for opened in (self._runtime, self._feedback):
+                if opened is not None:
+                    opened.close()
+            self._runtime = self._feedback = None
         self.store.close()
 
     def kept(self, key: Hashable, make: Callable[[], _T]) -> _T:

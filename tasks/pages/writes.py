@@ -41,7 +41,7 @@ def promote(
         QueryError: the gate does not say so, or something else stands against it.
         RunNotFoundError: no finished run of the system recommends the candidate.
     """
-    _check_confirmed(body, system)
+    check_confirmed(body, system)
     candidate = str(body.get("candidate_id") or "")
     found = (
         (record, result)
@@ -81,7 +81,7 @@ def roll_back(source: PageSource, system: str, body: Mapping[str, Any]) -> str:
         ConfigurationError: there is none before it.
         QueryError: it was not confirmed.
     """
-    _check_confirmed(body, system)
+    check_confirmed(body, system)
     former = bring_back(_runtime(source), system)
     return f"{former.candidate_id} is the champion of {system} again."
 
@@ -92,7 +92,7 @@ def stop(source: PageSource, record: RunRecord, body: Mapping[str, Any]) -> str:
     Raises:
         QueryError: it does not run on this machine, or it was not confirmed.
     """
-    _check_confirmed(body, record.label)
+    check_confirmed(body, record.label)
     mark = holder_of(source.store.path / JOURNAL_FILE, record.name)
     if record.status != "running" or mark is None:
         raise QueryError(
@@ -110,7 +110,7 @@ def resume(source: PageSource, record: RunRecord, body: Mapping[str, Any]) -> st
     Raises:
         QueryError: it goes on, is done, or it was not confirmed.
     """
-    _check_confirmed(body, record.label)
+    check_confirmed(body, record.label)
     if record.status not in {"stopped", "interrupted", "failed"}:
         raise QueryError(
             f"a run must have stopped to go on, but {record.label} is {record.status}."
@@ -126,7 +126,12 @@ def resume(source: PageSource, record: RunRecord, body: Mapping[str, Any]) -> st
     return f"{record.label} goes on in a process of its own."
 
 
-def _check_confirmed(body: Mapping[str, Any], name: str) -> None:
+def check_confirmed(body: Mapping[str, Any], name: str) -> None:
+    """Make sure that a request repeats the name of what it changes.
+
+    Raises:
+        QueryError: it does not.
+    """
     if body.get("confirm") != name:
         raise QueryError(f"`confirm` must repeat the name {name!r}.")
 

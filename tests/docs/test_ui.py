@@ -43,5 +43,14 @@ def test_each_command_starts_a_server_that_answers(at: int, tmp_path: Path):
 
 
 def test_every_page_is_described():
-    for name in ("Overview", "Run", "Answers", "Compare", "Prompts", "Production", "SQL"):
+    for name in (
+        "Overview",
+        "Run",
+        "Answers",
+        "Compare",
+        "Prompts",
+        "Production",
+        "Training",
+        "SQL",
+    ):
         assert f"- *{name}*: " in PAGE

@@ -10,11 +10,12 @@ import { Production } from "./pages/production";
 import { Prompts } from "./pages/prompts";
 import { Run } from "./pages/run";
 import { Sql } from "./pages/sql";
+import { Training } from "./pages/training";
 import { go, Link, to, useAddress, type Address } from "./router";
 import { apply, choice, choose, type Choice } from "./theme";
 
 const KEYS: [string, string][] = [
-  ["?", "show these keys"], ["g o", "Overview"], ["g p", "Production"], ["g s", "SQL"],
+  ["?", "show these keys"], ["g o", "Overview"], ["g p", "Production"], ["g l", "Training"], ["g s", "SQL"],
   ["g r", "the run of this page"], ["g a", "its answers"], ["g c", "compare"], ["g t", "its prompts"],
   ["/", "search"], ["← ↑ → ↓", "move in the matrix"], ["Enter", "open the cell"], ["j k", "next and previous case of an open cell"],
   ["h l", "next and previous configuration of an open cell"], ["Esc", "close"], ["d", "dark or light"],
@@ -38,6 +39,7 @@ function page({ path, query }: Address): ComponentChildren {
   if (!first) return <Overview />;
   if (first === "sql") return <Sql query={query} />;
   if (first === "production") return <Production system={second} query={query} />;
+  if (first === "training") return <Training role={second} />;
   if (first === "compare") return <Compare run={undefined} query={query} />;
   if (first === "runs" && second) {
     if (!third) return <Run run={second} query={query} />;
@@ -70,7 +72,7 @@ function useKeys(address: Address, help: (on: boolean) => void): void {
       if (event.timeStamp - before.current > 1_500) return;
       before.current = 0;
       const places: Record<string, string | undefined> = {
-        o: "/ui/", p: to("production"), s: to("sql"), r: run && to("runs", run), a: run && to("runs", run, "answers"),
+        o: "/ui/", p: to("production"), l: to("training"), s: to("sql"), r: run && to("runs", run), a: run && to("runs", run, "answers"),
         c: run ? to("runs", run, "compare") : to("compare"), t: run && to("runs", run, "prompts"),
       };
       const place = places[event.key];
@@ -122,6 +124,7 @@ function App() {
             <Link href="/ui/" current={!first || first === "runs"}>Overview</Link>
             <Link href={to("compare")} current={first === "compare"}>Compare</Link>
             <Link href={to("production")} current={first === "production"}>Production</Link>
+            <Link href={to("training")} current={first === "training"}>Training</Link>
             <Link href={to("sql")} current={first === "sql"}>SQL</Link>
           </nav>
           <span class={connected ? "live on" : "live"} title={connected ? "Pages refresh themselves" : "The server sends no news; pages refresh when opened"}>

@@ -126,6 +126,27 @@ export interface Production {
   guards: { sentence: string; status: string | null; at: string | null }[];
   promotions: { at: string | null; sentence: string }[];
 }
+
+// GET training and training/{role}
+export interface TrainedRoles { roles: string[]; sentences: string[]; commands: string[] }
+export interface Measured extends Interval { n: number }
+export interface Check { name: string; passed: boolean; value: number | null; low: number | null; high: number | null; limit: number | null; unit: string; sentence: string }
+export interface Adapter {
+  version: string; status: string; meaning: string; sentence: string; origin: string; objective: string; parent: string | null; n_rows: number;
+  created_at: string; decided_at: string; may_activate: boolean; checks: Check[];
+}
+export interface TrainingRound {
+  round_id: string; version: string | null; objective: string; status: string; n_rows: number; started_at: string; took: string | null; reason: string | null;
+  losses: [number, number][]; n_steps: number | null; kl_estimate: number | null; cpu_s: number | null; peak_bytes: number | null;
+}
+export interface RoleTraining {
+  role: string; active: string | null; sentences: string[];
+  adapters: Adapter[]; rounds: TrainingRound[]; // latest first
+  course: (Measured & { at: string })[]; activations: { at: string; version: string }[];
+  answered_by: { version: string | null; n_answers: number; reward: Measured; latency_s: Measured; n_output_tokens: Measured }[];
+}
+// POST training/{role}/activate {version, confirm} and /rollback {confirm}
+
 // POST production/{system}/promote {candidate_id, confirm} and /rollback {confirm}; POST runs/{id}/stop, /resume {confirm}
 // Authorization: Bearer TOKEN, X-Convergence-CSRF: value of GET session
 export interface Session { csrf: string; can_write: boolean; why_not: string | null; store: string; version: string }

@@ -9,7 +9,7 @@ const PAGES = {
   Overview: "", Run: "runs/01JRUN", Answers: "runs/01JRUN/answers",
   Cell: "runs/01JRUN/answers?case=case-0003&candidate=3fc8b00000000000&against=3fa9c10000000000",
   Compare: "runs/01JRUN/compare?a=3fa9c10000000000&b=3fc8b00000000000", Prompts: "runs/01JRUN/prompts",
-  Production: "production", SQL: "sql?q=SELECT+1",
+  Production: "production", Training: "training", SQL: "sql?q=SELECT+1",
 };
 let browser;
 before(async () => { browser = await launch(); });
@@ -53,7 +53,7 @@ describe("every page", () => {
   }
 
   test("an empty store says the next command", () => over({ empty: true }, async (base) => {
-    for (const [path, command] of [["", "convergence quickstart"], ["production", "convergence serve"]]) {
+    for (const [path, command] of [["", "convergence quickstart"], ["production", "convergence serve"], ["training", "convergence init tutor --template local-chat"]]) {
       const { page, context } = await open(browser, base + path);
       await settled(page);
       assert.match(await page.innerText("main"), new RegExp(command));
@@ -183,6 +183,24 @@ describe("people", () => {
     await page.fill("dialog label:has-text('To confirm') input", "support-answers");
     await page.click("dialog button[type=submit]");
     await page.waitForSelector("dialog >> text=has not the scope admin");
+    await context.close();
+  }));
+
+  test("see why an adapter was refused, and the loss of another round", () => over({}, async (base, server) => {
+    const { page, problems, context } = await open(browser, `${base}training`);
+    await settled(page);
+    await page.click("text=1 of 4 checks not passed");
+    await page.waitForSelector("[aria-label='Checks of assistant-0003'] tr:has-text('no') >> text=[0.35, 0.47]");
+    await page.click("tr:has-text('assistant-0001') button:has-text('Loss')");
+    await page.waitForSelector(".canvas[data-ready][aria-label='Loss of each step, assistant-0001']");
+    await page.click("text=Roll back…");
+    await page.fill("input[type=password]", "wrong");
+    await page.click("text=Go on");
+    await page.fill("dialog label:has-text('To confirm') input", "assistant");
+    await page.click("dialog button[type=submit]");
+    await page.waitForSelector("dialog >> text=has not the scope admin");
+    assert.ok(server.state.asked.includes("training/assistant/rollback"));
+    assert.deepEqual(problems, []);
     await context.close();
   }));
 

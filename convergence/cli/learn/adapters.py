@@ -2,13 +2,13 @@
 
 from collections.abc import Callable
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from convergence.cli import console, options
 from convergence.cli.locations import open_feedback
+from convergence_core.feedback.adapter_records import answering_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,10 +28,6 @@ BY = "command line"
 Version = Annotated[str, typer.Argument(metavar="VERSION", help="Name of the adapter.")]
 
 
-def _day(at_us: int) -> str:
-    return f"{datetime.fromtimestamp(at_us / 1e6, UTC):%Y-%m-%d %H:%M} UTC"
-
-
 _COLUMNS: "dict[str, Callable[[AdapterRecord], str]]" = {
     "version": lambda one: one.version,
     "role": lambda one: one.role,
@@ -39,7 +35,7 @@ _COLUMNS: "dict[str, Callable[[AdapterRecord], str]]" = {
     "marks": lambda one: f"{one.n_rows:,}",
     "objective": lambda one: one.objective,
     "from": lambda one: one.parent or "base model",
-    "since": lambda one: _day(one.decided_us),
+    "since": lambda one: one.since,
     "reason": lambda one: one.reason or "registered",
 }
 
@@ -85,12 +81,8 @@ def show(
         shown: dict[str, Any] = {"adapter": one, "checks": checks, "files_problem": problem}
         console.answer_json(shown)
         return
-    status, reason = one.status.replace("_", " "), one.reason or "registered"
-    console.answer(f"{one.version} is {status} since {_day(one.decided_us)}: {reason}")
-    parent = one.parent or "the base model"
-    console.answer(
-        f"role {one.role}, model {one.base_model}, {one.objective} on {one.n_rows:,} marks, from {parent}"
-    )
+    console.answer(one.status_words)
+    console.answer(one.origin_words)
     console.answer(f"files: {problem or f'as registered, SHA-256 {one.folder_sha256}'}")
     for check in checks:
         console.answer(check.words)
@@ -114,7 +106,7 @@ def activate(
     if as_json:
         console.answer_json({"role": role, "active": version})
         return
-    console.say(f"{version} answers for the role {role}.")
+    console.say(answering_words(version, role))
 
 
 @app.command()
@@ -136,4 +128,4 @@ def rollback(
     if as_json:
         console.answer_json({"role": role, "active": active})
         return
-    console.say(f"{active or 'The base model'} answers for the role {role} again.")
+    console.say(answering_words(active, role, again=True))

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from convergence_core.feedback.records import LABELS, Rating
+from convergence_core.result.number_text import plural
 from tasks.store.feedback.feedback_store import FeedbackStore
 
 _LAST_MARKS = (
@@ -34,6 +35,46 @@ _Z = 1.96
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MeanInterval:
+    """Mean of some numbers with its 95 % interval (normal, over numbers as if independent)."""
+
+    n: int
+    mean: float
+    low: float | None
+    """Ends of the interval. ``None``: fewer than two numbers."""
+    high: float | None
+
+    @classmethod
+    def of(
+        cls, n: int, total: float, squares: float, *, least: float = 0.0, most: float = math.inf
+    ) -> "MeanInterval | None":
+        """Return it of ``n`` numbers in [least, most]; ``None``: there are none.
+
+        Args:
+            n: how many numbers there are.
+            total: their sum.
+            squares: the sum of their squares.
+            least: no number is less.
+            most: no number is more.
+        """
+        if n == 0:
+            return None
+        mean = total / n
+        if n == 1:
+            return cls(n=n, mean=mean, low=None, high=None)
+        variance = max(0.0, squares - n * mean**2) / (n - 1)
+        half = _Z * math.sqrt(variance / n)
+        return cls(n=n, mean=mean, low=max(least, mean - half), high=min(most, mean + half))
+
+
+def mean_reward(marks: "Counter[Rating]") -> MeanInterval | None:
+    """Return the mean reward of marks, each with how often it was given; ``None``: no marks."""
+    total = sum(k * mark.reward for mark, k in marks.items())
+    squares = sum(k * mark.reward**2 for mark, k in marks.items())
+    return MeanInterval.of(marks.total(), total, squares, least=-1.0, most=1.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RoleCounts:
     """Answers of one role and their marks."""
 
@@ -51,6 +92,25 @@ class RoleCounts:
     mean_reward_high: float | None
     adapter_version: str | None
     """Its active adapter. ``None``: the base model answers."""
+
+    @property
+    def words(self) -> str:
+        """Which adapter answers for the role, and how its answers are rated."""
+        if self.adapter_version is None:
+            return self.rated_words
+        return f"adapter {self.adapter_version} answers; {self.rated_words}"
+
+    @property
+    def rated_words(self) -> str:
+        """How the role's answers are rated; the interval is that of the mean."""
+        sentence = f"{plural(self.n_interactions, 'answer')}, {self.n_rated:,} rated"
+        if self.mean_reward is None:
+            return sentence
+        sentence += f", mean reward {self.mean_reward:.2f} of -1 to 1"
+        if self.mean_reward_low is None or self.mean_reward_high is None:
+            return sentence
+        low, high = self.mean_reward_low, self.mean_reward_high
+        return f"{sentence} (95 % interval {low:.2f} to {high:.2f})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,23 +143,17 @@ def feedback_counts(store: FeedbackStore) -> FeedbackCounts:
 def _of_role(
     n_interactions: int, n_rated: int, marks: "Counter[Rating]", adapter_version: str | None
 ) -> RoleCounts:
-    n = marks.total()
-    mean = sum(k * mark.reward for mark, k in marks.items()) / n if n else None
-    half = None
-    if mean is not None and n > 1:
-        variance = sum(k * (mark.reward - mean) ** 2 for mark, k in marks.items()) / (n - 1)
-        half = _Z * math.sqrt(variance / n)
+    mean = mean_reward(marks)
     by_rating = {mark.rating: k for mark, k in marks.items() if mark.rating is not None}
     by_thumbs = {mark.thumbs: k for mark, k in marks.items() if mark.thumbs is not None}
-    is_known = mean is not None and half is not None
     return RoleCounts(
         n_interactions=n_interactions,
         n_rated=n_rated,
         ratings={label: by_rating.get(rating, 0) for rating, label in LABELS.items()},
         thumbs_up=by_thumbs.get("up", 0),
         thumbs_down=by_thumbs.get("down", 0),
-        mean_reward=mean,
-        mean_reward_low=max(-1.0, mean - half) if is_known else None,  # type: ignore[operator]
-        mean_reward_high=min(1.0, mean + half) if is_known else None,  # type: ignore[operator]
+        mean_reward=None if mean is None else mean.mean,
+        mean_reward_low=None if mean is None else mean.low,
+        mean_reward_high=None if mean is None else mean.high,
         adapter_version=adapter_version,
     )

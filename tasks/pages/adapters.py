@@ -1,0 +1,202 @@
+"""Training page: adapters with their checks, rounds, rewards and raters of a role."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from convergence_core.errors import QueryError, RunNotFoundError
+from convergence_core.feedback.adapter_records import (
+    STATUSES,
+    AdapterRecord,
+    GateCheck,
+    TrainingRoundRecord,
+    answering_words,
+)
+from convergence_core.records import Json
+from tasks.pages.source import Page, PageSource, line_of, time_of
+from tasks.pages.writes import check_confirmed
+from tasks.report.phrases import duration
+from tasks.store.feedback.adapter_store import AdapterStore
+from tasks.store.feedback.answer_trends import activations, answers_by_adapter, reward_course
+from tasks.store.feedback.counts import MeanInterval, feedback_counts
+from tasks.store.feedback.feedback_store import FeedbackStore
+from tasks.store.feedback.rater_report import rater_sentences
+from tasks.store.feedback.training_rounds import TrainingRounds
+
+BEGIN: Final = (
+    "convergence init tutor --template local-chat",
+    "convergence chat",
+    "convergence train",
+)
+"""Commands by which a role begins to learn."""
+BY: Final = "web application"
+"""Who changes a status here."""
+MOST: Final = 200
+"""Adapters and rounds that are shown, the latest ones."""
+MOST_STEPS: Final = 500
+"""Steps of a loss curve that are shown; of longer ones evenly spaced ones."""
+_LONGEST = 2_000
+"""Characters of a verdict."""
+
+
+def trained_roles(source: PageSource) -> Page:
+    """Return the roles that have answers or adapters."""
+    feedback = source.feedback()
+    if feedback is None:
+        return {"roles": [], "sentences": [], "commands": list(BEGIN)}
+    roles = _roles(feedback)
+    return {
+        "roles": roles,
+        "sentences": [line_of(one, _LONGEST) for one in rater_sentences(feedback)],
+        "commands": [] if roles else list(BEGIN),
+    }
+
+
+def trained_role(source: PageSource, role: str) -> Page:
+    """Return how a role learns.
+
+    Raises:
+        RunNotFoundError: nobody was answered in it.
+    """
+    feedback = source.feedback()
+    if feedback is None or role not in _roles(feedback):
+        raise RunNotFoundError(
+            f"a role must have answers or adapters, and {line_of(role)!r} has none."
+        )
+    adapters = AdapterStore(feedback)
+    counts = feedback_counts(feedback).roles.get(role)
+    records = adapters.records(role)[-MOST:][::-1]
+    active = adapters.active(role)
+    answering = answering_words(None if active is None else active.version, role)
+    sentences = [answering] if counts is None else [answering, f"{counts.rated_words}."]
+    return {
+        "role": role,
+        "active": None if active is None else active.version,
+        "sentences": [line_of(one, _LONGEST) for one in sentences],
+        "adapters": [_adapter(one, adapters.checks(one.version)) for one in records],
+        "rounds": [_round(one) for one in TrainingRounds(feedback).records(role)[-MOST:][::-1]],
+        "course": [
+            {"at": time_of(one.ended_us), **_interval(one.reward)}
+            for one in reward_course(feedback, role)
+        ],
+        "activations": [
+            {"at": time_of(at_us), "version": version}
+            for version, at_us in activations(feedback, role)[-MOST:]
+        ],
+        "answered_by": [
+            {
+                "version": one.version,
+                "n_answers": one.n_answers,
+                "reward": _interval(one.reward),
+                "latency_s": _interval(one.latency_s),
+                "n_output_tokens": _interval(one.n_output_tokens),
+            }
+            for one in answers_by_adapter(feedback, role)
+        ],
+    }
+
+
+def activate(source: PageSource, role: str, body: Mapping[str, Any]) -> str:
+    """Let an adapter that passed every check answer for its role; return what was done.
+
+    Raises:
+        AdapterNotFoundError: the role has no such adapter.
+        AdapterRefusedError: a check is not passed, its status forbids it, or its files were changed.
+        QueryError: it was not confirmed, or is another role's.
+    """
+    version = str(body.get("version") or "")
+    check_confirmed(body, version)
+    adapters = _adapters(source, role)
+    if adapters.record(version).role != role:
+        raise QueryError(f"`version` must be an adapter of the role {role}, but got {version}.")
+    adapters.activate(version, BY, reason="activated by hand")
+    return answering_words(version, role)
+
+
+def roll_back(source: PageSource, role: str, body: Mapping[str, Any]) -> str:
+    """Take the active adapter of a role back; return what answers again.
+
+    Raises:
+        AdapterRefusedError: none is active.
+        QueryError: it was not confirmed.
+    """
+    check_confirmed(body, role)
+    adapters = _adapters(source, role)
+    return answering_words(
+        adapters.rollback(role, BY, reason="rolled back by hand"), role, again=True
+    )
+
+
+def _roles(feedback: FeedbackStore) -> list[str]:
+    found = feedback.fetch("SELECT role FROM interactions UNION SELECT role FROM adapters")
+    return sorted(role for (role,) in found)
+
+
+def _adapters(source: PageSource, role: str) -> AdapterStore:
+    feedback = source.feedback()
+    if feedback is None:
+        raise RunNotFoundError(f"the role {line_of(role)!r} must have adapters, and has none.")
+    return AdapterStore(feedback)
+
+
+def _adapter(one: AdapterRecord, checks: Sequence[GateCheck]) -> Page:
+    return {
+        "version": one.version,
+        "status": one.status,
+        "meaning": STATUSES[one.status],
+        "sentence": line_of(one.status_words, _LONGEST),
+        "origin": line_of(one.origin_words, _LONGEST),
+        "objective": one.objective,
+        "parent": one.parent,
+        "n_rows": one.n_rows,
+        "created_at": time_of(one.created_us),
+        "decided_at": time_of(one.decided_us),
+        "may_activate": one.status in {"candidate", "inactive", "rolled_back"}
+        and bool(checks)
+        and all(check.passed for check in checks),
+        "checks": [
+            {
+                "name": check.name,
+                "passed": check.passed,
+                "value": check.value,
+                "low": check.low,
+                "high": check.high,
+                "limit": check.threshold,
+                "unit": check.unit,
+                "sentence": line_of(check.words, _LONGEST),
+            }
+            for check in checks
+        ],
+    }
+
+
+def _round(one: TrainingRoundRecord) -> Page:
+    losses = one.metrics.get("losses")
+    curve = _thinned(losses if isinstance(losses, list) else [])
+    return {
+        "round_id": one.round_id,
+        "version": one.version,
+        "objective": one.objective,
+        "status": one.status,
+        "n_rows": one.n_rows,
+        "started_at": time_of(one.started_us),
+        "took": None if one.ended_us is None else duration(one.started_us, one.ended_us),
+        "reason": line_of(one.reason, _LONGEST),
+        "losses": curve,
+        **{
+            name: one.metrics.get(name)
+            for name in ("n_steps", "kl_estimate", "cpu_s", "peak_bytes")
+        },
+    }
+
+
+def _thinned(losses: Sequence[Json]) -> list[tuple[int, Json]]:
+    """Return a loss curve as (step from 1, loss), with at most ``MOST_STEPS`` points."""
+    steps = list(enumerate(losses, 1))
+    every = -(-len(steps) // MOST_STEPS) or 1
+    return steps[::every]
+
+
+def _interval(found: MeanInterval | None) -> Page:
+    if found is None:
+        return {"n": 0, "mean": None, "low": None, "high": None}
+    return {"n": found.n, "mean": found.mean, "low": found.low, "high": found.high}

@@ -1,0 +1,216 @@
+/* Training: the adapters of a role, their checks, rounds, rewards of its answers, raters; activate and roll back. */
+import { useState } from "preact/hooks";
+import { useData } from "../api";
+import { Chart, type Colours } from "../chart";
+import { Card, Empty, Show, Status, Table } from "../parts";
+import { Link, to } from "../router";
+import { count, interval, One, seconds, Sentence, signed, Strip, three, Time } from "../text";
+import type { Adapter, Measured, RoleTraining, Session, TrainedRoles, TrainingRound } from "../types";
+import { Write } from "../write";
+
+export function Training({ role }: { role: string | undefined }) {
+  const list = useData<TrainedRoles>("training");
+  document.title = "Training · The Convergence";
+  const shown = (d: TrainedRoles) => role ?? d.roles[0]!;
+  return (
+    <>
+      <h1>Training</h1>
+      <Show of={list} empty={(d) => !d.roles.length && <Begin commands={d.commands} />}>
+        {(d) => (
+          <>
+            <nav class="tabs" aria-label="Roles">
+              {d.roles.map((r) => <Link key={r} href={to("training", r)} current={shown(d) === r}><One text={r} max={60} /></Link>)}
+            </nav>
+            <Role key={shown(d)} role={shown(d)} />
+            <Card title="Raters" note="Bias beside the average rater, from answers that several rated, and changes of the mean reward of a role.">
+              {d.sentences.length === 0 ? <p class="muted">No two raters rated the same answer, and no mean reward has changed.</p> : (
+                <ul>{d.sentences.map((s, i) => <li key={i}><One text={s} max={1_000} /></li>)}</ul>
+              )}
+            </Card>
+          </>
+        )}
+      </Show>
+    </>
+  );
+}
+
+function Begin({ commands }: { commands: string[] }) {
+  return (
+    <Empty>
+      <p>Nobody has rated an answer in this store, so no adapter learns. In a new folder:</p>
+      <ol>{commands.map((one) => <li key={one}><code>{one}</code></li>)}</ol>
+    </Empty>
+  );
+}
+
+function Role({ role }: { role: string }) {
+  const base = `training/${encodeURIComponent(role)}`;
+  const loaded = useData<RoleTraining>(base);
+  const session = useData<Session>("session", {}, false);
+  return (
+    <Show of={loaded}>
+      {(d) => (
+        <>
+          <div class="verdict">{d.sentences.map((s, i) => <p key={i}><One text={s} max={600} /></p>)}</div>
+          {session.data?.why_not && <p class="muted small"><Sentence text={session.data.why_not} /></p>}
+          <Adapters of={d} base={base} done={loaded.again} />
+          <Course of={d} />
+          <AnsweredBy of={d} />
+          <Rounds of={d} />
+        </>
+      )}
+    </Show>
+  );
+}
+
+function Adapters({ of, base, done }: { of: RoleTraining; base: string; done: () => void }) {
+  const tools = of.active && (
+    <Write
+      name="Roll back" danger path={`${base}/rollback`} confirm={of.role} done={done}
+      ask={`${of.active} is taken back: the adapter that was active before it answers again, or the base model.`}
+    />
+  );
+  return (
+    <Card title="Adapters" tools={tools} note="One that is to answer must pass every check; one that was not measured is not passed.">
+      {of.adapters.length === 0 ? <Empty command="convergence train">No adapter was trained; the base model answers.</Empty> : (
+        <ul class="plainlist">{of.adapters.map((one) => <OneAdapter key={one.version} one={one} base={base} done={done} />)}</ul>
+      )}
+    </Card>
+  );
+}
+
+function OneAdapter({ one, base, done }: { one: Adapter; base: string; done: () => void }) {
+  const failed = one.checks.filter((check) => !check.passed).length;
+  const [open, setOpen] = useState(one.status === "active" || one.status === "candidate");
+  return (
+    <li>
+      <div class="row spread">
+        <span>
+          <code><One text={one.version} /></code>{" "}
+          <span class={`tag ${{ active: "good", rejected: "failed", stale: "warn", rolled_back: "warn" }[one.status] ?? ""}`} title={one.meaning}>{one.status.replace("_", " ")}</span>
+        </span>
+        {one.may_activate && (
+          <Write
+            name="Activate" path={`${base}/activate`} body={{ version: one.version }} confirm={one.version} done={done}
+            ask={`The next answers come from ${one.version}; the adapter that answers now becomes inactive.`}
+          />
+        )}
+      </div>
+      <p class="small"><One text={one.sentence} max={600} /></p>
+      <p class="small muted"><One text={one.origin} max={600} /></p>
+      {one.checks.length === 0 ? <p class="small muted">It was not checked yet.</p> : (
+        <details open={open} onToggle={(event) => setOpen(event.currentTarget.open)}>
+          <summary>{failed ? `${failed} of ${one.checks.length} checks not passed` : `${one.checks.length} checks passed`}</summary>
+          <Table
+            label={`Checks of ${one.version}`} rows={one.checks} rowKey={(c) => c.name}
+            columns={[
+              { key: "p", title: "Passed", show: (c) => <span class={`tag ${c.passed ? "good" : "failed"}`}>{c.passed ? "yes" : "no"}</span> },
+              { key: "name", title: "Check", show: (c) => <code>{c.name}</code> },
+              { key: "v", title: "Measured", n: true, show: (c) => measured(c.value) },
+              { key: "i", title: "95 % interval", n: true, show: (c) => (c.low === null || c.high === null ? "" : <span class="ci">[{measured(c.low)}, {measured(c.high)}]</span>) },
+              { key: "l", title: "Limit", n: true, show: (c) => (c.limit === null ? "" : measured(c.limit)) },
+              { key: "u", title: "Unit", show: (c) => <One text={c.unit} /> },
+              { key: "s", title: "Verdict", show: (c) => <span class="small"><One text={c.sentence} max={1_000} /></span> },
+            ]}
+          />
+        </details>
+      )}
+    </li>
+  );
+}
+
+const measured = (x: number | null): string => (x === null ? "–" : three(x).replace("-", "−"));
+
+function Course({ of }: { of: RoleTraining }) {
+  const points = of.course;
+  const option = (c: Colours) => ({
+    tooltip: { trigger: "axis", valueFormatter: (v: number) => signed(v, 2) },
+    xAxis: { type: "time", splitLine: { show: false } },
+    yAxis: { type: "value", min: -1, max: 1 },
+    series: [
+      {
+        name: "mean reward", type: "line", color: c.accent, symbolSize: 6, data: points.map((p) => [p.at, p.mean]),
+        markLine: {
+          symbol: "none", lineStyle: { color: c.dot, type: "dashed" }, label: { color: c.muted, formatter: "{b}", rotate: 0 },
+          data: of.activations.map((a) => ({ name: a.version, xAxis: a.at })),
+        },
+      },
+      ...(["low", "high"] as const).map((end) => ({
+        name: end, type: "line", color: c.dot, symbol: "none", lineStyle: { width: 1, type: "dotted" }, data: points.map((p) => [p.at, p[end]]),
+      })),
+    ],
+  });
+  return (
+    <Card title="Ratings over time" note="Mean reward of consecutive marks, of −1 to 1, with its 95 % interval; dashed lines are activations.">
+      {points.length === 0 ? <p class="muted">No answer of this role is rated.</p> : (
+        <Chart
+          name="rewards" height={240} label="Mean reward of consecutive marks over time" data={of} option={option}
+          rows={() => [["at", "n_marks", "mean_reward", "low", "high"], ...points.map((p) => [p.at, p.n, p.mean, p.low, p.high])]}
+        />
+      )}
+    </Card>
+  );
+}
+
+function AnsweredBy({ of }: { of: RoleTraining }) {
+  const mean = (m: Measured, unit: (x: number) => string) => (m.mean === null ? "–" : <>{unit(m.mean)} {m.low !== null && m.high !== null && <span class="ci">[{unit(m.low)}, {unit(m.high)}]</span>}</>);
+  return (
+    <Card title="Answers by adapter" note="Means with 95 % intervals over what was measured. Adapters answered at different times: a difference may have other causes, too.">
+      {of.answered_by.length === 0 ? <p class="muted">No answer of this role is logged.</p> : (
+        <Table
+          label="Answers by adapter" rows={of.answered_by} rowKey={(r) => r.version ?? ""}
+          columns={[
+            { key: "v", title: "Adapter", show: (r) => (r.version ? <code class="whole"><One text={r.version} /></code> : "none") },
+            { key: "n", title: "Answers", n: true, by: (r) => r.n_answers, show: (r) => count(r.n_answers) },
+            { key: "m", title: "Marks", n: true, by: (r) => r.reward.n, show: (r) => count(r.reward.n) },
+            { key: "r", title: "Mean reward", by: (r) => r.reward.mean, show: (r) => <>{signed(r.reward.mean, 2)} <span class="ci">{interval(r.reward.low, r.reward.high, true)}</span><Strip {...r.reward} base={0} from={-1} to={1} /></> },
+            { key: "l", title: "Tokens of an answer", n: true, by: (r) => r.n_output_tokens.mean, show: (r) => mean(r.n_output_tokens, three) },
+            { key: "t", title: "Time per answer", n: true, by: (r) => r.latency_s.mean, show: (r) => mean(r.latency_s, seconds) },
+          ]}
+        />
+      )}
+    </Card>
+  );
+}
+
+function Rounds({ of }: { of: RoleTraining }) {
+  const first = of.rounds.find((one) => one.losses.length > 1)?.round_id;
+  const [chosen, choose] = useState<string | undefined>(undefined);
+  const shown = of.rounds.find((one) => one.round_id === (chosen ?? first));
+  return (
+    <Card title="Training rounds">
+      {of.rounds.length === 0 ? <Empty command="convergence train">No round has begun.</Empty> : (
+        <>
+          {shown && shown.losses.length > 1 && <Loss key={shown.round_id} of={shown} />}
+          <Table
+            label="Training rounds" rows={of.rounds} rowKey={(r) => r.round_id}
+            columns={[
+              { key: "at", title: "Begun", by: (r) => r.started_at, show: (r) => <Time at={r.started_at} /> },
+              { key: "s", title: "Status", show: (r) => <Status status={r.status} /> },
+              { key: "v", title: "Adapter", show: (r) => (r.version ? <code class="whole"><One text={r.version} /></code> : "–") },
+              { key: "o", title: "Objective", show: (r) => <One text={r.objective} /> },
+              { key: "n", title: "Rows", n: true, by: (r) => r.n_rows, show: (r) => count(r.n_rows) },
+              { key: "k", title: "Steps", n: true, by: (r) => r.n_steps, show: (r) => count(r.n_steps) },
+              { key: "kl", title: "KL, nats per answer", n: true, by: (r) => r.kl_estimate, show: (r) => (r.kl_estimate === null ? "–" : three(r.kl_estimate)) },
+              { key: "t", title: "Took", n: true, show: (r) => r.took ?? "–" },
+              { key: "c", title: "CPU", n: true, by: (r) => r.cpu_s, show: (r) => seconds(r.cpu_s) },
+              { key: "w", title: "What came of it", show: (r) => <span class="small"><One text={r.reason} max={600} /></span> },
+              { key: "l", title: "", show: (r) => (r.losses.length > 1 ? <button aria-pressed={shown?.round_id === r.round_id} aria-label={`Loss of the round of ${r.started_at}`} onClick={() => choose(r.round_id)}>Loss</button> : null) },
+            ]}
+          />
+        </>
+      )}
+    </Card>
+  );
+}
+
+function Loss({ of }: { of: TrainingRound }) {
+  const option = (c: Colours) => ({
+    tooltip: { trigger: "axis" },
+    xAxis: { type: "value", name: "step", nameLocation: "middle", nameGap: 24, min: 1, max: "dataMax", minInterval: 1, splitLine: { show: false } },
+    yAxis: { type: "value", scale: true, name: "loss" },
+    series: [{ name: "loss", type: "line", symbol: "none", color: c.accent, data: of.losses }],
+  });
+  const label = `Loss of each step, ${of.version ?? of.objective}`;
+  return <><p class="small muted"><One text={label} />: of the objective, without penalty</p><Chart name="loss" height={220} label={label} data={of} option={option} rows={() => [["step", "loss"], ...of.losses]} /></>;
+}
