@@ -162,7 +162,9 @@ class ChatSession:
             when = datetime.fromtimestamp(answer.created_us / 1e6).astimezone()
             words = "unrated" if mark is None else mark.words
             why = "" if mark is None or mark.reason is None else f" ({mark.reason})"
-            console.answer(f"{when:%Y-%m-%d %H:%M}  {words}{why}  {shown(answered_by(answer))}")
+            # Nobody shall know whose answer it is before it is rated.
+            who = answer.model if mark is None else answered_by(answer)
+            console.answer(f"{when:%Y-%m-%d %H:%M}  {words}{why}  {shown(who)}")
             console.answer(f"  asked     {_line(answer.asked[-1].content)}")
             console.answer(f"  answered  {_line(answer.response)}")
 

@@ -41,6 +41,17 @@ class RewardConfig(Section):
     """`additive`: the weighted mean; `multiplicative`: the weighted geometric mean."""
 
 
+class LiveTestConfig(Section):
+    """How a new adapter that passed every check is tried on live traffic."""
+
+    enabled: bool = True
+    """Whether it is. Else it answers all at once."""
+    share: float = Field(default=0.5, gt=0, lt=1)
+    """Probability that a conversation is answered by the new adapter; what answered before has the others."""
+    max_ratings: int = Field(default=200, ge=1, le=1_000_000)
+    """Ratings after which an undecided test ends; the new adapter answers all then."""
+
+
 class TrainingConfig(Section):
     """How adapters (LoRA) of a local model are trained from ratings."""
 
@@ -76,6 +87,8 @@ class TrainingConfig(Section):
     rater: FunctionPath | None = None
     """Function that rates a candidate's answers to held-out prompts from 1 to 5, for the gate:
     `module:function`. Absent: the logged ratings are weighted by how likely their answers became."""
+    live_test: LiveTestConfig = Field(default_factory=LiveTestConfig)
+    """How a new adapter is tried, blinded, on live traffic."""
     interval_s: float = Field(default=60.0, ge=1, le=86_400)
     """Seconds from one look for new ratings to the next."""
 

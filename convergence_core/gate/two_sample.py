@@ -32,7 +32,7 @@ def log_pair_factors(
     is_first: np.ndarray,
     rewards: Floats,
     shares: Floats,
-    means: tuple[float, float],
+    means: tuple[float | Floats, float | Floats],
     effect: float = 0.0,
 ) -> Floats:
     """Return the logarithm of each request's factor for each bet, (n, n_bets).
@@ -42,7 +42,7 @@ def log_pair_factors(
         rewards: (n,), in [0, 1].
         shares: p of each request, (n,), in [0, 1]. Where one arm could not be chosen nothing is
             staked.
-        means: what is expected of i and of b; from the past only.
+        means: what is expected of i and of b, of each request (n,) or of all; from the past only.
         effect: by how much i must be better, in (-1, 1); below 0: how much worse it may be.
     """
     p = np.asarray(shares, dtype=np.float64)

@@ -10,12 +10,13 @@ decision that its rating rewards. Otherwise the champion answers, or the default
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, Self
+from typing import Final, Self, TypeAlias
 
 from convergence_core.budget.prices import provider_of
 from convergence_core.config.api import CHAT_KINDS
 from convergence_core.errors import ConfigurationError, EvaluationFault, NoArmsError
 from convergence_core.feedback.adapter_records import AdapterRecord
+from convergence_core.feedback.live_test_records import LiveAnswer
 from convergence_core.feedback.records import ChatMessage, Interaction
 from convergence_core.records import Case, Json, Params, Reply, sha256_hex
 from tasks.chat.role_adapters import RoleAdapters
@@ -51,6 +52,9 @@ _NO_SAMPLING: Final = frozenset(
         *("stream_options", "logprobs", "adapter", "lora"),
     }
 )
+
+Served: TypeAlias = tuple[AdapterRecord | None, LiveAnswer | None]
+"""Adapter that answers, and the answer's part in a test; ``None``: the base model does, and none runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,10 +201,13 @@ class LoggedChat:
             StoreError: the answer could not be logged.
         """
         with self._requests.request():  # background training waits
-            reply, completion, version = await self._answered(prepared, on_text)
+            reply, completion, served = await self._answered(prepared, on_text)
+        record, part = served
+        version = None if record is None else record.version
         interaction = await asyncio.to_thread(
             self.feedback.log,
             self._interaction(prepared, reply, completion.logprobs, adapter_version=version),
+            part,
         )
         return LoggedAnswer(
             interaction=interaction, text=as_text(reply.value), finish_reason=reply.finish_reason
@@ -251,40 +258,46 @@ class LoggedChat:
 
     async def _answered(
         self, prepared: PreparedPrompt, on_text: TextCallback
-    ) -> tuple[Reply, ChatCompletion, str | None]:
-        """Return an answer, and the version of the adapter that gave it; ``None``: the base model did.
+    ) -> tuple[Reply, ChatCompletion, Served]:
+        """Return an answer, and what gave it.
 
         An adapter may be taken back or unloaded between the question who answers and the answer: then that
         is asked once more.
         """
-        record = await self._active(prepared)
+        served = await self._served(prepared)
+        record = served[0]
         try:
-            return await self._answered_by(record, prepared, on_text)
+            return *await self._answered_by(record, prepared, on_text), served
         except EvaluationFault as fault:
             if record is None or fault.error_type not in (ERROR_TYPE, "http_404"):
                 raise
             self._adapters.lose(record.version)
-            now = await self._active(prepared)
-            if now == record and fault.error_type == ERROR_TYPE:
+            served = await self._served(prepared)
+            if served[0] == record and fault.error_type == ERROR_TYPE:
                 raise
-        return await self._answered_by(now, prepared, on_text)
+        return *await self._answered_by(served[0], prepared, on_text), served
 
     async def _answered_by(
         self, record: AdapterRecord | None, prepared: PreparedPrompt, on_text: TextCallback
-    ) -> tuple[Reply, ChatCompletion, str | None]:
+    ) -> tuple[Reply, ChatCompletion]:
         fields: Mapping[str, Json] = {}
         if not self.is_offline:
             fields = await self._adapters.fields(record, model=prepared.model)
-        reply, completion = await self._target.answer(
-            prepared.params, prepared.case, on_text, fields=fields
-        )
-        return reply, completion, None if record is None else record.version
+        return await self._target.answer(prepared.params, prepared.case, on_text, fields=fields)
 
-    async def _active(self, prepared: PreparedPrompt) -> AdapterRecord | None:
-        """Return the adapter that answers a prompt; ``None``: the base model, or another one, does."""
+    async def _served(self, prepared: PreparedPrompt) -> Served:
+        """Return what answers a prompt; the base model, or another one, where it is no adapter."""
         if self.is_offline or prepared.model != self.model:
-            return None
-        return await asyncio.to_thread(self._adapters.active, prepared.prompt.role)
+            return None, None
+        prompt = prepared.prompt
+        # A client without ids sends the whole conversation each time, so it begins alike.
+        first = next(one.content for one in prompt.messages if one.role == "user")
+        return await asyncio.to_thread(
+            self._adapters.answering,
+            prompt.role,
+            prompt.user_id,
+            prompt.conversation_id or first,
+        )
 
     def _params_of(self, chosen: Selection) -> Params:
         """Return the parameters of an arm; those of one that was added by hand may be a few only."""

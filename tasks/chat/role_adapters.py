@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from convergence_core.feedback.adapter_records import AdapterRecord
+from convergence_core.feedback.live_test_records import LiveAnswer
 from convergence_core.records import Json
 from tasks.http.authentication import request_headers
 from tasks.http.clients import ClientSettings
@@ -50,6 +51,20 @@ class RoleAdapters:
         """Return the adapter of a role that fits the configured model; ``None``: the base answers. Blocks."""
         found = self._store.active(role)
         return found if found is not None and found.base_model == self._base_model else None
+
+    def answering(
+        self, role: str, user_id: str, conversation: str
+    ) -> tuple[AdapterRecord | None, LiveAnswer | None]:
+        """Return what answers a conversation, and the answer's part in a test. Blocks.
+
+        See ``AdapterStore.answering``; an adapter that does not fit the configured model answers nothing.
+        """
+        record, part = self._store.answering(role, user_id, conversation)
+        if part is not None and self.active(role) is None:
+            return None, None
+        if record is not None and record.base_model != self._base_model:
+            return None, None
+        return record, part
 
     async def fields(self, record: AdapterRecord | None, *, model: str) -> Mapping[str, Json]:
         """Return the fields by which a request is answered with an adapter, or with none.

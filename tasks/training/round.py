@@ -15,6 +15,7 @@ from convergence_core.errors import AdapterRefusedError, ConfigurationError
 from convergence_core.feedback.activation_gate import failed_words
 from convergence_core.feedback.adapter_records import AdapterRecord, GateCheck, TrainedMark
 from convergence_core.feedback.answer_reward import RewardBlend
+from convergence_core.feedback.live_test_records import LiveRule
 from convergence_core.records import Json
 from convergence_core.result.number_text import plural
 from tasks.inputs.loader import Loaded
@@ -271,8 +272,14 @@ class _Round:
                 f"{who} answers as before"
             )
             return self._report("rejected", told, result, version, checks)
-        self._adapters.activate(version, by=BY)
+        rule = live_rule_of(self._loaded.configuration.feedback.training)
+        self._adapters.activate(version, by=BY, live_rule=rule)
         sentence = f"{version} passed every check and answers for {self._role} now"
+        if rule is not None:
+            sentence = (
+                f"{version} passed every check and answers {rule.share:.0%} of the conversations with "
+                f"{self._role} now, until their ratings decide"
+            )
         return self._report("activated", sentence, result, version, checks)
 
     def _report(
@@ -302,6 +309,12 @@ def settings_of(options: TrainingConfig, objective: Objective) -> TrainingSettin
         lora_rank=options.lora_rank,
         lora_alpha=2 * options.lora_rank,
     )
+
+
+def live_rule_of(options: TrainingConfig) -> LiveRule | None:
+    """Return how a new adapter is tried on live traffic; ``None``: it answers all at once."""
+    given = options.live_test
+    return LiveRule(share=given.share, max_ratings=given.max_ratings) if given.enabled else None
 
 
 def blend_of(options: TrainingConfig) -> RewardBlend:

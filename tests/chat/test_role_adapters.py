@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from convergence_core.errors import InfrastructureFault
-from convergence_core.feedback.records import Interaction
+from convergence_core.feedback.live_test_records import LiveRule
+from convergence_core.feedback.records import ChatMessage, Interaction
 from tasks.chat.conversation import Conversation
-from tasks.chat.logged_chat import LoggedChat
+from tasks.chat.logged_chat import ChatPrompt, LoggedChat
 from tasks.store.feedback.adapter_store import AdapterStore
 from tests.chat.conftest import Chats
 from tests.feedback.adapters import PASSED, rated, saved_adapter
@@ -198,3 +199,69 @@ def test_files_that_are_not_those_that_were_registered_answer_nothing(
     assert caught.value.error_type == "adapter"
     assert server.adapters == {}
     assert chats.feedback.history("ada") == []
+
+
+def test_conversations_are_shared_while_a_new_adapter_is_tried_until_ratings_decide(
+    chats: Chats, adapters: Any
+):
+    chats.answer = VllmServer()
+    store, one, two = AdapterStore(chats.feedback), "assistant-0001", "assistant-0002"
+
+    async def use(_: Any, chat: LoggedChat) -> list[list[Interaction]]:
+        adapters(1)
+        adapters(2)
+        store.rollback("assistant", "ada")
+        store.activate(two, "gate", live_rule=LiveRule(share=0.5, max_ratings=100))
+        found = []
+        while chat.active_versions() == {"assistant": two}:
+            talk = Conversation(chat, user_id="ada", role="assistant")
+            answers = []
+            for question in ("Hi?", "And you?"):
+                async with talk.ask(question) as stream:
+                    async for _piece in stream:
+                        pass
+                answers.append(stream.ending)
+            found.append(answers)
+            assert len({answer.adapter_version for answer in answers}) == 1
+            await talk.rate(rating=1 if answers[0].adapter_version == two else 5)
+        return found
+
+    found = talk(chats, use)
+    first = [answers[0] for answers in found]
+    assert {answer.adapter_version for answer in first} == {one, two}
+    assert all(answer.response == answer.adapter_version for pair in found for answer in pair)
+    (test,) = store.live_tests()
+    assert (test.status, test.n_ratings) == ("worse", len(found))
+    assert store.record(two).status == "rolled_back"
+
+
+def test_a_client_without_ids_keeps_its_side_in_one_conversation(chats: Chats, adapters: Any):
+    chats.answer = VllmServer()
+    store = AdapterStore(chats.feedback)
+
+    async def use(_: Any, chat: LoggedChat) -> None:
+        adapters(1)
+        adapters(2)
+        store.rollback("assistant", "ada")
+        store.activate("assistant-0002", "gate", live_rule=LiveRule())
+        seen = set()
+        for number in range(12):
+            messages = [ChatMessage(role="user", content=f"Question {number}?")]
+            versions = set()
+            for _turn in range(2):
+                prompt = ChatPrompt(
+                    messages=tuple(messages), role="assistant", user_id="ada", source="openai"
+                )
+                answer = await chat.write(await chat.prepare(prompt), len)
+                versions.add(answer.interaction.adapter_version)
+                messages += [
+                    ChatMessage(role="assistant", content=answer.text),
+                    ChatMessage(role="user", content="Go on."),
+                ]
+            assert len(versions) == 1
+            seen |= versions
+        assert seen == {"assistant-0001", "assistant-0002"}
+
+    talk(chats, use)
+    rows = chats.feedback.fetch("SELECT count(*), count(DISTINCT unit) FROM live_test_answers")
+    assert rows == [(24, 12)]

@@ -2,12 +2,17 @@
 
 import json
 import re
+from dataclasses import asdict
 from pathlib import Path
+from typing import get_args
 
 import pytest
+import yaml
 
+from convergence_core.config.feedback import LiveTestConfig
 from convergence_core.feedback.activation_gate import CONDITIONS, GateLimits
 from convergence_core.feedback.adapter_records import STATUSES
+from convergence_core.feedback.live_test_records import LiveRule, LiveStatus, LiveTest
 from convergence_core.feedback.records import Rating
 from tasks.store.feedback.adapter_store import AdapterStore
 from tasks.store.feedback.feedback_store import FeedbackStore
@@ -76,3 +81,18 @@ def test_statuses_and_checks_are_those_of_the_code():
         f"at least {limits.least_repairs_kept:g} of",
     ):  # fmt: skip
         assert words in PAGE
+
+
+def test_the_test_on_live_traffic_has_its_defaults_and_says_its_sentence():
+    (text,) = blocks(PAGE, "yaml")
+    given = yaml.safe_load(text)["feedback"]["training"]["live_test"]
+    assert LiveTestConfig(**given) == LiveTestConfig()
+    assert asdict(LiveRule()) == {name: given[name] for name in ("share", "max_ratings")}
+    for status in get_args(LiveStatus):
+        assert status == "running" or f"| {status} |" in PAGE
+    told = LiveTest(
+        test_id="t", version="assistant-0002", control="assistant-0001", role="assistant", share=0.5,
+        max_ratings=200, status="better", difference=1.5, low=0.09, high=1.98, n_ratings=17,
+        n_conversations=17,
+    )  # fmt: skip
+    assert told.words in blocks(PAGE, "text")[1].splitlines()

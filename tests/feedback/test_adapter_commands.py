@@ -42,7 +42,7 @@ def test_an_empty_store_has_none(
     assert "a results store must exist" in answered(capsys, "list", code=2)
     FeedbackStore(tmp_path / "convergence-data").close()
     assert answered(capsys, "list") == "No adapter was trained; the base model answers.\n"
-    assert json.loads(answered(capsys, "list", "--json")) == {"adapters": []}
+    assert json.loads(answered(capsys, "list", "--json")) == {"adapters": [], "live_tests": []}
     assert "an active adapter to roll back" in answered(capsys, "rollback", "--yes", code=2)
 
 
@@ -53,7 +53,10 @@ def test_adapters_are_listed_shown_activated_and_taken_back(
     assert [(one["version"], one["status"]) for one in listed] == [
         ("assistant-0001", "active"), ("assistant-0002", "candidate"),
     ]  # fmt: skip
-    assert json.loads(answered(capsys, "list", "--role", "code", "--json")) == {"adapters": []}
+    assert json.loads(answered(capsys, "list", "--role", "code", "--json")) == {
+        "adapters": [],
+        "live_tests": [],
+    }
     shown = json.loads(answered(capsys, "show", "assistant-0002", "--json"))
     assert (shown["adapter"]["n_rows"], shown["files_problem"]) == (1, None)
     assert shown["checks"][0]["words"] == PASSED.words

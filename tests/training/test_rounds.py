@@ -125,6 +125,10 @@ def test_a_round_trains_on_what_is_not_held_out_and_activates_what_passes(
     active = adapters.active("assistant")
     assert active is not None
     assert (active.version, active.n_rows, active.parent) == ("assistant-0001", len(asked), None)
+    (tried,) = adapters.live_tests()
+    assert (tried.version, tried.control, tried.status) == ("assistant-0001", None, "running")
+    assert (tried.share, tried.max_ratings) == (0.5, 200)
+    assert "answers 50% of the conversations with assistant now" in found.sentence
     (record,) = TrainingRounds(feedback).records()
     assert (record.status, record.version, record.n_rows) == ("done", "assistant-0001", len(asked))
     assert record.metrics["losses"] == [0.5, 0.1]
@@ -135,6 +139,21 @@ def test_a_round_trains_on_what_is_not_held_out_and_activates_what_passes(
     assert look(loaded, feedback).version == "assistant-0002"
     assert trainer.jobs[1].parent == adapters.folder("assistant-0001")
     assert len(trainer.jobs[1].rows) > len(job.rows)
+
+
+def test_a_new_adapter_is_tried_as_configured_or_answers_all_at_once(
+    tmp_path: Path, feedback: FeedbackStore, trainer: Trainer
+):
+    rate(feedback, 40)
+    off = load(written(tmp_path, live_test={"enabled": False}))
+    found = look(off, feedback)
+    assert found.sentence == "assistant-0001 passed every check and answers for assistant now"
+    assert AdapterStore(feedback).live_tests() == []
+    rate(feedback, 20, start=40)
+    look(load(written(tmp_path, live_test={"share": 0.2, "max_ratings": 30})), feedback)
+    (tried,) = AdapterStore(feedback).live_tests()
+    assert (tried.version, tried.control) == ("assistant-0002", "assistant-0001")
+    assert (tried.share, tried.max_ratings) == (0.2, 30)
 
 
 def test_held_out_prompts_stay_held_out_whoever_asks_them(feedback: FeedbackStore):

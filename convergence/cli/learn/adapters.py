@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from convergence_core.feedback.adapter_records import AdapterRecord
+    from convergence_core.feedback.live_test_records import LiveTest
     from tasks.store.feedback.adapter_store import AdapterStore
 
 app = typer.Typer(
@@ -40,6 +42,10 @@ _COLUMNS: "dict[str, Callable[[AdapterRecord], str]]" = {
 }
 
 
+def _told(test: "LiveTest") -> "dict[str, Any]":
+    return {**asdict(test), "words": test.words}
+
+
 @contextmanager
 def _adapters(store: "Path | None", config: "Path | None") -> "Iterator[AdapterStore]":
     from tasks.store.feedback.adapter_store import AdapterStore  # noqa: PLC0415 - brings SQLite
@@ -57,13 +63,16 @@ def list_adapters(
 ) -> None:
     """List adapters with their statuses, oldest first."""
     with _adapters(store, config) as adapters:
-        found = adapters.records(role)
+        found, tests = adapters.records(role), adapters.live_tests(role)
     if as_json:
-        console.answer_json({"adapters": found})
+        console.answer_json({"adapters": found, "live_tests": [_told(one) for one in tests]})
     elif not found:
         console.answer("No adapter was trained; the base model answers.")
     else:
         console.show(console.table_of(found, _COLUMNS, right=("marks",)))
+        for one in tests:
+            if one.status == "running":
+                console.answer(one.words)
 
 
 @app.command()
@@ -73,12 +82,15 @@ def show(
     config: options.Config = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Show an adapter: its status, what its files are, and the verdict of each check."""
+    """Show an adapter: its status, what its files are, the verdict of each check, its test on live traffic."""
     with _adapters(store, config) as adapters:
         one = adapters.record(version)
         checks, problem = adapters.checks(version), adapters.files_problem(one)
+        tests = [test for test in adapters.live_tests(one.role) if test.version == version]
     if as_json:
-        shown: dict[str, Any] = {"adapter": one, "checks": checks, "files_problem": problem}
+        told = [_told(test) for test in tests]
+        shown: dict[str, Any] = {"adapter": one, "checks": checks, "live_tests": told}
+        shown["files_problem"] = problem
         console.answer_json(shown)
         return
     console.answer(one.status_words)
@@ -88,6 +100,8 @@ def show(
         console.answer(check.words)
     if not checks:
         console.answer("It was not checked yet.")
+    for test in tests:
+        console.answer(test.words)
 
 
 @app.command()

@@ -2,7 +2,8 @@
 
 At most one adapter of a role is active; the database's own index holds that. An active one that becomes
 stale answers no more, in the same transaction that changes its mark: the one that was active before it
-takes its place, and without one the base model answers.
+takes its place, and without one the base model answers. One that is found worse on live traffic is taken
+back in the transaction of the rating that decides.
 """
 
 from collections.abc import Sequence
@@ -10,7 +11,10 @@ from typing import Any, Final
 
 from convergence_core.errors import AdapterNotFoundError
 from convergence_core.feedback.adapter_records import AdapterRecord, AdapterStatus, check_change
+from convergence_core.feedback.live_test_records import BY as LIVE_TEST
 from tasks.store.database import Connection
+from tasks.store.feedback.live_evidence import end_test_of, verdict
+from tasks.store.feedback.live_tests import end_test, test_of_answer
 
 ADAPTER_COLUMNS: Final = (
     "version", "role", "base_model", "parent", "objective", "status", "reason", "folder_sha256",
@@ -89,12 +93,14 @@ def change_status(
     by: str,
     at_us: int,
 ) -> None:
-    """Give an adapter another status.
+    """Give an adapter another status; a test on live traffic that it is part of ends.
 
     Raises:
         AdapterRefusedError: this one may not follow the one that it has.
     """
     check_change(one.version, one.status, status)
+    ended = f"{one.version} became {status.replace('_', ' ')} ({reason})"
+    end_test_of(connection, one.role, one.version, reason=ended, at_us=at_us)
     connection.execute(
         "UPDATE adapters SET status = ?, reason = ?, decided_us = ? WHERE version = ?",
         (status, reason, at_us, one.version),
@@ -111,6 +117,31 @@ def restore_previous(
         one = found_adapter(connection, version)
         change_status(connection, one, "active", reason=reason, by=by, at_us=at_us)
     return version
+
+
+def settle_test(connection: Connection, interaction_id: str, *, at_us: int) -> None:
+    """End the running test that an answer is part of, where its ratings decide it by now.
+
+    An adapter that is better, or of which nothing can be said after so many ratings, answers all: it passed
+    every check. One that is worse is taken back.
+    """
+    test = test_of_answer(connection, interaction_id)
+    if test is None or test.status != "running" or verdict(connection, test) is None:
+        return
+    connection.execute(_LOCK)
+    test = test_of_answer(connection, interaction_id)  # another rating may have decided meanwhile
+    found = None if test is None or test.status != "running" else verdict(connection, test)
+    if test is None or found is None:
+        return
+    status, evidence = found
+    ended = end_test(connection, test, status, evidence, at_us=at_us)
+    if status == "worse":
+        one = found_adapter(connection, test.version)
+        change_status(
+            connection, one, "rolled_back", reason=ended.words, by=LIVE_TEST, at_us=at_us
+        )
+        restored = f"{test.version} was rolled back"
+        restore_previous(connection, test.role, reason=restored, by=LIVE_TEST, at_us=at_us)
 
 
 def mark_stale(

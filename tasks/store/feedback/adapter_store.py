@@ -12,6 +12,7 @@ from convergence_core.feedback.adapter_records import (
     TrainedMark,
     check_gate,
 )
+from convergence_core.feedback.live_test_records import LiveAnswer, LiveRule, LiveTest, assigned
 from tasks.store.database import Connection
 from tasks.store.feedback.adapter_changes import (
     ADAPTER_COLUMNS,
@@ -35,9 +36,9 @@ from tasks.store.feedback.adapter_files import (
     remove_folders,
 )
 from tasks.store.feedback.feedback_store import FeedbackStore
-from tasks.store.feedback.rows import (
-    checked_name,
-)
+from tasks.store.feedback.live_evidence import live_tests
+from tasks.store.feedback.live_tests import begin_test, running_test
+from tasks.store.feedback.rows import checked_name
 
 _CHECK_COLUMNS = ("name", "passed", "value", "low", "high", "threshold", "unit", "words")
 _LAST_SEQ = {
@@ -165,8 +166,22 @@ class AdapterStore:
             last[one.name] = one
         return tuple(last.values())
 
-    def activate(self, version: str, by: str, *, reason: str = "passed every check") -> None:
+    def activate(
+        self,
+        version: str,
+        by: str,
+        *,
+        reason: str = "passed every check",
+        live_rule: LiveRule | None = None,
+    ) -> None:
         """Let an adapter answer for its role, durably; the one that did becomes inactive.
+
+        Args:
+            version: of the adapter.
+            by: who activates it.
+            reason: why.
+            live_rule: how it is tried on live traffic against the one that answered before; ``None``: it
+                answers all at once.
 
         Raises:
             AdapterNotFoundError: there is no such adapter.
@@ -189,6 +204,17 @@ class AdapterStore:
             if before is not None:
                 self._change(connection, before, "inactive", f"{version} took its place", by)
             self._change(connection, one, "active", reason, by)
+            if live_rule is not None:
+                # Beside an adapter of another model it was the base model that answered.
+                is_alike = before is not None and before.base_model == one.base_model
+                begin_test(
+                    connection,
+                    live_rule,
+                    version=version,
+                    control=before.version if before is not None and is_alike else None,
+                    role=one.role,
+                    at_us=self._feedback.now_us(),
+                )
 
     def reject(self, version: str, reason: str, by: str) -> None:
         """Refuse an adapter for good, durably; of one that is active the one before it answers again.
@@ -229,6 +255,34 @@ class AdapterStore:
         """Return the adapter that answers for a role; ``None``: the base model does."""
         with self._database.reading() as connection:
             return active_adapter(connection, role)
+
+    def answering(
+        self, role: str, user_id: str, conversation: str
+    ) -> tuple[AdapterRecord | None, LiveAnswer | None]:
+        """Return the adapter that answers a conversation, and that answer's part in a test.
+
+        Args:
+            role: that is asked.
+            user_id: who asks.
+            conversation: its id; of one without, what the user said first.
+
+        Returns:
+            ``None`` for the base model, and ``None`` where no test runs.
+        """
+        with self._database.reading() as connection:
+            active = active_adapter(connection, role)
+            test = None if active is None else running_test(connection, role)
+            if active is None or test is None or test.version != active.version:
+                return active, None
+            part = assigned(test, user_id, conversation)
+            if part.is_candidate:
+                return active, part
+            control = test.control
+            return None if control is None else found_adapter(connection, control), part
+
+    def live_tests(self, role: str | None = None) -> list[LiveTest]:
+        """Return the tests on live traffic of a role, or all, in order of their beginning."""
+        return live_tests(self._database, role)
 
     def record(self, version: str) -> AdapterRecord:
         """Return an adapter.

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from convergence_core.feedback.records import LABELS, Rating
 from convergence_core.result.number_text import plural
 from tasks.store.feedback.feedback_store import FeedbackStore
+from tasks.store.feedback.live_evidence import live_tests
 
 _LAST_MARKS = (
     "SELECT i.role, r.rating, r.thumbs, count(*) FROM ratings r "
@@ -92,6 +93,8 @@ class RoleCounts:
     mean_reward_high: float | None
     adapter_version: str | None
     """Its active adapter. ``None``: the base model answers."""
+    live_test: str | None
+    """State of the last test of an adapter on live traffic, in a sentence. ``None``: there was none."""
 
     @property
     def words(self) -> str:
@@ -131,8 +134,11 @@ def feedback_counts(store: FeedbackStore) -> FeedbackCounts:
         marks.setdefault(role, Counter())[mark] += n
     rated = dict(store.fetch(_RATED))
     active = dict(store.fetch(_ACTIVE))
+    tests = {one.role: one.words for one in live_tests(store.database)}
     roles = {
-        role: _of_role(n, rated.get(role, 0), marks.get(role, Counter()), active.get(role))
+        role: _of_role(
+            n, rated.get(role, 0), marks.get(role, Counter()), active.get(role), tests.get(role)
+        )
         for role, n in store.fetch(_ANSWERS)
     }
     sent = store.fetch("SELECT status, count(*) FROM sent_rewards GROUP BY status ORDER BY status")
@@ -141,7 +147,11 @@ def feedback_counts(store: FeedbackStore) -> FeedbackCounts:
 
 
 def _of_role(
-    n_interactions: int, n_rated: int, marks: "Counter[Rating]", adapter_version: str | None
+    n_interactions: int,
+    n_rated: int,
+    marks: "Counter[Rating]",
+    adapter_version: str | None,
+    live_test: str | None,
 ) -> RoleCounts:
     mean = mean_reward(marks)
     by_rating = {mark.rating: k for mark, k in marks.items() if mark.rating is not None}
@@ -156,4 +166,5 @@ def _of_role(
         mean_reward_low=None if mean is None else mean.low,
         mean_reward_high=None if mean is None else mean.high,
         adapter_version=adapter_version,
+        live_test=live_test,
     )

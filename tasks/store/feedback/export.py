@@ -13,6 +13,7 @@ from tasks.store.tables.tables import (
     COMPARISONS,
     GATE_CHECKS,
     INTERACTIONS,
+    LIVE_TESTS,
     RATINGS,
     TRAINING_ROUNDS,
 )
@@ -43,6 +44,7 @@ _ADAPTERS: Final = (
     ),
     _source(TRAINING_ROUNDS),
     _source(GATE_CHECKS),
+    _source(LIVE_TESTS),
 )
 """What was trained: names, numbers and sentences of ours, so nothing of them is forgotten with a user."""
 

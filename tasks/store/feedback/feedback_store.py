@@ -15,11 +15,17 @@ from convergence_core.errors import (
     RequestReusedError,
     WrongUserError,
 )
+from convergence_core.feedback.live_test_records import LiveAnswer
 from convergence_core.feedback.records import AnswerComparison, Interaction, Rating, refused
 from tasks.secrets.process_redaction import redacted_text
 from tasks.store.clock import wall_clock_us
 from tasks.store.database import Closing, Connection
-from tasks.store.feedback.adapter_changes import mark_comparison_stale, mark_rating_stale
+from tasks.store.feedback.adapter_changes import (
+    mark_comparison_stale,
+    mark_rating_stale,
+    settle_test,
+)
+from tasks.store.feedback.live_tests import add_answer
 from tasks.store.feedback.rows import (
     COMPARISON_COLUMNS,
     INTERACTION_COLUMNS,
@@ -120,8 +126,12 @@ class FeedbackStore(Closing):
         self.clean = clean_text(redact)
         """Takes out of a text what may not be stored."""
 
-    def log(self, interaction: Interaction) -> Interaction:
+    def log(self, interaction: Interaction, part: LiveAnswer | None = None) -> Interaction:
         """Store an answer durably; one that is stored already is returned as it is.
+
+        Args:
+            interaction: the answer.
+            part: in a test of its adapter on live traffic; ``None``: it is in none.
 
         Returns:
             It as stored: without secrets.
@@ -136,6 +146,8 @@ class FeedbackStore(Closing):
         with self.database.transaction() as connection:
             connection.execute(_LOG, values)
             if connection.changes():
+                if part is not None:
+                    add_answer(connection, stored.interaction_id, part)
                 return stored
             row = connection.execute(
                 f"{_INTERACTION}{_OF_EVENT} OR interaction_id = ?",
@@ -183,6 +195,7 @@ class FeedbackStore(Closing):
                 connection, stored.interaction_id, stored.user_id,
                 reason="a rating it learned from was edited", at_us=self.now_us(),
             )  # fmt: skip
+            settle_test(connection, stored.interaction_id, at_us=self.now_us())
         status: RateStatus = "rated" if previous is None else "edited"
         return RatingReceipt(status=status, rating=stored, previous=previous)
 
@@ -207,6 +220,7 @@ class FeedbackStore(Closing):
                     connection, interaction_id, user_id,
                     reason="a rating it learned from was taken back", at_us=self.now_us(),
                 )  # fmt: skip
+                settle_test(connection, interaction_id, at_us=self.now_us())
         return previous
 
     def compare(

@@ -92,7 +92,7 @@ def _delete(connection: Connection, user_id: str, ids: list[str]) -> dict[str, i
         counts[table] = connection.changes()
         for column in columns:
             counts[table] += _delete_named(connection, table, column, ids)
-    for table in ("sent_rewards", "case_reviews"):
+    for table in ("sent_rewards", "case_reviews", "live_test_answers"):
         _delete_named(connection, table, "interaction_id", ids)
     return counts
 

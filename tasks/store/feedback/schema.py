@@ -9,6 +9,8 @@ is stored once. ``sent_rewards`` names the answers whose rating has gone to the 
 ``adapters`` holds what was trained, with its status now, and ``adapter_events`` each change of it;
 ``adapter_rows`` the marks that it was trained on, by which a change of one makes it stale.
 ``training_rounds`` has an event when a round begins and one when it ends; ``gate_checks`` the verdicts.
+``live_tests`` has an event when a test on live traffic begins and one when it ends; ``live_test_answers``
+the answers in it, each with the hash of its conversation and the side that the coin chose.
 """
 
 from typing import Final
@@ -16,7 +18,7 @@ from typing import Final
 from tasks.store.database import Schema
 from tasks.store.runtime.schema import VARIABLE
 
-VERSION = 3
+VERSION = 4
 FEEDBACK_FILE = "feedback.sqlite"
 
 DDL = """
@@ -81,6 +83,18 @@ CREATE TABLE IF NOT EXISTS gate_checks(
   words TEXT NOT NULL, created_us INTEGER NOT NULL
 );
 CREATE INDEX IF NOT EXISTS checks_of_adapter ON gate_checks(version, seq);
+CREATE TABLE IF NOT EXISTS live_tests(
+  seq INTEGER PRIMARY KEY AUTOINCREMENT, test_id TEXT NOT NULL, version TEXT NOT NULL, control TEXT,
+  role TEXT NOT NULL, share REAL NOT NULL, max_ratings INTEGER NOT NULL, status TEXT NOT NULL,
+  n_ratings INTEGER NOT NULL, n_conversations INTEGER NOT NULL, difference REAL, low REAL, high REAL,
+  reason TEXT, started_us INTEGER NOT NULL, ended_us INTEGER, created_us INTEGER NOT NULL
+);
+CREATE INDEX IF NOT EXISTS events_of_test ON live_tests(test_id, seq);
+CREATE TABLE IF NOT EXISTS live_test_answers(
+  interaction_id TEXT PRIMARY KEY, test_id TEXT NOT NULL, unit TEXT NOT NULL,
+  is_candidate INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS answers_of_test ON live_test_answers(test_id);
 CREATE TABLE IF NOT EXISTS feedback_exports(
   table_name TEXT NOT NULL, lo INTEGER NOT NULL, hi INTEGER NOT NULL, is_done INTEGER NOT NULL,
   PRIMARY KEY (table_name, lo)
@@ -105,6 +119,7 @@ FEEDBACK: Final = Schema(
         *("feedback_exports", "interactions_of_user", "ratings_of_interaction"),
         *("comparisons_of_pair", "adapters", "adapter_events", "adapter_rows", "training_rounds"),
         *("gate_checks", "one_active_adapter", "adapters_of_parent", "events_of_adapter"),
-        *("adapters_of_mark", "events_of_round", "checks_of_adapter"),
+        *("adapters_of_mark", "events_of_round", "checks_of_adapter", "live_tests"),
+        *("events_of_test", "live_test_answers", "answers_of_test"),
     ),
 )

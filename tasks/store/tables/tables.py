@@ -295,6 +295,27 @@ gate_checks (seq): One verdict on an adapter, as of the latest export; of its ve
 11 | created_at | ts   |  | when it was reached
 """)
 
+LIVE_TESTS = table("""
+live_tests (seq): The beginning or the end of an adapter's blinded test on live traffic, as of the latest export; of a test's rows the last counts.
+1  | seq             | i64  |  | number in the feedback, by arrival
+2  | test_id         | text |  | name of the test
+3  | version         | text |  | adapter that is tried
+4  | control         | text |  | adapter that answered before; NULL: the base model
+5  | role            | text |  | persona that they answer for
+6  | share           | f64  |  | probability that a conversation is answered by `version`
+7  | max_ratings     | i64  |  | ratings after which it ends undecided
+8  | status          | text |  | running, better, worse, undecided, or ended: something else changed one of the two
+9  | n_ratings       | i64  |  | ratings that counted at its end
+10 | n_conversations | i64  |  | conversations that they were given in: what is counted
+11 | difference      | f64  |  | mean reward of `version` less that of `control`, over conversations, in [-2, 2]; NULL: not known
+12 | low             | f64  |  | ends of its 95 % confidence sequence, which holds at any look; NULL: it runs
+13 | high            | f64  |  | as above
+14 | reason          | text |  | why it ended without a verdict
+15 | started_at      | ts   |  | when it began
+16 | ended_at        | ts   |  | NULL: it runs
+17 | created_at      | ts   |  | when the row was written
+""")
+
 TABLES: Mapping[str, Table] = {
     one.name: one
     for one in (
@@ -302,14 +323,14 @@ TABLES: Mapping[str, Table] = {
         *(COMMITMENTS, THOUGHTS, PREDICTIONS, POLICY_UPDATES, MUTATIONS),
         *(PREFERENCES, PREFERENCE_ROUNDS, PREFERENCE_AUDITS, PREFERENCE_PROBES),
         *(DECISIONS, REWARDS, INTERACTIONS, RATINGS, COMPARISONS),
-        *(ADAPTER_EVENTS, TRAINING_ROUNDS, GATE_CHECKS),
+        *(ADAPTER_EVENTS, TRAINING_ROUNDS, GATE_CHECKS, LIVE_TESTS),
     )
 }
 """All tables by name."""
 
 FEEDBACK_TABLES: tuple[Table, ...] = (
     *(INTERACTIONS, RATINGS, COMPARISONS),
-    *(ADAPTER_EVENTS, TRAINING_ROUNDS, GATE_CHECKS),
+    *(ADAPTER_EVENTS, TRAINING_ROUNDS, GATE_CHECKS, LIVE_TESTS),
 )
 """Tables that a fold fills from the feedback of people and what was trained on it."""
 

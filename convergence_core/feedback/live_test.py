@@ -1,0 +1,134 @@
+"""Blinded test of an activated adapter on live traffic, valid at any look.
+
+A coin decides for each conversation whether the adapter answers it, or what answered before. Conversations
+are what is counted, each by the mean reward of its ratings: those of one conversation have one coin, so
+they are one piece of evidence, however many they are. Raters need no such care: each one's conversations
+have coins of their own, so whom a rater likes to praise falls on both sides alike.
+
+With p the probability of the adapter and x in [0, 1] the mean reward of a conversation, both sides bet
+against each other (``convergence_core.gate.two_sample``), around the mean of the conversations before. Each
+of the two claims, *better* and *worse*, is made where its wealth reaches ``2 / alpha`` (1), so together they
+are ever wrong with probability at most ``alpha``, however often one looks (Ville). A rating that is changed
+later changes its conversation's x and so the evidence from then on; that is outside the proof, and measured
+(docs/adapters.md).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+
+from convergence_core.feedback.live_test_records import LiveEvidence
+from convergence_core.gate.betting import LOG_START, log_mean_wealth
+from convergence_core.gate.two_sample import log_pair_factors
+
+ALPHA: Final = 0.05
+"""Largest probability of a wrong claim, of both together."""
+_N_BISECTIONS: Final = 30
+_PRIOR: Final = 2.0
+"""Conversations of mean .5 that the first centres start from."""
+_WIDEST: Final = 0.99
+"""Largest difference that is tested, of rewards in [0, 1]."""
+_THRESHOLD: Final = float(np.log(2.0 / ALPHA))
+"""Of the evidence for a claim, nats (eq. 1)."""
+Claim = Literal["better", "worse"]
+_CLAIMS: Final[tuple[Claim, ...]] = ("better", "worse")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RatedConversation:
+    """A conversation of the test with at least one rating."""
+
+    is_candidate: bool
+    """Whether the adapter under test answered it."""
+    reward: float
+    """Mean of its ratings' rewards, in [-1, 1]."""
+    n_ratings: int
+
+
+def claim_of(conversations: Sequence[RatedConversation], share: float) -> Claim | None:
+    """Return what rated conversations prove, in order of their first answers; ``None``: nothing yet.
+
+    Args:
+        conversations: all that are rated.
+        share: probability of the adapter, in (0, 1).
+
+    Raises:
+        ValueError: a reward or the share is out of range.
+    """
+    return _Bets(conversations, share).claim()
+
+
+def weigh(conversations: Sequence[RatedConversation], share: float) -> LiveEvidence:
+    """Return the evidence of rated conversations, as of ``claim_of``, with its interval."""
+    bets = _Bets(conversations, share)
+    rewards = np.array([one.reward for one in conversations])
+    is_candidate = np.array([one.is_candidate for one in conversations], dtype=bool)
+    n_candidate = int(is_candidate.sum())
+    difference = None
+    if 0 < n_candidate < rewards.size:
+        difference = float(rewards[is_candidate].mean() - rewards[~is_candidate].mean())
+    low, high = bets.interval()
+    return LiveEvidence(
+        claim=bets.claim(),
+        n_conversations=rewards.size,
+        n_candidate=n_candidate,
+        n_ratings=sum(one.n_ratings for one in conversations),
+        difference=difference,
+        low=2.0 * low,
+        high=2.0 * high,
+    )
+
+
+class _Bets:
+    """Bets on a difference of mean rewards in [0, 1]; see the module."""
+
+    def __init__(self, conversations: Sequence[RatedConversation], share: float) -> None:
+        given = np.array([one.reward for one in conversations], dtype=np.float64)
+        if not np.all(np.abs(given) <= 1.0):  # written so that NaN fails
+            raise ValueError("each reward must be a number in [-1, 1]")
+        if not 0.0 < share < 1.0:
+            raise ValueError(f"share must lie in (0, 1), but got {share}")
+        self._rewards, self._share = (given + 1.0) / 2.0, share
+        self._is_candidate = np.array([one.is_candidate for one in conversations], dtype=bool)
+        before = np.cumsum(self._rewards) - self._rewards
+        self._centres = (0.5 * _PRIOR + before) / (_PRIOR + np.arange(given.size))
+
+    def claim(self) -> Claim | None:
+        """Return which of both claims has enough evidence."""
+        for claim in _CLAIMS:
+            if self.log_wealth(claim, 0.0) >= _THRESHOLD:
+                return claim
+        return None
+
+    def log_wealth(self, claim: Claim, effect: float) -> float:
+        """Return the logarithm of the wealth of a claim about the difference less ``effect``, nats."""
+        is_first, share = self._is_candidate, self._share
+        if claim == "worse":
+            is_first, share, effect = ~is_first, 1.0 - share, -effect
+        gains = log_pair_factors(
+            is_first=is_first,
+            rewards=self._rewards,
+            shares=np.full(self._rewards.size, share),
+            means=(self._centres, self._centres),
+            effect=effect,
+        )
+        return float(log_mean_wealth(LOG_START + gains.sum(axis=0)))
+
+    def interval(self) -> tuple[float, float]:
+        """Return the differences that neither claim's wealth rejects, by bisection from their ends."""
+
+        def end(claim: Claim, outside: float) -> float:
+            rejected, kept = outside, -outside
+            if self.log_wealth(claim, outside) < _THRESHOLD:
+                return float(np.sign(outside))
+            for _ in range(_N_BISECTIONS):
+                middle = (rejected + kept) / 2.0
+                if self.log_wealth(claim, middle) >= _THRESHOLD:
+                    rejected = middle
+                else:
+                    kept = middle
+            return rejected
+
+        return end("better", -_WIDEST), end("worse", _WIDEST)

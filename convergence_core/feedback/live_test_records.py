@@ -1,0 +1,119 @@
+"""Records of blinded tests of adapters on live traffic, and their sentence."""
+
+import hashlib
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from convergence_core.result.number_text import plural
+
+LiveStatus = Literal["running", "better", "worse", "undecided", "ended"]
+BY: Final = "live_test"
+"""Who is written down as the one who takes a worse adapter back."""
+_COIN_SIDES: Final = 2**64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveRule:
+    """How a new adapter is tried on live traffic."""
+
+    share: float = 0.5
+    """Probability that a conversation is answered by the new one, in (0, 1)."""
+    max_ratings: int = 200
+    """Ratings after which an undecided test ends."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveEvidence:
+    """What the ratings of a test say."""
+
+    claim: Literal["better", "worse"] | None
+    """``None``: undecided."""
+    n_conversations: int
+    """Conversations with a rating."""
+    n_candidate: int
+    """Of these, those that the new adapter answered."""
+    n_ratings: int
+    difference: float | None
+    """Mean reward of the new one's conversations less that of the others', in [-2, 2]; ``None``: one side has
+    none."""
+    low: float
+    """Ends of its 95 % confidence sequence, which holds at any look."""
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveTest:
+    """One blinded test of a role's new adapter against what answered before."""
+
+    test_id: str
+    """Of which the coins are made as well."""
+    version: str
+    """The new adapter."""
+    control: str | None
+    """What answered before. ``None``: the base model."""
+    role: str
+    share: float
+    max_ratings: int
+    status: LiveStatus
+    n_ratings: int = 0
+    n_conversations: int = 0
+    difference: float | None = None
+    """As of ``LiveEvidence``; of an ended test as it was at its end."""
+    low: float | None = None
+    high: float | None = None
+    reason: str | None = None
+    """Why it ended without a verdict; ``None``: it has not."""
+    started_us: int = 0
+    ended_us: int | None = None
+
+    @property
+    def words(self) -> str:
+        """The test's state in a sentence without its end."""
+        control = self.control or "the base model"
+        on = f"on {plural(self.n_ratings, 'rating')} of {plural(self.n_conversations, 'conversation')}"
+        if self.difference is not None and self.low is not None and self.high is not None:
+            found = f"mean reward {self.difference:+.2f} [{self.low:.2f}, {self.high:.2f}] {on}"
+        else:
+            found = f"no difference is known {on}"
+        if self.status in ("better", "worse"):
+            end = "it answers all" if self.status == "better" else "it was taken back"
+            return f"{self.version} is {self.status} than {control}: {found}; {end}"
+        if self.status == "undecided":
+            return (
+                f"whether {self.version} is better than {control} stayed undecided: {found}; it answers "
+                "all, for it passed every check"
+            )
+        if self.status == "ended":
+            return (
+                f"the test of {self.version} against {control} ended undecided, for {self.reason}: "
+                f"{found}"
+            )
+        return (
+            f"{self.version} is tried against {control} on {self.share:.0%} of the conversations: {found}, "
+            f"undecided, and it ends at {plural(self.max_ratings, 'rating')}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveAnswer:
+    """Part of an answer in a test."""
+
+    test_id: str
+    unit: str
+    """Conversation, by a hash of the test, the user and its name or its first message."""
+    is_candidate: bool
+    """Whether the new adapter was to answer."""
+
+
+def assigned(test: LiveTest, user_id: str, conversation: str) -> LiveAnswer:
+    """Return the part of a conversation's answers in a test: the coin falls once for all of them.
+
+    Args:
+        test: that runs.
+        user_id: who is answered.
+        conversation: its id; of one without, what the user said first.
+    """
+    text = "\0".join((test.test_id, user_id, conversation))
+    unit = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+    is_candidate = int(unit[:16], 16) < test.share * _COIN_SIDES
+    return LiveAnswer(test_id=test.test_id, unit=unit, is_candidate=is_candidate)
