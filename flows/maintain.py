@@ -34,11 +34,12 @@ def maintain(
         logger = get_run_logger()
         logger.info("%d subflows that a killed run had never begun cancelled", cancel_orphans())
         logger.info(
-            "%d runs, %d bytes; %d files swept, %d runs removed",
+            "%d runs, %d bytes; %d files swept, %d runs and files of %d adapters removed",
             report.n_runs,
             report.n_bytes,
             report.n_swept,
             len(report.removed),
+            len(report.adapters),
         )
         if report.damage:
             raise StoreDamagedError("; ".join(report.damage))

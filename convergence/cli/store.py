@@ -48,19 +48,23 @@ def maintain(
     """Sweep leftovers, remove old runs if asked to, check every file, refresh the catalogue.
 
     The two latest runs of each system stay, and those that a champion came from. What was paid for
-    stays in the journal. Exit code 1 if a file is damaged.
+    stays in the journal. Files of adapters that never answer again go: of stale ones after an hour, of
+    rejected ones after a week. Exit code 1 if a file is damaged.
     """
     from tasks.run.maintenance import maintain_store  # noqa: PLC0415 - brings DuckDB
 
     path = locations.open_store(store, config).path
     report = maintain_store(path, keep_days=keep_days, dry_run=dry_run)
     if as_json:
-        names = ("n_swept", "removed", "damage", "n_runs", "n_bytes")
+        names = ("n_swept", "removed", "adapters", "damage", "n_runs", "n_bytes")
         console.answer_json({name: getattr(report, name) for name in names})
     else:
         verb = "would be removed" if dry_run else "removed"
+        files_verb = verb if dry_run else "were removed"
         for label in report.removed:
             console.say(f"{label}: {verb}")
+        for version in report.adapters:
+            console.say(f"{version}, which never answers again: its files {files_verb}")
         console.say(
             f"{report.n_runs} runs, {report.n_bytes / 1e6:.1f} MB; {report.n_swept} files swept, "
             f"{len(report.removed)} runs {verb}."

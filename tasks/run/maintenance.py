@@ -9,6 +9,8 @@ from pathlib import Path
 from convergence_core.errors import StoreDamagedError
 from tasks.store import ParquetStore
 from tasks.store.clock import wall_clock_us
+from tasks.store.feedback.adapter_store import AdapterStore
+from tasks.store.feedback.feedback_store import FeedbackStore, has_feedback
 from tasks.store.runtime.promotions import champion_runs
 from tasks.store.runtime.runtime_store import RuntimeStore, has_runtime
 from tasks.store.tables.retention import due, orphans, remove
@@ -24,6 +26,8 @@ class Upkeep:
     """Live files of finished runs and leftovers of killed writers that were deleted."""
     removed: tuple[str, ...]
     """Labels of runs whose tables were deleted, oldest last."""
+    adapters: tuple[str, ...]
+    """Versions of stale and rejected adapters whose files were deleted."""
     damage: tuple[str, ...]
     """What cannot be read, one line each."""
     n_runs: int
@@ -34,6 +38,8 @@ class Upkeep:
 
 def maintain_store(path: Path, *, keep_days: int | None = None, dry_run: bool = False) -> Upkeep:
     """Sweep a store, remove what is too old, check every file, and write the catalogue anew.
+
+    Files of adapters that never answer again go, too.
 
     Args:
         path: folder of the store.
@@ -64,16 +70,25 @@ def maintain_store(path: Path, *, keep_days: int | None = None, dry_run: bool = 
             for run_id in [*(record.run_id for record in old), *_half_removed(store.path, now)]:
                 remove(store.path, run_id)
             n_swept = store.sweep(now)  # which writes the catalogue, too
+        adapters = _useless_adapters(store.path, dry_run=dry_run)
         damage = tuple(f"{one.path}: {one.reason}" for one in store.check())
         return Upkeep(
             n_swept=n_swept,
             removed=tuple(record.label for record in old),
+            adapters=adapters,
             damage=damage,
             n_runs=len(records) - len(old),
             n_bytes=sum(file.stat().st_size for file in store.path.rglob("*") if file.is_file()),
         )
     finally:
         store.close()
+
+
+def _useless_adapters(root: Path, *, dry_run: bool) -> tuple[str, ...]:
+    if not has_feedback(root):
+        return ()
+    with FeedbackStore(root) as feedback:
+        return AdapterStore(feedback).remove_useless(dry_run=dry_run)
 
 
 def _half_removed(root: Path, now: int) -> list[str]:

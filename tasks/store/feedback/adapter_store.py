@@ -1,8 +1,9 @@
 """Store of trained adapters, beside the marks that they learned from."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 from convergence_core.errors import AdapterRefusedError
 from convergence_core.feedback.adapter_records import (
@@ -46,6 +47,10 @@ _LAST_SEQ = {
     "comparison": "SELECT max(seq) FROM comparisons WHERE low_id = ? AND high_id = ? AND user_id = ?",
 }
 """Kind → number of the event that counts, of one or two answers and a user."""
+_HOUR_US: Final = 3_600_000_000
+KEPT_US: Final[Mapping[AdapterStatus, int]] = {"stale": _HOUR_US, "rejected": 7 * 24 * _HOUR_US}
+"""Status that is final → microseconds for which an adapter's files are kept from then on: those of a stale
+one as long as a round may read them that began before, those of a rejected one to be looked at."""
 
 
 class AdapterStore:
@@ -74,6 +79,33 @@ class AdapterStore:
         """
         rows = self._feedback.fetch("SELECT version FROM adapters WHERE is_removed = 1")
         return remove_folders(self.root, [version for (version,) in rows])
+
+    def remove_useless(self, *, dry_run: bool = False) -> tuple[str, ...]:
+        """Remove the files of adapters that never answer again, ``KEPT_US`` after that was decided.
+
+        What is known of them stays: status, checks and marks.
+
+        Args:
+            dry_run: say which they are; remove nothing.
+
+        Returns:
+            Their versions, in order of registration.
+
+        Raises:
+            StoreWriteError: they cannot be removed; ask again.
+        """
+        now = self._feedback.now_us()
+        found = [
+            one.version
+            for one in self.records()
+            if one.status in KEPT_US
+            and one.decided_us + KEPT_US[one.status] <= now
+            and self.folder(one.version).is_dir()
+        ]
+        if found and not dry_run:
+            with adapters_lock(self.root):
+                remove_folders(self.root, found)
+        return tuple(found)
 
     def register(
         self,
@@ -305,6 +337,8 @@ class AdapterStore:
         """Return why an adapter's files are not those that were registered; ``None``: they are."""
         if one.is_removed:
             return "they were removed with what a forgotten user wrote"
+        if one.status in KEPT_US and not self.folder(one.version).exists():
+            return f"they were removed, for an adapter that is {one.status} never answers again"
         try:
             found = folder_sha256(self.folder(one.version))
         except AdapterRefusedError as error:
