@@ -8,11 +8,18 @@
 
 What may pass by itself (no connection, 429, 503) is asked again, at most ``retries`` times, as late as
 the service wishes. That is harmless: each choice is asked under a name of its own, and the same reward
-counts once.
+counts once. ``generate`` is asked again only where the service did not begin with it.
 """
 
 from convergence.client.clients import AsyncClient, Client, ServiceRefusedError
-from tasks.serving.answers import Arm, Decision, Gates, RewardOutcome as Updated, Selection
+from tasks.serving.answers import (
+    Arm,
+    Decision,
+    Gates,
+    GeneratedAnswer,
+    RewardOutcome as Updated,
+    Selection,
+)
 
 __all__ = [
     "Arm",
@@ -20,6 +27,7 @@ __all__ = [
     "Client",
     "Decision",
     "Gates",
+    "GeneratedAnswer",
     "Selection",
     "ServiceRefusedError",
     "Updated",

@@ -19,7 +19,14 @@ import httpx
 
 from convergence_core.errors import ConfigurationError, ConvergenceError, InfrastructureFault
 from tasks.http.bodies import CODINGS, MAX_RESPONSE_BYTES, limit_body
-from tasks.serving.answers import Arm, Decision, Gates, RewardOutcome, Selection
+from tasks.serving.answers import (
+    Arm,
+    Decision,
+    Gates,
+    GeneratedAnswer,
+    RewardOutcome,
+    Selection,
+)
 
 _AGAIN = frozenset({429, 503})
 _LONGEST_WAIT_S = 30.0
@@ -48,6 +55,8 @@ class ServiceCall(Generic[Answer]):
     """As ``httpx`` takes it."""
     meant: frozenset[int] = frozenset()
     """Statuses of answers that are no refusals."""
+    may_repeat: bool = True
+    """Whether it may be sent again where it is not known if it arrived."""
 
     def answer(self, outcome: Outcome) -> Answer:
         """Return the answer.
@@ -192,6 +201,30 @@ def _gates(system: str) -> ServiceCall[Gates]:
     return ServiceCall(read=_reads(Gates), request=_request("GET", system, "gates"))
 
 
+def _generate(
+    prompt: str,
+    *,
+    role: str | None = None,
+    user: str | None = None,
+    conversation_id: str | None = None,
+    max_tokens: int | None = None,
+    timeout_s: float = 120.0,
+) -> ServiceCall[GeneratedAnswer]:
+    """Let a role answer a prompt; logged when this returns. Sent once: an answer may cost.
+
+    Raises:
+        ServiceRefusedError: it was refused, or there was no answer within ``timeout_s`` seconds.
+    """
+    body = _given(
+        prompt=prompt, role=role, user=user, conversation_id=conversation_id, max_tokens=max_tokens
+    )
+    return ServiceCall(
+        read=_reads(GeneratedAnswer),
+        request={"method": "POST", "url": "/v1/generate", "json": body, "timeout": timeout_s},
+        may_repeat=False,
+    )
+
+
 class _Calls(ABC):
     """Calls and settings that both clients share."""
 
@@ -202,6 +235,7 @@ class _Calls(ABC):
     retire = Endpoint(_retire)
     decision = Endpoint(_decision)
     gates = Endpoint(_gates)
+    generate = Endpoint(_generate)
 
     def __init__(
         self,
@@ -240,8 +274,11 @@ class _Calls(ABC):
     def _open(self, settings: dict[str, Any]) -> None:
         """Open the HTTP client."""
 
-    def _wait_s(self, attempt: int, outcome: Outcome) -> float | None:
+    def _wait_s(self, attempt: int, outcome: Outcome, call: ServiceCall[Any]) -> float | None:
         """Return the seconds until a request is sent again; ``None``: it is not."""
+        has_arrived = not isinstance(outcome, httpx.ConnectError | httpx.Response)
+        if has_arrived and not call.may_repeat:
+            return None
         if attempt >= self._retries or isinstance(outcome, httpx.DecodingError):
             return None
         wait_s = 0.05 * 2.0**attempt
@@ -278,7 +315,7 @@ class Client(_Calls):
                 outcome: Outcome = self._http.request(**call.request)
             except _FAILURES as error:
                 outcome = error
-            wait_s = self._wait_s(attempt, outcome)
+            wait_s = self._wait_s(attempt, outcome, call)
             if wait_s is None:
                 return call.answer(outcome)
             time.sleep(wait_s)
@@ -313,7 +350,7 @@ class AsyncClient(_Calls):
                 outcome: Outcome = await self._http.request(**call.request)
             except _FAILURES as error:
                 outcome = error
-            wait_s = self._wait_s(attempt, outcome)
+            wait_s = self._wait_s(attempt, outcome, call)
             if wait_s is None:
                 return call.answer(outcome)
             await asyncio.sleep(wait_s)

@@ -17,6 +17,7 @@ from convergence.service.bodies import json_answer
 from convergence.service.chat import chat_routes
 from convergence.service.fast_bodies import body_of, described, key_of, read_bodies, system_of
 from convergence.service.feedback import feedback_routes
+from convergence.service.generation import generation_routes
 from convergence.service.metrics import CONTENT_TYPE, Metrics
 from convergence.service.problems import (
     PROBLEM,
@@ -95,6 +96,7 @@ def make_app(
     app.include_router(feedback_routes(feedback, systems, committer, metrics))
     if chat is not None:
         app.include_router(chat_routes(chat))
+        app.include_router(generation_routes(chat))
     _secure(app)
     return app
 

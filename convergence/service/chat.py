@@ -55,6 +55,11 @@ Number = Annotated[float, Field(strict=True)]
 Whole = Annotated[int, Field(strict=True)]
 
 
+def is_printable(name: str) -> bool:
+    """Return whether a name is a printable text without blanks at its ends."""
+    return bool(name) and name.strip() == name and name.isprintable()
+
+
 class ClientGoneError(RequestRefusedError):
     """The client went away before its answer."""
 
@@ -121,9 +126,7 @@ class CompletionBody(BaseModel):
             if name in _NOT_SERVED and value is not None and value not in _NOT_SERVED[name]:
                 raise ValueError(f"`{name}` must be left out: an answer here is one text")
         for given in (self.user, (self.metadata or {}).get("conversation_id")):
-            if given is not None and (
-                not given or given.strip() != given or not given.isprintable()
-            ):
+            if given is not None and not is_printable(given):
                 raise ValueError(
                     "`user` and `conversation_id` must be printable texts without blanks at their ends"
                 )
@@ -185,7 +188,8 @@ class _Handlers:
         versions = await asyncio.to_thread(self._chat.active_versions)
         common = {"object": "model", "created": 0, "owned_by": "convergence"}
         data = [
-            {"id": role, **common, "adapter_version": versions.get(role)} for role in self._roles()
+            {"id": role, **common, "adapter_version": versions.get(role)}
+            for role in roles_of(self._chat)
         ]
         return json_answer({"object": "list", "data": data})
 
@@ -196,9 +200,7 @@ class _Handlers:
         as the header `X-Interaction-Id` is.
         """
         require(request, "chat")
-        if body.model not in self._roles():
-            known = ", ".join(self._roles())
-            raise RequestRefusedError(404, f"`model` must name a role, and known are {known}.")
+        check_role(self._chat, "model", body.model)
         prompt = ChatPrompt(
             messages=tuple(message.logged() for message in body.messages),
             role=body.model,
@@ -212,13 +214,13 @@ class _Handlers:
             if body.stream:
                 has_usage = body.stream_options is not None and body.stream_options.include_usage
                 return _EventStream(self._chat, prepared, has_usage=has_usage)
-            answer = await _while_connected(request.receive, self._chat.write(prepared, len))
+            answer = await while_connected(request.receive, self._chat.write(prepared, len))
         except EvaluationFault as fault:
-            raise _refusal(fault) from None
+            raise refusal_of(fault) from None
         frame = _frame(prepared, "chat.completion", answer.interaction.created_us // 1_000_000)
         message = {"role": "assistant", "content": answer.text, "refusal": None}
         choice = {
-            "index": 0, "message": message, "logprobs": None, "finish_reason": _reason(answer)
+            "index": 0, "message": message, "logprobs": None, "finish_reason": end_reason(answer)
         }  # fmt: skip
         version = answer.interaction.adapter_version
         made = json_answer(
@@ -231,9 +233,6 @@ class _Handlers:
         )
         made.headers[INTERACTION_ID] = prompt.interaction_id
         return made
-
-    def _roles(self) -> list[str]:
-        return [*{**BUILT_IN, **self._chat.roles}]
 
 
 class _EventStream(Response):
@@ -252,7 +251,7 @@ class _EventStream(Response):
         """Send the answer; a client that goes away cancels it."""
         del scope
         try:
-            await _while_connected(receive, self._stream(send))
+            await while_connected(receive, self._stream(send))
         except ClientGoneError:
             if not self._has_begun:
                 raise
@@ -262,7 +261,7 @@ class _EventStream(Response):
             try:
                 first = await anext(stream, None)
             except EvaluationFault as fault:
-                raise _refusal(fault) from None
+                raise refusal_of(fault) from None
             self._has_begun = True
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             try:
@@ -273,7 +272,7 @@ class _EventStream(Response):
             except Exception as error:
                 if not isinstance(error, EvaluationFault):
                     raise
-                refused = _refusal(error)
+                refused = refusal_of(error)
                 told = {"message": refused.detail, "type": "upstream_error", "code": None}
                 await _event(send, {"error": {**told, "param": None}})
         await send({"type": "http.response.body", "body": b"", "more_body": False})
@@ -287,7 +286,7 @@ class _EventStream(Response):
 
     async def _end(self, send: Send, answer: LoggedAnswer) -> None:
         self._frame["system_fingerprint"] = answer.interaction.adapter_version
-        await self._send(send, {}, _reason(answer))
+        await self._send(send, {}, end_reason(answer))
         if self._has_usage:
             usage = _usage(answer.interaction)
             await _event(send, {**self._frame, "choices": [], "usage": usage})
@@ -300,7 +299,24 @@ async def _event(send: Send, value: Mapping[str, Any]) -> None:
     await send({"type": "http.response.body", "body": body, "more_body": True})
 
 
-async def _while_connected(receive: Receive, work: Coroutine[Any, Any, Result]) -> Result:
+def roles_of(chat: LoggedChat) -> list[str]:
+    """Return the roles that answer, by name."""
+    return [*{**BUILT_IN, **chat.roles}]
+
+
+def check_role(chat: LoggedChat, key: str, role: str) -> None:
+    """Make sure that a field of a request names a role.
+
+    Raises:
+        RequestRefusedError: it names none.
+    """
+    known = roles_of(chat)
+    if role not in known:
+        detail = f"`{key}` must name a role, and known are {', '.join(known)}."
+        raise RequestRefusedError(404, detail)
+
+
+async def while_connected(receive: Receive, work: Coroutine[Any, Any, Result]) -> Result:
     """Return what work does, cancelled when the client goes away.
 
     Raises:
@@ -328,7 +344,8 @@ def _frame(prepared: PreparedPrompt, kind: str, created: int) -> dict[str, Json]
     return {"id": interaction_id, "object": kind, "created": created, "model": prepared.model}
 
 
-def _reason(answer: LoggedAnswer) -> str:
+def end_reason(answer: LoggedAnswer) -> str:
+    """Return why an answer ended, in OpenAI's words."""
     return "length" if (answer.finish_reason or "").lower() in _CUT else "stop"
 
 
@@ -343,7 +360,7 @@ def _usage(one: Interaction) -> dict[str, Json] | None:
     }
 
 
-def _refusal(fault: EvaluationFault) -> RequestRefusedError:
+def refusal_of(fault: EvaluationFault) -> RequestRefusedError:
     """Return how a request is refused that the model did not answer."""
     detail = one_line(f"The model gave no answer: {fault}", 1_000, redacted_text)
     if isinstance(fault, CandidateFault):

@@ -60,6 +60,25 @@ class RewardOutcome:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GeneratedAnswer:
+    """A role's answer to a prompt, as it is logged."""
+
+    interaction_id: str
+    """Rate it under this."""
+    role: str
+    response: str
+    model: str
+    """That was asked, by the name that its provider has for it."""
+    adapter_version: str | None
+    """The adapter that answered; ``None``: none did. Whoever rates should not see it before."""
+    finish_reason: str
+    """``stop``, or ``length``: it was cut at its longest."""
+    n_input_tokens: int | None
+    """``None``: the provider told none."""
+    n_output_tokens: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Arm:
     """An arm and its posterior."""
 

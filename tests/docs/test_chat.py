@@ -54,15 +54,18 @@ def test_openais_client_talks_to_the_service_as_the_page_shows(tmp_path: Path):
         assert server.stdout is not None
         found = re.search(r"http://\S+", server.stdout.readline())
         assert found is not None
-        (code,) = blocks(PAGE, "python")
-        assert "http://127.0.0.1:8700" in code
-        done = subprocess.run(
-            [sys.executable, "-c", code.replace("http://127.0.0.1:8700", found[0])],
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
+        codes = blocks(PAGE, "python")
+        assert all("http://127.0.0.1:8700" in code for code in codes)
+        done, generated = (
+            subprocess.run(
+                [sys.executable, "-c", code.replace("http://127.0.0.1:8700", found[0])],
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=300,
+                check=False,
+            )
+            for code in codes
         )
     finally:
         os.killpg(server.pid, signal.SIGTERM)
@@ -71,7 +74,10 @@ def test_openais_client_talks_to_the_service_as_the_page_shows(tmp_path: Path):
     answer, label = done.stdout.splitlines()[0], done.stdout.splitlines()[-1]
     assert (bool(answer), label) == (True, "4 Excellent")
     with FeedbackStore(tmp_path / "talk/convergence-data") as store:
-        (kept,) = store.history("ada")
+        kept, prompted = store.history("ada")
+    assert generated.returncode == 0, generated.stderr
+    assert generated.stdout.startswith(prompted.interaction.interaction_id)
+    assert (prompted.interaction.role, prompted.interaction.source) == ("gardener", "generate")
     assert kept.rating is not None
     assert (kept.interaction.role, kept.rating.rating) == ("gardener", 4)
 

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import secrets
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +13,7 @@ import httpx
 import openai
 import pytest
 
+from convergence.client import Client, GeneratedAnswer, ServiceRefusedError
 from convergence.service.server import Service, ServiceOptions
 from convergence_core.budget.prices import PriceTable
 from tasks.chat.logged_chat import LoggedChat
@@ -328,3 +330,93 @@ def test_without_a_chat_there_are_no_such_paths(service):
     with httpx.Client(base_url=service.url, headers=bearer) as client:
         assert client.post(COMPLETIONS, json=HI).status_code == 404
         assert client.get("/v1/models").status_code == 404
+
+
+GENERATE = "/v1/generate"
+
+
+def test_one_prompt_is_answered_in_one_call_and_logged(talk):
+    with Client(talk.url, token=SECRETS["chat"]) as client:
+        found = client.generate("Hi?", role="pirate", user="ada", max_tokens=9)
+    assert found == GeneratedAnswer(
+        interaction_id=found.interaction_id, role="pirate", response="2: Hi?", model="m",
+        adapter_version=None, finish_reason="stop", n_input_tokens=7, n_output_tokens=3,
+    )  # fmt: skip
+    (asked,) = talk.provider.requests
+    assert asked.body["max_tokens"] == 9
+    assert [one["content"] for one in asked.body["messages"]] == ["Arr.", "Hi?"]
+    (kept,) = talk.feedback.history("ada")
+    logged = kept.interaction
+    assert (logged.interaction_id, logged.source) == (found.interaction_id, "generate")
+    assert (logged.role, logged.response, logged.conversation_id) == ("pirate", "2: Hi?", None)
+
+
+def test_what_is_left_out_of_a_prompt_has_its_default(talk):
+    with talk.client("chat") as client:
+        answer = client.post(GENERATE, json={"prompt": "Hi?", "conversation_id": "c1"})
+    got = answer.json()
+    assert got["role"] == "assistant"
+    assert answer.headers["X-Interaction-Id"] == got["interaction_id"]
+    logged = talk.feedback.interaction(got["interaction_id"])
+    assert (logged.user_id, logged.conversation_id) == ("chat", "c1")
+    assert "max_tokens" not in talk.provider.requests[0].body
+
+
+@pytest.mark.parametrize(
+    ("more", "status", "words"),
+    [
+        ({"prompt": ""}, 422, "prompt"),
+        ({"prompt": None}, 422, "prompt"),
+        ({"prompt": "\ud800"}, 422, "unicode"),
+        ({"prompt": "x" * 1_000_000}, 413, "bytes"),
+        ({"role": "cook"}, 404, "`role` must name a role, and known are assistant, code"),
+        ({"user": " ada"}, 422, "`user` must be a printable text"),
+        ({"conversation_id": "a\u202eb"}, 422, "`conversation_id` must be a printable text"),
+        ({"max_tokens": 0}, 422, "max_tokens"),
+        ({"max_tokens": 1.5}, 422, "max_tokens"),
+        ({"temperature": 1}, 422, "temperature"),
+    ],
+)
+def test_a_prompt_that_breaks_a_rule_is_refused_before_anyone_is_asked(talk, more, status, words):
+    with talk.client("chat") as client:
+        kind = {"content-type": "application/json"}
+        body = json.dumps({"prompt": "Hi?", **more})
+        answer = client.post(GENERATE, content=body, headers=kind)
+    assert answer.status_code == status
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert words in answer.text
+    assert talk.provider.requests == []
+
+
+def test_a_prompt_needs_the_scope_and_a_chat(talk, service):
+    for scope in ("select", "update"):
+        with talk.client(scope) as client:
+            assert client.post(GENERATE, json={"prompt": "Hi?"}).status_code == 403
+    assert talk.provider.requests == []
+    with (
+        Client(service.url, token=SECRETS["admin"]) as client,
+        pytest.raises(ServiceRefusedError) as refused,
+    ):
+        client.generate("Hi?")
+    assert refused.value.status == 404
+
+
+def test_a_prompt_that_the_provider_fails_on_is_a_problem_and_sent_once(talk):
+    talk.answer = lambda _: error_answer(500)
+    with (
+        Client(talk.url, token=SECRETS["chat"]) as client,
+        pytest.raises(ServiceRefusedError, match="gave no answer") as refused,
+    ):
+        client.generate("Hi?", user="ada")
+    assert refused.value.status == 502
+    assert talk.feedback.history("ada") == []
+
+
+def test_a_client_sends_no_prompt_again_of_which_it_heard_nothing():
+    with (
+        LoopbackServer(lambda _: Answer(hangs=True)) as server,
+        Client(server.url, token=secrets.token_urlsafe(32)) as client,
+        pytest.raises(ServiceRefusedError, match="no answer"),
+    ):
+        client.generate("Hi?", timeout_s=0.2)
+    assert len(server.requests) == 1
