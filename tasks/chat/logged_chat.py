@@ -280,10 +280,12 @@ class LoggedChat:
     async def _answered_by(
         self, record: AdapterRecord | None, prepared: PreparedPrompt, on_text: TextCallback
     ) -> tuple[Reply, ChatCompletion]:
-        fields: Mapping[str, Json] = {}
-        if not self.is_offline:
-            fields = await self._adapters.fields(record, model=prepared.model)
-        return await self._target.answer(prepared.params, prepared.case, on_text, fields=fields)
+        if self.is_offline:
+            return await self._target.answer(prepared.params, prepared.case, on_text, fields={})
+        async with self._adapters.asked(record, model=prepared.model) as fields:
+            return await self._target.answer(
+                prepared.params, prepared.case, on_text, fields=fields
+            )
 
     async def _served(self, prepared: PreparedPrompt) -> Served:
         """Return what answers a prompt; the base model, or another one, where it is no adapter."""

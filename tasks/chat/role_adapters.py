@@ -1,12 +1,18 @@
 """Adapters that answer for the roles of a chat.
 
-Each is made ready before its first answer here.
+Each is made ready before its first answer here, and let go at the server when it answers for no role any
+more and no request here waits for it. A request of another process that comes too late for it asks again who
+answers (``tasks.chat.logged_chat``).
 """
 
 import asyncio
-from collections.abc import Mapping
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from typing import Final
 
+from convergence_core.errors import InfrastructureFault, StoreError
 from convergence_core.feedback.adapter_records import AdapterRecord
 from convergence_core.feedback.live_test_records import LiveAnswer
 from convergence_core.records import Json
@@ -15,10 +21,12 @@ from tasks.http.clients import ClientSettings
 from tasks.inputs.loader import Loaded
 from tasks.models.adapters import AdapterBackend, LocalAdapters, adapter_fault, backend_of
 from tasks.models.files import find_model
-from tasks.secrets.redaction import Secrets
+from tasks.secrets.process_redaction import redacted_text
+from tasks.secrets.redaction import Secrets, one_line
 from tasks.store.feedback.adapter_store import AdapterStore
 from tasks.store.feedback.feedback_store import FeedbackStore
 
+_LOGGER: Final = logging.getLogger(__name__)
 _PROBE_S: Final = 120.0
 """Longest first answer with an adapter."""
 _CONNECTIONS: Final = 16
@@ -46,6 +54,8 @@ class RoleAdapters:
         self._backend: AdapterBackend | None = None
         self._has_looked = False
         self._ready: set[str] = set()
+        self._n_asked: Counter[str] = Counter()
+        self._releases: set[asyncio.Task[None]] = set()
 
     def active(self, role: str) -> AdapterRecord | None:
         """Return the adapter of a role that fits the configured model; ``None``: the base answers. Blocks."""
@@ -66,8 +76,11 @@ class RoleAdapters:
             return None, None
         return record, part
 
-    async def fields(self, record: AdapterRecord | None, *, model: str) -> Mapping[str, Json]:
-        """Return the fields by which a request is answered with an adapter, or with none.
+    @asynccontextmanager
+    async def asked(
+        self, record: AdapterRecord | None, *, model: str
+    ) -> AsyncIterator[Mapping[str, Json]]:
+        """Give the fields by which a request is answered with an adapter, or with none, while it lasts.
 
         Args:
             record: of the adapter; ``None``: the base model answers.
@@ -76,6 +89,31 @@ class RoleAdapters:
         Raises:
             InfrastructureFault: the adapter does not answer, or the server is away.
         """
+        version = "" if record is None else record.version
+        self._n_asked[version] += 1
+        try:
+            yield await self._fields(record, model=model)
+        finally:
+            self._n_asked[version] -= 1
+            if self._ready - {version}:
+                task = asyncio.create_task(self._release())
+                self._releases.add(task)
+                task.add_done_callback(self._releases.discard)
+
+    async def _release(self) -> None:
+        """Let go at the server what answers for no role any more; what fails is tried again later."""
+        try:
+            answering = await asyncio.to_thread(self._store.answering_versions)
+            async with self._lock:
+                for version in sorted(self._ready - answering):
+                    if self._backend is not None and not self._n_asked[version]:
+                        await self._backend.unload(version)
+                        self._ready.discard(version)
+        except (InfrastructureFault, StoreError) as error:
+            told = one_line(str(error), 1_000, redacted_text)
+            _LOGGER.warning("An adapter that answers no more stays loaded: %s", told)
+
+    async def _fields(self, record: AdapterRecord | None, *, model: str) -> Mapping[str, Json]:
         if model != self._model:
             return {}
         if record is None:
@@ -105,6 +143,7 @@ class RoleAdapters:
 
     async def aclose(self) -> None:
         """Close the connections; safe to call twice."""
+        await asyncio.gather(*self._releases)
         if self._backend is not None:
             await self._backend.aclose()
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import shutil
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -83,9 +84,10 @@ def test_each_answer_of_vllm_is_the_adapters_that_was_active(chats: Chats, adapt
         (BASE, None, BASE), (one, one, BASE), *[(two, two, BASE)] * 5, (BASE, None, BASE),
         (one, one, BASE), (BASE, None, BASE),
     ]  # fmt: skip
-    assert server.adapters.keys() == {one, two}
-    loads = [one for one in chats.server.requests if one.path == "/v1/load_lora_adapter"]
-    assert len(loads) == 2
+    assert server.adapters == {}
+    asked = [one.path for one in chats.server.requests]
+    assert asked.count("/v1/load_lora_adapter") == 3
+    assert asked.count("/v1/unload_lora_adapter") == 3
     (kept, *_) = chats.feedback.history("ada", n=1)
     assert "adapter" not in json.dumps(kept.interaction.sampling)
 
@@ -265,3 +267,71 @@ def test_a_client_without_ids_keeps_its_side_in_one_conversation(chats: Chats, a
     talk(chats, use)
     rows = chats.feedback.fetch("SELECT count(*), count(DISTINCT unit) FROM live_test_answers")
     assert rows == [(24, 12)]
+
+
+def test_an_adapter_is_let_go_only_when_no_request_waits_for_it(chats: Chats, adapters: Any):
+    server, store = VllmServer(), AdapterStore(chats.feedback)
+    has_come, may_answer = threading.Event(), threading.Event()
+    order: list[str] = []
+
+    def answer(request: Request) -> Answer:
+        body = request.body or {}
+        if body.get("model") == "assistant-0001" and "temperature" in body:  # no probe
+            has_come.set()
+            assert may_answer.wait(60)
+            order.append("answered")
+        elif request.path == "/v1/unload_lora_adapter":
+            order.append("unloaded")
+        return server(request)
+
+    async def use(ask: Any, chat: LoggedChat) -> list[Interaction]:
+        adapters(1)
+        waiting = asyncio.create_task(ask())
+        assert await asyncio.to_thread(has_come.wait, 60)
+        store.rollback("assistant", "ada")
+        others = [await ask() for _ in range(3)]
+        may_answer.set()
+        return [await waiting, *others, await ask()]
+
+    chats.answer = answer
+    found = talk(chats, use)
+    assert [one.adapter_version for one in found] == ["assistant-0001", None, None, None, None]
+    assert order == ["answered", "unloaded"]
+    assert server.adapters == {}
+
+
+def test_both_sides_of_a_test_stay_loaded(chats: Chats, adapters: Any):
+    chats.answer = server = VllmServer()
+    store = AdapterStore(chats.feedback)
+
+    async def use(ask: Any, _: LoggedChat) -> None:
+        adapters(1)
+        adapters(2)
+        store.rollback("assistant", "ada")
+        store.activate("assistant-0002", "gate", live_rule=LiveRule())
+        for _number in range(20):
+            await ask()
+
+    talk(chats, use)
+    assert server.adapters.keys() == {"assistant-0001", "assistant-0002"}
+
+
+def test_what_a_server_does_not_let_go_fails_no_request(
+    chats: Chats, adapters: Any, caplog: pytest.LogCaptureFixture
+):
+    server, store = VllmServer(), AdapterStore(chats.feedback)
+
+    def answer(request: Request) -> Answer:
+        if request.path == "/v1/unload_lora_adapter":
+            return Answer({"error": "out of memory"}, 500)
+        return server(request)
+
+    async def use(ask: Any, _: LoggedChat) -> list[Interaction]:
+        adapters(1)
+        found = [await ask()]
+        store.rollback("assistant", "ada")
+        return [*found, await ask()]
+
+    chats.answer = answer
+    assert [one.adapter_version for one in talk(chats, use)] == ["assistant-0001", None]
+    assert "the adapter assistant-0001 is not unloaded: HTTP 500: out of memory" in caplog.text

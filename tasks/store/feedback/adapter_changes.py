@@ -14,7 +14,7 @@ from convergence_core.feedback.adapter_records import AdapterRecord, AdapterStat
 from convergence_core.feedback.live_test_records import BY as LIVE_TEST
 from tasks.store.database import Connection
 from tasks.store.feedback.live_evidence import end_test_of, verdict
-from tasks.store.feedback.live_tests import end_test, test_of_answer
+from tasks.store.feedback.live_tests import end_test, running_test, test_of_answer
 
 ADAPTER_COLUMNS: Final = (
     "version", "role", "base_model", "parent", "objective", "status", "reason", "folder_sha256",
@@ -65,6 +65,18 @@ def active_adapter(connection: Connection, role: str) -> AdapterRecord | None:
         f"{SELECT_ADAPTERS} WHERE role = ? AND status = 'active'", (role,)
     ).fetchone()
     return None if row is None else adapter_of(row)
+
+
+def answering_versions(connection: Connection) -> frozenset[str]:
+    """Return the adapters that answer for any role: active ones, and what they are tried against."""
+    rows = connection.execute(
+        "SELECT role, version FROM adapters WHERE status = 'active'"
+    ).fetchall()
+    controls = [running_test(connection, role) for role, _ in rows]
+    return frozenset(
+        [version for _, version in rows]
+        + [one.control for one in controls if one is not None and one.control is not None]
+    )
 
 
 def previous_version(connection: Connection, role: str) -> str | None:

@@ -22,6 +22,7 @@ from tasks.store.feedback.adapter_changes import (
     active_adapter,
     adapter_of,
     add_event,
+    answering_versions,
     change_status,
     found_adapter,
     mark_stale,
@@ -311,6 +312,11 @@ class AdapterStore:
                 return active, part
             control = test.control
             return None if control is None else found_adapter(connection, control), part
+
+    def answering_versions(self) -> frozenset[str]:
+        """Return the adapters that answer for any role, in tests on live traffic as well."""
+        with self._database.reading() as connection:
+            return answering_versions(connection)
 
     def live_tests(self, role: str | None = None) -> list[LiveTest]:
         """Return the tests on live traffic of a role, or all, in order of their beginning."""
