@@ -83,6 +83,12 @@ def deploy(  # noqa: PLR0917 - Typer's options
         typer.Option(min=1, help="Days after which runs lose their tables. Default: never."),
     ] = None,
     pool: Annotated[str, typer.Option(help="Work pool, made if there is none.")] = POOL,
+    training_pool: Annotated[
+        str | None,
+        typer.Option(
+            help="Work pool of train/idle alone, made if there is none. Default: --pool."
+        ),
+    ] = None,
     name: Annotated[
         str | None,
         typer.Option(help="Tells the deployments of several systems apart: nightly-NAME."),
@@ -107,6 +113,11 @@ def deploy(  # noqa: PLR0917 - Typer's options
     loaded = load(config)
     _check_schedule(cron, timezone)
     _check_names({"--notify-webhook": notify_webhook, "--notify-slack": notify_slack})
+    trains = "training" in loaded.configuration.feedback.model_fields_set
+    if training_pool is not None and not trains:
+        rule = "must be left out where the configuration has no `feedback.training`"
+        fix = "Write `feedback: {training: {}}`, or leave the option out: nothing is trained."
+        raise ConfigurationError.of("--training-pool", rule, fix, value=training_pool)
     with _server():
         from deployments.nightly import deploy  # noqa: PLC0415 - only where it is needed
         from deployments.nightly.plan import Notified, plan  # noqa: PLC0415 - as above
@@ -120,7 +131,8 @@ def deploy(  # noqa: PLR0917 - Typer's options
             cron=cron,
             keep_days=keep_days,
             writes_preferences=loaded.configuration.society.learning.sao_enabled,
-            trains="training" in loaded.configuration.feedback.model_fields_set,
+            trains=trains,
+            training_pool=training_pool,
             notified=Notified(webhook_env=notify_webhook, slack_env=notify_slack),
             suffix=suffix,
         )

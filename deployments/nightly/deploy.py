@@ -37,7 +37,7 @@ def deploy(
 
     Args:
         planned: the deployments.
-        pool: name of a work pool of type process; made if there is none.
+        pool: name of a work pool of type process; made if there is none, as those of single deployments.
         timezone: IANA name, for the schedules.
         folder: working directory of the runs.
         system: whose deployments they are.
@@ -56,9 +56,11 @@ async def _deploy(  # noqa: PLR0917 - as above
     planned: Sequence[Planned], pool: str, timezone: str, folder: Path, system: str, suffix: str
 ) -> tuple[str, ...]:
     async with get_client() as client:
-        await _have_pool(client, pool)
+        for name in dict.fromkeys((pool, *(one.pool or pool for one in planned))):
+            await _have_pool(client, name)
         ids = {
-            one.full_name: await _have_deployment(one, pool, timezone, folder) for one in planned
+            one.full_name: await _have_deployment(one, one.pool or pool, timezone, folder)
+            for one in planned
         }
         alerts_name = f"notify/{ALERTS}{suffix}"
         alerts = ids.pop(alerts_name, None)

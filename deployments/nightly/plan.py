@@ -52,6 +52,8 @@ class Planned:
     """Whether its schedule is on; an inactive one can be switched on on Prefect's page."""
     description: str = ""
     tags: tuple[str, ...] = ()
+    pool: str | None = None
+    """Work pool of its own. ``None``: that of all."""
 
     @property
     def entrypoint(self) -> str:
@@ -73,6 +75,7 @@ def plan(
     keep_days: int | None = None,
     writes_preferences: bool = False,
     trains: bool = False,
+    training_pool: str | None = None,
     notified: Notified = Notified(),
     suffix: str = "",
 ) -> tuple[Planned, ...]:
@@ -86,6 +89,7 @@ def plan(
         keep_days: see ``flows.maintain``.
         writes_preferences: whether its configuration has ``society.learning.sao_enabled``.
         trains: whether its configuration has `feedback.training`.
+        training_pool: work pool whose workers train; ``None``: that of all.
         notified: who is notified when something happens; nobody: there is no deployment for it.
         suffix: appended to each name, so that several systems have deployments of their own.
     """
@@ -105,7 +109,11 @@ def plan(
     ]  # fmt: skip
     if trains:
         text = f"Train the local model of {system} on new ratings, where the machine is idle."
-        planned.append(Planned("train", "idle", of_config, TRAINING_CRON, description=text))
+        planned.append(
+            Planned(
+                "train", "idle", of_config, TRAINING_CRON, description=text, pool=training_pool
+            )
+        )
     if notified:
         text = f"Tell people what happened to {system}; automations start it."
         planned.append(Planned("notify", ALERTS, addresses, description=text))

@@ -68,6 +68,7 @@ def trained_role(source: PageSource, role: str) -> Page:
     active = adapters.active(role)
     answering = answering_words(None if active is None else active.version, role)
     sentences = [answering] if counts is None else [answering, f"{counts.rated_words}."]
+    sentences += [f"{one.words}." for one in adapters.live_tests(role)[-1:]]
     return {
         "role": role,
         "active": None if active is None else active.version,

@@ -14,6 +14,7 @@ from tasks.store.in_flight import RequestsInFlight
 from tasks.training import looks, round as rounds
 from tests.feedback.answers import answer
 from tests.support.commands import Runner
+from tests.support.configurations import mapping
 from tests.training.test_rounds import written
 
 
@@ -127,3 +128,14 @@ def test_the_demonstration_says_what_it_needs(
     done = cli("chat", "--demo")
     assert done.code == 2
     assert "must make a new folder" in done.err
+
+
+def test_a_pool_for_training_needs_something_to_train(
+    tmp_path: Path, cli: Runner, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "optimization.yaml").write_text(json.dumps(mapping()), "utf-8")
+    done = cli("deploy", "--training-pool", "gpu")
+    assert done.code == 2
+    assert "--training-pool" in done.err
+    assert "must be left out where the configuration has no `feedback.training`" in done.err

@@ -29,7 +29,7 @@ def test_every_check_of_the_gate_is_explained_with_its_limit():
 
 
 def test_the_keys_of_the_page_are_those_of_the_configuration():
-    (block,) = blocks(PAGE, "yaml")
+    block, _ = blocks(PAGE, "yaml")
     shown = yaml.safe_load(block)["feedback"]["training"]
     defaults = TrainingConfig()
     assert {
@@ -37,6 +37,24 @@ def test_the_keys_of_the_page_are_those_of_the_configuration():
     } == {name: shown[name] for name in ("objective", "min_ratings", "held_out")}
     TrainingConfig.model_validate(shown)
     assert f"({defaults.interval_s:g})" in PAGE
+
+
+def test_the_model_of_another_machine_is_trained_here_and_asked_there():
+    _, block = blocks(PAGE, "yaml")
+    text = plan_files("local-chat", {})["optimization.yaml"]
+    given, whole = yaml.safe_load(block), yaml.safe_load(text)
+    whole["api"] = {"name": "talk", "auth": {"type": "none"}} | given["api"]
+    whole["feedback"] = given["feedback"]
+    parsed = parse_mapping(whole)
+    assert parsed.api.request.options["model"] == "my/model"
+    assert parsed.feedback.training.base_model_path == "/models/my-model"
+
+
+def test_training_has_a_pool_of_its_own():
+    found = plan(Path("/c"), Path("/s"), system="x", trains=True, training_pool="trainers")
+    assert {one.full_name: one.pool for one in found if one.pool} == {"train/idle": "trainers"}
+    commands = blocks(PAGE, "text")[0].splitlines()
+    assert commands[0] == "convergence deploy --pool local --training-pool trainers"
 
 
 def test_the_example_is_accepted_and_trains_the_model_it_asks():

@@ -101,8 +101,10 @@ def test_one_that_is_better_answers_all(store: FeedbackStore, tmp_path: Path):
     answering = {talked(store, f"later-{k}") for k in range(20)}
     assert answering == {TWO}
     assert adapters.answering("assistant", "ann", "x")[1] is None
-    sentence = feedback_counts(store).roles["assistant"].live_test
+    counts = feedback_counts(store).roles["assistant"]
+    sentence = counts.live_test
     assert sentence == test.words
+    assert counts.words == f"adapter {TWO} answers; {counts.rated_words}; {sentence}"
     assert sentence.startswith(f"{TWO} is better than {ONE}: mean reward +1.50 [")
 
 

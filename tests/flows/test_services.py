@@ -181,7 +181,14 @@ def test_deploying_twice_leaves_one_of_each(tmp_path: Path):
     assert asyncio.run(automations("convergence-twice: ")) == sorted(one[1:])
     alerts = next(d for d in asyncio.run(deployed("alerts-twice")))
     assert alerts.parameters == {"webhook_env": None, "slack_env": "ALERTS_URL"}
-    planned = plan(tmp_path / "c.yaml", tmp_path, system="s", suffix="-twice")
+    planned = plan(
+        tmp_path / "c.yaml",
+        tmp_path,
+        system="s",
+        suffix="-twice",
+        trains=True,
+        training_pool="gpu",
+    )
     deploy(planned, timezone="UTC", **place)
     assert asyncio.run(automations("convergence-twice: ")) == [], (
         "nobody is to be notified any more"
@@ -189,8 +196,11 @@ def test_deploying_twice_leaves_one_of_each(tmp_path: Path):
     assert asyncio.run(automations(ZOMBIES)) == [ZOMBIES]
     found = asyncio.run(deployed("-twice"))
     assert {d.name for d in found} == {
-        f"{name}-twice" for name in ("nightly", "adhoc", "hourly", "daily", "weekly")
+        f"{name}-twice" for name in ("nightly", "adhoc", "hourly", "daily", "weekly", "idle")
     }
+    pools = {d.name: d.work_pool_name for d in found}
+    assert pools.pop("idle-twice") == "gpu"
+    assert set(pools.values()) == {"twice"}
     by_name = {d.name: d for d in found}
     (schedule,) = by_name["nightly-twice"].schedules
     assert (schedule.schedule.cron, schedule.schedule.timezone) == ("0 2 * * *", "UTC")

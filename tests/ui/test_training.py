@@ -6,6 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from convergence.cli.app import app
+from convergence_core.feedback.live_test_records import LiveRule
 from convergence_core.feedback.records import Rating
 from convergence_core.records import Json
 from tasks.pages.adapters import BEGIN, MOST_STEPS
@@ -162,3 +163,13 @@ def test_a_rating_is_a_change_of_the_store(tmp_path: Path):
         feedback.log(answer("a"))
         changes = before.changes_to(StoreMark.of(tmp_path))
     assert [(one.kind, one.run_id) for one in changes] == [("feedback", None)]
+
+
+def test_a_test_on_live_traffic_is_told_in_its_sentence(store: Path, opened: Open):
+    with FeedbackStore(store) as feedback:
+        adapters = AdapterStore(feedback)
+        adapters.activate("assistant-0001", "ada", live_rule=LiveRule(share=0.2, max_ratings=50))
+        (test,) = adapters.live_tests("assistant")
+    page = opened(store).enter().page("training/assistant")
+    assert page["sentences"][2:] == [f"{test.words}."]
+    assert "assistant-0001 is tried against assistant-0002 on 20% of" in test.words

@@ -98,10 +98,11 @@ class RoleCounts:
 
     @property
     def words(self) -> str:
-        """Which adapter answers for the role, and how its answers are rated."""
-        if self.adapter_version is None:
-            return self.rated_words
-        return f"adapter {self.adapter_version} answers; {self.rated_words}"
+        """Which adapter answers for the role, how its answers are rated, and how the last one was tried."""
+        answers = (
+            None if self.adapter_version is None else f"adapter {self.adapter_version} answers"
+        )
+        return "; ".join(one for one in (answers, self.rated_words, self.live_test) if one)
 
     @property
     def rated_words(self) -> str:

@@ -6,44 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from benchmarks.feedback.live_test import verdict_of
 from convergence_core.feedback.live_test import ALPHA, RatedConversation, claim_of, weigh
 from convergence_core.feedback.live_test_records import LiveTest, assigned
 
 
 def conversations(*given: tuple[bool, float]) -> list[RatedConversation]:
     return [RatedConversation(is_candidate=a, reward=r, n_ratings=1) for a, r in given]
-
-
-def verdict_of(
-    seed: int, *, effect: float, n_ratings: int, base: float = 3.4
-) -> tuple[str | None, int]:
-    """Rate, and look after every rating; return the claim and the ratings that it took.
-
-    Six users like what they read more or less; a conversation has one to three ratings, of which
-    one in ten is changed at some time later.
-    """
-    rng = np.random.default_rng(seed)
-    users = rng.normal(0.0, 0.5, 6)
-    sides: list[bool] = []
-    marks: list[list[float]] = []
-    for n in range(1, n_ratings + 1):
-        if not marks or rng.random() < 0.6:
-            sides.append(bool(rng.random() < 0.5))
-            marks.append([])
-        mean = base + users[len(marks) % 6] + effect * sides[-1]
-        marks[-1].append(float(np.clip(np.round(rng.normal(mean, 1.0)), 1, 5)))
-        if rng.random() < 0.1:
-            changed = marks[rng.integers(len(marks))]
-            changed[rng.integers(len(changed))] = float(rng.integers(1, 6))
-        found = [
-            RatedConversation(
-                is_candidate=side, reward=(sum(own) / len(own) - 3.0) / 2.0, n_ratings=len(own)
-            )
-            for side, own in zip(sides, marks, strict=True)
-        ]
-        if (claim := claim_of(found, 0.5)) is not None:
-            return claim, n
-    return None, n_ratings
 
 
 def test_what_is_alike_is_seldom_called_better_or_worse_at_any_look():

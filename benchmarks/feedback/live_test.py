@@ -1,0 +1,88 @@
+"""Verdicts of an adapter's blinded test on live traffic, of simulated ratings with a look at each.
+
+    python -m benchmarks.feedback.live_test [--tests 200] [--ratings 200]
+
+Six users like what they read more or less (standard deviation .5 of the scale 1 to 5). A conversation
+has one or more ratings with a noise of 1, and one rating in ten is followed by a change of another one, to
+any value. Half of the conversations are answered by the new adapter, whose ratings are higher by the effect.
+Shares have 95 % intervals (Wilson); the median is that of tests with a verdict.
+"""
+
+import argparse
+from statistics import median
+
+import numpy as np
+
+from convergence_core.feedback.live_test import Claim, RatedConversation, claim_of
+from convergence_core.judges.agreement import wilson
+
+N_USERS = 6
+NEW_CONVERSATION = 0.6
+"""Share of the ratings that begin one."""
+CHANGED = 0.1
+EFFECTS = (0.0, 0.5, 1.0, -1.0)
+
+
+def verdict_of(
+    seed: int, *, effect: float, n_ratings: int, base: float = 3.4
+) -> tuple[Claim | None, int]:
+    """Return the verdict of one test, and the ratings that it took.
+
+    Args:
+        seed: of users, coins and ratings.
+        effect: of the new adapter, in points of 1 to 5.
+        n_ratings: at most.
+        base: mean rating of what answered before.
+    """
+    rng = np.random.default_rng(seed)
+    users = rng.normal(0.0, 0.5, N_USERS)
+    sides: list[bool] = []
+    marks: list[list[float]] = []
+    for n in range(1, n_ratings + 1):
+        if not marks or rng.random() < NEW_CONVERSATION:
+            sides.append(bool(rng.random() < 0.5))
+            marks.append([])
+        mean = base + users[len(marks) % N_USERS] + effect * sides[-1]
+        marks[-1].append(float(np.clip(np.round(rng.normal(mean, 1.0)), 1, 5)))
+        if rng.random() < CHANGED:
+            changed = marks[rng.integers(len(marks))]
+            changed[rng.integers(len(changed))] = float(rng.integers(1, 6))
+        found = [
+            RatedConversation(
+                is_candidate=side, reward=(sum(own) / len(own) - 3.0) / 2.0, n_ratings=len(own)
+            )
+            for side, own in zip(sides, marks, strict=True)
+        ]
+        if (claim := claim_of(found, 0.5)) is not None:
+            return claim, n
+    return None, n_ratings
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tests", type=int, default=200)
+    parser.add_argument("--ratings", type=int, default=200)
+    given = parser.parse_args()
+    print("effect | better | worse | ratings to the verdict")
+    for effect in EFFECTS:
+        verdicts = [
+            verdict_of(seed, effect=effect, n_ratings=given.ratings) for seed in range(given.tests)
+        ]
+        shares = [
+            _share(sum(claim == one for claim, _ in verdicts), given.tests)
+            for one in ("better", "worse")
+        ]
+        needed = [n for claim, n in verdicts if claim is not None]
+        middle = f"{median(needed):.0f}" if needed else "none"
+        print(f"{effect:+.1f} | {shares[0]} | {shares[1]} | {middle}", flush=True)
+
+
+def _share(n_hits: int, n: int) -> str:
+    found = wilson(n_hits, n)
+    assert found is not None
+    return f"{n_hits} of {n} [{found.low:.3f}, {found.high:.3f}]"
+
+
+if __name__ == "__main__":
+    main()
