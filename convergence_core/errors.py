@@ -18,6 +18,9 @@
     ├── AdapterRefusedError       an adapter may not become what was asked         (exit 2)
     ├── AdapterNotFoundError      no adapter of that version was registered        (exit 2)
     ├── PolicyCheckpointError     a policy's file is damaged, or another system's   (exit 2)
+    ├── PolicyDecisionNotFoundError  no decision of that id waits for its outcome  (exit 2)
+    ├── PolicyRequestError        a policy cannot take in what was asked           (exit 2)
+    ├── PolicyBusyError           an update runs, or another process serves it     (exit 1)
     ├── QueryError                the SQL is wrong                                 (exit 2)
     ├── RunNotFoundError          no run, or several, of that name                 (exit 2)
     ├── LeaseHeldError            another process optimizes this system            (exit 1)
@@ -185,6 +188,22 @@ class PolicyCheckpointError(ConvergenceError):
     """A policy's checkpoint is damaged, or of another embedding or set of actions."""
 
     exit_code = 2
+
+
+class PolicyDecisionNotFoundError(ConvergenceError, LookupError):
+    """No decision of a policy has that id, or it was too old to be kept."""
+
+    exit_code = 2
+
+
+class PolicyRequestError(ConvergenceError, ValueError):
+    """A decision, an outcome or a checkpoint's name breaks a rule of a policy; nothing is changed."""
+
+    exit_code = 2
+
+
+class PolicyBusyError(ConvergenceError):
+    """A policy is updated by one request, or served by one process, at a time."""
 
 
 class QueryError(ConvergenceError):

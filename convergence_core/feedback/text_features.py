@@ -27,12 +27,12 @@ RUN: Final = 4
 """Characters of a run within a word, which begins and ends with a blank."""
 
 
-def hashed_ngrams(text: str) -> Floats:
-    """Return a text's vector of length 1, (N_FEATURES,); zeros where it has no word."""
-    vector = np.zeros(N_FEATURES)
+def hashed_ngrams(text: str, n_features: int = N_FEATURES) -> Floats:
+    """Return a text's vector of length 1, (n_features,); zeros where it has no word."""
+    vector = np.zeros(n_features)
     for gram, n in Counter(_ngrams(words_of(text)[:MOST_WORDS])).items():
         code = crc32(gram.encode())
-        vector[code % N_FEATURES] += math.log1p(n) * (1.0 if code >> 31 else -1.0)
+        vector[code % n_features] += math.log1p(n) * (1.0 if code >> 31 else -1.0)
     length = float(np.linalg.norm(vector))
     return vector / length if length > 0.0 else vector
 

@@ -3,7 +3,7 @@
 ``PPOConfig`` are its settings, ``PPOState`` is all that it knows; ``choose`` picks legal actions, ``collect``
 plays environments with a frozen policy, ``improve`` learns from such a ``Rollout``; an
 ``ExperienceBuffer`` makes one of steps that collectors report one by one; ``pack`` and ``unpack``
-turn a state into the bytes of a checkpoint and back.
+turn a state into the bytes of a checkpoint and back. ``PromptEpisode`` is what a policy of prompts sees.
 """
 
 from convergence_core.policy.advantage import following_values, generalized_advantages
@@ -16,6 +16,14 @@ from convergence_core.policy.experience_buffer import (
 )
 from convergence_core.policy.learner import PPOState, UpdateStatistics, improve, train
 from convergence_core.policy.network import ActorCritic, TanhNetwork
+from convergence_core.policy.prompt_state import (
+    MUTATION_ACTIONS,
+    N_PROGRESS,
+    PROMPT_ACTIONS,
+    REFLECT,
+    STOP,
+    PromptEpisode,
+)
 from convergence_core.policy.rollout import (
     EnvironmentStep,
     Offer,
@@ -27,6 +35,11 @@ from convergence_core.policy.rollout import (
 from convergence_core.policy.settings import PPOConfig
 
 __all__ = [
+    "MUTATION_ACTIONS",
+    "N_PROGRESS",
+    "PROMPT_ACTIONS",
+    "REFLECT",
+    "STOP",
     "ActorCritic",
     "EnvironmentStep",
     "ExperienceBuffer",
@@ -36,6 +49,7 @@ __all__ = [
     "PPOState",
     "PolicyDecision",
     "PolicyIdentity",
+    "PromptEpisode",
     "Rollout",
     "StepOutcome",
     "TanhNetwork",

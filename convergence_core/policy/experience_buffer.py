@@ -121,6 +121,17 @@ class ExperienceBuffer:
         self._outcomes[decision_id] = outcome
         return before is None
 
+    def discard(self, decision_id: str) -> None:
+        """Forget a decision whose outcome was not reported; the step before it stays unlearned.
+
+        Raises:
+            LookupError: no such decision waits.
+        """
+        if decision_id not in self._decisions or decision_id in self._outcomes:
+            raise LookupError(f"`decision_id` must wait for its outcome, but got {decision_id!r}")
+        decision = self._decisions.pop(decision_id)
+        del self._places[decision.episode_id, decision.step]
+
     @property
     def n_ready(self) -> int:
         """Steps that an update could learn from now."""

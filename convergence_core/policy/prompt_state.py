@@ -1,0 +1,110 @@
+"""State and legal actions of a policy that chooses changes of a prompt.
+
+An observation is the prompt's embedding at length 1, then how often each action was used, which one came last,
+the share of steps that are done, what the prompt's failures are mostly like, and its score with a mark that it is
+known. An action is used once in an episode. ``stop`` is always legal: where every episode has to use all
+actions and their effects add up, no choice matters and nothing can be learned.
+"""
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from convergence_core.policy.distribution import Bools
+from convergence_core.policy.network import Floats
+from convergence_core.prompts.failures import CATEGORIES, Category
+
+MUTATION_ACTIONS: Final = (
+    "try-catch-style",
+    "context-reduction",
+    "expansion",
+    "constraint-addition",
+    "task-decomposition",
+)
+"""Edits that need the prompt alone."""
+REFLECT: Final = "reflect"
+"""A rewriting that needs failures, or cases with their answers."""
+STOP: Final = "stop"
+PROMPT_ACTIONS: Final = (*MUTATION_ACTIONS, REFLECT, STOP)
+"""All actions, in the order of the logits."""
+N_PROGRESS: Final = 2 * len(PROMPT_ACTIONS) + 1 + len(CATEGORIES) + 2
+"""Numbers of an observation after the embedding."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptEpisode:
+    """An episode of changes of one prompt, up to now.
+
+    Raises:
+        ValueError: a field breaks its rule.
+    """
+
+    history: tuple[str, ...] = ()
+    """Actions that were done, in their order; never ``stop``."""
+    max_steps: int = 5
+    """Changes in one episode, 1 or more."""
+    category: Category = "none"
+    """What the prompt's failures are mostly like."""
+    score: float | None = None
+    """Mean score of the prompt now, in [0, 1]; ``None``: unknown."""
+
+    def __post_init__(self) -> None:
+        for name in self.history:
+            if name not in PROMPT_ACTIONS or name == STOP:
+                rule = ", ".join(PROMPT_ACTIONS[:-1])
+                raise ValueError(
+                    f"`history` must hold actions among {rule}, but got {name[:40]!r}"
+                )
+        if len(set(self.history)) < len(self.history):
+            raise ValueError("`history` must name each action once, for it is used once")
+        if len(self.history) >= self.max_steps:
+            raise ValueError(
+                f"`history` must have fewer than {self.max_steps} actions, but got {len(self.history)}; "
+                "the episode is over"
+            )
+        if self.category not in CATEGORIES:
+            raise ValueError(
+                f"`category` must be one of {', '.join(CATEGORIES)}, but got {self.category[:40]!r}"
+            )
+        if self.score is not None and not 0.0 <= self.score <= 1.0:
+            raise ValueError(f"`score` must be in [0, 1], but got {self.score}")
+
+    def observation(self, embedding: Sequence[float] | Floats) -> Floats:
+        """Return what the policy sees, (len(embedding) + N_PROGRESS,).
+
+        Raises:
+            ValueError: the embedding is no direction: a number is not finite, or all are 0.
+        """
+        used = [float(name in self.history) for name in PROMPT_ACTIONS]
+        last = [float(self.history[-1:] == (name,)) for name in PROMPT_ACTIONS]
+        kind = [float(name == self.category) for name in CATEGORIES]
+        known = self.score is not None
+        rest = [*used, *last, len(self.history) / self.max_steps, *kind, self.score or 0.0, known]
+        return np.concatenate((direction(embedding), np.array(rest, dtype=np.float32)))
+
+    def legal(self, excluded: Collection[str] = ()) -> Bools:
+        """Return which actions may be chosen, (n_actions,): unused ones, and ``stop``.
+
+        Args:
+            excluded: actions that cannot be applied; ``stop`` always can.
+        """
+        barred = {*self.history, *excluded} - {STOP}
+        return np.array([name not in barred for name in PROMPT_ACTIONS])
+
+
+def direction(embedding: Sequence[float] | Floats) -> Floats:
+    """Return an embedding at length 1, in 32 bits.
+
+    Raises:
+        ValueError: it has none: a number is not finite, or all are 0.
+    """
+    vector = np.asarray(embedding, dtype=np.float64)
+    largest = float(np.abs(vector).max(initial=0.0))
+    if not 0.0 < largest < math.inf:
+        raise ValueError("`embedding` must hold finite numbers, not all of them 0")
+    vector = vector / largest  # else squares of huge or tiny numbers leave the range
+    unit: Floats = (vector / np.sqrt(vector @ vector)).astype(np.float32)
+    return unit

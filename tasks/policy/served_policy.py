@@ -1,0 +1,486 @@
+"""Policy that chooses changes of prompts, and learns from what comes of them.
+
+Decisions wait in memory until their outcome is reported; a report is durable before it is acknowledged. An update
+learns from all steps of the current version that are ready, while decisions go on under the old weights, and one
+runs at a time. Steps of older versions are kept and never learned from.
+"""
+
+import hashlib
+import threading
+import uuid
+from collections import OrderedDict
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, replace
+from typing import Any, Final
+
+import numpy as np
+
+from convergence_core.errors import (
+    PolicyBusyError,
+    PolicyCheckpointError,
+    PolicyDecisionNotFoundError,
+    PolicyRequestError,
+)
+from convergence_core.policy import (
+    PROMPT_ACTIONS,
+    ExperienceBuffer,
+    Offer,
+    PolicyDecision,
+    PolicyIdentity,
+    PPOState,
+    Rollout,
+    StepOutcome,
+    UpdateStatistics,
+    choose,
+    improve,
+    pack,
+    unpack,
+)
+from convergence_core.policy.rollout import values_of
+from tasks.policy.records import (
+    ExperienceReceipt,
+    ExperienceReport,
+    PolicyAnswer,
+    PolicyQuestion,
+    PolicySettings,
+    ReceiptStatus,
+)
+from tasks.store.database import Closing
+from tasks.store.policy.checkpoint_files import CheckpointFiles
+from tasks.store.policy.experience_store import (
+    ExperienceStore,
+    PolicyExperience,
+    PolicyVersionRecord,
+    VersionKind,
+)
+
+MOST_PENDING: Final = 10_000
+"""Decisions that wait for their outcome; the oldest ones beyond are forgotten."""
+CHECK_EVERY: Final = 64
+"""Reports after which the steps that are ready are counted."""
+
+
+class ServedPolicy(Closing):
+    """The policy of one store. Thread-safe; blocks."""
+
+    def __init__(self, store: ExperienceStore, settings: PolicySettings | None = None) -> None:
+        """Go on with the store's policy, or begin one.
+
+        Args:
+            store: experiences and versions; it stays the caller's.
+            settings: of the policy.
+
+        Raises:
+            PolicyBusyError: another process serves it.
+            PolicyCheckpointError: the store's policy is of another embedding or dimension, or its file
+                is missing or damaged.
+        """
+        self.settings = settings or PolicySettings()
+        self.identity = PolicyIdentity(embedding=self.settings.embedding, actions=PROMPT_ACTIONS)
+        self._store = store
+        self._files = CheckpointFiles(store.root)
+        self._stack = ExitStack()
+        self._stack.enter_context(self._files.alone())
+        self._lock, self._taking, self._updating = (
+            threading.Lock(), threading.Lock(), threading.Lock()
+        )  # fmt: skip
+        self._pending: OrderedDict[str, tuple[PolicyDecision, int]] = OrderedDict()
+        self._n_reported = 0
+        self._last: UpdateStatistics | None = None
+        try:
+            self._state, self._learning_rng = self._opened()
+            self._buffer = self._rebuilt()
+        except BaseException:
+            self._stack.close()
+            raise
+        # What is drawn must not repeat after a restart: decisions before it were drawn by the same seed.
+        self._rng = np.random.default_rng(
+            [self.settings.seed, 1, self._state.version, store.count()]
+        )
+
+    @property
+    def version(self) -> int:
+        """Version that chooses now."""
+        return self._state.version
+
+    def decide(
+        self,
+        question: PolicyQuestion,
+        *,
+        episode_id: str | None = None,
+        deterministic: bool = False,
+    ) -> PolicyAnswer:
+        """Choose an action.
+
+        Args:
+            question: for what.
+            episode_id: the episode that it goes on with; ``None``: a new one.
+            deterministic: whether to take the likeliest action, from which nothing is learned.
+
+        Raises:
+            PolicyRequestError: the embedding is none, or this step of the episode was decided before.
+        """
+        offer = self._offer(question)
+        episode_id, step = episode_id or uuid.uuid4().hex, len(question.episode.history)
+        with self._lock:
+            state = self._state
+            chosen = choose(state.networks, offer, None if deterministic else self._rng)
+            action = int(chosen.actions[0])
+            decision = PolicyDecision(
+                decision_id=uuid.uuid4().hex,
+                episode_id=episode_id,
+                step=step,
+                version=state.version,
+                observation=offer.observations[0],
+                legal=offer.legal[0],
+                action=action,
+                log_prob=float(chosen.log_probs[0]),
+                value=float(chosen.values[0]),
+            )
+            if not deterministic:
+                self._keep(decision)
+        return PolicyAnswer(
+            decision_id=None if deterministic else decision.decision_id,
+            episode_id=episode_id,
+            step=step,
+            action=PROMPT_ACTIONS[action],
+            log_prob=decision.log_prob,
+            value=decision.value,
+            legal=_legal_names(offer),
+            probabilities=tuple(float(p) for p in chosen.probabilities[0]),
+            policy_version=state.version,
+        )
+
+    def take(
+        self, reports: Sequence[ExperienceReport]
+    ) -> list[ExperienceReceipt | PolicyRequestError | PolicyDecisionNotFoundError]:
+        """Store what came of decisions, in one transaction; durable when this returns.
+
+        A report may come again; one that breaks a rule changes nothing, and its error is returned in its
+        place.
+
+        Raises:
+            StoreWriteError: nothing of it is stored; report it again.
+        """
+        answers: list[Any] = []
+        new: dict[str, PolicyExperience] = {}
+        with self._taking:
+            for report in reports:
+                try:
+                    answers.append(self._received(report, new))
+                except (PolicyRequestError, PolicyDecisionNotFoundError) as error:
+                    answers.append(error)
+            if new:
+                self._store.add([*new.values()])
+                with self._lock:
+                    for decision_id in new:
+                        self._pending.pop(decision_id, None)
+                    self._n_reported += len(new)
+        return answers
+
+    @property
+    def is_update_due(self) -> bool:
+        """Whether a whole rollout, ``buffer_size`` steps, is ready; counted now and then."""
+        with self._lock:
+            if self._n_reported < CHECK_EVERY:
+                return False
+            self._n_reported = 0
+            return self._buffer.n_ready >= self.settings.ppo.buffer_size
+
+    def update(self) -> UpdateStatistics | None:
+        """Learn from the steps that are ready; ``None``: they are fewer than a minibatch.
+
+        Raises:
+            PolicyBusyError: an update runs already.
+            StoreWriteError: the new version could not be written; the old one goes on.
+        """
+        with self._alone():
+            with self._lock:
+                rollout: Rollout | None = self._buffer.rollout(self.settings.ppo)
+            if rollout is None:
+                return None
+            after, statistics = improve(
+                self._state, rollout, self.settings.ppo, self._learning_rng
+            )
+            self._change(after, "updated", statistics=statistics)
+            return statistics
+
+    def distribution(self, question: PolicyQuestion) -> PolicyAnswer:
+        """Return the probabilities of all actions and the value; nothing is kept.
+
+        Raises:
+            PolicyRequestError: the embedding is none.
+        """
+        return self.decide(question, deterministic=True)
+
+    def save(self, name: str) -> int:
+        """Save the policy under a name, durably; return its version.
+
+        Raises:
+            PolicyRequestError: the name is no plain word.
+        """
+        with self._alone():
+            self._files.save(name, self._packed(self._state))
+            return self._state.version
+
+    def load(self, name: str) -> int:
+        """Go on with a saved policy, as a new version; return that.
+
+        Steps of the version before are kept and not learned from.
+
+        Raises:
+            PolicyRequestError: the name is no plain word.
+            PolicyCheckpointError: there is none of that name, or it is damaged, or another system's.
+            PolicyBusyError: an update runs.
+        """
+        with self._alone():
+            state, generator = self._unpacked(self._files.load(name))
+            if generator is not None:
+                self._learning_rng.bit_generator.state = generator
+            state = replace(state, version=self._state.version + 1)
+            self._change(state, "loaded", checkpoint=name)
+            return state.version
+
+    def stats(self) -> dict[str, Any]:
+        """Return numbers of the policy, by name."""
+        with self._lock:
+            ready, pending, state = self._buffer.n_ready, len(self._pending), self._state
+        return {
+            "policy_version": state.version,
+            "n_steps_learned": state.n_steps,
+            "n_experiences": self._store.count(),
+            "n_ready": ready,
+            "n_pending": pending,
+            "is_updating": self._updating.locked(),
+            "embedding": self.settings.embedding,
+            "embedding_dim": self.settings.embedding_dim,
+            "max_steps": self.settings.max_steps,
+            "actions": list(PROMPT_ACTIONS),
+            "checkpoints": self._files.names(),
+            "config": asdict(self.settings.ppo),
+            "last_update": None if self._last is None else asdict(self._last),
+        }
+
+    def close(self) -> None:
+        """Wait for an update that runs, and let another process serve; safe to call twice."""
+        with self._updating:
+            self._stack.close()
+
+    # -- opening
+
+    def _opened(self) -> tuple[PPOState, np.random.Generator]:
+        rng = np.random.default_rng([self.settings.seed, 0])
+        latest = self._store.latest_version()
+        if latest is None:
+            state = PPOState.begin(self.settings.ppo, rng)
+            self._written(state, rng, "begun")
+            return state, rng
+        data = self._files.read_version(latest.version)
+        if hashlib.sha256(data).hexdigest() != latest.sha256:
+            raise PolicyCheckpointError(
+                f"the file of version {latest.version} must be as it was written, but it was changed. "
+                "Restore it from a backup"
+            )
+        state, generator = self._unpacked(data)
+        if generator is not None:
+            rng.bit_generator.state = generator
+        return state, rng
+
+    def _rebuilt(self) -> ExperienceBuffer:
+        buffer = ExperienceBuffer(self._state.version)
+        found = sorted(
+            self._store.of_version(self._state.version),
+            key=lambda one: (one.decision.episode_id, one.decision.step),
+        )
+        for one in found:
+            buffer.decide(one.decision)
+        for one in found:
+            buffer.report(one.decision.decision_id, one.outcome)
+        return buffer
+
+    def _unpacked(self, data: bytes) -> tuple[PPOState, dict[str, Any] | None]:
+        state, config, generator = unpack(data, self.identity)
+        ours = self.settings.ppo
+        for name in ("input_dim", "hidden_dim"):
+            if getattr(config, name) != getattr(ours, name):
+                raise PolicyCheckpointError(
+                    f"a checkpoint's `{name}` must be {getattr(ours, name)}, but got {getattr(config, name)}. "
+                    "Train anew, or serve with that one"
+                )
+        return state, generator
+
+    # -- decisions and reports
+
+    def _offer(self, question: PolicyQuestion) -> Offer:
+        n = len(question.embedding)
+        if n != self.settings.embedding_dim:
+            raise PolicyRequestError(
+                f"`embedding` must have {self.settings.embedding_dim} numbers, but got {n}"
+            )
+        if question.episode.max_steps != self.settings.max_steps:
+            raise PolicyRequestError(
+                f"`max_steps` must be {self.settings.max_steps}, but got {question.episode.max_steps}"
+            )
+        unknown = [name for name in question.excluded if name not in PROMPT_ACTIONS]
+        if unknown:
+            raise PolicyRequestError(
+                f"`excluded` must hold actions among {', '.join(PROMPT_ACTIONS)}, but got {unknown[0][:40]!r}"
+            )
+        try:
+            observation = question.episode.observation(question.embedding)
+        except ValueError as error:
+            raise PolicyRequestError(str(error)) from None
+        legal = question.episode.legal(question.excluded)
+        return Offer(observations=observation[None], legal=legal[None])
+
+    def _keep(self, decision: PolicyDecision) -> None:
+        try:
+            self._buffer.decide(decision)
+        except ValueError as error:
+            raise PolicyRequestError(str(error)) from None
+        self._pending[decision.decision_id] = decision, self._store.now_us()
+        if len(self._pending) > MOST_PENDING:
+            oldest, (was, _) = self._pending.popitem(last=False)
+            if was.version == self._buffer.version:
+                self._buffer.discard(oldest)
+
+    def _received(
+        self, report: ExperienceReport, new: dict[str, PolicyExperience]
+    ) -> ExperienceReceipt:
+        """Check a report and add what is to be stored to ``new``."""
+        with self._lock:
+            pending = self._pending.get(report.decision_id)
+            state, buffer = self._state, self._buffer
+        known = new.get(report.decision_id)
+        if known is None and pending is None:
+            known = self._store.experience(report.decision_id)
+            if known is None:
+                raise PolicyDecisionNotFoundError(
+                    f"`decision_id` must be of a decision that waits, but got {report.decision_id!r}. "
+                    "Ask for a new one: decisions are forgotten when the service ends, or when "
+                    f"{MOST_PENDING:,} newer ones wait"
+                )
+        decision = known.decision if known is not None else pending[0]  # type: ignore[index]
+        _check_place(report, decision)
+        outcome = StepOutcome(
+            reward=report.reward,
+            terminated=report.terminated,
+            truncated=report.truncated,
+            final_value=self._final_value(report, state),
+        )
+        if known is not None or pending is None:
+            assert known is not None  # noqa: S101 - looked for above
+            _check_same(report, known)
+            return _receipt(decision, "duplicate")
+        is_current = decision.version == buffer.version
+        if is_current:
+            with self._lock:
+                is_current = decision.version == self._buffer.version
+                if is_current:
+                    try:
+                        self._buffer.report(report.decision_id, outcome)
+                    except ValueError as error:
+                        raise PolicyRequestError(str(error)) from None
+        new[report.decision_id] = PolicyExperience(
+            decision=decision, outcome=outcome, decided_us=pending[1]
+        )
+        return _receipt(decision, "stored" if is_current else "archived")
+
+    def _final_value(self, report: ExperienceReport, state: PPOState) -> float:
+        if report.final is None or not report.truncated:
+            return 0.0
+        return float(values_of(state.networks, self._offer(report.final).observations)[0])
+
+    # -- versions
+
+    def _change(
+        self,
+        state: PPOState,
+        kind: VersionKind,
+        *,
+        checkpoint: str | None = None,
+        statistics: UpdateStatistics | None = None,
+    ) -> None:
+        self._written(
+            state, self._learning_rng, kind, checkpoint=checkpoint, statistics=statistics
+        )
+        with self._lock:
+            self._state = state
+            self._buffer.advance(state.version)
+            if statistics is not None:
+                self._last = statistics
+
+    def _written(
+        self,
+        state: PPOState,
+        rng: np.random.Generator,
+        kind: VersionKind,
+        *,
+        checkpoint: str | None = None,
+        statistics: UpdateStatistics | None = None,
+    ) -> None:
+        data = pack(state, self.settings.ppo, self.identity, dict(rng.bit_generator.state))
+        self._files.write_version(state.version, data)
+        self._store.record_version(
+            PolicyVersionRecord(
+                version=state.version,
+                kind=kind,
+                checkpoint=checkpoint,
+                sha256=hashlib.sha256(data).hexdigest(),
+                n_steps=state.n_steps,
+                statistics={} if statistics is None else asdict(statistics),
+                created_us=self._store.now_us(),
+            )
+        )
+
+    def _packed(self, state: PPOState) -> bytes:
+        generator = dict(self._learning_rng.bit_generator.state)
+        return pack(state, self.settings.ppo, self.identity, generator)
+
+    def _alone(self) -> "_Alone":
+        return _Alone(self._updating)
+
+
+class _Alone:
+    """Holds a lock that nobody waits for."""
+
+    def __init__(self, lock: threading.Lock) -> None:
+        self._lock = lock
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            raise PolicyBusyError("an update of the policy runs. Ask again when it has ended")
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+def _legal_names(offer: Offer) -> tuple[str, ...]:
+    return tuple(name for name, is_on in zip(PROMPT_ACTIONS, offer.legal[0], strict=True) if is_on)
+
+
+def _check_place(report: ExperienceReport, decision: PolicyDecision) -> None:
+    for name in ("episode_id", "step"):
+        if getattr(report, name) != getattr(decision, name):
+            raise PolicyRequestError(
+                f"`{name}` must be that of the decision, {getattr(decision, name)!r}, but got "
+                f"{getattr(report, name)!r}"
+            )
+
+
+def _check_same(report: ExperienceReport, known: PolicyExperience) -> None:
+    was = known.outcome
+    told = (report.reward, report.terminated, report.truncated)
+    if told != (was.reward, was.terminated, was.truncated):
+        raise PolicyRequestError(
+            f"`decision_id` {report.decision_id!r} has another outcome already: reward {was.reward}, "
+            f"terminated {was.terminated}, truncated {was.truncated}; an outcome is reported once, or again "
+            "as it was"
+        )
+
+
+def _receipt(decision: PolicyDecision, status: ReceiptStatus) -> ExperienceReceipt:
+    return ExperienceReceipt(
+        decision_id=decision.decision_id, status=status, policy_version=decision.version
+    )

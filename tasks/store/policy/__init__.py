@@ -1,0 +1,1 @@
+"""Persistence of a policy: experiences, versions and checkpoints."""

@@ -1,0 +1,249 @@
+"""Store of a policy's experiences and versions.
+
+Every write is one transaction, durable before it is acknowledged. ``policy_experiences`` holds decisions with what
+came of them, each once and never changed; ``policy_versions`` each version of the policy, with the update or the load
+that made it; ``policy_exports`` the ranges that went to parquet, each written down before its files.
+"""
+
+import base64
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import numpy as np
+
+from convergence_core.policy import PROMPT_ACTIONS, PolicyDecision, StepOutcome
+from convergence_core.records import Json, canonical_json
+from tasks.store.clock import wall_clock_us
+from tasks.store.database import Closing, Schema
+from tasks.store.layout import store_root
+from tasks.store.runtime.schema import VARIABLE
+from tasks.store.shared_database import has_shared, open_shared
+
+VERSION = 1
+POLICY_FILE = "policy.sqlite"
+
+DDL = """
+CREATE TABLE IF NOT EXISTS policy_experiences(
+  seq INTEGER PRIMARY KEY AUTOINCREMENT, decision_id TEXT NOT NULL UNIQUE, episode_id TEXT NOT NULL,
+  step INTEGER NOT NULL, version INTEGER NOT NULL, action TEXT NOT NULL, legal TEXT NOT NULL,
+  log_prob REAL NOT NULL, value REAL NOT NULL, reward REAL NOT NULL, terminated INTEGER NOT NULL,
+  truncated INTEGER NOT NULL, final_value REAL NOT NULL, observation TEXT NOT NULL,
+  decided_us INTEGER NOT NULL, created_us INTEGER NOT NULL
+);
+CREATE INDEX IF NOT EXISTS experiences_of_version ON policy_experiences(version, seq);
+CREATE TABLE IF NOT EXISTS policy_versions(
+  seq INTEGER PRIMARY KEY AUTOINCREMENT, version INTEGER NOT NULL UNIQUE, kind TEXT NOT NULL,
+  checkpoint TEXT, sha256 TEXT NOT NULL, n_steps INTEGER NOT NULL, statistics_json TEXT NOT NULL,
+  created_us INTEGER NOT NULL
+);
+CREATE TABLE IF NOT EXISTS policy_exports(
+  table_name TEXT NOT NULL, lo INTEGER NOT NULL, hi INTEGER NOT NULL, is_done INTEGER NOT NULL,
+  PRIMARY KEY (table_name, lo)
+) WITHOUT ROWID;
+"""
+
+
+def upgrade(found: int) -> str:  # noqa: ARG001 - there is one version so far
+    """Return what brings the tables of a version up to this one; of none: creates them."""
+    return DDL
+
+
+POLICY: Final = Schema(
+    noun="policy",
+    version=VERSION,
+    upgrade=upgrade,
+    loss="experiences that were not folded into the tables are gone with it",
+    kept="What was acknowledged is kept.",
+    key=VARIABLE,
+    tables=(
+        *("policy_schema", "policy_experiences", "policy_versions", "policy_exports"),
+        "experiences_of_version",
+    ),
+)
+
+VersionKind = Literal["begun", "updated", "loaded"]
+
+_COLUMNS: Final = (
+    "decision_id", "episode_id", "step", "version", "action", "legal", "log_prob", "value", "reward",
+    "terminated", "truncated", "final_value", "observation", "decided_us", "created_us",
+)  # fmt: skip
+_VERSION_COLUMNS: Final = (
+    "version", "kind", "checkpoint", "sha256", "n_steps", "statistics_json", "created_us"
+)  # fmt: skip
+_ADD = (
+    f"INSERT INTO policy_experiences({', '.join(_COLUMNS)}) "  # noqa: S608 - constants
+    f"VALUES ({', '.join('?' * len(_COLUMNS))}) ON CONFLICT DO NOTHING"
+)
+_READ = f"SELECT {', '.join(_COLUMNS)} FROM policy_experiences"  # noqa: S608 - constants
+_ADD_VERSION = (
+    f"INSERT INTO policy_versions({', '.join(_VERSION_COLUMNS)}) "  # noqa: S608 - constants
+    f"VALUES ({', '.join('?' * len(_VERSION_COLUMNS))})"
+)
+_VERSIONS = f"SELECT {', '.join(_VERSION_COLUMNS)} FROM policy_versions"  # noqa: S608 - constants
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyExperience:
+    """A decision and what came of it."""
+
+    decision: PolicyDecision
+    outcome: StepOutcome
+    decided_us: int
+    """When it was decided, in microseconds of the epoch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyVersionRecord:
+    """A version of the policy, and what made it."""
+
+    version: int
+    kind: VersionKind
+    checkpoint: str | None
+    """Name of the checkpoint that was loaded; ``None``: none was."""
+    sha256: str
+    """Of its own checkpoint's file."""
+    n_steps: int
+    """Environment steps learned from in all."""
+    statistics: Mapping[str, Json]
+    """Diagnostics of the update; empty where it was no update."""
+    created_us: int
+
+
+class ExperienceStore(Closing):
+    """Experiences and versions, on a local disk or in Postgres. Thread-safe; blocks."""
+
+    def __init__(
+        self,
+        path: Path | str,
+        *,
+        url: str | None = None,
+        now_us: Callable[[], int] = wall_clock_us,
+    ) -> None:
+        """Open the experiences of the store whose root folder is ``path``, creating both.
+
+        Args:
+            path: root folder of the store.
+            url: ``postgresql://`` URL; by default that of the environment variable
+                ``CONVERGENCE_RUNTIME``, and without it a file of the store.
+            now_us: clock.
+
+        Raises:
+            StoreFormatError: the folder is no store, or of a newer version.
+            StoreDamagedError: the file is no database.
+            StoreWriteError: it cannot be created or written.
+        """
+        self.root = store_root(path)
+        self.database = open_shared(path, POLICY_FILE, POLICY, url)
+        self.now_us = now_us
+
+    def add(self, experiences: Sequence[PolicyExperience]) -> int:
+        """Store experiences durably, in one transaction; return how many are new.
+
+        One whose decision is stored already is left as it is.
+        """
+        now, n_new = self.now_us(), 0
+        with self.database.transaction() as connection:
+            for one in experiences:
+                connection.execute(_ADD, _values(one, now))
+                n_new += connection.changes()
+        return n_new
+
+    def experience(self, decision_id: str) -> PolicyExperience | None:
+        """Return the experience of a decision; ``None``: none is stored."""
+        with self.database.reading() as connection:
+            row = connection.execute(f"{_READ} WHERE decision_id = ?", (decision_id,)).fetchone()
+        return None if row is None else _experience(row)
+
+    def of_version(self, version: int) -> list[PolicyExperience]:
+        """Return what was decided by a version of the policy, in the order of arrival."""
+        with self.database.reading() as connection:
+            rows = connection.execute(
+                f"{_READ} WHERE version = ? ORDER BY seq", (version,)
+            ).fetchall()
+        return [_experience(row) for row in rows]
+
+    def count(self) -> int:
+        """Return how many experiences are stored."""
+        with self.database.reading() as connection:
+            return int(connection.execute("SELECT count(*) FROM policy_experiences").fetchone()[0])
+
+    def record_version(self, record: PolicyVersionRecord) -> None:
+        """Write down durably that a version serves from now on.
+
+        Raises:
+            StoreWriteError: it is written down already, or cannot be.
+        """
+        values = [
+            canonical_json(dict(record.statistics))
+            if name == "statistics_json"
+            else getattr(record, name)
+            for name in _VERSION_COLUMNS
+        ]
+        with self.database.transaction() as connection:
+            connection.execute(_ADD_VERSION, values)
+
+    def latest_version(self) -> PolicyVersionRecord | None:
+        """Return the version that serves; ``None``: there is none yet."""
+        with self.database.reading() as connection:
+            row = connection.execute(f"{_VERSIONS} ORDER BY version DESC LIMIT 1").fetchone()
+        return None if row is None else _version(row)
+
+    def versions(self) -> list[PolicyVersionRecord]:
+        """Return all versions, the first one first."""
+        with self.database.reading() as connection:
+            rows = connection.execute(f"{_VERSIONS} ORDER BY version").fetchall()
+        return [_version(row) for row in rows]
+
+    def close(self) -> None:
+        """Close; safe to call twice."""
+        self.database.close()
+
+
+def has_policy(path: Path | str) -> bool:
+    """Return whether a store has a policy already, or shares one."""
+    return has_shared(path, POLICY_FILE)
+
+
+def _values(one: PolicyExperience, now_us: int) -> list[Any]:
+    decision, outcome = one.decision, one.outcome
+    observation = np.ascontiguousarray(decision.observation, dtype="<f4").tobytes()
+    legal = [name for name, is_on in zip(PROMPT_ACTIONS, decision.legal, strict=True) if is_on]
+    return [
+        *(decision.decision_id, decision.episode_id, decision.step, decision.version),
+        *(PROMPT_ACTIONS[decision.action], ",".join(legal), decision.log_prob, decision.value),
+        *(outcome.reward, int(outcome.terminated), int(outcome.truncated), outcome.final_value),
+        *(base64.b64encode(observation).decode(), one.decided_us, now_us),
+    ]
+
+
+def _experience(row: Sequence[Any]) -> PolicyExperience:
+    found = dict(zip(_COLUMNS, row, strict=True))
+    legal = found["legal"].split(",")
+    return PolicyExperience(
+        decision=PolicyDecision(
+            **{name: found[name] for name in _COLUMNS[:4]},
+            observation=np.frombuffer(base64.b64decode(found["observation"]), "<f4").astype(
+                np.float32
+            ),
+            legal=np.array([name in legal for name in PROMPT_ACTIONS]),
+            action=PROMPT_ACTIONS.index(found["action"]),
+            log_prob=found["log_prob"],
+            value=found["value"],
+        ),
+        outcome=StepOutcome(
+            reward=found["reward"],
+            terminated=bool(found["terminated"]),
+            truncated=bool(found["truncated"]),
+            final_value=found["final_value"],
+        ),
+        decided_us=found["decided_us"],
+    )
+
+
+def _version(row: Sequence[Any]) -> PolicyVersionRecord:
+    found = dict(zip(_VERSION_COLUMNS, row, strict=True))
+    found["statistics"] = json.loads(found.pop("statistics_json"))
+    return PolicyVersionRecord(**found)

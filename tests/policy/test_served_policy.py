@@ -1,0 +1,312 @@
+"""A policy that is served: decisions, reports that are durable, updates, checkpoints."""
+
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from convergence_core.errors import (
+    PolicyBusyError,
+    PolicyCheckpointError,
+    PolicyDecisionNotFoundError,
+    PolicyRequestError,
+)
+from convergence_core.policy import N_PROGRESS, PROMPT_ACTIONS, STOP, PPOConfig, PromptEpisode
+from tasks.policy import served_policy
+from tasks.policy.records import (
+    ExperienceReceipt,
+    ExperienceReport,
+    PolicyAnswer,
+    PolicyQuestion,
+    PolicySettings,
+)
+from tasks.policy.served_policy import ServedPolicy
+from tasks.store.policy.experience_store import ExperienceStore
+
+DIM = 4
+
+
+def settings(dim: int = DIM, **more: object) -> PolicySettings:
+    ppo = PPOConfig(
+        input_dim=dim + N_PROGRESS, action_dim=len(PROMPT_ACTIONS), hidden_dim=8, batch_size=4,
+        buffer_size=64, learning_rate=0.01,
+    )  # fmt: skip
+    return PolicySettings.of("given", dim, ppo=ppo, **more)
+
+
+def question(*history: str, of: int = 0) -> PolicyQuestion:
+    return PolicyQuestion(
+        embedding=np.eye(DIM)[of % DIM], episode=PromptEpisode(history=history, score=0.5)
+    )
+
+
+def report(answer: PolicyAnswer, reward: float = 0.5, **more: object) -> ExperienceReport:
+    return ExperienceReport(
+        decision_id=str(answer.decision_id), episode_id=answer.episode_id, step=answer.step,
+        reward=reward, **{"terminated": True, **more},  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def one(policy: ServedPolicy, given: ExperienceReport) -> ExperienceReceipt:
+    (found,) = policy.take([given])
+    if isinstance(found, Exception):
+        raise found
+    return found
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[ExperienceStore]:
+    with ExperienceStore(tmp_path / "store") as opened:
+        yield opened
+
+
+@pytest.fixture
+def policy(store: ExperienceStore) -> Iterator[ServedPolicy]:
+    with ServedPolicy(store, settings()) as opened:
+        yield opened
+
+
+def test_a_report_is_stored_with_all_that_the_policy_knew(
+    policy: ServedPolicy, store: ExperienceStore
+):
+    answer = policy.decide(question())
+    assert answer.legal == PROMPT_ACTIONS
+    assert sum(answer.probabilities) == pytest.approx(1.0)
+    receipt = one(policy, report(answer, -0.25))
+    assert (receipt.status, receipt.policy_version) == ("stored", 0)
+    stored = store.experience(str(answer.decision_id))
+    assert stored is not None
+    assert PROMPT_ACTIONS[stored.decision.action] == answer.action
+    assert stored.decision.log_prob == answer.log_prob
+    assert stored.decision.observation.tolist() == (
+        question().episode.observation(question().embedding).tolist()
+    )
+    assert stored.outcome.reward == -0.25
+    assert one(policy, report(answer, -0.25)).status == "duplicate"
+    with pytest.raises(PolicyRequestError, match=r"has another outcome already: reward -0\.25"):
+        one(policy, report(answer, 0.25))
+    assert store.count() == 1
+
+
+def test_used_and_excluded_actions_are_never_chosen(policy: ServedPolicy):
+    excluded = ["reflect", "expansion", STOP]
+    asked = replace(question("context-reduction"), excluded=excluded)
+    for _ in range(50):
+        answer = policy.decide(asked)
+        assert answer.action not in {"context-reduction", "reflect", "expansion"}
+        assert answer.legal[-1] == STOP
+    assert [answer.probabilities[PROMPT_ACTIONS.index(n)] for n in ("reflect", "expansion")] == [
+        0,
+        0,
+    ]
+
+
+def test_what_is_wrong_is_refused_and_nothing_changes(
+    policy: ServedPolicy, store: ExperienceStore
+):
+    first = policy.decide(question())
+    embeddings = {
+        "must have 4 numbers": [1.0],
+        "finite": [1.0, np.nan, 0, 0],
+        "all of them": [0] * 4,
+    }
+    for rule, embedding in embeddings.items():
+        with pytest.raises(PolicyRequestError, match=rule):
+            policy.decide(replace(question(), embedding=embedding))
+    with pytest.raises(PolicyRequestError, match="`step` must be new in its episode"):
+        policy.decide(question(), episode_id=first.episode_id)
+    with pytest.raises(PolicyRequestError, match="`excluded` must hold actions among"):
+        policy.decide(replace(question(), excluded=["summarize"]))
+    for wrong in ({"step": 3}, {"episode_id": "other"}):
+        with pytest.raises(PolicyRequestError, match="must be that of the decision"):
+            one(policy, replace(report(first), **wrong))
+    with pytest.raises(PolicyDecisionNotFoundError, match="must be of a decision that waits"):
+        one(policy, replace(report(first), decision_id="unknown"))
+    assert (store.count(), policy.stats()["n_pending"]) == (0, 1)
+
+
+def test_one_bad_report_of_a_batch_leaves_the_others(policy: ServedPolicy, store: ExperienceStore):
+    good = policy.decide(question())
+    bad = replace(report(good), decision_id="unknown")
+    found = policy.take([report(good), bad, report(good), report(good, 0.75)])
+    assert [getattr(it, "status", type(it).__name__) for it in found] == [
+        "stored", "PolicyDecisionNotFoundError", "duplicate", "PolicyRequestError",
+    ]  # fmt: skip
+    assert store.count() == 1
+
+
+def play(policy: ServedPolicy, n: int, best: str = "expansion") -> None:
+    """Report ``n`` episodes of one step, worth 1 where the action is the best one."""
+    for number in range(n):
+        answer = policy.decide(question(of=number))
+        one(policy, report(answer, float(answer.action == best)))
+
+
+def test_it_learns_what_is_rewarded_and_each_update_is_a_version(
+    policy: ServedPolicy, store: ExperienceStore
+):
+    at = PROMPT_ACTIONS.index("expansion")
+    before = policy.distribution(question()).probabilities[at]
+    for _ in range(8):
+        play(policy, 64)
+        seen = policy.update()
+        assert seen is not None
+        assert seen.first_ratio_error < 1e-5
+        assert seen.n_steps == 64 * seen.version
+    assert policy.distribution(question()).probabilities[at] > max(0.6, before)
+    assert [(v.version, v.kind) for v in store.versions()][:2] == [(0, "begun"), (1, "updated")]
+    assert store.versions()[-1].statistics["n_steps"] == 512
+    assert policy.update() is None
+
+
+def test_steps_of_an_older_version_are_kept_and_not_learned_from(
+    policy: ServedPolicy, store: ExperienceStore
+):
+    late = policy.decide(question())
+    play(policy, 8)
+    assert policy.update() is not None
+    assert one(policy, report(late)).status == "archived"
+    assert store.count() == 9
+    assert policy.stats()["n_ready"] == 0
+
+
+def test_the_value_at_a_cut_counts_and_that_at_an_end_does_not(
+    policy: ServedPolicy, store: ExperienceStore
+):
+    for more in ({"terminated": True}, {"truncated": True, "terminated": False}):
+        answer = policy.decide(question())
+        one(policy, report(answer, final=question(answer.action) if answer.action != STOP else None,
+                           **more))  # fmt: skip
+    outcomes = [one.outcome for one in store.of_version(0)]
+    assert [(o.terminated, o.truncated) for o in outcomes] == [(True, False), (False, True)]
+    assert outcomes[0].final_value == 0.0
+
+
+def test_another_process_goes_on_where_one_ended(tmp_path: Path, store: ExperienceStore):
+    with ServedPolicy(store, settings()) as policy:
+        play(policy, 8)
+        policy.update()
+        play(policy, 5)
+        expected = policy.distribution(question())
+    with ServedPolicy(store, settings()) as again:
+        assert again.version == 1
+        assert again.distribution(question()).probabilities == expected.probabilities
+        assert again.stats()["n_ready"] == 5
+        seen = again.update()
+    assert seen is not None
+    assert seen.n_steps == 13
+
+
+def test_one_process_serves_a_policy_at_a_time(policy: ServedPolicy, store: ExperienceStore):
+    with pytest.raises(PolicyBusyError, match="must be served by one process at a time"):
+        ServedPolicy(store, settings())
+    policy.close()
+    ServedPolicy(store, settings()).close()
+
+
+def test_a_saved_policy_is_loaded_as_a_new_version(policy: ServedPolicy, store: ExperienceStore):
+    saved = policy.distribution(question())
+    assert policy.save("first") == 0
+    play(policy, 8)
+    policy.update()
+    assert policy.distribution(question()).probabilities != saved.probabilities
+    assert policy.load("first") == 2
+    loaded = policy.distribution(question())
+    assert loaded.probabilities == saved.probabilities
+    assert [(v.kind, v.checkpoint) for v in store.versions()][-1] == ("loaded", "first")
+    play(policy, 8)
+    assert policy.update() is not None
+
+
+@pytest.mark.parametrize(
+    "name", ["../first", "/etc/passwd", "", "a/b", "a.b", "A", "x" * 65, "a\n"]
+)
+def test_a_path_is_no_name_of_a_checkpoint(policy: ServedPolicy, name: str):
+    for act in (policy.save, policy.load):
+        with pytest.raises(PolicyRequestError, match="never a path"):
+            act(name)
+    assert policy.version == 0
+
+
+def test_another_systems_checkpoint_is_refused_by_name(store: ExperienceStore, tmp_path: Path):
+    with ServedPolicy(store, settings()) as policy:
+        policy.save("ours")
+        with pytest.raises(PolicyCheckpointError, match=r"saved/unknown\.safetensors is not"):
+            policy.load("unknown")
+        path = store.root / "policy" / "saved" / "ours.safetensors"
+        path.write_bytes(path.read_bytes()[:-8])
+        with pytest.raises(PolicyCheckpointError, match="damaged"):
+            policy.load("ours")
+        assert policy.version == 0
+    with pytest.raises(PolicyCheckpointError, match="embedding must be `other`, but got `given`"):
+        ServedPolicy(store, PolicySettings.of("other", DIM))
+    with pytest.raises(PolicyCheckpointError, match="`input_dim` must be"):
+        ServedPolicy(store, settings(DIM + 1))
+    version = store.root / "policy" / "versions" / "000000000.safetensors"
+    version.write_bytes(version.read_bytes()[:-1])
+    with pytest.raises(PolicyCheckpointError, match="must be as it was written"):
+        ServedPolicy(store, settings())
+
+
+def test_the_oldest_decisions_are_forgotten(policy: ServedPolicy, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(served_policy, "MOST_PENDING", 2)
+    first, *_, last = [policy.decide(question()) for _ in range(3)]
+    with pytest.raises(PolicyDecisionNotFoundError):
+        one(policy, report(first))
+    assert one(policy, report(last)).status == "stored"
+
+
+def test_decisions_go_on_beside_an_update_and_one_runs_at_a_time(
+    policy: ServedPolicy, monkeypatch: pytest.MonkeyPatch
+):
+    began, may_end = threading.Event(), threading.Event()
+    real = served_policy.improve
+
+    def slow(*args: object) -> object:
+        began.set()
+        assert may_end.wait(60)
+        return real(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(served_policy, "improve", slow)
+    play(policy, 8)
+    thread = threading.Thread(target=policy.update)
+    thread.start()
+    assert began.wait(60)
+    answer = policy.decide(question())
+    assert one(policy, report(answer)).status == "stored"
+    for act in (policy.update, lambda: policy.save("x"), lambda: policy.load("x")):
+        with pytest.raises(PolicyBusyError, match="an update of the policy runs"):
+            act()
+    may_end.set()
+    thread.join(60)
+    assert policy.version == 1
+
+
+def test_collectors_report_at_once_and_each_step_counts_once(
+    policy: ServedPolicy, store: ExperienceStore
+):
+    def collect() -> None:
+        for number in range(20):
+            answer = policy.decide(question(of=number))
+            for _ in range(2):
+                one(policy, report(answer))
+
+    threads = [threading.Thread(target=collect) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert store.count() == 80
+    assert policy.stats()["n_ready"] == 80
+    assert policy.is_update_due
+
+
+def test_settings_agree_with_each_other():
+    with pytest.raises(ValueError, match="`input_dim` must be"):
+        PolicySettings(embedding_dim=3)
+    with pytest.raises(ValueError, match="`max_steps` must be 1 or more"):
+        settings(max_steps=0)
+    assert PolicySettings().ppo.input_dim == 1536 + N_PROGRESS
