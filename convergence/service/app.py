@@ -19,6 +19,7 @@ from convergence.service.fast_bodies import body_of, described, key_of, read_bod
 from convergence.service.feedback import feedback_routes
 from convergence.service.generation import generation_routes
 from convergence.service.metrics import CONTENT_TYPE, Metrics
+from convergence.service.policy import PolicyMount, PolicyRoutes
 from convergence.service.problems import (
     PROBLEM,
     ProblemResponse,
@@ -31,6 +32,9 @@ from convergence_core.errors import (
     FeedbackRefusedError,
     InteractionNotFoundError,
     NoArmsError,
+    PolicyBusyError,
+    PolicyCheckpointError,
+    PolicyDecisionNotFoundError,
     RequestReusedError,
     StoreError,
     WrongUserError,
@@ -60,6 +64,7 @@ def make_app(
     version: str,
     has_docs: bool,
     chat: LoggedChat | None = None,
+    policy: PolicyMount | None = None,
 ) -> FastAPI:
     """Return the application, to be put behind an ``AuthMiddleware``.
 
@@ -71,13 +76,17 @@ def make_app(
         version: of the product.
         has_docs: whether `/docs` shows the schema of `/openapi.json`.
         chat: answers conversations, and is closed with the application; ``None``: nobody does.
+        policy: chooses changes of prompts, and is closed with the application; ``None``: there is none.
     """
+    learning = None if policy is None else PolicyRoutes(policy, metrics)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
         if chat is not None:
             await chat.aclose()
+        if learning is not None:
+            await learning.aclose()
         # Requests have been answered by now; what is in line is none's any more, and is kept.
         await asyncio.to_thread(committer.close)
         await asyncio.to_thread(feedback.close)
@@ -97,6 +106,8 @@ def make_app(
     if chat is not None:
         app.include_router(chat_routes(chat))
         app.include_router(generation_routes(chat))
+    if learning is not None:
+        app.include_router(learning.router)
     _secure(app)
     return app
 
@@ -255,6 +266,9 @@ def _add_error_handlers(app: FastAPI) -> None:
         NoArmsError: lambda e: ProblemResponse(404, str(e)),
         InteractionNotFoundError: lambda e: ProblemResponse(404, str(e)),
         FeedbackRefusedError: lambda e: ProblemResponse(409, str(e)),
+        PolicyDecisionNotFoundError: lambda e: ProblemResponse(404, str(e)),
+        PolicyCheckpointError: lambda e: ProblemResponse(409, str(e)),
+        PolicyBusyError: lambda e: ProblemResponse(409, str(e)),
         RequestReusedError: lambda e: ProblemResponse(409, str(e)),
         ArmChangedError: lambda e: ProblemResponse(409, str(e)),
         WrongUserError: lambda e: ProblemResponse(403, str(e)),

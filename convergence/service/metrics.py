@@ -44,6 +44,11 @@ class Metrics:
             "convergence_feedback", "Logged answers, ratings and comparisons by what became of them.",
             ("kind", "status"), registry=self._registry,
         )  # fmt: skip
+        self._policy = Counter(
+            "convergence_policy",
+            "Decisions, mutations, experiences and updates of the policy by what became of them.",
+            ("kind", "status"), registry=self._registry,
+        )  # fmt: skip
         waiting = Gauge(
             "convergence_waiting", "Requests that wait for their commit.", registry=self._registry
         )
@@ -80,6 +85,10 @@ class Metrics:
     def feedback(self, kind: str, status: str) -> None:
         """Count a logged answer, a rating or a comparison."""
         self._feedback.labels(kind, status).inc()
+
+    def policy(self, kind: str, status: str) -> None:
+        """Count a decision, a mutation, an experience or an update of the policy."""
+        self._policy.labels(kind, status).inc()
 
     def closed(self, why: str) -> None:
         """Count a connection that a limit closed."""

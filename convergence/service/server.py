@@ -23,6 +23,7 @@ from convergence.service.connections import (
     most_connections,
 )
 from convergence.service.metrics import Metrics
+from convergence.service.policy import PolicyMount
 from convergence.service.socket_server import SocketServer, listening_socket, url_of
 from convergence.service.tokens import TokenRegistry
 from tasks.chat.logged_chat import LoggedChat
@@ -69,6 +70,8 @@ class Service(SocketServer):
         options: ServiceOptions | None = None,
         pages: Callable[[str, int], ASGIApp] | None = None,
         chat: LoggedChat | None = None,
+        *,
+        policy: PolicyMount | None = None,
     ) -> None:
         """Listen; serve from ``run`` or ``with`` on.
 
@@ -79,6 +82,7 @@ class Service(SocketServer):
             pages: makes the application below ``/ui`` of host and port, which guards itself; ``None``:
                 there is none.
             chat: answers conversations, and is closed at the end; ``None``: nobody does.
+            policy: chooses changes of prompts, and is closed at the end; ``None``: there is none.
 
         Raises:
             ConnectionLimitError: more connections are asked for than files may be open.
@@ -101,6 +105,7 @@ class Service(SocketServer):
             version=code_version(),
             has_docs=has_docs,
             chat=chat,
+            policy=policy,
         )
         guarded = AuthMiddleware(
             app,

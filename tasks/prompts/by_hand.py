@@ -13,24 +13,14 @@ from convergence_core.prompts.operators import WORDING_VERSION
 from convergence_core.prompts.state import DRAWN, Mutation, PromptState, text_id_of
 from convergence_core.search.study_state import StudyState
 from convergence_core.space import Choice
-from tasks.calls.metric_calls import PaidCall
 from tasks.inputs.environment import Environment
 from tasks.inputs.loader import Loaded
 from tasks.inputs.storage import store_path
 from tasks.prompts.factory import make_editor, mutable_parameters
 from tasks.prompts.learner import PROMPTS
-from tasks.prompts.writer import ModelWriter, RulesWriter, TextWriter, Writing
+from tasks.prompts.writer import DirectAsker, ModelWriter, RulesWriter, TextWriter, Writing
 from tasks.rlp.factory import make_model
-from tasks.rlp.model_calls import Answered
 from tasks.store import ParquetStore
-
-
-class _DirectAsker:
-    """Makes calls without a run: no journal, no ledger."""
-
-    async def ask(self, call: PaidCall, label: str) -> Answered:  # noqa: ARG002 - of the protocol
-        """See ``ThoughtAsker``."""
-        return Answered(reply=await call.send(), ended_us=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +123,7 @@ def _writer(
 async def _write(writer: TextWriter, edit: Edit, rng: np.random.Generator) -> list[Writing]:
     """Have an edit written; the model's connections are closed then."""
     try:
-        return await writer.write([edit], _DirectAsker(), rng)
+        return await writer.write([edit], DirectAsker(), rng)
     finally:
         if isinstance(writer, ModelWriter):
             await writer.model.llm.aclose()

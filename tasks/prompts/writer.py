@@ -15,7 +15,16 @@ from convergence_core.prompts.operators import WriterAnswer, read_answer
 from convergence_core.prompts.state import RULES
 from convergence_core.prompts.twins import written_by_rules
 from convergence_core.records import Json
-from tasks.rlp.model_calls import WRITING, Model, ThoughtAsker, UnreadableAnswerError
+from tasks.calls.metric_calls import PaidCall
+from tasks.rlp.model_calls import WRITING, Answered, Model, ThoughtAsker, UnreadableAnswerError
+
+
+class DirectAsker:
+    """Makes calls without a run: no journal, no ledger."""
+
+    async def ask(self, call: PaidCall, label: str) -> Answered:  # noqa: ARG002 - of the protocol
+        """See ``ThoughtAsker``."""
+        return Answered(reply=await call.send(), ended_us=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

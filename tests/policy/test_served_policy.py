@@ -14,7 +14,14 @@ from convergence_core.errors import (
     PolicyDecisionNotFoundError,
     PolicyRequestError,
 )
-from convergence_core.policy import N_PROGRESS, PROMPT_ACTIONS, STOP, PPOConfig, PromptEpisode
+from convergence_core.policy import (
+    N_PROGRESS,
+    PROMPT_ACTIONS,
+    STOP,
+    PPOConfig,
+    PromptEpisode,
+    improve,
+)
 from tasks.policy import served_policy
 from tasks.policy.records import (
     ExperienceReceipt,
@@ -29,12 +36,12 @@ from tasks.store.policy.experience_store import ExperienceStore
 DIM = 4
 
 
-def settings(dim: int = DIM, **more: object) -> PolicySettings:
+def settings(dim: int = DIM, embedding: str = "given", **more: object) -> PolicySettings:
     ppo = PPOConfig(
         input_dim=dim + N_PROGRESS, action_dim=len(PROMPT_ACTIONS), hidden_dim=8, batch_size=4,
         buffer_size=64, learning_rate=0.01,
     )  # fmt: skip
-    return PolicySettings.of("given", dim, ppo=ppo, **more)
+    return PolicySettings.of(embedding, dim, ppo=ppo, **more)
 
 
 def question(*history: str, of: int = 0) -> PolicyQuestion:
@@ -95,9 +102,11 @@ def test_used_and_excluded_actions_are_never_chosen(policy: ServedPolicy):
     excluded = ["reflect", "expansion", STOP]
     asked = replace(question("context-reduction"), excluded=excluded)
     for _ in range(50):
-        answer = policy.decide(asked)
-        assert answer.action not in {"context-reduction", "reflect", "expansion"}
-        assert answer.legal[-1] == STOP
+        drawn = policy.decide(asked)
+        assert drawn.action not in {"context-reduction", "reflect", "expansion"}
+    answer = policy.distribution(asked)
+    assert answer.decision_id is None
+    assert answer.legal[-1] == STOP
     assert [answer.probabilities[PROMPT_ACTIONS.index(n)] for n in ("reflect", "expansion")] == [
         0,
         0,
@@ -108,14 +117,14 @@ def test_what_is_wrong_is_refused_and_nothing_changes(
     policy: ServedPolicy, store: ExperienceStore
 ):
     first = policy.decide(question())
-    embeddings = {
-        "must have 4 numbers": [1.0],
-        "finite": [1.0, np.nan, 0, 0],
-        "all of them": [0] * 4,
-    }
-    for rule, embedding in embeddings.items():
+    embeddings: list[tuple[str, list[float]]] = [
+        ("must have 4 numbers", [1.0]),
+        ("finite", [1.0, float("nan"), 0.0, 0.0]),
+        ("all of them", [0.0] * 4),
+    ]
+    for rule, embedding in embeddings:
         with pytest.raises(PolicyRequestError, match=rule):
-            policy.decide(replace(question(), embedding=embedding))
+            policy.decide(PolicyQuestion(embedding=embedding, episode=PromptEpisode()))
     with pytest.raises(PolicyRequestError, match="`step` must be new in its episode"):
         policy.decide(question(), episode_id=first.episode_id)
     with pytest.raises(PolicyRequestError, match="`excluded` must hold actions among"):
@@ -263,7 +272,7 @@ def test_decisions_go_on_beside_an_update_and_one_runs_at_a_time(
     policy: ServedPolicy, monkeypatch: pytest.MonkeyPatch
 ):
     began, may_end = threading.Event(), threading.Event()
-    real = served_policy.improve
+    real = improve
 
     def slow(*args: object) -> object:
         began.set()

@@ -11,7 +11,8 @@ def test_an_observation_holds_the_direction_and_the_progress():
         history=("expansion", "reflect"), category="format", score=0.25, max_steps=4
     )
     seen = episode.observation([3.0, 4.0])
-    assert (seen.dtype, seen.shape) == (np.float32, (2 + N_PROGRESS,))
+    assert seen.dtype == np.float32
+    assert seen.shape == (2 + N_PROGRESS,)
     assert seen[:2].tolist() == pytest.approx([0.6, 0.8])
     used, last, rest = seen[2:9], seen[9:16], seen[16:]
     assert [PROMPT_ACTIONS[i] for i in np.flatnonzero(used)] == ["expansion", "reflect"]

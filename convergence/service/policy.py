@@ -1,0 +1,450 @@
+"""Routes of the policy that chooses changes of prompts, and learns from their outcomes."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any, Final, Literal
+
+from fastapi import APIRouter, Request
+from pydantic import BaseModel, Field, StrictBool
+from starlette.responses import Response
+
+from convergence.service.auth import require
+from convergence.service.bodies import Body, Name, Share, json_answer
+from convergence.service.feedback import Count
+from convergence.service.metrics import Metrics
+from convergence.service.problems import RequestRefusedError, refusals
+from convergence_core.errors import (
+    EvaluationFault,
+    PolicyBusyError,
+    PolicyRequestError,
+    StoreError,
+)
+from convergence_core.policy import PROMPT_ACTIONS, PromptEpisode, UpdateStatistics
+from convergence_core.policy.network import Floats
+from convergence_core.prompts.failures import Category
+from tasks.policy.prompt_mutator import HASHED_NGRAMS, PromptFailure, PromptMutator
+from tasks.policy.records import (
+    ExperienceReceipt,
+    ExperienceReport,
+    PolicyAnswer,
+    PolicyQuestion,
+    ReceiptStatus,
+)
+from tasks.policy.served_policy import ServedPolicy
+from tasks.secrets.process_redaction import redacted_text
+from tasks.secrets.redaction import one_line
+from tasks.serving.committer import BusyError
+
+LARGEST_REWARD: Final = 1e6
+MOST_REPORTS: Final = 1_000
+"""Reports of one transaction."""
+MOST_WAITING: Final = 10_000
+"""Reports in line; further ones are refused."""
+
+Action = Literal[
+    "try-catch-style", "context-reduction", "expansion", "constraint-addition", "task-decomposition",
+    "reflect", "stop",
+]  # fmt: skip
+Number = Annotated[float, Field(strict=True)]
+Text = Annotated[str, Field(min_length=1, max_length=100_000)]
+ShortText = Annotated[str, Field(max_length=20_000)]
+CheckpointName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
+_log = logging.getLogger("convergence.service")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyMount:
+    """A policy and where it is served."""
+
+    policy: ServedPolicy
+    mutator: PromptMutator
+    prefix: str = ""
+    """Before its paths, e.g. ``/policy``."""
+
+
+class StateBody(Body):
+    """A prompt as it is now, in its episode."""
+
+    embedding: Annotated[list[Number], Field(min_length=1, max_length=16_384)] | None = None
+    """Of the prompt, by the policy's embedding (`GET /stats` names it). Absent: `prompt` is given."""
+    prompt: Text | None = None
+    """The text, where the service makes the embeddings itself."""
+    history: Annotated[tuple[Action, ...], Field(max_length=16)] = ()
+    """Actions that were done in this episode, in their order. Empty: it begins."""
+    category: Category = "none"
+    """What the prompt's failures are mostly like."""
+    score: Share | None = None
+    """Mean score of the prompt now. Absent: unknown."""
+    excluded: Annotated[tuple[Action, ...], Field(max_length=16)] = ()
+    """Actions that cannot be applied; used ones never can, and `stop` always can."""
+
+
+class ActionBody(StateBody):
+    """A request for an action."""
+
+    episode_id: Name | None = None
+    """The episode that this goes on with. Absent: a new one."""
+    deterministic: StrictBool = False
+    """Whether to take the likeliest action. Nothing is learned from it then."""
+
+
+class FailureBody(Body):
+    """A case that a prompt got wrong."""
+
+    input: ShortText
+    answer: ShortText
+    expected: ShortText | None = None
+    reason: ShortText = ""
+
+
+class MutationBody(ActionBody):
+    """A request for a changed prompt."""
+
+    prompt: Text
+    failures: Annotated[tuple[FailureBody, ...], Field(max_length=32)] = ()
+    """Cases that the prompt got wrong, which the writer sees. `reflect` needs some."""
+
+
+class ExperienceBody(Body):
+    """What came of a decision."""
+
+    decision_id: Name
+    episode_id: Name
+    step: Count
+    reward: Annotated[float, Field(strict=True, ge=-LARGEST_REWARD, le=LARGEST_REWARD)]
+    terminated: StrictBool
+    """Whether the episode ended for good: nothing more could be earned."""
+    truncated: StrictBool
+    """Whether it was cut, by a limit of steps or of time."""
+    final: StateBody | None = None
+    """The prompt at which the episode was cut; its value stands for what was not seen any more."""
+
+
+class CheckpointBody(Body):
+    """A checkpoint's name."""
+
+    name: CheckpointName
+    """A word of small letters, digits, - and _; never a path."""
+
+
+class ActionAnswer(BaseModel):
+    """An action."""
+
+    decision_id: str | None
+    """Under which the outcome is reported. Null: nothing is learned from it."""
+    episode_id: str
+    step: int
+    action: Action
+    log_prob: float
+    """In nats."""
+    value: float
+    """Expected discounted return."""
+    mask: list[bool]
+    """Whether each of the policy's actions was legal, in their order."""
+    policy_version: int
+
+
+class MutationAnswer(ActionAnswer):
+    """An action, and the prompt after it."""
+
+    prompt: str | None
+    """Null: no text was kept, and `verdict` says why."""
+    verdict: str
+    reason: str
+    diagnosis: str
+    writer: str
+    """The model, or `rules`: texts that fixed rules put together."""
+    cost_usd: float | None
+    """Of the call. Null: unknown."""
+
+
+class ExperienceAnswer(BaseModel):
+    """How an outcome was taken in."""
+
+    decision_id: str
+    status: ReceiptStatus
+    """stored: to be learned from; archived: of an older version; duplicate: it was there."""
+    policy_version: int
+    """That chose."""
+
+
+class UpdateAnswer(BaseModel):
+    """What an update did."""
+
+    updated: bool
+    """False: the steps that are ready are fewer than a minibatch."""
+    policy_version: int
+    statistics: UpdateStatistics | None
+
+
+class DistributionAnswer(BaseModel):
+    """Probabilities of all actions."""
+
+    probabilities: dict[str, float]
+    """By action; 0 for an illegal one."""
+    value: float
+    policy_version: int
+
+
+class PolicyStatsAnswer(BaseModel):
+    """Numbers of the policy."""
+
+    policy_version: int
+    n_steps_learned: int
+    n_experiences: int
+    """That are stored, those of older versions included."""
+    n_ready: int
+    """Steps that an update could learn from now."""
+    n_pending: int
+    """Decisions whose outcome was not reported."""
+    is_updating: bool
+    embedding: str
+    embedding_dim: int
+    max_steps: int
+    actions: list[str]
+    checkpoints: list[str]
+    config: dict[str, Any]
+    last_update: UpdateStatistics | None
+    """Of this process. Null: there was none."""
+
+
+class CheckpointAnswer(BaseModel):
+    """A checkpoint that was saved or loaded."""
+
+    name: str
+    policy_version: int
+    """That was saved, or that goes on from it."""
+
+
+class PolicyRoutes:
+    """The policy's routes, and what runs beside them; docstrings are the schema's descriptions."""
+
+    def __init__(self, mount: PolicyMount, metrics: Metrics) -> None:
+        self._policy, self._mutator = mount.policy, mount.mutator
+        self._metrics = metrics
+        self._waiting: list[tuple[ExperienceReport, asyncio.Future[Any]]] = []
+        self._storing: asyncio.Task[None] | None = None
+        self._learning: asyncio.Task[None] | None = None
+        self.router = self._routes(mount.prefix)
+
+    async def aclose(self) -> None:
+        """Store what waits, wait for an update that runs, and close the policy and the models."""
+        for task in (self._storing, self._learning):
+            if task is not None:
+                await task
+        await asyncio.to_thread(self._policy.close)
+        await self._mutator.aclose()
+
+    async def select_action(self, body: ActionBody, request: Request) -> Response:
+        """Choose the next change of a prompt. Scope: select."""
+        require(request, "select")
+        answer = self._policy.decide(
+            await self._question(body),
+            episode_id=body.episode_id,
+            deterministic=body.deterministic,
+        )
+        self._metrics.policy("decision", answer.action)
+        return json_answer(_action(answer))
+
+    async def select_mutation(self, body: MutationBody, request: Request) -> Response:
+        """Choose the next change of a prompt, and do it: a call of the writer. Scope: chat."""
+        require(request, "chat")
+        inapplicable = self._mutator.inapplicable(body.prompt, has_failures=bool(body.failures))
+        answer = self._policy.decide(
+            await self._question(body, inapplicable),
+            episode_id=body.episode_id,
+            deterministic=body.deterministic,
+        )
+        self._metrics.policy("decision", answer.action)
+        mutated = await self._mutator.mutate(
+            body.prompt,
+            answer.action,
+            failures=[PromptFailure(**one.model_dump()) for one in body.failures],
+            category=body.category,
+        )
+        self._metrics.policy("mutation", mutated.verdict)
+        return json_answer({**_action(answer), **asdict(mutated)})
+
+    async def store_experience(self, body: ExperienceBody, request: Request) -> Response:
+        """Take in what came of a decision; durable when this answers. Scope: update.
+
+        The same outcome again is a duplicate and counts once, so this may be repeated at will. The
+        log-probability and the value are those that the policy itself had when it chose.
+        """
+        require(request, "update")
+        report = ExperienceReport(
+            **{
+                name: getattr(body, name)
+                for name in ("decision_id", "episode_id", "step", "reward")
+            },
+            terminated=body.terminated,
+            truncated=body.truncated,
+            final=None if body.final is None else await self._question(body.final),
+        )
+        receipt = await self._stored(report)
+        self._metrics.policy("experience", receipt.status)
+        return json_answer(asdict(receipt))
+
+    async def update(self, request: Request) -> Response:
+        """Learn from the steps that are ready; other requests go on meanwhile. Scope: update."""
+        require(request, "update")
+        found = await asyncio.to_thread(self._policy.update)
+        self._metrics.policy("update", "done" if found is not None else "too_few_steps")
+        return json_answer(
+            {
+                "updated": found is not None,
+                "policy_version": self._policy.version,
+                "statistics": None if found is None else asdict(found),
+            }
+        )
+
+    async def distribution(self, body: StateBody, request: Request) -> Response:
+        """Return the probabilities of all actions; nothing is kept. Scope: select."""
+        require(request, "select")
+        answer = self._policy.distribution(await self._question(body))
+        shares = dict(zip(PROMPT_ACTIONS, answer.probabilities, strict=True))
+        return json_answer(
+            {
+                "probabilities": shares,
+                "value": answer.value,
+                "policy_version": answer.policy_version,
+            }
+        )
+
+    async def save(self, body: CheckpointBody, request: Request) -> Response:
+        """Save the policy under a name, in place of the one that had it. Scope: admin."""
+        require(request, "admin")
+        version = await asyncio.to_thread(self._policy.save, body.name)
+        return json_answer({"name": body.name, "policy_version": version})
+
+    async def load(self, body: CheckpointBody, request: Request) -> Response:
+        """Go on with a saved policy, as a new version. Scope: admin."""
+        require(request, "admin")
+        version = await asyncio.to_thread(self._policy.load, body.name)
+        return json_answer({"name": body.name, "policy_version": version})
+
+    async def stats(self, request: Request) -> Response:
+        """Return numbers of the policy: versions, steps, settings, the last update. Scope: select."""
+        require(request, "select")
+        return json_answer(await asyncio.to_thread(self._policy.stats))
+
+    def _routes(self, prefix: str) -> APIRouter:
+        router = APIRouter(tags=["policy"], prefix=prefix)
+
+        def add(method: str, path: str, handler: Any, answer: Any, *refused: int) -> None:
+            router.add_api_route(
+                path,
+                handler,
+                methods=[method],
+                responses={200: {"model": answer}, **refusals(*refused)},
+            )
+
+        add("POST", "/select_action", self.select_action, ActionAnswer, 409, 502)
+        add("POST", "/select_mutation", self.select_mutation, MutationAnswer, 409, 502)
+        add("POST", "/store_experience", self.store_experience, ExperienceAnswer, 404, 409, 502)
+        add("POST", "/update", self.update, UpdateAnswer, 409)
+        add("POST", "/get_distribution", self.distribution, DistributionAnswer, 409, 502)
+        add("POST", "/save", self.save, CheckpointAnswer, 409)
+        add("POST", "/load", self.load, CheckpointAnswer, 404, 409)
+        add("GET", "/stats", self.stats, PolicyStatsAnswer)
+        return router
+
+    async def _question(self, body: StateBody, inapplicable: Sequence[str] = ()) -> PolicyQuestion:
+        """Return the state of a request.
+
+        Raises:
+            PolicyRequestError: a field breaks a rule of the policy.
+            RequestRefusedError: the endpoint of embeddings failed.
+        """
+        settings = self._policy.settings
+        try:
+            episode = PromptEpisode(
+                history=body.history,
+                max_steps=settings.max_steps,
+                category=body.category,
+                score=body.score,
+            )
+        except ValueError as error:
+            raise PolicyRequestError(str(error)) from None
+        return PolicyQuestion(
+            embedding=await self._embedding(body),
+            episode=episode,
+            excluded=[*body.excluded, *inapplicable],
+        )
+
+    async def _embedding(self, body: StateBody) -> list[float] | Floats:
+        settings = self._policy.settings
+        if body.embedding is not None:
+            if settings.embedding == HASHED_NGRAMS:
+                raise PolicyRequestError(
+                    f"`embedding` must be absent, for this policy makes its embeddings, `{HASHED_NGRAMS}`, itself. "
+                    "Give `prompt`, or serve with `--embedding NAME` of yours"
+                )
+            return body.embedding
+        if body.prompt is None:
+            raise PolicyRequestError("`embedding` or `prompt` must be given")
+        try:
+            return await self._mutator.embedding(
+                body.prompt, settings.embedding, settings.embedding_dim
+            )
+        except EvaluationFault as fault:
+            detail = one_line(str(fault), 500, redacted_text)
+            raise RequestRefusedError(502, detail) from None
+
+    # -- beside the requests
+
+    async def _stored(self, report: ExperienceReport) -> ExperienceReceipt:
+        """Store a report with all others that wait: one transaction for many."""
+        if len(self._waiting) >= MOST_WAITING:
+            raise BusyError(f"{MOST_WAITING:,} reports wait already. Ask again later.")
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting.append((report, future))
+        if self._storing is None or self._storing.done():
+            self._storing = asyncio.create_task(self._store_all())
+        found = await future
+        if isinstance(found, Exception):
+            raise found
+        assert isinstance(found, ExperienceReceipt)  # noqa: S101 - of `take`
+        return found
+
+    async def _store_all(self) -> None:
+        while self._waiting:
+            batch, self._waiting = self._waiting[:MOST_REPORTS], self._waiting[MOST_REPORTS:]
+            found: Sequence[Any]
+            try:
+                found = await asyncio.to_thread(self._policy.take, [one for one, _ in batch])
+            except StoreError as error:
+                found = [error] * len(batch)
+            for (_, future), answer in zip(batch, found, strict=True):
+                if not future.done():
+                    future.set_result(answer)
+            if self._policy.is_update_due and (self._learning is None or self._learning.done()):
+                self._learning = asyncio.create_task(self._learn())
+
+    async def _learn(self) -> None:
+        """Learn from a whole rollout, unless a request asked for it already."""
+        try:
+            found = await asyncio.to_thread(self._policy.update)
+        except PolicyBusyError:
+            return
+        except StoreError:
+            _log.exception("the policy could not be updated; the version before goes on")
+            self._metrics.policy("update", "failed")
+            return
+        if found is not None:
+            self._metrics.policy("update", "done")
+
+
+def _action(answer: PolicyAnswer) -> dict[str, Any]:
+    return {
+        "decision_id": answer.decision_id,
+        "episode_id": answer.episode_id,
+        "step": answer.step,
+        "action": answer.action,
+        "log_prob": answer.log_prob,
+        "value": answer.value,
+        "mask": [name in answer.legal for name in PROMPT_ACTIONS],
+        "policy_version": answer.policy_version,
+    }

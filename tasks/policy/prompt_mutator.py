@@ -1,0 +1,247 @@
+"""Embeddings of prompts, and the changes that a policy's actions name."""
+
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, cast
+
+import numpy as np
+
+from convergence_core.config import Configuration
+from convergence_core.config.prompts import OperatorName, PromptsConfig
+from convergence_core.errors import PolicyRequestError
+from convergence_core.feedback.text_features import hashed_ngrams
+from convergence_core.policy import REFLECT, STOP
+from convergence_core.policy.network import Floats
+from convergence_core.prompts.editor import LEAST_WORDS, Editor
+from convergence_core.prompts.failures import Category, Observed
+from convergence_core.prompts.invariants import HeldOutTexts, Invariants
+from convergence_core.prompts.operators import WORDING_VERSION
+from convergence_core.prompts.state import KEPT
+from convergence_core.records import Case
+from tasks.inputs.environment import Environment
+from tasks.prompts.factory import LONGEST_SHOWN
+from tasks.prompts.writer import DirectAsker, ModelWriter, RulesWriter, TextWriter
+from tasks.rlp.embeddings import Embedder
+from tasks.rlp.factory import make_model
+from tasks.rlp.model_calls import WRITING
+from tasks.secrets.process_redaction import redacted_text
+from tasks.secrets.redaction import shortened
+
+HASHED_NGRAMS: Final = "hashed-ngrams"
+"""Name of embeddings that count words and runs of characters: they know no meanings."""
+_PARAMETER: Final = "prompt"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptFailure:
+    """A case that a prompt got wrong."""
+
+    input: str
+    answer: str
+    expected: str | None = None
+    """``None``: nobody knows."""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MutatedPrompt:
+    """What an action made of a prompt."""
+
+    prompt: str | None
+    """``None``: no text was kept, and ``verdict`` says why."""
+    verdict: str
+    """``kept``, or the rule that the text breaks, or that there is none."""
+    reason: str
+    """Of the writer's failure; empty: it did not fail."""
+    diagnosis: str
+    writer: str
+    """The model's name, or ``rules``: texts that fixed rules put together."""
+    cost_usd: float | None
+    """Of the call. ``None``: unknown."""
+
+
+class PromptMutator:
+    """Embeds prompts and writes what actions ask for."""
+
+    def __init__(
+        self,
+        *,
+        writer: TextWriter | None = None,
+        settings: PromptsConfig | None = None,
+        task: str = "",
+        embedder: Embedder | None = None,
+        redact: Callable[[str], str] = redacted_text,
+    ) -> None:
+        """Keep who writes and who embeds.
+
+        Args:
+            writer: writes the texts; by default fixed rules, which make no call.
+            settings: limits of texts.
+            task: what the prompts are for.
+            embedder: an endpoint of embeddings; ``None``: none is known.
+            redact: keeps secrets out of requests.
+        """
+        self._writer: TextWriter = writer or RulesWriter()
+        self._settings = settings or PromptsConfig()
+        self._task, self._embedder, self._redact = task, embedder, redact
+
+    @classmethod
+    def of(cls, configuration: Configuration, world: Environment) -> "PromptMutator":
+        """Return the one of a configuration: its ``llm`` writes, or fixed rules without one.
+
+        Raises:
+            ConfigurationError: no endpoint is known.
+        """
+        settings, llm = configuration.prompts, configuration.llm
+        writer: TextWriter = RulesWriter()
+        embedder = None
+        if llm is not None and settings.writer == "llm":
+            model = make_model(llm, settings.model_name, world, wording_version=WORDING_VERSION)
+            writer = ModelWriter(model=model, settings=settings)
+        if llm is not None and settings.embedding_model is not None:
+            model = make_model(
+                llm, settings.embedding_model, world, wording_version=WORDING_VERSION
+            )
+            embedder = Embedder(model=model, purpose=WRITING)
+        return cls(
+            writer=writer,
+            settings=settings,
+            task=configuration.api.description or configuration.api.name,
+            embedder=embedder,
+            redact=world.redactor(configuration),
+        )
+
+    @property
+    def writer(self) -> str:
+        """Name of who writes."""
+        return self._writer.name
+
+    async def embedding(self, prompt: str, name: str, dim: int) -> Floats:
+        """Return the embedding of a prompt, (dim,).
+
+        Raises:
+            PolicyRequestError: such embeddings cannot be made here, or the prompt has no word.
+            EvaluationFault: the endpoint gave none.
+        """
+        if name == HASHED_NGRAMS:
+            return hashed_ngrams(prompt, dim)
+        if self._embedder is None or self._embedder.model.name != name:
+            raise PolicyRequestError(
+                f"`prompt` cannot be turned into an embedding `{name}` here. Give `embedding`, or serve "
+                f"with `--embedding {HASHED_NGRAMS}`, or name that model as `prompts.embedding_model` of "
+                "the configuration"
+            )
+        found: Floats = await self._embedder.vector(prompt, DirectAsker())
+        return found
+
+    @staticmethod
+    def inapplicable(prompt: str, *, has_failures: bool) -> list[str]:
+        """Return the actions that cannot be applied to a prompt."""
+        found = [] if has_failures else [REFLECT]
+        if len(prompt.split()) < LEAST_WORDS:
+            found.append("context-reduction")
+        return found
+
+    async def mutate(
+        self,
+        prompt: str,
+        action: str,
+        *,
+        failures: Sequence[PromptFailure] = (),
+        category: Category = "none",
+    ) -> MutatedPrompt:
+        """Do an action; ``stop`` leaves the prompt as it is.
+
+        Args:
+            prompt: the text.
+            action: one of ``PROMPT_ACTIONS``.
+            failures: cases that it got wrong; the writer sees them.
+            category: what they are mostly like.
+        """
+        if action == STOP:
+            return MutatedPrompt(
+                prompt=prompt, verdict=KEPT, reason="", diagnosis="", writer="", cost_usd=0.0
+            )
+        failures = [self._shown(one) for one in failures]
+        editor = self._editor(failures)
+        rng = np.random.default_rng(secrets.randbits(64))
+        edit = editor.edit(
+            _PARAMETER,
+            cast("OperatorName", action),
+            parents=(prompt,),
+            observed=_observed(failures, category),
+            generation=0,
+            index=0,
+            propensity=1.0,
+            known=(prompt,),
+            offered=(),
+            rng=rng,
+        )
+        assert edit is not None  # noqa: S101 - only demonstrations may be lacking
+        (writing,) = await self._writer.write([edit], DirectAsker(), rng)
+        mutation = editor.received(
+            edit, writing.answer, known=(prompt,), writer=self.writer, cost_usd=writing.cost_usd,
+            reason=shortened(writing.reason, 500, self._redact),
+        )  # fmt: skip
+        return MutatedPrompt(
+            prompt=mutation.text if mutation.is_kept else None,
+            verdict=mutation.verdict,
+            reason=mutation.reason,
+            diagnosis=mutation.diagnosis,
+            writer=mutation.writer,
+            cost_usd=mutation.cost_usd,
+        )
+
+    async def aclose(self) -> None:
+        """Close the connections of models."""
+        if isinstance(self._writer, ModelWriter):
+            await self._writer.model.llm.aclose()
+        if self._embedder is not None:
+            await self._embedder.model.llm.aclose()
+
+    def _shown(self, one: PromptFailure) -> PromptFailure:
+        """Return a failure as a request shows it: without secrets, then shortened."""
+
+        def shown(text: str) -> str:
+            return shortened(text, LONGEST_SHOWN, self._redact)
+
+        return PromptFailure(
+            input=shown(one.input),
+            answer=shown(one.answer),
+            expected=None if one.expected is None else shown(one.expected),
+            reason=shown(one.reason),
+        )
+
+    def _editor(self, failures: Sequence[PromptFailure]) -> Editor:
+        by_name = {str(number): one for number, one in enumerate(failures)}
+        inputs = {name: one.input for name, one in by_name.items()}
+        return Editor(
+            settings=self._settings,
+            task=self._task,
+            parameters=(_PARAMETER,),
+            cases={
+                name: Case(case_id=name, input=one.input, expected=one.expected)
+                for name, one in by_name.items()
+            },
+            inputs=inputs,
+            excerpts=inputs,
+            expected={
+                name: one.expected for name, one in by_name.items() if one.expected is not None
+            },
+            invariants=Invariants(
+                held_out=HeldOutTexts([], []),
+                max_length=self._settings.max_length,
+                max_shots=self._settings.max_shots,
+            ),
+        )
+
+
+def _observed(failures: Sequence[PromptFailure], category: Category) -> tuple[Observed, ...]:
+    kind: Category = "wrong" if category == "none" else category
+    return tuple(
+        Observed(
+            case_id=str(number), reward=0.0, answer=one.answer, reason=one.reason, category=kind
+        )
+        for number, one in enumerate(failures)
+    )
