@@ -1,6 +1,8 @@
-"""Proximal policy optimization on CartPole-v1 and on a simulated choice of mutations.
+"""Proximal policy optimization on CartPole-v1 and a simulated choice; its service, killed.
 
-python -m benchmarks.policy                  # both
+python -m benchmarks.policy                  # all
 python -m benchmarks.policy cartpole --seeds 5
 python -m benchmarks.policy mutations --seeds 3
+python -m benchmarks.policy collectors
+python -m benchmarks.policy serving
 """

@@ -133,6 +133,7 @@ def fold(
                 "decisions": report.n_decisions,
                 "rewards": report.n_rewards,
                 "feedback": report.feedback,
+                "policy": report.policy,
                 "rating_rewards": report.n_rating_rewards,
                 "evidence": report.evidence,
                 "guards": report.guards,
@@ -141,9 +142,10 @@ def fold(
         )
         return
     console.answer(f"{report.n_decisions:,} decisions and {report.n_rewards:,} rewards exported.")
-    if any(report.feedback.values()):
-        listed = ", ".join(f"{n:,} {table}" for table, n in report.feedback.items() if n)
-        console.answer(f"Of the feedback: {listed} exported.")
+    for origin, exported in (("feedback", report.feedback), ("policy", report.policy)):
+        listed = ", ".join(f"{n:,} {table}" for table, n in exported.items() if n)
+        if listed:
+            console.answer(f"Of the {origin}: {listed} exported.")
     for name, found in report.evidence.items():
         console.answer(f"{name}: regret so far {found.regret:.1f}; {found.sentence}")
     for name, watched in report.guards.items():

@@ -8,6 +8,8 @@ import typer
 from convergence.cli import console
 from convergence.cli.locations import CONFIG_NAME
 
+LIMITS = "Limits"
+"""Panel of options in the help of services."""
 _CONFIG_HELP = f"Configuration that names the store. Default: ./{CONFIG_NAME} if there is one."
 
 

@@ -12,11 +12,12 @@ from convergence.cli.optimize import mock_server
 from convergence_core.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from convergence.service.policy import PolicyMount
     from tasks.chat.logged_chat import LoggedChat
     from tasks.store.feedback.feedback_store import FeedbackStore
     from tasks.store.runtime.runtime_store import RuntimeStore
-
-LIMITS = "Limits"
 
 
 def serve(  # noqa: PLR0917 - Typer's options
@@ -36,12 +37,15 @@ def serve(  # noqa: PLR0917 - Typer's options
         bool, typer.Option("--docs", help="Open /docs and /openapi.json to all.")
     ] = False,
     max_body: Annotated[
-        int, typer.Option(min=1_024, help="Longest body, in bytes.", rich_help_panel=LIMITS)
+        int,
+        typer.Option(min=1_024, help="Longest body, in bytes.", rich_help_panel=options.LIMITS),
     ] = 65_536,
     rate: Annotated[
         float,
         typer.Option(
-            min=0.0, help="Requests a second of each token; 0: no limit.", rich_help_panel=LIMITS
+            min=0.0,
+            help="Requests a second of each token; 0: no limit.",
+            rich_help_panel=options.LIMITS,
         ),
     ] = 2_000.0,
     connections: Annotated[
@@ -49,7 +53,7 @@ def serve(  # noqa: PLR0917 - Typer's options
         typer.Option(
             min=1,
             help="Open connections at once. Default: 1000, or as many as `ulimit -n` allows.",
-            rich_help_panel=LIMITS,
+            rich_help_panel=options.LIMITS,
         ),
     ] = None,
     grace: Annotated[
@@ -57,7 +61,7 @@ def serve(  # noqa: PLR0917 - Typer's options
         typer.Option(
             min=1,
             help="Seconds that requests on their way get when it ends.",
-            rich_help_panel=LIMITS,
+            rich_help_panel=options.LIMITS,
         ),
     ] = 30,
     pages: Annotated[
@@ -68,6 +72,13 @@ def serve(  # noqa: PLR0917 - Typer's options
         typer.Option(
             "--chat",
             help="Answer /v1/chat/completions, in OpenAI's form, by the model of the configuration.",
+        ),
+    ] = False,
+    policy: Annotated[
+        bool,
+        typer.Option(
+            "--policy",
+            help="Offer the policy of `convergence policy serve`, with its defaults, below /policy.",
         ),
     ] = False,
     offline: options.Offline = False,
@@ -95,9 +106,9 @@ def serve(  # noqa: PLR0917 - Typer's options
     from tasks.store.runtime.runtime_store import RuntimeStore  # noqa: PLC0415 - brings SQLite
 
     tokens = read_tokens(token or [])
-    if offline and not chat:
+    if offline and not (chat or policy):
         raise ConfigurationError.of(
-            "--offline", "stands beside `--chat`", "Add it, or leave this out."
+            "--offline", "stands beside `--chat` or `--policy`", "Add one, or leave this out."
         )
     service_options = ServiceOptions(
         host=host,
@@ -113,6 +124,7 @@ def serve(  # noqa: PLR0917 - Typer's options
         RuntimeStore(locations.store_path(store, config)) as opened,
         contextlib.closing(PageSource(ParquetStore(opened.root))) as source,
         FeedbackStore(opened.root) as feedback,
+        _policy(opened.root, config, is_wanted=policy, mock_url=mock_url) as mount,
     ):
         talk = _chat(config, feedback, opened, mock_url) if chat else None
         sessions = BrowserSessions()
@@ -123,7 +135,9 @@ def serve(  # noqa: PLR0917 - Typer's options
                 source, sessions, tokens, hosts=hosts, port=port, ends=lambda: service.is_ending
             )
 
-        service = Service(opened, tokens, service_options, app if pages else None, talk)
+        service = Service(
+            opened, tokens, service_options, app if pages else None, talk, policy=mount
+        )
         console.answer(f"Serving {opened.root} at {service.url}")
         if talk is not None:
             console.answer(f"OpenAI's paths are below {service.url}/v1; models are the roles.")
@@ -142,6 +156,22 @@ def serve(  # noqa: PLR0917 - Typer's options
                 "yellow",
             )
         service.run()
+
+
+@contextlib.contextmanager
+def _policy(
+    root: Path, config: Path | None, *, is_wanted: bool, mock_url: str | None
+) -> "Iterator[PolicyMount | None]":
+    if not is_wanted:
+        yield None
+        return
+    from convergence.cli.learn.policy import opened_policy  # noqa: PLC0415 - only where it is needed
+    from tasks.policy.prompt_mutator import HASHED_NGRAMS  # noqa: PLC0415 - brings NumPy
+    from tasks.policy.records import PolicySettings  # noqa: PLC0415 - as above
+
+    settings = PolicySettings.of(HASHED_NGRAMS, 1536)
+    with opened_policy(root, settings, config, mock_url=mock_url, prefix="/policy") as mount:
+        yield mount
 
 
 def _chat(

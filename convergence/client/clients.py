@@ -100,7 +100,7 @@ class Endpoint(Generic[P, Answer]):
 
         @functools.wraps(self._call)
         def method(*args: P.args, **kwargs: P.kwargs) -> Any:
-            return client._answer(self._call(*args, **kwargs))
+            return client.answer(self._call(*args, **kwargs))
 
         return method
 
@@ -308,7 +308,12 @@ class Client(_Calls):
         """Close."""
         self.close()
 
-    def _answer(self, call: ServiceCall[Answer]) -> Answer:
+    def answer(self, call: ServiceCall[Answer]) -> Answer:
+        """Return the answer to a call, asked again where it may pass by itself.
+
+        Raises:
+            ServiceRefusedError: it was refused, or there was no answer.
+        """
         attempt = 0
         while True:
             try:
@@ -343,7 +348,8 @@ class AsyncClient(_Calls):
         """Close."""
         await self.aclose()
 
-    async def _answer(self, call: ServiceCall[Answer]) -> Answer:
+    async def answer(self, call: ServiceCall[Answer]) -> Answer:
+        """Return the answer to a call, as ``Client.answer``."""
         attempt = 0
         while True:
             try:

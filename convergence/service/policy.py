@@ -1,4 +1,4 @@
-"""Routes of the policy that chooses changes of prompts, and learns from their outcomes."""
+"""Routes of the policy that chooses changes of prompts."""
 
 import asyncio
 import logging
@@ -48,7 +48,7 @@ Action = Literal[
     "reflect", "stop",
 ]  # fmt: skip
 Number = Annotated[float, Field(strict=True)]
-Text = Annotated[str, Field(min_length=1, max_length=100_000)]
+Text = Annotated[str, Field(min_length=1, max_length=50_000)]
 ShortText = Annotated[str, Field(max_length=20_000)]
 CheckpointName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
 _log = logging.getLogger("convergence.service")

@@ -60,10 +60,9 @@ class PromptEpisode:
                 )
         if len(set(self.history)) < len(self.history):
             raise ValueError("`history` must name each action once, for it is used once")
-        if len(self.history) >= self.max_steps:
+        if len(self.history) > self.max_steps:
             raise ValueError(
-                f"`history` must have fewer than {self.max_steps} actions, but got {len(self.history)}; "
-                "the episode is over"
+                f"`history` must have at most {self.max_steps} actions, but got {len(self.history)}"
             )
         if self.category not in CATEGORIES:
             raise ValueError(
@@ -86,12 +85,13 @@ class PromptEpisode:
         return np.concatenate((direction(embedding), np.array(rest, dtype=np.float32)))
 
     def legal(self, excluded: Collection[str] = ()) -> Bools:
-        """Return which actions may be chosen, (n_actions,): unused ones, and ``stop``.
+        """Return which actions may be chosen, (n_actions,): unused ones, and ``stop``; at the end ``stop`` alone.
 
         Args:
             excluded: actions that cannot be applied; ``stop`` always can.
         """
-        barred = {*self.history, *excluded} - {STOP}
+        is_over = len(self.history) == self.max_steps
+        barred = ({*PROMPT_ACTIONS} if is_over else {*self.history, *excluded}) - {STOP}
         return np.array([name not in barred for name in PROMPT_ACTIONS])
 
 

@@ -12,11 +12,13 @@ from tasks.serving.rated_answers import send_rewards
 from tasks.serving.systems import Systems
 from tasks.store.feedback.export import export_feedback
 from tasks.store.feedback.feedback_store import FeedbackStore, has_feedback
-from tasks.store.runtime.export import export
+from tasks.store.policy.experience_store import ExperienceStore, has_policy
+from tasks.store.runtime.export import ExportSource, export, export_new
 from tasks.store.runtime.promotions import save_look
 from tasks.store.runtime.rows import GateLook, StoredAlarm
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tasks.store.runtime.watches import mark_reported, unreported_alarms
+from tasks.store.tables.tables import POLICY_TABLES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +31,8 @@ class FoldReport:
     """Rewards that were new."""
     feedback: Mapping[str, int]
     """Table of the feedback → rows that were new; empty: the store has no feedback."""
+    policy: Mapping[str, int]
+    """Table of the policy → rows that were new; empty: the store has no policy."""
     n_rating_rewards: int
     """Rewards that ratings became now, left over by processes that had ended."""
     evidence: dict[str, TrafficEvidence]
@@ -52,6 +56,7 @@ def fold_store(path: Path) -> FoldReport:
             with FeedbackStore(path) as ratings:
                 n_sent = len(send_rewards(ratings, Systems(store)))
                 feedback = export_feedback(ratings, ratings.root)
+        policy = _export_policy(path)
         counts = export(store, store.root)
         evidence: dict[str, TrafficEvidence] = {}
         guards: dict[str, GuardLook] = {}
@@ -71,11 +76,20 @@ def fold_store(path: Path) -> FoldReport:
         n_decisions=counts["decisions"],
         n_rewards=counts["rewards"],
         feedback=feedback,
+        policy=policy,
         n_rating_rewards=n_sent,
         evidence=evidence,
         guards=guards,
         alarms=alarms,
     )
+
+
+def _export_policy(path: Path) -> Mapping[str, int]:
+    if not has_policy(path):
+        return {}
+    sources = [ExportSource.of(table, ranges="policy_exports") for table in POLICY_TABLES]
+    with ExperienceStore(path) as store:
+        return export_new(store.database, store.root, sources)
 
 
 def mark_alarms_reported(path: Path, alarms: Sequence[StoredAlarm]) -> None:

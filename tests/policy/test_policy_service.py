@@ -243,7 +243,10 @@ def test_an_episode_goes_on_until_its_steps_are_done(ngrams: Caller):
             return
         assert (one["step"], one["action"] in history) == (step, False)
         episode, history = one["episode_id"], [*history, one["action"]]
-    refused(ngrams("select_action", prompt=PROMPT, history=history), 409, "the episode is over")
+    last = ngrams("select_action", prompt=PROMPT, history=history).json()
+    assert (last["action"], sum(last["mask"])) == ("stop", 1)
+    too_many = [*history, next(n for n in PROMPT_ACTIONS if n not in history)]
+    refused(ngrams("select_action", prompt=PROMPT, history=too_many), 409, "at most 5 actions")
 
 
 def test_many_collectors_are_acknowledged_once_each(call: Caller, served: ServedPolicy):

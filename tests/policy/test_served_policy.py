@@ -32,6 +32,7 @@ from tasks.policy.records import (
 )
 from tasks.policy.served_policy import ServedPolicy
 from tasks.store.policy.experience_store import ExperienceStore
+from tests.store.postgres_server import postgres_server
 
 DIM = 4
 
@@ -319,3 +320,24 @@ def test_settings_agree_with_each_other():
     with pytest.raises(ValueError, match="`max_steps` must be 1 or more"):
         settings(max_steps=0)
     assert PolicySettings().ppo.input_dim == 1536 + N_PROGRESS
+
+
+def test_postgres_keeps_what_a_file_keeps(tmp_path: Path):
+    url = postgres_server().new_schema()
+    with ExperienceStore(tmp_path / "store", url=url) as store:
+        with ServedPolicy(store, settings()) as policy:
+            play(policy, 8)
+            seen = policy.update()
+            answer = policy.decide(question("expansion"))
+            statuses = [one(policy, report(answer)).status for _ in range(2)]
+            assert statuses == ["stored", "duplicate"]
+        stored = store.of_version(1)
+        assert [it.decision.legal.tolist() for it in stored] == [
+            question("expansion").episode.legal().tolist()
+        ]
+        assert stored[0].decision.log_prob == answer.log_prob
+        assert store.count() == 9
+        with ServedPolicy(store, settings()) as again:
+            assert (again.version, again.stats()["n_ready"]) == (1, 1)
+        assert seen is not None
+        assert store.versions()[1].statistics["kl"] == seen.kl

@@ -20,17 +20,7 @@ from tasks.store.tables.tables import (
 
 
 def _source(table: Table, select: str = "") -> ExportSource:
-    """Return the rows of a table with its columns; the database has times in microseconds."""
-    names = tuple(column.name for column in table.columns)
-    columns = ", ".join(f"{n[:-3]}_us" if n.endswith("_at") else n for n in names)
-    plain = f"SELECT {columns} FROM {table.name} WHERE seq BETWEEN ? AND ? ORDER BY seq"  # noqa: S608 - a registry's names
-    return ExportSource(
-        table=table,
-        select=select or plain,
-        names=names,
-        time="created_at",
-        ranges="feedback_exports",
-    )
+    return ExportSource.of(table, ranges="feedback_exports", select=select)
 
 
 _TEXTS: Final = tuple(map(_source, (INTERACTIONS, RATINGS, COMPARISONS)))

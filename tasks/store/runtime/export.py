@@ -40,6 +40,22 @@ class ExportSource:
     ranges: str = "exports"
     """Table of the ranges that were exported."""
 
+    @classmethod
+    def of(cls, table: Table, *, ranges: str, select: str = "") -> "ExportSource":
+        """Return the source of a table that has its columns in the database too, times as ``…_us``.
+
+        Args:
+            table: its rows are dated by ``created_at``.
+            ranges: table of the ranges that were exported.
+            select: rows between two numbers, by number; empty: all of the table's own.
+        """
+        names = tuple(column.name for column in table.columns)
+        columns = ", ".join(f"{n[:-3]}_us" if n.endswith("_at") else n for n in names)
+        plain = f"SELECT {columns} FROM {table.name} WHERE seq BETWEEN ? AND ? ORDER BY seq"  # noqa: S608 - a registry's names
+        return cls(
+            table=table, select=select or plain, names=names, time="created_at", ranges=ranges
+        )
+
 
 _SOURCES = (
     ExportSource(

@@ -316,6 +316,38 @@ live_tests (seq): The beginning or the end of an adapter's blinded test on live 
 17 | created_at      | ts   |  | when the row was written
 """)
 
+POLICY_EXPERIENCES = table("""
+policy_experiences (seq): One decision of the policy of prompt changes with what came of it, as of the latest export.
+1  | seq         | i64  |     | number in the policy's database, by arrival
+2  | decision_id | text |     | name of the decision: stored once
+3  | episode_id  | text |     | changes of one prompt, one after the other
+4  | step        | i64  |     | number of changes before it in the episode
+5  | version     | i64  |     | of the policy that chose
+6  | action      | text |     | the change, or stop
+7  | legal       | text |     | actions that could be chosen, with commas between
+8  | log_prob    | f64  | nat | log-probability of the action when it was chosen
+9  | value       | f64  |     | discounted return that the policy expected
+10 | reward      | f64  |     | as its collector reported it
+11 | terminated  | bool |     | whether the episode ended for good
+12 | truncated   | bool |     | whether it was cut
+13 | final_value | f64  |     | return expected from where it was cut; 0 elsewhere
+14 | observation | text |     | what the policy saw: 32-bit floats, little-endian, in base64
+15 | decided_at  | ts   |     | when it was chosen
+16 | created_at  | ts   |     | when its outcome arrived
+""")
+
+POLICY_VERSIONS = table("""
+policy_versions (seq): One version of the policy of prompt changes, as of the latest export.
+1 | seq             | i64  |  | number in the policy's database
+2 | version         | i64  |  | counts up from 0
+3 | kind            | text |  | begun, updated, or loaded from a checkpoint
+4 | checkpoint      | text |  | name of the one that was loaded; NULL: none was
+5 | sha256          | text |  | of the version's own file
+6 | n_steps         | i64  |  | steps learned from in all
+7 | statistics_json | text |  | diagnostics of the update: kl, clip_fraction, entropy and more
+8 | created_at      | ts   |  | when it began to choose
+""")
+
 TABLES: Mapping[str, Table] = {
     one.name: one
     for one in (
@@ -324,6 +356,7 @@ TABLES: Mapping[str, Table] = {
         *(PREFERENCES, PREFERENCE_ROUNDS, PREFERENCE_AUDITS, PREFERENCE_PROBES),
         *(DECISIONS, REWARDS, INTERACTIONS, RATINGS, COMPARISONS),
         *(ADAPTER_EVENTS, TRAINING_ROUNDS, GATE_CHECKS, LIVE_TESTS),
+        *(POLICY_EXPERIENCES, POLICY_VERSIONS),
     )
 }
 """All tables by name."""
@@ -334,7 +367,10 @@ FEEDBACK_TABLES: tuple[Table, ...] = (
 )
 """Tables that a fold fills from the feedback of people and what was trained on it."""
 
-RUNTIME_TABLES: tuple[Table, ...] = (DECISIONS, REWARDS, *FEEDBACK_TABLES)
+POLICY_TABLES: tuple[Table, ...] = (POLICY_EXPERIENCES, POLICY_VERSIONS)
+"""Tables that a fold fills from the policy of prompt changes."""
+
+RUNTIME_TABLES: tuple[Table, ...] = (DECISIONS, REWARDS, *FEEDBACK_TABLES, *POLICY_TABLES)
 """Tables that a fold fills; they belong to no run."""
 
 GENERATION_TABLES: tuple[Table, ...] = (

@@ -41,13 +41,18 @@ def test_an_action_is_used_once_and_stop_is_always_legal():
     ]  # fmt: skip
 
 
+def test_after_the_last_step_only_stop_is_legal():
+    legal = PromptEpisode(history=("expansion",), max_steps=1).legal()
+    assert legal.tolist() == [name == STOP for name in PROMPT_ACTIONS]
+
+
 @pytest.mark.parametrize(
     ("rule", "fields"),
     [
         ("actions among", {"history": ("summarize",)}),
         ("actions among", {"history": (STOP,)}),
         ("each action once", {"history": ("expansion", "expansion")}),
-        ("fewer than 1 actions", {"history": ("expansion",), "max_steps": 1}),
+        ("at most 1 actions", {"history": ("expansion", "reflect"), "max_steps": 1}),
         ("`category` must be one of", {"category": "funny"}),
         (r"`score` must be in \[0, 1\]", {"score": 1.5}),
         (r"`score` must be in \[0, 1\]", {"score": float("nan")}),

@@ -1,0 +1,211 @@
+"""``policy``: a policy that learns which change of a prompt to make, over HTTP."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from convergence.cli import console, locations, options
+from convergence.cli.optimize import mock_server
+from convergence_core.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from convergence.service.policy import PolicyMount
+    from tasks.policy.records import PolicySettings
+
+app = typer.Typer(
+    name="policy",
+    no_args_is_help=True,
+    help="Serve a policy that learns which change of a prompt to make.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+PORT = 8765
+MAX_BODY = 262_144
+
+
+@app.callback()
+def policy() -> None:
+    """Serve a policy that learns which change of a prompt to make."""
+
+
+@app.command()
+def serve(  # noqa: PLR0917 - Typer's options
+    token: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ENV[=SCOPES]",
+            help="Environment variable that holds a token, and what its bearer may do: select, "
+            "update, chat, admin. May be given again.",
+        ),
+    ] = None,
+    host: Annotated[
+        str, typer.Option(help="Address. Beyond this machine, put TLS before it.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free one.")] = PORT,
+    docs: Annotated[
+        bool, typer.Option("--docs", help="Open /docs and /openapi.json to all.")
+    ] = False,
+    embedding: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Model whose embeddings requests give. Default: the service makes hashed n-grams of "
+            "prompts, which know no meanings.",
+        ),
+    ] = None,
+    embedding_dim: Annotated[
+        int, typer.Option(min=1, max=16_384, help="Numbers in an embedding.")
+    ] = 1536,
+    max_steps: Annotated[
+        int, typer.Option(min=1, max=6, help="Changes of a prompt in one episode.")
+    ] = 5,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Of the first weights and of what is drawn.")
+    ] = 0,
+    assignments: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Setting of PPO, e.g. learning_rate=1e-4. May be repeated.",
+        ),
+    ] = None,
+    rate: Annotated[
+        float,
+        typer.Option(
+            min=0.0,
+            help="Requests a second of each token; 0: no limit.",
+            rich_help_panel=options.LIMITS,
+        ),
+    ] = 2_000.0,
+    max_body: Annotated[
+        int,
+        typer.Option(min=1_024, help="Longest body, in bytes.", rich_help_panel=options.LIMITS),
+    ] = MAX_BODY,
+    offline: options.Offline = False,
+    store: options.Store = None,
+    config: options.Config = None,
+) -> None:
+    """Serve a policy that learns which change of a prompt to make: PPO over HTTP.
+
+    The service of `convergence serve` with the policy's paths: /select_action, /select_mutation,
+    /store_experience, /update, /get_distribution, /save, /load, /stats. The `llm` of --config writes
+    changed prompts; without one fixed rules do. Ctrl-C ends it; no acknowledged experience is lost.
+    """
+    from convergence.service.server import Service, ServiceOptions  # noqa: PLC0415 - brings FastAPI
+    from convergence.service.tokens import read_tokens  # noqa: PLC0415 - as above
+    from tasks.store.runtime.runtime_store import RuntimeStore  # noqa: PLC0415 - brings SQLite
+
+    tokens = read_tokens(token or [])
+    settings = policy_settings(
+        embedding, embedding_dim, assignments or (), max_steps=max_steps, seed=seed
+    )
+    chosen = ServiceOptions(
+        host=host, port=port, max_body=max_body, rate=rate or None, has_docs=docs
+    )
+    with (
+        mock_server(wanted=offline) as mock_url,
+        RuntimeStore(locations.store_path(store, config)) as opened,
+        opened_policy(opened.root, settings, config, mock_url=mock_url) as mount,
+    ):
+        service = Service(opened, tokens, chosen, policy=mount)
+        console.answer(f"Serving the policy of {opened.root} at {service.url}")
+        console.say(
+            f"Version {mount.policy.version}; embeddings: {settings.embedding}, {settings.embedding_dim} "
+            f"numbers; prompts are written by {mount.mutator.writer}.",
+            "dim",
+        )
+        service.run()
+
+
+def policy_settings(
+    embedding: str | None,
+    dim: int,
+    assignments: "Iterator[str] | Any",
+    *,
+    max_steps: int,
+    seed: int,
+) -> "PolicySettings":
+    """Return the settings of the command line.
+
+    Raises:
+        ConfigurationError: an assignment names no setting of PPO, or breaks its rule.
+    """
+    import yaml  # noqa: PLC0415 - where a key is set
+
+    from convergence_core.policy import N_PROGRESS, PROMPT_ACTIONS, PPOConfig  # noqa: PLC0415 - brings NumPy
+    from tasks.policy.prompt_mutator import HASHED_NGRAMS  # noqa: PLC0415 - as above
+    from tasks.policy.records import PolicySettings  # noqa: PLC0415 - as above
+
+    fixed = {"input_dim": dim + N_PROGRESS, "action_dim": len(PROMPT_ACTIONS)}
+    names = [name for name in PPOConfig.__dataclass_fields__ if name not in fixed]
+    given: dict[str, Any] = {}
+    for one in assignments:
+        key, equals, text = one.partition("=")
+        if not equals or key not in names:
+            raise ConfigurationError.of(
+                "--set", f"must set one of {', '.join(names)}", "Write e.g. `learning_rate=0.0001`.",
+                value=one,
+            )  # fmt: skip
+        value = yaml.safe_load(text)
+        given[key] = float(value) if _is_number(text) and not isinstance(value, int) else value
+    try:
+        ppo = PPOConfig(**fixed, **given)
+    except (ValueError, TypeError) as error:
+        raise ConfigurationError.of("--set", str(error), "Give a value of that kind.") from error
+    return PolicySettings.of(
+        embedding or HASHED_NGRAMS, dim, ppo=ppo, max_steps=max_steps, seed=seed
+    )
+
+
+def _is_number(text: str) -> bool:
+    """Whether a text is a number; YAML takes `1e-4` for a word."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def opened_policy(
+    root: Path,
+    settings: "PolicySettings",
+    config: Path | None,
+    *,
+    mock_url: str | None,
+    prefix: str = "",
+) -> "Iterator[PolicyMount]":
+    """Open the policy of a store, to be served below ``prefix``; ``mock_url`` answers in a model's place.
+
+    Raises:
+        ConfigurationError: the built-in stand-in is to answer in the place of no ``llm``, or a key is
+            not set.
+        PolicyBusyError: another process serves it.
+        PolicyCheckpointError: it is of another embedding or dimension.
+    """
+    from convergence.service.policy import PolicyMount  # noqa: PLC0415 - brings FastAPI
+    from tasks.inputs.environment import Environment  # noqa: PLC0415 - brings httpx
+    from tasks.inputs.loader import load  # noqa: PLC0415 - brings pydantic
+    from tasks.policy.prompt_mutator import PromptMutator  # noqa: PLC0415 - brings NumPy
+    from tasks.policy.served_policy import ServedPolicy  # noqa: PLC0415 - as above
+    from tasks.store.policy.experience_store import ExperienceStore  # noqa: PLC0415 - brings SQLite
+
+    if config is None and Path(options.CONFIG_FILE).is_file():
+        config = options.CONFIG_FILE
+    loaded = None if config is None else load(config)
+    if mock_url is not None and (loaded is None or loaded.configuration.llm is None):
+        raise ConfigurationError.of(
+            "--offline", "stands for the `llm` of a configuration", "Add one, or leave this out."
+        )
+    with (
+        ExperienceStore(root) as store,
+        ServedPolicy(store, settings) as served,
+    ):
+        mutator = PromptMutator()
+        if loaded is not None and loaded.configuration.llm is not None:
+            environment = Environment.of(loaded.configuration, mock_url=mock_url)
+            mutator = PromptMutator.of(loaded.configuration, environment)
+        yield PolicyMount(policy=served, mutator=mutator, prefix=prefix)

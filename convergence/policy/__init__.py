@@ -1,0 +1,17 @@
+"""Policy of prompt changes: client of its service, and environment.
+
+::
+
+    with PolicyClient("http://127.0.0.1:8765", token_env="APP_TOKEN") as client:
+        result = client.train(["Answer the question."], score=my_score, episodes=40)
+"""
+
+from convergence.policy.client import (
+    ChosenAction,
+    EpisodeResult,
+    MutatedAction,
+    PolicyClient,
+    PolicyTraining,
+)
+
+__all__ = ["ChosenAction", "EpisodeResult", "MutatedAction", "PolicyClient", "PolicyTraining"]

@@ -1,0 +1,469 @@
+"""Client of the policy's service: decisions, outcomes, updates, training."""
+
+import os
+import re
+import secrets
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Final, Self, TypeVar
+
+from convergence.client.clients import Client, ServiceCall, ServiceRefusedError
+from convergence_core.errors import ConfigurationError
+from tasks.secrets.process_redaction import redacted_text
+from tasks.secrets.redaction import shortened
+
+DEFAULT_URL: Final = "http://127.0.0.1:8765"
+DEFAULT_TOKEN: Final = "CONVERGENCE_POLICY_TOKEN"  # noqa: S105 - a variable's name
+_STOP: Final = "stop"
+
+Score = Callable[[str], float]
+"""Prompt → its mean score on the same cases each time, in [0, 1]."""
+Embed = Callable[[str], Sequence[float]]
+"""Prompt → its embedding, by the model that the policy's embedding names."""
+_Answer = TypeVar("_Answer")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChosenAction:
+    """An action that the policy chose."""
+
+    decision_id: str | None
+    """``None``: nothing is learned from it."""
+    episode_id: str
+    step: int
+    action: str
+    log_prob: float
+    """In nats."""
+    value: float
+    """Expected discounted return."""
+    mask: list[bool]
+    """Whether each action was legal."""
+    policy_version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MutatedAction(ChosenAction):
+    """An action, and the prompt after it."""
+
+    prompt: str | None
+    """``None``: no text was kept, and ``verdict`` says why."""
+    verdict: str
+    reason: str
+    diagnosis: str
+    writer: str
+    """The model, or ``rules``."""
+    cost_usd: float | None
+    """``None``: unknown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpisodeResult:
+    """One prompt, changed until the policy stopped or the steps were done."""
+
+    start: str
+    prompt: str
+    """The last one."""
+    actions: tuple[str, ...]
+    """``stop`` included."""
+    scores: tuple[float, ...]
+    """Of the first prompt and after each change, in [0, 1]."""
+
+    @property
+    def gain(self) -> float:
+        """Sum of the rewards: the last score less the first one."""
+        return self.scores[-1] - self.scores[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyTraining:
+    """What a training did."""
+
+    episodes: tuple[EpisodeResult, ...]
+    updates: tuple[Mapping[str, Any], ...]
+    """Diagnostics of each update, as ``update`` returns them."""
+
+
+@dataclass(slots=True)
+class _Server:
+    process: "subprocess.Popen[str]"
+    url: str
+    token: str = field(repr=False)
+
+
+class PolicyClient:
+    """Client of one policy. For one thread; its connections open at the first request."""
+
+    def __init__(
+        self,
+        url: str = DEFAULT_URL,
+        *,
+        token: str | None = None,
+        token_env: str = DEFAULT_TOKEN,
+        embed: Embed | None = None,
+        retries: int = 3,
+        timeout_s: float = 120.0,
+    ) -> None:
+        """Ask a service.
+
+        Args:
+            url: root of the policy's paths; where it is mounted, with ``/policy``.
+            token: the bearer token.
+            token_env: environment variable that holds it.
+            embed: makes the embeddings of prompts; ``None``: the service does.
+            retries: how often a request is sent again that may pass by itself.
+            timeout_s: of one answer.
+        """
+        self._url, self._token, self._token_env = url, token, token_env
+        self._embed = embed
+        self._settings: dict[str, Any] = {"retries": retries, "timeout_s": timeout_s}
+        self._client: Client | None = None
+        self._server: _Server | None = None
+
+    # -- the server
+
+    def start_server(self, store: Path | str, *options: str) -> str:
+        """Start a service of a store on a free port of this machine, and ask that from now on; return its URL.
+
+        Args:
+            store: folder of the store.
+            options: further ones of ``convergence policy serve``.
+
+        Raises:
+            ConfigurationError: it did not start; holds what it said.
+        """
+        self.stop_server()
+        token = secrets.token_urlsafe(32)
+        command = [sys.executable, "-m", "convergence", "policy", "serve", "--port", "0"]
+        process = subprocess.Popen(  # noqa: S603 - our own command
+            [*command, "--token", DEFAULT_TOKEN, "--store", str(store), *options],
+            env={**os.environ, DEFAULT_TOKEN: token, "COLUMNS": "1000"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stdout is not None  # noqa: S101 - a pipe
+        found = re.search(r"http://\S+", process.stdout.readline())
+        if found is None:
+            _, said = process.communicate()
+            raise ConfigurationError.of(
+                "options",
+                "must be those of a service that starts",
+                shortened(said.strip(), 2_000, redacted_text),
+            )
+        self._server = _Server(process, found[0], token)
+        self._disconnect()
+        return found[0]
+
+    def stop_server(self) -> None:
+        """End the service that this has started; every answer that was begun is given."""
+        self._disconnect()
+        server, self._server = self._server, None
+        if server is not None:
+            server.process.send_signal(signal.SIGTERM)
+            server.process.communicate()
+
+    def close(self) -> None:
+        """Close the connections, and end the service that this has started."""
+        self.stop_server()
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close."""
+        self.close()
+
+    # -- the policy
+
+    def select_action(
+        self,
+        embedding: Sequence[float] | None = None,
+        *,
+        prompt: str | None = None,
+        history: Sequence[str] = (),
+        episode_id: str | None = None,
+        score: float | None = None,
+        category: str = "none",
+        excluded: Sequence[str] = (),
+        deterministic: bool = False,
+    ) -> ChosenAction:
+        """Choose the next change of a prompt, of which the embedding is given or is made by the service.
+
+        Raises:
+            ServiceRefusedError: it was refused, or there was no answer.
+        """
+        body = self._state(
+            prompt, embedding, history=history, score=score, category=category, excluded=excluded
+        )
+        body |= {"episode_id": episode_id, "deterministic": deterministic}
+        return self._post("select_action", body, _reads(ChosenAction))
+
+    def select_mutation(
+        self,
+        prompt: str,
+        *,
+        embedding: Sequence[float] | None = None,
+        history: Sequence[str] = (),
+        episode_id: str | None = None,
+        score: float | None = None,
+        category: str = "none",
+        excluded: Sequence[str] = (),
+        deterministic: bool = False,
+        failures: Sequence[Mapping[str, str]] = (),
+    ) -> MutatedAction:
+        """Choose the next change of a prompt, and have it written.
+
+        Args:
+            prompt: as it is now.
+            embedding: of it; by default that of ``embed``, and without one the service's.
+            history: actions that were done in this episode.
+            episode_id: the episode; ``None``: a new one.
+            score: of the prompt now, in [0, 1].
+            category: what its failures are mostly like.
+            excluded: actions that cannot be applied.
+            deterministic: whether to take the likeliest action.
+            failures: cases that it got wrong: ``input``, ``answer``, and perhaps ``expected``, ``reason``.
+
+        Raises:
+            ServiceRefusedError: it was refused, or there was no answer.
+        """
+        body = self._state(
+            prompt, embedding, history=history, score=score, category=category, excluded=excluded
+        )
+        body |= {"prompt": prompt, "episode_id": episode_id, "deterministic": deterministic}
+        body["failures"] = [dict(one) for one in failures]
+        return self._post("select_mutation", body, _reads(MutatedAction))
+
+    def store_experience(
+        self,
+        chosen: ChosenAction,
+        reward: float,
+        *,
+        terminated: bool = False,
+        truncated: bool = False,
+        final: Mapping[str, Any] | None = None,
+    ) -> str:
+        """Report what came of an action, durably; return ``stored``, ``archived`` or ``duplicate``.
+
+        Args:
+            chosen: the action.
+            reward: what the change was worth.
+            terminated: whether the episode ended for good.
+            truncated: whether it was cut.
+            final: the prompt at which it was cut: ``prompt`` or ``embedding``, ``history``, ``score``.
+
+        Raises:
+            ServiceRefusedError: it was refused, or there was no answer.
+        """
+        body = {
+            "decision_id": chosen.decision_id, "episode_id": chosen.episode_id, "step": chosen.step,
+            "reward": reward, "terminated": terminated, "truncated": truncated, "final": final,
+        }  # fmt: skip
+        return self._post("store_experience", body, lambda found: str(found["status"]))
+
+    def update(self) -> dict[str, Any] | None:
+        """Learn from the steps that are ready; return diagnostics. ``None``: too few steps are.
+
+        Raises:
+            ServiceRefusedError: an update runs already, or there was no answer.
+        """
+
+        def statistics(found: Mapping[str, Any]) -> dict[str, Any] | None:
+            return dict(found["statistics"]) if found["updated"] else None
+
+        return self._post("update", {}, statistics)
+
+    def get_distribution(
+        self,
+        embedding: Sequence[float] | None = None,
+        *,
+        prompt: str | None = None,
+        history: Sequence[str] = (),
+        score: float | None = None,
+        category: str = "none",
+        excluded: Sequence[str] = (),
+    ) -> dict[str, float]:
+        """Return the probability of each action; nothing is kept.
+
+        Raises:
+            ServiceRefusedError: it was refused, or there was no answer.
+        """
+        body = self._state(
+            prompt, embedding, history=history, score=score, category=category, excluded=excluded
+        )
+        return self._post("get_distribution", body, lambda found: dict(found["probabilities"]))
+
+    def stats(self) -> dict[str, Any]:
+        """Return numbers of the policy."""
+        return self._connected().answer(
+            ServiceCall(read=dict, request={"method": "GET", "url": "stats"})
+        )
+
+    def save(self, name: str) -> bool:
+        """Save the policy under a name; return whether it was saved."""
+        return self._is_done("save", name)
+
+    def load(self, name: str) -> bool:
+        """Go on with a saved policy; return whether it was loaded. ``False``: none fits of that name."""
+        return self._is_done("load", name)
+
+    # -- training
+
+    def train_episode(
+        self,
+        prompts: Sequence[str],
+        max_steps: int = 5,
+        *,
+        score: Score,
+        number: int = 0,
+    ) -> EpisodeResult:
+        """Change one of the prompts until the policy stops or the steps are done, and report each step.
+
+        Args:
+            prompts: those to begin with; the episode takes one by its number.
+            max_steps: changes at most.
+            score: called for each new text.
+            number: of the episode.
+
+        Raises:
+            ServiceRefusedError: it was refused, or there was no answer.
+            ValueError: no prompt is given.
+        """
+        if not prompts:
+            raise ValueError("`prompts` must hold one text or more, but it is empty")
+        whole = int(self.stats()["max_steps"])
+        n_steps = min(max_steps, whole)
+        start = prompt = prompts[number % len(prompts)]
+        history: list[str] = []
+        episode_id: str | None = None
+        scores = [score(prompt)]
+        for step in range(n_steps):
+            chosen = self.select_mutation(
+                prompt, history=history, episode_id=episode_id, score=scores[-1]
+            )
+            episode_id = chosen.episode_id
+            history.append(chosen.action)
+            if chosen.action == _STOP:
+                self.store_experience(chosen, 0.0, terminated=True)
+                break
+            # A text that was refused leaves the prompt as it is: the step earned nothing.
+            if chosen.prompt is not None:
+                prompt = chosen.prompt
+            scores.append(score(prompt) if chosen.prompt is not None else scores[-1])
+            is_last = step == n_steps - 1
+            is_cut = is_last and n_steps < whole
+            final = (
+                self._state(prompt, None, history=history, score=scores[-1]) if is_cut else None
+            )
+            self.store_experience(
+                chosen,
+                scores[-1] - scores[-2],
+                # The policy sees how many steps are done, so the end of all of them is its own.
+                terminated=is_last and not is_cut,
+                truncated=is_cut,
+                final=final,
+            )
+        return EpisodeResult(
+            start=start, prompt=prompt, actions=tuple(history), scores=tuple(scores)
+        )
+
+    def train(
+        self,
+        prompts: Sequence[str],
+        episodes: int = 100,
+        episode_length: int = 5,
+        update_interval: int = 10,
+        *,
+        score: Score,
+        on_episode: Callable[[EpisodeResult], None] | None = None,
+    ) -> PolicyTraining:
+        """Play episodes on the prompts in turn, and update the policy after every few of them.
+
+        Args:
+            prompts: those to begin with.
+            episodes: how many.
+            episode_length: changes in one at most.
+            update_interval: episodes from one update to the next.
+            score: called for each new text; evaluations cost what it costs.
+            on_episode: told of each.
+
+        Raises:
+            ServiceRefusedError: it was refused, or there was no answer.
+            ValueError: no prompt is given, or ``update_interval`` is below 1.
+        """
+        if update_interval < 1:
+            raise ValueError(f"`update_interval` must be 1 or more, but got {update_interval}")
+        played: list[EpisodeResult] = []
+        updates: list[Mapping[str, Any]] = []
+        for number in range(episodes):
+            found = self.train_episode(prompts, episode_length, score=score, number=number)
+            played.append(found)
+            if on_episode is not None:
+                on_episode(found)
+            if len(played) % update_interval == 0:
+                statistics = self.update()
+                if statistics is not None:
+                    updates.append(statistics)
+        return PolicyTraining(episodes=tuple(played), updates=tuple(updates))
+
+    # -- requests
+
+    def _connected(self) -> Client:
+        if self._client is None:
+            server = self._server
+            self._client = Client(
+                self._url if server is None else server.url,
+                token=self._token if server is None else server.token,
+                token_env=self._token_env,
+                **self._settings,
+            )
+        return self._client
+
+    def _disconnect(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    def _state(
+        self,
+        prompt: str | None,
+        embedding: Sequence[float] | None,
+        *,
+        history: Sequence[str],
+        score: float | None,
+        category: str = "none",
+        excluded: Sequence[str] = (),
+    ) -> dict[str, Any]:
+        if embedding is None and prompt is not None and self._embed is not None:
+            embedding = self._embed(prompt)
+        state: dict[str, Any] = {
+            "history": list(history), "score": score, "category": category, "excluded": list(excluded)
+        }  # fmt: skip
+        if embedding is not None:
+            return state | {"embedding": [float(one) for one in embedding]}
+        return state | {"prompt": prompt}
+
+    def _post(
+        self, path: str, body: Mapping[str, Any], read: Callable[[dict[str, Any]], _Answer]
+    ) -> _Answer:
+        request = {"method": "POST", "url": path, "json": dict(body)}
+        return self._connected().answer(ServiceCall(read=read, request=request))
+
+    def _is_done(self, path: str, name: str) -> bool:
+        try:
+            self._post(path, {"name": name}, dict)
+        except ServiceRefusedError as refusal:
+            if refusal.status in {404, 409, 422}:
+                return False
+            raise
+        return True
+
+
+def _reads(kind: type[_Answer]) -> Callable[[Mapping[str, Any]], _Answer]:
+    known = {one.name for one in fields(kind)}  # type: ignore[arg-type]  # a dataclass
+    return lambda found: kind(**{name: found[name] for name in known})

@@ -1,0 +1,139 @@
+"""The Gymnasium environment of prompt changes: its interface, its rules, and what a policy learns in it."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from convergence.policy.prompt_worlds import ScoredPrompts, SimulatedPrompts
+from convergence_core.policy import (
+    N_PROGRESS,
+    PROMPT_ACTIONS,
+    STOP,
+    PPOConfig,
+    PPOState,
+    collect,
+    train,
+)
+
+gymnasium = pytest.importorskip("gymnasium")
+
+from convergence.policy.environment import (  # noqa: E402 - needs the extra
+    ENVIRONMENT_ID,
+    EnvironmentCopies,
+    PromptMutationEnvironment,
+)
+
+AT = {name: np.int64(at) for at, name in enumerate(PROMPT_ACTIONS)}
+QUIET: dict[str, Any] = {"n_categories": 2, "embedding_dim": 16, "noise": 0.0}
+
+
+def test_gymnasiums_own_check_finds_nothing():
+    from gymnasium.utils.env_checker import check_env
+
+    made = gymnasium.make(ENVIRONMENT_ID)
+    check_env(made.unwrapped, skip_render_check=True)
+    seen, info = made.reset(seed=3)
+    again, same = made.reset(seed=3)
+    assert seen.tolist() == again.tolist()
+    assert info["score"] == same["score"]
+    assert seen.shape == (64 + N_PROGRESS,)
+
+
+def test_rewards_sum_to_the_gain_and_the_last_step_ends_the_episode():
+    environment = PromptMutationEnvironment(SimulatedPrompts(**QUIET), max_steps=3)
+    _, info = environment.reset(seed=0)
+    first, total = info["score"], 0.0
+    for n, name in enumerate(("expansion", "reflect", "context-reduction"), 1):
+        assert info["action_mask"][AT[name]]
+        seen, reward, terminated, truncated, info = environment.step(AT[name])
+        assert not info["action_mask"][AT[name]], "it was used"
+        total += reward
+        assert (terminated, truncated) == (n == 3, False)
+        assert environment.observation_space.contains(seen)
+    assert total == pytest.approx(info["score"] - first)
+    assert info["action_mask"].tolist() == [name == STOP for name in PROMPT_ACTIONS]
+
+
+@pytest.mark.parametrize("second", [STOP, "expansion"])
+def test_stop_and_what_is_not_legal_end_the_episode_and_earn_nothing(second: str):
+    environment = PromptMutationEnvironment(SimulatedPrompts(**QUIET), prices=[0.5] * 7)
+    with pytest.raises(gymnasium.error.ResetNeeded):
+        environment.step(AT[STOP])
+    _, before = environment.reset(seed=0)
+    _, reward, _, _, after = environment.step(AT["expansion"])
+    assert reward == pytest.approx(after["score"] - before["score"] - 0.5)
+    _, reward, terminated, _, info = environment.step(AT[second])
+    assert (reward, terminated, info["is_legal"]) == (0.0, True, second == STOP)
+    assert info["score"] == after["score"]
+    with pytest.raises(ValueError, match="`prices` must have 7 numbers"):
+        PromptMutationEnvironment(prices=[1.0])
+
+
+def test_the_order_of_changes_matters_where_it_is_told_to():
+    for effect, differs in ((0.0, False), (0.1, True)):
+        world = SimulatedPrompts(3, order_effect=effect, **QUIET)
+        start = world.start(np.random.default_rng(0))
+        ends = [
+            world.changed(world.changed(start, a, np.random.default_rng(1)), b,
+                          np.random.default_rng(1)).worth
+            for a, b in (("expansion", "reflect"), ("reflect", "expansion"))
+        ]  # fmt: skip
+        assert (ends[0] != pytest.approx(ends[1])) is differs
+
+
+def test_prompts_of_yours_are_scored_once_each():
+    asked: list[str] = []
+
+    def score(prompt: str) -> float:
+        asked.append(prompt)
+        return min(1.0, len(prompt) / 400)
+
+    world = ScoredPrompts(["Answer the question."], score, embedding_dim=32)
+    environment = PromptMutationEnvironment(world)
+    for _ in range(3):
+        _, info = environment.reset(seed=1)
+        assert info["action_mask"][AT["reflect"]] == 0
+        _, _, _, _, info = environment.step(AT["expansion"])
+        assert info["prompt"].startswith("Answer the question.")
+    assert len(asked) == len(set(asked)) == world.n_evaluations
+    own = ScoredPrompts(["x y"], score, change=lambda text, action: f"{text} {action}",
+                        embed=lambda text: [1.0, len(text)], embedding_dim=2)  # fmt: skip
+    environment = PromptMutationEnvironment(own)
+    environment.reset(seed=0)
+    assert environment.step(AT["reflect"])[4]["prompt"] == "x y reflect"
+    with pytest.raises(ValueError, match="`prompts` must hold one text"):
+        ScoredPrompts([], score)
+
+
+def test_rows_of_a_rollout_are_real_steps():
+    copies = [PromptMutationEnvironment(SimulatedPrompts(**QUIET)) for _ in range(4)]
+    environment = EnvironmentCopies(copies)
+    rng = np.random.default_rng(0)
+    offer = environment.reset(rng)
+    config = PPOConfig(input_dim=16 + N_PROGRESS, action_dim=7, hidden_dim=8)
+    state = PPOState.begin(config, rng)
+    rollout, _ = collect(state.networks, environment, offer, n_steps=64, version=0, rng=rng)
+    rollout.check(config)
+    done = rollout.observations[:, :, 16 + 14]  # share of the steps that are done
+    for t in range(63):
+        for copy in range(4):
+            wanted = 0.0 if rollout.terminated[t, copy] else done[t, copy] + 0.2
+            assert done[t + 1, copy] == pytest.approx(wanted, abs=1e-6)
+
+
+def test_a_policy_learns_in_it():
+    world = SimulatedPrompts(1, order_effect=0.0, **QUIET)
+    environment = EnvironmentCopies([PromptMutationEnvironment(world) for _ in range(16)])
+    config = PPOConfig(
+        input_dim=16 + N_PROGRESS, action_dim=7, hidden_dim=32, learning_rate=3e-3,
+        buffer_size=512, batch_size=128, gamma=1.0,
+    )  # fmt: skip
+    rng = np.random.default_rng(0)
+    gains = []
+    for _, rollout, _ in train(
+        PPOState.begin(config, rng), environment, config, n_updates=16, rng=rng
+    ):
+        gains.append(float(rollout.rewards.sum() / rollout.terminated.sum()))
+    best = float(np.maximum(np.sort(world.gains, axis=1)[:, -5:], 0.0).sum(axis=1).mean())
+    assert np.mean(gains[-3:]) > gains[0] + 0.5 * (best - gains[0]), (gains, best)

@@ -1,0 +1,115 @@
+"""Who writes changed prompts and makes embeddings: fixed rules, or the models of a configuration."""
+
+import asyncio
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from convergence.cli.learn.policy import opened_policy, policy_settings
+from convergence_core.config import Configuration
+from convergence_core.errors import ConfigurationError, PolicyRequestError
+from tasks.inputs.environment import Environment
+from tasks.inputs.loader import load
+from tasks.mock.mock_server import MockServer
+from tasks.mock.options import MockOptions
+from tasks.policy.prompt_mutator import HASHED_NGRAMS, MutatedPrompt, PromptFailure, PromptMutator
+from tests.support.writing_runs import write_project
+
+PROMPT = "Say what the visitor of {place} thought of it, please."
+
+
+@pytest.fixture(scope="module")
+def mock_url() -> Iterator[str]:
+    with MockServer(MockOptions()) as server:
+        yield server.url
+
+
+@pytest.fixture
+def configuration(tmp_path: Path) -> Configuration:
+    path = write_project(tmp_path, "https://models.invalid",
+                         prompts={"embedding_model": "text-embedding-3-small"})  # fmt: skip
+    return load(path).configuration
+
+
+def mutated(mutator: PromptMutator, action: str, **more: object) -> MutatedPrompt:
+    async def ask() -> MutatedPrompt:
+        try:
+            return await mutator.mutate(PROMPT, action, **more)  # type: ignore[arg-type]
+        finally:
+            await mutator.aclose()
+
+    return asyncio.run(ask())
+
+
+def test_the_model_of_a_configuration_writes(configuration: Configuration, mock_url: str):
+    world = Environment.of(configuration, mock_url=mock_url)
+    found = mutated(PromptMutator.of(configuration, world), "constraint-addition")
+    assert (found.verdict, found.writer) == ("kept", "scribe")
+    assert found.prompt is not None
+    assert found.prompt != PROMPT
+    assert "{place}" in found.prompt
+    assert found.cost_usd is not None
+    assert found.cost_usd > 0
+
+
+def test_a_model_that_cannot_be_reached_leaves_no_text_and_says_why(tmp_path: Path):
+    path = write_project(tmp_path, "http://127.0.0.1:9")
+    configuration = load(path).configuration
+    found = mutated(PromptMutator.of(configuration, Environment.of(configuration)), "expansion")
+    assert (found.prompt, found.verdict) == (None, "no_answer")
+    assert found.reason
+
+
+def test_the_endpoint_of_a_configuration_makes_the_embeddings_it_names(
+    configuration: Configuration, mock_url: str
+):
+    world = Environment.of(configuration, mock_url=mock_url)
+    mutator = PromptMutator.of(configuration, world)
+
+    async def ask() -> "tuple[np.ndarray, np.ndarray]":
+        try:
+            theirs = await mutator.embedding(PROMPT, "text-embedding-3-small", 1536)
+            with pytest.raises(PolicyRequestError, match="an embedding `other` here"):
+                await mutator.embedding(PROMPT, "other", 1536)
+            return theirs, await mutator.embedding(PROMPT, HASHED_NGRAMS, 64)
+        finally:
+            await mutator.aclose()
+
+    theirs, ours = asyncio.run(ask())
+    assert np.linalg.norm(theirs) == pytest.approx(1.0, abs=1e-3)
+    assert ours.shape == (64,)
+
+
+def test_secrets_of_failures_do_not_reach_the_writer(monkeypatch: pytest.MonkeyPatch):
+    key = "sk-proj-abcdefghijklmnop1234567890"
+    failure = PromptFailure(input=f"Use {key}", answer=key, expected=f"no {key}", reason=key)
+    found = mutated(PromptMutator(), "reflect", failures=[failure], category="format")
+    assert key not in str(found)
+    monkeypatch.setattr("tests.policy.test_prompt_mutator.PROMPT", "Answer.")
+    assert mutated(PromptMutator(), "stop").prompt == "Answer."
+
+
+def test_texts_that_break_an_invariant_are_not_kept(configuration: Configuration):
+    short = configuration.prompts.model_copy(update={"max_length": len(PROMPT) + 5})
+    found = mutated(PromptMutator(settings=short), "expansion")
+    assert (found.prompt, found.verdict) == (None, "too_long")
+
+
+def test_a_policy_is_opened_with_the_configuration_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mock_url: str
+):
+    settings = policy_settings(None, 32, ["hidden_dim=8"], max_steps=5, seed=0)
+    monkeypatch.chdir(tmp_path)
+    with opened_policy(tmp_path / "a", settings, None, mock_url=None) as mount:
+        assert (mount.mutator.writer, mount.prefix) == ("rules", "")
+    with (
+        pytest.raises(ConfigurationError, match="stands for the `llm` of a configuration"),
+        opened_policy(tmp_path / "a", settings, None, mock_url=mock_url),
+    ):
+        pass
+    os.rename(write_project(tmp_path, "https://models.invalid"), "optimization.yaml")  # noqa: PTH104
+    with opened_policy(tmp_path / "a", settings, None, mock_url=mock_url, prefix="/policy") as it:
+        assert (it.mutator.writer, it.prefix) == ("scribe", "/policy")
