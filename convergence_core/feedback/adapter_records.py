@@ -62,7 +62,8 @@ class OpenMark:
     mark: TrainedMark
     given: Rating | AnswerComparison
     is_used: bool
-    """Whether a candidate, active, inactive or rejected adapter was trained on it."""
+    """Whether a candidate, active, inactive or rejected adapter was trained on it, or one that was worse on
+    live traffic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from tasks.store.feedback.adapter_store import AdapterStore
 from tasks.store.feedback.counts import feedback_counts
 from tasks.store.feedback.feedback_store import FeedbackStore
 from tasks.store.feedback.removal import forget_user
+from tasks.store.feedback.training_rounds import open_marks
 from tests.feedback.adapters import activated, rated, registered, saved_adapter
 from tests.feedback.answers import answer
 from tests.store.postgres_server import postgres_server
@@ -131,6 +132,34 @@ def test_one_that_is_worse_is_taken_back_in_the_transaction_of_the_rating(
     active = adapters.active("assistant")
     assert (active and active.version) == (ONE if has_control else None)
     assert talked(store, "after") == (ONE if has_control else None)
+
+
+def test_what_was_worse_is_not_trained_again_of_the_same_marks(
+    store: FeedbackStore, tmp_path: Path
+):
+    def used() -> dict[str, bool]:
+        marks = open_marks(store, "assistant")
+        return {
+            one.mark.interaction_id: one.is_used
+            for one in marks
+            if "learned" in one.mark.interaction_id
+        }
+
+    adapters = begun(store, tmp_path)
+    rate_until_it_ends(store, adapters, new=1, old=5)
+    assert adapters.record(TWO).status == "rolled_back"
+    assert used() == {"learned": True, "learned too": True}
+    adapters.rollback("assistant", "ada")  # by hand the marks are open again
+    assert used() == {"learned": False, "learned too": True}
+
+
+def test_one_that_is_activated_by_hand_meanwhile_answers_all(store: FeedbackStore, tmp_path: Path):
+    adapters = begun(store, tmp_path)
+    adapters.activate(TWO, "ada", reason="activated by hand")
+    test = last_test(adapters)
+    assert (test.status, test.reason) == ("ended", f"{TWO} is to answer all (activated by hand)")
+    assert {talked(store, f"later-{k}") for k in range(20)} == {TWO}
+    assert adapters.record(TWO).reason == "passed every check"
 
 
 def test_one_that_stays_undecided_is_kept(store: FeedbackStore, tmp_path: Path):

@@ -38,7 +38,7 @@ from tasks.store.feedback.adapter_files import (
     remove_folders,
 )
 from tasks.store.feedback.feedback_store import FeedbackStore
-from tasks.store.feedback.live_evidence import live_tests
+from tasks.store.feedback.live_evidence import end_test_of, live_tests
 from tasks.store.feedback.live_tests import begin_test, running_test
 from tasks.store.feedback.rows import checked_name
 
@@ -231,7 +231,11 @@ class AdapterStore:
             )
         with self._database.transaction(alone=True) as connection:
             one = found_adapter(connection, version)
+            now = self._feedback.now_us()
             if one.status == "active":
+                if live_rule is None:
+                    told = f"{version} is to answer all ({reason})"
+                    end_test_of(connection, one.role, version, reason=told, at_us=now)
                 return
             before = active_adapter(connection, one.role)
             if before is not None:
@@ -246,7 +250,7 @@ class AdapterStore:
                     version=version,
                     control=before.version if before is not None and is_alike else None,
                     role=one.role,
-                    at_us=self._feedback.now_us(),
+                    at_us=now,
                 )
 
     def reject(self, version: str, reason: str, by: str) -> None:

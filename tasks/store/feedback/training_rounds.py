@@ -41,7 +41,9 @@ _MARKS = {
 }
 _USED = (
     "SELECT r.kind, r.event_seq FROM adapter_rows r JOIN adapters a ON a.version = r.version "  # noqa: S608 - constants
-    f"WHERE a.status IN ({', '.join(repr(one) for one in USED)})"
+    f"WHERE a.status IN ({', '.join(repr(one) for one in USED)}) "
+    # One that was worse on live traffic would be trained again of the same marks at once.
+    "OR a.version IN (SELECT t.version FROM live_tests t WHERE t.status = 'worse')"
 )
 
 
