@@ -1,6 +1,7 @@
 """``serve``: choices of arms and rewards over HTTP."""
 
 import contextlib
+import getpass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -97,6 +98,7 @@ def serve(  # noqa: PLR0917 - Typer's options
         is_loopback,
     )
     from convergence.service.tokens import read_tokens  # noqa: PLC0415 - as above
+    from convergence.ui.app import ServedChat  # noqa: PLC0415 - as above
     from convergence.ui.guard import UiGuard, allowed_hosts  # noqa: PLC0415 - as above
     from convergence.ui.server import announce, guarded  # noqa: PLC0415 - as above
     from convergence.ui.sessions import BrowserSessions  # noqa: PLC0415 - as above
@@ -128,12 +130,18 @@ def serve(  # noqa: PLR0917 - Typer's options
     ):
         talk = _chat(config, feedback, opened, mock_url) if chat else None
         sessions = BrowserSessions()
+        note = STAND_IN_ANSWERS if offline else None
+        served = (
+            None
+            if talk is None
+            else ServedChat(roles=talk.role_names, user=getpass.getuser(), note=note)
+        )
 
         def app(host: str, port: int) -> UiGuard:
-            hosts = allowed_hosts(host, port, allow_host or ())
             return guarded(
-                source, sessions, tokens, hosts=hosts, port=port, ends=lambda: service.is_ending
-            )
+                source, sessions, tokens, hosts=allowed_hosts(host, port, allow_host or ()),
+                port=port, ends=lambda: service.is_ending, chat=served,
+            )  # fmt: skip
 
         service = Service(
             opened, tokens, service_options, app if pages else None, talk, policy=mount

@@ -25,7 +25,6 @@ from convergence_core.feedback.records import ChatMessage, Interaction
 from convergence_core.records import Json
 from tasks.chat.answer_stream import AnswerStream
 from tasks.chat.logged_chat import ChatPrompt, LoggedAnswer, LoggedChat, PreparedPrompt
-from tasks.chat.roles import BUILT_IN
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import one_line
 
@@ -189,7 +188,7 @@ class _Handlers:
         common = {"object": "model", "created": 0, "owned_by": "convergence"}
         data = [
             {"id": role, **common, "adapter_version": versions.get(role)}
-            for role in roles_of(self._chat)
+            for role in self._chat.role_names
         ]
         return json_answer({"object": "list", "data": data})
 
@@ -299,18 +298,13 @@ async def _event(send: Send, value: Mapping[str, Any]) -> None:
     await send({"type": "http.response.body", "body": body, "more_body": True})
 
 
-def roles_of(chat: LoggedChat) -> list[str]:
-    """Return the roles that answer, by name."""
-    return [*{**BUILT_IN, **chat.roles}]
-
-
 def check_role(chat: LoggedChat, key: str, role: str) -> None:
     """Make sure that a field of a request names a role.
 
     Raises:
         RequestRefusedError: it names none.
     """
-    known = roles_of(chat)
+    known = chat.role_names
     if role not in known:
         detail = f"`{key}` must name a role, and known are {', '.join(known)}."
         raise RequestRefusedError(404, detail)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from convergence_core.errors import (
     RunNotFoundError,
     StoreError,
 )
+from convergence_core.feedback.records import LABELS
 from tasks.pages.source import PageSource
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import one_line
@@ -34,17 +36,36 @@ _AT_ONCE = 2
 """Pages whose data are read at the same time."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedChat:
+    """The chat that the same server answers below ``/v1``."""
+
+    roles: tuple[str, ...]
+    user: str
+    """Who asks, unless another name is given."""
+    note: str | None = None
+    """What is to be known of its answers. ``None``: nothing."""
+    labels: tuple[str, ...] = tuple(LABELS.values())
+    """The scale of ratings in words, worst first."""
+
+
 def make_app(
-    source: PageSource, *, can_write: bool, ends: Callable[[], bool] = lambda: False
+    source: PageSource,
+    *,
+    can_write: bool,
+    chat: ServedChat | None = None,
+    ends: Callable[[], bool] = lambda: False,
 ) -> Starlette:
     """Return the application, to be put behind a ``UiGuard``.
 
     Args:
         source: the store.
         can_write: whether any token may write.
+        chat: what the chat page talks to; ``None``: no chat is served.
         ends: whether the server is about to end, and streams of events with it.
     """
-    handlers = _Handlers(source, StoreWatch(source.store.path, ends), can_write=can_write)
+    watch = StoreWatch(source.store.path, ends)
+    handlers = _Handlers(source, watch, can_write=can_write, chat=chat)
     routes = [
         Route(ROOT, handlers.root),
         Route(f"{ROOT}/api/session", handlers.session),
@@ -85,8 +106,11 @@ def make_app(
 class _Handlers:
     """Handlers of the routes."""
 
-    def __init__(self, source: PageSource, watch: StoreWatch, *, can_write: bool) -> None:
+    def __init__(
+        self, source: PageSource, watch: StoreWatch, *, can_write: bool, chat: ServedChat | None
+    ) -> None:
         self._source, self._watch, self._can_write = source, watch, can_write
+        self._chat = chat
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self._files = {
             str(path.relative_to(STATIC)): path for path in STATIC.rglob("*") if path.is_file()
@@ -102,6 +126,7 @@ class _Handlers:
                 "csrf": None if session is None else session.csrf,
                 "can_write": self._can_write,
                 "why_not": None if self._can_write else NO_WRITES,
+                "chat": None if self._chat is None else asdict(self._chat),
                 "store": str(self._source.store.path),
                 "version": code_version(),
             }

@@ -14,6 +14,7 @@ from tasks.pages import (
     allocation,
     case_matrix,
     cell,
+    conversations,
     free_sql,
     overview,
     production,
@@ -142,6 +143,12 @@ PAGES: Mapping[str, Callable[[PageSource, Query], Any]] = {
     "production": lambda source, _: production.systems(source),
     "production/{system}": lambda source, query: production.production(
         source, query.path["system"]
+    ),
+    "conversations": lambda source, query: conversations.conversations(
+        source, query.text("user", "")
+    ),
+    "conversation": lambda source, query: conversations.conversation(
+        source, query.text("id"), query.text("user")
     ),
     "training": lambda source, _: adapters.trained_roles(source),
     "training/{role:path}": lambda source, query: adapters.trained_role(

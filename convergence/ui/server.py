@@ -7,7 +7,7 @@ import uvicorn
 
 from convergence.service.socket_server import SocketServer, listening_socket, url_of
 from convergence.service.tokens import TokenRegistry
-from convergence.ui.app import make_app
+from convergence.ui.app import ServedChat, make_app
 from convergence.ui.guard import ROOT, UiGuard, allowed_hosts
 from convergence.ui.sessions import BrowserSessions
 from tasks.pages.source import PageSource
@@ -35,6 +35,7 @@ def guarded(
     hosts: frozenset[str],
     port: int,
     ends: Callable[[], bool],
+    chat: ServedChat | None = None,
 ) -> UiGuard:
     """Return the web application with its guard.
 
@@ -45,9 +46,10 @@ def guarded(
         hosts: values of ``Host`` that are answered.
         port: that is listened at; browsers send cookies of one host to all of its ports.
         ends: whether the server is about to end, and streams of events with it.
+        chat: what the same server answers below ``/v1``; ``None``: it serves no chat.
     """
     return UiGuard(
-        make_app(source, can_write=tokens is not None, ends=ends),
+        make_app(source, can_write=tokens is not None, chat=chat, ends=ends),
         sessions=sessions,
         tokens=tokens,
         hosts=hosts,

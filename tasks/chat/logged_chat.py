@@ -249,11 +249,16 @@ class LoggedChat:
         except NoArmsError:
             return None
 
+    @property
+    def role_names(self) -> tuple[str, ...]:
+        """Every role that can answer, the built-in ones first."""
+        return tuple({**BUILT_IN, **self.roles})
+
     def active_versions(self) -> dict[str, str]:
         """Return the adapter that answers for each role; roles of the base model are not named. Blocks."""
         if self.is_offline:
             return {}
-        found = {role: self._adapters.active(role) for role in {**BUILT_IN, **self.roles}}
+        found = {role: self._adapters.active(role) for role in self.role_names}
         return {role: one.version for role, one in found.items() if one is not None}
 
     async def _answered(

@@ -50,6 +50,7 @@ def test_every_page_is_described():
         "Compare",
         "Prompts",
         "Production",
+        "Chat",
         "Training",
         "SQL",
     ):

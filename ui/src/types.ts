@@ -127,6 +127,16 @@ export interface Production {
   promotions: { at: string | null; sentence: string }[];
 }
 
+// GET conversations?user= and conversation?id=&user=
+export interface Conversations { conversations: { conversation_id: string; user_id: string; role: string; n_answers: number; at: string; title: string | null }[] } // latest first
+export interface Conversation {
+  conversation_id: string; user_id: string; role: string;
+  answers: {
+    interaction_id: string; question: string; n_before: number; answer: string; model: string; adapter_version: string | null; at: string; is_better: boolean;
+    mark: { rating: number | null; thumbs: "up" | "down" | null; label: string; reason: string | null } | null;
+  }[];
+}
+
 // GET training and training/{role}
 export interface TrainedRoles { roles: string[]; sentences: string[]; commands: string[] }
 export interface Measured extends Interval { n: number }
@@ -149,7 +159,7 @@ export interface RoleTraining {
 
 // POST production/{system}/promote {candidate_id, confirm} and /rollback {confirm}; POST runs/{id}/stop, /resume {confirm}
 // Authorization: Bearer TOKEN, X-Convergence-CSRF: value of GET session
-export interface Session { csrf: string; can_write: boolean; why_not: string | null; store: string; version: string }
+export interface Session { csrf: string; can_write: boolean; why_not: string | null; chat: { roles: string[]; user: string; note: string | null; labels: string[] } | null; store: string; version: string }
 export interface Done { sentence: string }
 
 // GET sql/questions, GET sql?q=&limit= (and sql.csv?q=)

@@ -1,0 +1,111 @@
+"""Chat page: logged conversations, their answers and marks."""
+
+from typing import Final
+
+from convergence_core.errors import RunNotFoundError
+from convergence_core.feedback.records import Interaction, Rating
+from tasks.pages.source import Page, PageSource, line_of, time_of
+from tasks.secrets.process_redaction import redacted_text
+from tasks.secrets.redaction import shortened
+from tasks.store.feedback.feedback_store import FeedbackStore
+
+MOST: Final = 50
+"""Conversations in the list, the latest ones."""
+MOST_ANSWERS: Final = 200
+"""Answers of a conversation that are shown, the latest ones."""
+LONGEST: Final = 100_000
+"""Characters of a question or an answer that are shown."""
+_LATEST = (
+    "SELECT conversation_id, user_id, min(role), count(*), min(seq), max(created_us) "
+    "FROM interactions WHERE conversation_id IS NOT NULL AND (? = '' OR user_id = ?) "
+    "GROUP BY conversation_id, user_id ORDER BY max(seq) DESC LIMIT ?"
+)
+_FIRST = "SELECT interaction_id FROM interactions WHERE seq = ?"
+_ANSWERS = (
+    "SELECT interaction_id FROM interactions WHERE conversation_id = ? AND user_id = ? "
+    "ORDER BY seq DESC LIMIT ?"
+)
+_BETTER = (
+    "SELECT c.chosen_id FROM comparisons c WHERE c.user_id = ? AND c.chosen_id IS NOT NULL "
+    "AND c.seq = (SELECT max(l.seq) FROM comparisons l WHERE l.low_id = c.low_id "
+    "AND l.high_id = c.high_id AND l.user_id = c.user_id)"
+)
+
+
+def conversations(source: PageSource, user: str) -> Page:
+    """Return the latest conversations of a user, or of everyone if none is named."""
+    feedback = source.feedback()
+    rows = [] if feedback is None else feedback.fetch(_LATEST, (user, user, MOST))
+    return {
+        "conversations": [
+            {
+                "conversation_id": conversation,
+                "user_id": owner,
+                "role": role,
+                "n_answers": n,
+                "at": time_of(at_us),
+                "title": "" if feedback is None else _title(feedback, first),
+            }
+            for conversation, owner, role, n, first, at_us in rows
+        ]
+    }
+
+
+def conversation(source: PageSource, conversation_id: str, user: str) -> Page:
+    """Return the answers of a user's conversation, oldest first.
+
+    Raises:
+        RunNotFoundError: the user has none of that id.
+    """
+    feedback = source.feedback()
+    rows = (
+        [] if feedback is None else feedback.fetch(_ANSWERS, (conversation_id, user, MOST_ANSWERS))
+    )
+    found = [] if feedback is None else [feedback.interaction(name) for (name,) in rows][::-1]
+    answers = [one for one in found if one is not None]
+    if feedback is None or not answers:
+        raise RunNotFoundError(f"`conversation` must be one of {line_of(user)!r}, and is none.")
+    better = {name for (name,) in feedback.fetch(_BETTER, (user,))}
+    return {
+        "conversation_id": conversation_id,
+        "user_id": user,
+        "role": answers[-1].role,
+        "answers": [
+            {
+                **_answer(one, feedback.ratings(one.interaction_id)),
+                "is_better": one.interaction_id in better,
+            }
+            for one in answers
+        ],
+    }
+
+
+def _title(feedback: FeedbackStore, seq: int) -> str | None:
+    rows = feedback.fetch(_FIRST, (seq,))
+    one = feedback.interaction(rows[0][0]) if rows else None
+    return None if one is None else line_of(one.messages[-1].content)
+
+
+def _answer(one: Interaction, marks: list[Rating]) -> Page:
+    mark = next((mark for mark in marks if mark.user_id == one.user_id), None)
+    return {
+        "interaction_id": one.interaction_id,
+        "question": _text(one.messages[-1].content),
+        "n_before": len(one.asked) // 2,
+        "answer": _text(one.response),
+        "model": line_of(one.model),
+        "adapter_version": one.adapter_version,
+        "at": time_of(one.created_us),
+        "mark": None
+        if mark is None
+        else {
+            "rating": mark.rating,
+            "thumbs": mark.thumbs,
+            "label": mark.words,
+            "reason": line_of(mark.reason),
+        },
+    }
+
+
+def _text(text: str) -> str:
+    return shortened(text, LONGEST, redacted_text)
