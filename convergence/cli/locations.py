@@ -33,6 +33,14 @@ def store_path(store: Path | None, config: Path | None) -> Path:
     return config.parent / _storage_path(config)
 
 
+def configuration_of(store: Path | None, config: Path | None) -> Path | None:
+    """Return the configuration of the store that ``store_path`` names; ``None``: none is known."""
+    if config is not None:
+        return config
+    beside = Path(CONFIG_NAME)
+    return beside if store is None and beside.is_file() else None
+
+
 def open_store(store: Path | None, config: Path | None) -> "ParquetStore":
     """Open the store for reading; runs whose process is gone are marked as interrupted.
 

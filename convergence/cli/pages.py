@@ -22,7 +22,7 @@ def ui(  # noqa: PLR0917 - Typer's options
         typer.Option(
             metavar="ENV[=SCOPES]",
             help="Environment variable that holds a token; one of scope admin may promote, roll "
-            "back, stop and resume. May be given again.",
+            "back, activate, approve, stop and resume. May be given again.",
         ),
     ] = None,
     allow_host: options.AllowHost = None,
@@ -45,7 +45,8 @@ def ui(  # noqa: PLR0917 - Typer's options
     path = locations.store_path(store, config)
     # A folder that holds no store yet has an overview, too: it says how to begin.
     has_store = (path / "store.json").is_file()
-    source = PageSource(locations.open_store(store, config) if has_store else ParquetStore(path))
+    opened = locations.open_store(store, config) if has_store else ParquetStore(path)
+    source = PageSource(opened, locations.configuration_of(store, config))
     with contextlib.closing(source):
         server = UiServer(
             source, tokens, UiOptions(host=host, port=port, allowed=tuple(allow_host or ()))

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from convergence.cli import console, locations, options
-from convergence_core.errors import ConfigurationError, InteractionNotFoundError
+from convergence_core.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from convergence_core.records import Json
     from tasks.store.feedback.proposals import ProposedCase
 
 _SHOWN = 200
@@ -40,54 +39,30 @@ def review(  # noqa: PLR0917 - Typer's options
 
     An approved one is appended to the file `evaluation.test_cases.approved`, and is in the next run.
     """
-    from tasks.inputs.approved_cases import append_case, input_of  # noqa: PLC0415 - brings pydantic
-    from tasks.inputs.loader import load  # noqa: PLC0415 - as above
+    from tasks.inputs.loader import load  # noqa: PLC0415 - brings pydantic
+    from tasks.run.case_review import (  # noqa: PLC0415 - as above
+        approve_case,
+        proposed_for,
+        reject_case,
+    )
     from tasks.store.feedback.feedback_store import FeedbackStore  # noqa: PLC0415 - brings SQLite
-    from tasks.store.feedback.proposals import proposed_cases, save_review  # noqa: PLC0415 - as above
 
     if approve is not None and reject is not None:
         rule, fix = "must not be given beside --approve", "Decide about one answer at a time."
         raise ConfigurationError.of("--reject", rule, fix)
     loaded = load(config)
-    system = loaded.configuration.api.name
     with FeedbackStore(locations.store_path(store, config)) as feedback:
-        proposed = proposed_cases(feedback, system)
         if approve is not None:
-            one = _found(proposed, approve)
-            case: dict[str, Json] = {
-                "id": one.case_id,
-                "input": input_of(one.prompt, loaded.cases, field),
-                "tags": ["feedback"],
-                "description": one.marks,
-            }
-            if expected is not None:
-                case["expected"] = expected
-            file = append_case(loaded, case)
-            save_review(feedback, one.interaction.interaction_id, "approved", one.case_id)
-            _answer(as_json, "approved", one, f"{one.case_id} is in {file} and in the next run.")
+            done = approve_case(loaded, feedback, approve, expected=expected, field=field)
         elif reject is not None:
-            one = _found(proposed, reject)
-            save_review(feedback, one.interaction.interaction_id, "rejected")
-            _answer(as_json, "rejected", one, f"{one.case_id} is not proposed again.")
+            done = reject_case(loaded, feedback, reject)
         else:
-            _list(proposed, as_json=as_json)
-
-
-def _found(proposed: "list[ProposedCase]", name: str) -> "ProposedCase":
-    for one in proposed:
-        if one.interaction.interaction_id == name:
-            return one
-    raise InteractionNotFoundError(
-        f"an answer that is proposed must be named, but got {name[:200]!r}. "
-        "`convergence review` lists them."
-    )
-
-
-def _answer(as_json: bool, decision: str, one: "ProposedCase", sentence: str) -> None:
+            _list(proposed_for(loaded, feedback), as_json=as_json)
+            return
     if as_json:
-        console.answer_json({"decision": decision, "case_id": one.case_id})
+        console.answer_json({"decision": done.decision, "case_id": done.case_id})
     else:
-        console.say(sentence)
+        console.say(done.sentence)
 
 
 def _list(proposed: "list[ProposedCase]", *, as_json: bool) -> None:

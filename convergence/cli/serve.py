@@ -124,7 +124,9 @@ def serve(  # noqa: PLR0917 - Typer's options
     with (
         mock_server(wanted=offline) as mock_url,
         RuntimeStore(locations.store_path(store, config)) as opened,
-        contextlib.closing(PageSource(ParquetStore(opened.root))) as source,
+        contextlib.closing(
+            PageSource(ParquetStore(opened.root), locations.configuration_of(store, config))
+        ) as source,
         FeedbackStore(opened.root) as feedback,
         _policy(opened.root, config, is_wanted=policy, mock_url=mock_url) as mount,
     ):

@@ -20,6 +20,8 @@ from convergence.ui.watch import StoreWatch
 from convergence_core.errors import (
     AdapterNotFoundError,
     AdapterRefusedError,
+    ConfigurationError,
+    InteractionNotFoundError,
     QueryError,
     RunNotFoundError,
     StoreError,
@@ -87,6 +89,8 @@ def make_app(
         RequestRefusedError: lambda e: ProblemResponse(e.status, e.detail, e.headers),
         RunNotFoundError: lambda e: ProblemResponse(404, _told(e)),
         QueryError: lambda e: ProblemResponse(400, _told(e)),
+        ConfigurationError: lambda e: ProblemResponse(400, _told(e)),
+        InteractionNotFoundError: lambda e: ProblemResponse(404, _told(e)),
         AdapterNotFoundError: lambda e: ProblemResponse(404, _told(e)),
         AdapterRefusedError: lambda e: ProblemResponse(409, _told(e)),
         StoreError: lambda _: ProblemResponse(503, "The store cannot be read; see the log."),
@@ -139,7 +143,7 @@ class _Handlers:
         """Return the handler of a page's data."""
 
         async def handle(request: Request) -> Response:
-            key = f"{request.url.path}?{request.url.query}"
+            key = f"{request.url.path}?{request.url.query}#{self._source.config_stamp()}"
             await self._watch.look()
             async with self._watch.making(key):
                 answer = self._watch.kept(key)

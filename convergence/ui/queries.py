@@ -19,6 +19,7 @@ from tasks.pages import (
     overview,
     production,
     prompt_tree,
+    review,
     run_summary,
     search_course,
     side_by_side,
@@ -150,6 +151,7 @@ PAGES: Mapping[str, Callable[[PageSource, Query], Any]] = {
     "conversation": lambda source, query: conversations.conversation(
         source, query.text("id"), query.text("user")
     ),
+    "review": lambda source, _: review.review(source),
     "training": lambda source, _: adapters.trained_roles(source),
     "training/{role:path}": lambda source, query: adapters.trained_role(
         source, query.path["role"]
@@ -173,6 +175,8 @@ WRITES: Mapping[str, Callable[[PageSource, Query, Mapping[str, Any]], str]] = {
     "production/{system}/rollback": lambda source, query, body: writes.roll_back(
         source, query.path["system"], body
     ),
+    "review/approve": lambda source, _, body: review.approve(source, body),
+    "review/reject": lambda source, _, body: review.reject(source, body),
     "training/{role:path}/activate": lambda source, query, body: adapters.activate(
         source, query.path["role"], body
     ),

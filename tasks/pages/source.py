@@ -39,13 +39,25 @@ _T = TypeVar("_T")
 class PageSource:
     """A store opened for the pages. Thread-safe."""
 
-    def __init__(self, store: ParquetStore) -> None:
-        """Read from this store."""
-        self.store = store
+    def __init__(self, store: ParquetStore, config: Path | None = None) -> None:
+        """Read from this store.
+
+        Args:
+            store: what the pages show.
+            config: of the store, to whose file proposed test cases are approved; ``None``: there is none.
+        """
+        self.store, self.config = store, config
         self._mutex = threading.Lock()
         self._kept: OrderedDict[Hashable, Any] = OrderedDict()
         self._runtime: RuntimeStore | None = None
         self._feedback: FeedbackStore | None = None
+
+    def config_stamp(self) -> int:
+        """Return when the configuration was last written; 0: there is none."""
+        try:
+            return 0 if self.config is None else self.config.stat().st_mtime_ns
+        except OSError:
+            return 0
 
     def rows(self, sql: str, **parameters: object) -> list[dict[str, Any]]:
         """Return the rows of a query."""

@@ -84,7 +84,7 @@ def test_an_approval_that_was_stopped_half_way_is_not_doubled(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("tasks.store.feedback.proposals.save_review", killed)
+        patched.setattr("tasks.run.case_review.save_review", killed)
         assert run(["review", "--approve", "i1"]) == 130
     assert proposed(capsys) == ["i1", "i2", "down"]
     assert run(["review", "--approve", "i1"]) == 0

@@ -51,6 +51,7 @@ def test_every_page_is_described():
         "Prompts",
         "Production",
         "Chat",
+        "Review",
         "Training",
         "SQL",
     ):

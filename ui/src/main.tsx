@@ -9,6 +9,7 @@ import { Compare } from "./pages/compare";
 import { Overview } from "./pages/overview";
 import { Production } from "./pages/production";
 import { Prompts } from "./pages/prompts";
+import { Review } from "./pages/review";
 import { Run } from "./pages/run";
 import { Sql } from "./pages/sql";
 import { Training } from "./pages/training";
@@ -16,7 +17,7 @@ import { go, Link, to, useAddress, type Address } from "./router";
 import { apply, choice, choose, type Choice } from "./theme";
 
 const KEYS: [string, string][] = [
-  ["?", "show these keys"], ["g o", "Overview"], ["g p", "Production"], ["g m", "Chat"], ["g n", "Training"], ["g s", "SQL"],
+  ["?", "show these keys"], ["g o", "Overview"], ["g p", "Production"], ["g m", "Chat"], ["g v", "Review"], ["g n", "Training"], ["g s", "SQL"],
   ["g r", "the run of this page"], ["g a", "its answers"], ["g c", "compare"], ["g t", "its prompts"],
   ["/", "search"], ["← ↑ → ↓", "move in the matrix"], ["Enter", "open the cell"], ["j k", "next and previous case of an open cell"],
   ["h l", "next and previous configuration of an open cell"], ["Esc", "close"], ["d", "dark or light"],
@@ -41,6 +42,7 @@ function page({ path, query }: Address): ComponentChildren {
   if (first === "sql") return <Sql query={query} />;
   if (first === "production") return <Production system={second} query={query} />;
   if (first === "chat") return <Chat query={query} />;
+  if (first === "review") return <Review />;
   if (first === "training") return <Training role={second} />;
   if (first === "compare") return <Compare run={undefined} query={query} />;
   if (first === "runs" && second) {
@@ -74,7 +76,7 @@ function useKeys(address: Address, help: (on: boolean) => void): void {
       if (event.timeStamp - before.current > 1_500) return;
       before.current = 0;
       const places: Record<string, string | undefined> = {
-        o: "/ui/", p: to("production"), m: to("chat"), n: to("training"), s: to("sql"), r: run && to("runs", run), a: run && to("runs", run, "answers"),
+        o: "/ui/", p: to("production"), m: to("chat"), v: to("review"), n: to("training"), s: to("sql"), r: run && to("runs", run), a: run && to("runs", run, "answers"),
         c: run ? to("runs", run, "compare") : to("compare"), t: run && to("runs", run, "prompts"),
       };
       const place = places[event.key];
@@ -127,6 +129,7 @@ function App() {
             <Link href={to("compare")} current={first === "compare"}>Compare</Link>
             <Link href={to("production")} current={first === "production"}>Production</Link>
             <Link href={to("chat")} current={first === "chat"}>Chat</Link>
+            <Link href={to("review")} current={first === "review"}>Review</Link>
             <Link href={to("training")} current={first === "training"}>Training</Link>
             <Link href={to("sql")} current={first === "sql"}>SQL</Link>
           </nav>

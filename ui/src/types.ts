@@ -137,6 +137,14 @@ export interface Conversation {
   }[];
 }
 
+// GET review; POST review/approve {interaction_id, confirm, expected?, field?} and /reject {interaction_id, confirm}
+export interface Review {
+  why_not: string | null; system: string | null; fields: string[]; n_proposed: number;
+  proposed: Proposed[]; // oldest first
+  decided: { interaction_id: string; decision: string; case_id: string | null; at: string }[]; // latest first
+}
+export interface Proposed { interaction_id: string; case_id: string; prompt: string; answer: string; marks: string; role: string; model: string; adapter_version: string | null; at: string }
+
 // GET training and training/{role}
 export interface TrainedRoles { roles: string[]; sentences: string[]; commands: string[] }
 export interface Measured extends Interval { n: number }

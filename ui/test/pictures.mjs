@@ -12,7 +12,7 @@ const run = process.argv[5] ?? "01JRUN";
 const browser = await chromium.launch({ executablePath: "/usr/bin/chromium", args: ["--no-sandbox"] });
 const pages = {
   overview: "", run: "runs/" + run, answers: "runs/" + run + "/answers", cell: "runs/" + run + "/answers?case=case-0003&candidate=3fc8b00000000000&against=3fa9c10000000000",
-  compare: "runs/" + run + "/compare?a=3fa9c10000000000&b=3fc8b00000000000", prompts: "runs/" + run + "/prompts", production: "production", training: "training", chat: "chat?conversation=c1&user=ada", sql: "sql?q=SELECT+candidate_id,+posterior_mean+FROM+leaderboard",
+  compare: "runs/" + run + "/compare?a=3fa9c10000000000&b=3fc8b00000000000", prompts: "runs/" + run + "/prompts", production: "production", training: "training", chat: "chat?conversation=c1&user=ada", review: "review", sql: "sql?q=SELECT+candidate_id,+posterior_mean+FROM+leaderboard",
 };
 if (process.argv[6]) [pages.cell, pages.compare] = process.argv[6].split(",").map((end) => `runs/${run}/${end}`);
 const wanted = process.argv[3] && process.argv[3] !== "all" ? process.argv[3].split(",") : Object.keys(pages);

@@ -9,7 +9,7 @@ const PAGES = {
   Overview: "", Run: "runs/01JRUN", Answers: "runs/01JRUN/answers",
   Cell: "runs/01JRUN/answers?case=case-0003&candidate=3fc8b00000000000&against=3fa9c10000000000",
   Compare: "runs/01JRUN/compare?a=3fa9c10000000000&b=3fc8b00000000000", Prompts: "runs/01JRUN/prompts",
-  Production: "production", Training: "training", Chat: "chat?conversation=c1&user=ada", SQL: "sql?q=SELECT+1",
+  Production: "production", Training: "training", Chat: "chat?conversation=c1&user=ada", Review: "review", SQL: "sql?q=SELECT+1",
 };
 let browser;
 before(async () => { browser = await launch(); });
@@ -53,7 +53,7 @@ describe("every page", () => {
   }
 
   test("an empty store says the next command", () => over({ empty: true }, async (base) => {
-    for (const [path, command] of [["", "convergence quickstart"], ["production", "convergence serve"], ["training", "convergence init tutor --template local-chat"], ["chat", "convergence serve --chat"]]) {
+    for (const [path, command] of [["", "convergence quickstart"], ["production", "convergence serve"], ["training", "convergence init tutor --template local-chat"], ["chat", "convergence serve --chat"], ["review", "--config optimization.yaml"]]) {
       const { page, context } = await open(browser, base + path);
       await settled(page);
       assert.match(await page.innerText("main"), new RegExp(command));
@@ -200,6 +200,23 @@ describe("people", () => {
     await page.click("dialog button[type=submit]");
     await page.waitForSelector("dialog >> text=has not the scope admin");
     assert.ok(server.state.asked.includes("training/assistant/rollback"));
+    assert.deepEqual(problems, []);
+    await context.close();
+  }));
+
+  test("decide about a proposed case, and keep the token for the next one only", () => over({}, async (base) => {
+    const { page, problems, context } = await open(browser, `${base}review`);
+    await settled(page);
+    await page.click("text=Approve…");
+    await page.selectOption("dialog select", "tone");
+    await page.fill("dialog textarea", "In March.");
+    await page.fill("dialog input[type=password]", "wrong");
+    assert.deepEqual(await serious(page), []);
+    await page.click("dialog button[type=submit]");
+    await page.waitForSelector("dialog >> text=has not the scope admin");
+    await page.click("dialog >> text=Cancel");
+    await page.click("text=Reject…");
+    assert.equal(await page.inputValue("dialog input[type=password]"), "");
     assert.deepEqual(problems, []);
     await context.close();
   }));

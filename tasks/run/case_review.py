@@ -1,0 +1,94 @@
+"""Review of proposed test cases: approval into a file, or rejection."""
+
+from dataclasses import dataclass
+
+from convergence_core.errors import InteractionNotFoundError
+from convergence_core.records import Json
+from tasks.inputs.approved_cases import append_case, input_of
+from tasks.inputs.loader import Loaded
+from tasks.store.feedback.feedback_store import FeedbackStore
+from tasks.store.feedback.proposals import (
+    ProposedCase,
+    ReviewDecision,
+    proposed_cases,
+    save_review,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReviewedCase:
+    """What was decided about a proposed test case."""
+
+    decision: ReviewDecision
+    case_id: str
+    sentence: str
+    """What becomes of it."""
+
+
+def proposed_for(loaded: Loaded, feedback: FeedbackStore) -> list[ProposedCase]:
+    """Return the test cases that are proposed for a configuration, oldest first."""
+    return proposed_cases(feedback, loaded.configuration.api.name)
+
+
+def approve_case(
+    loaded: Loaded,
+    feedback: FeedbackStore,
+    interaction_id: str,
+    *,
+    expected: str | None = None,
+    field: str | None = None,
+) -> ReviewedCase:
+    """Make a proposed answer's prompt a test case, durably.
+
+    Args:
+        loaded: whose file of approved cases it is appended to.
+        feedback: of its store.
+        interaction_id: the answer.
+        expected: the answer that would be right; ``None``: the case has none.
+        field: of the input that holds the prompt; ``None``: the only one.
+
+    Raises:
+        ConfigurationError: it names no such file, or would be refused with the case.
+        InteractionNotFoundError: the answer is not proposed.
+    """
+    one = _found(loaded, feedback, interaction_id)
+    case: dict[str, Json] = {
+        "id": one.case_id,
+        "input": input_of(one.prompt, loaded.cases, field),
+        "tags": ["feedback"],
+        "description": one.marks,
+    }
+    if expected is not None:
+        case["expected"] = expected
+    file = append_case(loaded, case)
+    save_review(feedback, interaction_id, "approved", one.case_id)
+    return ReviewedCase(
+        decision="approved",
+        case_id=one.case_id,
+        sentence=f"{one.case_id} is in {file} and in the next run.",
+    )
+
+
+def reject_case(loaded: Loaded, feedback: FeedbackStore, interaction_id: str) -> ReviewedCase:
+    """Decide that an answer is not proposed again, durably.
+
+    Raises:
+        InteractionNotFoundError: the answer is not proposed.
+    """
+    one = _found(loaded, feedback, interaction_id)
+    save_review(feedback, interaction_id, "rejected")
+    return ReviewedCase(
+        decision="rejected",
+        case_id=one.case_id,
+        sentence=f"{one.case_id} is not proposed again.",
+    )
+
+
+def _found(loaded: Loaded, feedback: FeedbackStore, name: str) -> ProposedCase:
+    for one in proposed_for(loaded, feedback):
+        if one.interaction.interaction_id == name:
+            return one
+    raise InteractionNotFoundError(
+        f"an answer that is proposed must be named, but got {name[:200]!r}. "
+        "`convergence review` lists them."
+    )
