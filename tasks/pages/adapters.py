@@ -1,4 +1,4 @@
-"""Training page: adapters with their checks, rounds, rewards and raters of a role."""
+"""Training page: adapters with checks and tests, rounds, rewards and raters."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -73,6 +73,15 @@ def trained_role(source: PageSource, role: str) -> Page:
         "role": role,
         "active": None if active is None else active.version,
         "sentences": [line_of(one, _LONGEST) for one in sentences],
+        "live_tests": [
+            {
+                "version": one.version,
+                "status": one.status,
+                "sentence": line_of(one.words, _LONGEST),
+                "at": time_of(one.ended_us or one.started_us),
+            }
+            for one in adapters.live_tests(role)[-MOST:][::-1]
+        ],
         "adapters": [_adapter(one, adapters.checks(one.version)) for one in records],
         "rounds": [_round(one) for one in TrainingRounds(feedback).records(role)[-MOST:][::-1]],
         "course": [

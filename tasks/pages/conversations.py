@@ -94,7 +94,8 @@ def _answer(one: Interaction, marks: list[Rating]) -> Page:
         "n_before": len(one.asked) // 2,
         "answer": _text(one.response),
         "model": line_of(one.model),
-        "adapter_version": one.adapter_version,
+        # Nobody shall know whose answer it is before it is rated.
+        "adapter_version": None if mark is None else one.adapter_version,
         "at": time_of(one.created_us),
         "mark": None
         if mark is None

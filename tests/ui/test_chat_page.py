@@ -24,7 +24,7 @@ def turn(name: str, question: str, *before: str, **more: Any) -> Interaction:
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
     with FeedbackStore(tmp_path) as feedback:
-        feedback.log(turn("a", "One?"))
+        feedback.log(turn("a", "One?", adapter_version="assistant-0001"))
         feedback.log(turn("b", "One?", adapter_version="assistant-0001"))
         feedback.log(turn("c", "Two?", "One?", "It is b."))
         feedback.log(answer("d", user_id="ben", conversation_id="c2"))
@@ -63,7 +63,9 @@ def test_a_conversation_shows_answers_marks_and_choices(store: Path, opened: Ope
         "label": "2 Average",
         "reason": "too long",
     }
-    assert (second["mark"], second["adapter_version"]) == (None, "assistant-0001")
+    assert first["adapter_version"] == "assistant-0001"
+    # Nobody shall know whose answer it is before it is rated.
+    assert (second["mark"], second["adapter_version"]) == (None, None)
     assert third["mark"]["label"] == "thumbs up"
     assert viewer.get("conversation", id="c1", user="ben").status_code == 404
     assert viewer.get("conversation", id="c1").status_code == 422

@@ -169,7 +169,12 @@ def test_a_test_on_live_traffic_is_told_in_its_sentence(store: Path, opened: Ope
     with FeedbackStore(store) as feedback:
         adapters = AdapterStore(feedback)
         adapters.activate("assistant-0001", "ada", live_rule=LiveRule(share=0.2, max_ratings=50))
-        (test,) = adapters.live_tests("assistant")
+        adapters.activate("assistant-0002", "ada", live_rule=LiveRule())
+        ended, test = adapters.live_tests("assistant")
     page = opened(store).enter().page("training/assistant")
     assert page["sentences"][2:] == [f"{test.words}."]
-    assert "assistant-0001 is tried against assistant-0002 on 20% of" in test.words
+    assert "assistant-0002 is tried against assistant-0001 on 50% of" in test.words
+    found = [(one["version"], one["status"], one["sentence"]) for one in page["live_tests"]]
+    assert found == [
+        ("assistant-0002", "running", test.words), ("assistant-0001", "ended", ended.words),
+    ]  # fmt: skip

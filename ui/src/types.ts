@@ -160,6 +160,7 @@ export interface TrainingRound {
 export interface RoleTraining {
   role: string; active: string | null; sentences: string[];
   adapters: Adapter[]; rounds: TrainingRound[]; // latest first
+  live_tests: { version: string; status: string; sentence: string; at: string }[]; // latest first
   course: (Measured & { at: string })[]; activations: { at: string; version: string }[];
   answered_by: { version: string | null; n_answers: number; reward: Measured; latency_s: Measured; n_output_tokens: Measured }[];
 }

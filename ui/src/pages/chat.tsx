@@ -215,7 +215,7 @@ function Talk(p: TalkProps) {
                 <div key={one.id} class={turn.answers.length > 1 && n === turn.chosen ? "said chosen" : "said"}>
                   {turn.answers.length > 1 && <h3>Answer {n + 1}{turn.better === one.id && <> <span class="tag good">better</span></>}</h3>}
                   <div class="text" dir="auto">{one.text ? visible(one.text) : <span class="muted">The answer is empty.</span>}</div>
-                  <p class="small muted"><One text={one.model} max={80} />{one.version && <> with adapter <code class="whole">{one.version}</code></>}</p>
+                  <p class="small muted"><One text={one.model} max={80} />{/* Nobody shall know whose answer it is before it is rated. */}{one.mark && one.version && <> with adapter <code class="whole">{one.version}</code></>}</p>
                   {may && (
                     <Marks
                       of={one} labels={p.labels} token={p.token} user={p.user} box={at === turns.length - 1 && n === turn.answers.length - 1 ? marks : undefined}

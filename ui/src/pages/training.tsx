@@ -54,6 +54,11 @@ function Role({ role }: { role: string }) {
           <div class="verdict">{d.sentences.map((s, i) => <p key={i}><One text={s} max={600} /></p>)}</div>
           {session.data?.why_not && <p class="muted small"><Sentence text={session.data.why_not} /></p>}
           <Adapters of={d} base={base} done={loaded.again} />
+          {d.live_tests.length > 1 && (
+            <Card title="Earlier tests on live traffic" note="Blinded: a coin decides for each conversation whether the new adapter answers, or what answered before.">
+              <ul>{d.live_tests.slice(1).map((t, i) => <li key={i}><One text={t.sentence} max={600} /> <span class="muted small"><Time at={t.at} /></span></li>)}</ul>
+            </Card>
+          )}
           <Course of={d} />
           <AnsweredBy of={d} />
           <Rounds of={d} />
