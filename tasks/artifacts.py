@@ -174,6 +174,8 @@ def show_training(reports: "Sequence[RoundReport]") -> None:
             "version": one.version or number_text.UNKNOWN,
             "check": check.name if check is not None else number_text.UNKNOWN,
             "passed": check.passed if check is not None else None,
+            "measured": check.measured if check is not None else None,
+            "limit": check.threshold if check is not None else None,
             "verdict": redacted_text(check.words if check is not None else one.sentence),
         }
         for one in reports
@@ -182,6 +184,24 @@ def show_training(reports: "Sequence[RoundReport]") -> None:
     create_table_artifact(
         key="training", table=rows, description="New adapters and the verdicts on them"
     )
+    trained = [
+        {
+            "role": one.role,
+            "version": one.version or number_text.UNKNOWN,
+            "rows": one.n_rows,
+            "steps": len(one.losses),
+            "first loss": one.losses[0],
+            "last loss": one.losses[-1],
+            "CPU seconds": round(one.cpu_s, 1),
+            "outcome": redacted_text(one.sentence),
+        }
+        for one in reports
+        if one.losses
+    ]
+    if trained:
+        create_table_artifact(
+            key="training-rounds", table=trained, description="Training rounds: rows, loss, time"
+        )
 
 
 def report_location(run: Run, result: RunResult) -> str:

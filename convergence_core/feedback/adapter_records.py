@@ -128,6 +128,16 @@ class GateCheck:
     words: str
     """The verdict in a sentence."""
 
+    @property
+    def measured(self) -> str | None:
+        """The value with its interval and unit. ``None``: nothing was measured."""
+        if self.value is None:
+            return None
+        found = f"{self.value:.3g}"
+        if self.low is not None and self.high is not None:
+            found += f" [{self.low:.3g}, {self.high:.3g}]"
+        return f"{found} {self.unit}".strip()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingRoundRecord:

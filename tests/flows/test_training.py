@@ -19,14 +19,14 @@ from tests.training.test_rounds import written
 pytestmark = pytest.mark.prefect
 
 
-async def _shown() -> list[dict[str, Any]]:
+async def _shown(key: str = "training") -> list[dict[str, Any]]:
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
     from prefect.client.schemas.sorting import ArtifactSort
 
     async with get_client() as client:
         found = await client.read_artifacts(
-            artifact_filter=ArtifactFilter(key=ArtifactFilterKey(any_=["training"])),
+            artifact_filter=ArtifactFilter(key=ArtifactFilterKey(any_=[key])),
             sort=ArtifactSort.CREATED_DESC,
         )
     rows: list[dict[str, Any]] = json.loads(str(found[0].data))
@@ -61,7 +61,7 @@ def test_a_failed_round_fails_the_flow_after_all_is_shown(
         rounds.RoundReport(role="code", status="failed", sentence="the loss became NaN"),
         rounds.RoundReport(
             role="assistant", status="activated", sentence="better", version="assistant-0001",
-            checks=(PASSED,),
+            checks=(PASSED,), n_rows=40, cpu_s=12.34, losses=(0.75, 0.5, 0.25),
         ),
     ]  # fmt: skip
     monkeypatch.setattr("flows.train.look_at_store", lambda *_a, **_k: found)
@@ -72,3 +72,12 @@ def test_a_failed_round_fails_the_flow_after_all_is_shown(
         ("code", "\N{EN DASH}", None),
         ("assistant", "kl", True),
     ]
+    assert [(row["measured"], row["limit"]) for row in rows] == [
+        (None, None),
+        ("0.5 [0.4, 0.6] nat", 1.5),
+    ]
+    (trained,) = asyncio.run(_shown("training-rounds"))
+    assert trained == {
+        "role": "assistant", "version": "assistant-0001", "rows": 40, "steps": 3,
+        "first loss": 0.75, "last loss": 0.25, "CPU seconds": 12.3, "outcome": "better",
+    }  # fmt: skip
