@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help install check test test-all test-training cover site ui run serve constraints
+.PHONY: help install check test test-all test-training cover site ui typescript run serve constraints
 
 PYTHON ?= .venv/bin/python
 WORKERS ?= 3
@@ -46,6 +46,14 @@ site: ## Build the documentation as a site: build/site/index.html.
 	$(PYTHON) -m docs.website
 
 # Users install from a clone without npm, so the built files are committed; `.ci/run` compares them.
+typescript: ## Generate the TypeScript client's types, build it, and test it against a service.
+	mkdir -p build
+	$(PYTHON) -m docs.openapi > build/openapi.json
+	npm --prefix clients/typescript ci --loglevel=error
+	npm --prefix clients/typescript run --silent generate
+	npm --prefix clients/typescript run --silent build
+	$(PYTHON) -m pytest -q -m slow tests/policy/test_typescript.py
+
 ui: ## Rebuild the pages of `convergence ui` from ui/, with npm.
 	npm --prefix ui ci --loglevel=error
 	npm --prefix ui run --silent check

@@ -123,6 +123,13 @@ class PolicyClient:
         self._client: Client | None = None
         self._server: _Server | None = None
 
+    @property
+    def token(self) -> str:
+        """Bearer token of the service; empty: none is known."""
+        if self._server is not None:
+            return self._server.token
+        return self._token or os.environ.get(self._token_env, "")
+
     # -- the server
 
     def start_server(self, store: Path | str, *options: str) -> str:
@@ -418,7 +425,7 @@ class PolicyClient:
             server = self._server
             self._client = Client(
                 self._url if server is None else server.url,
-                token=self._token if server is None else server.token,
+                token=self.token,
                 token_env=self._token_env,
                 **self._settings,
             )
