@@ -6,6 +6,7 @@ import secrets
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -145,22 +146,25 @@ class PolicyClient:
         self.stop_server()
         token = secrets.token_urlsafe(32)
         command = [sys.executable, "-m", "convergence", "policy", "serve", "--port", "0"]
-        process = subprocess.Popen(  # noqa: S603 - our own command
-            [*command, "--token", DEFAULT_TOKEN, "--store", str(store), *options],
-            env={**os.environ, DEFAULT_TOKEN: token, "COLUMNS": "1000"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        assert process.stdout is not None  # noqa: S101 - a pipe
-        found = re.search(r"http://\S+", process.stdout.readline())
-        if found is None:
-            _, said = process.communicate()
-            raise ConfigurationError.of(
-                "options",
-                "must be those of a service that starts",
-                shortened(said.strip(), 2_000, redacted_text),
+        # A pipe that nobody reads would fill up and stop the service.
+        with tempfile.TemporaryFile("w+", encoding="utf-8") as said:
+            process = subprocess.Popen(  # noqa: S603 - our own command
+                [*command, "--token", DEFAULT_TOKEN, "--store", str(store), *options],
+                env={**os.environ, DEFAULT_TOKEN: token, "COLUMNS": "1000"},
+                stdout=subprocess.PIPE,
+                stderr=said,
+                text=True,
             )
+            assert process.stdout is not None  # noqa: S101 - a pipe
+            found = re.search(r"http://\S+", process.stdout.readline())
+            if found is None:
+                process.communicate()
+                said.seek(0)
+                raise ConfigurationError.of(
+                    "options",
+                    "must be those of a service that starts",
+                    shortened(said.read().strip(), 2_000, redacted_text),
+                )
         self._server = _Server(process, found[0], token)
         self._disconnect()
         return found[0]
