@@ -1,7 +1,7 @@
-"""Measures of a new adapter on held-out prompts, and the verdicts that follow."""
+"""Measures of a new adapter on held-out prompts, the verdicts that follow, and metrics."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -9,7 +9,9 @@ from typing import Final
 from convergence_core.errors import ConfigurationError
 from convergence_core.feedback.activation_gate import GateMeasures, Measured, gate_checks
 from convergence_core.feedback.adapter_records import GateCheck
-from convergence_core.feedback.held_out import HeldOutAnswer, HeldOutComparison, compare_held_out
+from convergence_core.feedback.held_out import HeldOutAnswer, compare_held_out
+from convergence_core.feedback.held_out_metrics import HeldOutMetric, held_out_metrics
+from convergence_core.feedback.objectives import desirability
 from convergence_core.feedback.offline_reward import offline_reward
 from convergence_core.feedback.records import HIGHEST, LOWEST, Interaction
 from convergence_core.feedback.safety import n_new_flags, safety_flags
@@ -31,6 +33,14 @@ SEED: Final = 0
 RATER: Final = "feedback.training.rater"
 REWARD_SPAN: Final = 2.0
 """From the lowest rating's reward, -1, to the highest's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdapterJudgement:
+    """Verdicts on a new adapter, which decide, and metrics, which inform."""
+
+    checks: tuple[GateCheck, ...]
+    metrics: tuple[HeldOutMetric, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +71,7 @@ def check_adapter(
     old: Path | None,
     old_version: str | None,
     weights_problem: str | None,
-) -> tuple[GateCheck, ...]:
+) -> AdapterJudgement:
     """Judge a new adapter against the one in service.
 
     Args:
@@ -79,7 +89,8 @@ def check_adapter(
     """
     rater = _rater(loaded)
     if weights_problem is not None:  # it is not loaded at all
-        return gate_checks(GateMeasures(n_held_out=0, weights_problem=weights_problem))
+        measures = GateMeasures(n_held_out=0, weights_problem=weights_problem)
+        return AdapterJudgement(checks=gate_checks(measures))
     prompts = tuple(
         prompt_of(prompt_key(one), _messages(one), one.sampling)
         for one in sorted(marks.held_out_prompts, key=prompt_key)[:MOST_PROMPTS]
@@ -91,14 +102,18 @@ def check_adapter(
         )
         right = RightAnswers(loaded, rater)
         repairs = ask_repairs(model, marks, right, new=new, old=old, old_version=old_version)
-    compared = _compared(answered, rater)
+        liked = _liked(marks, prompts)
+        nats = [_nats(model, liked, one) for one in (new, old)]
+    by_new = _rated(answered, answered.new, answered.log_ratios, rater)
+    by_old = _rated(answered, answered.old, [None] * len(answered.old), rater)
+    compared = compare_held_out(by_new, by_old) if prompts else None
     if compared is not None and compared.reward_difference is not None:
         difference = _measured(compared.reward_difference, times=REWARD_SPAN)
         rests_on = (
             f"the rater's marks of {plural(len(answered.new), 'answer')} of each to "
             f"{plural(compared.n_prompts, 'held-out prompt')}"
         )
-    return gate_checks(
+    checks = gate_checks(
         GateMeasures(
             n_held_out=len(prompts),
             weights_problem="",
@@ -113,6 +128,9 @@ def check_adapter(
             has_server_answered=bool(prompts) and all(answered.new),
         )
     )
+    texts = {key: [text for _, text in pairs] for key, pairs in liked.items()}
+    metrics = held_out_metrics(by_new, by_old, liked=texts, new_nats=nats[0], old_nats=nats[1])
+    return AdapterJudgement(checks=checks, metrics=metrics)
 
 
 def _answered(
@@ -133,25 +151,51 @@ def _answered(
     )
 
 
-def _compared(answered: _Answered, rater: Rate | None) -> HeldOutComparison | None:
-    """Return how the answers compare; ``None``: no prompt was held out."""
-    if not answered.prompts:
-        return None
+def _rated(
+    answered: _Answered,
+    texts: Sequence[str],
+    log_ratios: Sequence[float | None],
+    rater: Rate | None,
+) -> list[HeldOutAnswer]:
+    """Return answers with the rater's marks."""
+    return [
+        HeldOutAnswer(
+            prompt_key=one.key,
+            text=text,
+            reward=None if rater is None else rater(one.messages[-1]["content"], text),
+            log_ratio=log_ratio,
+        )
+        for one, text, log_ratio in zip(answered.asked, texts, log_ratios, strict=True)
+    ]
 
-    def rated(texts: Sequence[str], log_ratios: Sequence[float | None]) -> list[HeldOutAnswer]:
-        return [
-            HeldOutAnswer(
-                prompt_key=one.key,
-                text=text,
-                reward=None if rater is None else rater(one.messages[-1]["content"], text),
-                log_ratio=log_ratio,
-            )
-            for one, text, log_ratio in zip(answered.asked, texts, log_ratios, strict=True)
-        ]
 
-    return compare_held_out(
-        rated(answered.new, answered.log_ratios), rated(answered.old, [None] * len(answered.old))
+def _liked(
+    marks: RoleMarks, prompts: Sequence[SampledPrompt]
+) -> dict[str, list[tuple[Messages, str]]]:
+    """Return prompt's key → its messages with each answer that people liked, once."""
+    keys = {one.key for one in prompts}
+    found: dict[str, dict[str, Messages]] = {}
+    for one in marks.held_out:
+        key = prompt_key(one.interaction)
+        if key in keys and desirability(one.rating) and not one.is_unsafe:
+            found.setdefault(key, {})[one.interaction.response] = _messages(one.interaction)
+    return {
+        key: [(messages, text) for text, messages in texts.items()] for key, texts in found.items()
+    }
+
+
+def _nats(
+    model: JudgedModel, liked: Mapping[str, Sequence[tuple[Messages, str]]], adapter: Path | None
+) -> dict[str, float]:
+    """Return prompt's key → mean of -log p over the tokens of its liked answers."""
+    scored = model.token_log_likelihoods(
+        [one for pairs in liked.values() for one in pairs], adapter
     )
+    left, found = iter(scored), {}
+    for key, pairs in liked.items():
+        tokens = [token for _ in pairs for token in next(left)]
+        found[key] = -sum(tokens) / max(1, len(tokens))
+    return found
 
 
 def _logged_reward(

@@ -15,6 +15,7 @@ from convergence_core.errors import AdapterRefusedError, ConfigurationError
 from convergence_core.feedback.activation_gate import failed_words
 from convergence_core.feedback.adapter_records import AdapterRecord, GateCheck, TrainedMark
 from convergence_core.feedback.answer_reward import RewardBlend
+from convergence_core.feedback.held_out_metrics import HeldOutMetric, metrics_json
 from convergence_core.feedback.live_test_records import LiveRule
 from convergence_core.records import Json
 from convergence_core.result.number_text import plural
@@ -27,7 +28,7 @@ from tasks.store.feedback.adapter_weights import weights_problem
 from tasks.store.feedback.feedback_store import FeedbackStore
 from tasks.store.feedback.training_rounds import TrainingRounds
 from tasks.store.layout import make_folder, write_file
-from tasks.training.adapter_checks import check_adapter
+from tasks.training.adapter_checks import AdapterJudgement, check_adapter
 from tasks.training.jobs import (
     Objective,
     TrainingJob,
@@ -56,6 +57,7 @@ class RoundReport:
     version: str | None = None
     """The new adapter. ``None``: there is none."""
     checks: tuple[GateCheck, ...] = ()
+    metrics: tuple[HeldOutMetric, ...] = ()
     n_rows: int = 0
     cpu_s: float = 0.0
     """CPU seconds of the training process, of this call."""
@@ -228,17 +230,25 @@ class _Round:
             return self._report("failed", f"{error} Nothing was changed.", result)
         finally:
             shutil.rmtree(self._work.folder, ignore_errors=True)
-        self._rounds.end(
-            round_id, "done", version=version, metrics=metrics, reason=report.sentence
-        )
+        self._end(round_id, report, metrics)
         return report
 
     def _judged_again(self, left: AdapterRecord) -> RoundReport:
         nothing = TrainingResult(adapter=None, n_steps=0)
         try:
-            return self._judged(left.version, nothing)
+            report = self._judged(left.version, nothing)
         except (AdapterRefusedError, ModelProcessError) as error:
             return self._report("failed", f"{left.version} could not be judged: {error}", nothing)
+        killed = [one for one in self._rounds.records(self._role) if one.status == "running"]
+        if killed:
+            self._end(killed[-1].round_id, report, {})
+        return report
+
+    def _end(self, round_id: str, report: RoundReport, metrics: dict[str, Json]) -> None:
+        told = metrics | {"held_out": metrics_json(report.metrics)}
+        self._rounds.end(
+            round_id, "done", version=report.version, metrics=told, reason=report.sentence
+        )
 
     def _registered(self, adapter: Path, used: tuple[TrainedMark, ...]) -> str:
         return self._adapters.register(
@@ -252,7 +262,7 @@ class _Round:
         )
 
     def _judged(self, version: str, result: TrainingResult) -> RoundReport:
-        checks = check_adapter(
+        judged = check_adapter(
             self._loaded,
             self._base.files,
             self._marks,
@@ -261,6 +271,7 @@ class _Round:
             old_version=None if self._incumbent is None else self._incumbent.version,
             weights_problem=weights_problem(self._adapters.folder(version)),
         )
+        checks = judged.checks
         self._adapters.record_checks(version, checks)
         reason = failed_words(checks)
         if reason is not None:
@@ -271,7 +282,7 @@ class _Round:
                 f"{version} did not pass {len(failed)} of {len(checks)} checks ({', '.join(failed)}); "
                 f"{who} answers as before"
             )
-            return self._report("rejected", told, result, version, checks)
+            return self._report("rejected", told, result, version, judged)
         rule = live_rule_of(self._loaded.configuration.feedback.training)
         self._adapters.activate(version, by=BY, live_rule=rule)
         sentence = f"{version} passed every check and answers for {self._role} now"
@@ -280,7 +291,7 @@ class _Round:
                 f"{version} passed every check and answers {rule.share:.0%} of the conversations with "
                 f"{self._role} now, until their ratings decide"
             )
-        return self._report("activated", sentence, result, version, checks)
+        return self._report("activated", sentence, result, version, judged)
 
     def _report(
         self,
@@ -288,10 +299,12 @@ class _Round:
         sentence: str,
         result: TrainingResult,
         version: str | None = None,
-        checks: tuple[GateCheck, ...] = (),
+        judged: AdapterJudgement | None = None,
     ) -> RoundReport:
         return RoundReport(
-            role=self._role, status=status, sentence=sentence, version=version, checks=checks,
+            role=self._role, status=status, sentence=sentence, version=version,
+            checks=() if judged is None else judged.checks,
+            metrics=() if judged is None else judged.metrics,
             n_rows=result.n_rows, cpu_s=result.cpu_s, losses=result.losses,
         )  # fmt: skip
 

@@ -9,6 +9,7 @@ import yaml
 
 from convergence_core.errors import ConfigurationError
 from convergence_core.feedback.adapter_records import GateCheck
+from convergence_core.feedback.held_out_metrics import HeldOutMetric, metrics_of
 from convergence_core.feedback.records import AnswerComparison, ChatMessage, Rating
 from tasks.inputs.loader import Loaded, load
 from tasks.models.files import ModelFiles
@@ -17,6 +18,7 @@ from tasks.store.feedback.adapter_store import AdapterStore
 from tasks.store.feedback.feedback_store import FeedbackStore
 from tasks.store.feedback.training_rounds import TrainingRounds
 from tasks.training import round as rounds
+from tasks.training.adapter_checks import AdapterJudgement
 from tasks.training.jobs import TrainingJob, TrainingResult
 from tasks.training.marks import RoleMarks, collect, is_held_out, training_rows
 from tests.feedback.adapters import PASSED, saved_adapter
@@ -25,6 +27,11 @@ from tests.feedback.answers import answer
 FAILED = GateCheck(
     name="reward", passed=False, value=9.0, low=8.0, high=10.0, threshold=1.5, unit="nat", words="Too far."
 )  # fmt: skip
+METRICS = (
+    HeldOutMetric(
+        name="length", before=9.0, after=4.0, change=-5.0, low=-6.0, high=-4.0, n_prompts=30
+    ),
+)
 
 
 class Trainer:
@@ -52,7 +59,11 @@ def trainer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trainer:
     )
     monkeypatch.setattr(rounds, "run_training", made)
     monkeypatch.setattr(rounds, "base_model", lambda _loaded: base)
-    monkeypatch.setattr(rounds, "check_adapter", lambda *_a, **_k: (PASSED,))
+    monkeypatch.setattr(
+        rounds,
+        "check_adapter",
+        lambda *_a, **_k: AdapterJudgement(checks=(PASSED,), metrics=METRICS),
+    )
     return made
 
 
@@ -132,6 +143,7 @@ def test_a_round_trains_on_what_is_not_held_out_and_activates_what_passes(
     (record,) = TrainingRounds(feedback).records()
     assert (record.status, record.version, record.n_rows) == ("done", "assistant-0001", len(asked))
     assert record.metrics["losses"] == [0.5, 0.1]
+    assert metrics_of(record.metrics["held_out"]) == METRICS
     assert not (training_folder(feedback.root) / "assistant").exists()
     # The same marks train nothing again; new ones do, from the adapter in service and with the old ones.
     assert look(loaded, feedback).status == "waiting"
@@ -327,7 +339,9 @@ def test_what_fails_a_check_is_rejected_and_its_marks_stay_used(
     monkeypatch: pytest.MonkeyPatch,
 ):
     rate(feedback, 40)
-    monkeypatch.setattr(rounds, "check_adapter", lambda *_a, **_k: (PASSED, FAILED))
+    monkeypatch.setattr(
+        rounds, "check_adapter", lambda *_a, **_k: AdapterJudgement(checks=(PASSED, FAILED))
+    )
     found = look(loaded, feedback)
     assert found.status == "rejected"
     assert (
@@ -357,10 +371,17 @@ def test_a_candidate_of_a_killed_round_is_judged_first(
         look(loaded, feedback)
     (left,) = AdapterStore(feedback).records()
     assert left.status == "candidate"
-    monkeypatch.setattr(rounds, "check_adapter", lambda *_a, **_k: (PASSED,))
+    monkeypatch.setattr(
+        rounds,
+        "check_adapter",
+        lambda *_a, **_k: AdapterJudgement(checks=(PASSED,), metrics=METRICS),
+    )
     found = look(loaded, feedback)
     assert (found.status, found.version) == ("activated", left.version)
     assert len(trainer.jobs) == 1
+    (record,) = TrainingRounds(feedback).records()
+    assert (record.status, record.version) == ("done", left.version)
+    assert metrics_of(record.metrics["held_out"]) == METRICS
 
 
 def test_a_round_that_another_process_trains_waits(
