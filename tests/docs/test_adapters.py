@@ -12,6 +12,7 @@ import yaml
 from convergence_core.config.feedback import LiveTestConfig
 from convergence_core.feedback.activation_gate import CONDITIONS, GateLimits
 from convergence_core.feedback.adapter_records import STATUSES
+from convergence_core.feedback.held_out_metrics import UNITS
 from convergence_core.feedback.live_test_records import LiveRule, LiveStatus, LiveTest
 from convergence_core.feedback.records import Rating
 from tasks.store.feedback.adapter_store import AdapterStore
@@ -74,6 +75,9 @@ def test_statuses_and_checks_are_those_of_the_code():
         assert f"| {status} | {meaning}" in PAGE
     for name, condition in CONDITIONS.items():
         assert f"| {name} | {condition} |" in PAGE
+    assert re.findall(r"^\| (\w+) \| ", PAGE.partition("## Held-out metrics")[2], re.MULTILINE)[
+        : len(UNITS) + 1
+    ] == ["metric", *UNITS]
     limits = GateLimits()
     for words in (
         f"at least {limits.least_held_out} prompts", f"at most {limits.most_kl_nats:g} nats",

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from convergence_core.feedback.held_out_metrics import UNITS, metrics_of
 from tasks.models.files import missing_libraries
 from tasks.store.feedback.adapter_store import AdapterStore
 from tasks.store.feedback.feedback_store import FeedbackStore
@@ -49,7 +50,15 @@ def test_the_demonstration_learns_refuses_and_rolls_back(tmp_path: Path):
             int(n[2]) >= 16
         )  # of 32 prompts that train and as many that do not, marked low mostly
         assert repaired.value == int(n[1]) / int(n[2])
-        assert [one.status for one in TrainingRounds(feedback).records()] == ["done", "done"]
+        made = TrainingRounds(feedback).records()
+        assert [one.status for one in made] == ["done", "done"]
+        metrics = {one.name: one for one in metrics_of(made[0].metrics["held_out"])}
+        assert list(metrics) == list(UNITS)
+        assert metrics["perplexity"].high is not None
+        assert metrics["perplexity"].high < 1  # liked answers became likelier
+        for name in ("rating", "chrf", "similarity"):
+            assert metrics[name].change > 0
+        assert metrics["length"].change < 0
         rows = feedback.fetch(
             "SELECT adapter_version, avg(r.rating) FROM interactions i JOIN ratings r "
             "ON r.interaction_id = i.interaction_id GROUP BY adapter_version ORDER BY 1"

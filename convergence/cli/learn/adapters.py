@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from convergence_core.feedback.adapter_records import AdapterRecord
+    from convergence_core.feedback.held_out_metrics import HeldOutMetric
     from convergence_core.feedback.live_test_records import LiveTest
     from tasks.store.feedback.adapter_store import AdapterStore
 
@@ -39,6 +40,16 @@ _COLUMNS: "dict[str, Callable[[AdapterRecord], str]]" = {
     "from": lambda one: one.parent or "base model",
     "since": lambda one: one.since,
     "reason": lambda one: one.reason or "registered",
+}
+
+
+_METRICS: "dict[str, Callable[[HeldOutMetric], str]]" = {
+    "metric": lambda one: one.name,
+    "before": lambda one: f"{one.before:.3g}",
+    "after": lambda one: f"{one.after:.3g}",
+    "change [95 % interval]": lambda one: one.change_words,
+    "prompts": lambda one: f"{one.n_prompts:,}",
+    "unit": lambda one: one.unit,
 }
 
 
@@ -82,15 +93,22 @@ def show(
     config: options.Config = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Show an adapter: its status, what its files are, the verdict of each check, its test on live traffic."""
-    with _adapters(store, config) as adapters:
+    """Show an adapter: status, files, the verdict of each check, held-out metrics, its test on live traffic."""
+    from convergence_core.feedback.held_out_metrics import metrics_of  # noqa: PLC0415 - brings NumPy
+    from tasks.store.feedback.adapter_store import AdapterStore  # noqa: PLC0415 - brings SQLite
+    from tasks.store.feedback.training_rounds import TrainingRounds  # noqa: PLC0415 - as above
+
+    with open_feedback(store, config) as feedback:
+        adapters = AdapterStore(feedback)
         one = adapters.record(version)
+        made = TrainingRounds(feedback).of_version(version)
+        metrics = metrics_of(None if made is None else made.metrics.get("held_out"))
         checks, problem = adapters.checks(version), adapters.files_problem(one)
         tests = [test for test in adapters.live_tests(one.role) if test.version == version]
     if as_json:
         told = [_told(test) for test in tests]
         shown: dict[str, Any] = {"adapter": one, "checks": checks, "live_tests": told}
-        shown["files_problem"] = problem
+        shown |= {"files_problem": problem, "held_out": metrics}
         console.answer_json(shown)
         return
     console.answer(one.status_words)
@@ -98,6 +116,9 @@ def show(
     console.answer(f"files: {problem or f'as registered, SHA-256 {one.folder_sha256}'}")
     for check in checks:
         console.answer(check.words)
+    if metrics:
+        console.answer("Held-out metrics, which decide nothing; means over prompts:")
+        console.show(console.table_of(metrics, _METRICS, right=("before", "after", "prompts")))
     if not checks:
         console.answer("It was not checked yet.")
     for test in tests:

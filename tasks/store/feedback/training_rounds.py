@@ -114,6 +114,13 @@ class TrainingRounds:
             last[one.round_id] = one
         return list(last.values())
 
+    def of_version(self, version: str) -> TrainingRoundRecord | None:
+        """Return the round that an adapter came from; ``None``: none is known, or it runs still."""
+        rows = self._feedback.fetch(
+            f"{_ROUNDS} WHERE version = ? ORDER BY seq DESC LIMIT 1", (version,)
+        )
+        return _round_of(rows[0]) if rows else None
+
     def _add_round(self, connection: Connection, one: TrainingRoundRecord, at_us: int) -> None:
         clean = self._feedback.clean
         reason = None if one.reason is None else clean(one.reason)

@@ -273,7 +273,7 @@ training_rounds (seq): The beginning or the end of one training round, as of the
 6  | status        | text |  | running, done, interrupted or failed
 7  | n_rows        | i64  |  | rows that it trained on
 8  | settings_json | text |  | its settings
-9  | metrics_json  | text |  | numbers of the training, e.g. losses
+9  | metrics_json  | text |  | numbers of the training, e.g. losses, and held-out metrics
 10 | reason        | text |  | why it failed or was interrupted
 11 | started_at    | ts   |  | when it began
 12 | ended_at      | ts   |  | NULL: it runs, or was killed
