@@ -10,7 +10,8 @@ from tasks.inputs.loader import Loaded, load
 from tasks.store.feedback.feedback_store import FeedbackStore
 from tasks.store.in_flight import is_answering, seconds_since_request
 from tasks.training.jobs import TrainingStep, never, no_report
-from tasks.training.round import RoundReport, base_model, train_role, trained_roles
+from tasks.training.round import RoundReport, train_role, trained_roles
+from tasks.training.round_settings import base_model
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,16 +11,13 @@ from pathlib import Path
 from typing import Final, Literal
 
 from convergence_core.config.feedback import TrainingConfig
-from convergence_core.errors import AdapterRefusedError, ConfigurationError
+from convergence_core.errors import AdapterRefusedError
 from convergence_core.feedback.activation_gate import failed_words
 from convergence_core.feedback.adapter_records import AdapterRecord, GateCheck, TrainedMark
-from convergence_core.feedback.answer_reward import RewardBlend
 from convergence_core.feedback.held_out_metrics import HeldOutMetric, metrics_json
-from convergence_core.feedback.live_test_records import LiveRule
 from convergence_core.records import Json
 from convergence_core.result.number_text import plural
 from tasks.inputs.loader import Loaded
-from tasks.models.files import ModelFiles, find_model
 from tasks.models.local_model import ModelProcessError
 from tasks.store.feedback.adapter_files import training_folder
 from tasks.store.feedback.adapter_store import AdapterStore
@@ -40,6 +37,13 @@ from tasks.training.jobs import (
     run_training,
 )
 from tasks.training.marks import RoleMarks, collect, training_rows
+from tasks.training.round_settings import (
+    BaseModel,
+    base_model,
+    blend_of,
+    live_rule_of,
+    settings_of,
+)
 
 Status = Literal["waiting", "paused", "activated", "rejected", "failed"]
 BY: Final = "training"
@@ -62,36 +66,6 @@ class RoundReport:
     cpu_s: float = 0.0
     """CPU seconds of the training process, of this call."""
     losses: tuple[float, ...] = field(default=(), repr=False)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BaseModel:
-    """The model whose adapters are trained."""
-
-    name: str
-    files: ModelFiles
-    names: tuple[str, ...]
-    """As what its answers are logged."""
-
-
-def base_model(loaded: Loaded) -> BaseModel:
-    """Return the model whose adapters a configuration trains.
-
-    Raises:
-        ConfigurationError: it names none, or its files or what runs them are not there.
-    """
-    wanted = loaded.configuration.feedback.training.base_model_path
-    api = loaded.configuration.api
-    asked = api.request.options.get("model")
-    served = asked if isinstance(asked, str) and "{" not in asked else None
-    name = wanted or (served if api.kind == "local" else None)
-    key = "feedback.training.base_model_path"
-    if name is None:
-        rule = f"must name the model to train, where api.kind is {api.kind}"
-        fix = "Write `smollm2-135m-instruct`, a path to a `.gguf` file, or a folder of Hugging Face's form."
-        raise ConfigurationError.of(key, rule, fix)
-    files = find_model(name, loaded.base_dir, key=key)
-    return BaseModel(name=name, files=files, names=(name, *((served,) if served else ())))
 
 
 def trained_roles(loaded: Loaded, feedback: FeedbackStore) -> tuple[str, ...]:
@@ -307,32 +281,6 @@ class _Round:
             metrics=() if judged is None else judged.metrics,
             n_rows=result.n_rows, cpu_s=result.cpu_s, losses=result.losses,
         )  # fmt: skip
-
-
-def settings_of(options: TrainingConfig, objective: Objective) -> TrainingSettings:
-    """Return a configuration's settings of one round."""
-    return TrainingSettings(
-        objective=objective,
-        learning_rate=options.learning_rate,
-        beta=options.beta,
-        batch_size=options.batch_size,
-        gradient_accumulation_steps=options.gradient_accumulation_steps,
-        steps=options.steps,
-        max_seq_length=options.max_seq_length,
-        lora_rank=options.lora_rank,
-        lora_alpha=2 * options.lora_rank,
-    )
-
-
-def live_rule_of(options: TrainingConfig) -> LiveRule | None:
-    """Return how a new adapter is tried on live traffic; ``None``: it answers all at once."""
-    given = options.live_test
-    return LiveRule(share=given.share, max_ratings=given.max_ratings) if given.enabled else None
-
-
-def blend_of(options: TrainingConfig) -> RewardBlend:
-    """Return a configuration's weights of a reward's parts."""
-    return RewardBlend(**options.reward.model_dump())
 
 
 def _json(settings: TrainingSettings) -> dict[str, Json]:

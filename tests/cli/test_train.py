@@ -12,6 +12,7 @@ from tasks.models.files import ModelFiles
 from tasks.store.feedback.feedback_store import FeedbackStore
 from tasks.store.in_flight import RequestsInFlight
 from tasks.training import looks, round as rounds
+from tasks.training.round_settings import BaseModel
 from tests.feedback.answers import answer
 from tests.support.commands import Runner
 from tests.support.configurations import mapping
@@ -22,7 +23,7 @@ from tests.training.test_rounds import written
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     written(tmp_path)
     monkeypatch.chdir(tmp_path)
-    base = rounds.BaseModel(
+    base = BaseModel(
         name="tiny", files=ModelFiles(folder=tmp_path, gguf=None), names=("stand-in",)
     )
     for module in (rounds, looks):

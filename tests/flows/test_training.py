@@ -12,6 +12,7 @@ from convergence_core.feedback.records import Rating
 from tasks.models.files import ModelFiles
 from tasks.store.feedback.feedback_store import FeedbackStore
 from tasks.training import looks, round as rounds
+from tasks.training.round_settings import BaseModel
 from tests.feedback.adapters import PASSED
 from tests.feedback.answers import answer
 from tests.training.test_rounds import written
@@ -36,7 +37,7 @@ async def _shown(key: str = "training") -> list[dict[str, Any]]:
 def test_a_look_is_shown_role_by_role(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     from flows.train import train
 
-    base = rounds.BaseModel(
+    base = BaseModel(
         name="tiny", files=ModelFiles(folder=tmp_path, gguf=None), names=("stand-in",)
     )
     for module in (rounds, looks):

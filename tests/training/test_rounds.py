@@ -21,6 +21,7 @@ from tasks.training import round as rounds
 from tasks.training.adapter_checks import AdapterJudgement
 from tasks.training.jobs import TrainingJob, TrainingResult
 from tasks.training.marks import RoleMarks, collect, is_held_out, training_rows
+from tasks.training.round_settings import BaseModel, base_model, blend_of
 from tests.feedback.adapters import PASSED, saved_adapter
 from tests.feedback.answers import answer
 
@@ -54,7 +55,7 @@ class Trainer:
 @pytest.fixture
 def trainer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trainer:
     made = Trainer(tmp_path)
-    base = rounds.BaseModel(
+    base = BaseModel(
         name="tiny", files=ModelFiles(folder=tmp_path, gguf=None), names=("tiny", "stand-in")
     )
     monkeypatch.setattr(rounds, "run_training", made)
@@ -271,8 +272,6 @@ def test_several_raters_train_what_they_agree_on(feedback: FeedbackStore):
 def test_parts_of_the_reward_weigh_what_is_written(
     tmp_path: Path, feedback: FeedbackStore, trainer: Trainer
 ):
-    from tasks.training.round import blend_of
-
     written(
         tmp_path, reward={"rating": 1, "length": 1, "length_words": 2, "mode": "multiplicative"}
     )
@@ -397,4 +396,4 @@ def test_a_round_that_another_process_trains_waits(
 
 def test_a_hosted_model_has_no_adapters(loaded: Loaded):
     with pytest.raises(ConfigurationError, match=r"feedback\.training\.base_model_path"):
-        rounds.base_model(loaded)
+        base_model(loaded)

@@ -1,0 +1,67 @@
+"""A configuration's base model, settings, reward and live test of training rounds."""
+
+from dataclasses import dataclass
+
+from convergence_core.config.feedback import TrainingConfig
+from convergence_core.errors import ConfigurationError
+from convergence_core.feedback.answer_reward import RewardBlend
+from convergence_core.feedback.live_test_records import LiveRule
+from tasks.inputs.loader import Loaded
+from tasks.models.files import ModelFiles, find_model
+from tasks.training.jobs import Objective, TrainingSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaseModel:
+    """The model whose adapters are trained."""
+
+    name: str
+    files: ModelFiles
+    names: tuple[str, ...]
+    """As what its answers are logged."""
+
+
+def base_model(loaded: Loaded) -> BaseModel:
+    """Return the model whose adapters a configuration trains.
+
+    Raises:
+        ConfigurationError: it names none, or its files or what runs them are not there.
+    """
+    wanted = loaded.configuration.feedback.training.base_model_path
+    api = loaded.configuration.api
+    asked = api.request.options.get("model")
+    served = asked if isinstance(asked, str) and "{" not in asked else None
+    name = wanted or (served if api.kind == "local" else None)
+    key = "feedback.training.base_model_path"
+    if name is None:
+        rule = f"must name the model to train, where api.kind is {api.kind}"
+        fix = "Write `smollm2-135m-instruct`, a path to a `.gguf` file, or a folder of Hugging Face's form."
+        raise ConfigurationError.of(key, rule, fix)
+    files = find_model(name, loaded.base_dir, key=key)
+    return BaseModel(name=name, files=files, names=(name, *((served,) if served else ())))
+
+
+def settings_of(options: TrainingConfig, objective: Objective) -> TrainingSettings:
+    """Return a configuration's settings of one round."""
+    return TrainingSettings(
+        objective=objective,
+        learning_rate=options.learning_rate,
+        beta=options.beta,
+        batch_size=options.batch_size,
+        gradient_accumulation_steps=options.gradient_accumulation_steps,
+        steps=options.steps,
+        max_seq_length=options.max_seq_length,
+        lora_rank=options.lora_rank,
+        lora_alpha=2 * options.lora_rank,
+    )
+
+
+def live_rule_of(options: TrainingConfig) -> LiveRule | None:
+    """Return how a new adapter is tried on live traffic; ``None``: it answers all at once."""
+    given = options.live_test
+    return LiveRule(share=given.share, max_ratings=given.max_ratings) if given.enabled else None
+
+
+def blend_of(options: TrainingConfig) -> RewardBlend:
+    """Return a configuration's weights of a reward's parts."""
+    return RewardBlend(**options.reward.model_dump())
