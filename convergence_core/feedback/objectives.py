@@ -1,4 +1,4 @@
-"""Training targets of ratings, thumbs and comparisons; order and replay of rows.
+"""Training targets of ratings, thumbs and comparisons; order of rows.
 
 A rating is trained on as its quantile among the ratings of its user (QRPO, Matrenok et al. 2025,
 arXiv 2507.08068): whoever gives nothing but 4 and 5 says as much by a 4 as another one by a 1. The
@@ -104,19 +104,3 @@ def seeded_order(keys: Sequence[str], rng: np.random.Generator) -> NDArray[np.in
     by_key = np.array(sorted(range(len(keys)), key=lambda i: keys[i]), dtype=np.int64)
     order: NDArray[np.int64] = by_key[rng.permutation(len(keys))]
     return order
-
-
-def replayed_rows(
-    n_new: int, n_earlier: int, ratio: float, rng: np.random.Generator
-) -> NDArray[np.int64]:
-    """Return which earlier rows a round reads again, in ascending order.
-
-    Args:
-        n_new: rows of this round.
-        n_earlier: rows of earlier rounds that there are.
-        ratio: earlier rows for each new one; 0: none.
-        rng: draws them, none twice.
-    """
-    n = min(n_earlier, round(ratio * n_new))
-    drawn: NDArray[np.int64] = np.sort(rng.permutation(n_earlier)[:n])
-    return drawn

@@ -1,4 +1,4 @@
-"""Measures of a new adapter on held-out prompts, the verdicts that follow, and metrics."""
+"""Verdicts and metrics of a new adapter on held-out prompts."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -26,7 +26,6 @@ from trl import KTOConfig, KTOTrainer
 
 from tasks.training import job_folder
 from tasks.training.jobs import Objective, TrainingSettings, TrainingStep
-from tasks.training.retention import Penalty
 from tasks.training.tokenized_rows import TokenizedRow, batch
 
 Tensor: TypeAlias = torch.Tensor
@@ -85,7 +84,7 @@ def response_logps(model: Any, inputs: Mapping[str, Tensor]) -> Tensor:
 
 
 class AdapterTrainer(KTOTrainer):  # type: ignore[misc]  # TRL has no types where it is not installed
-    """TRL's trainer with rows of its own, weights, three objectives and a penalty."""
+    """TRL's trainer with rows of its own, weights and three objectives."""
 
     def __init__(
         self,
@@ -112,8 +111,7 @@ class AdapterTrainer(KTOTrainer):  # type: ignore[misc]  # TRL has no types wher
         self._rows = rows
         self._references: Sequence[Sequence[float]] = [(0.0,) * len(r.responses) for r in rows]
         self._objective = settings.objective
-        self._micro_batches: list[tuple[float, float, float]] = []
-        self.penalty: Penalty | None = None
+        self._micro_batches: list[tuple[float, float]] = []
         super().__init__(
             model=model,
             args=_arguments(settings, str(folder), n_rows=len(rows)),
@@ -166,21 +164,19 @@ class AdapterTrainer(KTOTrainer):  # type: ignore[misc]  # TRL has no types wher
         """
         ratios = response_logps(model, inputs) - inputs["reference"]
         loss = LOSSES[self._objective](ratios, inputs["target"], inputs["weight"], self.beta)
-        penalty = loss.new_zeros(()) if self.penalty is None else self.penalty(model)
-        told, cost = float(loss.detach()), float(penalty.detach())
-        if not math.isfinite(told + cost):
-            raise NonFiniteLossError(self.state.global_step + 1, told + cost)
+        told = float(loss.detach())
+        if not math.isfinite(told):
+            raise NonFiniteLossError(self.state.global_step + 1, told)
         spread = float(ratios.detach().var(correction=0)) / 2 if len(ratios) > 1 else 0.0
-        self._micro_batches.append((told, cost, spread))
-        total = loss + penalty
-        return (total, {"ratios": ratios}) if return_outputs else total
+        self._micro_batches.append((told, spread))
+        return (loss, {"ratios": ratios}) if return_outputs else loss
 
-    def step_figures(self) -> tuple[float, float, float]:
-        """Return the means of loss, penalty and divergence since they were asked for last."""
+    def step_figures(self) -> tuple[float, float]:
+        """Return the means of loss and divergence since they were asked for last."""
         n = max(1, len(self._micro_batches))
-        loss, penalty, kl = (sum(one[i] for one in self._micro_batches) / n for i in range(3))
+        loss, kl = (sum(one[i] for one in self._micro_batches) / n for i in range(2))
         self._micro_batches.clear()
-        return loss, penalty, kl
+        return loss, kl
 
 
 class StepCallback(TrainerCallback):  # type: ignore[misc]  # as above
@@ -200,8 +196,8 @@ class StepCallback(TrainerCallback):  # type: ignore[misc]  # as above
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> Any:  # noqa: ARG002
         """Report the step; a pause saves a checkpoint and ends the training."""
-        loss, penalty, kl = self._trainer.step_figures()
-        step = TrainingStep(step=state.global_step, loss=loss, penalty=penalty, kl_nats=kl)
+        loss, kl = self._trainer.step_figures()
+        step = TrainingStep(step=state.global_step, loss=loss, kl_nats=kl)
         job_folder.add_step(self._folder, step)
         self._report(step)
         if self._wants_pause():

@@ -76,7 +76,6 @@ def fingerprint(job: TrainingJob, versions: Sequence[str]) -> str:
     told = {
         "settings": settings,
         "rows": _canonical(job.rows),
-        "earlier": _canonical(job.earlier),
         "model": job.model.fingerprint(),
         "parent": None if job.parent is None else folder_sha256(job.parent),
         "versions": list(versions),

@@ -5,7 +5,7 @@ progress, and it ends when this process ends. What it writes lies in the job's f
 
     job.json             fingerprint of rows, settings, model and parent
     reference.json       log-probabilities of the responses by the base model
-    progress.jsonl       a line for each step: step, loss, penalty, kl_nats
+    progress.jsonl       a line for each step: step, loss, kl_nats
     checkpoint-N/        adapter, optimizer and random state after step N; complete once it has a mark
     adapter/             the trained adapter, which appears whole
     result.json          figures of the finished job
@@ -68,10 +68,6 @@ class TrainingSettings:
     lora_alpha: int = 16
     """The adapter's change is scaled by alpha / rank. Rank and alpha of a parent stay."""
     seed: int = 0
-    replay_ratio: float = 0.0
-    """Earlier rows that are read again, for each new row."""
-    ewc_lambda: float = 0.0
-    """Weight of the penalty for leaving a parent's weights that mattered to earlier rows; 0: none."""
     checkpoint_steps: int = 10
     """Steps between two checkpoints."""
     n_threads: int = 1
@@ -87,8 +83,6 @@ class TrainingSettings:
             raise ConfigurationError.of("objective", rule, "Choose one.", value=self.objective)
         for name in ("learning_rate", "beta", "max_gradient_norm"):
             _check(name, getattr(self, name), 0.0, is_open=True)
-        for name in ("replay_ratio", "ewc_lambda"):
-            _check(name, getattr(self, name), 0.0)
         for name in ("gradient_accumulation_steps", "steps", "lora_rank", "lora_alpha"):
             _check(name, getattr(self, name), 1)
         for name in ("checkpoint_steps", "n_threads"):
@@ -115,8 +109,6 @@ class TrainingJob:
     settings: TrainingSettings
     parent: Path | None = None
     """Folder of the adapter to start from; ``None``: the base model as it is."""
-    earlier: tuple[TrainingRow, ...] = ()
-    """Rows of earlier rounds, for replay and for the penalty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,9 +118,7 @@ class TrainingStep:
     step: int
     """From 1."""
     loss: float
-    """Of the objective, without penalty."""
-    penalty: float
-    """Of leaving the parent's weights; 0 without ``ewc_lambda``."""
+    """Of the objective."""
     kl_nats: float
     """Half the variance of the log-ratios within the step's batches, nats per response: to second order
     the divergence from the base model. The gate measures it on answers of the candidate."""
@@ -146,7 +136,7 @@ class TrainingResult:
     kl_estimate: float | None = None
     """Mean of ``TrainingStep.kl_nats`` over the last quarter of the steps; ``None``: no step is done."""
     n_rows: int = 0
-    """Rows read, replayed ones included."""
+    """Rows read."""
     n_dropped: int = 0
     """Rows left out, for their prompt alone is longer than ``max_seq_length``."""
     cpu_s: float = 0.0

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from convergence_core.feedback.objectives import replayed_rows, seeded_order
+from convergence_core.feedback.objectives import seeded_order
 from tasks.functions.processes import Parent
 from tasks.training import job_folder
 from tasks.training.jobs import (
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 LIBRARIES: Final = ("torch", "transformers", "trl", "peft")
 """Their versions are part of a job's fingerprint: others may round otherwise."""
 LOWEST_PRIORITY: Final = 19
-IMPORTANCE_ROWS: Final = 64
-"""Earlier rows that the penalty's importance is measured on."""
 
 
 class Exchange:
@@ -145,7 +143,7 @@ def _build(
     settings = job.settings
     torch.set_num_threads(settings.n_threads)
     model, tokenizer = load_model(job)
-    texts, earlier = _chosen_rows(job)
+    texts = _ordered(job.rows, np.random.default_rng(settings.seed))
     rows, n_dropped = tokenized(tokenizer, texts, settings.max_seq_length)
     least = 2 if settings.objective == "qrpo" else 1
     if len(rows) < least:
@@ -168,9 +166,6 @@ def _build(
     trainer.set_references(_references(trainer, folder))
     if job.parent is not None:
         _load_weights(trainer.model, job.parent)
-        kept, _ = tokenized(tokenizer, earlier[:IMPORTANCE_ROWS], settings.max_seq_length)
-        if settings.ewc_lambda and kept:
-            trainer.penalty = _penalty(trainer, kept, settings.ewc_lambda)
     return trainer, len(rows), n_dropped
 
 
@@ -191,14 +186,6 @@ def load_model(job: TrainingJob) -> tuple[Any, Any]:
     plain = type(model)(config)
     plain.load_state_dict(model.state_dict())
     return plain, tokenizer
-
-
-def _chosen_rows(job: TrainingJob) -> tuple[list[TrainingRow], list[TrainingRow]]:
-    """Return the rows that are read, replayed ones among them, and the earlier ones, in seeded orders."""
-    rng = np.random.default_rng(job.settings.seed)
-    earlier = _ordered(job.earlier, rng)
-    replayed = replayed_rows(len(job.rows), len(earlier), job.settings.replay_ratio, rng)
-    return _ordered([*job.rows, *(earlier[i] for i in replayed)], rng), earlier
 
 
 def _ordered(rows: Sequence[TrainingRow], rng: np.random.Generator) -> list[TrainingRow]:
@@ -236,19 +223,6 @@ def _load_weights(model: Any, folder: Path) -> None:
             f"the parent adapter {folder.name} is of another model: it has "
             f"{len(found.unexpected_keys)} weights that this model has not"
         )
-
-
-def _penalty(trainer: "AdapterTrainer", rows: list[Any], weight: float) -> Any:
-    from tasks.training.adapter_trainer import response_logps  # noqa: PLC0415 - brings torch
-    from tasks.training.retention import weights_penalty  # noqa: PLC0415 - brings torch
-    from tasks.training.tokenized_rows import batch  # noqa: PLC0415 - brings torch
-
-    device = trainer.args.device
-    batches = (
-        {name: one.to(device) for name, one in batch([row], [(0.0,) * len(row.responses)]).items()}
-        for row in rows
-    )
-    return weights_penalty(trainer.model, batches, response_logps, weight)
 
 
 def _references(trainer: "AdapterTrainer", folder: Path) -> list[list[float]]:

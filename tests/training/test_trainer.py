@@ -70,7 +70,6 @@ def train(files: ModelFiles, tmp_path_factory: pytest.TempPathFactory) -> Train:
         rows: tuple[TrainingRow, ...] = ROWS,
         *,
         parent: Path | None = None,
-        earlier: tuple[TrainingRow, ...] = (),
         folder: Path | None = None,
         pause_after: int | None = None,
         model: ModelFiles = files,
@@ -78,9 +77,7 @@ def train(files: ModelFiles, tmp_path_factory: pytest.TempPathFactory) -> Train:
     ) -> TrainingResult:
         folder = folder or tmp_path_factory.mktemp(f"job{next(_number)}")
         settings = replace(SETTINGS, **changed)  # type: ignore[arg-type]  # by name
-        job = TrainingJob(
-            model=model, rows=rows, settings=settings, parent=parent, earlier=earlier
-        )
+        job = TrainingJob(model=model, rows=rows, settings=settings, parent=parent)
         return trainer_process.train(job, folder, Script(pause_after))  # type: ignore[arg-type]  # its double
 
     return trained
@@ -318,65 +315,18 @@ def children() -> list[int]:
 # -- retention
 
 
-def test_the_average_of_adapters_is_the_weighted_sum_of_their_changes(files, train, tmp_path):
-    import torch
-    from peft import PeftModel
-    from transformers import AutoModelForCausalLM
+def test_rounds_that_read_every_mark_keep_sixteen_successive_repairs(tmp_path: Path):
+    """Each of eight facts is repaired twice, one a round; newest marks alone would undo earlier ones."""
+    from benchmarks.training import repairs
+    from tasks.models.tiny_chat_model import make_tiny_chat_model
 
-    from tasks.training.retention import average_adapters
-
-    def base() -> Any:
-        return AutoModelForCausalLM.from_pretrained(files.folder, dtype=torch.float32)
-
-    def change(model: Any) -> dict[str, Any]:
-        return {
-            name: module.get_delta_weight("default").detach()
-            for name, module in model.named_modules()
-            if hasattr(module, "get_delta_weight")
-        }
-
-    folders = [train(seed=1).adapter, train(seed=2, lora_rank=4).adapter]
-    parts = [change(PeftModel.from_pretrained(base(), folder)) for folder in folders]
-    average = average_adapters(base(), folders, [0.3, 0.7])
-    told = change(average)
-    assert told
-    for name, found in told.items():
-        torch.testing.assert_close(found, 0.3 * parts[0][name] + 0.7 * parts[1][name])
-    average.save_pretrained(tmp_path)
-    restored = change(PeftModel.from_pretrained(base(), tmp_path))
-    for name, found in restored.items():
-        torch.testing.assert_close(found, told[name])
-    with pytest.raises(ValueError, match="1 adapters have 2 shares"):
-        average_adapters(base(), folders[:1], [0.5, 0.5])
-
-
-def test_replay_and_the_penalty_keep_an_earlier_role(train, tmp_path: Path):
-    """Two roles want opposite words; forgetting falls to a quarter, and the new role is learned."""
-    both = ModelFiles(folder=tiny.make(tmp_path, verbs=("tell", "sing")), gguf=None)
-    first, second = tiny.rated_rows(160, 1), tiny.rated_rows(160, 2, "sing")
-
-    def learned(result: TrainingResult, verb: str) -> float:
-        """Return by how many nats an answer gains on another for a difference of 1 in their targets."""
-        rows = tiny.rated_rows(40, 3 if verb == "tell" else 4, verb)
-        change = margins(both, result.adapter, rows) - margins(both, None, rows)
-        return float(np.polyfit([row.target for row in rows], change, 1)[0])
-
-    strong: dict[str, Any] = {
-        "model": both, "learning_rate": 3e-3, "batch_size": 32, "checkpoint_steps": 1000,
-    }  # fmt: skip
-    parent = train(first, steps=150, **strong)
-    before = learned(parent, "tell")
-    strong.update(parent=parent.adapter, steps=100)
-    plain = train(second, **strong)
-    kept = train(second, earlier=first, replay_ratio=1.0, ewc_lambda=0.03, **strong)
-    lost = before - learned(plain, "tell")
-    assert before > 2
-    assert lost > 4, lost  # without them it turns round
-    assert before - learned(kept, "tell") <= 0.25 * lost, (before, learned(kept, "tell"), lost)
-    assert learned(kept, "sing") > 1
-    assert kept.n_rows == 2 * plain.n_rows == 320
-    cheap = {**strong, "steps": 2, "earlier": first}
-    assert weights(train(second, ewc_lambda=0.03, **cheap)) != weights(train(second, **cheap))
+    packaged = ModelFiles(folder=tmp_path / "model", gguf=None)
+    make_tiny_chat_model(packaged.folder, list(repairs.mistaken_dialogues(4_000, 0)))
+    found = repairs.repair(repairs.Speaker(packaged), packaged, tmp_path, "all", 0)
+    assert len(found.n_right) == 17
+    assert found.n_right[0] <= 1
+    assert found.n_right[-1] >= 7, found
+    assert found.n_undone <= 1
 
 
 # -- a real model

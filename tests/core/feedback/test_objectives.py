@@ -1,4 +1,4 @@
-"""Targets of ratings: quantiles by user, balanced thumbs, seeded order, replay."""
+"""Targets of ratings: quantiles by user, balanced thumbs, seeded order."""
 
 from collections import defaultdict
 
@@ -13,7 +13,6 @@ from convergence_core.feedback.objectives import (
     desirability,
     mid_rank_quantiles,
     rating_quantiles,
-    replayed_rows,
     seeded_order,
 )
 from convergence_core.feedback.records import Rating
@@ -89,12 +88,3 @@ def test_the_order_of_reading_depends_on_the_seed_and_not_on_where_rows_came_fro
     assert read == [backwards[i] for i in seeded_order(backwards, np.random.default_rng(7))]
     assert sorted(read) == keys != read
     assert read != [keys[i] for i in seeded_order(keys, np.random.default_rng(8))]
-
-
-def test_earlier_rows_are_replayed_by_their_ratio_and_none_twice():
-    rng = np.random.default_rng(0)
-    drawn = replayed_rows(40, 100, 0.5, rng)
-    assert len(drawn) == len(set(drawn.tolist())) == 20
-    assert drawn.tolist() == sorted(drawn.tolist())
-    assert replayed_rows(40, 6, 0.5, rng).tolist() == [0, 1, 2, 3, 4, 5]
-    assert replayed_rows(40, 100, 0.0, rng).size == 0
