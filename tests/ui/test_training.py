@@ -165,6 +165,15 @@ def test_a_rating_is_a_change_of_the_store(tmp_path: Path):
     assert [(one.kind, one.run_id) for one in changes] == [("feedback", None)]
 
 
+def test_a_shared_database_counts_as_changed_every_few_seconds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("CONVERGENCE_RUNTIME", "postgresql://nobody@localhost/none")
+    first, same, later = (StoreMark.of(tmp_path, now_s) for now_s in (100.0, 104.9, 105.0))
+    assert first == same
+    assert [one.kind for one in first.changes_to(later)] == ["production", "feedback"]
+
+
 def test_a_test_on_live_traffic_is_told_in_its_sentence(store: Path, opened: Open):
     with FeedbackStore(store) as feedback:
         adapters = AdapterStore(feedback)
