@@ -43,8 +43,7 @@ def test_the_model_of_another_machine_is_trained_here_and_asked_there():
     _, block = blocks(PAGE, "yaml")
     text = plan_files("local-chat", {})["optimization.yaml"]
     given, whole = yaml.safe_load(block), yaml.safe_load(text)
-    whole["api"] = {"name": "talk", "auth": {"type": "none"}} | given["api"]
-    whole["feedback"] = given["feedback"]
+    whole |= given
     parsed = parse_mapping(whole)
     assert parsed.api.request.options["model"] == "my/model"
     assert parsed.feedback.training.base_model_path == "/models/my-model"
