@@ -21,6 +21,8 @@ def test_training_has_the_documented_defaults():
     assert (default.learning_rate, default.beta, default.lora_rank) == (3e-4, 0.05, 8)
     assert (default.max_seq_length, default.min_ratings) == (512, 20)
     assert (default.held_out, default.interval_s) == (0.2, 60.0)
+    tried = default.live_test
+    assert (tried.enabled, tried.share, tried.max_ratings) == (True, 0.5, 200)
 
 
 def test_written_keys_are_read():
@@ -33,9 +35,18 @@ def test_written_keys_are_read():
             "rating": 2.0, "similarity": 0.5, "style": 0.25, "length": 1.0, "length_words": 40,
             "mode": "multiplicative",
         },
+        "live_test": {"enabled": False, "share": 0.25, "max_ratings": 30},
     }  # fmt: skip
     found = parse_mapping(edited(training(**written), MINIMAL)).feedback.training
     assert found.model_dump() == written
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("share", 0.0), ("share", 1.0), ("max_ratings", 0), ("enabled", "perhaps")]
+)
+def test_a_test_on_live_traffic_out_of_range_is_refused_by_its_key(key: str, value: Any):
+    (problem,) = problems_of(training(live_test={key: value}), MINIMAL)
+    assert problem.key == f"feedback.training.live_test.{key}"
 
 
 @pytest.mark.parametrize(
