@@ -31,7 +31,7 @@ DEGRADED_RATE: Final = 2e-2
 """Twenty times the rate of the demonstration: the loss goes on falling while the model forgets how to speak."""
 SEED: Final = 0
 
-_RATER_FILE = '''"""Rates answers of the demonstration by what they deserve: right ones, and brief ones a little."""
+RATER_FILE = '''"""Rates answers of the demonstration by what they deserve: right ones, and brief ones a little."""
 
 from tasks.training.demo_world import deserved, question_of
 
@@ -97,7 +97,7 @@ def play(folder: Path, n_answers: int = ANSWERS_PER_PROMPT) -> Iterator[Said]:
         n_answers: to each prompt.
     """
     folder.mkdir(parents=True)
-    (folder / "rater.py").write_text(_RATER_FILE, "utf-8")
+    (folder / "rater.py").write_text(RATER_FILE, "utf-8")
     (folder / "optimization.yaml").write_text(configuration_text(), "utf-8")
     dialogues = list(demo_world.examples(random.Random(SEED), 4_000))  # noqa: S311 - a demonstration
     make_tiny_chat_model(folder / MODEL, dialogues, seed=SEED)

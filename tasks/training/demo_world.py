@@ -68,12 +68,6 @@ def questions() -> list[Question]:
     return [Question(country, k) for country in CAPITALS for k in range(len(WORDINGS))]
 
 
-def is_well_formed(answer: str) -> bool:
-    """Return whether an answer has one of the forms, with one of the cities."""
-    forms = (*BRIEF, *WORDY)
-    return any(form.format(city=city) == answer for form in forms for city in CAPITALS.values())
-
-
 def deserved(question: Question, answer: str) -> float:
     """Return the rating that an answer deserves, in [1, 5]: its mean over raters."""
     is_brief = len(answer.split()) <= max(len(form.split()) for form in BRIEF)

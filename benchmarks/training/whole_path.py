@@ -1,0 +1,267 @@
+"""Training from ratings through the whole path, where the truth is known.
+
+    OMP_NUM_THREADS=1 python -m benchmarks.training.whole_path --seeds 5
+    OMP_NUM_THREADS=1 python -m benchmarks.training.whole_path --world real --variants ratings --seeds 3
+
+`convergence serve --chat` answers each question several times over HTTP, a synthetic rater marks each answer
+over HTTP, the flow `train` makes an adapter and judges it, and the same server, still running, answers the
+held-out questions again. World `tiny`: a model of the demonstration, made anew for each seed; `real`:
+SmolLM2-135M, asked for capitals.
+
+Variants: `ratings` as they are; `shuffled`, the marks dealt at random among the answers, judged by the rater
+or (`shuffled-marks`) by the held-out marks alone; `kto-fast`, thumbs at three times KTO's rate of 3e-4;
+`qrpo-long`, four times the steps. A row has the true mean rating of held-out answers before and after, its gain
+with a 95 % interval over questions, the checks that failed, KL in nats per answer, and the share of
+well-formed answers after, by the gate's rules of form.
+"""
+
+import argparse
+import csv
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+import httpx
+import numpy as np
+import yaml
+
+from benchmarks.training.smollm2 import interval
+from benchmarks.training.worlds import World, real, tiny
+from convergence_core.feedback.held_out import form_fault
+from convergence_core.feedback.records import ChatMessage, Interaction
+from tasks.store.feedback.adapter_store import AdapterStore
+from tasks.store.feedback.feedback_store import FeedbackStore
+from tasks.training.demo import MODEL
+from tasks.training.marks import is_held_out
+
+TOKEN: Final = "WHOLE_PATH_TOKEN"  # noqa: S105 - the name of a variable
+SECRET: Final = "whole-path-" + "0" * 40
+RATER: Final = "rater"
+N_AFTER: Final = 4
+N_CLIENTS: Final = 8
+FIELDS: Final = (
+    *("seed", "variant", "status", "before", "after", "gain", "low", "high", "well_formed"),
+    *("kl", "kl_low", "kl_high", "failed_checks", "cpu_s"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """A way of rating and training."""
+
+    training: dict[str, Any]
+    """Keys of `feedback.training` beside the world's; `None` takes one away."""
+    is_shuffled: bool = False
+    by_thumbs: bool = False
+    n_times_steps: int = 1
+
+
+VARIANTS: Final = {
+    "ratings": Variant(training={}),
+    "shuffled": Variant(training={}, is_shuffled=True),
+    "shuffled-marks": Variant(training={"rater": None}, is_shuffled=True),
+    "kto-fast": Variant(training={"objective": "kto", "learning_rate": 9e-4}, by_thumbs=True),
+    "qrpo-long": Variant(training={}, n_times_steps=4),
+}
+
+
+WORLDS: Final = {"tiny": tiny, "real": real}
+MIDDLE: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer as the endpoint gave it."""
+
+    interaction_id: str
+    question: str
+    text: str
+
+
+def write_configuration(folder: Path, world: World, variant: Variant) -> None:
+    """Write a world's configuration with a variant's keys."""
+    training = {**world.configuration["feedback"]["training"], **variant.training}
+    training["steps"] *= variant.n_times_steps
+    kept = {key: value for key, value in training.items() if value is not None}
+    made = {**world.configuration, "feedback": {"training": kept}}
+    (folder / "rater.py").write_text(world.rater, "utf-8")
+    (folder / "optimization.yaml").write_text(yaml.safe_dump(made, sort_keys=False), "utf-8")
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[httpx.Client]:
+    """Serve a folder's chat; yield a client of it."""
+    command = [sys.executable, "-m", "convergence", "serve", "--chat", "--no-ui", "--port", "0"]
+    command += ["--token", f"{TOKEN}=chat,update"]
+    server = subprocess.Popen(
+        command, cwd=folder, stdout=subprocess.PIPE, text=True, env={**os.environ, TOKEN: SECRET}
+    )
+    try:
+        assert server.stdout is not None
+        url = server.stdout.readline().split()[-1]
+        bearer = {"Authorization": f"Bearer {SECRET}"}
+        with httpx.Client(base_url=url, headers=bearer, timeout=600) as client:
+            yield client
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def at_once(work: Callable[[Any], Any], items: list[Any]) -> list[Any]:
+    """Work on items by several clients at once."""
+    with ThreadPoolExecutor(N_CLIENTS) as pool:
+        return list(pool.map(work, items))
+
+
+def ask(client: httpx.Client, questions: list[str]) -> list[Answer]:
+    """Return an answer to each question."""
+
+    def one(question: str) -> Answer:
+        messages = [{"role": "user", "content": question}]
+        body = {"model": "assistant", "user": RATER, "messages": messages}
+        response = client.post("/v1/chat/completions", json=body)
+        response.raise_for_status()
+        found = response.json()
+        return Answer(found["id"], question, found["choices"][0]["message"]["content"])
+
+    return at_once(one, questions)
+
+
+def rate(
+    client: httpx.Client, world: World, answers: list[Answer], variant: Variant, seed: int
+) -> None:
+    """Mark every answer as the synthetic rater does, or by marks dealt at random."""
+    rng = random.Random(seed)  # noqa: S311 - a simulation
+    marks = [world.rated(one.question, one.text, rng) for one in answers]
+    if variant.is_shuffled:
+        rng.shuffle(marks)
+
+    def one(pair: tuple[Answer, int]) -> None:
+        answer, mark = pair
+        path = f"/v1/interactions/{answer.interaction_id}"
+        if variant.by_thumbs:
+            if mark == MIDDLE:  # no thumb
+                return
+            body = {"user_id": RATER, "thumbs": "up" if mark > MIDDLE else "down"}
+            client.post(f"{path}/thumbs", json=body).raise_for_status()
+        else:
+            client.post(
+                f"{path}/rating", json={"user_id": RATER, "rating": mark}
+            ).raise_for_status()
+
+    at_once(one, list(zip(answers, marks, strict=True)))
+
+
+def is_kept(question: str, share: float) -> bool:
+    """Return whether a question is held out."""
+    asked = Interaction(
+        interaction_id="x", source="x", event_id="x", role="assistant", user_id="x", model="x",
+        messages=(ChatMessage(role="user", content=question),), response="", created_us=0,
+    )  # fmt: skip
+    return is_held_out(asked, share)
+
+
+def true_ratings(world: World, answers: list[Answer], questions: list[str]) -> np.ndarray:
+    """Return the mean rating, without noise, of each question's answers."""
+    return np.array([
+        fmean(world.deserved(one, answer.text) for answer in answers if answer.question == one)
+        for one in questions
+    ])  # fmt: skip
+
+
+def measure(
+    world: World, model: Path | None, folder: Path, name: str, seed: int
+) -> dict[str, object]:
+    """Play one variant in a new folder; return its row.
+
+    Args:
+        world: what is asked.
+        model: folder of its model; ``None``: a packaged one.
+        folder: is made.
+        name: of the variant.
+        seed: of the marks.
+    """
+    from flows.train import train  # noqa: PLC0415 - brings Prefect
+
+    variant = VARIANTS[name]
+    folder.mkdir()
+    if model is not None:
+        (folder / MODEL).symlink_to(model)
+    write_configuration(folder, world, variant)
+    share = world.configuration["feedback"]["training"]["held_out"]
+    held_out = [one for one in world.questions if is_kept(one, share)]
+    asked = [
+        one
+        for one in world.questions
+        for _ in range(world.n_held_out if one in held_out else world.n_answers)
+    ]
+    with served(folder) as client:
+        answers = ask(client, asked)
+        rate(client, world, answers, variant, seed)
+        (report,) = train(str(folder / "optimization.yaml"), force=True)
+        after = ask(client, [one for one in held_out for _ in range(world.n_held_out)])
+    checks = {one.name: one for one in report.checks}
+    with FeedbackStore(folder / "convergence-data") as feedback:
+        active = AdapterStore(feedback).active("assistant")
+        labels = {
+            found.adapter_version
+            for one in after
+            if (found := feedback.interaction(one.interaction_id))
+        }
+    expected = None if active is None else active.version
+    assert labels == {expected}, f"answered by {labels}, active is {expected}"
+    before_ratings = true_ratings(world, answers, held_out)
+    after_ratings = true_ratings(world, after, held_out)
+    gain, low, high = interval(after_ratings - before_ratings)
+    kl = checks["kl"]
+    return {
+        "seed": seed,
+        "variant": name,
+        "status": report.status,
+        "before": round(float(before_ratings.mean()), 3),
+        "after": round(float(after_ratings.mean()), 3),
+        "gain": round(gain, 3),
+        "low": round(low, 3),
+        "high": round(high, 3),
+        "well_formed": round(fmean(form_fault(one.text) is None for one in after), 3),
+        "kl": kl.value,
+        "kl_low": kl.low,
+        "kl_high": kl.high,
+        "failed_checks": " ".join(one.name for one in report.checks if not one.passed),
+        "cpu_s": round(report.cpu_s, 1),
+    }
+
+
+def main() -> None:
+    """Write one row for each seed and variant."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--world", choices=WORLDS, default="tiny")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS))
+    given = parser.parse_args()
+    world = WORLDS[given.world]()
+    writer = csv.DictWriter(sys.stdout, FIELDS)
+    writer.writeheader()
+    for seed in range(given.first_seed, given.first_seed + given.seeds):
+        with TemporaryDirectory() as scratch:
+            model = Path(scratch) / MODEL
+            if world.make_model is not None:
+                world.make_model(model, seed)
+            made = None if world.make_model is None else model
+            for name in given.variants:
+                writer.writerow(measure(world, made, Path(scratch) / name, name, seed))
+                sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

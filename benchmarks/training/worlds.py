@@ -1,0 +1,93 @@
+"""Worlds whose truth is known: a model, its questions, and what each answer deserves."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from benchmarks.training import smollm2
+from tasks.models.files import PACKAGED
+from tasks.models.tiny_chat_model import make_tiny_chat_model
+from tasks.training import demo, demo_world
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """What is asked, what an answer deserves, and how a model of it is trained."""
+
+    questions: tuple[str, ...]
+    deserved: Callable[[str, str], float]
+    """Question, answer → its rating without noise, in [1, 5]."""
+    noise: float
+    """Standard deviation of one rating."""
+    n_answers: int
+    """Rated ones to each question that trains."""
+    n_held_out: int
+    """Rated ones to each other question."""
+    rater: str
+    """Source of `rater.py:rate`, which judges at the gate."""
+    configuration: dict[str, Any]
+    make_model: Callable[[Path, int], None] | None = None
+    """Writes the model of a seed to a folder; ``None``: it is a packaged one."""
+
+    def rated(self, question: str, answer: str, rng: random.Random) -> int:
+        """Return one noisy rating."""
+        return min(5, max(1, round(rng.gauss(self.deserved(question, answer), self.noise))))
+
+
+def tiny() -> World:
+    """Return the demonstration's world, whose model is made on the spot."""
+
+    def deserved(question: str, answer: str) -> float:
+        asked = demo_world.question_of(question)
+        assert asked is not None
+        return demo_world.deserved(asked, answer)
+
+    def make(folder: Path, seed: int) -> None:
+        dialogues = list(demo_world.examples(random.Random(seed), 4_000))  # noqa: S311 - a simulation
+        make_tiny_chat_model(folder, dialogues, seed=seed)
+
+    return World(
+        questions=tuple(one.text for one in demo_world.questions()),
+        deserved=deserved,
+        noise=demo_world.NOISE,
+        n_answers=demo.ANSWERS_PER_PROMPT,
+        n_held_out=demo.ANSWERS_PER_PROMPT,
+        rater=demo.RATER_FILE,
+        configuration=yaml.safe_load(demo.configuration_text()),
+        make_model=make,
+    )
+
+
+_WORDS: Final = {smollm2.messages(country)[0]["content"]: word for country, word in smollm2.FACTS}
+
+
+def deserved_capital(question: str, answer: str) -> float:
+    """Return what an answer to a question for a capital deserves: brevity, and a little the right word."""
+    return smollm2.true_rating(answer, _WORDS[question])
+
+
+def real() -> World:
+    """Return the world of capitals that SmolLM2-135M is asked for."""
+    configuration = yaml.safe_load(demo.configuration_text())
+    configuration["api"]["request"]["options"] = {
+        "model": PACKAGED, "max_tokens": smollm2.MAX_TOKENS
+    }  # fmt: skip
+    configuration["feedback"]["training"] = {
+        "learning_rate": 3e-4, "beta": 0.05, "batch_size": 4, "steps": 60, "held_out": 0.5,
+        "max_seq_length": 128, "rater": "rater.py:rate",
+    }  # fmt: skip
+    temperature = configuration["search_space"]["parameters"]["temperature"]
+    temperature["default"] = smollm2.TEMPERATURE
+    return World(
+        questions=tuple(_WORDS),
+        deserved=deserved_capital,
+        noise=0.7,
+        n_answers=smollm2.N_ANSWERS,
+        n_held_out=1,
+        rater='"""Judges capitals."""\n\nfrom benchmarks.training.worlds import deserved_capital as rate\n',
+        configuration=configuration,
+    )
