@@ -48,11 +48,12 @@ def chat(
     from tasks.chat.logged_chat import LoggedChat  # noqa: PLC0415 - as above
     from tasks.inputs.environment import Environment  # noqa: PLC0415 - as above
     from tasks.inputs.loader import load  # noqa: PLC0415 - as above
+    from tasks.inputs.storage import bound_folder  # noqa: PLC0415 - as above
     from tasks.store.feedback.feedback_store import FeedbackStore  # noqa: PLC0415 - brings SQLite
     from tasks.store.runtime.runtime_store import RuntimeStore  # noqa: PLC0415 - as above
 
     loaded = load(config)
-    folder = (loaded.base_dir / loaded.configuration.storage.folder).resolve()
+    folder = bound_folder(loaded)
     with (
         mock_server(wanted=offline) as mock_url,
         FeedbackStore(folder) as feedback,

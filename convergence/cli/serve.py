@@ -121,6 +121,8 @@ def serve(  # noqa: PLR0917 - Typer's options
         connections=connections,
         has_docs=docs,
     )
+    if chat and store is None:
+        _bind(config)
     with (
         mock_server(wanted=offline) as mock_url,
         RuntimeStore(locations.store_path(store, config)) as opened,
@@ -182,6 +184,14 @@ def _policy(
     settings = PolicySettings.of(HASHED_NGRAMS, 1536)
     with opened_policy(root, settings, config, mock_url=mock_url, prefix="/policy") as mount:
         yield mount
+
+
+def _bind(config: Path | None) -> None:
+    """Make the store's folder the working copy of its address, from which adapters are fetched."""
+    from tasks.inputs.loader import load  # noqa: PLC0415 - brings pydantic
+    from tasks.inputs.storage import bound_folder  # noqa: PLC0415 - as above
+
+    bound_folder(load(config or options.CONFIG_FILE))
 
 
 def _chat(

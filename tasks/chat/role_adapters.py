@@ -129,7 +129,10 @@ class RoleAdapters:
         if version not in self._ready:
             async with self._lock:
                 if version not in self._ready:
-                    problem = await asyncio.to_thread(self._store.files_problem, record)
+                    try:
+                        problem = await asyncio.to_thread(self._store.files_problem, record)
+                    except StoreError as error:
+                        raise adapter_fault(version, f"cannot be fetched: {error}") from error
                     if problem is not None:
                         told = f"cannot answer with files that were not registered: {problem}"
                         raise adapter_fault(version, told)

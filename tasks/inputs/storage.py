@@ -11,6 +11,16 @@ def store_path(loaded: Loaded) -> Path:
     return (loaded.base_dir / loaded.configuration.storage.folder).resolve()
 
 
+def bound_folder(loaded: Loaded) -> Path:
+    """Return the folder of the results store, as the working copy of its address if it has one.
+
+    Raises:
+        StoreError: the extra is not installed, or the folder belongs to another address.
+    """
+    url = loaded.configuration.storage.remote
+    return store_path(loaded) if url is None else bound_store(loaded, url)
+
+
 def bound_store(loaded: Loaded, url: str) -> Path:
     """Return the folder of the results store, as the working copy of an address.
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from convergence_core.result.number_text import plural
 from tasks.inputs.loader import Loaded, load
+from tasks.inputs.storage import bound_folder
 from tasks.store.feedback.feedback_store import FeedbackStore
 from tasks.store.in_flight import is_answering, seconds_since_request
 from tasks.training.jobs import TrainingStep, never, no_report
@@ -91,6 +92,5 @@ def look_at_roles(
 def look_at_store(config: Path, *, role: str | None, is_forced: bool) -> list[RoundReport]:
     """Train what is to be trained in the store of a configuration; see ``look_at_roles``."""
     loaded = load(config)
-    folder = (loaded.base_dir / loaded.configuration.storage.folder).resolve()
-    with FeedbackStore(folder) as feedback:
+    with FeedbackStore(bound_folder(loaded)) as feedback:
         return look_at_roles(loaded, feedback, role=role, is_forced=is_forced)

@@ -166,9 +166,18 @@ class _Round:
     def run(
         self, should_pause: Callable[[], bool], on_step: Callable[[TrainingStep], None]
     ) -> RoundReport:
-        for left in self._adapters.records(self._role):
-            if left.status == "candidate":
-                return self._judged_again(left)
+        candidates = [
+            one for one in self._adapters.records(self._role) if one.status == "candidate"
+        ]
+        for one in (self._incumbent, *candidates[:1]):
+            problem = None if one is None else self._adapters.files_problem(one)
+            if one is not None and problem is not None:
+                told = (
+                    f"the files of {one.version} must be those that were registered, but {problem}"
+                )
+                return self._report("failed", told, TrainingResult(adapter=None, n_steps=0))
+        if candidates:
+            return self._judged_again(candidates[0])
         rows, used = training_rows(self._work.marks, self._work.objective)
         _freeze(self._work, used)
         settings = settings_of(self._loaded.configuration.feedback.training, self._work.objective)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from convergence.cli import console, locations, options
+from convergence.cli import console, options
 from convergence_core.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ def train(  # noqa: PLR0917 - Typer's options
     Exit code 1: the training failed. 100: a new adapter was rejected.
     """
     from tasks.inputs.loader import load  # noqa: PLC0415 - brings pydantic
+    from tasks.inputs.storage import bound_folder  # noqa: PLC0415 - as above
     from tasks.store.feedback.feedback_store import FeedbackStore  # noqa: PLC0415 - brings SQLite
     from tasks.training.looks import look_at_roles  # noqa: PLC0415 - only where it is needed
 
@@ -52,7 +53,7 @@ def train(  # noqa: PLR0917 - Typer's options
         raise ConfigurationError.of("--daemon", rule, "Leave one of them out.")
     loaded = load(config)
     training = loaded.configuration.feedback.training
-    with FeedbackStore(locations.store_path(store, config)) as feedback:
+    with FeedbackStore(bound_folder(loaded) if store is None else store) as feedback:
         while True:
             reports = look_at_roles(
                 loaded,

@@ -32,9 +32,12 @@ from tasks.store.feedback.adapter_files import (
     adapter_folder,
     adapters_lock,
     copied_in,
+    drop_published,
+    fetch_folder,
     folder_sha256,
     give_version,
     next_version,
+    publish_folder,
     remove_folders,
 )
 from tasks.store.feedback.feedback_store import FeedbackStore
@@ -72,14 +75,19 @@ class AdapterStore:
         """Return the folder of an adapter's files."""
         return adapter_folder(self.root, version)
 
-    def remove_forgotten(self) -> int:
-        """Remove the files of adapters that learned from a forgotten user; return how many there were.
+    def remove_forgotten(self, *, everywhere: bool = False) -> int:
+        """Remove the files of adapters that learned from a forgotten user; return how many were here.
+
+        Args:
+            everywhere: at the address of a store on object storage, too.
 
         Raises:
             StoreWriteError: they cannot be removed; ask again.
         """
-        rows = self._feedback.fetch("SELECT version FROM adapters WHERE is_removed = 1")
-        return remove_folders(self.root, [version for (version,) in rows])
+        found = [one for one in self.records() if one.is_removed]
+        if everywhere:
+            drop_published(self.root, [one.folder_sha256 for one in found])
+        return remove_folders(self.root, [one.version for one in found])
 
     def remove_useless(self, *, dry_run: bool = False) -> tuple[str, ...]:
         """Remove the files of adapters that never answer again, ``KEPT_US`` after that was decided.
@@ -97,7 +105,7 @@ class AdapterStore:
         """
         now = self._feedback.now_us()
         found = [
-            one.version
+            one
             for one in self.records()
             if one.status in KEPT_US
             and one.decided_us + KEPT_US[one.status] <= now
@@ -105,8 +113,9 @@ class AdapterStore:
         ]
         if found and not dry_run:
             with adapters_lock(self.root):
-                remove_folders(self.root, found)
-        return tuple(found)
+                drop_published(self.root, [one.folder_sha256 for one in found])
+                remove_folders(self.root, [one.version for one in found])
+        return tuple(one.version for one in found)
 
     def register(
         self,
@@ -140,6 +149,7 @@ class AdapterStore:
         """
         for key, name in (("role", role), ("base_model", base_model), ("objective", objective)):
             checked_name(key, name)
+        publish_folder(self.root, source)
         # Alone: a mark that is changed at this moment would not see the rows that name it.
         with (
             adapters_lock(self.root),
@@ -344,11 +354,19 @@ class AdapterStore:
         return [adapter_of(row) for row in rows]
 
     def files_problem(self, one: AdapterRecord) -> str | None:
-        """Return why an adapter's files are not those that were registered; ``None``: they are."""
+        """Return why an adapter's files are not those that were registered; ``None``: they are.
+
+        Those that another machine has published are fetched first.
+
+        Raises:
+            StoreWriteError: object storage cannot be read.
+        """
         if one.is_removed:
             return "they were removed with what a forgotten user wrote"
         if one.status in KEPT_US and not self.folder(one.version).exists():
             return f"they were removed, for an adapter that is {one.status} never answers again"
+        if not self.folder(one.version).exists():
+            fetch_folder(self.root, one.version, one.folder_sha256)
         try:
             found = folder_sha256(self.folder(one.version))
         except AdapterRefusedError as error:
