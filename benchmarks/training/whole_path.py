@@ -93,7 +93,8 @@ def write_configuration(folder: Path, world: World, variant: Variant) -> None:
     training = {**world.configuration["feedback"]["training"], **variant.training}
     training["steps"] *= variant.n_times_steps
     kept = {key: value for key, value in training.items() if value is not None}
-    made = {**world.configuration, "feedback": {"training": kept}}
+    feedback = {**world.configuration["feedback"], "training": kept}
+    made = {**world.configuration, "feedback": feedback}
     (folder / "rater.py").write_text(world.rater, "utf-8")
     (folder / "optimization.yaml").write_text(yaml.safe_dump(made, sort_keys=False), "utf-8")
 
@@ -129,11 +130,10 @@ def ask(client: httpx.Client, questions: list[str]) -> list[Answer]:
     def one(question: str) -> Answer:
         messages = [{"role": "user", "content": question}]
         body = {"model": "assistant", "user": RATER, "messages": messages}
-        # An empty answer is refused with 422 and not logged: it is asked for again.
-        for _ in range(MOST_TRIES):
-            response = client.post("/v1/chat/completions", json=body)
-            if response.status_code != httpx.codes.UNPROCESSABLE_ENTITY:
-                break
+        response = client.post("/v1/chat/completions", json=body)
+        for _ in range(MOST_TRIES):  # an empty answer is refused and not logged
+            if response.status_code == httpx.codes.UNPROCESSABLE_ENTITY:
+                response = client.post("/v1/chat/completions", json=body)
         response.raise_for_status()
         found = response.json()
         return Answer(found["id"], question, found["choices"][0]["message"]["content"])

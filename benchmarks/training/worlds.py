@@ -62,6 +62,8 @@ def tiny() -> World:
     )
 
 
+PERSONA: Final = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
+"""What SmolLM2's own template says where nothing else does."""
 _WORDS: Final = {smollm2.messages(country)[0]["content"]: word for country, word in smollm2.FACTS}
 
 
@@ -76,6 +78,7 @@ def real() -> World:
     configuration["api"]["request"]["options"] = {
         "model": PACKAGED, "max_tokens": smollm2.MAX_TOKENS
     }  # fmt: skip
+    configuration["feedback"]["roles"] = {"assistant": PERSONA}
     configuration["feedback"]["training"] = {
         "learning_rate": 3e-4, "beta": 0.05, "batch_size": 4, "steps": 60, "held_out": 0.5,
         "max_seq_length": 128, "rater": "rater.py:rate",
