@@ -10,9 +10,10 @@ SmolLM2-135M, asked for capitals.
 
 Variants: `ratings` as they are; `shuffled`, the marks dealt at random among the answers, judged by the rater
 or (`shuffled-marks`) by the held-out marks alone; `kto-fast`, thumbs at three times KTO's rate of 3e-4;
-`qrpo-long`, four times the steps. A row has the true mean rating of held-out answers before and after, its gain
-with a 95 % interval over questions, the checks that failed, KL in nats per answer, and the share of
-well-formed answers after, by the gate's rules of form.
+`qrpo-long`, four times the steps; `blend-…`, a quarter of a part of the reward beside the rating.
+
+A row has the true mean rating of held-out answers before and after, its gain with a 95 % interval over questions,
+the checks that failed, KL in nats per answer, and the share of well-formed answers after, by the gate's rules.
 """
 
 import argparse
@@ -71,6 +72,9 @@ VARIANTS: Final = {
     "shuffled-marks": Variant(training={"rater": None}, is_shuffled=True),
     "kto-fast": Variant(training={"objective": "kto", "learning_rate": 9e-4}, by_thumbs=True),
     "qrpo-long": Variant(training={}, n_times_steps=4),
+    "blend-length": Variant(training={"reward": {"length": 0.25, "length_words": 4}}),
+    "blend-style": Variant(training={"reward": {"style": 0.25}}),
+    "blend-similarity": Variant(training={"reward": {"similarity": 0.25}}),
 }
 
 
