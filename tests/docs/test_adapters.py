@@ -88,7 +88,7 @@ def test_statuses_and_checks_are_those_of_the_code():
 
 
 def test_the_test_on_live_traffic_has_its_defaults_and_says_its_sentence():
-    (text,) = blocks(PAGE, "yaml")
+    text = blocks(PAGE, "yaml")[0]
     given = yaml.safe_load(text)["feedback"]["training"]["live_test"]
     assert LiveTestConfig(**given) == LiveTestConfig()
     assert asdict(LiveRule()) == {name: given[name] for name in ("share", "max_ratings")}
