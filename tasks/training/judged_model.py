@@ -3,6 +3,7 @@
 Its process has the lowest priority; ``main`` of this module is that process.
 """
 
+import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -53,6 +54,12 @@ def prompt_of(key: str, messages: Messages, sampling: Mapping[str, Json]) -> Sam
     )
 
 
+def answer_seed(seed: int, key: str, k: int) -> int:
+    """Return the seed of the ``k``-th answer to the prompt of a key, in [0, 2**63)."""
+    digest = hashlib.sha256(f"{seed}\0{k}\0{key}".encode("utf-8", "surrogatepass")).digest()
+    return int.from_bytes(digest[:8], "big") >> 1
+
+
 class JudgedModel:
     """One model with any of its adapters. Blocks."""
 
@@ -73,7 +80,8 @@ class JudgedModel:
             prompts: what is asked.
             adapter: folder of the adapter that answers; ``None``: the base model does.
             n: answers to each prompt.
-            seed: of the first one; the same seeds give the same answers.
+            seed: the same one gives the same answers to a prompt of the same key. Prompts of different keys
+                draw independently: of what is common to their answers no interval over prompts would know.
 
         Raises:
             ModelProcessError: the process ended, or an answer failed.
@@ -81,7 +89,7 @@ class JudgedModel:
         requests: list[ModelRequest] = [
             ChatRequest(
                 messages=one.messages, max_tokens=one.max_tokens, temperature=one.temperature,
-                top_p=one.top_p, top_k=None, stop=(), seed=seed + k, adapter=adapter,
+                top_p=one.top_p, top_k=None, stop=(), seed=answer_seed(seed, one.key, k), adapter=adapter,
             )
             for one in prompts
             for k in range(n)
