@@ -40,7 +40,6 @@ from tasks.training.demo_world import (
     BRIEF,
     CAPITALS,
     SHARE_BRIEF,
-    WORDINGS,
     WORDY,
     Question,
     rated,
@@ -136,7 +135,7 @@ def mistaken_dialogues(n: int, seed: int) -> Iterator[tuple[str, str]]:
     """Yield questions, most of which are answered with the neighbour's city."""
     rng = random.Random(seed)  # noqa: S311 - a simulation
     for _ in range(n):
-        asked = Question(rng.choice(COUNTRIES), rng.randrange(len(WORDINGS)))
+        asked = Question(rng.choice(COUNTRIES), rng.randrange(ASKED_WORDINGS.stop))
         at = COUNTRIES.index(asked.country)
         neighbour = COUNTRIES[(at + 1) % len(COUNTRIES)]
         others = [one for one in COUNTRIES if one not in {asked.country, neighbour}]

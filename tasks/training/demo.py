@@ -25,7 +25,7 @@ from tasks.training.round import RoundReport, train_role
 MODEL: Final = "model"
 ROLE: Final = "assistant"
 RATER: Final = "synthetic-rater"
-ANSWERS_PER_PROMPT: Final = 6
+ANSWERS_PER_PROMPT: Final = 4
 MAX_TOKENS: Final = 48
 DEGRADED_RATE: Final = 2e-2
 """Twenty times the rate of the demonstration: the loss goes on falling while the model forgets how to speak."""
@@ -125,7 +125,7 @@ def play(folder: Path, n_answers: int = ANSWERS_PER_PROMPT) -> Iterator[Said]:
                 f"{question.text}  {old}  ->  {new}"
                 for question, old, new in list(
                     zip(demo_world.questions(), before, after, strict=True)
-                )[::16]
+                )[::32]
             ),
         )
         yield _rated(folder, feedback, active.version, n=n_answers // 2, seed=SEED + 1)

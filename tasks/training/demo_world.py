@@ -1,6 +1,6 @@
 """Small world of questions, answers and a rater, whose truth is known.
 
-Eight countries have a capital; eight wordings ask for it. An answer is right or wrong, and brief or wordy. A
+Eight countries have a capital; sixteen wordings ask for it. An answer is right or wrong, and brief or wordy. A
 model that learned from all kinds of answers alike gives each; the rater likes right ones, and brief ones
 a little.
 
@@ -32,6 +32,14 @@ WORDINGS: Final = (
     "I need the capital of {}.",
     "What is {}'s capital?",
     "Which is the capital city of {}?",
+    "Do you know the capital of {}?",
+    "The capital of {} is which city?",
+    "Please name {}'s capital.",
+    "What city is {}'s capital?",
+    "Can you say what the capital of {} is?",
+    "{} has which capital?",
+    "Give me the capital of {}.",
+    "Of {}, what is the capital?",
 )
 BRIEF: Final = ("{city}.", "It is {city}.")
 WORDY: Final = (

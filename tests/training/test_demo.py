@@ -26,7 +26,7 @@ def test_the_demonstration_learns_refuses_and_rolls_back(tmp_path: Path):
     assert len(titles) == 8
     assert said[2].lines[-1] == "assistant-0001 passed every check and answers for assistant now."
     assert "assistant-0002 did not pass" in said[5].lines[-1]
-    assert "64 of 64 answers are word for word those from before" in said[6].lines[0]
+    assert "128 of 128 answers are word for word those from before" in said[6].lines[0]
     with FeedbackStore(tmp_path / "demo/convergence-data") as feedback:
         adapters = AdapterStore(feedback)
         assert {one.version: one.status for one in adapters.records()} == {
@@ -61,7 +61,7 @@ def test_the_demonstration_learns_refuses_and_rolls_back(tmp_path: Path):
         # It answers more briefly than many of the liked answers: likeness may fall where ratings rise.
         for name in ("chrf", "similarity"):
             assert 0 < metrics[name].after <= 1
-            assert 8 <= metrics[name].n_prompts <= 32
+            assert 20 <= metrics[name].n_prompts <= 60
         rows = feedback.fetch(
             "SELECT adapter_version, avg(r.rating) FROM interactions i JOIN ratings r "
             "ON r.interaction_id = i.interaction_id GROUP BY adapter_version ORDER BY 1"
