@@ -84,6 +84,27 @@ Quiet = Annotated[
     bool, typer.Option("--quiet", "-q", help="Show no progress; print the result only.")
 ]
 
+Tokens = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="ENV[=SCOPES]",
+        help="Environment variable that holds a token, and what its bearer may do: select, "
+        "update, chat, admin. May be given again.",
+    ),
+]
+Host = Annotated[str, typer.Option(help="Address. Beyond this machine, put TLS before it.")]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="0: any free one.")]
+OpenDocs = Annotated[bool, typer.Option("--docs", help="Open /docs and /openapi.json to all.")]
+MaxBody = Annotated[
+    int, typer.Option(min=1_024, help="Longest body, in bytes.", rich_help_panel=LIMITS)
+]
+Rate = Annotated[
+    float,
+    typer.Option(
+        min=0.0, help="Requests a second of each token; 0: no limit.", rich_help_panel=LIMITS
+    ),
+]
+
 CONFIG_FILE = Path(CONFIG_NAME)
 EXIT_NO = 100
 """A gate, or what is known, says no."""

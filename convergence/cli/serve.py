@@ -22,33 +22,12 @@ if TYPE_CHECKING:
 
 
 def serve(  # noqa: PLR0917 - Typer's options
-    token: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="ENV[=SCOPES]",
-            help="Environment variable that holds a token, and what its bearer may do: select, "
-            "update, chat, admin. May be given again.",
-        ),
-    ] = None,
-    host: Annotated[
-        str, typer.Option(help="Address. Beyond this machine, put TLS before it.")
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free one.")] = 8700,
-    docs: Annotated[
-        bool, typer.Option("--docs", help="Open /docs and /openapi.json to all.")
-    ] = False,
-    max_body: Annotated[
-        int,
-        typer.Option(min=1_024, help="Longest body, in bytes.", rich_help_panel=options.LIMITS),
-    ] = 65_536,
-    rate: Annotated[
-        float,
-        typer.Option(
-            min=0.0,
-            help="Requests a second of each token; 0: no limit.",
-            rich_help_panel=options.LIMITS,
-        ),
-    ] = 2_000.0,
+    token: options.Tokens = None,
+    host: options.Host = "127.0.0.1",
+    port: options.Port = 8700,
+    docs: options.OpenDocs = False,
+    max_body: options.MaxBody = 65_536,
+    rate: options.Rate = 2_000.0,
     connections: Annotated[
         int | None,
         typer.Option(

@@ -32,21 +32,10 @@ def policy() -> None:
 
 @app.command()
 def serve(  # noqa: PLR0917 - Typer's options
-    token: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="ENV[=SCOPES]",
-            help="Environment variable that holds a token, and what its bearer may do: select, "
-            "update, chat, admin. May be given again.",
-        ),
-    ] = None,
-    host: Annotated[
-        str, typer.Option(help="Address. Beyond this machine, put TLS before it.")
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free one.")] = PORT,
-    docs: Annotated[
-        bool, typer.Option("--docs", help="Open /docs and /openapi.json to all.")
-    ] = False,
+    token: options.Tokens = None,
+    host: options.Host = "127.0.0.1",
+    port: options.Port = PORT,
+    docs: options.OpenDocs = False,
     embedding: Annotated[
         str | None,
         typer.Option(
@@ -72,18 +61,8 @@ def serve(  # noqa: PLR0917 - Typer's options
             help="Setting of PPO, e.g. learning_rate=1e-4. May be repeated.",
         ),
     ] = None,
-    rate: Annotated[
-        float,
-        typer.Option(
-            min=0.0,
-            help="Requests a second of each token; 0: no limit.",
-            rich_help_panel=options.LIMITS,
-        ),
-    ] = 2_000.0,
-    max_body: Annotated[
-        int,
-        typer.Option(min=1_024, help="Longest body, in bytes.", rich_help_panel=options.LIMITS),
-    ] = MAX_BODY,
+    rate: options.Rate = 2_000.0,
+    max_body: options.MaxBody = MAX_BODY,
     offline: options.Offline = False,
     store: options.Store = None,
     config: options.Config = None,
