@@ -1,14 +1,16 @@
 """Overview of a store: systems, runs, spend against budgets, what needs a person."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from convergence_core.ports import RunRecord
 from convergence_core.records import short_id
 from convergence_core.result import verdict_of
+from convergence_core.result.number_text import plural
 from tasks.pages.source import Page, PageSource, line_of, time_of
 from tasks.report.phrases import clean
+from tasks.store.feedback.proposals import proposed_cases
 from tasks.store.runtime.promotions import champion_of
 from tasks.store.runtime.watches import alarms
 
@@ -144,6 +146,24 @@ def _needs(source: PageSource, records: Sequence[RunRecord]) -> Iterator[Page]:
             sentence = f"{record.label}: {verdict.sentence} {verdict.next_step}"
             yield {"kind": "promote", "sentence": sentence, "command": verdict.command, **about}
     yield from _drift(source)
+    yield from _cases(source, seen)
+
+
+def _cases(source: PageSource, systems: Collection[str]) -> Iterator[Page]:
+    """Yield that badly rated answers propose test cases."""
+    feedback = source.feedback()
+    proposed = {
+        one.case_id
+        for system in systems
+        for one in ([] if feedback is None else proposed_cases(feedback, system))
+    }
+    if proposed:
+        answers = plural(len(proposed), "badly rated answer")
+        yield {
+            "kind": "review",
+            "sentence": f"{answers} may become {'a test case' if len(proposed) == 1 else 'test cases'}.",
+            "command": "convergence review", "run_id": None, "system": None,
+        }  # fmt: skip
 
 
 def _drift(source: PageSource) -> Iterator[Page]:

@@ -14,7 +14,13 @@ from convergence_core.feedback.held_out_metrics import HeldOutMetric, held_out_m
 from convergence_core.feedback.objectives import desirability
 from convergence_core.feedback.offline_reward import offline_reward
 from convergence_core.feedback.records import HIGHEST, LOWEST, Interaction
-from convergence_core.feedback.safety import n_new_flags, safety_flags
+from convergence_core.feedback.safety import (
+    SafetyClassifier,
+    SafetyFlag,
+    compare_flags,
+    n_new_flags,
+    safety_flags,
+)
 from convergence_core.result.number_text import plural
 from convergence_core.search.recommend import Interval
 from tasks.functions.user_functions import load_function
@@ -71,6 +77,7 @@ def check_adapter(
     old: Path | None,
     old_version: str | None,
     weights_problem: str | None,
+    classifier: tuple[SafetyClassifier | None, str] = (None, ""),
 ) -> AdapterJudgement:
     """Judge a new adapter against the one in service.
 
@@ -82,6 +89,7 @@ def check_adapter(
         old: folder of the one in service; ``None``: the base model.
         old_version: of the one in service.
         weights_problem: what is wrong with its weights; ``None``: nothing is.
+        classifier: of answers that people flagged, and how good it is in words.
 
     Raises:
         ConfigurationError: the rater of held-out answers cannot be loaded, or gave no rating.
@@ -113,6 +121,7 @@ def check_adapter(
             f"the rater's marks of {plural(len(answered.new), 'answer')} of each to "
             f"{plural(compared.n_prompts, 'held-out prompt')}"
         )
+    n_flags, flags_rest_on = _new_flags(answered, *classifier)
     checks = gate_checks(
         GateMeasures(
             n_held_out=len(prompts),
@@ -121,7 +130,8 @@ def check_adapter(
             well_formed=None if compared is None else _measured(compared.well_formed),
             reward_difference=difference,
             reward_rests_on=rests_on,
-            n_new_flags=_new_flags(answered) if prompts else None,
+            n_new_flags=n_flags if prompts else None,
+            safety_rests_on=flags_rest_on,
             n_repairs=repairs.n,
             n_repairs_kept=repairs.n_kept,
             repairs_rest_on=repairs.rest_on,
@@ -216,14 +226,25 @@ def _logged_reward(
     return Measured(value=found.difference, low=found.low, high=found.high), found.words
 
 
-def _new_flags(answered: _Answered) -> int:
-    def flags(texts: Sequence[str]) -> list[Sequence[object]]:
+def _new_flags(
+    answered: _Answered, classifier: SafetyClassifier | None, words: str
+) -> tuple[int, str]:
+    """Return the flags on new answers beyond those on old ones, and what they rest on."""
+
+    def flags(texts: Sequence[str]) -> list[tuple[SafetyFlag, ...]]:
         return [
             safety_flags(one.messages[-1]["content"], text)
             for one, text in zip(answered.asked, texts, strict=True)
         ]
 
-    return n_new_flags(flags(answered.old), flags(answered.new))  # type: ignore[arg-type] # flags
+    def by_prompt(texts: Sequence[str]) -> list[Sequence[str]]:
+        return [texts[i : i + answered.n] for i in range(0, len(texts), answered.n)]
+
+    n = n_new_flags(flags(answered.old), flags(answered.new))
+    if classifier is None:
+        return n, words
+    found = compare_flags(classifier, by_prompt(answered.old), by_prompt(answered.new))
+    return n + found.n_new, f"{words}; {found.words}"
 
 
 def _rater(loaded: Loaded) -> Rate | None:

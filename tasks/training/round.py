@@ -22,6 +22,7 @@ from tasks.models.local_model import ModelProcessError
 from tasks.store.feedback.adapter_files import training_folder
 from tasks.store.feedback.adapter_store import AdapterStore
 from tasks.store.feedback.adapter_weights import weights_problem
+from tasks.store.feedback.answer_rewards import safety_classifier
 from tasks.store.feedback.feedback_store import FeedbackStore
 from tasks.store.feedback.training_rounds import TrainingRounds
 from tasks.store.layout import make_folder, write_file
@@ -253,6 +254,7 @@ class _Round:
             old=self._parent,
             old_version=None if self._incumbent is None else self._incumbent.version,
             weights_problem=weights_problem(self._adapters.folder(version)),
+            classifier=safety_classifier(self._feedback, self._role),
         )
         checks = judged.checks
         self._adapters.record_checks(version, checks)

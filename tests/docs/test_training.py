@@ -1,6 +1,5 @@
 """The page on training from ratings names what there is."""
 
-import re
 from pathlib import Path
 
 import yaml
@@ -8,7 +7,7 @@ import yaml
 from convergence.templates import plan_files
 from convergence_core.config import parse_mapping
 from convergence_core.config.feedback import TrainingConfig
-from convergence_core.feedback.activation_gate import CONDITIONS, GateLimits
+from convergence_core.feedback.activation_gate import GateLimits
 from deployments.nightly.plan import TRAINING_CRON, plan
 from tasks.models.files import PACKAGE_COMMAND
 from tasks.training import demo, demo_world
@@ -17,15 +16,8 @@ from tests.docs.test_documents import ROOT, blocks
 PAGE = (ROOT / "docs/training.md").read_text(encoding="utf-8")
 
 
-def test_every_check_of_the_gate_is_explained_with_its_limit():
-    rows = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \| (.+) \|$", PAGE, re.MULTILINE)
-    named = {name for names, _ in rows for name in re.findall(r"`(\w+)`", names)}
-    assert named == set(CONDITIONS)
-    words = dict(rows)
-    limits = GateLimits()
-    assert f"at least {limits.least_held_out} held-out prompts" in words["`held_out`"]
-    assert f"at most {limits.most_kl_nats} nats" in words["`kl`"]
-    assert f"at least {100 * limits.least_well_formed:g} %" in words["`well_formed`"]
+def test_the_gate_is_told_with_its_fewest_prompts():
+    assert f"at least {GateLimits().least_held_out} held-out prompts" in PAGE
 
 
 def test_the_keys_of_the_page_are_those_of_the_configuration():

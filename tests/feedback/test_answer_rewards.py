@@ -9,7 +9,7 @@ import pytest
 from convergence.__main__ import run
 from convergence_core.feedback.answer_reward import AnswerReward, RewardBlend
 from convergence_core.feedback.records import Rating
-from tasks.store.feedback.answer_rewards import answer_rewards
+from tasks.store.feedback.answer_rewards import answer_rewards, safety_classifier
 from tasks.store.feedback.feedback_store import FeedbackStore
 from tests.feedback.answers import answer
 
@@ -96,3 +96,23 @@ def test_the_export_holds_every_part(store: FeedbackStore, tmp_path: Path):
         "part_rating": 0.75, "part_style": None, "part_length": 1.0, "blended_reward": 0.5,
         "training_reward": -1.0, "safety_flags": ["made up"],
     }  # fmt: skip
+
+
+def test_a_classifier_learns_what_raters_and_rules_flagged_in_one_role(store: FeedbackStore):
+    for k in range(30):
+        store.log(answer(f"good{k}", response=f"Take item {k} back to the shop and ask for help."))
+        rate(store, f"good{k}", 4)
+        store.log(answer(f"bad{k}", response=f"Pour bleach over item {k} and breathe in deeply."))
+        mark = Rating(interaction_id=f"bad{k}", user_id="ann", rating=1, reason="dangerous")
+        store.rate(mark)
+    store.log(answer("fake", response="Item 3 costs 9. I made that up."))  # a rule's, unrated
+    classifier, words = safety_classifier(store, "assistant")
+    assert classifier is not None
+    assert (classifier.n_flagged, classifier.n_others) == (31, 30)
+    assert words == classifier.words
+    assert classifier.auc_low > 0.9
+    assert classifier.probability("Pour bleach over the shelf and breathe in.") > 0.5
+    assert classifier.probability("Ask the shop for help.") < 0.5
+    none, why = safety_classifier(store, "code")
+    assert none is None
+    assert "there are 0 and 0" in why

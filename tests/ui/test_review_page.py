@@ -10,13 +10,14 @@ import pytest
 from convergence.ui.server import UiOptions, UiServer
 from convergence_core.feedback.records import Rating
 from tasks.inputs.loader import load
+from tasks.pages.overview import overview
 from tasks.pages.review import NO_CONFIGURATION, NO_FILE
 from tasks.pages.source import PageSource
 from tasks.store import ParquetStore
 from tasks.store.feedback.feedback_store import FeedbackStore
 from tests.feedback.answers import answer
 from tests.support.optimizations import write_project
-from tests.support.page_viewer import READER, Viewer, tokens
+from tests.support.page_viewer import READER, Viewer, store_of, tokens
 
 
 def write(folder: Path, **cases: object) -> Path:
@@ -105,4 +106,24 @@ def test_without_a_configuration_the_page_says_what_to_name(config: Path):
         refused = viewer.post("review/reject", interaction_id="i1", confirm="i1")
         assert (refused.status_code, refused.json()["detail"]) == (400, NO_CONFIGURATION)
         viewer.close()
+    source.close()
+
+
+def test_the_overview_counts_what_waits_for_a_decision(project: Path):
+    store = store_of(project)
+    source = PageSource(ParquetStore(store))
+    with FeedbackStore(store) as feedback:
+        for name, stars in (("bad", 1), ("worse", 2), ("good", 5)):
+            feedback.log(answer(name))
+            feedback.rate(Rating(interaction_id=name, user_id="ann", rating=stars))
+        feedback.log(answer("other", system="another"))
+        feedback.rate(Rating(interaction_id="other", user_id="ann", rating=1))
+        (need,) = overview(source)["needs"]
+        assert (need["kind"], need["command"]) == ("review", "convergence review")
+        assert need["sentence"] == "2 badly rated answers may become test cases."
+        feedback.rate(Rating(interaction_id="worse", user_id="ann", rating=4))
+        (need,) = overview(source)["needs"]
+        assert need["sentence"] == "1 badly rated answer may become a test case."
+        feedback.unrate("bad", "ann")
+        assert overview(source)["needs"] == []
     source.close()

@@ -13,7 +13,12 @@ from convergence_core.feedback.answer_reward import (
     user_style,
 )
 from convergence_core.feedback.records import Interaction, Rating
-from convergence_core.feedback.safety import safety_flags
+from convergence_core.feedback.safety import (
+    SafetyClassifier,
+    names_harm,
+    safety_flags,
+    train_safety_classifier,
+)
 from convergence_core.feedback.text_features import Floats, hashed_ngrams
 from tasks.store.feedback.dataset import interactions_of
 from tasks.store.feedback.feedback_store import FeedbackStore
@@ -55,6 +60,20 @@ def answer_rewards(
         yield one, answer_reward(parts, blend, safety_flags(whole, one.response))
         if any(mark.user_id == one.user_id and mark.reward >= LEAST_REWARD for mark in marks):
             liked_by_user[one.user_id].append(hashed_ngrams(one.response))
+
+
+def safety_classifier(store: FeedbackStore, role: str) -> tuple[SafetyClassifier | None, str]:
+    """Return a classifier of a role's answers that a rule or a rater flagged, and how good it is in words.
+
+    ``None`` and why, where there are too few, or they cannot be told from the others.
+    """
+    answers, is_flagged = [], []
+    for one in interactions_of(store, role):
+        whole = "\n".join(message.content for message in one.messages)
+        is_named = any(names_harm(mark) for mark in store.ratings(one.interaction_id))
+        answers.append(one.response)
+        is_flagged.append(is_named or bool(safety_flags(whole, one.response)))
+    return train_safety_classifier(answers, is_flagged)
 
 
 def reward_columns(reward: AnswerReward) -> dict[str, Any]:

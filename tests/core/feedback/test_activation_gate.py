@@ -128,6 +128,13 @@ def test_where_nothing_was_repaired_the_verdict_says_why():
     assert words(first, "repairs").endswith("; there are none: no adapter is in service.")
 
 
+def test_the_verdict_on_safety_says_what_flags_rest_on():
+    told = words(
+        replace(GOOD, n_new_flags=2, safety_rests_on="safety classifier: AUC 0.90"), "safety"
+    )
+    assert told.endswith("; 2 new flags, at most 0; safety classifier: AUC 0.90.")
+
+
 @pytest.mark.parametrize(
     ("kl", "form", "refused_by"),
     [

@@ -6,7 +6,9 @@ import pytest
 from convergence_core.feedback.records import Rating
 from convergence_core.feedback.safety import (
     LEAST_FLAGGED,
+    FlagComparison,
     SafetyFlag,
+    compare_flags,
     n_new_flags,
     names_harm,
     safety_flags,
@@ -126,11 +128,45 @@ def test_the_classifier_flags_answers_like_those_that_were_flagged():
     assert (classifier.n_flagged, classifier.n_others) == (100, 300)
     assert words == classifier.words
     fresh, is_bad = told(400, seed=2)
-    found = [bool(safety_flags("", one, classifier)) for one in fresh]
+    found = [classifier.probability(one) > classifier.threshold for one in fresh]
     false = np.mean([one for one, bad in zip(found, is_bad, strict=True) if not bad])
     true = np.mean([one for one, bad in zip(found, is_bad, strict=True) if bad])
     assert false <= 0.03
     assert true >= 0.7
+
+
+def test_a_model_that_says_what_was_flagged_is_flagged_more_often():
+    classifier, _ = train_safety_classifier(*told(400, seed=1))
+    assert classifier is not None
+    fresh, is_bad = told(160, seed=4)
+    good = [[one] for one, bad in zip(fresh, is_bad, strict=True) if not bad]
+    bad = [[one] for one, bad in zip(fresh, is_bad, strict=True) if bad]
+    worse = compare_flags(classifier, good[:40], bad)
+    assert worse.n_new >= 20
+    assert f"more often at {worse.n_more} prompts and less often at {worse.n_fewer}" in worse.words
+    assert compare_flags(classifier, bad, good[:40]).n_new == 0
+    with pytest.raises(ValueError, match="shorter"):
+        compare_flags(classifier, good[:2], good[:1])
+
+
+def test_models_that_say_the_same_are_seldom_told_apart():
+    classifier, _ = train_safety_classifier(*told(400, seed=1))
+    assert classifier is not None
+    alarms = 0
+    for seed in range(40):
+        texts, _ = told(240, seed=100 + seed)
+        answers = [[a, b] for a, b in zip(texts[::2], texts[1::2], strict=True)]
+        np.random.default_rng(seed).shuffle(answers)
+        alarms += compare_flags(classifier, answers[:60], answers[60:]).n_new > 0
+    assert alarms <= 4  # expected at most 1 of 40; P(more than 4) = .004
+
+
+def test_flags_count_from_the_evidence_that_the_level_asks_for():
+    assert FlagComparison(n_more=0, n_fewer=0).p_value == 1.0
+    five, six = (FlagComparison(n_more=n, n_fewer=0) for n in (5, 6))
+    assert five.p_value == pytest.approx(0.5**5)
+    assert six.p_value == pytest.approx(0.5**6)
+    assert (five.n_new, six.n_new) == (0, 6)
 
 
 def test_flags_by_chance_make_no_classifier():

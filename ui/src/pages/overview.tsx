@@ -59,6 +59,7 @@ export function Overview() {
                     <li key={i}>
                       {need.run_id ? <Link href={to("runs", need.run_id)}><Sentence text={need.sentence} /></Link>
                       : need.system ? <Link href={to("production", need.system)}><Sentence text={need.sentence} /></Link>
+                      : need.kind === "review" ? <Link href={to("review")}><Sentence text={need.sentence} /></Link>
                       : <Sentence text={need.sentence} />}
                       {need.command && <> <code><One text={need.command} max={300} /></code></>}
                     </li>
