@@ -13,5 +13,14 @@ from convergence.policy.client import (
     PolicyClient,
     PolicyTraining,
 )
+from tasks.policy.prompt_worlds import ScoredPrompts, SimulatedPrompts
 
-__all__ = ["ChosenAction", "EpisodeResult", "MutatedAction", "PolicyClient", "PolicyTraining"]
+__all__ = [
+    "ChosenAction",
+    "EpisodeResult",
+    "MutatedAction",
+    "PolicyClient",
+    "PolicyTraining",
+    "ScoredPrompts",
+    "SimulatedPrompts",
+]

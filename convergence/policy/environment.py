@@ -17,17 +17,10 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from convergence.policy.prompt_worlds import PromptSituation, PromptWorld, SimulatedPrompts
-from convergence_core.policy import (
-    N_PROGRESS,
-    PROMPT_ACTIONS,
-    STOP,
-    EnvironmentStep,
-    Offer,
-    PromptEpisode,
-)
-from convergence_core.policy.distribution import Bools, Ints
+from convergence_core.policy import PROMPT_ACTIONS, PromptEnvironment, PromptWorld
+from convergence_core.policy.distribution import Bools
 from convergence_core.policy.network import Floats
+from tasks.policy.prompt_worlds import SimulatedPrompts
 
 ENVIRONMENT_ID: Final = "convergence/PromptMutation-v0"
 
@@ -59,25 +52,21 @@ class PromptMutationEnvironment(gymnasium.Env[Floats, np.int64]):
         Raises:
             ValueError: there is not one price for each action.
         """
-        self._world: PromptWorld = world or SimulatedPrompts()
-        self._max_steps = max_steps
-        self._prices = tuple(prices or [0.0] * len(PROMPT_ACTIONS))
-        if len(self._prices) != len(PROMPT_ACTIONS):
-            raise ValueError(
-                f"`prices` must have {len(PROMPT_ACTIONS)} numbers, but got {len(self._prices)}"
-            )
-        size = self._world.embedding_dim + N_PROGRESS
-        self.observation_space = spaces.Box(-1.0, 1.0, (size,), np.float32)
+        self._inner = PromptEnvironment(
+            world or SimulatedPrompts(), max_steps=max_steps, prices=prices
+        )
+        self._has_begun = False
+        self.observation_space = spaces.Box(-1.0, 1.0, (self._inner.dim,), np.float32)
         self.action_space = spaces.Discrete(len(PROMPT_ACTIONS))
-        self._situation: PromptSituation | None = None
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Floats, dict[str, Any]]:
         """Draw a prompt."""
         super().reset(seed=seed, options=options)
-        self._situation = self._world.start(self.np_random)
-        return self._observation(), self._info()
+        self._inner.begin(self.np_random)
+        self._has_begun = True
+        return self._inner.observation(), self._info()
 
     def step(self, action: np.int64) -> tuple[Floats, float, bool, bool, dict[str, Any]]:
         """Do an action.
@@ -85,75 +74,20 @@ class PromptMutationEnvironment(gymnasium.Env[Floats, np.int64]):
         Raises:
             gymnasium.error.ResetNeeded: no episode has begun.
         """
-        before, name = self._now(), PROMPT_ACTIONS[int(action)]
-        is_legal = bool(self.action_masks()[int(action)])
-        if name == STOP or not is_legal:
-            return self._observation(), 0.0, True, False, self._info() | {"is_legal": is_legal}
-        after = self._situation = self._world.changed(before, name, self.np_random)
-        reward = after.score - before.score - self._prices[int(action)]
-        is_over = len(after.history) == self._max_steps
-        return self._observation(), reward, is_over, False, self._info() | {"is_legal": True}
+        if not self._has_begun:
+            raise gymnasium.error.ResetNeeded("`reset` must be called before anything else")
+        step = self._inner.act(int(action), self.np_random)
+        info = self._info() | {"is_legal": step.is_legal}
+        return self._inner.observation(), step.reward, step.is_over, False, info
 
     def action_masks(self) -> Bools:
         """Return which actions are legal, (n_actions,)."""
-        return self._episode().legal(self._world.excluded)
-
-    def _now(self) -> PromptSituation:
-        if self._situation is None:
-            raise gymnasium.error.ResetNeeded("`reset` must be called before anything else")
-        return self._situation
-
-    def _episode(self) -> PromptEpisode:
-        now = self._now()
-        return PromptEpisode(history=now.history, score=now.score, max_steps=self._max_steps)
-
-    def _observation(self) -> Floats:
-        return self._episode().observation(self._now().embedding)
+        return self._inner.legal()
 
     def _info(self) -> dict[str, Any]:
-        now = self._now()
+        now = self._inner.situation
         mask = self.action_masks().astype(np.int8)
         return {"action_mask": mask, "prompt": now.prompt, "score": now.score}
-
-
-class EnvironmentCopies:
-    """Copies of the environment, stepped together, as a policy of ``convergence_core`` plays them.
-
-    Where an episode ends, the next one begins within the same step, so that each row of a rollout is a real step.
-    """
-
-    def __init__(self, copies: Sequence[PromptMutationEnvironment]) -> None:
-        """Play these; each draws from a stream of its own."""
-        self._copies = tuple(copies)
-
-    def reset(self, rng: np.random.Generator) -> Offer:
-        """Begin an episode in each copy."""
-        seeds = rng.integers(2**31, size=len(self._copies))
-        seen = [
-            one.reset(seed=int(seed))[0] for one, seed in zip(self._copies, seeds, strict=True)
-        ]
-        return self._offer(seen)
-
-    def step(self, actions: Ints) -> EnvironmentStep:
-        """Do an action in each copy, (n,)."""
-        n = len(self._copies)
-        seen, finals = [], []
-        rewards, terminated, truncated = np.zeros(n), np.zeros(n, bool), np.zeros(n, bool)
-        for at, (one, action) in enumerate(zip(self._copies, actions, strict=True)):
-            observation, rewards[at], terminated[at], truncated[at], _ = one.step(action)
-            finals.append(observation)
-            seen.append(one.reset()[0] if terminated[at] or truncated[at] else observation)
-        return EnvironmentStep(
-            offer=self._offer(seen),
-            rewards=rewards,
-            terminated=terminated,
-            truncated=truncated,
-            final_observations=np.stack(finals),
-        )
-
-    def _offer(self, seen: list[Floats]) -> Offer:
-        masks = [one.action_masks() for one in self._copies]
-        return Offer(observations=np.stack(seen), legal=np.stack(masks))
 
 
 if ENVIRONMENT_ID not in gymnasium.registry:

@@ -3,10 +3,12 @@
 ``PPOConfig`` are its settings, ``PPOState`` is all that it knows; ``choose`` picks legal actions, ``collect``
 plays environments with a frozen policy, ``improve`` learns from such a ``Rollout``; an
 ``ExperienceBuffer`` makes one of steps that collectors report one by one; ``pack`` and ``unpack``
-turn a state into the bytes of a checkpoint and back. ``PromptEpisode`` is what a policy of prompts sees.
+turn a state into the bytes of a checkpoint and back. ``PromptEpisode`` is what a policy of prompts sees,
+``PromptEnvironment`` where it plays; ``LinearThompson`` and ``FixedSequence`` are what it has to beat.
 """
 
 from convergence_core.policy.advantage import following_values, generalized_advantages
+from convergence_core.policy.baselines import FixedSequence, LinearThompson, TakenStep
 from convergence_core.policy.checkpoint import PolicyIdentity, pack, unpack
 from convergence_core.policy.distribution import MaskedCategorical
 from convergence_core.policy.experience_buffer import (
@@ -16,6 +18,12 @@ from convergence_core.policy.experience_buffer import (
 )
 from convergence_core.policy.learner import PPOState, UpdateStatistics, improve, train
 from convergence_core.policy.network import ActorCritic, TanhNetwork
+from convergence_core.policy.prompt_environment import (
+    PromptEnvironment,
+    PromptEnvironments,
+    PromptSituation,
+    PromptWorld,
+)
 from convergence_core.policy.prompt_state import (
     MUTATION_ACTIONS,
     N_PROGRESS,
@@ -43,15 +51,22 @@ __all__ = [
     "ActorCritic",
     "EnvironmentStep",
     "ExperienceBuffer",
+    "FixedSequence",
+    "LinearThompson",
     "MaskedCategorical",
     "Offer",
     "PPOConfig",
     "PPOState",
     "PolicyDecision",
     "PolicyIdentity",
+    "PromptEnvironment",
+    "PromptEnvironments",
     "PromptEpisode",
+    "PromptSituation",
+    "PromptWorld",
     "Rollout",
     "StepOutcome",
+    "TakenStep",
     "TanhNetwork",
     "UpdateStatistics",
     "VectorEnvironment",

@@ -5,13 +5,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from convergence.policy.prompt_worlds import ScoredPrompts, SimulatedPrompts
+from convergence.policy import ScoredPrompts, SimulatedPrompts
 from convergence_core.policy import (
     N_PROGRESS,
     PROMPT_ACTIONS,
     STOP,
     PPOConfig,
     PPOState,
+    PromptEnvironment,
+    PromptEnvironments,
     collect,
     train,
 )
@@ -20,7 +22,6 @@ gymnasium = pytest.importorskip("gymnasium")
 
 from convergence.policy.environment import (  # noqa: E402 - needs the extra
     ENVIRONMENT_ID,
-    EnvironmentCopies,
     PromptMutationEnvironment,
 )
 
@@ -107,8 +108,8 @@ def test_prompts_of_yours_are_scored_once_each():
 
 
 def test_rows_of_a_rollout_are_real_steps():
-    copies = [PromptMutationEnvironment(SimulatedPrompts(**QUIET)) for _ in range(4)]
-    environment = EnvironmentCopies(copies)
+    copies = [PromptEnvironment(SimulatedPrompts(**QUIET)) for _ in range(4)]
+    environment = PromptEnvironments(copies)
     rng = np.random.default_rng(0)
     offer = environment.reset(rng)
     config = PPOConfig(input_dim=16 + N_PROGRESS, action_dim=7, hidden_dim=8)
@@ -124,7 +125,7 @@ def test_rows_of_a_rollout_are_real_steps():
 
 def test_a_policy_learns_in_it():
     world = SimulatedPrompts(1, order_effect=0.0, **QUIET)
-    environment = EnvironmentCopies([PromptMutationEnvironment(world) for _ in range(16)])
+    environment = PromptEnvironments([PromptEnvironment(world) for _ in range(16)])
     config = PPOConfig(
         input_dim=16 + N_PROGRESS, action_dim=7, hidden_dim=32, learning_rate=3e-3,
         buffer_size=512, batch_size=128, gamma=1.0,

@@ -1,59 +1,17 @@
 """Worlds of prompts for an environment, simulated or scored by a function."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Protocol, cast
+from dataclasses import replace
+from typing import Any, cast
 
 import numpy as np
 
 from convergence_core.config.prompts import OperatorName
 from convergence_core.feedback.text_features import hashed_ngrams
-from convergence_core.policy import PROMPT_ACTIONS, REFLECT, STOP
-from convergence_core.policy.network import Floats
+from convergence_core.policy import PROMPT_ACTIONS, REFLECT, STOP, PromptSituation
 from convergence_core.prompts.twins import written_by_rules
 
 _CHANGES = tuple(name for name in PROMPT_ACTIONS if name != STOP)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PromptSituation:
-    """A prompt as it is now."""
-
-    prompt: str
-    embedding: Floats
-    """(n,)."""
-    score: float
-    """As measured, in [0, 1]."""
-    worth: float = 0.0
-    """True score, where the world is simulated."""
-    category: int = 0
-    """Kind of the prompt, where the world is simulated."""
-    history: tuple[str, ...] = ()
-    """Changes that were made, in their order."""
-
-
-class PromptWorld(Protocol):
-    """Prompts to begin with, and what changes make of them."""
-
-    @property
-    def embedding_dim(self) -> int:
-        """Numbers in an embedding."""
-        ...
-
-    @property
-    def excluded(self) -> Sequence[str]:
-        """Actions that this world cannot apply."""
-        ...
-
-    def start(self, rng: np.random.Generator) -> PromptSituation:
-        """Draw a prompt to begin with."""
-        ...
-
-    def changed(
-        self, situation: PromptSituation, action: str, rng: np.random.Generator
-    ) -> PromptSituation:
-        """Make a change."""
-        ...
 
 
 class SimulatedPrompts:

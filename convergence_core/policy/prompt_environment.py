@@ -1,0 +1,198 @@
+"""Episodes of prompt changes in a world: rewards, legal actions, where they end.
+
+    r_t = score_t - score_(t-1) - price(a_t)                                                       (1)
+
+with both scores on the same cases (T. Zhang et al., "TEMPERA", 2023, section 3.3), so that the rewards of an
+episode add up to what its prompt has gained. ``stop`` ends an episode, as does the last of its steps, and an
+action that is not legal; both earn 0.
+
+Notation: N environments, d numbers in an observation.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from convergence_core.policy.distribution import Bools, Ints
+from convergence_core.policy.network import Floats
+from convergence_core.policy.prompt_state import N_PROGRESS, PROMPT_ACTIONS, STOP, PromptEpisode
+from convergence_core.policy.rollout import EnvironmentStep, Offer
+from convergence_core.prompts.failures import Category
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PromptSituation:
+    """A prompt as it is now."""
+
+    prompt: str
+    embedding: Floats
+    """(n,)."""
+    score: float
+    """As measured, in [0, 1]."""
+    worth: float = 0.0
+    """True score, where the world is simulated."""
+    category: int = 0
+    """Kind of the prompt, where the world is simulated."""
+    history: tuple[str, ...] = ()
+    """Changes that were made, in their order."""
+    failures: Category = "none"
+    """What its failures are mostly like."""
+    excluded: tuple[str, ...] = ()
+    """Actions that cannot be applied to it."""
+
+
+class PromptWorld(Protocol):
+    """Prompts to begin with, and what changes make of them."""
+
+    @property
+    def embedding_dim(self) -> int:
+        """Numbers in an embedding."""
+        ...
+
+    @property
+    def excluded(self) -> Sequence[str]:
+        """Actions that this world cannot apply."""
+        ...
+
+    def start(self, rng: np.random.Generator) -> PromptSituation:
+        """Draw a prompt to begin with."""
+        ...
+
+    def changed(
+        self, situation: PromptSituation, action: str, rng: np.random.Generator
+    ) -> PromptSituation:
+        """Make a change."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptStep:
+    """What came of one action."""
+
+    reward: float
+    is_legal: bool
+    is_over: bool
+    """Whether the episode ended with it."""
+
+
+class PromptEnvironment:
+    """One prompt at a time, changed step by step."""
+
+    def __init__(
+        self, world: PromptWorld, *, max_steps: int = 5, prices: Sequence[float] | None = None
+    ) -> None:
+        """Begin over a world.
+
+        Args:
+            world: prompts and what changes make of them.
+            max_steps: changes in one episode.
+            prices: reward that each action costs, in the order of ``PROMPT_ACTIONS``; ``None``: nothing.
+
+        Raises:
+            ValueError: there is not one price for each action.
+        """
+        self._world, self._max_steps = world, max_steps
+        self._prices = tuple(prices or [0.0] * len(PROMPT_ACTIONS))
+        if len(self._prices) != len(PROMPT_ACTIONS):
+            raise ValueError(
+                f"`prices` must have {len(PROMPT_ACTIONS)} numbers, but got {len(self._prices)}"
+            )
+        self._situation: PromptSituation | None = None
+
+    @property
+    def dim(self) -> int:
+        """Numbers in an observation, d."""
+        return self._world.embedding_dim + N_PROGRESS
+
+    @property
+    def situation(self) -> PromptSituation:
+        """The prompt as it is now.
+
+        Raises:
+            LookupError: no episode has begun.
+        """
+        if self._situation is None:
+            raise LookupError("an episode must begin before anything else")
+        return self._situation
+
+    def begin(self, rng: np.random.Generator) -> None:
+        """Draw a prompt, and begin an episode with it."""
+        self._situation = self._world.start(rng)
+
+    def act(self, action: int, rng: np.random.Generator) -> PromptStep:
+        """Do an action.
+
+        Raises:
+            LookupError: no episode has begun.
+        """
+        before, name = self.situation, PROMPT_ACTIONS[action]
+        is_legal = bool(self.legal()[action])
+        if name == STOP or not is_legal:
+            return PromptStep(reward=0.0, is_legal=is_legal, is_over=True)
+        after = self._situation = self._world.changed(before, name, rng)
+        return PromptStep(
+            reward=after.score - before.score - self._prices[action],  # (eq. 1)
+            is_legal=True,
+            is_over=len(after.history) == self._max_steps,
+        )
+
+    def observation(self) -> Floats:
+        """Return what a policy sees now, (d,)."""
+        return self._episode().observation(self.situation.embedding)
+
+    def legal(self) -> Bools:
+        """Return which actions are legal now, (n_actions,)."""
+        return self._episode().legal((*self._world.excluded, *self.situation.excluded))
+
+    def _episode(self) -> PromptEpisode:
+        now = self.situation
+        return PromptEpisode(
+            history=now.history,
+            max_steps=self._max_steps,
+            category=now.failures,
+            score=now.score,
+        )
+
+
+class PromptEnvironments:
+    """N environments, stepped together.
+
+    Where an episode ends, the next one begins within the same step, so that each row of a rollout is a real step.
+    """
+
+    def __init__(self, copies: Sequence[PromptEnvironment]) -> None:
+        """Play these; each draws from a stream of its own."""
+        self._copies = tuple(copies)
+        self._streams: list[np.random.Generator] = []
+
+    def reset(self, rng: np.random.Generator) -> Offer:
+        """Begin an episode in each copy."""
+        self._streams = [*rng.spawn(len(self._copies))]
+        for one, stream in zip(self._copies, self._streams, strict=True):
+            one.begin(stream)
+        return self._offer()
+
+    def step(self, actions: Ints) -> EnvironmentStep:
+        """Do an action in each copy, (N,)."""
+        steps, finals = [], []
+        for one, stream, action in zip(self._copies, self._streams, actions, strict=True):
+            step = one.act(int(action), stream)
+            steps.append(step)
+            finals.append(one.observation())
+            if step.is_over:
+                one.begin(stream)
+        return EnvironmentStep(
+            offer=self._offer(),
+            rewards=np.array([one.reward for one in steps]),
+            terminated=np.array([one.is_over for one in steps]),
+            truncated=np.zeros(len(steps), dtype=bool),
+            final_observations=np.stack(finals),
+        )
+
+    def _offer(self) -> Offer:
+        return Offer(
+            observations=np.stack([one.observation() for one in self._copies]),
+            legal=np.stack([one.legal() for one in self._copies]),
+        )
