@@ -1,4 +1,4 @@
-"""Interfaces to the world: targets, metrics, LLMs, stores and journals.
+"""Interfaces to the world: targets, metrics, LLMs, players, stores and journals.
 
 ``tasks`` implements them; every implementation passes the contract suite of its protocol
 (``tests/contracts``). ``Store`` and ``Journal`` block; async code calls them from a thread.
@@ -7,9 +7,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
-from typing import Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 from convergence_core.records import NO_USAGE, Case, Json, Params, Reply, Usage
+
+if TYPE_CHECKING:
+    import numpy as np
 
 Row = Mapping[str, object]
 """One row of a table: column name → value of the column's type; absent means NULL."""
@@ -408,4 +411,34 @@ class LLM(Protocol):
 
     async def aclose(self) -> None:
         """Close connections; safe to call twice."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """What a language game asks one of its roles."""
+
+    role: str
+    text: str
+    """All that the role may know: the rules, what happened, what to answer."""
+    state: str = ""
+    """What the role knows, in its shortest form: equal for equal situations. Tables learn by it."""
+    options: tuple[str, ...] = ()
+    """Replies that are legal; empty: any text."""
+
+
+@runtime_checkable
+class Player(Protocol):
+    """Whoever answers for a role of a language game: a model, a table, a solver, a sandbox."""
+
+    def answer(self, ask: Ask, rng: "np.random.Generator") -> str:
+        """Answer once.
+
+        Args:
+            ask: what is asked.
+            rng: the play's own stream for this role.
+
+        Raises:
+            InfrastructureFault: nobody answered; the play is missing, never scored.
+        """
         ...

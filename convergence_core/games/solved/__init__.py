@@ -1,0 +1,1 @@
+"""Solved games, whose best moves are known: the measuring rod for players."""

@@ -1,0 +1,192 @@
+"""The meta-critic keeps what helps on held-out cases, and says nothing without coins."""
+
+from dataclasses import asdict, replace
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from convergence_core.games.held_out import HeldOutError, HeldOutGuard, HeldOutLooks
+from convergence_core.games.meta_critic import (
+    LEAST_SD,
+    Coin,
+    GameRound,
+    NoCoinsError,
+    effects,
+    p_keep_of,
+    posterior,
+    toss,
+)
+
+TRUE = {"good": 0.025, "fair": 0.015, "idle": 0.0, "still": 0.0, "bad": -0.015, "worse": -0.025}
+"""Effect of a round's game on the held-out reward: two help, two do nothing, two hurt."""
+JUDGED = {**TRUE, "bad": 0.03, "worse": 0.04}
+"""What the judge says of them: those that hurt please it."""
+NOISE = 0.03
+N_ROUNDS = 60
+
+
+def rounds_of(x: np.ndarray, y: np.ndarray, probability: float = 0.5) -> list[GameRound]:
+    names = "abcdef"
+    return [
+        GameRound(
+            round_number=t,
+            coins={names[j]: Coin(probability, bool(on)) for j, on in enumerate(row)},
+            change=float(change),
+        )
+        for t, (row, change) in enumerate(zip(x, y, strict=True))
+    ]
+
+
+def test_the_posterior_is_that_of_ridge_regression():
+    rng = np.random.default_rng(1)
+    x = np.column_stack([np.ones(30), rng.integers(0, 2, (30, 3))])
+    y = rng.normal(size=30)
+    mean, covariance = posterior(x, y, 0.25)
+    penalty = np.diag([1e-3, 400.0, 400.0, 400.0]) * 0.25
+    expected = np.linalg.solve(x.T @ x + penalty, x.T @ y)
+    assert mean == pytest.approx(expected)
+    assert covariance == pytest.approx(np.linalg.inv(x.T @ x / 0.25 + penalty / 0.25))
+
+
+def test_one_game_in_a_balanced_design_has_a_closed_form():
+    # 2n rounds, half with the game, free level a: precision of beta is n / (2 s^2) + 1 / .05^2.
+    n, step, variance = 40, 0.04, 0.02**2
+    x = np.array([[1], [0]] * n)
+    y = np.where(x[:, 0] == 1, step, 0.0)
+    rounds = [replace(one, change_variance=variance) for one in rounds_of(x, y)]
+    (found,) = effects(rounds)
+    data, prior = n / (2 * variance), 0.05**-2
+    assert found.sd == pytest.approx((data + prior) ** -0.5, rel=1e-4)
+    assert found.mean == pytest.approx(step * data / (data + prior), rel=1e-4)
+    assert found.p_keep == pytest.approx(norm.cdf(found.mean / found.sd))
+    low, high = found.interval
+    assert norm.cdf((high - found.mean) / found.sd) == pytest.approx(0.9)
+    assert (low + high) / 2 == pytest.approx(found.mean)
+    assert (found.n_included, found.n_rounds, found.inclusion_rate) == (n, 2 * n, 0.5)
+
+
+def test_residuals_say_how_noisy_rounds_are_and_never_less_than_a_hundredth():
+    x = np.array([[1], [0]] * 20)
+    quiet = effects(rounds_of(x, np.where(x[:, 0] == 1, 0.02, 0.0)))[0]
+    assert quiet.sd == pytest.approx((20 / (2 * LEAST_SD**2) + 400) ** -0.5, rel=1e-3)
+    noisy = effects(rounds_of(x, np.random.default_rng(2).normal(0, 0.2, 40)))[0]
+    assert noisy.sd > 2 * quiet.sd
+
+
+def test_a_cost_counts_against_the_rounds_that_paid_it():
+    x = np.array([[1], [0]] * 30)
+    free = rounds_of(x, np.where(x[:, 0] == 1, 0.02, 0.0))
+    dear = [replace(one, cost=0.05 * one.coins["a"].is_included) for one in free]
+
+    assert effects(free)[0].p_keep > 0.9
+    assert effects(dear)[0].p_keep < 0.1
+
+
+@pytest.mark.parametrize("coins", [{}, {"a": Coin(1.0, True)}, {"a": Coin(0.0, False)}])
+def test_without_coins_nothing_is_reported(coins):
+    rounds = [GameRound(round_number=0, coins=coins, change=0.1)]
+    with pytest.raises(NoCoinsError, match="logged coin"):
+        effects(rounds)
+    with pytest.raises(NoCoinsError, match="logged coin"):
+        p_keep_of(rounds, ["a"])
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"change": float("nan")}, {"cost": float("inf")}, {"change_variance": -1.0}]
+)
+def test_numbers_that_are_none_are_refused(wrong):
+    fields = {"round_number": 0, "coins": {"a": Coin(0.5, True)}, "change": 0.0, **wrong}
+    with pytest.raises(ValueError, match="must be finite"):
+        effects([GameRound(**fields)])
+
+
+def test_a_round_that_came_twice_is_refused():
+    one = GameRound(round_number=4, coins={"a": Coin(0.5, True)}, change=0.0)
+    with pytest.raises(ValueError, match="round 4 came twice"):
+        effects([one, one])
+
+
+def test_coins_are_fair_at_first_and_bounded_later():
+    rng = np.random.default_rng(0)
+    p_keep = {"a": 0.999, "b": 0.001, "c": 0.4}
+    assert {coin.probability for coin in toss(p_keep, 7, rng).values()} == {0.5}
+    later = toss(p_keep, 8, rng)
+    assert [coin.probability for coin in later.values()] == [0.9, 0.1, 0.4]
+    n_on = sum(toss(p_keep, 8, rng)["b"].is_included for _ in range(4_000))
+    assert abs(n_on - 400) < 3.3 * np.sqrt(360), n_on
+
+
+def test_new_games_begin_at_one_half():
+    assert p_keep_of([], ["a", "b"]) == {"a": 0.5, "b": 0.5}
+    x = np.array([[1], [0]] * 10)
+    found = p_keep_of(rounds_of(x, x[:, 0] * 0.1), ["new", "a"])
+    assert found["new"] == 0.5
+    assert found["a"] > 0.9
+
+
+def society(rule: dict[str, float] | None, seed: int) -> tuple[float, dict[str, float]]:
+    """Return the mean true gain per round, and each game's P(keep) at the end.
+
+    Args:
+        rule: what the meta-critic is told of each game; ``None``: all games are on.
+        seed: of the coins and the noise.
+    """
+    rng = np.random.default_rng(seed)
+    rounds: list[GameRound] = []
+    gained = 0.0
+    for t in range(N_ROUNDS):
+        if rule is None:
+            coins = {name: Coin(0.5, True) for name in TRUE}
+        else:
+            coins = toss(p_keep_of(rounds, list(TRUE)), t, rng)
+        on = [name for name, coin in coins.items() if coin.is_included]
+        gained += sum(TRUE[name] for name in on)
+        told = sum((rule or TRUE)[name] for name in on) + rng.normal(0.0, NOISE)
+        rounds.append(GameRound(round_number=t, coins=coins, change=told))
+    return gained / N_ROUNDS, p_keep_of(rounds, list(TRUE)) if rule else {}
+
+
+@pytest.mark.statistical
+def test_held_out_rewards_keep_what_helps_and_a_judge_keeps_what_pleases_it():
+    held_out = [society(TRUE, seed) for seed in range(100)]
+    judged = [society(JUDGED, seed) for seed in range(25)]
+    gain = float(np.mean([one for one, _ in held_out]))
+    p_keep = {name: float(np.mean([p[name] for _, p in held_out])) for name in TRUE}
+    assert gain >= 0.015, gain
+    assert max(p_keep["bad"], p_keep["worse"]) <= 0.2, p_keep
+    assert min(p_keep["good"], p_keep["fair"]) >= 0.8, p_keep
+    assert float(np.mean([one for one, _ in judged])) < 0.0
+    assert np.mean([p["worse"] for _, p in judged]) > 0.9
+    assert society(None, 0)[0] == pytest.approx(0.0)
+
+
+TEXT = "the parcel left our store on monday and should reach you within five working days or so"
+
+
+def test_one_look_a_round_and_the_sealed_set_once():
+    looks = HeldOutLooks().after(0).after(1)
+    with pytest.raises(HeldOutError, match="a round has one look"):
+        looks.after(1)
+    ended = looks.opened()
+    assert ended.opened_after == 2
+    with pytest.raises(HeldOutError, match="counts once"):
+        ended.opened()
+    with pytest.raises(HeldOutError, match="opened after 2 rounds"):
+        ended.after(2)
+
+
+def test_looks_survive_a_restart():
+    import json
+
+    looks = HeldOutLooks().after(3).opened()
+    assert HeldOutLooks.from_json(json.loads(json.dumps(asdict(looks)))) == looks
+
+
+def test_held_out_text_in_a_prompt_is_caught():
+    guard = HeldOutGuard([TEXT, "short one of six words only"])
+    guard.check(["Something else.", " ".join(TEXT.split()[:12])])
+    with pytest.raises(HeldOutError, match="prompt 2 of 2"):
+        guard.check(["Something else.", f"Answer: {TEXT.upper()}!"])
+    with pytest.raises(HeldOutError, match="prompt 1 of 1"):
+        guard.check(["Is this a short one of six words only?"])

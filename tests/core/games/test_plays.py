@@ -1,0 +1,193 @@
+"""Plays are seeded, hashed, and hold a game to its declaration."""
+
+import subprocess
+import sys
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from convergence_core.games.game import Feed, Game, PlayKey, Scores, void
+from convergence_core.games.play import MOST_CHARACTERS, GameRuleError, OpenPlay, play, seed_of
+from convergence_core.games.registry import Registry, plays_of, solved_games
+from convergence_core.games.solved.table_player import TablePlayer
+from convergence_core.ports import Ask, Player
+
+KEY = PlayKey(run_seed=7, round_number=2, index=3)
+
+
+def hashes(registry: Registry) -> dict[str, list[str]]:
+    table = TablePlayer()
+    return {
+        game.id: [
+            play(game, table.seats(), PlayKey(run_seed=7, round_number=2, index=i)).sha256
+            for i in range(10)
+        ]
+        for game in registry
+    }
+
+
+def test_removing_a_game_leaves_the_plays_of_others():
+    every = Registry(solved_games())
+    found = hashes(every)
+    for gone in found:
+        rest = hashes(every.without([gone]))
+        assert rest == {name: plays for name, plays in found.items() if name != gone}
+    assert all(len(set(plays)) > 5 for plays in found.values())
+
+
+def test_another_process_plays_the_same():
+    code = (
+        "from tests.core.games.test_plays import hashes, Registry, solved_games;"
+        "print(hashes(Registry(solved_games()))['kuhn-poker'][0])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True,
+        env={"PYTHONHASHSEED": "12", "PYTHONPATH": ":".join(filter(None, sys.path))},
+    )  # fmt: skip
+    assert done.stdout.strip() == hashes(Registry(solved_games()))["kuhn-poker"][0]
+
+
+def test_every_part_of_the_key_moves_the_seed():
+    game, other, *_ = solved_games()
+    seeds = {
+        seed_of(game, KEY),
+        seed_of(other, KEY),
+        seed_of(type(game)(game.tree, version=2), KEY),
+        seed_of(game, PlayKey(run_seed=8, round_number=2, index=3)),
+        seed_of(game, PlayKey(run_seed=7, round_number=3, index=3)),
+        seed_of(game, PlayKey(run_seed=7, round_number=2, index=4)),
+    }
+    assert len(seeds) == 6
+
+
+@dataclass
+class Echo:
+    """Asks one role a number of times and scores the length of what it said."""
+
+    n_asks: int = 1
+    id: str = "echo"
+    version: int = 1
+    roles: tuple[str, ...] = ("speaker",)
+    cost: dict[str, int] = field(default_factory=lambda: {"speaker": 1})
+    feeds: Feed = "players"
+    grounded: bool = True
+    asked: str = "speaker"
+    value: float | None = None
+
+    def protocol(self, rng):
+        for _ in range(self.n_asks):
+            yield Ask(role=self.asked, text="Say something.")
+        return {}
+
+    def score(self, turns, facts):
+        value = sum(len(t.reply) for t in turns) if self.value is None else self.value
+        return Scores(by_role={"speaker": value})
+
+
+class Says:
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def answer(self, ask: Ask, rng: np.random.Generator) -> str:
+        return self.text
+
+
+def test_games_and_players_are_told_by_their_shape():
+    assert isinstance(Echo(), Game)
+    assert isinstance(Says(""), Player)
+    assert not isinstance(object(), Game)
+
+
+def test_replies_of_endless_length_count_as_empty():
+    for n, kept in ((MOST_CHARACTERS, MOST_CHARACTERS), (MOST_CHARACTERS + 1, 0)):
+        seen = play(Echo(), {"speaker": Says("a" * n)}, KEY)
+        assert seen.scores.by_role == {"speaker": kept}
+
+
+@pytest.mark.parametrize(
+    ("game", "says"),
+    [
+        (Echo(n_asks=2), "may ask `speaker` 1 times"),
+        (Echo(asked="nobody"), "may ask `nobody` 0 times"),
+        (Echo(value=float("nan")), "finite scores"),
+    ],
+)
+def test_a_game_is_held_to_its_declaration(game, says):
+    with pytest.raises(GameRuleError, match=says):
+        play(game, {"speaker": Says("a")}, KEY)
+
+
+def test_nobody_plays_a_role_that_has_no_player():
+    with pytest.raises(GameRuleError, match="nobody is `second`"):
+        play(solved_games()[0], {"first": TablePlayer()}, KEY)
+
+
+def test_an_open_play_waits_for_replies_and_is_scored_once_it_has_ended():
+    going = OpenPlay(Echo(), KEY)
+    assert going.ask is not None
+    assert going.ask.role == "speaker"
+    with pytest.raises(GameRuleError, match="still waits"):
+        going.transcript()
+    going.reply("abc")
+    assert going.transcript().scores.by_role == {"speaker": 3}
+    with pytest.raises(GameRuleError, match="has ended"):
+        going.reply("more")
+
+
+def test_a_transcript_is_told_by_what_was_asked_and_said():
+    one, same, other = (play(Echo(), {"speaker": Says(t)}, KEY).sha256 for t in ("a", "a", "b"))
+    assert one == same != other
+
+
+def test_a_void_play_has_a_reason_and_no_score():
+    assert void("nobody measured it").is_void
+    assert not Scores(by_role={"speaker": 0.0}).is_void
+
+
+@pytest.mark.parametrize("name", ["", "Nim", "1st", "a b", "a" * 65])
+def test_ids_of_another_form_are_refused(name):
+    with pytest.raises(ValueError, match="lower-case letters"):
+        Registry((Echo(id=name),))
+
+
+def test_two_games_of_one_id_are_refused():
+    with pytest.raises(ValueError, match="came twice"):
+        Registry((Echo(), Echo()))
+
+
+def test_a_game_is_found_by_its_id():
+    registry = Registry(solved_games())
+    assert registry.game("nim").id == "nim"
+    with pytest.raises(KeyError, match="there are kuhn-poker, nim"):
+        registry.game("chess")
+
+
+def shares(
+    *games: Game, n: int = 1_000, p: float = 0.5, price: float = 0.001, **own: float
+) -> dict[str, int]:
+    names = [game.id for game in games]
+    prices = {name: own.get(name, price) for name in names}
+    return plays_of(games, n, p_keep=dict.fromkeys(names, p), price_usd=prices)
+
+
+def test_plays_follow_what_a_game_is_worth_per_dollar():
+    assert shares(Echo(id="a"), Echo(id="b"), b=0.003) == {"a": 750, "b": 250}
+    found = plays_of(
+        [Echo(id="a"), Echo(id="b")], 100, p_keep={"a": 0.9, "b": 0.1}, price_usd={"a": 0, "b": 0}
+    )
+    assert found == {"a": 90, "b": 10}
+
+
+def test_games_without_a_ground_get_half_at_most():
+    firm, loose, more = Echo(id="a"), Echo(id="b", grounded=False), Echo(id="c", grounded=False)
+    assert shares(firm, loose, more) == {"a": 500, "b": 250, "c": 250}
+    assert shares(firm, loose, b=0.003) == {"a": 750, "b": 250}
+    assert shares(loose) == {"b": 500}
+    assert shares(firm) == {"a": 1_000}
+    assert shares(n=5) == {}
+
+
+def test_numbers_out_of_range_are_refused():
+    with pytest.raises(ValueError, match="must be 0 or more"):
+        shares(Echo(id="a"), price=-1.0)
