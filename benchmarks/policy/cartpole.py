@@ -6,6 +6,7 @@ steps of 0.02 s); a test holds trajectories against Gymnasium's, where it is ins
 
 import time
 from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +19,7 @@ from convergence_core.policy import (
     choose,
     train,
 )
+from convergence_core.policy.distribution import Ints
 
 GRAVITY, CART, POLE, HALF, FORCE, TAU = 9.8, 1.0, 0.1, 0.5, 10.0, 0.02
 FARTHEST, STEEPEST, LIMIT = 2.4, 12 * 2 * np.pi / 360, 500
@@ -116,14 +118,16 @@ class Solution:
     shortest: int
     """Of those 100."""
     cpu_s: float
-    """Of the training."""
+    """Of the whole training."""
+    solved_cpu_s: float | None
+    """Up to ``solved_at``."""
 
 
 def solve(seed: int, n_steps: int = 80_000) -> Solution:
     """Train one seed."""
     rng = np.random.default_rng(seed)
     began = time.process_time()
-    state, solved_at = PPOState.begin(CONFIG, rng), None
+    state, solved_at, solved_cpu_s = PPOState.begin(CONFIG, rng), None, None
     lengths: deque[int] = deque(maxlen=100)
     running = np.zeros(COPIES, dtype=np.int64)
     updates = n_steps // CONFIG.buffer_size
@@ -134,9 +138,9 @@ def solve(seed: int, n_steps: int = 80_000) -> Solution:
             lengths.extend(running[ends].tolist())
             running[ends] = 0
         if solved_at is None and len(lengths) == 100 and np.mean(lengths) >= SOLVED:
-            solved_at = state.n_steps
+            solved_at, solved_cpu_s = state.n_steps, time.process_time() - began
     cpu_s = time.process_time() - began
-    tested = greedy_lengths(state, seed)
+    tested = greedy_lengths(lambda offer: choose(state.networks, offer).actions, seed)
     return Solution(
         seed=seed,
         solved_at=solved_at,
@@ -144,31 +148,59 @@ def solve(seed: int, n_steps: int = 80_000) -> Solution:
         greedy=float(tested.mean()),
         shortest=int(tested.min()),
         cpu_s=cpu_s,
+        solved_cpu_s=solved_cpu_s,
     )
 
 
-def greedy_lengths(state: PPOState, seed: int, n: int = 100) -> np.ndarray:
-    """Return the length of one episode of each of n copies, with the likeliest actions."""
+def greedy_lengths(decide: Callable[[Offer], Ints], seed: int, n: int = 100) -> np.ndarray:
+    """Return the length of one episode of each of n copies, with the actions that are decided on."""
     environment = CartPole(n)
     offer = environment.reset(np.random.default_rng(10_000 + seed))
     lengths = np.zeros(n, dtype=np.int64)
     while (lengths == 0).any():
         before = environment.t + 1
-        step = environment.step(choose(state.networks, offer).actions)
+        step = environment.step(decide(offer))
         first = (step.terminated | step.truncated) & (lengths == 0)
         lengths[first] = before[first]
         offer = step.offer
     return lengths
 
 
-def report(n_seeds: int) -> None:
-    """Print a table of seeds."""
-    print("| seed | last 100 at 475 after steps | last 100 | greedy mean, shortest | CPU s |")
-    print("|---|---|---|---|---|")
+def report(n_seeds: int, *, beside: bool) -> None:
+    """Print a table of seeds.
+
+    Args:
+        n_seeds: from 0 on.
+        beside: run Stable-Baselines3 too, seed by seed; its library must be there.
+    """
+    learners: dict[str, Callable[[int], Solution]] = {"ours": solve}
+    if beside:
+        from benchmarks.policy import stable_baselines  # noqa: PLC0415 - needs its library
+
+        learners["Stable-Baselines3"] = stable_baselines.solve_cartpole
+    found: dict[str, list[Solution]] = {name: [] for name in learners}
+    print("| | seed | last 100 at 475 after steps | CPU s until then | CPU s in all | last 100 "
+          "| greedy mean, shortest |")  # fmt: skip
+    print("|---|---|---|---|---|---|---|")
     for seed in range(n_seeds):
-        one = solve(seed)
-        at = "never" if one.solved_at is None else f"{one.solved_at:,}"
-        print(
-            f"| {seed} | {at} | {one.last:.0f} | {one.greedy:.1f}, {one.shortest} | {one.cpu_s:.1f} |",
-            flush=True,
-        )
+        for name, learn in learners.items():
+            one = learn(seed)
+            found[name].append(one)
+            print(f"| {name} | {seed} | {_row(one)} |", flush=True)
+    for name, listed in found.items():
+        until = [one.solved_cpu_s for one in listed if one.solved_cpu_s is not None]
+        print(f"{name}: solved by {len(until)} of {n_seeds}, after {told(until)} CPU s")
+
+
+def _row(one: Solution) -> str:
+    at = "never" if one.solved_at is None else f"{one.solved_at:,}"
+    until = "" if one.solved_cpu_s is None else f"{one.solved_cpu_s:.1f}"
+    return f"{at} | {until} | {one.cpu_s:.1f} | {one.last:.0f} | {one.greedy:.1f}, {one.shortest}"
+
+
+def told(values: Sequence[float]) -> str:
+    """Return mean and standard error."""
+    if len(values) < 2:
+        return " ".join(f"{value:.3f}" for value in values) or "none"
+    error = float(np.std(values, ddof=1)) / len(values) ** 0.5
+    return f"{float(np.mean(values)):.3f} ± {error:.3f}"

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from benchmarks.policy.cartpole import told
 from convergence_core.policy import (
     EnvironmentStep,
     Offer,
@@ -153,10 +154,4 @@ def report(n_seeds: int) -> None:
             f"| {one.greedy:.3f} | {one.cpu_s:.1f} |",
             flush=True,
         )
-    print(f"| mean | | | {_mean(drawn)} | {_mean(greedy)} | |")
-
-
-def _mean(values: list[float]) -> str:
-    if len(values) < 2:
-        return f"{values[0]:.3f}"
-    return f"{np.mean(values):.3f} ± {np.std(values, ddof=1) / len(values) ** 0.5:.3f}"
+    print(f"| mean | | | {told(drawn)} | {told(greedy)} | |")

@@ -48,16 +48,17 @@ class SimulatedPrompts:
         self.pairs = order_effect * rng.normal(size=(n_categories, n, n))
         """Added by a change (last axis) after another one, (n_categories, n_changes, n_changes)."""
         directions = rng.normal(size=(n_categories, embedding_dim))
-        self._directions = directions / np.linalg.norm(directions, axis=1, keepdims=True)
-        self._noise = noise
+        self.directions = directions / np.linalg.norm(directions, axis=1, keepdims=True)
+        """Of the categories' embeddings, length 1, (n_categories, embedding_dim)."""
+        self.noise = noise
 
     def start(self, rng: np.random.Generator) -> PromptSituation:
         """See ``PromptWorld``; the true score is .5."""
-        category = int(rng.integers(len(self._directions)))
+        category = int(rng.integers(len(self.directions)))
         noise = rng.normal(scale=self.embedding_dim**-0.5, size=self.embedding_dim)
         return PromptSituation(
             prompt=f"category {category}",
-            embedding=(self._directions[category] + noise).astype(np.float32),
+            embedding=(self.directions[category] + noise).astype(np.float32),
             score=self._measured(0.5, rng),
             worth=0.5,
             category=category,
@@ -80,7 +81,7 @@ class SimulatedPrompts:
         )
 
     def _measured(self, worth: float, rng: np.random.Generator) -> float:
-        return min(1.0, max(0.0, worth + self._noise * float(rng.normal())))
+        return min(1.0, max(0.0, worth + self.noise * float(rng.normal())))
 
 
 class ScoredPrompts:

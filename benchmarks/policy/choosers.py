@@ -1,0 +1,143 @@
+"""Choosers of changes that a learned policy has to beat: random, a fixed sequence, two bandits.
+
+All of them see what a policy sees, the observation and the mask, and the bandits learn from the reward of each
+single change. ``stop`` is worth 0 to them: they end an episode where no change is expected, or drawn, to be worth more.
+"""
+
+import itertools
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+import numpy as np
+
+from convergence_core.bandit.linear import LinearArms, LinearLearner
+from convergence_core.policy import PROMPT_ACTIONS, STOP, Offer
+from convergence_core.policy.distribution import Bools, Ints
+from convergence_core.policy.network import Floats
+
+N_CHANGES: Final = len(PROMPT_ACTIONS) - 1
+"""Actions but ``stop``, which is the last one."""
+STOPS: Final = PROMPT_ACTIONS.index(STOP)
+REWARD_SD: Final = 0.05
+"""Of one reward around its mean, and of the prior of a mean, as the bandits suppose."""
+
+
+class Chooser(Protocol):
+    """Chooses among legal actions and may learn from rewards."""
+
+    def choose(self, offer: Offer, category: Ints, rng: np.random.Generator | None) -> Ints:
+        """Return an action for each of N copies.
+
+        Args:
+            offer: observations and masks.
+            category: of the prompts, (N,); only a chooser that says so looks at it.
+            rng: draws; ``None``: the choice that is thought best.
+        """
+        ...
+
+    def learn(self, offer: Offer, category: Ints, actions: Ints, rewards: Floats) -> None:
+        """Learn from what was chosen, (N,) each."""
+        ...
+
+
+class RandomLegal:
+    """Each legal action, ``stop`` too, with the same probability."""
+
+    def choose(self, offer: Offer, category: Ints, rng: np.random.Generator | None) -> Ints:  # noqa: ARG002 - looks at none
+        """See ``Chooser``.
+
+        Raises:
+            ValueError: there is no generator.
+        """
+        if rng is None:
+            raise ValueError("a random choice needs `rng`, but got None")
+        drawn: Ints = np.argmax(np.where(offer.legal, rng.random(offer.legal.shape), -1.0), axis=1)
+        return drawn
+
+    def learn(self, offer: Offer, category: Ints, actions: Ints, rewards: Floats) -> None:
+        """Learn nothing."""
+
+
+class KnownSequence:
+    """The same changes in the same order for every prompt, then ``stop``."""
+
+    def __init__(self, sequence: Sequence[int]) -> None:
+        self.sequence: Ints = np.array([*sequence, STOPS], dtype=np.int64)
+
+    def choose(self, offer: Offer, category: Ints, rng: np.random.Generator | None) -> Ints:  # noqa: ARG002 - looks at none
+        """See ``Chooser``; a change that is not legal is passed over."""
+        allowed = offer.legal[:, self.sequence]
+        picked: Ints = self.sequence[np.argmax(allowed, axis=1)]
+        return picked
+
+    def learn(self, offer: Offer, category: Ints, actions: Ints, rewards: Floats) -> None:
+        """Learn nothing."""
+
+
+class CategoryThompson:
+    """Thompson sampling over change and category: one normal posterior for each pair.
+
+    The category is told to it as a number, which no other chooser here is told.
+    """
+
+    def __init__(self, n_categories: int, sd: float = REWARD_SD) -> None:
+        self._sd = sd
+        self.n = np.zeros((n_categories, N_CHANGES))
+        self.sums = np.zeros((n_categories, N_CHANGES))
+
+    def choose(self, offer: Offer, category: Ints, rng: np.random.Generator | None) -> Ints:
+        """See ``Chooser``."""
+        # Prior N(0, sd^2) and rewards of the same spread: one reward weighs as much as the prior.
+        n = 1.0 + self.n[category]
+        worth = self.sums[category] / n
+        if rng is not None:
+            worth = worth + self._sd / np.sqrt(n) * rng.normal(size=worth.shape)
+        return best_of(worth, offer.legal)
+
+    def learn(self, offer: Offer, category: Ints, actions: Ints, rewards: Floats) -> None:  # noqa: ARG002 - looks at none
+        """See ``Chooser``."""
+        kept = actions != STOPS
+        np.add.at(self.n, (category[kept], actions[kept]), 1.0)
+        np.add.at(self.sums, (category[kept], actions[kept]), rewards[kept])
+
+
+class StateThompson:
+    """Linear Thompson sampling (LinTS) on the observation and a constant; see ``LinearArms``."""
+
+    def __init__(self, n_observed: int, sd: float = REWARD_SD) -> None:
+        self._learner = LinearLearner(
+            LinearArms.begin(np.zeros(N_CHANGES), n_observed + 1, variance=sd**2)
+        )
+
+    def choose(self, offer: Offer, category: Ints, rng: np.random.Generator | None) -> Ints:  # noqa: ARG002 - looks at none
+        """See ``Chooser``."""
+        worth = np.zeros((len(offer.legal), N_CHANGES))
+        for row, x in enumerate(_with_constant(offer.observations)):
+            mean, sd = self._learner.arms.moments(x)
+            worth[row] = mean if rng is None else mean + sd * rng.normal(size=N_CHANGES)
+        return best_of(worth, offer.legal)
+
+    def learn(self, offer: Offer, category: Ints, actions: Ints, rewards: Floats) -> None:  # noqa: ARG002 - looks at none
+        """See ``Chooser``."""
+        seen = _with_constant(offer.observations)
+        for x, action, reward in zip(seen, actions, rewards, strict=True):
+            if action != STOPS:
+                self._learner.tell(int(action), x, float(reward))
+
+
+def _with_constant(observations: Floats) -> Floats:
+    return np.hstack([np.ones((len(observations), 1)), observations.astype(np.float64)])
+
+
+def best_of(worth: Floats, legal: Bools) -> Ints:
+    """Return the legal change of the highest worth in each row, ``stop`` where none is above 0."""
+    allowed = np.where(legal[:, :N_CHANGES], worth, -np.inf)
+    best = np.argmax(allowed, axis=1)
+    ends = np.take_along_axis(allowed, best[:, None], axis=1)[:, 0] <= 0.0
+    found: Ints = np.where(ends, STOPS, best)
+    return found
+
+
+def sequences(most: int) -> list[tuple[int, ...]]:
+    """Return all sequences of different changes, from none up to ``most`` of them."""
+    return [s for n in range(most + 1) for s in itertools.permutations(range(N_CHANGES), n)]

@@ -1,0 +1,378 @@
+"""Simulated prompts of the environment ``convergence/PromptMutation-v0``: who chooses best at equal evaluations.
+
+The world is that of ``SimulatedPrompts``, many copies at once. One evaluation is one measured score: that of the
+prompt with which an episode begins, and that of each change. Two variants make the task harder than a table of
+category and change: *order effects*, where a change is worth more or less after another one, and *noise* of the
+scores. Whoever learns hands over what it thinks best (the likeliest action of a policy, the highest mean of a
+bandit), which is judged by true scores on new prompts: the share of the way from random legal choices to the best
+sequence of each category, which is known exactly.
+"""
+
+import csv
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from benchmarks.policy.cartpole import told
+from benchmarks.policy.choosers import (
+    N_CHANGES,
+    STOPS,
+    CategoryThompson,
+    Chooser,
+    KnownSequence,
+    RandomLegal,
+    StateThompson,
+    sequences,
+)
+from convergence.policy.prompt_worlds import SimulatedPrompts
+from convergence_core.policy import (
+    N_PROGRESS,
+    PROMPT_ACTIONS,
+    EnvironmentStep,
+    Offer,
+    PPOConfig,
+    PPOState,
+    choose,
+    train,
+)
+from convergence_core.policy.distribution import Ints
+from convergence_core.policy.network import ActorCritic, Floats
+from convergence_core.prompts.failures import CATEGORIES
+
+COPIES: Final = 32
+MAX_STEPS: Final = 5
+START: Final = 0.5
+"""True score of every prompt before its first change."""
+BUDGETS: Final = (2_560, 10_240, 20_480)
+"""Evaluations after which each one hands over what it has learned."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """One form of the task."""
+
+    order_effect: float
+    """Standard deviation of what a pair of changes adds."""
+    noise: float
+    """Standard deviation of a measured score."""
+
+
+VARIANTS: Final = {
+    "additive, exact": Variant(order_effect=0.0, noise=0.0),
+    "default": Variant(order_effect=0.03, noise=0.02),
+    "strong order, noisy": Variant(order_effect=0.08, noise=0.05),
+}
+
+
+class SimulatedCopies:
+    """Copies of the simulated prompts, stepped together; counts evaluations."""
+
+    def __init__(self, world: SimulatedPrompts, n: int) -> None:
+        self.world, self.n = world, n
+        self.n_evaluations = 0
+        self.category = np.zeros(n, dtype=np.int64)
+        self.directions = np.zeros((n, world.embedding_dim), dtype=np.float32)
+        self.used = np.zeros((n, N_CHANGES), dtype=bool)
+        self.last = np.full(n, -1)
+        self.worth = np.full(n, START)
+        self.score = np.full(n, START)
+        self._rng = np.random.default_rng(0)
+
+    def reset(self, rng: np.random.Generator) -> Offer:
+        """Begin an episode in each copy."""
+        self._rng = rng
+        self._begin(np.ones(self.n, dtype=bool))
+        return self.offer()
+
+    def offer(self) -> Offer:
+        """Return what ``PromptEpisode`` shows of each copy, and its mask."""
+        n_used = self.used.sum(axis=1)
+        rest = np.zeros((self.n, N_PROGRESS), dtype=np.float32)
+        n_actions = len(PROMPT_ACTIONS)
+        rest[:, :N_CHANGES] = self.used
+        begun = self.last >= 0
+        rest[np.flatnonzero(begun), n_actions + self.last[begun]] = 1.0
+        rest[:, 2 * n_actions] = n_used / MAX_STEPS
+        rest[:, 2 * n_actions + 1 + CATEGORIES.index("none")] = 1.0
+        rest[:, -2], rest[:, -1] = self.score, 1.0
+        legal = np.ones((self.n, n_actions), dtype=bool)
+        legal[:, :N_CHANGES] = ~self.used & (n_used < MAX_STEPS)[:, None]
+        return Offer(observations=np.hstack([self.directions, rest]), legal=legal)
+
+    def step(self, actions: Ints) -> EnvironmentStep:
+        """Do an action in each copy."""
+        changes = np.flatnonzero(actions != STOPS)
+        a, c = actions[changes], self.category[changes]
+        pairs = self.world.pairs[c, :, a]  # (n, changes before)
+        gain = self.world.gains[c, a] + (pairs * self.used[changes]).sum(axis=1)
+        before = self.score[changes]
+        self.worth[changes] = np.clip(self.worth[changes] + gain, 0.0, 1.0)
+        self.score[changes] = self._measured(self.worth[changes])
+        self.used[changes, a] = True
+        self.last[changes] = a
+        self.n_evaluations += changes.size
+        rewards = np.zeros(self.n)
+        rewards[changes] = self.score[changes] - before
+        over = (actions == STOPS) | (self.used.sum(axis=1) == MAX_STEPS)
+        final = self.offer().observations
+        self._begin(over)
+        return EnvironmentStep(
+            offer=self.offer(),
+            rewards=rewards,
+            terminated=over,
+            truncated=np.zeros(self.n, dtype=bool),
+            final_observations=final,
+        )
+
+    def _begin(self, over: np.ndarray) -> None:
+        n, d = int(over.sum()), self.world.embedding_dim
+        self.n_evaluations += n
+        self.category[over] = self._rng.integers(len(self.world.directions), size=n)
+        seen = self.world.directions[self.category[over]]
+        seen = seen + self._rng.normal(scale=d**-0.5, size=(n, d))
+        self.directions[over] = seen / np.linalg.norm(seen, axis=1, keepdims=True)
+        self.used[over], self.last[over], self.worth[over] = False, -1, START
+        self.score[over] = self._measured(self.worth[over])
+
+    def _measured(self, worth: Floats) -> Floats:
+        noise = self.world.noise * self._rng.normal(size=worth.shape)
+        return np.clip(worth + noise, 0.0, 1.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What is known of a world without playing it."""
+
+    fixed: tuple[int, ...]
+    """The sequence that gains most over all categories."""
+    fixed_gain: float
+    best_gain: float
+    """Mean over categories of the gain of the best sequence of each."""
+
+
+def known(world: SimulatedPrompts) -> Known:
+    """Try all sequences in each category."""
+    listed = sequences(MAX_STEPS)
+    gains = np.zeros((len(listed), len(world.gains)))
+    for row, sequence in enumerate(listed):
+        worth = np.full(len(world.gains), START)
+        for at, a in enumerate(sequence):
+            gain = world.gains[:, a] + world.pairs[:, list(sequence[:at]), a].sum(axis=1)
+            worth = np.clip(worth + gain, 0.0, 1.0)
+        gains[row] = worth - START
+    means = gains.mean(axis=1)
+    top = int(np.argmax(means))
+    return Known(
+        fixed=listed[top],
+        fixed_gain=float(means[top]),
+        best_gain=float(gains.max(axis=0).mean()),
+    )
+
+
+Decide = Callable[[Offer, Ints], Ints]
+"""(offer, category) -> actions, (N,)."""
+
+
+def true_gain(world: SimulatedPrompts, decide: Decide, seed: int, n: int = 4_000) -> float:
+    """Return the mean true gain of an episode on new prompts, every category weighing the same."""
+    copies = SimulatedCopies(world, n)
+    offer = copies.reset(np.random.default_rng([5, seed]))
+    category, gain, open_ = copies.category.copy(), np.zeros(n), np.ones(n, dtype=bool)
+    while open_.any():
+        before = copies.worth.copy()
+        actions = decide(offer, copies.category)
+        step = copies.step(actions)
+        # Where an episode has ended, the copy shows the next one: its gain follows from the tables.
+        ended = step.terminated & open_
+        gain[open_ & ~ended] = copies.worth[open_ & ~ended] - START
+        last = ended & (actions != STOPS)
+        gain[last] = _after(
+            world, category[last], offer.observations[last], actions[last], before[last]
+        )
+        open_ &= ~ended
+        offer = step.offer
+    return float(np.mean([gain[category == c].mean() for c in np.unique(category)]))
+
+
+def _after(
+    world: SimulatedPrompts, c: Ints, observations: Floats, a: Ints, before: Floats
+) -> Floats:
+    used = observations[:, world.embedding_dim : world.embedding_dim + N_CHANGES]
+    gain = world.gains[c, a] + (world.pairs[c, :, a] * used).sum(axis=1)
+    after: Floats = np.clip(before + gain, 0.0, 1.0)
+    return after - START
+
+
+def config_of(world: SimulatedPrompts, n_steps: int) -> PPOConfig:
+    """Return the defaults with a rate that falls to 0 over the steps."""
+    return PPOConfig(
+        input_dim=world.embedding_dim + N_PROGRESS,
+        action_dim=len(PROMPT_ACTIONS),
+        total_steps=n_steps,
+    )
+
+
+def of_policy(networks: ActorCritic) -> Decide:
+    """Return the likeliest actions of a policy."""
+    return lambda offer, _: choose(networks, offer).actions
+
+
+def learned_by_ppo(
+    world: SimulatedPrompts, seed: int, budgets: tuple[int, ...]
+) -> Iterator[tuple[int, Decide]]:
+    """Yield each budget and the policy after the last update that it paid for."""
+    rng, copies = np.random.default_rng([1, seed]), SimulatedCopies(world, COPIES)
+    config = config_of(world, budgets[-1])
+    state, left = PPOState.begin(config, rng), [*budgets]
+    for after, _, _ in train(state, copies, config, n_updates=budgets[-1], rng=rng):
+        while left and copies.n_evaluations > left[0]:
+            yield left.pop(0), of_policy(state.networks)
+        if not left:
+            return
+        state = after
+
+
+def learned_by(
+    chooser: Chooser, world: SimulatedPrompts, seed: int, budgets: tuple[int, ...]
+) -> Iterator[tuple[int, Decide]]:
+    """Yield each budget and the chooser as it is when the budget is spent."""
+    rng, copies = np.random.default_rng([2, seed]), SimulatedCopies(world, COPIES)
+    offer, left = copies.reset(rng), [*budgets]
+    last = np.random.default_rng([3, seed]) if isinstance(chooser, RandomLegal) else None
+    while left:
+        category = copies.category.copy()
+        actions = chooser.choose(offer, category, rng)
+        step = copies.step(actions)
+        while left and copies.n_evaluations > left[0]:
+            yield left.pop(0), lambda offer, category: chooser.choose(offer, category, last)
+        chooser.learn(offer, category, actions, step.rewards)
+        offer = step.offer
+
+
+LEARNERS: Final = (
+    "ours", "MaskablePPO", "LinTS", "Thompson, category told", "fixed sequence, known",
+    "random legal",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What one learner reached on one world."""
+
+    variant: str
+    learner: str
+    seed: int
+    budget: int
+    share: float
+    """Of the way from random legal choices, 0, to the best sequence of each category, 1."""
+    cpu_s: float
+    """Of learning up to here, its own evaluation left out."""
+
+
+def outcomes(
+    variant: str, learner: str, seed: int, budgets: tuple[int, ...] = BUDGETS
+) -> list[Outcome]:
+    """Return what a learner reaches at each budget."""
+    of = VARIANTS[variant]
+    world = SimulatedPrompts(seed, order_effect=of.order_effect, noise=of.noise)
+    about, drawn = known(world), np.random.default_rng([4, seed])
+    low = true_gain(world, lambda o, c: RandomLegal().choose(o, c, drawn), seed, n=20_000)
+    found, spent = [], 0.0
+    began = time.process_time()
+    for budget, decide in _learned(learner, world, about, seed, budgets):
+        spent += time.process_time() - began
+        share = (true_gain(world, decide, seed) - low) / (about.best_gain - low)
+        found.append(
+            Outcome(
+                variant=variant,
+                learner=learner,
+                seed=seed,
+                budget=budget,
+                share=share,
+                cpu_s=spent,
+            )
+        )
+        began = time.process_time()
+    return found
+
+
+def _learned(
+    learner: str, world: SimulatedPrompts, about: Known, seed: int, budgets: tuple[int, ...]
+) -> Iterator[tuple[int, Decide]]:
+    if learner == "ours":
+        return learned_by_ppo(world, seed, budgets)
+    if learner == "MaskablePPO":
+        from benchmarks.policy import stable_baselines  # noqa: PLC0415 - needs its library
+
+        copies = SimulatedCopies(world, COPIES)
+        return stable_baselines.learned_by_maskable(
+            copies, config_of(world, budgets[-1]), seed, budgets
+        )
+    choosers: dict[str, Chooser] = {
+        "LinTS": StateThompson(world.embedding_dim + N_PROGRESS),
+        "Thompson, category told": CategoryThompson(len(world.gains)),
+        "fixed sequence, known": KnownSequence(about.fixed),
+        "random legal": RandomLegal(),
+    }
+    return learned_by(choosers[learner], world, seed, budgets)
+
+
+def run(
+    seeds: range,
+    names: Sequence[str],
+    learners: Sequence[str],
+    path: Path,
+    budgets: tuple[int, ...] = BUDGETS,
+) -> None:
+    """Run learners on variants and append what they reach to a CSV file."""
+    for seed in seeds:
+        for variant in names:
+            for learner in learners:
+                for one in outcomes(variant, learner, seed, budgets):
+                    add_row(path, one)
+                    print(f"{variant}, {seed}, {learner}, {one.budget:,}: {one.share:.3f}, "
+                          f"{one.cpu_s:.1f} CPU s", flush=True)  # fmt: skip
+
+
+def add_row(path: Path, one: Outcome) -> None:
+    """Append an outcome to a file, which begins with the names of its fields."""
+    is_new = not path.exists()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, [field.name for field in fields(Outcome)])
+        if is_new:
+            writer.writeheader()
+        writer.writerow(asdict(one))
+
+
+def table(path: Path) -> str:
+    """Return a table for each variant: shares with standard errors, and the paired lead of ours."""
+    shares: dict[tuple[str, str, int], dict[int, float]] = defaultdict(dict)
+    with path.open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            key = row["variant"], row["learner"], int(row["budget"])
+            shares[key][int(row["seed"])] = float(row["share"])
+    lines = []
+    for variant in dict.fromkeys(key[0] for key in shares):
+        budgets = sorted({key[2] for key in shares if key[0] == variant})
+        n_seeds = max(len(seeds) for key, seeds in shares.items() if key[0] == variant)
+        head = " | ".join(f"{budget:,}" for budget in budgets)
+        lines += ["", f"{variant}, {n_seeds} seeds", ""]
+        lines += [
+            f"| | {head} | ours ahead at {budgets[-1]:,} |",
+            "|---" * (len(budgets) + 2) + "|",
+        ]
+        listed = list(dict.fromkeys(key[1] for key in shares if key[0] == variant))
+        last = {name: shares[variant, name, budgets[-1]] for name in listed}
+        for name in sorted(listed, key=lambda name: -np.mean([*last[name].values()])):
+            cells = [told([*shares[variant, name, budget].values()]) for budget in budgets]
+            ours = last.get("ours", {})
+            paired = [ours[seed] - share for seed, share in last[name].items() if seed in ours]
+            lead = "" if name == "ours" or not paired else told(paired)
+            lines.append(f"| {name} | {' | '.join(cells)} | {lead} |")
+    return "\n".join(lines)
