@@ -49,13 +49,15 @@ from benchmarks.prompts.world import (
     quality,
 )
 from benchmarks.prompts.writer import symptoms_in, written
-from convergence.policy.prompt_worlds import PromptSituation
 from convergence_core.feedback.text_features import hashed_ngrams
 from convergence_core.policy import (
     N_PROGRESS,
     PROMPT_ACTIONS,
     PPOConfig,
     PPOState,
+    PromptEnvironment,
+    PromptEnvironments,
+    PromptSituation,
     VectorEnvironment,
     train,
 )
@@ -145,27 +147,20 @@ def search(learner: str, seed: int, n_evaluations: int = N_EVALUATIONS) -> list[
     Raises:
         ValueError: there is no such learner.
     """
-    from convergence.policy.environment import (  # noqa: PLC0415 - needs the extra `policy`
-        EnvironmentCopies,
-        PromptMutationEnvironment,
-    )
-
     world = PlantedPrompts(seed, n_evaluations)
-    environment = PromptMutationEnvironment(world)
+    copies = PromptEnvironments([PromptEnvironment(world)])
     rng = np.random.default_rng([6, seed])
     with suppress(SpentError):
         if learner == "ours":
             state = PPOState.begin(CONFIG, rng)
-            copies = EnvironmentCopies([environment])
             for _ in train(state, copies, CONFIG, n_updates=n_evaluations, rng=rng):
                 pass
         elif learner == "MaskablePPO":
             from benchmarks.policy import stable_baselines  # noqa: PLC0415 - needs its library
 
-            copies = EnvironmentCopies([environment])
             stable_baselines.maskable(copies, CONFIG, seed, n_copies=1).learn(n_evaluations)
         else:
-            _play(chooser_of(learner), world, EnvironmentCopies([environment]), rng)
+            _play(chooser_of(learner), world, copies, rng)
     return world.curve
 
 

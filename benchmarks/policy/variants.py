@@ -29,7 +29,6 @@ from benchmarks.policy.choosers import (
     StateThompson,
     sequences,
 )
-from convergence.policy.prompt_worlds import SimulatedPrompts
 from convergence_core.policy import (
     N_PROGRESS,
     PROMPT_ACTIONS,
@@ -43,6 +42,7 @@ from convergence_core.policy import (
 from convergence_core.policy.distribution import Ints
 from convergence_core.policy.network import ActorCritic, Floats
 from convergence_core.prompts.failures import CATEGORIES
+from tasks.policy.prompt_worlds import SimulatedPrompts
 
 COPIES: Final = 32
 MAX_STEPS: Final = 5

@@ -26,8 +26,8 @@ from benchmarks.policy.variants import (
     true_gain,
 )
 from benchmarks.prompts.world import best_text, quality
-from convergence.policy.prompt_worlds import SimulatedPrompts
-from convergence_core.policy import PROMPT_ACTIONS, Offer, PromptEpisode
+from convergence_core.policy import PROMPT_ACTIONS, EnvironmentStep, Offer, PromptEpisode
+from tasks.policy.prompt_worlds import SimulatedPrompts
 
 
 def offered(n: int, size: int = 3) -> Offer:
@@ -183,7 +183,6 @@ def test_a_bandit_solves_the_variant_without_order_and_noise():
 
 @pytest.mark.parametrize("learner", ["ours", "LinTS", "Thompson", "random legal"])
 def test_a_planted_search_spends_what_it_may_and_hands_over_what_it_measured(learner):
-    pytest.importorskip("gymnasium")
     curve = planted.search(learner, 0, 400)
     spent = [n for n, _ in curve]
     assert spent == list(range(20, 401, 20))
@@ -197,7 +196,6 @@ def test_an_unknown_learner_of_the_planted_world_is_refused():
 
 
 def test_regrets_have_a_table_and_a_picture(tmp_path):
-    pytest.importorskip("gymnasium")
     path, gepa = tmp_path / "planted.csv", tmp_path / "gepa.csv"
     planted.run(range(2), ["ours", "random legal"], path, 200)
     gepa.write_text("optimizer,seed,n_calls,gap_closed,quality,prompt\ngepa,0,200,0.5,0.6,a\n")
@@ -217,3 +215,28 @@ def test_the_known_sequence_begins_with_what_reads_the_failures():
     sequence = planted.best_sequence(4, 20)
     assert PROMPT_ACTIONS[sequence[0]] == "reflect"
     assert len(set(sequence)) == len(sequence) <= 5
+
+
+def test_stable_baselines_plays_the_same_copies_with_their_masks():
+    pytest.importorskip(
+        "sb3_contrib", reason="needs Stable-Baselines3, in an environment of its own"
+    )
+    from benchmarks.policy import stable_baselines
+
+    world, legal = SimulatedPrompts(0), []
+    copies = SimulatedCopies(world, 4)
+    play = copies.step
+
+    def checked(actions: np.ndarray) -> EnvironmentStep:
+        legal.append(copies.offer().legal[np.arange(4), actions].all())
+        return play(actions)
+
+    copies.step = checked  # type: ignore[method-assign]
+    config = replace(variants.config_of(world, 512), buffer_size=64, hidden_dim=16)
+    found = dict(stable_baselines.learned_by_maskable(copies, config, 0, (100, 300)))
+    assert [*found] == [100, 300]
+    assert len(legal) > 50
+    assert all(legal)
+    offer = copies.offer()
+    actions = found[300](offer, copies.category)
+    assert offer.legal[np.arange(4), actions].all()
