@@ -244,7 +244,12 @@ class AblatableSampler(ThompsonSampler):
         """Return the competitors."""
         found = ThompsonSampler.competitors(self, archive, fitted, memory, n_steps=n_steps)
         return AblatableCompetitors(
-            found.rules, found.encoding, found.archive, found.fitted, found.goals
+            found.rules,
+            found.encoding,
+            found.archive,
+            found.fitted,
+            found.goals,
+            mix=found.mix,
         )
 
     def chunk(self, request: AskRequest, worth_the_prior: float | None = None) -> int:

@@ -7,6 +7,7 @@ from pydantic import Field
 from convergence_core.config.base import Section, Text
 
 Algorithm: TypeAlias = Literal["mab_evolution", "thompson", "evolution", "random"]
+MetaOptimizerName: TypeAlias = Literal["fixed", "credit"]
 Runner: TypeAlias = Literal["threads", "processes", "dask", "ray"]
 StrategyName: TypeAlias = Literal[
     "winners",
@@ -134,6 +135,10 @@ class OptimizationConfig(Section):
     gain over the leader is divided by what it costs to ask, so an expensive one has to promise more;
     less and less so while generations and `budget.max_usd` are spent (`thompson`, `mab_evolution`).
     Absent: cost does not count."""
+    meta_optimizer: MetaOptimizerName = "fixed"
+    """How the operators are chosen that breed new candidates, and how much of a generation explores
+    (`mab_evolution`). `fixed`: in constant shares; `credit`: those that gained more in the
+    generations before get more of the next."""
     warm_start: WarmStartConfig = Field(default_factory=WarmStartConfig)
 
 

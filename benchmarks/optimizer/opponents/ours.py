@@ -10,7 +10,8 @@ the sampler; any other name is a field of the sampler's dataclass as ``ablations
 dots, of a dataclass it holds (``surrogate.additive=True``); ``recommend.level`` and
 ``recommend.delta`` are arguments of
 ``recommend``, and ``recommend.optimism=False`` leaves claims as the posterior has them; ``repeats`` is
-``evaluation.repeats``.
+``evaluation.repeats``; ``meta_optimizer`` is ``optimization.meta_optimizer``, or ``uniform``: each generation's
+emphasis is drawn with equal chances.
 """
 
 import ast
@@ -21,6 +22,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from benchmarks.optimizer.ablations import ablatable
+from benchmarks.optimizer.emphasis import LearnedEmphasis
+from benchmarks.optimizer.operators import OWN
 from benchmarks.optimizer.opponents.base import (
     Asked,
     CellOpponent,
@@ -30,6 +33,7 @@ from benchmarks.optimizer.opponents.base import (
 )
 from benchmarks.optimizer.spaces import Parameter, Point, Value
 from convergence_core.config import Configuration, parse_mapping
+from convergence_core.policy.network import ActorCritic
 from convergence_core.posterior.selection_bias import MEMORY_KEY
 from convergence_core.records import Cell, Evaluation, Params, Trial, eval_id_of
 from convergence_core.search.recommend import recommend
@@ -110,6 +114,7 @@ class Run:
     def __init__(self, setup: Setup, overrides: Overrides) -> None:
         settings = dict(overrides)
         algorithm = settings.pop("algorithm", ALGORITHM)
+        chooser = settings.pop("meta_optimizer", "fixed")
         self.level = float(str(settings.pop("recommend.level", LEVEL)))
         self.delta = float(str(settings.pop("recommend.delta", DELTA))) * setup.unit
         self.is_corrected = bool(settings.pop("recommend.optimism", True))
@@ -119,9 +124,15 @@ class Run:
         self.setup = setup
         self.n_generations = -(-setup.budget // setup.batch)
         self.space = Space(parameters={p.name: core_parameter(p) for p in setup.space.parameters})
+        own = str(chooser) in OWN
         sampler: Any = make_sampler(
-            _configuration(algorithm, setup.batch, self.n_generations), self.space
+            _configuration(
+                algorithm, setup.batch, self.n_generations, "fixed" if own else chooser
+            ),
+            self.space,
         )
+        if own:
+            sampler = replace(sampler, meta_optimizer=OWN[str(chooser)](setup))
         # Rewards of a product's run lie in [0, 1]; values of tasks without cases lie anywhere.
         self.bounds = (0.0, 1.0) if setup.n_cases is not None else None
         if hasattr(sampler, "surrogate"):
@@ -138,6 +149,12 @@ class Run:
         self._plan = Plan(assignments=())
         n_cases = setup.n_cases or 1
         self._case_index = {f"c{i:0{len(str(n_cases))}d}": i for i in range(n_cases)}
+
+    def choose_by(self, networks: ActorCritic) -> None:
+        """Have operators chosen by a policy; before the first generation."""
+        chooser = LearnedEmphasis(networks=networks, n_generations=self.n_generations)
+        sampler: Any = self.sampler
+        self.sampler = replace(sampler, meta_optimizer=chooser)
 
     def ask(self, n_cells: int) -> list[tuple[Point, list[int]]]:
         """Plan a generation: points and the indices of their cases."""
@@ -283,7 +300,9 @@ def make_ours(setup: Setup, settings: str) -> PointOpponent | CellOpponent:
     return OursOnCases(setup, overrides)
 
 
-def _configuration(algorithm: object, batch: int, n_generations: int) -> Configuration:
+def _configuration(
+    algorithm: object, batch: int, n_generations: int, meta_optimizer: object = "fixed"
+) -> Configuration:
     """Return a configuration that differs from the defaults in what the benchmark sets."""
     return parse_mapping(
         {
@@ -296,6 +315,7 @@ def _configuration(algorithm: object, batch: int, n_generations: int) -> Configu
             },
             "optimization": {
                 "algorithm": algorithm,
+                "meta_optimizer": meta_optimizer,
                 "evolution": {"population_size": batch, "generations": n_generations},
             },
         }

@@ -1,6 +1,16 @@
-"""Evolution of candidates, one child (``operators``) or pools (``pool``)."""
+"""Evolution of candidates: one child, pools, and mixes of operators."""
 
+from convergence_core.search.evolution.mix import OPERATORS, BreedingMix, operator_of
 from convergence_core.search.evolution.operators import Breeder, fresh
-from convergence_core.search.evolution.pool import Pool, PoolBreeder
+from convergence_core.search.evolution.pool import BreedingStyle, Pool, PoolBreeder
 
-__all__ = ["Breeder", "Pool", "PoolBreeder", "fresh"]
+__all__ = [
+    "OPERATORS",
+    "Breeder",
+    "BreedingMix",
+    "BreedingStyle",
+    "Pool",
+    "PoolBreeder",
+    "fresh",
+    "operator_of",
+]

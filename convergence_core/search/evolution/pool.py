@@ -26,8 +26,18 @@ N_LEVELS = 100_000
 """Numbers with more steps than this move freely and are then snapped; a move may come to none."""
 N_RESCUED = 8
 """Points drawn one by one where constraints refused all rows."""
-LOG_STEPS = (-2.0, -0.5)
-"""Decimal logarithms of the finest and the coarsest step, in shares of the range."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BreedingStyle:
+    """Rates and steps by which children are made."""
+
+    crossover_rate: float = 0.5
+    """Probability that a child has two parents."""
+    log_steps: tuple[float, float] = (-2.0, -0.5)
+    """Decimal logarithms of the finest and the coarsest step, in shares of the range."""
+    n_hits: tuple[int, int] = (1, 3)
+    """Genes that a mutation is expected to change, at least and at most."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,7 +84,7 @@ class PoolBreeder:
     encoding: Encoding
     levels: int | None = None
     """Steps to which free numbers are snapped, so that evidence gathers on few candidates."""
-    crossover_rate: float = 0.5
+    style: BreedingStyle = BreedingStyle()
 
     @cached_property
     def _parameters(self) -> tuple[Parameter, ...]:
@@ -143,25 +153,33 @@ class PoolBreeder:
                 genes[:, j] = _spread(self._grids[j], units)
         return self._kept(Pool.without_parents(self._express(genes, rng)))
 
-    def breed(self, parents: np.ndarray, n: int, rng: np.random.Generator) -> Pool:
+    def breed(
+        self,
+        parents: np.ndarray,
+        n: int,
+        rng: np.random.Generator,
+        style: BreedingStyle | None = None,
+    ) -> Pool:
         """Breed up to n children.
 
         Args:
             parents: rows of genes, best first, (n_parents, n_dims), at least one.
             n: children.
             rng: source of chance.
+            style: how they are made; ``None``: the breeder's own.
         """
+        style = style or self.style
         n_parents, n_dims = parents.shape
         first = rng.integers(n_parents, size=(n, TOURNAMENT)).min(axis=1)
         second = rng.integers(n_parents, size=(n, TOURNAMENT)).min(axis=1)
         own, other = parents[first], parents[second]
-        crosses = rng.random(n) < self.crossover_rate
+        crosses = rng.random(n) < style.crossover_rate
         taken = crosses[:, None] & (rng.random((n, n_dims)) < 0.5)
         taken &= ~np.isnan(other) & (other != own)
         second = np.where(taken.any(axis=1), second, -1)
         # Expressed before, so that no mutation is spent on a gene that crossover inactivated.
         genes = self._express(np.where(taken, other, own), rng)
-        genes = self._express(self._mutated(genes, rng), rng)
+        genes = self._express(self._mutated(genes, rng, style), rng)
         is_new = ~np.isclose(genes, own, rtol=0.0, atol=1e-9, equal_nan=True).all(axis=1)
         return self._kept(Pool(genes, np.stack([first, second], axis=1)).take(is_new))
 
@@ -177,17 +195,20 @@ class PoolBreeder:
         """Return one row as a candidate."""
         return self.space.candidate(self.point(pool.genes[row]), pool.origin(row), parent_ids)
 
-    def _mutated(self, genes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    def _mutated(
+        self, genes: np.ndarray, rng: np.random.Generator, style: BreedingStyle
+    ) -> np.ndarray:
         """Return n rows with at least one gene changed in each."""
         n, n_dims = genes.shape
         is_active = ~np.isnan(genes)
         movable = is_active & self._movable
-        rate = np.minimum(rng.integers(1, 4, size=n) / n_dims, 1.0)
+        fewest, most = style.n_hits
+        rate = np.minimum(rng.integers(fewest, most + 1, size=n) / n_dims, 1.0)
         hits = movable & (rng.random((n, n_dims)) < rate[:, None])
         # Where chance hit nothing, the movable gene with the highest lot moves.
         lots = np.where(movable, rng.random((n, n_dims)), -1.0)
         hits[np.arange(n), lots.argmax(axis=1)] |= ~hits.any(axis=1) & movable.any(axis=1)
-        step = 10.0 ** rng.uniform(*LOG_STEPS, size=n)
+        step = 10.0 ** rng.uniform(*style.log_steps, size=n)
         moved = genes.copy()
         for j, n_values in enumerate(self._n_values):
             rows = np.flatnonzero(hits[:, j])

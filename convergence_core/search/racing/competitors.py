@@ -22,7 +22,7 @@ from convergence_core.posterior.space_model import FittedSpaceModel
 from convergence_core.posterior.warped_posterior import WarpedPosterior
 from convergence_core.records import Candidate
 from convergence_core.search.archive import Archive
-from convergence_core.search.evolution import Pool, PoolBreeder
+from convergence_core.search.evolution import BreedingMix, Pool, PoolBreeder
 from convergence_core.space.arrays import Encoding
 
 MIN_PARENTS = 10
@@ -98,6 +98,8 @@ class Competitors:
     """What counts besides the mean reward; ``None``: nothing."""
     exponent: float = 0.0
     """Of predicted costs, if ``goals`` know any, see ``costs``; 0: they do not count."""
+    mix: BreedingMix | None = None
+    """Of operators in the pool; ``None``: the fixed one."""
     _kept_draws: dict[str, PosteriorDraws] = field(default_factory=dict, repr=False)
 
     def posterior_draws(
@@ -195,8 +197,10 @@ class Competitors:
     def pool(self, breeder: PoolBreeder, rng: np.random.Generator) -> Pool:
         """Return new rows that compete, known to no member; their parents count by ``ranking``."""
         size = self.rules.pool_size
-        if self.rules.breeds:
-            parents = self.genes[self.ranking[: max(MIN_PARENTS, len(self.ranking) // 4)]]
+        parents = self.genes[self.ranking[: max(MIN_PARENTS, len(self.ranking) // 4)]]
+        if self.rules.breeds and self.mix is not None:
+            pool = self.mix.pool(breeder, parents, N_CLOSE, size, rng)
+        elif self.rules.breeds:
             pool = breeder.breed(parents, size // 2, rng)
             pool = pool.join(breeder.breed(parents[:N_CLOSE], size // 4, rng))
             pool = pool.join(breeder.sample(size - size // 2 - size // 4, rng))

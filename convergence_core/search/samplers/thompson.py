@@ -28,6 +28,7 @@ from convergence_core.posterior.space_model import MEMORY_KEY, FittedSpaceModel,
 from convergence_core.records import Json, Trial
 from convergence_core.search.archive import Archive
 from convergence_core.search.evolution import PoolBreeder
+from convergence_core.search.meta_optimizer import META_KEY, GenerationGains, MetaOptimizer
 from convergence_core.search.racing import CellAllocation, Competitors, Rules
 from convergence_core.search.racing.plan_builder import PlanBuilder, informative_chunk
 from convergence_core.search.sampler import REGRET_KEY, SETTLED, AskRequest, Plan, SearchState
@@ -57,6 +58,8 @@ class ThompsonSampler:
     """What counts besides the mean reward; ``None``: nothing."""
     n_levels: int | None = 20
     """Steps that free numbers are snapped to where there are cases; ``None``: none."""
+    meta_optimizer: MetaOptimizer | None = None
+    """Chooses the operators that breed the pool; ``None``: the pool is the fixed one."""
 
     def start(self) -> SearchState:
         """Return the state before any evidence."""
@@ -85,7 +88,7 @@ class ThompsonSampler:
             chunk=chunk,
             max_new=_max_new(request, chunk),
             n_slots=request.n_cells // self.chunk(request),
-        ).fill(self.exploration_rate)
+        ).fill(self._exploration_rate(competitors))
         return builder.plan()
 
     def tell(self, state: SearchState, trials: Sequence[Trial]) -> SearchState:
@@ -99,9 +102,14 @@ class ThompsonSampler:
         # A stream of its own, a function of the state: looking changes nothing drawn for plans.
         rng = np.random.default_rng([found.generation, len(found.archive)])  # noqa: TID251
         competitors = self.competitors(found.archive, fitted, found.memory, n_steps=N_STEPS)
+        operators: dict[str, Json] = {}
+        if self.meta_optimizer is not None:
+            operators = self._operators(state, competitors, trials)
+            competitors = replace(competitors, mix=self.meta_optimizer.mix(operators))
         bias = self._selection_bias(state, fitted, found.archive)
         memory: dict[str, Json] = {
             **bias.noted(found.memory, state.generation),
+            **operators,
             MEMORY_KEY: fitted.log_params.tolist(),
             REGRET_KEY: competitors.regret_upper_bound(
                 self._free, rng, n_draws=N_DRAWS, level=SETTLED
@@ -125,7 +133,9 @@ class ThompsonSampler:
         encoding, goals = self.surrogate.encoding, None
         if self.goals is not None:
             goals = self.goals.fit(archive, encoding, memory=memory, start_steps=n_steps)
-        return Competitors(self.rules, encoding, archive, fitted, goals)
+        meta = self.meta_optimizer
+        mix = None if meta is None else meta.mix(memory)
+        return Competitors(self.rules, encoding, archive, fitted, goals, mix=mix)
 
     def chunk(self, request: AskRequest, worth_the_prior: float | None = None) -> int:
         """Return the cases of one slot; see ``informative_chunk``."""
@@ -135,6 +145,20 @@ class ThompsonSampler:
         return max(1, min(wanted, n_cases))
 
     # -- planning --------------------------------------------------------------------------------
+
+    def _operators(
+        self, before: SearchState, competitors: Competitors, trials: Sequence[Trial]
+    ) -> dict[str, Json]:
+        """Return what the meta-optimizer knows after a generation, for the memory."""
+        assert self.meta_optimizer is not None  # noqa: S101 - the caller has looked
+        n_cells = sum(e.reward is not None for trial in trials for e in trial.evaluations)
+        found = GenerationGains.of(competitors, before.memory, before.generation, n_cells)
+        return {META_KEY: dict(self.meta_optimizer.learn(before.memory, found))}
+
+    def _exploration_rate(self, competitors: Competitors) -> float:
+        """Return the share of slots for uniformly random new candidates."""
+        mix, rate = competitors.mix, self.exploration_rate
+        return rate if mix is None else mix.exploration_rate(rate)
 
     def _selection_bias(
         self, state: SearchState, after: FittedSpaceModel, archive: Archive

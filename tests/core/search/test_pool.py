@@ -7,7 +7,7 @@ from scipy import stats
 
 from convergence_core.config.expressions import parse
 from convergence_core.errors import ConfigurationError
-from convergence_core.search.evolution import PoolBreeder
+from convergence_core.search.evolution import BreedingStyle, PoolBreeder
 from convergence_core.search.evolution.pool import N_LEVELS, _nearest
 from convergence_core.space import Choice, Float, Integer, Parameter, Space
 from convergence_core.space.arrays import Encoding
@@ -18,7 +18,8 @@ SEEDS = st.integers(0, 10_000)
 
 
 def breeder(space: Space, levels: int | None = None, crossover_rate: float = 0.5) -> PoolBreeder:
-    return PoolBreeder(encoding=Encoding.of(space), levels=levels, crossover_rate=crossover_rate)
+    style = BreedingStyle(crossover_rate=crossover_rate)
+    return PoolBreeder(encoding=Encoding.of(space), levels=levels, style=style)
 
 
 def of(**parameters: Parameter) -> PoolBreeder:
