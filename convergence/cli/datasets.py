@@ -1,6 +1,8 @@
-"""``export`` and ``import`` of preferences, answers and ratings."""
+"""``export`` and ``import`` of test cases, preferences, answers and ratings."""
 
 import json
+from collections.abc import Iterator
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +14,7 @@ from convergence.cli.options import EXIT_NO
 from convergence_core.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from tasks.inputs.foreign_cases.case_import import CaseImport
     from tasks.store import ParquetStore
 
 exporting = typer.Typer(no_args_is_help=True, help="Write datasets out of a store.")
@@ -137,6 +140,111 @@ def import_preferences(
     listed = ", ".join(f"{n:,} {name.replace('_', ' ')}" for name, n in dropped.items())
     told = f"; dropped: {listed}" if listed else ""
     console.say(f"Read {len(found.pairs):,} preferences into {label}{told}.")
+
+
+@importing.command("cases")
+def import_cases(  # noqa: PLR0917 - options of a command
+    file: Annotated[Path, typer.Argument(help="What the other tool keeps or exported.")],
+    form: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            "-f",
+            metavar="TOOL",
+            help="promptfoo, inspect, langfuse, langsmith, openai-evals, hugging-face, opentelemetry.",
+        ),
+    ] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="File of test cases.")] = Path(
+        "cases.jsonl"
+    ),
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--input", metavar="FIELD", help="Field that is asked; repeat it for several."
+        ),
+    ] = None,
+    expected: Annotated[
+        str | None, typer.Option(metavar="FIELD", help="Field of the expected answer.")
+    ] = None,
+    answers: Annotated[
+        bool,
+        typer.Option("--answers-as-expected", help="Take what was answered as what is expected."),
+    ] = False,
+    size: Annotated[
+        int | None,
+        typer.Option("--sample", min=1, help="Keep so many at most. Default: all; of traces 500."),
+    ] = None,
+    by: Annotated[
+        str | None,
+        typer.Option(metavar="FIELD", help="Take alike many of each of its values."),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of the sample.")] = 0,
+    split: Annotated[str | None, typer.Option(help="Split of a Hugging Face dataset.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output.")] = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Read test cases and production traces of other tools into a file of test cases."""
+    from tasks.inputs.foreign_cases.case_forms import FieldNames  # noqa: PLC0415 - with its only user
+    from tasks.inputs.foreign_cases.case_import import (  # noqa: PLC0415 - as above
+        CaseForm,
+        guess_form,
+        import_cases,
+    )
+
+    tool = guess_form(file) if form is None else form
+    if tool not in set(CaseForm):
+        rule = "must name the tool" if form is None else "must be one of the known tools"
+        fix = f"Write one of: {', '.join(CaseForm)}."
+        raise ConfigurationError.of("--format", rule, fix, value=form or "")
+    if output.is_dir() or (output.exists() and not overwrite):
+        fix = "Name another file, or add --overwrite."
+        raise ConfigurationError.of("--output", "must name a new file", fix, value=str(output))
+    try:
+        found = import_cases(
+            file,
+            output,
+            CaseForm(tool),
+            names=FieldNames(tuple(inputs or ()), expected, answers),
+            size=size,
+            by=by,
+            seed=seed,
+            split=split,
+        )
+    except (OSError, ValueError) as error:
+        fix = f"Name what {tool} exports; docs/test-cases.md shows the forms."
+        raise ConfigurationError.of(str(file), str(error), fix) from error
+    if as_json:
+        console.answer_json(asdict(found) | {"file": str(output)})
+        return
+    for line in _import_lines(found, output):
+        console.say(line)
+    if not found.n_written:
+        raise typer.Exit(EXIT_NO)
+
+
+def _import_lines(found: "CaseImport", output: Path) -> Iterator[str]:
+    """Yield what an import of test cases did, line by line."""
+    yield (
+        f"Read {found.n_read:,}, wrote {found.n_written:,} test cases to {output}: "
+        f"{found.n_expected:,} with an expected answer, {found.n_written - found.n_expected:,} without."
+    )
+    if found.n_written < found.n_distinct:
+        yield f"A sample: there are {found.n_distinct:,} distinct ones."
+    if len(found.strata) > 1:
+        most = sorted(found.strata.items(), key=lambda one: (-one[1][1], one[0]))
+        listed = ", ".join(f"{name or '(none)'} {n:,} of {of:,}" for name, (n, of) in most[:8])
+        more = f", and {len(most) - 8:,} more" if len(most) > 8 else ""
+        yield f"Of each: {listed}{more}."
+    if found.n_repeated:
+        yield f"Left out {found.n_repeated:,}: the same input and expected answer as another."
+    for reason, n in found.skipped.items():
+        yield f"Left out {n:,}: {reason}."
+    for what, n in found.not_carried.items():
+        yield f"Not carried from {n:,}: {what}."
+    if found.n_redacted:
+        yield f"Secrets were masked in {found.n_redacted:,}."
+    for metric, n in found.metrics.items():
+        yield f"{n:,} want a metric of type {metric}."
 
 
 class RatingFile(StrEnum):

@@ -1,5 +1,6 @@
 """The guides are walked through: files and commands as they stand on the pages, in a fresh folder."""
 
+import json
 import os
 import re
 import socket
@@ -95,13 +96,26 @@ def test_cases_of_all_forms_are_read(tmp_path: Path):
         tree = {
             **yaml.safe_load("api: {name: a, function: 'b:c'}"),
             "search_space": {"parameters": {"t": {"type": "float", "min": 0, "max": 1}}},
-            **yaml.safe_load(next(b for b in blocks(PAGES["test-cases"], "yaml"))),
+            **yaml.safe_load(
+                next(b for b in blocks(PAGES["test-cases"], "yaml") if "holdout" in b)
+            ),
         }
         tree["evaluation"]["test_cases"]["path"] = name
         cases = load_mapping(tree, tmp_path).cases
         assert len(cases) == n
         assert isinstance(cases[0].input, dict)
         assert set(cases[0].input) == fields
+
+
+def test_cases_of_another_tool_are_imported_as_printed(tmp_path: Path):
+    write_files("promptfooconfig.yaml", to=tmp_path)
+    expected = next(b for b in blocks(PAGES["test-cases"], "text") if "capitals.jsonl" in b)
+    assert in_shell(commands("test-cases", "import cases"), tmp_path) == expected
+    cases = [json.loads(line) for line in (tmp_path / "capitals.jsonl").read_text().splitlines()]
+    assert cases[0] == {
+        "input": {"tone": "plain", "country": "France"}, "expected": "Paris", "tags": ["promptfoo:equals"],
+    }  # fmt: skip
+    assert [case["input"]["country"] for case in cases] == ["France", "Spain", "Italy"]
 
 
 def test_every_message_of_the_page_is_one_that_is_told():

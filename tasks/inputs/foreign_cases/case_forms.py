@@ -1,0 +1,286 @@
+"""Rows of datasets of other tools as test cases."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from convergence_core.records import Json
+
+AS_TEXT = ("text", "input_text", "output_text")
+"""Types of a message's parts that hold text."""
+
+
+class SkippedCaseError(ValueError):
+    """A row is no test case; the text is the reason, which is counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignCase:
+    """One test case of another tool."""
+
+    input: Json
+    expected: Json = None
+    """``None``: it has none."""
+    case_id: str | None = None
+    group: str | None = None
+    """Name of what it was part of, such as a conversation."""
+    description: str = ""
+    tags: tuple[str, ...] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """What cases may be stratified by."""
+    not_carried: tuple[str, ...] = ()
+    """What the row says that a test case has no place for."""
+
+    def as_json(self) -> dict[str, Json]:
+        """Return the mapping that a file of test cases holds."""
+        found: dict[str, Json] = {}
+        if self.case_id is not None:
+            found["id"] = self.case_id
+        found["input"] = self.input
+        if self.expected is not None:
+            found["expected"] = self.expected
+        if self.group is not None:
+            found["group"] = self.group
+        if self.tags:
+            found["tags"] = list(self.tags)
+        if self.description:
+            found["description"] = self.description
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class FieldNames:
+    """Which fields of a row are asked and expected, where the user says it."""
+
+    inputs: tuple[str, ...] = ()
+    """Several: the input is a mapping of them. None: as the tool has it."""
+    expected: str | None = None
+    answers_as_expected: bool = False
+    """Take what production answered as the expected answer, where nothing else is."""
+
+
+# -- messages
+
+
+def user_input(messages: Any) -> Json:
+    """Return what a conversation asks: its one text, else its messages without instructions.
+
+    Args:
+        messages: a text, or a list of ``{role, content}``; content is a text or a list of parts.
+
+    Raises:
+        SkippedCaseError: nothing is asked, or what is asked is no text.
+    """
+    if isinstance(messages, str):
+        return _asked(messages)
+    if not isinstance(messages, Sequence) or not messages:
+        raise SkippedCaseError("nothing is asked")
+    told: list[Json] = []
+    for one in messages:
+        if not isinstance(one, Mapping) or not isinstance(one.get("role"), str):
+            raise SkippedCaseError("a message has no role")
+        if one["role"] in ("system", "developer"):
+            continue
+        if one["role"] in ("tool", "function"):
+            raise SkippedCaseError("the call answers a tool's result, not a person")
+        told.append({"role": one["role"], "content": text_of(one)})
+    asked = [one for one in told if isinstance(one, dict) and one["role"] == "user"]
+    if not asked:
+        raise SkippedCaseError("nothing is asked")
+    if len(told) == 1:
+        return _asked(asked[0]["content"])
+    return told
+
+
+def text_of(message: Mapping[str, Any]) -> str:
+    """Return a message's text.
+
+    Raises:
+        SkippedCaseError: a part of it is no text, such as an image or the call of a tool.
+    """
+    content = message.get("content", message.get("parts"))
+    if isinstance(content, str):
+        return content
+    if isinstance(content, Mapping):
+        content = [content]
+    if not isinstance(content, Sequence):
+        raise SkippedCaseError("a message has no text")
+    texts: list[str] = []
+    for part in content:
+        if isinstance(part, str):
+            texts.append(part)
+            continue
+        kind = part.get("type", "text") if isinstance(part, Mapping) else None
+        text = part.get("text", part.get("content")) if isinstance(part, Mapping) else None
+        if kind not in AS_TEXT or not isinstance(text, str):
+            raise SkippedCaseError("a message holds more than text")
+        texts.append(text)
+    return "\n".join(texts)
+
+
+def _asked(value: Json) -> Json:
+    if isinstance(value, str) and not value.strip():
+        raise SkippedCaseError("nothing is asked")
+    return value
+
+
+def _plain(value: Any) -> Json:
+    """Return an input: the text of one message, a mapping of one field's only value, or as it is."""
+    if isinstance(value, list) and value and all(_is_message(one) for one in value):
+        return user_input(value)
+    if isinstance(value, Mapping):
+        if set(value) == {"messages"}:
+            return user_input(value["messages"])
+        if not value:
+            raise SkippedCaseError("nothing is asked")
+        return dict(value)
+    if value is None:
+        raise SkippedCaseError("nothing is asked")
+    return _asked(value)
+
+
+def _is_message(value: Any) -> bool:
+    return isinstance(value, Mapping) and isinstance(value.get("role"), str)
+
+
+def _only(value: Any) -> Json:
+    """Return an answer: the text of a message or of a mapping's only field, or as it is."""
+    if isinstance(value, Mapping) and len(value) == 1:
+        (value,) = value.values()
+    if isinstance(value, list) and len(value) == 1:
+        (value,) = value
+    plain: Json = text_of(value) if _is_message(value) else value
+    return plain
+
+
+# -- rows
+
+
+def picked(row: Mapping[str, Any], names: FieldNames) -> tuple[Json, Json] | None:
+    """Return input and expected answer of the fields that the user named; ``None``: none named."""
+    if not names.inputs:
+        return None
+    missing = [name for name in (*names.inputs, *_named(names)) if name not in row]
+    if missing:
+        raise SkippedCaseError(f"no field {missing[0]}")
+    chosen = {name: row[name] for name in names.inputs}
+    asked = chosen[names.inputs[0]] if len(chosen) == 1 else chosen
+    return _plain(asked), None if names.expected is None else row[names.expected]
+
+
+def _named(names: FieldNames) -> tuple[str, ...]:
+    return () if names.expected is None else (names.expected,)
+
+
+def of_langfuse(row: Mapping[str, Any], names: FieldNames) -> ForeignCase:
+    """An item of a dataset, or a trace or observation."""
+    if row.get("status") == "ARCHIVED":
+        raise SkippedCaseError("archived")
+    metadata = row.get("metadata")
+    facts = {**(metadata if isinstance(metadata, Mapping) else {}), **_texts(row)}
+    expected = row.get("expectedOutput", row.get("expected_output"))
+    if expected is None and names.answers_as_expected:
+        expected = row.get("output")
+    asked, chosen = picked(row, names) or (_plain(row.get("input")), None)
+    return ForeignCase(
+        input=asked,
+        expected=_only(expected) if chosen is None else chosen,
+        case_id=_name(row.get("id")),
+        group=_name(row.get("sessionId") or row.get("session_id")),
+        tags=tuple(tag for tag in row.get("tags") or () if isinstance(tag, str)),
+        facts=facts,
+    )
+
+
+def of_langsmith(row: Mapping[str, Any], names: FieldNames) -> ForeignCase:
+    """An example of a dataset, or a run: its outputs are an answer, no reference."""
+    inputs, outputs = row.get("inputs"), row.get("outputs")
+    if inputs is None:
+        inputs = _prefixed(row, "input_")
+        outputs = _prefixed(row, "output_") or None
+    is_run = "run_type" in row
+    if is_run and row.get("parent_run_id"):
+        raise SkippedCaseError("a part of another run")
+    if is_run and not names.answers_as_expected:
+        outputs = None
+    asked, chosen = picked(inputs if isinstance(inputs, Mapping) else {}, names) or (
+        _plain(inputs),
+        None,
+    )
+    metadata = row.get("metadata")
+    return ForeignCase(
+        input=asked,
+        expected=_only(outputs) if chosen is None else chosen,
+        case_id=_name(row.get("id") or row.get("run_id")),
+        group=_name(row.get("session_id")) if is_run else None,
+        facts={**(metadata if isinstance(metadata, Mapping) else {}), **_texts(row)},
+    )
+
+
+def of_openai_evals(row: Mapping[str, Any], names: FieldNames) -> ForeignCase:
+    """A sample ``{input, ideal}``, or an item of a hosted evaluation with its fields."""
+    item = row.get("datasource_item", row.get("item"))
+    if isinstance(item, Mapping):
+        nested = item.get("item")
+        item = nested if isinstance(nested, Mapping) and len(item) == 1 else item
+        pair = picked(item, names)
+        if pair is None:
+            right = next(
+                (key for key in ("ideal", "expected", "ground_truth") if key in item), None
+            )
+            asked = {key: value for key, value in item.items() if key != right}
+            pair = (
+                _plain(asked["input"] if set(asked) == {"input"} else asked),
+                item.get(right or ""),
+            )
+        return ForeignCase(
+            input=pair[0],
+            expected=pair[1],
+            case_id=_name(row.get("datasource_item_id")),
+            facts=dict(item),
+        )
+    pair = picked(row, names) or (_plain(row.get("input")), row.get("ideal"))
+    return ForeignCase(input=pair[0], expected=_only(pair[1]), facts=_texts(row))
+
+
+def of_inspect(row: Mapping[str, Any], names: FieldNames) -> ForeignCase:
+    """A sample of a log; of several epochs the first."""
+    if row.get("epoch", 1) != 1:
+        raise SkippedCaseError("another epoch of a sample")
+    metadata = row.get("metadata")
+    facts = dict(metadata) if isinstance(metadata, Mapping) else {}
+    pair = picked({**facts, **row}, names)
+    if pair is None:
+        asked = _plain(row.get("input"))
+        if row.get("choices"):
+            asked = {"input": asked, "choices": list(row["choices"])}
+        target = row.get("target")
+        pair = asked, None if target in ("", []) else _only(target)
+    return ForeignCase(input=pair[0], expected=pair[1], case_id=_name(row.get("id")), facts=facts)
+
+
+def of_hugging_face(row: Mapping[str, Any], names: FieldNames) -> ForeignCase:
+    """A row of a dataset: the named fields, else all but the named answer."""
+    pair = picked(row, names)
+    if pair is None:
+        asked = {name: value for name, value in row.items() if name != names.expected}
+        if names.expected is not None and names.expected not in row:
+            raise SkippedCaseError(f"no field {names.expected}")
+        pair = _plain(asked), row.get(names.expected) if names.expected else None
+    case_id = row.get("id") if "id" not in names.inputs else None
+    return ForeignCase(input=pair[0], expected=pair[1], case_id=_name(case_id), facts=dict(row))
+
+
+def _prefixed(row: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    """Return the columns of a table that begin so, without it."""
+    return {key.removeprefix(prefix): row[key] for key in row if key.startswith(prefix)}
+
+
+def _texts(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in row.items() if isinstance(value, (str, int, bool))}
+
+
+def _name(value: Any) -> str | None:
+    if isinstance(value, bool) or not isinstance(value, (str, int)) or value == "":
+        return None
+    return str(value)

@@ -1,0 +1,201 @@
+"""Import of test cases: read, named reasons, sample, redaction, one file."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from convergence_core.records import Json
+from tasks.inputs.foreign_cases import case_forms, foreign_files, spans
+from tasks.inputs.foreign_cases.case_forms import FieldNames, ForeignCase, SkippedCaseError
+from tasks.inputs.foreign_cases.case_sample import CaseSample, stratum_of
+from tasks.inputs.foreign_cases.promptfoo import CARRIED, read_promptfoo
+from tasks.secrets.process_redaction import redacted_text
+from tasks.secrets.redaction import redact_json
+from tasks.store.layout import write_file
+
+
+class CaseForm(StrEnum):
+    """Tools whose test cases or traces can be read."""
+
+    PROMPTFOO = "promptfoo"
+    INSPECT = "inspect"
+    LANGFUSE = "langfuse"
+    LANGSMITH = "langsmith"
+    OPENAI_EVALS = "openai-evals"
+    HUGGING_FACE = "hugging-face"
+    OPENTELEMETRY = "opentelemetry"
+
+
+_ROW_FORMS: dict[CaseForm, Callable[[Mapping[str, Any], FieldNames], ForeignCase]] = {
+    CaseForm.INSPECT: case_forms.of_inspect,
+    CaseForm.LANGFUSE: case_forms.of_langfuse,
+    CaseForm.LANGSMITH: case_forms.of_langsmith,
+    CaseForm.OPENAI_EVALS: case_forms.of_openai_evals,
+    CaseForm.HUGGING_FACE: case_forms.of_hugging_face,
+}
+SAMPLED_TRACES = 500
+"""Cases that traces are sampled to, unless a size is given."""
+
+
+@dataclass(frozen=True, slots=True)
+class CaseImport:
+    """What was read, written and left out."""
+
+    n_read: int
+    """Rows, tests or spans."""
+    n_written: int
+    n_expected: int
+    """Of those written: with an expected answer."""
+    n_redacted: int
+    """Of those written: with a secret in them, which was masked."""
+    n_repeated: int
+    n_distinct: int
+    strata: Mapping[str, tuple[int, int]]
+    """Stratum → how many were written, and how many distinct ones there are."""
+    skipped: Mapping[str, int]
+    """Reason → rows left out for it."""
+    not_carried: Mapping[str, int]
+    """What a test case has no place for → how often it was met."""
+    metrics: Mapping[str, int]
+    """Metric that compares as the tool did → cases written whose expected answer it wants."""
+
+
+def guess_form(path: Path) -> CaseForm | None:
+    """Return whose file that is, where its name says it."""
+    if path.suffix == ".eval":
+        return CaseForm.INSPECT
+    if path.name.startswith("promptfoo"):
+        return CaseForm.PROMPTFOO
+    return CaseForm.HUGGING_FACE if path.is_dir() else None
+
+
+def import_cases(
+    path: Path,
+    output: Path,
+    form: CaseForm,
+    *,
+    names: FieldNames = FieldNames(),  # noqa: B008 - it cannot change
+    size: int | None = None,
+    by: str | None = None,
+    seed: int = 0,
+    split: str | None = None,
+) -> CaseImport:
+    """Write the test cases of another tool's file as JSON lines; each is distinct and redacted.
+
+    Args:
+        path: the file or folder.
+        output: file of test cases.
+        form: of which tool.
+        names: fields to take.
+        size: cases to keep at most; ``None``: all, of traces ``SAMPLED_TRACES``.
+        by: fact, such as a span's attribute or a field of the metadata, of whose values alike many
+            cases are taken.
+        seed: of the sample.
+        split: of a Hugging Face dataset.
+
+    Raises:
+        ValueError: the file is none of this tool.
+        OSError: it cannot be read, or the output not be written.
+    """
+    if form is CaseForm.OPENTELEMETRY:
+        size = SAMPLED_TRACES if size is None else size
+        by = spans.DEFAULT_STRATUM if by is None else by
+    sample, skipped, n_read = CaseSample(size, seed), Counter[str](), 0
+    lost: Counter[str] = Counter()
+    for found in _cases(path, form, names, split):
+        n_read += 1
+        if isinstance(found, SkippedCaseError):
+            skipped[str(found)] += 1
+            continue
+        lost.update(set(found.not_carried))
+        try:
+            sample.add(found, stratum_of(found, by))
+        except (TypeError, orjson.JSONEncodeError):
+            skipped["a value that JSON cannot carry, such as a number of more than 64 bits"] += 1
+    chosen = sample.cases()
+    rows = _with_distinct_ids([case.as_json() for _, case in chosen])
+    clean = [redact_json(row, redacted_text) for row in rows]
+    write_file(output, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in clean))
+    taken = Counter(stratum for stratum, _ in chosen)
+    return CaseImport(
+        n_read=n_read,
+        n_written=len(clean),
+        n_expected=sum("expected" in row for row in rows),
+        n_redacted=sum(one != other for one, other in zip(rows, clean, strict=True)),
+        n_repeated=sample.n_repeated,
+        n_distinct=sum(sample.counts.values()),
+        strata={name: (taken[name], n) for name, n in sorted(sample.counts.items())},
+        skipped=dict(skipped.most_common()),
+        not_carried=dict(lost.most_common()),
+        metrics=_metrics(case for _, case in chosen),
+    )
+
+
+def _cases(
+    path: Path, form: CaseForm, names: FieldNames, split: str | None
+) -> Iterator[ForeignCase | SkippedCaseError]:
+    """Yield each row as a test case, or the reason why it is none."""
+    if form is CaseForm.PROMPTFOO:
+        yield from read_promptfoo(path)
+        return
+    if form is CaseForm.OPENTELEMETRY:
+        yield from _traced(path, names)
+        return
+    rows = (
+        foreign_files.inspect_samples(path)
+        if form is CaseForm.INSPECT
+        else foreign_files.hugging_face_rows(path, split)
+        if form is CaseForm.HUGGING_FACE
+        else foreign_files.rows_of(path)
+    )
+    for row in rows:
+        yield row if isinstance(row, SkippedCaseError) else _read(row, form, names)
+
+
+def _read(row: Any, form: CaseForm, names: FieldNames) -> ForeignCase | SkippedCaseError:
+    if not isinstance(row, Mapping):
+        return SkippedCaseError("a row is no object")
+    try:
+        return _ROW_FORMS[form](row, names)
+    except SkippedCaseError as error:
+        return error
+
+
+def _traced(path: Path, names: FieldNames) -> Iterator[ForeignCase | SkippedCaseError]:
+    for document in foreign_files.rows_of(path):
+        if isinstance(document, SkippedCaseError) or not isinstance(document, Mapping):
+            yield SkippedCaseError("a line is no JSON object")
+            continue
+        try:
+            for span, attributes in spans.spans_of(document):
+                try:
+                    yield spans.of_span(span, attributes, names)
+                except SkippedCaseError as error:
+                    yield error
+        except (AttributeError, KeyError, TypeError, ValueError):
+            yield SkippedCaseError("a line is not of OpenTelemetry's form")
+
+
+def _with_distinct_ids(rows: list[dict[str, Json]]) -> list[dict[str, Json]]:
+    """Return rows without ids that two of them have: a case without one is named by its content."""
+    counts = Counter(row["id"] for row in rows if "id" in row)
+    return [
+        {key: value for key, value in row.items() if key != "id" or counts[value] == 1}
+        for row in rows
+    ]
+
+
+def _metrics(cases: Iterator[ForeignCase]) -> dict[str, int]:
+    found = Counter(
+        CARRIED[tag.removeprefix("promptfoo:")]
+        for case in cases
+        for tag in case.tags
+        if tag.removeprefix("promptfoo:") in CARRIED
+    )
+    return dict(found.most_common())

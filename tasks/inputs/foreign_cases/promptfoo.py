@@ -1,0 +1,253 @@
+"""Tests of a promptfoo configuration as test cases."""
+
+import csv
+import io
+import itertools
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+import yaml
+
+from convergence_core.records import Json
+from tasks.inputs.foreign_cases.case_forms import ForeignCase, SkippedCaseError
+
+CARRIED = {
+    "equals": "exact_match",
+    "contains": "contains",
+    "icontains": "contains",
+    "regex": "regex",
+    "similar": "similarity",
+    "is-json": "json_schema",
+    "contains-json": "json_schema",
+}
+"""Assertions whose value becomes the expected answer → the metric that compares with it."""
+_CODE = ("javascript", "fn", "eval", "python", "file")
+_ASSERTION = re.compile(r"(?s)((?:not-)?[a-z][a-z-]*)(?:\(([\d.]+)\))?:\s*(.*)")
+_VARIABLE = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}")
+MAX_EXPANSION = 10_000
+"""Combinations of one test's lists of values."""
+
+Row = Mapping[str, Any] | SkippedCaseError
+"""A test, or why one cannot be read."""
+
+
+def read_promptfoo(path: Path) -> Iterator[ForeignCase | SkippedCaseError]:
+    """Yield each test of a configuration, or the reason why it is no test case.
+
+    Raises:
+        ValueError: the file is no configuration of promptfoo.
+        OSError: it cannot be read.
+    """
+    document = _load(path)
+    if isinstance(document, list):
+        document = {"tests": document}
+    if not isinstance(document, Mapping):
+        raise ValueError("must hold a mapping with `tests:`, or a list of tests")
+    default = document.get("defaultTest")
+    default = default if isinstance(default, Mapping) else {}
+    rows = itertools.chain(
+        _tests(document.get("tests"), path.parent), _scenarios(document, path.parent)
+    )
+    for row in rows:
+        if isinstance(row, SkippedCaseError):
+            yield row
+        else:
+            yield from _cases(row, default, path.parent)
+
+
+def _load(path: Path) -> Any:
+    text = path.read_text(encoding="utf-8-sig")
+    if path.suffix == ".csv":
+        return [_of_table(row) for row in csv.DictReader(io.StringIO(text, newline=""))]
+    if path.suffix in (".jsonl", ".ndjson"):
+        return [orjson.loads(line) for line in text.splitlines() if line.strip()]
+    if path.suffix not in (".yaml", ".yml", ".json"):
+        raise ValueError("must be YAML, JSON, JSONL or CSV; code is not run")
+    try:
+        return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
+    except yaml.YAMLError as error:
+        place = getattr(error, "problem_mark", None)
+        line = "" if place is None else f" (line {place.line + 1})"
+        raise ValueError(f"must be YAML or JSON{line}") from None
+
+
+def _tests(tests: Any, folder: Path) -> Iterator[Row]:
+    """Yield tests: a list of them, or files that hold them."""
+    if tests is None:
+        return
+    for one in tests if isinstance(tests, list) else [tests]:
+        if isinstance(one, Mapping) and "path" not in one:
+            yield one
+            continue
+        name = one.get("path") if isinstance(one, Mapping) else one
+        if not isinstance(name, str):
+            yield SkippedCaseError("a test is neither a mapping nor a file")
+            continue
+        files = _files(name.removeprefix("file://"), folder)
+        if not files:
+            yield SkippedCaseError(f"tests in {name[:80]}, which is no file here")
+        for file in files:
+            try:
+                found = _load(file)
+            except (OSError, ValueError) as error:
+                yield SkippedCaseError(f"tests in {name[:80]}: {error}")
+                continue
+            for test in found if isinstance(found, list) else [found]:
+                is_test = isinstance(test, Mapping)
+                yield test if is_test else SkippedCaseError("a test is no mapping")
+
+
+def _files(name: str, folder: Path) -> list[Path]:
+    if "://" in name or name.startswith("/"):
+        return [Path(name)] if name.startswith("/") and Path(name).is_file() else []
+    return sorted(file for file in folder.glob(name) if file.is_file())
+
+
+def _scenarios(document: Mapping[str, Any], folder: Path) -> Iterator[Row]:
+    """Yield each test of each scenario with each of its sets of variables."""
+    for scenario in document.get("scenarios") or ():
+        if not isinstance(scenario, Mapping):
+            yield SkippedCaseError("a scenario in a file of its own")
+            continue
+        bases: Sequence[Mapping[str, Any]] = scenario.get("config") or ({},)
+        for base in bases:
+            for test in _tests(scenario.get("tests"), folder):
+                yield test if isinstance(test, SkippedCaseError) else _merged(base, test)
+
+
+def _merged(base: Mapping[str, Any], test: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a test with what is set for all: its own variables win, assertions add up."""
+    return {
+        **base,
+        **test,
+        "vars": {**_mapping(base.get("vars")), **_mapping(test.get("vars"))},
+        "assert": [*(base.get("assert") or ()), *(test.get("assert") or ())],
+    }
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _cases(
+    test: Mapping[str, Any], default: Mapping[str, Any], folder: Path
+) -> Iterator[ForeignCase | SkippedCaseError]:
+    whole = _merged(default, test)
+    try:
+        for variables in _expanded(whole, folder):
+            yield _case(whole, variables)
+    except SkippedCaseError as error:
+        yield error
+
+
+def _expanded(test: Mapping[str, Any], folder: Path) -> Iterator[dict[str, Json]]:
+    """Yield the variables of a test: lists of values stand for one test of each combination."""
+    variables = {name: _read(value, folder) for name, value in test["vars"].items()}
+    lists = {name: value for name, value in variables.items() if isinstance(value, list)}
+    if not lists or _mapping(test.get("options")).get("disableVarExpansion"):
+        yield variables
+        return
+    n = 1
+    for value in lists.values():
+        n *= len(value)
+    if n > MAX_EXPANSION:
+        raise SkippedCaseError(f"a test of more than {MAX_EXPANSION:,} combinations of its lists")
+    for chosen in itertools.product(*lists.values()):
+        yield {**variables, **dict(zip(lists, chosen, strict=True))}
+
+
+def _read(value: Any, folder: Path) -> Json:
+    """Return a variable; ``file://…`` of a text file beside the configuration is its text."""
+    if not isinstance(value, str) or not value.startswith("file://"):
+        return value  # type: ignore[no-any-return]  # of YAML, checked where it is written
+    file = (folder / value.removeprefix("file://")).resolve()
+    if file.suffix in (".js", ".ts", ".mjs", ".cjs", ".py"):
+        raise SkippedCaseError("a variable is made by code, which is not run")
+    if not file.is_relative_to(folder.resolve()):
+        raise SkippedCaseError("a variable is a file outside of the configuration's folder")
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        raise SkippedCaseError("a variable is a file that cannot be read as text") from None
+
+
+def _case(test: Mapping[str, Any], variables: dict[str, Json]) -> ForeignCase:
+    if not variables:
+        raise SkippedCaseError("a test without variables")
+    expected: Json = None
+    kind, lost = None, []
+    for assertion in _assertions(test.get("assert") or ()):
+        name, value = str(assertion.get("type")), assertion.get("value")
+        if name in CARRIED and kind is None and value is not None:
+            kind, expected = name, _filled(value, variables)
+        elif name in CARRIED and kind is not None:
+            lost.append(f"a second assertion ({name} beside {kind})")
+        else:
+            lost.append(f"assertion {name}")
+    tags = [] if kind is None else [f"promptfoo:{kind}"]
+    metadata = _mapping(test.get("metadata"))
+    description = test.get("description")
+    return ForeignCase(
+        input=variables,
+        expected=expected,
+        description=description if isinstance(description, str) else "",
+        tags=tuple(tags),
+        facts={**metadata, **variables},
+        not_carried=tuple(lost),
+    )
+
+
+def _assertions(assertions: Sequence[Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield assertions; those of a set one by one."""
+    for one in assertions:
+        if not isinstance(one, Mapping):
+            continue
+        if one.get("type") == "assert-set":
+            yield from _assertions(one.get("assert") or ())
+        else:
+            yield one
+
+
+def _filled(value: Json, variables: Mapping[str, Json]) -> Json:
+    """Return a value with variables in their places, ``{{ name }}``."""
+    if not isinstance(value, str):
+        return value
+    return _VARIABLE.sub(lambda found: str(variables.get(found[1], found[0])), value)
+
+
+def _of_table(row: Mapping[str, str]) -> dict[str, Any]:
+    """Return a test from a line of CSV: ``__expected`` holds assertions, others are variables."""
+    test: dict[str, Any] = {"vars": {}, "assert": [], "metadata": {}}
+    for name, cell in row.items():
+        if name is None:
+            raise ValueError("a line has more columns than the first")
+        if name.startswith("__expected"):
+            if cell:
+                test["assert"].append(_of_cell(cell))
+        elif name == "__description":
+            test["description"] = cell
+        elif name.startswith("__metadata:"):
+            test["metadata"][name.removeprefix("__metadata:").removesuffix("[]")] = cell
+        elif not name.startswith("__"):
+            test["vars"][name] = cell
+    return test
+
+
+def _of_cell(cell: str) -> dict[str, Any]:
+    """Return the assertion of a cell: ``contains: x``, ``similar(0.8): x``; a plain text must be equal."""
+    if cell.strip() in ("is-json", "contains-json"):
+        return {"type": cell.strip()}
+    found = _ASSERTION.fullmatch(cell)
+    known = found is not None and (
+        found[1] in CARRIED
+        or found[1] in (*_CODE, "grade", "llm-rubric", "starts-with", "levenshtein")
+        or found[1].startswith(
+            ("not-", "contains-", "icontains-", "is-", "model-graded", "context-")
+        )
+    )
+    if found is None or not known:
+        return {"type": "equals", "value": cell}
+    return {"type": found[1], "value": found[3]}
