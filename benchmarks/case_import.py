@@ -51,7 +51,9 @@ def main() -> None:
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         size = source.stat().st_size / 2**20
     print(f"{n:,} spans, {size:,.0f} MB: {seconds:.0f} CPU s, {memory:.0f} MB at most")
-    print(f"{found.n_distinct:,} distinct, {found.n_repeated:,} repeated, {found.n_written} written")
+    print(
+        f"{found.n_distinct:,} distinct, {found.n_repeated:,} repeated, {found.n_written} written"
+    )
 
 
 if __name__ == "__main__":

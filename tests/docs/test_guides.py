@@ -110,7 +110,8 @@ def test_cases_of_all_forms_are_read(tmp_path: Path):
 def test_cases_of_another_tool_are_imported_as_printed(tmp_path: Path):
     write_files("promptfooconfig.yaml", to=tmp_path)
     expected = next(b for b in blocks(PAGES["test-cases"], "text") if "capitals.jsonl" in b)
-    assert in_shell(commands("test-cases", "import cases"), tmp_path) == expected
+    script = f"exec 2>&1\n{commands('test-cases', 'import cases')}"
+    assert in_shell(script, tmp_path) == expected
     cases = [json.loads(line) for line in (tmp_path / "capitals.jsonl").read_text().splitlines()]
     assert cases[0] == {
         "input": {"tone": "plain", "country": "France"}, "expected": "Paris", "tags": ["promptfoo:equals"],

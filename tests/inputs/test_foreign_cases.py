@@ -80,7 +80,7 @@ def test_a_thousand_cases_of_each_form_lose_nothing(tmp_path: Path):
     n = 1_000
     asked, right = [f"question {i}" for i in range(n)], [f"answer {i}" for i in range(n)]
     pairs = list(zip(asked, right, strict=True))
-    sources = {
+    sources: dict[CaseForm, list[Any]] = {
         CaseForm.LANGFUSE: [{"id": f"i{i}", "input": a, "expectedOutput": b} for i, (a, b) in enumerate(pairs)],
         CaseForm.LANGSMITH: [{"inputs": {"messages": [message("user", a)]}, "outputs": {"o": b}} for a, b in pairs],
         CaseForm.OPENAI_EVALS: [

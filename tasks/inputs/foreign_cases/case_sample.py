@@ -4,11 +4,14 @@ import heapq
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 from hashlib import blake2b
 
 import orjson
 
 from tasks.inputs.foreign_cases.case_forms import ForeignCase
+from tasks.secrets.process_redaction import redacted_text
+from tasks.secrets.redaction import one_line
 
 MAX_STRATA = 1_000
 """Values beyond these share one stratum."""
@@ -109,7 +112,13 @@ def stratum_of(case: ForeignCase, name: str | None) -> str:
     if name is None:
         return ""
     value = case.facts.get(name)
-    return "" if value is None else str(value)[:200]
+    return "" if value is None else _shown(str(value))
+
+
+@lru_cache(maxsize=4 * MAX_STRATA)
+def _shown(value: str) -> str:
+    """Return the name of a stratum as it may be printed."""
+    return one_line(value, 200, redacted_text)
 
 
 def _squeezed(value: object) -> object:

@@ -17,6 +17,8 @@ import orjson
 
 from tasks.inputs.foreign_cases.case_forms import SkippedCaseError
 from tasks.json_values import NotJsonError, to_json
+from tasks.secrets.process_redaction import redacted_text
+from tasks.secrets.redaction import one_line
 from tasks.version import install_command
 
 MAX_LINE = 64 * 2**20
@@ -138,7 +140,9 @@ def _of_frame(*paths: Path, is_arrow: bool = False) -> Iterator[Any]:
             frame = pl.read_ipc_stream(path) if is_arrow else pl.read_parquet(path)
         except (pl.exceptions.PolarsError, OSError) as error:
             kind = "an Arrow stream" if is_arrow else "parquet"
-            raise ValueError(f"{path.name} must be {kind}: {str(error)[:200]}") from None
+            raise ValueError(
+                f"{path.name} must be {kind}: {one_line(str(error), 200, redacted_text)}"
+            ) from None
         for row in frame.iter_rows(named=True):
             try:
                 yield {name: to_json(value) for name, value in row.items()}

@@ -13,6 +13,8 @@ import yaml
 
 from convergence_core.records import Json
 from tasks.inputs.foreign_cases.case_forms import ForeignCase, SkippedCaseError
+from tasks.secrets.process_redaction import redacted_text
+from tasks.secrets.redaction import one_line
 
 CARRIED = {
     "equals": "exact_match",
@@ -88,16 +90,20 @@ def _tests(tests: Any, folder: Path) -> Iterator[Row]:
             continue
         files = _files(name.removeprefix("file://"), folder)
         if not files:
-            yield SkippedCaseError(f"tests in {name[:80]}, which is no file here")
+            yield SkippedCaseError(f"tests in {_shown(name)}, which is no file here")
         for file in files:
             try:
                 found = _load(file)
             except (OSError, ValueError) as error:
-                yield SkippedCaseError(f"tests in {name[:80]}: {error}")
+                yield SkippedCaseError(f"tests in {_shown(name)}: {error}")
                 continue
             for test in found if isinstance(found, list) else [found]:
                 is_test = isinstance(test, Mapping)
                 yield test if is_test else SkippedCaseError("a test is no mapping")
+
+
+def _shown(name: str) -> str:
+    return one_line(name, 80, redacted_text)
 
 
 def _files(name: str, folder: Path) -> list[Path]:
@@ -180,7 +186,7 @@ def _case(test: Mapping[str, Any], variables: dict[str, Json]) -> ForeignCase:
     expected: Json = None
     kind, lost = None, []
     for assertion in _assertions(test.get("assert") or ()):
-        name, value = str(assertion.get("type")), assertion.get("value")
+        name, value = _shown(str(assertion.get("type"))), assertion.get("value")
         if name in CARRIED and kind is None and value is not None:
             kind, expected = name, _filled(value, variables)
         elif name in CARRIED and kind is not None:

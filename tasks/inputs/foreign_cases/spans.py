@@ -14,6 +14,8 @@ from tasks.inputs.foreign_cases.case_forms import (
     text_of,
     user_input,
 )
+from tasks.secrets.process_redaction import redacted_text
+from tasks.secrets.redaction import one_line
 
 OPERATIONS = ("chat", "generate_content", "text_completion", "invoke_agent")
 """Of ``gen_ai.operation.name``: those that ask a model something."""
@@ -78,7 +80,8 @@ def of_span(span: Mapping[str, Any], attributes: dict[str, Any], names: FieldNam
     """
     operation = attributes.get("gen_ai.operation.name")
     if operation is not None and operation not in OPERATIONS:
-        raise SkippedCaseError(f"the operation {str(operation)[:40]} asks no model for an answer")
+        named = one_line(str(operation), 40, redacted_text)
+        raise SkippedCaseError(f"the operation {named} asks no model for an answer")
     told = _messages(span, attributes)
     if told is None:
         is_call = any(key.startswith(("gen_ai.", "llm.")) for key in attributes)
