@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
+from benchmarks.games.society import JUDGED, TRUE, society
 from convergence_core.games.held_out import HeldOutError, HeldOutGuard, HeldOutLooks
 from convergence_core.games.meta_critic import (
     LEAST_SD,
@@ -17,13 +18,6 @@ from convergence_core.games.meta_critic import (
     posterior,
     toss,
 )
-
-TRUE = {"good": 0.025, "fair": 0.015, "idle": 0.0, "still": 0.0, "bad": -0.015, "worse": -0.025}
-"""Effect of a round's game on the held-out reward: two help, two do nothing, two hurt."""
-JUDGED = {**TRUE, "bad": 0.03, "worse": 0.04}
-"""What the judge says of them: those that hurt please it."""
-NOISE = 0.03
-N_ROUNDS = 60
 
 
 def rounds_of(x: np.ndarray, y: np.ndarray, probability: float = 0.5) -> list[GameRound]:
@@ -123,28 +117,6 @@ def test_new_games_begin_at_one_half():
     found = p_keep_of(rounds_of(x, x[:, 0] * 0.1), ["new", "a"])
     assert found["new"] == 0.5
     assert found["a"] > 0.9
-
-
-def society(rule: dict[str, float] | None, seed: int) -> tuple[float, dict[str, float]]:
-    """Return the mean true gain per round, and each game's P(keep) at the end.
-
-    Args:
-        rule: what the meta-critic is told of each game; ``None``: all games are on.
-        seed: of the coins and the noise.
-    """
-    rng = np.random.default_rng(seed)
-    rounds: list[GameRound] = []
-    gained = 0.0
-    for t in range(N_ROUNDS):
-        if rule is None:
-            coins = {name: Coin(0.5, True) for name in TRUE}
-        else:
-            coins = toss(p_keep_of(rounds, list(TRUE)), t, rng)
-        on = [name for name, coin in coins.items() if coin.is_included]
-        gained += sum(TRUE[name] for name in on)
-        told = sum((rule or TRUE)[name] for name in on) + rng.normal(0.0, NOISE)
-        rounds.append(GameRound(round_number=t, coins=coins, change=told))
-    return gained / N_ROUNDS, p_keep_of(rounds, list(TRUE)) if rule else {}
 
 
 @pytest.mark.statistical

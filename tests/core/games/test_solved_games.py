@@ -1,10 +1,9 @@
 """Solved games against closed forms, and players that learn in them."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
+from benchmarks.games.learned import trained
 from convergence_core.games.game import PlayKey
 from convergence_core.games.play import play
 from convergence_core.games.registry import solved_games
@@ -15,7 +14,6 @@ from convergence_core.games.solved.perfect_information import (
     nim_sum,
 )
 from convergence_core.games.solved.solver import (
-    Solver,
     best_response,
     expected_payoff,
     exploitability,
@@ -23,7 +21,7 @@ from convergence_core.games.solved.solver import (
     uniform,
 )
 from convergence_core.games.solved.table_player import TablePlayer, credits_of
-from convergence_core.games.solved.tree import SEATS, TreeGame, move_of
+from convergence_core.games.solved.tree import SEATS, move_of
 from convergence_core.ports import Ask, Player
 
 SOLVED = {game.id: (game, solve(game)) for game in solved_games()}
@@ -134,22 +132,6 @@ def test_mean_payoffs_of_plays_are_the_expected_ones():
     expected = expected_payoff(game.tree, uniform, solver.policy)
     error = np.std(paid, ddof=1) / np.sqrt(n)
     assert abs(np.mean(paid) - expected) < 3.3 * error, (np.mean(paid), expected, error)
-
-
-def trained(game: TreeGame, solver: Solver, seed: int, *, shuffled: bool) -> TablePlayer:
-    """Return a table after 2,000 plays against itself, twenty batches of a hundred."""
-    table = TablePlayer()
-    rng = np.random.default_rng(seed)
-    for batch in range(20):
-        seen = []
-        for i in range(100):
-            key = PlayKey(run_seed=seed, round_number=batch, index=i)
-            seen += credits_of(play(game, table.seats(), key), solver)
-        if shuffled:
-            dealt = rng.permutation([one.credit for one in seen])
-            seen = [replace(one, credit=float(c)) for one, c in zip(seen, dealt, strict=True)]
-        table.learn(seen)
-    return table
 
 
 @pytest.mark.statistical

@@ -1,0 +1,1 @@
+"""Language games: what a table learns, what the meta-critic keeps, what plays cost."""

@@ -1,0 +1,130 @@
+"""Contract of games: rules that every game keeps, one's own too.
+
+``broken_rules`` plays a game with players that reply legally, with nothing, and with garbage, and returns a
+sentence for each rule that it breaks. Use it in a test of your game:
+
+    assert broken_rules(MyGame()) == []
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, get_args
+
+import numpy as np
+
+from convergence_core.games.game import Feed, Game, PlayKey, Transcript
+from convergence_core.games.play import GameRuleError, play
+from convergence_core.ports import Ask, Player
+
+N_PLAYS: Final = 5
+_ID: Final = re.compile(r"[a-z][a-z0-9-]{0,63}")
+GARBAGE: Final = (
+    "",
+    " \n\t",
+    "I do not know.",
+    "\x00\ud800",
+    "null",
+    "[]",
+    "{}",
+    '{"p": NaN, "forecast": [[Infinity]], "regions": {"a": 1}, "ending": 3}',
+    "[" * 5_000,
+    "9" * 15_000,
+    "a " * 10_001,
+)
+"""Replies that no game may fail at, whoever gives them."""
+
+
+class FixedPlayer:
+    """Always the same reply."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def answer(self, ask: Ask, rng: np.random.Generator) -> str:  # noqa: ARG002 - the port's signature
+        """Return the reply."""
+        return self.text
+
+
+class LegalPlayer:
+    """A legal option drawn by chance; where any text is legal, a number between 0 and 1."""
+
+    def answer(self, ask: Ask, rng: np.random.Generator) -> str:
+        """Draw a reply."""
+        if ask.options:
+            return ask.options[int(rng.integers(len(ask.options)))]
+        return f"{rng.random():.3f}"
+
+
+def broken_rules(game: Game, players: Mapping[str, Player] | None = None) -> list[str]:
+    """Return a sentence for each rule that a game breaks; none: it keeps the contract.
+
+    Args:
+        game: yours.
+        players: role → a player of sensible replies, for roles that need more than a legal option or
+            a number, such as one that measures.
+    """
+    broken = list(_of_declaration(game))
+    if broken:
+        return broken
+    sensible: dict[str, Player] = {role: LegalPlayer() for role in game.roles}
+    sensible.update(players or {})
+    return list(_of_plays(game, sensible))
+
+
+def _of_declaration(game: object) -> Iterator[str]:
+    if not isinstance(game, Game):
+        yield "a game must have id, version, roles, cost, feeds, grounded, protocol and score"
+        return
+    own: Any = game  # a game of one's own may keep no annotation
+    if not isinstance(own.id, str) or not _ID.fullmatch(own.id):
+        yield f"`id` must be lower-case letters, digits and `-`, but is {own.id!r}"
+    if not isinstance(own.version, int) or own.version < 1:
+        yield f"`version` must be 1 or more, but is {own.version!r}"
+    if not own.roles or len(set(own.roles)) < len(own.roles):
+        yield f"`roles` must name each role once, but are {own.roles!r}"
+    if set(own.cost) != set(own.roles) or any(n < 1 for n in own.cost.values()):
+        yield f"`cost` must say for each role how often a play asks it, but is {dict(own.cost)!r}"
+    if own.feeds not in get_args(Feed):
+        yield f"`feeds` must be one of {', '.join(get_args(Feed))}, but is {own.feeds!r}"
+    if not isinstance(own.grounded, bool):
+        yield f"`grounded` must be True or False, but is {own.grounded!r}"
+
+
+def _of_plays(game: Game, sensible: Mapping[str, Player]) -> Iterator[str]:
+    tables = [("sensible replies", sensible)]
+    for text in GARBAGE:
+        shown = f"the reply {text[:16]!r}"
+        # Each role alone replies with garbage, then all of them.
+        tables += [
+            (f"{shown} of `{role}`", {**sensible, role: FixedPlayer(text)}) for role in game.roles
+        ]
+        tables.append((f"{shown} of all", dict.fromkeys(game.roles, FixedPlayer(text))))
+    for name, players in tables:
+        found = _why_broken(game, players)
+        if found:
+            yield f"with {name}: {found}"
+
+
+def _why_broken(game: Game, players: Mapping[str, Player]) -> str:
+    for index in range(N_PLAYS):
+        key = PlayKey(run_seed=1, round_number=0, index=index)
+        try:
+            one, again = play(game, players, key), play(game, players, key)
+            found = _difference(game, one, again)
+        except GameRuleError as error:
+            return str(error)
+        except Exception as error:  # noqa: BLE001 - whatever a game raises breaks the contract
+            return f"it raises {type(error).__name__}: {error}"
+        if found:
+            return found
+    return ""
+
+
+def _difference(game: Game, one: Transcript, again: Transcript) -> str:
+    if one.sha256 != again.sha256:
+        return "two plays of one seed must be the same; draw all chance from `rng`"
+    if one.scores != again.scores or game.score(one.turns, one.facts) != one.scores:
+        return "the score must be a function of turns and facts alone"
+    if one.scores.is_void and not one.scores.reason:
+        return "a play without a score must say why"
+    return ""

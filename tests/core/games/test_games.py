@@ -1,0 +1,322 @@
+"""G1, G2, G4, G5 and G6: what earns, what does not, and the contract of all games."""
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from convergence_core.games.contract import GARBAGE, FixedPlayer, broken_rules
+from convergence_core.games.game import Game, PlayKey, Scores, Transcript
+from convergence_core.games.judge_games import DebateGame, JudgeGame, LabelledPair, log_score
+from convergence_core.games.play import play
+from convergence_core.games.prompt_game import PromptGame
+from convergence_core.games.registry import solved_games
+from convergence_core.games.replies import object_of, probability_of
+from convergence_core.games.search_games import ExploreGame, ForecastItem, PredictGame
+from convergence_core.ports import Ask, Player
+from convergence_core.rlp.gain import FLOOR
+from convergence_core.sao.filters import HeldOut
+from tests.core.games.worlds import BEST, EVERYWHERE, SPACE, Author, Evaluator, Explorer, items
+
+PAIRS = tuple(
+    LabelledPair(
+        prompt=f"What is {k} + 1?", first=str(k + k % 2), second=str(k + 1 - k % 2),
+        first_is_right=k % 2 == 1,
+    )
+    for k in range(20)
+)  # fmt: skip
+PREDICT = PredictGame(items(30, np.random.default_rng(3)))
+EXPLORE = ExploreGame(space=SPACE, history="Nothing yet.")
+PROMPTS = PromptGame(
+    task="answer questions about orders",
+    personas=("A buyer.", "A clerk."),
+    pool=("Where is my parcel?", "I want a refund, please."),
+    held_out=HeldOut(["may I return a lamp that I bought in your store last week for cash"]),
+)
+
+
+def played(game: Game, n: int = 1, **players: Player) -> list[Transcript]:
+    return [play(game, players, PlayKey(run_seed=11, round_number=0, index=i)) for i in range(n)]
+
+
+def scores(game: Game, role: str, n: int = 1, **players: Player) -> list[float]:
+    return [one.scores.by_role[role] for one in played(game, n, **players)]
+
+
+class Judge:
+    """Says p for the right answer; biased: adds log-odds to whichever comes first."""
+
+    def __init__(self, p: float, bias: float = 0.0) -> None:
+        self.p, self.bias = p, bias
+
+    def answer(self, ask: Ask, rng: np.random.Generator) -> str:
+        texts = ask.text.split("[[BEGIN ")
+        task, first = (one.split("]]\n")[1].split("\n")[0] for one in texts[1:3])
+        is_right = int(first) == int(task.removeprefix("What is ").split(" ")[0]) + 1
+        odds = math.log(self.p / (1 - self.p)) * (1 if is_right else -1) + self.bias
+        return json.dumps({"p": 1 / (1 + math.exp(-odds))})
+
+
+class Helped(Judge):
+    """Knows more once an argument was made."""
+
+    def answer(self, ask: Ask, rng: np.random.Generator) -> str:
+        told = Judge(0.9 if "argument for" in ask.text else 0.6)
+        return told.answer(ask, rng)
+
+
+@pytest.mark.parametrize("game", solved_games(), ids=lambda game: game.id)
+def test_solved_games_keep_the_contract(game: Game):
+    assert broken_rules(game) == []
+
+
+@pytest.mark.parametrize("game", [PREDICT, EXPLORE, JudgeGame(PAIRS), DebateGame(PAIRS), PROMPTS])
+def test_language_games_keep_the_contract(game: Game):
+    explorer = FixedPlayer(BEST) if game is EXPLORE else Explorer()
+    assert broken_rules(game, {"evaluator": Evaluator(), "explorer": explorer}) == []
+    assert isinstance(game, Game)
+
+
+@pytest.mark.statistical
+def test_forecasts_that_know_gain_and_shuffled_ones_lose():
+    knows = scores(PREDICT, "explorer", 40, explorer=Explorer(), evaluator=Evaluator())
+    mixed = scores(
+        PREDICT, "explorer", 40, explorer=Explorer(shuffled=True), evaluator=Evaluator()
+    )
+    assert np.mean(knows) > 0.8, np.mean(knows)
+    assert np.mean(mixed) + 3.3 * np.std(mixed, ddof=1) / math.sqrt(40) < 0.0, np.mean(mixed)
+
+
+def test_repeating_the_baseline_gains_exactly_nothing():
+    (item, *_) = PREDICT.items
+    game = PredictGame((item,))
+    said = json.dumps({"thought": "", "forecast": [list(row) for row in item.baseline]})
+    (value,) = scores(game, "explorer", explorer=FixedPlayer(said), evaluator=Evaluator())
+    assert value == pytest.approx(0.0, abs=1e-12)
+
+
+@pytest.mark.parametrize("reply", [*GARBAGE, '{"forecast": [[1,1,1,1,1,1,1,1,1,1]]}'])
+def test_unreadable_forecasts_score_the_worst(reply: str):
+    (one,) = played(PREDICT, explorer=FixedPlayer(reply), evaluator=Evaluator())
+    assert one.scores.by_role == {"explorer": FLOOR}
+    assert "cannot be read" in one.scores.reason
+
+
+@pytest.mark.parametrize("game", [PREDICT, EXPLORE])
+@pytest.mark.parametrize("reply", ["", "[1]", "[0.1, 0.2, null, 0.4]", "[NaN, 0, 0, 0]"])
+def test_what_was_not_measured_is_no_zero(game: Game, reply: str):
+    (one,) = played(game, explorer=FixedPlayer(BEST), evaluator=FixedPlayer(reply))
+    assert one.scores.is_void
+    assert one.scores.reason == "the evaluator measured nothing"
+
+
+def test_a_baseline_of_another_shape_is_refused():
+    item = PREDICT.items[0]
+    for baseline in (item.baseline[:3], (*item.baseline[:3], (0.0, *item.baseline[3][1:]))):
+        with pytest.raises(ValueError, match="10 probabilities above 0 for each candidate"):
+            PredictGame((replace(item, baseline=baseline),))
+    with pytest.raises(ValueError, match="an item at least"):
+        PredictGame(())
+    assert isinstance(item, ForecastItem)
+
+
+@pytest.mark.statistical
+def test_a_region_that_is_everywhere_gains_nothing_and_the_optimum_does():
+    n = 200
+    nothing = scores(
+        EXPLORE, "explorer", n, explorer=FixedPlayer(EVERYWHERE), evaluator=Evaluator()
+    )
+    best = scores(EXPLORE, "explorer", n, explorer=FixedPlayer(BEST), evaluator=Evaluator())
+    error = np.std(nothing, ddof=1) / math.sqrt(n)
+    assert abs(np.mean(nothing)) < 2 * error, (np.mean(nothing), error)
+    assert np.mean(best) > 0.2, np.mean(best)
+
+
+def test_a_region_outside_of_the_space_scores_the_least():
+    reply = '{"regions": [{"t": [7, 9]}]}'
+    (one,) = played(EXPLORE, explorer=FixedPlayer(reply), evaluator=Evaluator())
+    assert one.scores.by_role == {"explorer": -1.0}
+    assert len(one.turns) == 1  # nobody pays for measuring nothing
+
+
+def test_a_base_policy_of_ones_own_is_what_regions_are_held_against():
+    game = replace(EXPLORE, base=lambda rng: {"model": "bee", "t": 0.7})
+    found = scores(game, "explorer", 20, explorer=FixedPlayer(EVERYWHERE), evaluator=Evaluator())
+    assert np.mean(found) < -0.1
+
+
+def test_a_judge_is_paid_its_log_score_and_a_bias_for_the_first_place_cancels():
+    for bias in (0.0, 1.5):
+        found = scores(JudgeGame(PAIRS), "judge", 10, judge=Judge(0.8, bias))
+        assert found == pytest.approx([math.log(0.8)] * 10)
+    assert log_score("0.5", "0.5", True) == pytest.approx(-math.log(2))
+
+
+def test_a_sure_and_wrong_judge_and_an_unreadable_one_score_the_least():
+    assert log_score("0", "1", True) == pytest.approx(math.log(0.01))
+    assert log_score("1", "0", True) == pytest.approx(math.log(0.99))
+    for reply in GARBAGE:
+        assert log_score(reply, "0.9", True) == math.log(0.01)
+
+
+def test_silent_advocates_gain_exactly_nothing_and_the_judge_is_asked_twice():
+    for seen in played(DebateGame(PAIRS), 5, advocate=FixedPlayer(" \n"), judge=Helped(0.6)):
+        assert seen.scores.by_role == {"advocate": 0.0}
+        assert len(seen.turns) == 4
+
+
+def test_a_debate_is_worth_what_the_judge_gains():
+    found = scores(
+        DebateGame(PAIRS), "advocate", 5, advocate=FixedPlayer("So."), judge=Helped(0.6)
+    )
+    assert found == pytest.approx([math.log(0.9) - math.log(0.6)] * 5)
+    deaf = scores(DebateGame(PAIRS), "advocate", 5, advocate=FixedPlayer("So."), judge=Judge(0.6))
+    assert deaf == pytest.approx([0.0] * 5)
+
+
+def test_arguments_follow_their_answers_in_both_orders():
+    class Advocate:
+        def answer(self, ask: Ask, rng: np.random.Generator) -> str:
+            return (
+                f"I argue for {ask.text.split('answer')[1].split(']]')[1].split('[[')[0].strip()}"
+            )
+
+    (seen,) = played(DebateGame(PAIRS[:1]), advocate=Advocate(), judge=Judge(0.6))
+    for turn in seen.turns[-2:]:
+        parts = [
+            one.split("]]\n")[1].split("\n")[0] for one in turn.ask.text.split("[[BEGIN ")[1:]
+        ]
+        _, first, second, for_first, for_second = parts
+        assert (for_first, for_second) == (f"I argue for {first}", f"I argue for {second}")
+
+
+def test_a_new_prompt_earns_what_it_adds_and_a_copy_nothing():
+    new = "How do I change the address of an order that was sent?"
+    (one,) = played(PROMPTS, author=FixedPlayer(new))
+    assert 0.5 < one.scores.by_role["author"] <= 1.0
+    for reply, why in (
+        ("where is MY parcel", "repeats a prompt"),
+        ("short", "10 to 4,000 characters"),
+        ("long " * 1_000, "10 to 4,000 characters"),
+        ("May I return a lamp that I bought in your store last week for cash?", "held-out case"),
+    ):
+        (bad,) = played(PROMPTS, author=FixedPlayer(reply))
+        assert bad.scores.by_role == {"author": 0.0}
+        assert why in bad.scores.reason
+
+
+def test_a_near_copy_adds_less_than_a_new_prompt():
+    near, new = "Where is my parcel, and my refund?", "Does the lamp come in blue?"
+    gains = [scores(PROMPTS, "author", author=FixedPlayer(text))[0] for text in (near, new)]
+    assert gains[0] < gains[1]
+    assert scores(PROMPTS, "author", 3, author=Author())[0] > 0.0
+
+
+@pytest.mark.parametrize(
+    ("reply", "p"),
+    [
+        ("0.7", 0.7), ('{"p": 0.7}', 0.7), ('So {"p": 1} it is', 1.0), ("I say .25.", 0.25), ("1", 1.0),
+        ("0.2 or 0.3", None), ('{"p": 2}', None), ('{"p": true}', None), ("70%", None), ("1.5", None),
+        ('{"q": 0.5}', None), ("v0.5", None),
+    ],
+)  # fmt: skip
+def test_a_probability_is_the_only_one_in_a_reply(reply: str, p: float | None):
+    assert probability_of(reply) == p
+
+
+def test_many_brackets_are_not_all_tried():
+    assert object_of('{"' * 9_000) is None
+    assert object_of('{"a": ' * 200 + "1") is None
+
+
+def test_games_of_nothing_are_refused():
+    for game in (JudgeGame, DebateGame):
+        with pytest.raises(ValueError, match="a pair at least"):
+            game(())
+    with pytest.raises(ValueError, match="a persona at least"):
+        PromptGame(task="x", personas=())
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"id": "Kuhn Poker"}, "`id` must be"),
+        ({"version": 0}, "`version` must be 1 or more"),
+        ({"roles": ("first", "first")}, "`roles` must name each role once"),
+        ({"cost": {"first": 1}}, "`cost` must say for each role"),
+        ({"feeds": "fun"}, "`feeds` must be one of thoughts, "),
+        ({"grounded": "yes"}, "`grounded` must be True or False"),
+    ],
+)
+def test_the_contract_names_a_wrong_declaration(wrong, says: str):
+    game = type("Own", (Plain,), wrong)()
+    (found, *_) = broken_rules(game)
+    assert says in found
+
+
+class Plain:
+    """A game of one ask, right in every way."""
+
+    id = "plain"
+    version = 1
+    roles: tuple[str, ...] = ("speaker",)
+    cost = {"speaker": 1}  # noqa: RUF012 - read only
+    feeds = "players"
+    grounded = True
+
+    def protocol(self, rng):
+        reply = yield Ask(role="speaker", text=f"Say {rng.integers(9)}.")
+        return {"n": len(reply)}
+
+    def score(self, turns, facts):
+        return Scores(by_role={"speaker": float(facts["n"])})
+
+
+def test_a_plain_game_keeps_the_contract():
+    assert broken_rules(Plain()) == []  # type: ignore[arg-type]
+
+
+def test_the_contract_finds_chance_that_no_seed_gives():
+    class Restless(Plain):
+        n = 0
+
+        def protocol(self, rng):
+            self.n += 1
+            yield Ask(role="speaker", text=f"{self.n}")
+            return {"n": 0}
+
+    assert "one seed must be the same" in broken_rules(Restless())[0]  # type: ignore[arg-type]
+
+
+def test_the_contract_finds_scores_that_depend_on_more_than_the_play():
+    class Moody(Plain):
+        n = 0
+
+        def score(self, turns, facts):
+            self.n += 1
+            return Scores(by_role={"speaker": float(self.n)})
+
+    assert "turns and facts alone" in broken_rules(Moody())[0]  # type: ignore[arg-type]
+
+
+def test_the_contract_finds_replies_that_a_game_fails_at():
+    class Trusting(Plain):
+        def score(self, turns, facts):
+            return Scores(by_role={"speaker": float(turns[0].reply)})
+
+    found = broken_rules(Trusting())  # type: ignore[arg-type]
+    assert any("I do not know" in one and "it raises ValueError" in one for one in found)
+    assert not any("sensible" in one for one in found)
+
+
+def test_the_contract_finds_a_void_play_without_a_reason():
+    class Silent(Plain):
+        def score(self, turns, facts):
+            return Scores(by_role={})
+
+    assert "must say why" in broken_rules(Silent())[0]  # type: ignore[arg-type]
+    assert broken_rules(object()) == [  # type: ignore[arg-type]
+        "a game must have id, version, roles, cost, feeds, grounded, protocol and score"
+    ]
