@@ -142,6 +142,7 @@ def _report(reply: str) -> dict[str, Any]:
     """Return the sandbox's report; one of another form counts as a crash."""
     try:
         found = json.loads(reply)
+        canonical_json(found)  # no NaN: what it returned may become the text that is checked
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict) or not {"ending", "reason", "value"} <= found.keys():

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from convergence_core.errors import ConvergenceError
-from convergence_core.records import Json
+from convergence_core.records import Json, canonical_json
 
 CHILD: Final = Path(__file__).with_name("child.py")
 Ending = Literal["ok", "error", "timeout", "memory", "output", "forbidden", "crashed"]
@@ -44,14 +44,24 @@ class SandboxUnavailableError(ConvergenceError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxLimits:
-    """Limits of one program."""
+    """Limits of one program.
+
+    Raises:
+        ValueError: a limit is too small for any program.
+    """
 
     cpu_s: int = 2
     """Seconds of CPU, at least 1."""
     wall_s: float = 10.0
     """Seconds from start to end, those of a busy machine included."""
     memory_mb: int = 256
-    """Address space, the interpreter's included; below 64 it does not start."""
+    """Address space, the interpreter's included, at least 64."""
+
+    def __post_init__(self) -> None:
+        for name, least in (("cpu_s", 1), ("wall_s", 0.1), ("memory_mb", 64)):
+            value = getattr(self, name)
+            if not value >= least:
+                raise ValueError(f"`{name}` must be {least} or more, but got {value}. Raise it.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,6 +212,9 @@ def _report(data: bytes) -> dict[str, Any] | None:
     """Return a report of the known form; a program may have written anything in its place."""
     try:
         found = json.loads(data)
+        canonical_json(
+            found
+        )  # no NaN, nothing endless, nothing nested too deep to be written again
     except (ValueError, RecursionError):
         return None
     if not isinstance(found, dict) or found.get("status") not in _ENDINGS:

@@ -149,7 +149,13 @@ def test_the_incumbent_is_asked_only_for_inputs_that_the_reference_solves():
     assert incumbent.n == 0
 
 
-@pytest.mark.parametrize("reply", ["", "{}", "[]", "null", '{"ending": "ok"}', "x" * 30_000])
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "", "{}", "[]", "null", '{"ending": "ok"}', "x" * 30_000,
+        '{"ending": "ok", "reason": "", "value": NaN}', '{"ending": "ok", "reason": "", "value": 1e999}',
+    ],
+)  # fmt: skip
 def test_a_sandbox_that_reports_nothing_scores_nothing(reply: str):
     players = {
         "critic": FixedPlayer("1+1"), "incumbent": FixedPlayer("3"), "sandbox": FixedPlayer(reply)

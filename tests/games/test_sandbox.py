@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -96,6 +97,23 @@ HOSTILE = {
     "no report": (OS + "os._exit(0)", "crashed"),
     "a forged refusal": (
         OS + 'os.write(1, b\'{"status": "unavailable"}\')\nos._exit(0)',
+        "crashed",
+    ),
+    "a report that is no JSON": (
+        OS + 'os.write(1, b\'{"status": "ok", "value": NaN}\')\nos._exit(0)',
+        "crashed",
+    ),
+    "a report of an endless number": (
+        OS + 'os.write(1, b\'{"status": "ok", "value": 1e999}\')\nos._exit(0)',
+        "crashed",
+    ),
+    "a report of many digits": (
+        OS
+        + "os.write(1, b'{\"status\": \"ok\", \"value\": ' + b'9' * 50_000 + b'}')\nos._exit(0)",
+        "crashed",
+    ),
+    "a deep report": (
+        OS + 'os.write(1, b\'{"status": "ok", "value": \' + b\'[\' * 30_000)\nos._exit(0)',
         "crashed",
     ),
     "abort": (OS + "os.abort()", "forbidden"),
@@ -191,6 +209,19 @@ def test_a_sleeper_is_ended_by_the_wall_clock():
     quick = Sandbox(limits=SandboxLimits(cpu_s=1, wall_s=0.5))
     found = quick.run("import time\ntime.sleep(600)")
     assert (found.ending, found.reason) == ("timeout", "it ran out of time")
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"cpu_s": 0}, {"wall_s": 0.0}, {"memory_mb": 63}, {"wall_s": float("nan")}]
+)
+def test_limits_that_no_program_keeps_are_refused(wrong: dict[str, Any]):
+    with pytest.raises(ValueError, match=f"`{next(iter(wrong))}` must be"):
+        SandboxLimits(**wrong)
+
+
+def test_the_least_memory_is_enough_to_start():
+    small = Sandbox(limits=SandboxLimits(memory_mb=64))
+    assert small.run("def f(): return 1", function="f").value == 1
 
 
 def test_a_long_request_is_refused():

@@ -1,0 +1,65 @@
+"""Games on offer: those that no alarm has switched off.
+
+| alarm | off |
+|---|---|
+| the judge's trust is below .2, or unknown | games without a ground: debate, prompts |
+| the judge is exploited: its marks rise while grounded rewards fall | games without a ground |
+| coverage has collapsed | games that write texts for the pool: prompts |
+
+The judge's own game is always on: it is how trust comes back. Games that are switched off toss no coin, so
+the meta-critic takes them as not included. Grounded games know no alarm: their scores cannot be talked to.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from convergence_core.games.game import Game
+from convergence_core.judges.coverage.alarms import Alarms
+from convergence_core.judges.trust.audit import LEAST_TRUST, Trust
+from convergence_core.judges.trust.exploitation import Exploitation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GamesOnOffer:
+    """Games of the next round."""
+
+    games: tuple[Game, ...]
+    """In the order given."""
+    off: Mapping[str, str]
+    """Game → why it is not on offer."""
+
+
+def on_offer(
+    games: Iterable[Game], *, trust: Trust, exploitation: Exploitation, coverage: Alarms
+) -> GamesOnOffer:
+    """Return which games the next round may include, and why others may not be.
+
+    Args:
+        games: all that are registered.
+        trust: in the judge, after the last audit.
+        exploitation: of the judge, after the last round.
+        coverage: of what was written, after the last round.
+    """
+    kept: list[Game] = []
+    off: dict[str, str] = {}
+    for game in games:
+        why = _why_off(game, trust, exploitation, coverage)
+        if why:
+            off[game.id] = why
+        else:
+            kept.append(game)
+    return GamesOnOffer(games=tuple(kept), off=off)
+
+
+def _why_off(game: Game, trust: Trust, exploitation: Exploitation, coverage: Alarms) -> str:
+    if game.grounded:
+        return ""
+    if exploitation.is_frozen:
+        return "the judge is exploited: its marks rose while grounded rewards fell"
+    if trust.n_missing:
+        return f"the judge is not known: {trust.n_missing} more items of executed truth are needed"
+    if not trust.is_enabled:
+        return f"trust in the judge is {trust.value:.2f}, below {LEAST_TRUST:g}"
+    if game.feeds == "prompts" and not coverage.gives_rows:
+        return f"coverage has collapsed: {coverage.why}"
+    return ""

@@ -1,0 +1,80 @@
+"""Alarms switch off the games that a judge feeds, and no others."""
+
+from dataclasses import replace
+
+import pytest
+
+from convergence_core.games.game import Game
+from convergence_core.games.judge_games import DebateGame, JudgeGame, LabelledPair
+from convergence_core.games.offer import on_offer
+from convergence_core.games.prompt_game import PromptGame
+from convergence_core.games.registry import solved_games
+from convergence_core.judges.coverage.alarms import Alarms
+from convergence_core.judges.trust.audit import Audit, Trust
+from convergence_core.judges.trust.exploitation import Exploitation, IncumbentMeans
+
+PAIR = LabelledPair(prompt="1 + 1?", first="2", second="3", first_is_right=True)
+GAMES: tuple[Game, ...] = (
+    JudgeGame((PAIR,)),
+    DebateGame((PAIR,)),
+    PromptGame(task="x", personas=("A buyer.",)),
+    *solved_games(),
+)
+JUDGED = {"debate", "prompts"}
+BELIEVED = Trust().after(Audit(n_items=50, n_right=45, n_new=50))
+QUIET = Exploitation()
+WIDE = Alarms()
+
+
+def off(trust=BELIEVED, exploitation=QUIET, coverage=WIDE) -> dict[str, str]:
+    found = on_offer(GAMES, trust=trust, exploitation=exploitation, coverage=coverage)
+    ids = [game.id for game in GAMES]
+    assert [game.id for game in found.games] == [name for name in ids if name not in found.off]
+    return dict(found.off)
+
+
+def test_without_an_alarm_every_game_is_on():
+    assert off() == {}
+
+
+@pytest.mark.parametrize(
+    ("n_right", "n_items", "why"),
+    [
+        (0, 0, "50 more items"),
+        (40, 40, "10 more items"),
+        (25, 50, "trust in the judge is 0.00"),
+        (34, 50, "trust in the judge is 0.1"),
+    ],
+)
+def test_a_judge_that_is_not_believed_feeds_no_game(n_right: int, n_items: int, why: str):
+    trust = Trust().after(Audit(n_items=n_items, n_right=n_right, n_new=n_items))
+    found = off(trust)
+    assert found.keys() == JUDGED
+    assert all(why in reason for reason in found.values()), found
+
+
+def test_an_exploited_judge_feeds_no_game_until_a_person_acts():
+    state = QUIET
+    for t in range(5):
+        seen = IncumbentMeans(
+            round_number=t,
+            incumbent=f"prompt {t}",
+            judge_mean=0.5 + 0.05 * t + 0.001 * (t % 2),
+            grounded_mean=0.6 - 0.03 * t + 0.001 * (t % 2),
+        )
+        state = state.after(seen)
+    assert state.restored == "prompt 0"
+    assert off(exploitation=state).keys() == JUDGED
+    quiet = IncumbentMeans(round_number=5, incumbent="p", judge_mean=0.5, grounded_mean=0.9)
+    assert off(exploitation=state.after(quiet)).keys() == JUDGED
+
+
+def test_collapsed_texts_stop_the_prompts_alone():
+    collapsed = replace(
+        WIDE, n_alarms=1, is_stopped=True, why="Vendi score 60.0, of 109.0 at first"
+    )
+    found = off(coverage=collapsed)
+    assert found == {"prompts": "coverage has collapsed: Vendi score 60.0, of 109.0 at first"}
+    third = replace(WIDE, n_alarms=3, why="again")
+    assert off(coverage=third).keys() == {"prompts"}
+    assert off(coverage=third.released(3)) == {}
