@@ -39,6 +39,7 @@ def test_the_table_names_every_game_with_what_it_feeds():
         for names, feeds, grounded in rows
         for name in re.findall(r"`([\w-]+)`", names)
     }
-    roles = (PredictGame, ExploreGame, CriticGame, JudgeGame, DebateGame, PromptGame)
-    games = {game.id: (game.feeds, game.grounded) for game in (*roles, *solved_games())}
+    games = {game.id: (game.feeds, game.grounded) for game in solved_games()}
+    for kind in (PredictGame, ExploreGame, CriticGame, JudgeGame, DebateGame, PromptGame):
+        games[kind.id] = (kind.feeds, kind.grounded)
     assert listed == games
