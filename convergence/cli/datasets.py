@@ -1,6 +1,7 @@
-"""``export`` and ``import`` of test cases, preferences, answers and ratings."""
+"""``export`` and ``import`` of configurations, cases, preferences, answers, ratings."""
 
 import json
+import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from enum import StrEnum
@@ -245,6 +246,47 @@ def _import_lines(found: "CaseImport", output: Path) -> Iterator[str]:
         yield f"Secrets were masked in {found.n_redacted:,}."
     for metric, n in found.metrics.items():
         yield f"{n:,} want a metric of type {metric}."
+
+
+@exporting.command("config")
+def export_config(
+    run: options.FinishedRun = None,
+    form: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            "-f",
+            metavar="FORM",
+            help="env, configmap (Kubernetes), openai, anthropic (bodies of requests), litellm, promptfoo.",
+        ),
+    ] = "env",
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Write to this file. Default: standard output."),
+    ] = None,
+    store: options.Store = None,
+    config: options.Config = None,
+) -> None:
+    """Write the configuration that a run recommends as other programs read it."""
+    from convergence.finished_runs import finished_run  # noqa: PLC0415 - with its only user
+    from tasks.exports.run_winner import winner_of  # noqa: PLC0415 - as above
+    from tasks.exports.winner_forms import WinnerForm, winner_text  # noqa: PLC0415 - as above
+    from tasks.store.layout import write_file  # noqa: PLC0415 - as above
+
+    if form not in set(WinnerForm):
+        fix = f"Write one of: {', '.join(WinnerForm)}."
+        raise ConfigurationError.of("--format", "must be one of the known forms", fix, value=form)
+    record = finished_run(locations.open_store(store, config), run)
+    winner = winner_of(record, WinnerForm(form), config)
+    if winner is None:
+        console.say("The run recommends no configuration.")
+        raise typer.Exit(EXIT_NO)
+    text = winner_text(winner, WinnerForm(form))
+    if output is None:
+        sys.stdout.write(text)
+        return
+    write_file(output, text)
+    console.say(f"Wrote {output}.")
 
 
 class RatingFile(StrEnum):

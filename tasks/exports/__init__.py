@@ -1,0 +1,1 @@
+"""What a run found, as other programs read it."""

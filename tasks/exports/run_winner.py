@@ -1,0 +1,69 @@
+"""The configuration that a finished run recommends, with the request it makes."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from convergence_core.config.api import CHAT_KINDS
+from convergence_core.errors import ConfigurationError
+from convergence_core.ports import RunRecord
+from convergence_core.records import Params
+from convergence_core.result import RunResult, verdict_of
+from tasks.exports.winner_forms import CHAT_FORMS, Winner, WinnerForm, placeholder_case
+from tasks.http.authentication import secret_name
+from tasks.inputs.loader import Loaded, load
+from tasks.secrets.redaction import Secrets
+
+
+def winner_of(record: RunRecord, form: WinnerForm, config: Path | None) -> Winner | None:
+    """Return what a finished run recommends; ``None``: nothing.
+
+    Args:
+        record: of the run.
+        form: what it is for; forms of a request read the configuration again.
+        config: the configuration; ``None``: where the run found it.
+
+    Raises:
+        ConfigurationError: the configuration cannot be read, or has other parameters by now.
+    """
+    result = RunResult.from_json(record.summary_json or "")
+    if result.winner is None:
+        return None
+    params = dict(result.winner.params)
+    request, key = None, None
+    if form in CHAT_FORMS:
+        request, key = _request_of(_loaded(record, config), params)
+    return Winner(
+        system=record.name,
+        note=f"{verdict_of(result).sentence} Recommended by run {record.label}.",
+        params=params,
+        request=request,
+        key_env=key,
+    )
+
+
+def _loaded(record: RunRecord, config: Path | None) -> Loaded:
+    path = config or (None if record.config_path is None else Path(record.config_path))
+    if path is None or not path.is_file():
+        rule = "must name the configuration of the run, which is not where it was"
+        fix = "Name it: `--config optimization.yaml`."
+        raise ConfigurationError.of("--config", rule, fix, value=str(path or ""))
+    return load(path)
+
+
+def _request_of(loaded: Loaded, params: Params) -> tuple[Mapping[str, Any] | None, str | None]:
+    """Return the request of a chat model with these parameters, and the variable of its key."""
+    from tasks.targets.chat import ChatTarget  # noqa: PLC0415 - brings httpx
+
+    configuration = loaded.configuration
+    if configuration.api.kind not in CHAT_KINDS:
+        return None, None
+    missing = configuration.search_space.parameters.keys() - params.keys()
+    if missing:
+        rule = "must have the parameters of the run, but it lacks one that is there now"
+        fix = "Name the configuration as it was when the run began by --config."
+        raise ConfigurationError.of("search_space.parameters", rule, fix, value=min(missing))
+    target = ChatTarget(configuration, templates=loaded.templates, secrets=Secrets(), workers=1)
+    request = target.request(params, placeholder_case(loaded.cases))
+    assert isinstance(request, dict)  # noqa: S101 - made by the target
+    return request, secret_name(configuration.api)

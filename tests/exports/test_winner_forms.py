@@ -1,0 +1,188 @@
+"""A recommended configuration in the forms of other tools."""
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from convergence.__main__ import run
+from convergence_core.errors import ConfigurationError
+from convergence_core.records import Case
+from tasks.exports.winner_forms import Winner, WinnerForm, placeholder_case, winner_text
+from tasks.mock.mock_server import MockServer
+from tests.support.paid_runs import begin, play, write_project
+
+MESSAGES = [
+    {"role": "system", "content": "Be brief: 'yes' or \"no\"."},
+    {"role": "user", "content": "{{question}}"},
+]
+
+
+def winner(
+    *, provider: str = "openai", base_url: str = "https://api.openai.com/v1", **body: Any
+) -> Winner:
+    request = {
+        "provider": provider, "base_url": base_url, "model": "gpt-4o-mini", "stream": False,
+        "body": {"model": "gpt-4o-mini", "messages": MESSAGES, **body},
+    }  # fmt: skip
+    return Winner(
+        system="Help desk",
+        note="Better.",
+        params={"model": "gpt-4o-mini"},
+        request=request,
+        key_env="MY_KEY",
+    )
+
+
+def of_params(**params: Any) -> Winner:
+    return Winner(system="Help desk", note="Better.", params=params)
+
+
+NASTY = "a 'b' \"c\" $HOME `id` $(id)\n# x \\ é"
+
+
+def test_a_dotenv_file_is_read_back_by_a_shell_word_for_word(tmp_path: Path):
+    text = winner_text(of_params(model="m/1", temperature=0.5, top_k=3, on=True), WinnerForm.ENV)
+    assert text == "# Better.\nMODEL=m/1\nTEMPERATURE=0.5\nTOP_K=3\nON=true\n"
+    (tmp_path / ".env").write_text(
+        winner_text(of_params(prompt="a $HOME `id` \n# x", n=1), WinnerForm.ENV)
+    )
+    script = 'set -a; . ./.env; printf "%s|%s" "$PROMPT" "$N"'
+    done = subprocess.run(
+        ["sh", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "a $HOME `id` \n# x|1"
+
+
+def test_a_dotenv_file_is_read_back_by_python_dotenv():
+    """Prefect brings the package."""
+    from io import StringIO
+
+    from dotenv import dotenv_values
+
+    text = winner_text(of_params(prompt=NASTY, other="x"), WinnerForm.ENV)
+    assert dotenv_values(stream=StringIO(text), interpolate=True) == {
+        "PROMPT": NASTY,
+        "OTHER": "x",
+    }
+
+
+def test_a_config_map_holds_texts_under_names_that_kubernetes_takes():
+    text = winner_text(of_params(prompt=NASTY, temperature=0.5), WinnerForm.CONFIGMAP)
+    assert text.startswith("# Better.\n")
+    assert yaml.safe_load(text) == {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "help-desk"},
+        "data": {"PROMPT": NASTY, "TEMPERATURE": "0.5"},
+    }
+
+
+def test_names_that_a_shell_cannot_tell_apart_are_refused():
+    with pytest.raises(ConfigurationError, match="two are TOP_K"):
+        winner_text(of_params(top_k=1, **{"top-k": 2}), WinnerForm.ENV)
+
+
+def test_requests_of_openai_and_anthropic():
+    made = winner(temperature=0.4, max_tokens=12, stop="\n")
+    assert json.loads(winner_text(made, WinnerForm.OPENAI)) == made.request["body"]  # type: ignore[index]
+    assert json.loads(winner_text(made, WinnerForm.ANTHROPIC)) == {
+        "model": "gpt-4o-mini",
+        "temperature": 0.4,
+        "max_tokens": 12,
+        "stop_sequences": ["\n"],
+        "system": MESSAGES[0]["content"],
+        "messages": MESSAGES[1:],
+    }
+
+
+@pytest.mark.parametrize(
+    ("body", "rule"),
+    [
+        ({}, "needs a limit of the answer"),
+        ({"max_tokens": 5, "temperature": 1.5}, "takes temperatures up to 1"),
+        ({"max_tokens": 5, "logit_bias": {"1": 2}}, "has no place for the field `logit_bias`"),
+    ],
+)
+def test_what_anthropic_has_no_place_for_is_refused_by_name(body: dict[str, Any], rule: str):
+    with pytest.raises(ConfigurationError, match=rule):
+        winner_text(winner(**body), WinnerForm.ANTHROPIC)
+
+
+def test_an_entry_of_litellms_router():
+    text = winner_text(winner(temperature=0.4, max_tokens=12), WinnerForm.LITELLM)
+    assert yaml.safe_load(text) == {
+        "model_list": [
+            {
+                "model_name": "Help desk",
+                "litellm_params": {
+                    "model": "openai/gpt-4o-mini", "api_key": "os.environ/MY_KEY",
+                    "temperature": 0.4, "max_tokens": 12,
+                },
+            }
+        ]
+    }  # fmt: skip
+    other = yaml.safe_load(winner_text(winner(base_url="http://a/v1"), WinnerForm.LITELLM))
+    assert other["model_list"][0]["litellm_params"]["api_base"] == "http://a/v1"
+
+
+def test_a_promptfoo_provider_asks_with_the_recommended_prompt():
+    made = yaml.safe_load(winner_text(winner(temperature=0.4), WinnerForm.PROMPTFOO))
+    assert json.loads(made["prompts"][0]) == MESSAGES
+    assert made["providers"] == [
+        {
+            "id": "openai:chat:gpt-4o-mini",
+            "label": "Help desk",
+            "config": {
+                "apiBaseUrl": "https://api.openai.com/v1", "apiKeyEnvar": "MY_KEY", "temperature": 0.4,
+            },
+        }
+    ]  # fmt: skip
+    azure = yaml.safe_load(winner_text(winner(provider="azure"), WinnerForm.PROMPTFOO))
+    assert azure["providers"][0]["id"] == "azure:chat:gpt-4o-mini"
+
+
+def test_systems_without_such_a_request_are_refused_with_what_they_have():
+    for form in set(WinnerForm) - {WinnerForm.ENV, WinnerForm.CONFIGMAP}:
+        with pytest.raises(ConfigurationError, match="--format env"):
+            winner_text(of_params(k=3), form)
+    with pytest.raises(ConfigurationError, match="needs a hosted model"):
+        winner_text(winner(provider="local"), WinnerForm.LITELLM)
+
+
+def test_fields_of_a_case_become_places_of_a_template():
+    cases = [Case(case_id="c", input={"question": 1, "k": [2]})]
+    assert placeholder_case(cases).input == {"question": "{{question}}", "k": "{{k}}"}
+    assert placeholder_case([Case(case_id="c", input="hi")]).input == "{{input}}"
+    assert placeholder_case([Case(case_id="c", input=[])]).input == [
+        {"role": "user", "content": "{{input}}"}
+    ]
+
+
+def test_the_command_writes_what_a_run_recommends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    with MockServer() as server:
+        size = {"optimization__evolution": {"population_size": 4, "generations": 2}}
+        write_project(tmp_path, server.url, **size)
+        found = play(begin(tmp_path))
+    assert found.winner is not None
+    monkeypatch.chdir(tmp_path)
+    assert run(["export", "config", "--format", "openai"]) == 0
+    body = json.loads(capsys.readouterr().out)
+    assert body["model"] == found.winner.params["model"]
+    assert body["messages"] == [
+        {"role": "system", "content": found.winner.params["prompt"]},
+        {"role": "user", "content": "{{input}}"},
+    ]
+    assert run(["export", "config", "-o", ".env"]) == 0
+    assert Path(".env").read_text().startswith("# ")
+    assert f"Recommended by run {found.label}." in Path(".env").read_text()
+    assert run(["export", "config", "--format", "toml"]) == 2
+    assert "env, configmap" in capsys.readouterr().err
+    Path("optimization.yaml").rename("elsewhere.yaml")
+    assert run(["export", "config", "--format", "openai", "--store", "convergence-data"]) == 2
+    assert "--config" in capsys.readouterr().err
