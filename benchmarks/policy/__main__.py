@@ -14,7 +14,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.policy")
     parser.add_argument("what", nargs="?", choices=WHAT)
     parser.add_argument("--seeds", type=int, help="0: only the table of --out")
-    parser.add_argument("--first", type=int, default=0, help="first seed of variants")
+    parser.add_argument("--first", type=int, default=0, help="first seed")
     parser.add_argument(
         "--beside", action="store_true", help="Stable-Baselines3 on CartPole-v1 too"
     )
@@ -27,7 +27,9 @@ def main() -> None:
     options = parser.parse_args()
     print(describe_machine(), flush=True)
     if options.what in {None, "cartpole"}:
-        cartpole.report(options.seeds or 5, beside=options.beside)
+        cartpole.report(
+            range(options.first, options.first + (options.seeds or 5)), beside=options.beside
+        )
     if options.what in {None, "mutations"}:
         mutations.report(options.seeds or 5)
     if options.what in {None, "variants"}:

@@ -166,11 +166,11 @@ def greedy_lengths(decide: Callable[[Offer], Ints], seed: int, n: int = 100) -> 
     return lengths
 
 
-def report(n_seeds: int, *, beside: bool) -> None:
+def report(seeds: range, *, beside: bool) -> None:
     """Print a table of seeds.
 
     Args:
-        n_seeds: from 0 on.
+        seeds: one row each.
         beside: run Stable-Baselines3 too, seed by seed; its library must be there.
     """
     learners: dict[str, Callable[[int], Solution]] = {"ours": solve}
@@ -182,14 +182,14 @@ def report(n_seeds: int, *, beside: bool) -> None:
     print("| | seed | last 100 at 475 after steps | CPU s until then | CPU s in all | last 100 "
           "| greedy mean, shortest |")  # fmt: skip
     print("|---|---|---|---|---|---|---|")
-    for seed in range(n_seeds):
+    for seed in seeds:
         for name, learn in learners.items():
             one = learn(seed)
             found[name].append(one)
             print(f"| {name} | {seed} | {_row(one)} |", flush=True)
     for name, listed in found.items():
         until = [one.solved_cpu_s for one in listed if one.solved_cpu_s is not None]
-        print(f"{name}: solved by {len(until)} of {n_seeds}, after {told(until)} CPU s")
+        print(f"{name}: solved by {len(until)} of {len(seeds)}, after {told(until)} CPU s")
 
 
 def _row(one: Solution) -> str:

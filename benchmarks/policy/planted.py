@@ -321,4 +321,4 @@ def draw(found: Mapping[str, Mapping[int, Mapping[int, float]]], path: Path) -> 
     ax.spines[["top", "right"]].set_visible(False)
     ax.legend(frameon=False, fontsize=8)
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=130, metadata={"Software": None} if path.suffix == ".png" else None)
+    figure.savefig(path, dpi=90, metadata={"Software": None} if path.suffix == ".png" else None)

@@ -374,5 +374,6 @@ def table(path: Path) -> str:
             ours = last.get("ours", {})
             paired = [ours[seed] - share for seed, share in last[name].items() if seed in ours]
             lead = "" if name == "ours" or not paired else told(paired)
-            lines.append(f"| {name} | {' | '.join(cells)} | {lead} |")
+            fewer = f", {len(last[name])} seeds" if len(last[name]) < n_seeds else ""
+            lines.append(f"| {name}{fewer} | {' | '.join(cells)} | {lead} |")
     return "\n".join(lines)
