@@ -1,1 +1,1 @@
-"""What a run found, as other programs read it."""
+"""Recommended configurations in the forms of other programs."""
