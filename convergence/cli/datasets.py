@@ -1,4 +1,4 @@
-"""``export`` and ``import`` of configurations, cases, preferences, answers, ratings."""
+"""``export`` and ``import``: configurations, cases, answers, ratings, preferences."""
 
 import json
 import sys
