@@ -97,7 +97,19 @@ def test_repeating_the_baseline_gains_exactly_nothing():
     assert value == pytest.approx(0.0, abs=1e-12)
 
 
-@pytest.mark.parametrize("reply", [*GARBAGE, '{"forecast": [[1,1,1,1,1,1,1,1,1,1]]}'])
+ROW = "[1,1,1,1,1,1,1,1,1,1]"
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        *GARBAGE,
+        f'{{"forecast": [{ROW}]}}',
+        f'{{"forecast": [{ROW}, {ROW}, {ROW}, [1, 2]]}}',
+        f'{{"forecast": [{ROW}, {ROW}, {ROW}, [0,0,0,0,0,0,0,0,0,0]]}}',
+        f'{{"forecast": [{ROW}, {ROW}, {ROW}, [1,1,1,1,1,1,1,1,1,-1]]}}',
+    ],
+)
 def test_unreadable_forecasts_score_the_worst(reply: str):
     (one,) = played(PREDICT, explorer=FixedPlayer(reply), evaluator=Evaluator())
     assert one.scores.by_role == {"explorer": FLOOR}

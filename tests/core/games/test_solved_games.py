@@ -160,6 +160,14 @@ def test_moves_of_losers_that_the_solver_would_not_play_leave_no_mark():
     assert table.credits == {}
 
 
+def test_an_illegal_move_is_not_learned_from():
+    game, solver = SOLVED["nim"]
+    key = PlayKey(run_seed=1, round_number=0, index=0)
+    seen = play(game, {"first": solver, "second": Scripted("z9")}, key)
+    (won,) = credits_of(seen, solver)
+    assert (won.move, won.credit) == ("a2", 1.0)
+
+
 def test_a_table_answers_in_both_seats_by_its_credits():
     table = TablePlayer({"s": np.array([1.0, 3.0])})
     assert table.policy("s", ("a", "b")).tolist() == [0.25, 0.75]
