@@ -21,6 +21,7 @@
     ├── PolicyDecisionNotFoundError  no decision of that id waits for its outcome  (exit 2)
     ├── PolicyRequestError        a policy cannot take in what was asked           (exit 2)
     ├── PolicyBusyError           an update runs, or another process serves it     (exit 1)
+    ├── PromptScoreMissingError   a prompt could not be scored on all of its cases (exit 1)
     ├── QueryError                the SQL is wrong                                 (exit 2)
     ├── RunNotFoundError          no run, or several, of that name                 (exit 2)
     ├── LeaseHeldError            another process optimizes this system            (exit 1)
@@ -200,6 +201,10 @@ class PolicyRequestError(ConvergenceError, ValueError):
     """A decision, an outcome or a checkpoint's name breaks a rule of a policy; nothing is changed."""
 
     exit_code = 2
+
+
+class PromptScoreMissingError(ConvergenceError):
+    """A prompt could not be scored on all of its cases: network, server, or budget."""
 
 
 class PolicyBusyError(ConvergenceError):

@@ -31,6 +31,7 @@ from tasks.notify.system_events import budget_events
 from tasks.report.markdown import markdown_of, report_markdown
 from tasks.report.phrases import ending, named_label, spend
 from tasks.report.plots import learning_curve_png
+from tasks.report.policy_section import policy_blocks
 from tasks.report.prompts_section import prompt_blocks
 from tasks.report.rlp_section import thinking_blocks
 from tasks.report.sao_section import preference_blocks, preference_report
@@ -41,6 +42,7 @@ from tasks.run.run import Run
 from tasks.secrets.process_redaction import redacted_text
 
 if TYPE_CHECKING:
+    from tasks.policy.policy_round import PolicyRoundReport
     from tasks.training.round import RoundReport
 
 NAME = "configuration"
@@ -202,6 +204,32 @@ def show_training(reports: "Sequence[RoundReport]") -> None:
         create_table_artifact(
             key="training-rounds", table=trained, description="Training rounds: rows, loss, time"
         )
+
+
+def show_policy(report: "PolicyRoundReport") -> None:
+    """Show which policy of prompt changes serves and why, learning curves, actions and refusals."""
+    gate, course = report.gate, report.course
+    name = "".join(c if c.isalnum() else "-" for c in report.system.lower())
+    create_markdown_artifact(
+        markdown=redacted_text(
+            markdown_of(policy_blocks(gate.serves, gate.reason, gate.verdicts, course))
+        ),
+        key=f"{name}-policy",
+        description=f"Policy of prompt changes of {report.system}",
+    )
+    create_table_artifact(
+        key=f"{name}-policy-curve",
+        table=[
+            {
+                "policy": one.policy,
+                "evaluations": one.n_evaluations,
+                "episodes": one.n_episodes,
+                "mean reward": round(one.mean, 4),
+            }
+            for one in course.curve
+        ],
+        description="Mean reward of each policy against evaluations",
+    )
 
 
 def report_location(run: Run, result: RunResult) -> str:

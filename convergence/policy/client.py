@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Literal, Self, TypeVar
 
 from convergence.client.clients import Client, ServiceCall, ServiceRefusedError
 from convergence_core.errors import ConfigurationError
@@ -25,6 +25,7 @@ Score = Callable[[str], float]
 """Prompt → its mean score on the same cases each time, in [0, 1]."""
 Embed = Callable[[str], Sequence[float]]
 """Prompt → its embedding, by the model that the policy's embedding names."""
+Chooser = Literal["served", "ppo"]
 _Answer = TypeVar("_Answer")
 
 
@@ -44,6 +45,8 @@ class ChosenAction:
     mask: list[bool]
     """Whether each action was legal."""
     policy_version: int
+    policy: str
+    """Who chose: ``ppo``, or the baseline that serves: ``bandit`` or ``sequence``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,8 +205,12 @@ class PolicyClient:
         category: str = "none",
         excluded: Sequence[str] = (),
         deterministic: bool = False,
+        chooser: Chooser = "served",
     ) -> ChosenAction:
         """Choose the next change of a prompt, of which the embedding is given or is made by the service.
+
+        With ``chooser`` "served" that policy chooses which the gate lets serve, and nothing is learned where that
+        is a baseline; with "ppo" the one that learns.
 
         Raises:
             ServiceRefusedError: it was refused, or there was no answer.
@@ -211,7 +218,7 @@ class PolicyClient:
         body = self._state(
             prompt, embedding, history=history, score=score, category=category, excluded=excluded
         )
-        body |= {"episode_id": episode_id, "deterministic": deterministic}
+        body |= {"episode_id": episode_id, "deterministic": deterministic, "chooser": chooser}
         return self._post("select_action", body, _reads(ChosenAction))
 
     def select_mutation(
@@ -225,6 +232,7 @@ class PolicyClient:
         category: str = "none",
         excluded: Sequence[str] = (),
         deterministic: bool = False,
+        chooser: Chooser = "served",
         failures: Sequence[Mapping[str, str]] = (),
     ) -> MutatedAction:
         """Choose the next change of a prompt, and have it written.
@@ -238,6 +246,7 @@ class PolicyClient:
             category: what its failures are mostly like.
             excluded: actions that cannot be applied.
             deterministic: whether to take the likeliest action.
+            chooser: as of ``select_action``.
             failures: cases that it got wrong: ``input``, ``answer``, and perhaps ``expected``, ``reason``.
 
         Raises:
@@ -247,6 +256,7 @@ class PolicyClient:
             prompt, embedding, history=history, score=score, category=category, excluded=excluded
         )
         body |= {"prompt": prompt, "episode_id": episode_id, "deterministic": deterministic}
+        body["chooser"] = chooser
         body["failures"] = [dict(one) for one in failures]
         return self._post("select_mutation", body, _reads(MutatedAction))
 
@@ -355,7 +365,7 @@ class PolicyClient:
         scores = [score(prompt)]
         for step in range(n_steps):
             chosen = self.select_mutation(
-                prompt, history=history, episode_id=episode_id, score=scores[-1]
+                prompt, history=history, episode_id=episode_id, score=scores[-1], chooser="ppo"
             )
             episode_id = chosen.episode_id
             history.append(chosen.action)

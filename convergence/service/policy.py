@@ -21,10 +21,12 @@ from convergence_core.errors import (
     PolicyRequestError,
     StoreError,
 )
+from convergence_core.feedback.text_features import HASHED_NGRAMS
 from convergence_core.policy import PROMPT_ACTIONS, PromptEpisode, UpdateStatistics
+from convergence_core.policy.gate import PolicyName
 from convergence_core.policy.network import Floats
 from convergence_core.prompts.failures import Category
-from tasks.policy.prompt_mutator import HASHED_NGRAMS, PromptFailure, PromptMutator
+from tasks.policy.prompt_mutator import PromptFailure, PromptMutator
 from tasks.policy.records import (
     ExperienceReceipt,
     ExperienceReport,
@@ -32,7 +34,7 @@ from tasks.policy.records import (
     PolicyQuestion,
     ReceiptStatus,
 )
-from tasks.policy.served_policy import ServedPolicy
+from tasks.policy.served_policy import Chooser, ServedPolicy
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import one_line
 from tasks.serving.committer import BusyError
@@ -88,6 +90,9 @@ class ActionBody(StateBody):
     """The episode that this goes on with. Absent: a new one."""
     deterministic: StrictBool = False
     """Whether to take the likeliest action. Nothing is learned from it then."""
+    chooser: Chooser = "served"
+    """`served`: the policy that the gate lets serve; where that is a baseline, nothing is learned. `ppo`: the
+    one that learns by PPO."""
 
 
 class FailureBody(Body):
@@ -144,6 +149,8 @@ class ActionAnswer(BaseModel):
     mask: list[bool]
     """Whether each of the policy's actions was legal, in their order."""
     policy_version: int
+    policy: PolicyName
+    """Who chose: `ppo`, or the baseline that serves: `bandit` or `sequence`."""
 
 
 class MutationAnswer(ActionAnswer):
@@ -204,6 +211,8 @@ class PolicyStatsAnswer(BaseModel):
     embedding_dim: int
     max_steps: int
     actions: list[str]
+    serves: PolicyName
+    """Which policy the gate lets serve; `ppo` where it has not looked yet."""
     checkpoints: list[str]
     config: dict[str, Any]
     last_update: UpdateStatistics | None
@@ -244,6 +253,7 @@ class PolicyRoutes:
             await self._question(body),
             episode_id=body.episode_id,
             deterministic=body.deterministic,
+            chooser=body.chooser,
         )
         self._metrics.policy("decision", answer.action)
         return json_answer(_action(answer))
@@ -256,6 +266,7 @@ class PolicyRoutes:
             await self._question(body, inapplicable),
             episode_id=body.episode_id,
             deterministic=body.deterministic,
+            chooser=body.chooser,
         )
         self._metrics.policy("decision", answer.action)
         mutated = await self._mutator.mutate(
@@ -447,4 +458,5 @@ def _action(answer: PolicyAnswer) -> dict[str, Any]:
         "value": answer.value,
         "mask": [name in answer.legal for name in PROMPT_ACTIONS],
         "policy_version": answer.policy_version,
+        "policy": answer.policy,
     }

@@ -22,6 +22,24 @@ N_REQUESTS: Final = 2
 """Requests for one text at most, where a writer is paid: the second only if the first text was refused."""
 
 
+class PromptPolicyConfig(Section):
+    """How a policy learns which edit of a text to make (flow `policy`)."""
+
+    enabled: bool = False
+    """Whether `policy/nightly` runs by its schedule; by hand it always can."""
+    episodes: int = Field(default=8, ge=1, le=10_000)
+    """Episodes of one round, for the policy and for each of the two baselines that it is compared with."""
+    n_cases: int = Field(default=6, ge=1, le=10_000)
+    """Search cases that the texts of an episode are scored on, drawn anew for each."""
+    max_share: float = Field(default=0.1, gt=0, le=1)
+    """Share of `budget.max_calls` and `budget.max_usd` that one round may use."""
+    price: float = Field(default=0.0, ge=0, le=1)
+    """Reward that one edit costs."""
+    simulated_steps: int = Field(default=2048, ge=0, le=1_000_000)
+    """Steps of simulation, made of the edits that runs have recorded, that the policy learns from before its
+    first round; 0: none."""
+
+
 class PromptsConfig(Section):
     """How new texts of parameters with `mutate: true` are written while a run goes on."""
 
@@ -60,3 +78,5 @@ class PromptsConfig(Section):
     max_share_usd: float = Field(default=0.2, gt=0, le=1)
     """Share of `budget.max_usd` that writing may cost. Without `max_usd` there is no limit of its
     own."""
+    policy: PromptPolicyConfig = Field(default_factory=PromptPolicyConfig)
+    """How a policy learns which edit to make."""

@@ -20,6 +20,8 @@ from convergence_core.judges.texts import words_of
 
 Floats: TypeAlias = NDArray[np.float64]
 
+HASHED_NGRAMS: Final = "hashed-ngrams"
+"""Name of these vectors where an embedding is named: they know no meanings."""
 N_FEATURES: Final = 4096
 MOST_WORDS: Final = 4_000
 """The first ones of a text, which count; the others are left out."""

@@ -138,15 +138,14 @@ class PromptEnvironment:
             is_over=len(after.history) == self._max_steps,
         )
 
-    def observation(self) -> Floats:
-        """Return what a policy sees now, (d,)."""
-        return self._episode().observation(self.situation.embedding)
+    @property
+    def excluded(self) -> tuple[str, ...]:
+        """Actions that cannot be applied now."""
+        return (*self._world.excluded, *self.situation.excluded)
 
-    def legal(self) -> Bools:
-        """Return which actions are legal now, (n_actions,)."""
-        return self._episode().legal((*self._world.excluded, *self.situation.excluded))
-
-    def _episode(self) -> PromptEpisode:
+    @property
+    def episode(self) -> PromptEpisode:
+        """The episode as it is now."""
         now = self.situation
         return PromptEpisode(
             history=now.history,
@@ -154,6 +153,14 @@ class PromptEnvironment:
             category=now.failures,
             score=now.score,
         )
+
+    def observation(self) -> Floats:
+        """Return what a policy sees now, (d,)."""
+        return self.episode.observation(self.situation.embedding)
+
+    def legal(self) -> Bools:
+        """Return which actions are legal now, (n_actions,)."""
+        return self.episode.legal(self.excluded)
 
 
 class PromptEnvironments:

@@ -25,11 +25,13 @@ from convergence_core.prompts.operators import (
     request_messages,
 )
 from convergence_core.prompts.policy import (
+    OperatorShares,
     Tried,
     agreed_chances,
     chances_of_best,
     parameter_propensities,
     propensities,
+    with_learned_shares,
 )
 from convergence_core.prompts.shots import Shot, joined, split
 from convergence_core.prompts.state import KEPT, NO_ANSWER, Mutation, PromptState, text_id_of
@@ -116,6 +118,8 @@ class Editor:
     price: LengthPrice | None = None
     """Of texts; ``None``: their length is free."""
     run_id: str = ""
+    learned: OperatorShares | None = None
+    """Of the policy that the gate lets serve; ``None``: Thompson sampling alone chooses."""
 
     # -- planning
 
@@ -221,6 +225,8 @@ class Editor:
             return None
         n_edits = state.n_edits_of(chosen.parameter, parent)
         p = propensities(operators, category, chosen.tried, rng, n_edits)
+        if self.learned is not None:
+            p = with_learned_shares(operators, p, self.learned(parent, category, operators))
         choice = int(rng.choice(len(operators), p=p))
         return self.edit(
             chosen.parameter,

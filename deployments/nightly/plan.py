@@ -22,6 +22,8 @@ JOB_ENVIRONMENT: Mapping[str, str] = {
 TRAINING_CRON = "*/15 * * * *"
 """When training is looked for. Starting a flow run costs some CPU seconds; `convergence train --daemon` costs
 none, and looks every minute."""
+POLICY_CRON = "30 3 * * *"
+"""When the policy of prompt changes learns: after the night's optimization."""
 ALERTS = "alerts"
 """Name of the deployment that notifies people."""
 
@@ -75,6 +77,7 @@ def plan(
     keep_days: int | None = None,
     writes_preferences: bool = False,
     trains: bool = False,
+    learns_policy: bool = False,
     training_pool: str | None = None,
     notified: Notified = Notified(),
     suffix: str = "",
@@ -89,6 +92,7 @@ def plan(
         keep_days: see ``flows.maintain``.
         writes_preferences: whether its configuration has ``society.learning.sao_enabled``.
         trains: whether its configuration has `feedback.training`.
+        learns_policy: whether its configuration has ``prompts.policy.enabled``.
         training_pool: work pool whose workers train; ``None``: that of all.
         notified: who is notified when something happens; nobody: there is no deployment for it.
         suffix: appended to each name, so that several systems have deployments of their own.
@@ -114,6 +118,9 @@ def plan(
                 "train", "idle", of_config, TRAINING_CRON, description=text, pool=training_pool
             )
         )
+    if learns_policy:
+        text = f"Play episodes on prompts of {system}, learn which edit to make, and judge the policy."
+        planned.append(Planned("policy", "nightly", of_config, POLICY_CRON, description=text))
     if notified:
         text = f"Tell people what happened to {system}; automations start it."
         planned.append(Planned("notify", ALERTS, addresses, description=text))

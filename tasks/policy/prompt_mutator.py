@@ -10,7 +10,7 @@ import numpy as np
 from convergence_core.config import Configuration
 from convergence_core.config.prompts import OperatorName, PromptsConfig
 from convergence_core.errors import PolicyRequestError
-from convergence_core.feedback.text_features import hashed_ngrams
+from convergence_core.feedback.text_features import HASHED_NGRAMS, hashed_ngrams
 from convergence_core.policy import REFLECT, STOP
 from convergence_core.policy.network import Floats
 from convergence_core.prompts.editor import LEAST_WORDS, Editor
@@ -28,8 +28,6 @@ from tasks.rlp.model_calls import WRITING
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import shortened
 
-HASHED_NGRAMS: Final = "hashed-ngrams"
-"""Name of embeddings that count words and runs of characters: they know no meanings."""
 _PARAMETER: Final = "prompt"
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
 from convergence_core.policy import N_PROGRESS, PROMPT_ACTIONS, PPOConfig, PromptEpisode
+from convergence_core.policy.gate import PolicyName
 from convergence_core.policy.network import Floats
 
 ReceiptStatus = Literal["stored", "archived", "duplicate"]
@@ -76,6 +77,9 @@ class PolicyAnswer:
     probabilities: tuple[float, ...]
     """Of all actions, in the order of ``PROMPT_ACTIONS``; 0 for an illegal one."""
     policy_version: int
+    """Of the policy that learns by PPO."""
+    policy: PolicyName
+    """Who chose: that one, or the baseline that serves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,11 +1,13 @@
 """Prompt writing of a run, from its configuration and cases."""
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from convergence_core.config import Configuration
 from convergence_core.config.evaluation import MetricConfig
 from convergence_core.config.search_space import TextParam
+from convergence_core.errors import PolicyCheckpointError
 from convergence_core.ports import Row, RunRecord
 from convergence_core.posterior.length_price import LengthPrice
 from convergence_core.prompts.editor import Editor
@@ -17,8 +19,10 @@ from convergence_core.space import Choice
 from tasks.calls.session import EvaluationSession
 from tasks.inputs.environment import Environment
 from tasks.inputs.loader import Loaded
+from tasks.inputs.storage import store_path
 from tasks.json_values import as_text
 from tasks.prompts.learner import PROMPTS, PromptLearner
+from tasks.prompts.served_operators import explained, served_operators
 from tasks.prompts.writer import ModelWriter, RulesWriter, TextWriter
 from tasks.rlp.embeddings import Embedder
 from tasks.rlp.factory import make_model, spent_on
@@ -117,10 +121,16 @@ def make_prompts(
         key="prompts.max_share_usd",
     )
     learned, redact = state.learned.get(PROMPTS), world.redactor(configuration)
+    shares = None
+    try:
+        shares = served_operators(store_path(loaded), record.tags)
+    except PolicyCheckpointError as error:
+        if on_notice is not None:
+            on_notice(explained(error))
     return PromptLearner(
         run_id=record.run_id,
         seed=record.seed,
-        editor=make_editor(loaded, redact, run_id=record.run_id),
+        editor=replace(make_editor(loaded, redact, run_id=record.run_id), learned=shares),
         writer=writer,
         calls=LearnerCalls("prompt writing", session, budget, on_notice=on_notice),
         state=PromptState() if learned is None else PromptState.from_json(learned),

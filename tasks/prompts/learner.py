@@ -250,7 +250,7 @@ class PromptLearner:
                 if name in trial.candidate.params
             ]
             for evaluation in trial.evaluations:
-                one = self._observed(evaluation)
+                one = observed_of(evaluation, self.editor, self.redact)
                 if one is None:
                     continue
                 for name in ids:
@@ -263,27 +263,6 @@ class PromptLearner:
             rows = mutation_rows(self.run_id, pending.mutations)
         return LearnerStep(
             learned=self._learned.to_json(), tables={"mutations": rows} if rows else {}
-        )
-
-    def _observed(self, evaluation: Evaluation) -> Observed | None:
-        """Return an answer to a search case; ``None``: it says nothing of the text."""
-        name, reward = evaluation.cell.case_id, evaluation.reward
-        if evaluation.cell.role != "search" or reward is None or name not in self.editor.cases:
-            return None
-        answer = ""
-        if evaluation.response_text:
-            answer = as_text(json.loads(evaluation.response_text))
-            answer = shortened(answer, LONGEST_KEPT, self.redact)
-        return Observed(
-            case_id=name,
-            reward=reward,
-            answer=answer,
-            reason=one_line(
-                metric_reason(evaluation.metrics, evaluation.error), LONGEST_REASON, self.redact
-            ),
-            category=category_of(
-                reward, answer, self.editor.expected.get(name), failed=evaluation.status != "ok"
-            ),
         )
 
     def commit(self) -> None:
@@ -304,6 +283,35 @@ class PromptLearner:
         """Return a stream that is a function of the seed, the place and the purpose alone."""
         words = [int.from_bytes(what.encode(), "big") % 2**32]
         return np.random.default_rng([self.seed, generation, number, *words])
+
+
+def observed_of(
+    evaluation: Evaluation, editor: Editor, redact: Callable[[str], str]
+) -> Observed | None:
+    """Return an answer to a search case; ``None``: it says nothing of the text.
+
+    Args:
+        evaluation: with its answer, where there is one.
+        editor: knows the search cases, and what they expect.
+        redact: keeps secrets out of what is kept.
+    """
+    name, reward = evaluation.cell.case_id, evaluation.reward
+    if evaluation.cell.role != "search" or reward is None or name not in editor.cases:
+        return None
+    answer = ""
+    if evaluation.response_text:
+        answer = as_text(json.loads(evaluation.response_text))
+        answer = shortened(answer, LONGEST_KEPT, redact)
+    reason = metric_reason(evaluation.metrics, evaluation.error)
+    return Observed(
+        case_id=name,
+        reward=reward,
+        answer=answer,
+        reason=one_line(reason, LONGEST_REASON, redact),
+        category=category_of(
+            reward, answer, editor.expected.get(name), failed=evaluation.status != "ok"
+        ),
+    )
 
 
 async def direction_of(embedder: Embedder, text: str, asker: ThoughtAsker) -> str | None:

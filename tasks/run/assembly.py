@@ -98,7 +98,8 @@ def assemble(
             on_event=caller.get("on_event"),
         )
     register(run)
-    shortage = None if lineage.TEST_TAG in record.tags else study.schedule.final_shortage()
+    is_search = not {lineage.TEST_TAG, lineage.POLICY_TAG} & {*record.tags}
+    shortage = study.schedule.final_shortage() if is_search else None
     for text in (price_warning, shortage):
         if notify is not None and text is not None:
             notify(BudgetWarned(text=text))

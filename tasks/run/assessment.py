@@ -36,7 +36,7 @@ from tasks.store.tables.rows import payload_rows
 
 ROLES: tuple[Role, ...] = ("search", "holdout")
 
-_BUDGET_REACHED = "the budget was reached before all cases were asked"
+BUDGET_REACHED = "the budget was reached before all cases were asked"
 """Reason of a test that goes on only with another budget."""
 
 
@@ -161,7 +161,7 @@ def open_assessment(
         raise ConfigurationError.of("search_space.parameters", rule, fix)
     configuration = with_overrides(loaded.configuration, budget=budget)
     loaded = replace(loaded, configuration=configuration)
-    run = _interrupted(loaded, caller) or prepare_run(loaded, is_test=True, **caller)
+    run = interrupted(loaded, caller, TEST_TAG) or prepare_run(loaded, is_test=True, **caller)
     if against_champion and champion_of_test(run) is None:
         run.close()
         rule = "champion must find one in the store that the search space still holds"
@@ -175,10 +175,15 @@ def champion_of_test(run: Run) -> Candidate | None:
     return tagged_champion(run.record.tags, run.loaded.space)
 
 
-def _interrupted(loaded: Loaded, caller: Caller) -> Run | None:
-    """Open the latest test of a system if it was left unfinished with these very settings.
+def interrupted(loaded: Loaded, caller: Caller, part: str) -> Run | None:
+    """Open the latest run of a part of a system if it was left unfinished with these very settings.
 
     One that has reached its budget goes on with another one: with the same it would ask nothing.
+
+    Args:
+        loaded: the configuration and its files.
+        caller: see ``Caller``.
+        part: end of the system's name: ``TEST_TAG`` or ``POLICY_TAG``.
     """
     path = store_path(loaded)
     if not (path / "store.json").is_file():
@@ -186,7 +191,7 @@ def _interrupted(loaded: Loaded, caller: Caller) -> Run | None:
     name = loaded.configuration.api.name
     if caller.get("mock_url") is not None:
         name = f"{name}.{OFFLINE}"
-    latest = next(iter(ParquetStore(path).runs(f"{name}.{TEST_TAG}")), None)
+    latest = next(iter(ParquetStore(path).runs(f"{name}.{part}")), None)
     if latest is None or latest.status == "done":
         return None
     config_json = loaded.configuration.to_json()
@@ -195,7 +200,7 @@ def _interrupted(loaded: Loaded, caller: Caller) -> Run | None:
     then = (before, latest.cases_sha256, latest.search_space_json)
     now = (after, loaded.cases_sha256, canonical_json(loaded.space.to_json()))
     facts_hold = all(latest.tags.get(key) == value for key, value in loaded.facts.items())
-    if then != now or not facts_hold or (same_budget and latest.reason == _BUDGET_REACHED):
+    if then != now or not facts_hold or (same_budget and latest.reason == BUDGET_REACHED):
         return None
     changed = replace(latest, config_json=config_json, config_sha256=sha256_hex(config_json))
     return assemble(changed, loaded, caller)
@@ -227,7 +232,7 @@ def assess(run: Run, *, against_champion: bool = False) -> Assessment:
         if found.limit is None:
             run.save("done", "the present settings were tested")
         else:
-            run.save("stopped", _BUDGET_REACHED)
+            run.save("stopped", BUDGET_REACHED)
     return found
 
 

@@ -16,6 +16,7 @@ from convergence_core.result import RunResult
 from tasks.inputs.loader import Loaded, load, load_mapping
 from tasks.inputs.records import new_record
 from tasks.inputs.storage import ready_store
+from tasks.prompts.served_operators import served_tag
 from tasks.run.active_runs import is_open, run_of
 from tasks.run.assembly import assemble
 from tasks.run.champions import TAG as CHAMPION_TAG, champion_tag
@@ -26,6 +27,7 @@ from tasks.run.run import FLOW_RUN_TAG, Run
 from tasks.sao.history import history_tag
 from tasks.store import ParquetStore
 from tasks.store.tables.lineage import (
+    POLICY_TAG,
     RETRY_TAG,
     ROUNDS_TAG,
     TEST_TAG,
@@ -87,6 +89,7 @@ def prepare_run(
     save_path: str | None = None,
     tags: Mapping[str, str] | None = None,
     is_test: bool = False,
+    is_policy_round: bool = False,
     **caller: Unpack[Caller],
 ) -> Run:
     """Begin a new run of the system that ``loaded`` describes.
@@ -100,6 +103,8 @@ def prepare_run(
         tags: labels of the run.
         is_test: whether it only tests the present settings (``tasks.run.assessment``); such runs
             are a system of their own, so that no search takes them for one of its own.
+        is_policy_round: whether it only compares policies of prompt changes (``tasks.policy.policy_round``);
+            a system of its own, too.
         caller: see ``Caller``. A run of ``mock_url`` is a system of its own, since what it learns
             says nothing about the real one.
 
@@ -124,14 +129,16 @@ def prepare_run(
     if is_offline:
         name, own = f"{name}.{OFFLINE}", {OFFLINE: "true", **own}
     own |= champion_tag(path, name, loaded.space)
-    if is_test:
-        name, own = f"{name}.{TEST_TAG}", {TEST_TAG: "true", **own}
+    part = TEST_TAG if is_test else POLICY_TAG if is_policy_round else None
+    if part is not None:
+        name, own = f"{name}.{part}", {part: "true", **own}
     history = history_tag(store, name) if configuration.society.prefers else {}
     tags = {
         **_facts(loaded),
         **champion_tag(path, name, loaded.space),
         **tags_of(configuration, store, name),
         **history,
+        **(served_tag(path, name) if configuration.writes_prompts else {}),
         **own,
     }
     return assemble(new_record(loaded, name=name, tags=tags), loaded, caller)
@@ -187,7 +194,7 @@ def resume_run(
     raised = {key: limit for key, limit in (budget or {}).items() if limit is not None}
 
     def can_go_on(record: RunRecord) -> bool:
-        if (ROUNDS_TAG in record.tags) != rounds or TEST_TAG in record.tags:
+        if (ROUNDS_TAG in record.tags) != rounds or {TEST_TAG, POLICY_TAG} & {*record.tags}:
             return False
         return record.status != "done" or retry_missing or (bool(raised) and _hit_limit(record))
 
@@ -322,6 +329,11 @@ def _check_resumable(record: RunRecord, caller: Caller, *, can_go_on: bool, roun
         raise ResumeError(
             f"run {label} tests the present settings. Run `convergence test` again: it goes on with "
             "a test that was interrupted."
+        )
+    if POLICY_TAG in record.tags:
+        raise ResumeError(
+            f"run {label} compares policies of prompt changes. Run `convergence policy train` again: it goes on "
+            "with a round that was interrupted."
         )
     if not can_go_on:
         raise ResumeError(

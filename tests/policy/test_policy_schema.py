@@ -9,7 +9,8 @@ import pytest
 
 from convergence.service.policy import PolicyMount
 from convergence.service.server import Service, ServiceOptions
-from tasks.policy.prompt_mutator import HASHED_NGRAMS, PromptMutator
+from convergence_core.feedback.text_features import HASHED_NGRAMS
+from tasks.policy.prompt_mutator import PromptMutator
 from tasks.policy.served_policy import ServedPolicy
 from tasks.store.policy.experience_store import ExperienceStore
 from tasks.store.runtime.runtime_store import RuntimeStore

@@ -11,8 +11,9 @@ import pytest
 
 from convergence.service.policy import PolicyMount
 from convergence.service.server import Service, ServiceOptions
+from convergence_core.feedback.text_features import HASHED_NGRAMS
 from convergence_core.policy import PROMPT_ACTIONS
-from tasks.policy.prompt_mutator import HASHED_NGRAMS, PromptMutator
+from tasks.policy.prompt_mutator import PromptMutator
 from tasks.policy.served_policy import ServedPolicy
 from tasks.store.policy.experience_store import ExperienceStore
 from tasks.store.runtime.runtime_store import RuntimeStore
@@ -94,6 +95,7 @@ def test_a_decision_is_made_and_its_outcome_stored_once(call: Caller):
     chosen = call("select_action", embedding=[1, 0, 0, 0], score=0.5).json()
     assert set(chosen) == {
         "decision_id", "episode_id", "step", "action", "log_prob", "value", "mask", "policy_version",
+        "policy",
     }  # fmt: skip
     assert (chosen["step"], chosen["policy_version"], chosen["mask"]) == (0, 0, [True] * 7)
     statuses = [call("store_experience", **outcome(chosen)).json()["status"] for _ in range(3)]

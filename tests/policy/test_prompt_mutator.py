@@ -11,11 +11,12 @@ import pytest
 from convergence.cli.learn.policy import opened_policy, policy_settings
 from convergence_core.config import Configuration
 from convergence_core.errors import ConfigurationError, PolicyRequestError
+from convergence_core.feedback.text_features import HASHED_NGRAMS
 from tasks.inputs.environment import Environment
 from tasks.inputs.loader import load
 from tasks.mock.mock_server import MockServer
 from tasks.mock.options import MockOptions
-from tasks.policy.prompt_mutator import HASHED_NGRAMS, MutatedPrompt, PromptFailure, PromptMutator
+from tasks.policy.prompt_mutator import MutatedPrompt, PromptFailure, PromptMutator
 from tests.support.writing_runs import write_project
 
 PROMPT = "Say what the visitor of {place} thought of it, please."

@@ -50,7 +50,7 @@ def store(built, tmp_path):
 
 OF_PRODUCTION = {"decisions", "rewards"}
 OF_PEOPLE = {"interactions", "ratings", "comparisons", "rated_answers", "answer_pairs"}
-OF_POLICY = {"policy_experiences", "policy_versions"}
+OF_POLICY = {"policy_experiences", "policy_versions", "policy_episodes", "policy_gates"}
 OF_ADAPTERS = {"adapter_events", "training_rounds", "gate_checks", "live_tests", "adapters"}
 EMPTY = {"failures"} | OF_PRODUCTION | OF_PEOPLE | OF_ADAPTERS | OF_POLICY
 """Views of which this store, made of runs without a failure, has no rows."""

@@ -1,13 +1,15 @@
-"""``policy``: a policy that learns which change of a prompt to make, over HTTP."""
+"""``policy``: a policy that learns which change of a prompt to make."""
 
 import contextlib
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from convergence.cli import console, locations, options
+from convergence.cli.assignments import load_with
 from convergence.cli.optimize import mock_server
 from convergence_core.errors import ConfigurationError
 
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     name="policy",
     no_args_is_help=True,
-    help="Serve a policy that learns which change of a prompt to make.",
+    help="Train and serve a policy that learns which change of a prompt to make.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 PORT = 8765
@@ -27,7 +29,50 @@ MAX_BODY = 262_144
 
 @app.callback()
 def policy() -> None:
-    """Serve a policy that learns which change of a prompt to make."""
+    """Train and serve a policy that learns which change of a prompt to make."""
+
+
+@app.command()
+def train(  # noqa: PLR0917 - Typer's options
+    config: options.ConfigFile = options.CONFIG_FILE,
+    seed: Annotated[
+        int | None,
+        typer.Option(min=0, help="Same seed, same prompts. Overrides optimization.seed."),
+    ] = None,
+    assignments: options.Assignments = None,
+    offline: options.Offline = False,
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Play a round of episodes on a system's prompts, learn, and say which policy serves.
+
+    The policy learned by PPO, a bandit and the best fixed sequence change the same prompts, scored on the
+    same cases, within the share of the budget that `prompts.policy.max_share` allows. The policy serves
+    once it earns more than both. What flow `policy` does by night; a round that was interrupted goes on.
+
+    With --offline the store is one beside the usual one. Exit code 100: a baseline serves.
+    """
+    from tasks.policy.policy_round import open_policy_round, play_round  # noqa: PLC0415 - brings NumPy
+    from tasks.report.policy_section import policy_blocks, round_sentence  # noqa: PLC0415 - as above
+
+    with mock_server(wanted=offline) as mock_url:
+        loaded = load_with(config, assignments)
+        with open_policy_round(loaded, seed=seed, mock_url=mock_url) as opened:
+            tell = None if quiet or as_json else lambda text: console.say(text, "dim")
+            report = play_round(opened, tell)
+    gate = report.gate
+    if as_json:
+        console.answer_json(asdict(report))
+    else:
+        from tasks.report.markdown import markdown_of  # noqa: PLC0415 - as above
+
+        said = round_sentence(report.n_episodes, report.n_missing, report.limit)
+        console.answer(f"{report.label}: {said}.")
+        console.answer(
+            markdown_of(policy_blocks(gate.serves, gate.reason, gate.verdicts, report.course))
+        )
+    if gate.serves != "ppo":
+        raise typer.Exit(options.EXIT_NO)
 
 
 @app.command()
@@ -114,8 +159,8 @@ def policy_settings(
     """
     import yaml  # noqa: PLC0415 - where a key is set
 
+    from convergence_core.feedback.text_features import HASHED_NGRAMS  # noqa: PLC0415 - as above
     from convergence_core.policy import N_PROGRESS, PROMPT_ACTIONS, PPOConfig  # noqa: PLC0415 - brings NumPy
-    from tasks.policy.prompt_mutator import HASHED_NGRAMS  # noqa: PLC0415 - as above
     from tasks.policy.records import PolicySettings  # noqa: PLC0415 - as above
 
     fixed = {"input_dim": dim + N_PROGRESS, "action_dim": len(PROMPT_ACTIONS)}

@@ -2,7 +2,8 @@
 
 Every write is one transaction, durable before it is acknowledged. ``policy_experiences`` holds decisions with what
 came of them, each once and never changed; ``policy_versions`` each version of the policy, with the update or the load
-that made it; ``policy_exports`` the ranges that went to parquet, each written down before its files.
+that made it; ``policy_episodes`` what each policy earned in rounds that compare it with baselines, ``policy_gates`` the
+verdicts on that (``tasks.store.policy.round_store``); ``policy_exports`` the ranges that went to parquet, each written down before its files.
 """
 
 import base64
@@ -22,7 +23,7 @@ from tasks.store.layout import store_root
 from tasks.store.runtime.schema import VARIABLE
 from tasks.store.shared_database import has_shared, open_shared
 
-VERSION = 1
+VERSION = 2
 POLICY_FILE = "policy.sqlite"
 
 DDL = """
@@ -39,6 +40,21 @@ CREATE TABLE IF NOT EXISTS policy_versions(
   checkpoint TEXT, sha256 TEXT NOT NULL, n_steps INTEGER NOT NULL, statistics_json TEXT NOT NULL,
   created_us INTEGER NOT NULL
 );
+CREATE TABLE IF NOT EXISTS policy_episodes(
+  seq INTEGER PRIMARY KEY AUTOINCREMENT, system TEXT NOT NULL, run_id TEXT NOT NULL,
+  episode INTEGER NOT NULL, policy TEXT NOT NULL, version INTEGER NOT NULL, category TEXT NOT NULL,
+  text_id TEXT NOT NULL, actions TEXT NOT NULL, verdicts TEXT NOT NULL, start_score REAL NOT NULL,
+  gain REAL NOT NULL, reward REAL NOT NULL, n_evaluations INTEGER NOT NULL, steps TEXT NOT NULL,
+  created_us INTEGER NOT NULL, UNIQUE(run_id, episode, policy)
+);
+CREATE INDEX IF NOT EXISTS episodes_of_system ON policy_episodes(system, policy, seq);
+CREATE TABLE IF NOT EXISTS policy_gates(
+  seq INTEGER PRIMARY KEY AUTOINCREMENT, system TEXT NOT NULL, run_id TEXT NOT NULL,
+  version INTEGER NOT NULL, baseline TEXT NOT NULL, decision TEXT NOT NULL, n INTEGER NOT NULL,
+  mean REAL, low REAL NOT NULL, high REAL NOT NULL, log_e REAL NOT NULL, log_threshold REAL NOT NULL,
+  serves TEXT NOT NULL, reason TEXT NOT NULL, created_us INTEGER NOT NULL, UNIQUE(run_id, baseline)
+);
+CREATE INDEX IF NOT EXISTS gates_of_system ON policy_gates(system, seq);
 CREATE TABLE IF NOT EXISTS policy_exports(
   table_name TEXT NOT NULL, lo INTEGER NOT NULL, hi INTEGER NOT NULL, is_done INTEGER NOT NULL,
   PRIMARY KEY (table_name, lo)
@@ -46,7 +62,7 @@ CREATE TABLE IF NOT EXISTS policy_exports(
 """
 
 
-def upgrade(found: int) -> str:  # noqa: ARG001 - there is one version so far
+def upgrade(found: int) -> str:  # noqa: ARG001 - every version only added tables
     """Return what brings the tables of a version up to this one; of none: creates them."""
     return DDL
 
@@ -60,11 +76,12 @@ POLICY: Final = Schema(
     key=VARIABLE,
     tables=(
         *("policy_schema", "policy_experiences", "policy_versions", "policy_exports"),
+        *("policy_episodes", "episodes_of_system", "policy_gates", "gates_of_system"),
         "experiences_of_version",
     ),
 )
 
-VersionKind = Literal["begun", "updated", "loaded"]
+VersionKind = Literal["begun", "simulated", "updated", "loaded"]
 
 _COLUMNS: Final = (
     "decision_id", "episode_id", "step", "version", "action", "legal", "log_prob", "value", "reward",

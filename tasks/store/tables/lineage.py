@@ -25,6 +25,8 @@ RETRY_TAG = "retries_missing"
 ROUNDS_TAG = "rounds_of_preferences"
 """Tag of a run that holds rounds of preferences alone: no search goes on with it or from it."""
 TEST_TAG = "test"
+POLICY_TAG = "policy"
+"""Of rounds that compare policies of prompt changes; end of their system's name."""
 """Tag, and end of the system's name, of a run that tests the present settings alone."""
 _WITHOUT_REWARD = """
 SELECT count(*) AS n FROM (

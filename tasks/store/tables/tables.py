@@ -340,12 +340,50 @@ POLICY_VERSIONS = table("""
 policy_versions (seq): One version of the policy of prompt changes, as of the latest export.
 1 | seq             | i64  |  | number in the policy's database
 2 | version         | i64  |  | counts up from 0
-3 | kind            | text |  | begun, updated, or loaded from a checkpoint
+3 | kind            | text |  | begun, simulated (learned from a simulation), updated, or loaded from a checkpoint
 4 | checkpoint      | text |  | name of the one that was loaded; NULL: none was
 5 | sha256          | text |  | of the version's own file
 6 | n_steps         | i64  |  | steps learned from in all
 7 | statistics_json | text |  | diagnostics of the update: kl, clip_fraction, entropy and more
 8 | created_at      | ts   |  | when it began to choose
+""")
+
+POLICY_EPISODES = table("""
+policy_episodes (seq): One prompt, changed step by step by one policy in a round that compares policies, as of the latest export.
+1  | seq           | i64  |        | number in the policy's database
+2  | system        | text |        | whose prompts
+3  | run_id        | text |        | run that holds the evaluations
+4  | episode       | i64  |        | number within the run; policies of one number began with the same text and cases
+5  | policy        | text |        | ppo, bandit (linear Thompson sampling) or sequence (the best fixed one)
+6  | version       | i64  |        | of the policy learned by PPO, at that time
+7  | category      | text |        | text parameter whose text was changed: the family of prompts
+8  | text_id       | text |        | 16 hexadecimal digits of the first text's SHA-256
+9  | actions       | text |        | what was done, with commas between; stop included
+10 | verdicts      | text |        | what became of each action's text, with commas between: kept, or why it was refused
+11 | start_score   | f64  | [0, 1] | mean reward of the first text on the episode's cases
+12 | gain          | f64  |        | mean reward of the last text less that of the first, on the same cases
+13 | reward        | f64  |        | the gain less the price of the edits
+14 | n_evaluations | i64  |        | evaluations that the episode takes: its texts times its cases
+15 | created_at    | ts   |        | when it ended
+""")
+
+POLICY_GATES = table("""
+policy_gates (seq): One look of the gate of the policy of prompt changes at one baseline, as of the latest export.
+1  | seq           | i64  |     | number in the policy's database
+2  | system        | text |     | whose prompts
+3  | run_id        | text |     | run after which it looked
+4  | version       | i64  |     | of the policy learned by PPO
+5  | baseline      | text |     | bandit or sequence
+6  | decision      | text |     | promote: the policy earns more; keep: it does not; undecided
+7  | n             | i64  |     | episodes that both have played
+8  | mean          | f64  |     | mean difference of an episode's reward, policy less baseline; NULL: no episode
+9  | low           | f64  |     | end of its 95 % confidence sequence, which holds at any look
+10 | high          | f64  |     | as above
+11 | log_e         | f64  | nat | highest evidence so far that the policy earns more
+12 | log_threshold | f64  | nat | evidence that decides
+13 | serves        | text |     | the policy that serves from then on: ppo, bandit or sequence
+14 | reason        | text |     | why, in words
+15 | created_at    | ts   |     | when it looked
 """)
 
 TABLES: Mapping[str, Table] = {
@@ -356,7 +394,7 @@ TABLES: Mapping[str, Table] = {
         *(PREFERENCES, PREFERENCE_ROUNDS, PREFERENCE_AUDITS, PREFERENCE_PROBES),
         *(DECISIONS, REWARDS, INTERACTIONS, RATINGS, COMPARISONS),
         *(ADAPTER_EVENTS, TRAINING_ROUNDS, GATE_CHECKS, LIVE_TESTS),
-        *(POLICY_EXPERIENCES, POLICY_VERSIONS),
+        *(POLICY_EXPERIENCES, POLICY_VERSIONS, POLICY_EPISODES, POLICY_GATES),
     )
 }
 """All tables by name."""
@@ -367,7 +405,10 @@ FEEDBACK_TABLES: tuple[Table, ...] = (
 )
 """Tables that a fold fills from the feedback of people and what was trained on it."""
 
-POLICY_TABLES: tuple[Table, ...] = (POLICY_EXPERIENCES, POLICY_VERSIONS)
+POLICY_TABLES: tuple[Table, ...] = (
+    *(POLICY_EXPERIENCES, POLICY_VERSIONS),
+    *(POLICY_EPISODES, POLICY_GATES),
+)
 """Tables that a fold fills from the policy of prompt changes."""
 
 RUNTIME_TABLES: tuple[Table, ...] = (DECISIONS, REWARDS, *FEEDBACK_TABLES, *POLICY_TABLES)

@@ -1,0 +1,109 @@
+"""Section on the policy of prompt changes: who serves, learning curves, actions."""
+
+from typing import Final
+
+from convergence_core.policy.course import (
+    ActionShare,
+    PolicyCourse,
+    PolicyCurvePoint,
+    RefusedTexts,
+)
+from convergence_core.policy.gate import BASELINES, PPO, WORDS, PolicyName, PolicyVerdict
+from convergence_core.result.number_text import UNKNOWN, plural, signed_interval
+from tasks.report.blocks import Block, Columns, Heading, Paragraph, table
+
+NAMES: Final = {PPO: "PPO", BASELINES[0]: "bandit", BASELINES[1]: "fixed sequence"}
+MOST_POINTS: Final = 8
+"""Points of a curve that a table shows."""
+
+
+def policy_blocks(
+    serves: PolicyName, reason: str, verdicts: tuple[PolicyVerdict, ...], course: PolicyCourse
+) -> list[Block]:
+    """Return the section.
+
+    Args:
+        serves: the policy that serves.
+        reason: why, in words.
+        verdicts: of the gate's latest look.
+        course: of all episodes.
+    """
+    blocks: list[Block] = [
+        Heading("Policy of prompt changes"),
+        Paragraph((f"{WORDS[serves][0].upper()}{WORDS[serves][1:]} serves.",), "lead"),
+        Paragraph((f"{reason[0].upper()}{reason[1:]}.",)),
+        table(verdicts, _VERDICTS, numeric=_VERDICTS.keys() - {"beside", "decision"}),
+        Heading("Mean reward against evaluations", 3),
+        table(shown_points(course), _CURVE, numeric=_CURVE.keys() - {"policy"}),
+        Heading("Actions by category of the prompt", 3),
+        table(course.shares, _SHARES, numeric=("times", "share")),
+        Heading("Refused texts", 3),
+    ]
+    if not course.refused:
+        return [*blocks, Paragraph(("No written text was refused.",))]
+    return [*blocks, table(course.refused, _REFUSED, numeric=("refused", "written"))]
+
+
+def shown_points(course: PolicyCourse) -> list[PolicyCurvePoint]:
+    """Return the points of the curves that a table shows, the last one of each policy among them."""
+    found: list[PolicyCurvePoint] = []
+    for name in WORDS:
+        own = [one for one in course.curve if one.policy == name]
+        every = -(-len(own) // MOST_POINTS) or 1
+        found += own[::-1][::every][::-1]
+    return found
+
+
+def difference_text(one: PolicyVerdict) -> str:
+    """Return the mean difference with its confidence sequence."""
+    return UNKNOWN if one.mean is None else signed_interval(one.mean, one.low, one.high)
+
+
+def _mean(one: PolicyCurvePoint) -> str:
+    if one.low is None or one.high is None:
+        return f"{one.mean:+.3f}"
+    return signed_interval(one.mean, one.low, one.high)
+
+
+_VERDICTS: Final[Columns[PolicyVerdict]] = {
+    "beside": lambda one: NAMES[one.baseline],
+    "decision": lambda one: one.decision,
+    "episodes": lambda one: f"{one.n:,}",
+    "difference of rewards, 95 % at any look": difference_text,
+    "evidence, nats": lambda one: f"{one.log_e:.2f}",
+    "decides from": lambda one: f"{one.log_threshold:.2f}",
+}
+_CURVE: Final[Columns[PolicyCurvePoint]] = {
+    "policy": lambda one: NAMES[one.policy],
+    "evaluations": lambda one: f"{one.n_evaluations:,}",
+    "episodes": lambda one: f"{one.n_episodes:,}",
+    "mean reward, 95 % interval": _mean,
+}
+_SHARES: Final[Columns[ActionShare]] = {
+    "category": lambda one: one.category,
+    "policy": lambda one: NAMES[one.policy],
+    "action": lambda one: one.action,
+    "times": lambda one: f"{one.n:,}",
+    "share": lambda one: f"{one.share:.2f}",
+}
+_REFUSED: Final[Columns[RefusedTexts]] = {
+    "action": lambda one: one.action,
+    "reason": lambda one: one.verdict.replace("_", " "),
+    "refused": lambda one: f"{one.n:,}",
+    "written": lambda one: f"{one.n_written:,}",
+}
+
+
+def round_sentence(n_episodes: int, n_missing: int, limit: str | None) -> str:
+    """Return what a round came to, in one sentence.
+
+    Args:
+        n_episodes: that all policies have played.
+        n_missing: left out, for a prompt could not be scored.
+        limit: why it ended early; ``None``: it did not.
+    """
+    lost = f"; {plural(n_missing, 'episode')} left out, for a prompt could not be scored"
+    ended = "" if limit is None else f". It ended early: {limit}"
+    return (
+        f"{plural(n_episodes, 'episode')} played by each policy{lost if n_missing else ''}{ended}"
+    )

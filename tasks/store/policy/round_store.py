@@ -1,0 +1,144 @@
+"""Store of rounds that compare policies: episodes, and the gate's verdicts.
+
+An episode is written once, with the steps that its policy learned from; a kill in between loses that episode alone.
+"""
+
+import base64
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from convergence_core.policy import PROMPT_ACTIONS, TakenStep
+from convergence_core.policy.course import GateRow, PlayedEpisode
+from convergence_core.policy.gate import PolicyGate, PolicyName
+from convergence_core.records import canonical_json
+from tasks.store.policy.experience_store import ExperienceStore
+
+_EPISODE: Final = (
+    "system", "run_id", "episode", "policy", "version", "category", "text_id", "actions", "verdicts",
+    "start_score", "gain", "reward", "n_evaluations",
+)  # fmt: skip
+_GATE: Final = (
+    "system", "run_id", "version", "baseline", "decision", "n", "mean", "low", "high", "log_e",
+    "log_threshold", "serves", "reason",
+)  # fmt: skip
+
+
+class RoundStore:
+    """Episodes and verdicts in the policy's database; it stays the caller's."""
+
+    def __init__(self, store: ExperienceStore) -> None:
+        self._store = store
+
+    def add(self, episodes: Sequence[PlayedEpisode]) -> None:
+        """Store episodes durably, in one transaction; those that are stored stay as they are."""
+        names = (*_EPISODE, "steps", "created_us")
+        sql = (
+            f"INSERT INTO policy_episodes({', '.join(names)}) "  # noqa: S608 - constants
+            f"VALUES ({', '.join('?' * len(names))}) ON CONFLICT DO NOTHING"
+        )
+        now = self._store.now_us()
+        with self._store.database.transaction() as connection:
+            for one in episodes:
+                connection.execute(sql, [*_episode_values(one), _packed(one.steps), now])
+
+    def episodes(
+        self,
+        system: str | None = None,
+        policy: PolicyName | None = None,
+        *,
+        with_steps: bool = False,
+    ) -> list[PlayedEpisode]:
+        """Return episodes in the order they were played.
+
+        Args:
+            system: whose prompts; ``None``: any.
+            policy: who played; ``None``: any.
+            with_steps: whether to read what was learned from.
+        """
+        names = (*_EPISODE, "steps") if with_steps else _EPISODE
+        sql = (
+            f"SELECT {', '.join(names)} FROM policy_episodes "  # noqa: S608 - constants
+            "WHERE system = coalesce(?, system) AND policy = coalesce(?, policy) ORDER BY seq"
+        )
+        with self._store.database.reading() as connection:
+            rows = connection.execute(sql, (system, policy)).fetchall()
+        return [_episode(dict(zip(names, row, strict=True))) for row in rows]
+
+    def systems(self) -> list[str]:
+        """Return the systems whose prompts were changed in rounds, the latest first."""
+        sql = "SELECT system FROM policy_episodes GROUP BY system ORDER BY max(seq) DESC"
+        with self._store.database.reading() as connection:
+            return [str(system) for (system,) in connection.execute(sql).fetchall()]
+
+    def record_gate(self, system: str, run_id: str, version: int, gate: PolicyGate) -> None:
+        """Write down durably what the gate found, a row for each baseline; once for each run."""
+        names = (*_GATE, "created_us")
+        sql = (
+            f"INSERT INTO policy_gates({', '.join(names)}) "  # noqa: S608 - constants
+            f"VALUES ({', '.join('?' * len(names))}) ON CONFLICT DO NOTHING"
+        )
+        now = self._store.now_us()
+        with self._store.database.transaction() as connection:
+            for one in gate.verdicts:
+                connection.execute(
+                    sql,
+                    [
+                        *(system, run_id, version, one.baseline, one.decision, one.n, one.mean),
+                        *(one.low, one.high, one.log_e, one.log_threshold),
+                        *(gate.serves, gate.reason, now),
+                    ],
+                )
+
+    def latest_gate(self, system: str | None = None) -> list[GateRow]:
+        """Return the latest look, a row for each baseline; empty: there was none.
+
+        Args:
+            system: whose prompts; ``None``: that of the latest look at any.
+        """
+        sql = (
+            f"SELECT {', '.join(_GATE)} FROM policy_gates WHERE run_id = (SELECT run_id FROM "  # noqa: S608 - constants
+            "policy_gates WHERE system = coalesce(?, system) ORDER BY seq DESC LIMIT 1) ORDER BY seq"
+        )
+        with self._store.database.reading() as connection:
+            rows = connection.execute(sql, (system,)).fetchall()
+        return [GateRow(**dict(zip(_GATE, row, strict=True))) for row in rows]
+
+
+def _episode_values(one: PlayedEpisode) -> list[Any]:
+    texts = {"actions": ",".join(one.actions), "verdicts": ",".join(one.verdicts)}
+    return [texts.get(name, getattr(one, name)) for name in _EPISODE]
+
+
+def _episode(found: dict[str, Any]) -> PlayedEpisode:
+    steps = _unpacked(found.pop("steps", "[]"))
+    lists = {name: tuple(filter(None, found[name].split(","))) for name in ("actions", "verdicts")}
+    return PlayedEpisode(**{**found, **lists, "steps": steps})
+
+
+def _packed(steps: Sequence[TakenStep]) -> str:
+    return canonical_json(
+        [
+            [
+                base64.b64encode(np.ascontiguousarray(one.state, "<f4").tobytes()).decode(),
+                [name for name, is_on in zip(PROMPT_ACTIONS, one.legal, strict=True) if is_on],
+                PROMPT_ACTIONS[one.action],
+                one.reward,
+            ]
+            for one in steps
+        ]
+    )
+
+
+def _unpacked(text: str) -> tuple[TakenStep, ...]:
+    return tuple(
+        TakenStep(
+            state=np.frombuffer(base64.b64decode(state), "<f4").astype(np.float32),
+            legal=np.array([name in legal for name in PROMPT_ACTIONS]),
+            action=PROMPT_ACTIONS.index(action),
+            reward=float(reward),
+        )
+        for state, legal, action, reward in json.loads(text)
+    )

@@ -1,0 +1,54 @@
+"""The flow of the policy: its tasks, what it shows, its deployment."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from deployments.nightly.plan import POLICY_CRON, plan
+from tests.support.writing_runs import write_project
+
+pytestmark = pytest.mark.prefect
+
+
+async def _shown(key: str) -> str:
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
+    from prefect.client.schemas.sorting import ArtifactSort
+
+    async with get_client() as client:
+        found = await client.read_artifacts(
+            artifact_filter=ArtifactFilter(key=ArtifactFilterKey(any_=[key])),
+            sort=ArtifactSort.CREATED_DESC,
+        )
+    return str(found[0].data)
+
+
+def test_a_round_is_a_flow_and_is_shown(tmp_path: Path):
+    from flows.policy import policy
+
+    config = write_project(
+        tmp_path, None, prompts__policy__episodes=2, prompts__policy__n_cases=3,
+        prompts__policy__simulated_steps=0, api__name="shown-visitors",
+    )  # fmt: skip
+    report = policy(str(config))
+    assert report.n_episodes == 2
+    shown = asyncio.run(_shown("shown-visitors-policy"))
+    assert report.gate.reason[1:] in shown
+    for heading in ("Mean reward against evaluations", "Actions by category", "Refused texts"):
+        assert heading in shown
+    curve = json.loads(asyncio.run(_shown("shown-visitors-policy-curve")))
+    assert {row["policy"] for row in curve} == {"ppo", "bandit", "sequence"}
+    assert all(row["evaluations"] >= 3 for row in curve)
+
+
+def test_it_is_deployed_where_the_configuration_says_so(tmp_path: Path):
+    found = plan(tmp_path / "c.yaml", tmp_path, system="s", learns_policy=True)
+    (one,) = (planned for planned in found if planned.flow_name == "policy")
+    assert (one.full_name, one.cron, one.entrypoint) == (
+        "policy/nightly", POLICY_CRON, "flows.policy.policy",
+    )  # fmt: skip
+    assert one.parameters == {"config": str(tmp_path / "c.yaml")}
+    without = plan(tmp_path / "c.yaml", tmp_path, system="s")
+    assert "policy" not in {planned.flow_name for planned in without}
