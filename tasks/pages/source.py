@@ -24,6 +24,7 @@ from tasks.report.phrases import clean, iso, named_label
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import shortened
 from tasks.store.feedback.feedback_store import FeedbackStore, has_feedback
+from tasks.store.policy.experience_store import ExperienceStore, has_policy
 from tasks.store.runtime.runtime_store import RuntimeStore, has_runtime
 from tasks.store.tables.interrupted_runs import as_they_are
 from tasks.store.tables.parquet_store import ParquetStore
@@ -51,6 +52,7 @@ class PageSource:
         self._kept: OrderedDict[Hashable, Any] = OrderedDict()
         self._runtime: RuntimeStore | None = None
         self._feedback: FeedbackStore | None = None
+        self._policy: ExperienceStore | None = None
 
     def config_stamp(self) -> int:
         """Return when the configuration was last written; 0: there is none."""
@@ -127,13 +129,20 @@ class PageSource:
                 self._feedback = FeedbackStore(self.store.path)
             return self._feedback
 
+    def policy(self) -> ExperienceStore | None:
+        """Return the policy of prompt changes; ``None``: the store has none."""
+        with self._mutex:
+            if self._policy is None and has_policy(self.store.path):
+                self._policy = ExperienceStore(self.store.path)
+            return self._policy
+
     def close(self) -> None:
         """Close what was opened."""
         with self._mutex:
-            for opened in (self._runtime, self._feedback):
+            for opened in (self._runtime, self._feedback, self._policy):
                 if opened is not None:
                     opened.close()
-            self._runtime = self._feedback = None
+            self._runtime = self._feedback = self._policy = None
         self.store.close()
 
     def kept(self, key: Hashable, make: Callable[[], _T]) -> _T:

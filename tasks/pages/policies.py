@@ -1,0 +1,64 @@
+"""Policy page: who serves and why, learning curves, actions, refusals."""
+
+from dataclasses import asdict
+from typing import Final
+
+from convergence_core.errors import RunNotFoundError
+from convergence_core.policy.course import GateRow, course_of
+from convergence_core.policy.gate import WORDS
+from tasks.pages.source import Page, PageSource, line_of
+from tasks.store.policy.round_store import RoundStore
+
+BEGIN: Final = ("convergence policy train",)
+"""Commands by which a policy begins to learn."""
+_LONGEST: Final = 2_000
+"""Characters of a reason."""
+
+
+def policy_systems(source: PageSource) -> Page:
+    """Return the systems whose prompts were changed in rounds, the latest first."""
+    store = source.policy()
+    systems = [] if store is None else RoundStore(store).systems()
+    return {"systems": systems, "commands": [] if systems else list(BEGIN)}
+
+
+def policy_of(source: PageSource, system: str) -> Page:
+    """Return the policies of a system's prompts.
+
+    Raises:
+        RunNotFoundError: no round was played on them.
+    """
+    store = source.policy()
+    if store is None or system not in RoundStore(store).systems():
+        raise RunNotFoundError(
+            f"a system must have rounds of the policy, and {line_of(system)!r} has none."
+        )
+    rounds = RoundStore(store)
+    course, looks = course_of(rounds.episodes(system)), rounds.latest_gate(system)
+    serves = looks[0].serves if looks else None
+    sentences = ["No round has ended, so the gate has not looked yet."]
+    if serves is not None:
+        words = WORDS[serves]
+        sentences = [f"{words[0].upper()}{words[1:]} serves.", f"{looks[0].reason}."]
+    return {
+        "system": system,
+        "serves": serves,
+        "sentences": [line_of(one, _LONGEST) for one in sentences],
+        "verdicts": [_verdict(one) for one in looks],
+        "curve": [asdict(one) for one in course.curve],
+        "shares": [asdict(one) for one in course.shares],
+        "refused": [asdict(one) for one in course.refused],
+    }
+
+
+def _verdict(one: GateRow) -> Page:
+    return {
+        "baseline": one.baseline,
+        "decision": one.decision,
+        "n": one.n,
+        "mean": one.mean,
+        "low": one.low,
+        "high": one.high,
+        "log_e": one.log_e,
+        "log_threshold": one.log_threshold,
+    }
