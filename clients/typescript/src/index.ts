@@ -201,7 +201,7 @@ export class RLTrainer {
     let episode: string | null = null;
     const scores = [score];
     for (let step = 0; step < steps; step++) {
-      const state: MutationRequest = { history: [...actions], episode_id: episode, score };
+      const state: MutationRequest = { history: [...actions], episode_id: episode, score, chooser: "ppo" };
       const chosen = await this.policy.selectMutation(prompt, state);
       episode = chosen.episode_id;
       actions.push(chosen.action);
