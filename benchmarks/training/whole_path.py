@@ -256,9 +256,12 @@ def main() -> None:
     parser.add_argument("--world", choices=WORLDS, default="tiny")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--beta", type=float, help="in place of the world's")
     parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS))
     given = parser.parse_args()
     world = WORLDS[given.world]()
+    if given.beta is not None:
+        world.configuration["feedback"]["training"]["beta"] = given.beta
     writer = csv.DictWriter(sys.stdout, FIELDS)
     writer.writeheader()
     for seed in range(given.first_seed, given.first_seed + given.seeds):

@@ -87,7 +87,7 @@ def compare_held_out(
     rewards, before = _means(new, "reward"), _means(old, "reward")
     return HeldOutComparison(
         n_prompts=len(prompts),
-        kl_nats=_mean_with_t(list(_means(new, "log_ratio").values())),
+        kl_nats=mean_with_t(list(_means(new, "log_ratio").values())),
         well_formed=well_formed,
         form_faults=Counter(fault for fault in faults if fault is not None),
         reward_difference=paired_difference(rewards, before) if rewards and before else None,
@@ -138,7 +138,7 @@ def _means(answers: Sequence[HeldOutAnswer], name: str) -> dict[str, float]:
     return {key: sum(values) / len(values) for key, values in found.items()}
 
 
-def _mean_with_t(values: Sequence[float]) -> Interval | None:
+def mean_with_t(values: Sequence[float]) -> Interval | None:
     """Return the mean with Student's interval; ``None``: fewer than two values, or one is not finite."""
     n = len(values)
     if n < 2 or not all(map(math.isfinite, values)):

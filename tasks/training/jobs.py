@@ -23,8 +23,12 @@ from convergence_core.errors import ConfigurationError
 from tasks.functions.processes import ChildEndedError, ProcessPool
 from tasks.models.files import ModelFiles
 
-Objective = Literal["qrpo", "kto", "dpo"]
-OBJECTIVES: Final[tuple[Objective, ...]] = ("qrpo", "kto", "dpo")
+Objective = Literal["qrpo", "kto", "dpo", "rlp"]
+OBJECTIVES: Final[tuple[Objective, ...]] = ("qrpo", "kto", "dpo", "rlp")
+PLACE: Final = "{thought}"
+"""What stands for the thought in a prompt that predicts."""
+NO_THOUGHT: Final = "(none)"
+"""In its place where there is none."""
 MODULE: Final = "tasks.training.trainer_process"
 STEP_LIMIT_S: Final = 3600.0
 """Longest duration of one step, loading and the reference included; a process that takes longer hangs."""
@@ -42,6 +46,8 @@ class TrainingRow:
     """QRPO: quantile of its rating, in (0, 1). KTO: 1 desirable, 0 not. DPO: not read."""
     rejected: str | None = None
     """DPO: the worse answer."""
+    predicts: str | None = None
+    """RLP: what is asked for the response, with ``PLACE`` for the thought; the messages ask for the thought."""
     weight: float = 1.0
     """Of its loss."""
     key: str = ""
@@ -68,6 +74,13 @@ class TrainingSettings:
     lora_alpha: int = 16
     """The adapter's change is scaled by alpha / rank. Rank and alpha of a parent stay."""
     seed: int = 0
+    n_thoughts: int = 4
+    """RLP: thoughts to each row of a step; they are compared with each other. It reads no ``beta``, and takes a
+    step of the optimizer for every ``batch_size`` thoughts."""
+    thought_tokens: int = 64
+    """RLP: longest thought."""
+    thought_temperature: float = 0.7
+    """RLP: at which thoughts are sampled."""
     checkpoint_steps: int = 10
     """Steps between two checkpoints."""
     n_threads: int = 1
@@ -81,11 +94,12 @@ class TrainingSettings:
         if self.objective not in OBJECTIVES:
             rule = f"must be one of {', '.join(OBJECTIVES)}"
             raise ConfigurationError.of("objective", rule, "Choose one.", value=self.objective)
-        for name in ("learning_rate", "beta", "max_gradient_norm"):
+        for name in ("learning_rate", "beta", "max_gradient_norm", "thought_temperature"):
             _check(name, getattr(self, name), 0.0, is_open=True)
         for name in ("gradient_accumulation_steps", "steps", "lora_rank", "lora_alpha"):
             _check(name, getattr(self, name), 1)
-        for name in ("checkpoint_steps", "n_threads"):
+        _check("n_thoughts", self.n_thoughts, 2)
+        for name in ("checkpoint_steps", "n_threads", "thought_tokens"):
             _check(name, getattr(self, name), 1)
         _check("max_seq_length", self.max_seq_length, 8)
         # A row that is compared with itself alone teaches nothing.
@@ -121,7 +135,10 @@ class TrainingStep:
     """Of the objective."""
     kl_nats: float
     """Half the variance of the log-ratios within the step's batches, nats per response: to second order
-    the divergence from the base model. The gate measures it on answers of the candidate."""
+    the divergence from the base model. The gate measures it on answers of the candidate. RLP: mean divergence
+    from the policy that wrote the step's thoughts, nats per token."""
+    gain_nats: float | None = None
+    """RLP: mean reward of the step's thoughts. ``None``: another objective."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +174,12 @@ class TrainerSettings:
 
     job: TrainingJob
     folder: Path = field(default_factory=Path)
+
+
+def predicting(row: TrainingRow, thought: str | None) -> tuple[dict[str, str], ...]:
+    """Return what asks for the response of a row, after a thought or none: its last message is replaced."""
+    text = (row.predicts or PLACE).replace(PLACE, NO_THOUGHT if thought is None else thought)
+    return (*row.messages[:-1], {"role": "user", "content": text})
 
 
 def never() -> bool:

@@ -116,7 +116,7 @@ def train_role(
         held_out=options.held_out,
         blend=blend_of(options),
     )
-    with _alone(feedback.root) as is_alone:
+    with alone(feedback.root) as is_alone:
         if not is_alone:
             return _waiting(role, "another process trains in this store")
         work = _work(marks, options, training_folder(feedback.root) / role)
@@ -370,7 +370,7 @@ def _name(mark: TrainedMark) -> str:
 
 
 @contextlib.contextmanager
-def _alone(root: Path) -> Iterator[bool]:
+def alone(root: Path) -> Iterator[bool]:
     """Yield whether no other process trains in a store; none does while this lasts."""
     make_folder(training_folder(root).parent)
     path = training_folder(root).parent / "training.lock"

@@ -30,18 +30,15 @@ def tokenized(
 
     A response that does not fit is cut: its log-probability is that of what is left.
     """
-    end = _end_token(tokenizer)
+    end = end_token(tokenizer)
     found = []
     for row in rows:
-        text = tokenizer.apply_chat_template(
-            list(row.messages), add_generation_prompt=True, tokenize=False
-        )
-        prompt = _ids(tokenizer, text)
+        prompt = prompt_ids(tokenizer, row.messages)
         room = max_length - len(prompt)
         if room < 1:
             continue
         texts = [row.response] if row.rejected is None else [row.response, row.rejected]
-        responses = tuple([*_ids(tokenizer, one), end][:room] for one in texts)
+        responses = tuple([*text_ids(tokenizer, one), end][:room] for one in texts)
         found.append(
             TokenizedRow(
                 prompt=prompt,
@@ -54,18 +51,27 @@ def tokenized(
     return found, len(rows) - len(found)
 
 
-def _ids(tokenizer: Any, text: str) -> Ids:
+def prompt_ids(tokenizer: Any, messages: Sequence[dict[str, str]]) -> Ids:
+    """Return the tokens of a chat, up to where an answer begins."""
+    text = tokenizer.apply_chat_template(
+        list(messages), add_generation_prompt=True, tokenize=False
+    )
+    return text_ids(tokenizer, text)
+
+
+def text_ids(tokenizer: Any, text: str) -> Ids:
+    """Return the tokens of a text, without any around it."""
     return list(tokenizer(text, add_special_tokens=False)["input_ids"])
 
 
-def _end_token(tokenizer: Any) -> int:
+def end_token(tokenizer: Any) -> int:
     """Return the token that the chat template ends an answer with."""
     asked = [{"role": "user", "content": "a"}]
     whole = tokenizer.apply_chat_template(
         [*asked, {"role": "assistant", "content": "b"}], tokenize=False
     )
     special = set(tokenizer.all_special_ids)
-    last = [one for one in _ids(tokenizer, whole) if one in special]
+    last = [one for one in text_ids(tokenizer, whole) if one in special]
     return int(last[-1]) if last else int(tokenizer.eos_token_id)
 
 

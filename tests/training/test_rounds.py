@@ -387,7 +387,7 @@ def test_a_round_that_another_process_trains_waits(
     loaded: Loaded, feedback: FeedbackStore, trainer: Trainer
 ):
     rate(feedback, 40)
-    with rounds._alone(feedback.root) as is_alone:
+    with rounds.alone(feedback.root) as is_alone:
         assert is_alone
         found = look(loaded, feedback)
     assert (found.status, found.sentence) == ("waiting", "another process trains in this store")

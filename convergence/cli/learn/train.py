@@ -33,6 +33,13 @@ def train(  # noqa: PLR0917 - Typer's options
         bool,
         typer.Option("--daemon", help="Look again every `feedback.training.interval_s` seconds."),
     ] = False,
+    thoughts: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Train --role to think instead: JSON lines of `think`, `predict` and `follows`.",
+        ),
+    ] = None,
     store: options.Store = None,
     as_json: options.AsJson = False,
 ) -> None:
@@ -43,25 +50,37 @@ def train(  # noqa: PLR0917 - Typer's options
 
     Exit code 1: the training failed. 100: a new adapter was rejected.
     """
+    from tasks.chat.roles import persona_of  # noqa: PLC0415 - as below
     from tasks.inputs.loader import load  # noqa: PLC0415 - brings pydantic
     from tasks.inputs.storage import bound_folder  # noqa: PLC0415 - as above
     from tasks.store.feedback.feedback_store import FeedbackStore  # noqa: PLC0415 - brings SQLite
-    from tasks.training.looks import look_at_roles  # noqa: PLC0415 - only where it is needed
+    from tasks.training.jobs import no_report  # noqa: PLC0415 - only where it is needed
+    from tasks.training.looks import look_at_roles  # noqa: PLC0415 - as above
+    from tasks.training.thinker_round import train_thinker  # noqa: PLC0415 - as above
 
     if daemon and as_json:
         rule = "must not be given beside --json, which prints one value"
         raise ConfigurationError.of("--daemon", rule, "Leave one of them out.")
+    if thoughts is not None and (daemon or now or role is None):
+        rule = "must be given with --role, and without --daemon and --now"
+        raise ConfigurationError.of("--thoughts", rule, "Name the role that thinks.")
     loaded = load(config)
     training = loaded.configuration.feedback.training
     with FeedbackStore(bound_folder(loaded) if store is None else store) as feedback:
         while True:
-            reports = look_at_roles(
-                loaded,
-                feedback,
-                role=role,
-                is_forced=now,
-                on_step=None if as_json else partial(_progress, n_steps=training.steps),
-            )
+            progress = None if as_json else partial(_progress, n_steps=training.steps)
+            if thoughts is not None and role is not None:
+                on_step = no_report if progress is None else progress(role)
+                persona = persona_of(role, loaded.configuration.feedback.roles)
+                reports = [
+                    train_thinker(
+                        loaded, feedback, role, thoughts, persona=persona, on_step=on_step
+                    )
+                ]
+            else:
+                reports = look_at_roles(
+                    loaded, feedback, role=role, is_forced=now, on_step=progress
+                )
             _show(reports, as_json=as_json, is_daemon=daemon)
             if not daemon:
                 break
@@ -108,4 +127,5 @@ def _show(reports: "list[RoundReport]", *, as_json: bool, is_daemon: bool) -> No
             continue
         for check in one.checks:
             console.answer(f"  {'passed' if check.passed else 'FAILED'}  {check.words}")
-        console.answer(f"{one.role}: {one.status}. {one.sentence[0].upper()}{one.sentence[1:]}.")
+        sentence = one.sentence[0].upper() + one.sentence[1:].removesuffix(".")
+        console.answer(f"{one.role}: {one.status}. {sentence}.")
