@@ -49,7 +49,7 @@ def write(folder: Path, **training: Any) -> Path:
         "api": {"name": "think", "kind": "local", "request": {"options": {"model": "model", "max_tokens": 8}}},
         "feedback": {
             "roles": {"thinker": "You think."},
-            "training": {"held_out": 0.5, "batch_size": 8, "steps": 30, "learning_rate": 1e-3,
+            "training": {"held_out": 0.35, "batch_size": 8, "steps": 60, "learning_rate": 1e-3,
                          "max_seq_length": 96, **training},
         },
         "society": {"rlp": {"n_thoughts": 8, "thought_length": 8, "temperature": 1.0}},
