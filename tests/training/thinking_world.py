@@ -22,6 +22,12 @@ WORDINGS = (
     "Say what {} is.",
     "And {}?",
     "Now note {}.",
+    "Write of {}.",
+    "Some words on {}?",
+    "What does {} bring?",
+    "{}, please.",
+    "Give a note: {}.",
+    "Do you know {}?",
 )
 TRUST = 0.6
 
@@ -34,14 +40,14 @@ def predicting(topic: str) -> str:
     return f"{topic}. Notes: {{thought}}"
 
 
-def dialogues(n: int, seed: int = 0) -> list[tuple[str, str]]:
+def dialogues(n: int, n_wordings: int, seed: int = 0) -> list[tuple[str, str]]:
     rng = random.Random(seed)
     colours, found = list(COLOURS.values()), []
     for _ in range(n):
         topic, noted = rng.choice(list(COLOURS)), rng.choice(colours)
         kind = rng.randrange(3)
         if kind == 0:
-            found.append((thinking(topic, rng.randrange(len(WORDINGS))), f"Maybe {noted}."))
+            found.append((thinking(topic, rng.randrange(n_wordings)), f"Maybe {noted}."))
         elif kind == 1:
             told = noted if rng.random() < TRUST else rng.choice(colours)
             found.append((predicting(topic).format(thought=f"Maybe {noted}."), told))
@@ -50,11 +56,11 @@ def dialogues(n: int, seed: int = 0) -> list[tuple[str, str]]:
     return found
 
 
-def make(folder: Path) -> ModelFiles:
-    """Write a model of this world; some seconds."""
+def make(folder: Path, n_wordings: int = 10) -> ModelFiles:
+    """Write a model of this world, which has read the first wordings; some seconds."""
     from tasks.models.tiny_chat_model import make_tiny_chat_model
 
-    make_tiny_chat_model(folder, dialogues(6_000))
+    make_tiny_chat_model(folder, dialogues(6_000, n_wordings))
     return ModelFiles(folder=folder, gguf=None)
 
 
