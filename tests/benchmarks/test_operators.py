@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from benchmarks.optimizer.emphasis import (
     ACTIONS,
@@ -15,7 +16,17 @@ from benchmarks.optimizer.emphasis import (
     LearnedEmphasis,
     legal_actions,
 )
-from benchmarks.optimizer.operators import IDENTITY, SETTINGS
+from benchmarks.optimizer.operator_table import (
+    LABELS,
+    differences,
+    mean_with_half_width,
+    table,
+)
+from benchmarks.optimizer.operators import IDENTITY, SETTINGS, trained, uniform
+from benchmarks.optimizer.opponents.base import Setup
+from benchmarks.optimizer.records import Row
+from benchmarks.optimizer.reporting import Results
+from benchmarks.optimizer.spaces import Space as ProblemSpace, real
 from benchmarks.optimizer.train_operators import HELD_OUT, TRAINED_ON, play, rollout_of
 from convergence_core.policy import PPOConfig, PPOState, improve, pack, unpack
 from convergence_core.policy.network import ActorCritic
@@ -129,3 +140,68 @@ def test_ppo_learns_from_whole_runs():
     assert found.n_steps == 18
     loaded, _, _ = unpack(pack(after, SETTINGS, IDENTITY), IDENTITY)
     assert np.array_equal(loaded.networks.flat, after.networks.flat)
+
+
+def test_an_interval_over_tasks_is_that_of_its_strata():
+    by_task = {"a": [1.0, 3.0], "b": [2.0, 2.0, 5.0]}
+    mean, half = mean_with_half_width(by_task)
+    assert mean == pytest.approx((2.0 + 3.0) / 2)
+    parts = np.array([2.0 / 2 / 4, 3.0 / 3 / 4])
+    freedom = parts.sum() ** 2 / (parts[0] ** 2 / 1 + parts[1] ** 2 / 2)
+    assert half == pytest.approx(stats.t.ppf(0.975, freedom) * np.sqrt(parts.sum()))
+    assert mean_with_half_width({"a": [1.0, 1.0]}) == (1.0, 0.0)
+    with pytest.raises(ValueError, match="two seeds"):
+        mean_with_half_width({"a": [1.0]})
+
+
+def test_differences_are_paired_by_task_and_seed():
+    fixed = {("a", 0): 0.1, ("a", 1): 0.2, ("b", 0): 0.5}
+    runs = {("a", 1): 0.3, ("a", 0): 0.1, ("b", 1): 0.9}
+    found = differences(runs, fixed, ("a", "b"))
+    assert found == {"a": [pytest.approx(0.0), pytest.approx(10.0)]}
+
+
+def test_the_stored_policy_is_read_and_chooses():
+    space = ProblemSpace([real("x", 0.0, 1.0)])
+    setup = Setup(space=space, seed=0, batch=10, budget=100)
+    chooser = trained(setup)
+    assert chooser.n_generations == 10
+    entry = chooser.learn({}, outcome([], []))
+    assert EmphasisStep.from_json(entry["pending"]).log_prob < 0
+    assert not np.array_equal(chooser.networks.flat, uniform(setup).networks.flat)
+
+
+def row(opponent: str, task: str, seed: int) -> Row:
+    return Row(
+        opponent=opponent,
+        task=task,
+        suite="suite",
+        seed=seed,
+        budget=100,
+        true=0.0,
+        true_best_seen=None,
+        true_picked=None,
+        n_points=1,
+        n_cells=1,
+        ask_ms=0.0,
+        tell_ms=0.0,
+        recommend_ms=0.0,
+        worst_batch_ms=0.0,
+    )
+
+
+def test_the_table_counts_what_all_choosers_have_run():
+    tasks = (*TRAINED_ON, *HELD_OUT)
+    runs = {
+        name: {(task, seed): 0.1 * i + 0.01 * seed for task in tasks for seed in range(2)}
+        for i, name in enumerate(LABELS)
+    }
+    runs["ours"][tasks[0], 2] = 9.0  # nobody else has run that seed
+    rows = tuple(row(name, task, seed) for name, own in runs.items() for task, seed in own)
+    regrets = {(name, 100): own for name, own in runs.items()}
+    results = Results(rows=rows, regrets=regrets, suite_of=dict.fromkeys(tasks, "suite"))
+    found = table(results)
+    assert "| `fixed` | 0.5 | - | - | - |" in found
+    assert "| emphasis by PPO | 30.5 | +30.0 ± 0.0 | +30.0 ± 0.0 | +30.0 ± 0.0 |" in found
+    assert "22 tasks, 2 seeds each, 100 evaluations" in found
+    assert "21 tasks" in table(results, [HELD_OUT[0]])
