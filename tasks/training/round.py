@@ -122,10 +122,7 @@ def train_role(
         work = _work(marks, options, training_folder(feedback.root) / role)
         reason = _waits_for(work, marks, options, is_forced=is_forced)
         # One that a killed round left is judged before anything is trained.
-        has_candidate = any(
-            one.status == "candidate" for one in AdapterStore(feedback).records(role)
-        )
-        if reason is not None and not has_candidate:
+        if reason is not None and not _unjudged(AdapterStore(feedback), role):
             return _waiting(role, reason)
         return _Round(
             loaded=loaded, feedback=feedback, role=role, base=base, marks=marks, work=work
@@ -167,9 +164,7 @@ class _Round:
     def run(
         self, should_pause: Callable[[], bool], on_step: Callable[[TrainingStep], None]
     ) -> RoundReport:
-        candidates = [
-            one for one in self._adapters.records(self._role) if one.status == "candidate"
-        ]
+        candidates = _unjudged(self._adapters, self._role)
         for one in (self._incumbent, *candidates[:1]):
             problem = None if one is None else self._adapters.files_problem(one)
             if one is not None and problem is not None:
@@ -292,6 +287,15 @@ class _Round:
             metrics=() if judged is None else judged.metrics,
             n_rows=result.n_rows, cpu_s=result.cpu_s, losses=result.losses,
         )  # fmt: skip
+
+
+def _unjudged(adapters: AdapterStore, role: str) -> list[AdapterRecord]:
+    """Return the candidates that a killed round of ratings left; those of thoughts have other checks."""
+    return [
+        one
+        for one in adapters.records(role)
+        if one.status == "candidate" and one.objective != "rlp"
+    ]
 
 
 def _json(settings: TrainingSettings) -> dict[str, Json]:

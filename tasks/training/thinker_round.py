@@ -47,6 +47,7 @@ MOST_PROMPTS: Final = 60
 PER_PROMPT: Final = 2
 """Thoughts to each."""
 SEED: Final = 0
+UNFINISHED: Final = "its round ended before its checks"
 
 
 def read_outcomes(path: Path, persona: str) -> tuple[TrainingRow, ...]:
@@ -151,6 +152,7 @@ class _Round:
         on_step: Callable[[TrainingStep], None],
     ) -> RoundReport:
         old = None if self._parent is None else self._adapters.folder(self._parent)
+        self._close_unfinished()
         round_id = self._rounds.begin(
             self._role, "rlp", n_rows=len(job.rows), settings=asdict(job.settings)
         )
@@ -178,6 +180,15 @@ class _Round:
         status, sentence = self._decided(version, checks)
         self._rounds.end(round_id, "done", version=version, metrics=metrics, reason=sentence)
         return self._report(status, sentence, result, version, checks)
+
+    def _close_unfinished(self) -> None:
+        """Reject what an earlier round left without a verdict: it may have trained on what is held out now."""
+        for one in self._adapters.records(self._role):
+            if one.status == "candidate" and one.objective == "rlp":
+                self._adapters.reject(one.version, UNFINISHED, by=BY)
+        for one in self._rounds.records(self._role):
+            if one.status == "running" and one.objective == "rlp":
+                self._rounds.end(one.round_id, "failed", metrics={}, reason=UNFINISHED)
 
     def _decided(self, version: str, checks: tuple[GateCheck, ...]) -> tuple[Status, str]:
         self._adapters.record_checks(version, checks)

@@ -15,7 +15,7 @@ from tasks.models.files import ModelFiles, missing_libraries
 from tasks.store.feedback.adapter_store import AdapterStore
 from tasks.store.feedback.feedback_store import FeedbackStore
 from tasks.store.feedback.training_rounds import TrainingRounds
-from tasks.training import thinker_round
+from tasks.training import round as rounds, thinker_round
 from tasks.training.jobs import TrainingJob, TrainingResult, predicting
 from tasks.training.round_settings import BaseModel
 from tests.feedback.adapters import PASSED, saved_adapter
@@ -135,6 +135,35 @@ def test_what_fails_is_rejected_and_what_does_not_train_says_why(
     assert (found.status, found.version) == ("failed", None)
     assert "step 3 is nan. Nothing was changed" in found.sentence
     assert [one.status for one in TrainingRounds(feedback).records()] == ["done", "failed"]
+
+
+def test_what_a_killed_round_left_is_rejected_by_the_next_and_judged_by_no_ratings(
+    loaded: Loaded,
+    feedback: FeedbackStore,
+    jobs: list[TrainingJob],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    def killed(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    path = write_file(tmp_path, outcomes())
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(thinker_round, "judge", killed)
+        thinker_round.train_thinker(loaded, feedback, "thinker", path, persona="You think.")
+    adapters = AdapterStore(feedback)
+    assert adapters.record("thinker-0001").status == "candidate"
+    monkeypatch.setattr(rounds, "base_model", thinker_round.base_model)
+    report = rounds.train_role(loaded, feedback, "thinker")
+    assert (report.status, report.version) == ("waiting", None)
+    assert adapters.record("thinker-0001").status == "candidate"
+    found = thinker_round.train_thinker(loaded, feedback, "thinker", path, persona="You think.")
+    assert (found.status, found.version) == ("activated", "thinker-0002")
+    left = adapters.record("thinker-0001")
+    assert (left.status, left.reason) == ("rejected", "its round ended before its checks")
+    told = [(one.status, one.reason) for one in TrainingRounds(feedback).records()]
+    assert told[0] == ("failed", "its round ended before its checks")
+    assert [status for status, _ in told] == ["failed", "done"]
 
 
 @pytest.mark.parametrize(
