@@ -30,6 +30,15 @@ PICTURES = {
 """File that ui/test/pictures.mjs writes → picture of the documents."""
 
 
+def save_picture(taken: Path, name: str) -> None:
+    """Save a picture that was taken as one of the documents, in few colours."""
+    path = DOCS / "pictures" / f"{name}.png"
+    with Image.open(taken) as full:
+        full.convert("RGB").quantize(200).save(path, optimize=True)
+    if path.stat().st_size > MAX_BYTES:
+        raise SystemExit(f"{path} is larger than {MAX_BYTES:,} bytes: make it lower")
+
+
 def main() -> None:
     """Search, serve, photograph."""
     with tempfile.TemporaryDirectory() as folder, MockServer(MockOptions()) as mock:
@@ -55,11 +64,7 @@ def main() -> None:
             )  # fmt: skip
         source.close()
         for name, picture in PICTURES.items():
-            path = DOCS / "pictures" / f"{picture}.png"
-            with Image.open(scratch / "pictures" / f"{name}.png") as full:
-                full.convert("RGB").quantize(200).save(path, optimize=True)
-            if path.stat().st_size > MAX_BYTES:
-                raise SystemExit(f"{path} is larger than {MAX_BYTES:,} bytes: make it lower")
+            save_picture(scratch / "pictures" / f"{name}.png", picture)
 
 
 if __name__ == "__main__":

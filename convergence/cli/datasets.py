@@ -289,6 +289,28 @@ def export_config(
     console.say(f"Wrote {output}.")
 
 
+@exporting.command("thoughts")
+def export_thoughts(
+    run: options.FinishedRun = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="File of JSON lines.")] = Path(
+        "thoughts.jsonl"
+    ),
+    store: options.Store = None,
+    config: options.Config = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Write what thoughts of a run were asked for, and the rewards that came: rows of `train --thoughts`."""
+    from convergence.finished_runs import finished_run  # noqa: PLC0415 - with its only user
+    from tasks.exports.thought_outcomes import thought_outcomes  # noqa: PLC0415 - as above
+
+    opened = locations.open_store(store, config)
+    rows = list(thought_outcomes(opened, finished_run(opened, run), config))
+    if not rows:
+        console.say("The run has no thought whose prediction met a reward.")
+        raise typer.Exit(EXIT_NO)
+    _write(rows, output, "outcomes", as_json=as_json)
+
+
 class RatingFile(StrEnum):
     """Forms of files of ratings."""
 

@@ -32,7 +32,7 @@ def winner_of(record: RunRecord, form: WinnerForm, config: Path | None) -> Winne
     params = dict(result.winner.params)
     request, key = None, None
     if form in CHAT_FORMS:
-        request, key = _request_of(_loaded(record, config), params)
+        request, key = _request_of(loaded_of(record, config), params)
     return Winner(
         system=record.name,
         note=f"{verdict_of(result).sentence} Recommended by run {record.label}.",
@@ -42,7 +42,16 @@ def winner_of(record: RunRecord, form: WinnerForm, config: Path | None) -> Winne
     )
 
 
-def _loaded(record: RunRecord, config: Path | None) -> Loaded:
+def loaded_of(record: RunRecord, config: Path | None) -> Loaded:
+    """Return the configuration of a run as it is today.
+
+    Args:
+        record: of the run.
+        config: its file; ``None``: where the run found it.
+
+    Raises:
+        ConfigurationError: it is not there, or cannot be read.
+    """
     path = config or (None if record.config_path is None else Path(record.config_path))
     if path is None or not path.is_file():
         rule = "must name the configuration of the run, which is not where it was"

@@ -186,9 +186,9 @@ class _Round:
         for one in self._adapters.records(self._role):
             if one.status == "candidate" and one.objective == "rlp":
                 self._adapters.reject(one.version, UNFINISHED, by=BY)
-        for one in self._rounds.records(self._role):
-            if one.status == "running" and one.objective == "rlp":
-                self._rounds.end(one.round_id, "failed", metrics={}, reason=UNFINISHED)
+        for begun in self._rounds.records(self._role):
+            if begun.status == "running" and begun.objective == "rlp":
+                self._rounds.end(begun.round_id, "failed", metrics={}, reason=UNFINISHED)
 
     def _decided(self, version: str, checks: tuple[GateCheck, ...]) -> tuple[Status, str]:
         self._adapters.record_checks(version, checks)

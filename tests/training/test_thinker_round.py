@@ -148,12 +148,14 @@ def test_what_a_killed_round_left_is_rejected_by_the_next_and_judged_by_no_ratin
         raise KeyboardInterrupt
 
     path = write_file(tmp_path, outcomes())
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patch:
         patch.setattr(thinker_round, "judge", killed)
-        thinker_round.train_thinker(loaded, feedback, "thinker", path, persona="You think.")
+        with pytest.raises(KeyboardInterrupt):
+            thinker_round.train_thinker(loaded, feedback, "thinker", path, persona="You think.")
     adapters = AdapterStore(feedback)
     assert adapters.record("thinker-0001").status == "candidate"
-    monkeypatch.setattr(rounds, "base_model", thinker_round.base_model)
+    base = BaseModel(name="tiny", files=ModelFiles(folder=tmp_path, gguf=None), names=("tiny",))
+    monkeypatch.setattr(rounds, "base_model", lambda _loaded: base)
     report = rounds.train_role(loaded, feedback, "thinker")
     assert (report.status, report.version) == ("waiting", None)
     assert adapters.record("thinker-0001").status == "candidate"

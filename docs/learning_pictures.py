@@ -1,0 +1,97 @@
+"""Pictures of the pages Chat, Training and Review, from the demonstration of training.
+
+    python -m docs.learning_pictures
+
+Plays `convergence chat --demo`, serves its folder with `convergence serve --chat`, asks and marks there over
+HTTP, and photographs the pages in headless Chromium (`npm --prefix ui ci` first). It needs the extra
+`local`. Nothing outside is called.
+"""
+
+import os
+import re
+import secrets
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+
+from docs.page_pictures import save_picture
+from docs.screenshots import ROOT
+from tasks.training import demo, demo_world
+
+USER = "synthetic-rater"
+CONVERSATION = "capitals"
+PICTURES = {
+    "training-1440-light": "ui-training",
+    "chat-1440-light": "ui-chat",
+    "review-1440-dark": "ui-review",
+}
+"""File that ui/test/pictures.mjs writes → picture of the documents."""
+
+
+@contextmanager
+def served(folder: Path, token: str) -> Iterator[tuple[str, str]]:
+    """Serve a folder's chat and pages; yield the service's address and that of the pages, for one browser."""
+    command = [sys.executable, "-m", "convergence", "serve", "--chat", "--port", "0"]
+    command += ["--token", "PICTURE_TOKEN=chat,update"]
+    environment = {**os.environ, "PICTURE_TOKEN": token}
+    with subprocess.Popen(
+        command, cwd=folder, stdout=subprocess.PIPE, text=True, env=environment
+    ) as server:
+        assert server.stdout is not None
+        found: list[str] = []
+        while "?token=" not in (found[-1] if found else ""):
+            found += re.findall(r"http://\S+", line := server.stdout.readline())
+            assert line, "the service ended"
+        try:
+            yield found[0], found[-1]
+        finally:
+            server.terminate()
+
+
+def talk(url: str, token: str) -> None:
+    """Ask for capitals in one conversation, and mark what is answered."""
+    messages: list[dict[str, str]] = []
+    bearer = {"Authorization": f"Bearer {token}"}
+    with httpx.Client(base_url=url, headers=bearer, timeout=120) as client:
+        for question in demo_world.questions()[:48:16]:
+            messages.append({"role": "user", "content": question.text})
+            body = {
+                "model": demo.ROLE, "messages": messages[-1:], "user": USER,
+                "metadata": {"conversation_id": CONVERSATION},
+            }  # fmt: skip
+            answer = client.post("/v1/chat/completions", json=body).raise_for_status().json()
+            text = answer["choices"][0]["message"]["content"]
+            mark = {"user_id": USER, "rating": round(demo_world.deserved(question, text))}
+            client.post(f"/v1/interactions/{answer['id']}/rating", json=mark).raise_for_status()
+
+
+def main() -> None:
+    """Play, serve, ask, photograph."""
+    token = secrets.token_urlsafe(32)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch) / "demo"
+        for step in demo.play(folder):
+            print(step.title, flush=True)
+        with served(folder, token) as (url, address):
+            talk(url, token)
+            pages = f"training,review,chat=chat?conversation={CONVERSATION}&user={USER}"
+            subprocess.run(
+                [
+                    "node", ROOT / "ui/test/pictures.mjs", Path(scratch) / "pictures", pages,
+                    address, "none", "none,none", "window",
+                ],
+                check=True,
+                timeout=300,
+                env={**os.environ, "CHAT_TOKEN": token},
+            )  # fmt: skip
+        for name, picture in PICTURES.items():
+            save_picture(Path(scratch) / "pictures" / f"{name}.png", picture)
+
+
+if __name__ == "__main__":
+    main()
