@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -31,6 +31,7 @@ class Template(StrEnum):
     PROMPT = "prompt"
     CHAT = "chat"
     LOCAL_CHAT = "local-chat"
+    CONNECTOR = "connector"
 
 
 def init(
@@ -48,7 +49,8 @@ def init(
             "[bold]local-llm[/bold]: a language model on this machine; needs its extra, no key. "
             "[bold]prompt[/bold]: a prompt that is written while the run goes on. "
             "[bold]chat[/bold]: talk to a model and rate its answers; offline without a key. "
-            "[bold]local-chat[/bold]: the same with a model of this machine that learns from the ratings.",
+            "[bold]local-chat[/bold]: the same with a model of this machine that learns from the ratings. "
+            "[bold]connector[/bold]: an installable package with a target and a metric of your own, and its tests.",
         ),
     ] = None,
     non_interactive: Annotated[
@@ -120,7 +122,8 @@ _QUESTION = """What do you want to optimize?
   6  a local language model     (on this machine; needs its extra, no key)
   7  a prompt to be written     (offline without a key)
   8  a chat, rated by people    (offline without a key)
-  9  a chat that trains a model (on this machine; needs its extra, no key)"""
+  9  a chat that trains a model (on this machine; needs its extra, no key)
+  10 a connector of your own    (a package with its tests; no key)"""
 
 
 def _ask_template() -> Template:
@@ -154,6 +157,28 @@ def _ask_endpoint() -> tuple[dict[str, str], str]:
     return replaced, key_env
 
 
+_FURTHER_STEPS: Mapping[Template, tuple[str, ...]] = {
+    Template.PROMPT: (
+        "convergence optimize --offline   # without a key: a stand-in answers, rules write",
+        "export OPENAI_API_KEY=…",
+    ),
+    Template.CHAT: (
+        "convergence chat --offline   # without a key: a stand-in answers",
+        "export OPENAI_API_KEY=…",
+        "convergence chat",
+    ),
+    Template.CONNECTOR: (
+        "python -m pip install --no-deps --no-build-isolation .",
+        "python -m pytest -q tests",
+        "python service.py         # in another terminal",
+    ),
+    Template.LOCAL_CHAT: (
+        "convergence chat    # ask, and rate each answer by one key",
+        "convergence train   # learn from the ratings",
+    ),
+}
+
+
 def _next_steps(template: Template, folder: Path, key_env: str) -> list[str]:
     steps = [] if folder.resolve() == Path.cwd() else [f"cd {folder}"]
     if template is Template.HTTP:
@@ -168,22 +193,7 @@ def _next_steps(template: Template, folder: Path, key_env: str) -> list[str]:
         from tasks.models.files import install_commands  # noqa: PLC0415 - with its only user
 
         steps += install_commands()
-    if template is Template.PROMPT:
-        steps += [
-            "convergence optimize --offline   # without a key: a stand-in answers, rules write",
-            "export OPENAI_API_KEY=…",
-        ]
-    if template is Template.CHAT:
-        steps += [
-            "convergence chat --offline   # without a key: a stand-in answers",
-            "export OPENAI_API_KEY=…",
-            "convergence chat",
-        ]
-    if template is Template.LOCAL_CHAT:
-        steps += [
-            "convergence chat    # ask, and rate each answer by one key",
-            "convergence train   # learn from the ratings",
-        ]
+    steps += _FURTHER_STEPS.get(template, ())
     steps += [
         f"convergence validate {locations.CONFIG_NAME}",
         f"convergence optimize {locations.CONFIG_NAME}",
@@ -281,7 +291,7 @@ def _described_lines(loaded: "Loaded", run: "Forecast") -> list[tuple[str, str]]
 
     configuration = loaded.configuration
     api, metrics = configuration.api, configuration.evaluation.metrics
-    where = api.function or api.endpoint or f"{len(api.models)} endpoints"
+    where = api.function or api.plugin or api.endpoint or f"{len(api.models)} endpoints"
     if api.kind == "local":
         where = str(api.request.options.get("model", "parameter `model`"))
     size = "" if run.space_size is None else f" ({plural(run.space_size, 'combination')})"

@@ -23,7 +23,7 @@ CONFIGURED = "config"
 """Version of a price that the configuration names."""
 LOCAL = "local"
 """Provider of models on this machine, whose tokens cost nothing."""
-PER_REQUEST = ("http", "function")
+PER_REQUEST = ("http", "function", "plugin")
 """Kinds of target that are priced by a name of their own."""
 
 _MTOK = 1_000_000

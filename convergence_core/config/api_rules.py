@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from urllib.parse import parse_qsl, urlsplit
 
-from convergence_core.config.api import HOSTED_KINDS, ApiConfig, AuthConfig
+from convergence_core.config.api import HOSTED_KINDS, URLLESS_KINDS, ApiConfig, AuthConfig
 from convergence_core.config.base import Section
 from convergence_core.config.models import Configuration
 from convergence_core.config.problems import Report, guessed, listing, nearest
@@ -19,6 +19,7 @@ _RESPONSE = (
 )
 _AZURE = ("api_version", "deployment")
 _GEMINI = ("protocol",)
+_PLUGIN = ("plugin", "plugin_options")
 
 
 def _chat(*of_others: str) -> dict[str, tuple[str, ...]]:
@@ -29,7 +30,7 @@ def _chat(*of_others: str) -> dict[str, tuple[str, ...]]:
 
 _UNUSED: dict[str, dict[str, tuple[str, ...]]] = {
     "function": {
-        "": ("endpoint", "models", "batch_prices", *_AZURE, *_GEMINI),
+        "": ("endpoint", "models", "batch_prices", *_AZURE, *_GEMINI, *_PLUGIN),
         "auth": ("type", "token_env", "header_name", "username", "password_env"),
         "request": (
             *("method", "headers", "body", "query", "messages", "options", "stream"),
@@ -38,19 +39,37 @@ _UNUSED: dict[str, dict[str, tuple[str, ...]]] = {
         "response": _RESPONSE,
     },
     "http": {
-        "": ("function", "workers", "batch_prices", *_AZURE, *_GEMINI),
+        "": ("function", "workers", "batch_prices", *_AZURE, *_GEMINI, *_PLUGIN),
         "request": ("messages", "options", "stream", "unsupported"),
     },
-    "openai": _chat(*_AZURE, *_GEMINI),
-    "groq": _chat(*_AZURE, *_GEMINI),
-    "azure": _chat(*_GEMINI),
-    "gemini": _chat(*_AZURE),
+    "openai": _chat(*_AZURE, *_GEMINI, *_PLUGIN),
+    "groq": _chat(*_AZURE, *_GEMINI, *_PLUGIN),
+    "azure": _chat(*_GEMINI, *_PLUGIN),
+    "gemini": _chat(*_AZURE, *_PLUGIN),
     "local": {
-        "": ("function", "workers", "endpoint", "models", "batch_prices", *_AZURE, *_GEMINI),
+        "": (
+            "function",
+            "workers",
+            "endpoint",
+            "models",
+            "batch_prices",
+            *_AZURE,
+            *_GEMINI,
+            *_PLUGIN,
+        ),
         "auth": ("type", "token_env", "header_name", "username", "password_env"),
         "request": (
             *("method", "headers", "body", "query", "stream"),
             *("connect_seconds", "first_byte_seconds", "max_response_bytes"),
+        ),
+        "response": _RESPONSE,
+    },
+    "plugin": {
+        "": ("function", "workers", "endpoint", "models", "batch_prices", *_AZURE, *_GEMINI),
+        "auth": ("header_name", "username", "password_env"),
+        "request": (
+            *("method", "headers", "body", "query", "messages", "options", "stream"),
+            *("unsupported", "connect_seconds", "first_byte_seconds", "max_response_bytes"),
         ),
         "response": _RESPONSE,
     },
@@ -67,6 +86,7 @@ _UNUSED_FIX = {
         "Remove it; it is for chat kinds such as `openai`.",
     ),
     **dict.fromkeys(_AZURE, "Remove it, or write `kind: azure`."),
+    **dict.fromkeys(_PLUGIN, "Remove it, or write `kind: plugin`."),
     **dict.fromkeys(_GEMINI, "Remove it, or write `kind: gemini`."),
 }
 
@@ -75,16 +95,19 @@ def check_api(configuration: Configuration, report: Report, *, allow_callable: b
     """Check what the kind needs, URLs, headers, authentication and placeholders."""
     api, space = configuration.api, configuration.search_space
     _check_unused(api, report)
-    if api.kind not in {"function", "local"}:
+    if api.kind not in URLLESS_KINDS:
         _check_endpoints(api, report)
     elif api.kind == "function" and api.function is None and not allow_callable:
         fix = "Add `function:`, e.g. `my_module:answer` or `answer.py:answer`."
         report.require("api.function", "by kind `function`", fix, about=("api.kind",))
-    if api.models and api.kind not in {"function", "local"}:
+    if api.models and api.kind not in URLLESS_KINDS:
         _check_models(api, space, report)
     model = space.parameters.get("model")
     if api.deployment is not None and not api.models and isinstance(model, CategoricalParam):
         _check_deployment(api.deployment, model, report)
+    if api.kind == "plugin" and api.plugin is None:
+        fix = "Add `plugin:` with the name of an entry point of the group `convergence.targets`."
+        report.require("api.plugin", "by kind `plugin`", fix, about=("api.kind",))
     if api.kind not in {"function", "local"}:
         _check_auth(api.auth, report)
     _check_headers(api, report)

@@ -20,6 +20,10 @@ FunctionPath = Annotated[str, Field(pattern=r"^.+:[A-Za-z_][A-Za-z0-9_.]*$")]
 """``module:name`` or ``path/to/file.py:name``."""
 
 
+PluginName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$")]
+"""Name of an entry point of an installed package."""
+
+
 class Section(BaseModel):
     """A part of the configuration: frozen, strict in types, without unknown keys."""
 

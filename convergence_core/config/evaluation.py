@@ -5,7 +5,7 @@ from typing import Literal, TypeAlias
 
 from pydantic import Field, JsonValue
 
-from convergence_core.config.base import EnvName, FunctionPath, Section, Text
+from convergence_core.config.base import EnvName, FunctionPath, PluginName, Section, Text
 
 MetricType: TypeAlias = Literal[
     "exact_match",
@@ -19,6 +19,7 @@ MetricType: TypeAlias = Literal[
     "first_token_ms",
     "success_rate",
     "function",
+    "plugin",
     "llm_judge",
 ]
 Direction: TypeAlias = Literal["higher", "lower"]
@@ -93,9 +94,9 @@ class MetricConfig(Section):
     description: str = ""
     """For people."""
     type: MetricType
-    """What is measured; `llm_judge` pays for it, `first_token_ms` needs `api.request.stream`.
-    Default: the metric's own name if it is a type (`accuracy` means `exact_match`), else
-    `function`. Version 0.1's `higher_is_better` and `lower_is_better` are
+    """What is measured; `llm_judge` pays for it, `first_token_ms` needs `api.request.stream`, `plugin` is
+    what an installed package offers. Default: `plugin` when `plugin` is written, else the metric's own name
+    if it is a type (`accuracy` means `exact_match`), else `function`. Version 0.1's `higher_is_better` and `lower_is_better` are
     read as `direction`."""
     weight: float = Field(default=1.0, ge=0, le=1e9)
     """Share in the reward, relative to the other metrics'; 0: only shown and constrained."""
@@ -135,6 +136,10 @@ class MetricConfig(Section):
     function: FunctionPath | None = None
     """Python function (type `function`): `module:name` or `path/to/file.py:name`. Absent: the
     `custom_evaluator`."""
+    plugin: PluginName | None = None
+    """Name of an entry point of the group `convergence.metrics` (type `plugin`)."""
+    plugin_options: dict[str, JsonValue] = Field(default_factory=dict)
+    """Options that the plugin reads (type `plugin`)."""
     mode: Literal["rating", "pass_fail", "pairwise"] = "rating"
     """What a judge says (type `llm_judge`): a rating from 1 to 10, pass or fail, or which of two
     answers is better, asked in both orders. All become values in [0, 1]: a rating r is worth

@@ -32,6 +32,7 @@ _READERS: dict[str, tuple[MetricType, ...]] = {
     "strip": ("exact_match", "contains", "similarity"),
     "method": ("similarity",),
     "function": ("function",),
+    **dict.fromkeys(("plugin", "plugin_options"), ("plugin",)),
     **dict.fromkeys(
         ("mode", "rubric", "rubric_path", "votes", "champion", "label_field", "llm"),
         ("llm_judge",),
@@ -135,11 +136,15 @@ def _check_evaluator(
 def _check_metric(metric: MetricConfig, path: Path, report: Report) -> None:
     for name, readers in _READERS.items():
         info = type(metric).model_fields[name]
-        if metric.type not in readers and getattr(metric, name) != info.default:
+        default: object = info.get_default(call_default_factory=True, validated_data={})
+        if metric.type not in readers and getattr(metric, name) != default:
             why = f"on a metric of type `{metric.type}`"
             fix = f"Remove it; it is read for {listing(readers)}."
             about = ((*path, "type"),)
             report.no_effect((*path, info.alias or name), why, fix, about=about)
+    if metric.type == "plugin" and metric.plugin is None:
+        fix = "Add `plugin:` with the name of an entry point of the group `convergence.metrics`."
+        report.require((*path, "plugin"), "by type `plugin`", fix, about=((*path, "type"),))
     if metric.pattern is not None and metric.type == "regex":
         _check_pattern(metric.pattern, (*path, "pattern"), report)
     if metric.scale is not None:

@@ -59,7 +59,7 @@ class CacheConfig(Section):
 
 
 class PriceConfig(Section):
-    """Prices of one model, or of a kind of target (`http`, `function`, by `request` only)."""
+    """Prices of one model, or of a kind of target (`http`, `function`, `plugin`, by `request` only)."""
 
     input: float | None = Field(default=None, ge=0, le=1e9)
     """US dollars per million tokens of the prompt; stands beside `output`."""
@@ -156,7 +156,7 @@ class Configuration(Section):
     budget: BudgetConfig = Field(default_factory=BudgetConfig)
     cache: CacheConfig = Field(default_factory=CacheConfig)
     prices: dict[str, PriceConfig] = Field(default_factory=dict)
-    """Prices by model, or by kind of target (`http`, `function`); what an entry does not name stays
+    """Prices by model, or by kind of target (`http`, `function`, `plugin`); what an entry does not name stays
     as the shipped table has it."""
     llm: LlmConfig | None = None
     society: SocietyConfig = Field(default_factory=SocietyConfig)

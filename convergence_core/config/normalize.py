@@ -127,8 +127,9 @@ def _api(n: Normalized, *, allow_callable: bool) -> None:
 
 
 def _guess_kind(api: dict[str, Any], *, allow_callable: bool) -> str:
-    if api.get("function") is not None:
-        return "function"
+    for kind in ("function", "plugin"):
+        if api.get(kind) is not None:
+            return kind
     models = mapping_at(api, "models").values()
     endpoints = [api.get("endpoint"), *(mapping_at(entry).get("endpoint") for entry in models)]
     written = [item for item in endpoints if isinstance(item, str)]
@@ -154,7 +155,7 @@ def _auth(n: Normalized) -> None:
     """Choose the kind's own way to send a key where only the key's variable is written."""
     api = mapping_at(n.data, "api")
     auth, kind = mapping_at(api, "auth"), api.get("kind")
-    if not isinstance(kind, str) or kind not in CHAT_KINDS:
+    if not isinstance(kind, str) or kind not in (*CHAT_KINDS, "plugin"):
         return
     if auth.get("type") is None and auth.get("token_env") is not None:
         is_own = kind == "azure" or (kind == "gemini" and api.get("protocol") == "native")
@@ -303,6 +304,8 @@ def _guess_metric(name: str, metric: dict[str, Any], *, has_function: bool) -> s
     function = metric.get("function")
     if name in {*_BAD, "success_rate"}:
         return name
+    if metric.get("plugin") is not None:
+        return "plugin"
     if function is not None:
         return function if function in _PLAIN_FUNCTIONS else "function"
     if name == "accuracy":

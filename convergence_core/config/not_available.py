@@ -35,6 +35,10 @@ def _is_none_of(*words: str) -> Callable[[Any], bool]:
     return lambda value: not isinstance(value, str) or value.lower() not in words
 
 
+def _is_convex(value: Any) -> bool:
+    return isinstance(value, str) and value.lower() == "convex"
+
+
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """One refused key."""
@@ -51,6 +55,10 @@ class Refusal:
 
 _NO_EFFECT = f"{GONE}: it had no effect"
 _NO_CONNECTOR = f"{LATER}: there is no connector"
+_CONVEX_FIX = (
+    "Keep the tables in `storage.path`, a folder or object storage, and share the journal between "
+    "machines by PostgreSQL: `storage: {journal: ${JOURNAL_URL}}`."
+)
 _NO_SOCIETY = (
     "Remove it; `society` knows `enabled`, `auto_generate_agents`, `learning`, `rlp` and `sao`."
 )
@@ -167,7 +175,18 @@ REFUSALS: tuple[Refusal, ...] = (
         _is_known_address,
     ),
     *(
-        Refusal(key, f"{GONE}: there is one kind of storage", "Use `storage.path` alone.")
+        Refusal(
+            key,
+            f"{GONE}: Convex is not written to",
+            _CONVEX_FIX,
+            lambda value: not _is_convex(value),
+        )
+        for key in ("storage", "storage.backend", "storage.provider")
+    ),
+    *(
+        Refusal(
+            key, f"{GONE}: there is one kind of storage", "Use `storage.path` alone.", _is_convex
+        )
         for key in ("storage.backend", "storage.provider")
     ),
     Refusal("storage.cache_enabled", _NO_EFFECT, "Remove it."),

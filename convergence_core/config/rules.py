@@ -105,7 +105,7 @@ def _check_headers(configuration: Configuration, report: Report) -> None:
 
 # -- prices
 
-_BY_REQUEST: tuple[ApiKind, ...] = ("http", "function")
+_BY_REQUEST: tuple[ApiKind, ...] = ("http", "function", "plugin")
 """Kinds of target that are priced by request."""
 _REQUEST_FIX = "Write only e.g. `request: 0.002`, US dollars for each request."
 

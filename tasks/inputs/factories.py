@@ -14,7 +14,8 @@ from tasks.inputs.loader import Loaded
 from tasks.metrics.comparisons import comparison
 from tasks.metrics.judge import judge_configs, llm_of, make_judges
 from tasks.metrics.metrics import OWN_NUMBERS, Compared, FunctionMetric
-from tasks.metrics.user_evaluators import UserEvaluator
+from tasks.metrics.user_evaluators import EVALUATOR_TIMEOUT_S, UserEvaluator
+from tasks.plugins.entry_points import PluginContext, find_plugin
 from tasks.targets.function import FunctionTarget, importable_path, make_function_target
 
 MAX_EVALUATOR_THREADS = 32
@@ -65,6 +66,8 @@ def make_target(
             workers=workers,
             prices=environment.prices,
         )
+    if api.kind == "plugin":
+        return _plugin_target(loaded, environment, workers)
     from tasks.targets.chat import ChatTarget  # noqa: PLC0415 - brings httpx
 
     if api.kind == "local" and environment.mock_url is None:
@@ -123,6 +126,21 @@ def _function_target(
     )
 
 
+def _plugin_target(loaded: Loaded, environment: Environment, workers: int) -> Target:
+    from tasks.plugins.target import make_plugin_target, token_of  # noqa: PLC0415 - seldom used
+
+    api = loaded.configuration.api
+    context = PluginContext(
+        name=api.plugin or "",
+        options=api.plugin_options,
+        base_dir=loaded.base_dir,
+        timeout_s=api.request.timeout_seconds,
+        n_workers=workers,
+        secret=partial(token_of, api, environment.secrets),
+    )
+    return make_plugin_target(api, context, prices=environment.prices)
+
+
 # -- metrics
 
 
@@ -154,6 +172,8 @@ def make_metrics(
             return judges[name]
         if config.type in OWN_NUMBERS:
             return OWN_NUMBERS[config.type](name)
+        if config.type == "plugin":
+            return FunctionMetric(name, evaluators.of_plugin(name, config))
         if config.type == "function":
             return FunctionMetric(name, evaluators.of(name, config))
         compare = comparison(config, loaded.schemas.get(name))
@@ -210,6 +230,27 @@ class _Evaluators:
         beside = Path(self._loaded.base_dir, *custom.module.split(".")).with_suffix(".py")
         module = str(beside.resolve()) if beside.is_file() else custom.module
         return self._made(f"{module}:{custom.function}", "evaluation.custom_evaluator")
+
+    def of_plugin(self, name: str, config: MetricConfig) -> UserEvaluator | None:
+        """Return the evaluator that a plugin makes; ``None``: see ``problems``."""
+        key = f"evaluation.metrics.{name}"
+        context = PluginContext(
+            name=config.plugin or "",
+            options=config.plugin_options,
+            key=key,
+            base_dir=self._loaded.base_dir,
+            timeout_s=EVALUATOR_TIMEOUT_S,
+            n_workers=MAX_EVALUATOR_THREADS,
+        )
+        try:
+            plugin = find_plugin("convergence.metrics", context.name, key=key)
+            function = plugin.make(context)
+            if not callable(function):
+                raise plugin.broken(context, f"made a {type(function).__name__}, not a function")
+        except ConfigurationError as error:
+            self.problems += error.problems
+            return None
+        return self._made(function, f"{key}.plugin")
 
     def _made(self, function: UserFunction | str, key: str) -> UserEvaluator | None:
         memory = function if isinstance(function, str) else str(id(function))

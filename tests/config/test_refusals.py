@@ -14,6 +14,9 @@ VALUES: dict[str, list[Any]] = {
     "evaluation.test_cases.augmentation": [{"enabled": True}],
     "optimization.execution.runner": ["kubernetes", "Docker"],
     "storage.path": ["ftp://host/x", "file:///data", "postgresql://host/db"],
+    "storage": ["convex", "Convex"],
+    "storage.backend": [True, 3, "x", "convex"],
+    "storage.provider": [True, 3, "x", "convex"],
     "legacy": [{}, {"enabled": True}, {"enabled": False, "session_id": "x"}],
     "society.rlp.use_gpu": [True],
 }
@@ -45,6 +48,15 @@ def test_key_is_refused_once_with_a_reason_and_a_fix(refusal, value):
 
 def test_every_refusal_is_tried():
     assert all(values_of(refusal) for refusal in REFUSALS)
+
+
+def test_convex_as_storage_is_refused_with_postgresql_named():
+    (found,) = problems_of({"storage": "convex"}, MINIMAL)
+    assert str(found) == (
+        '`storage` is not supported: Convex is not written to, but got "convex". Keep the tables in '
+        "`storage.path`, a folder or object storage, and share the journal between machines by "
+        "PostgreSQL: `storage: {journal: ${JOURNAL_URL}}`."
+    )
 
 
 def test_an_empty_key_is_refused_unless_it_can_be_switched_off():

@@ -1,0 +1,31 @@
+"""Names for packages that offer targets and metrics of their own.
+
+``docs/targets.md`` and ``docs/metrics.md`` show such packages; ``convergence.testing`` tests them.
+"""
+
+from convergence_core.errors import (
+    Billed,
+    CandidateFault,
+    ConfigurationError,
+    EvaluatorFault,
+    InfrastructureFault,
+)
+from convergence_core.ports import Target, WorstCase
+from convergence_core.records import Case, Json, Params, Reply, Usage
+from tasks.plugins.entry_points import PluginContext
+
+__all__ = [
+    "Billed",
+    "CandidateFault",
+    "Case",
+    "ConfigurationError",
+    "EvaluatorFault",
+    "InfrastructureFault",
+    "Json",
+    "Params",
+    "PluginContext",
+    "Reply",
+    "Target",
+    "Usage",
+    "WorstCase",
+]

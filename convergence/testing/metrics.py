@@ -1,0 +1,123 @@
+"""Contract of a metric that a package offers."""
+
+import asyncio
+import copy
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from convergence.testing.requirements import HOSTILE_TEXTS, require
+from convergence_core.errors import ConfigurationError, EvaluatorFault
+from convergence_core.records import Case, Json, Params, Reply
+from tasks.metrics.user_evaluators import UserEvaluator
+from tasks.plugins.entry_points import PluginContext, find_plugin
+
+_ANSWERS: tuple[Json, ...] = (
+    *HOSTILE_TEXTS,
+    None,
+    True,
+    0,
+    -1.5,
+    10**30,
+    [],
+    [1, [2, ["x"]]],
+    {},
+    {"a": {"b": None}},
+)
+"""Answers that a metric may be asked to measure."""
+
+
+class MetricContract:
+    """Every metric must pass these tests; subclass it in a test module of the package."""
+
+    __test__ = False
+
+    plugin: ClassVar[str]
+    """Name of the entry point in the group ``convergence.metrics``."""
+    options: ClassVar[Mapping[str, Json]] = {}
+    """``plugin_options`` with which it works."""
+    result: ClassVar[Json] = None
+    """A good answer."""
+    worse_result: ClassVar[Json] = None
+    """An answer that is worth less."""
+    expected: ClassVar[Json] = None
+    """What the case expects."""
+    params: ClassVar[Params] = {}
+    """Parameters of the candidate."""
+    lower_is_better: ClassVar[bool] = False
+    """Whether a good answer has the lower value."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls.__test__ = bool(vars(cls).get("__test__", True))
+
+    def test_an_unknown_option_is_refused(self) -> None:
+        """A misspelt option is a ``ConfigurationError``, never ignored."""
+        try:
+            self._made({**self.options, "no_such_option_of_anyone": 1})
+        except ConfigurationError as error:
+            told = str(error)
+            require("no_such_option_of_anyone" in told, f"the error does not name the key: {told}")
+            return
+        raise AssertionError("an option that nothing reads was taken without a word")
+
+    def test_a_good_answer_is_worth_more_than_a_worse_one(self) -> None:
+        """The value says what the metric is for."""
+        good, worse = self._measured(self.result), self._measured(self.worse_result)
+        require(isinstance(good, float), f"the good answer is worth {good!r}")
+        require(isinstance(worse, float), f"the worse answer is worth {worse!r}")
+        is_ordered = good < worse if self.lower_is_better else good > worse  # type: ignore[operator]
+        require(is_ordered, f"the good answer is worth {good}, the worse one {worse}")
+
+    def test_the_same_answer_has_the_same_value(self) -> None:
+        """A metric reads nothing but its arguments."""
+        values = {self._measured(self.result) for _ in range(3)}
+        require(len(values) == 1, f"one answer has the values {sorted(map(str, values))}")
+
+    def test_any_answer_has_a_finite_value_none_or_a_fault(self) -> None:
+        """Answers come from anywhere; an exception is a fault with a message."""
+        for answer in _ANSWERS:
+            found = self._measured(answer)
+            if isinstance(found, EvaluatorFault):
+                is_told = bool(str(found).strip()) and found.error_type not in _NO_NUMBER
+                require(is_told, f"{str(answer)[:40]!r}: {found}")
+
+    def test_it_leaves_answer_expectation_and_parameters_as_they_are(self) -> None:
+        """Other metrics read the same objects."""
+        given = (copy.deepcopy(self.result), copy.deepcopy(self.expected), dict(self.params))
+        before = copy.deepcopy(given)
+        self._measured(given[0], expected=given[1], params=given[2])
+        require(given == before, "the metric changed its arguments")
+
+    def _made(self, options: Mapping[str, Json] | None = None) -> Any:
+        options = self.options if options is None else options
+        context = PluginContext(
+            name=self.plugin, options=options, key="evaluation.metrics.contract"
+        )
+        plugin = find_plugin("convergence.metrics", self.plugin, key=context.key)
+        function = plugin.make(context)
+        require(callable(function), f"the factory made {function!r}, not a function")
+        return function
+
+    def _measured(
+        self, result: Json, *, expected: Json = None, params: Params | None = None
+    ) -> float | EvaluatorFault | None:
+        evaluator = UserEvaluator(self._made(), n_workers=1, key="evaluation.metrics.contract")
+        if expected is None:
+            expected = copy.deepcopy(self.expected)
+        reply = Reply(value=result, latency_ms=1.0, provider="contract")
+        case = Case(case_id="c", input=None, expected=expected)
+
+        async def go() -> float | EvaluatorFault | None:
+            try:
+                return await evaluator.value(
+                    "contract", reply, case, self.params if params is None else params
+                )
+            except EvaluatorFault as fault:
+                return fault
+            finally:
+                await evaluator.aclose()
+
+        return asyncio.run(go())
+
+
+_NO_NUMBER = frozenset({"no_number", "not_finite"})

@@ -1,0 +1,34 @@
+"""Checks of the contract suites: what must hold, said in the message of the failure."""
+
+import unittest
+from typing import NoReturn
+
+HOSTILE_TEXTS: tuple[str, ...] = (
+    "",
+    " \n\t",
+    "\x00\x1b[31m",
+    "é \u2028 \u202e 🦄",
+    "\ud800",
+    "{input} {{x}} %s ${HOME} `id` <script>alert(1)</script> ' OR 1=1 --",
+    "x" * 200_000,
+)
+"""Texts that a plugin may meet in a case or an answer: empty, huge, no valid UTF-8, meant to inject."""
+
+
+def require(condition: object, message: str) -> None:
+    """Fail a test unless the condition holds.
+
+    Raises:
+        AssertionError: it does not; its message is ``message``.
+    """
+    if not condition:
+        raise AssertionError(message)
+
+
+def skip(reason: str) -> NoReturn:
+    """Skip a test; pytest and unittest both show the reason.
+
+    Raises:
+        SkipTest: always.
+    """
+    raise unittest.SkipTest(reason)

@@ -1,0 +1,321 @@
+"""Contract of a target that a package offers."""
+
+import asyncio
+import copy
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import Any, ClassVar, TypeVar
+
+from convergence.testing.requirements import HOSTILE_TEXTS, require, skip
+from convergence.testing.services import HOSTILE_ANSWERS, HostileAnswer
+from convergence_core.config.api import ApiConfig
+from convergence_core.errors import (
+    CandidateFault,
+    ConfigurationError,
+    EvaluationFault,
+    InfrastructureFault,
+)
+from convergence_core.ports import Target, WorstCase
+from convergence_core.records import Case, Json, Params, Reply, canonical_json
+from tasks.plugins.entry_points import PluginContext, find_plugin
+from tasks.plugins.target import PluginTarget, make_plugin_target
+
+T = TypeVar("T")
+
+_SECRET = "canary-4f9a1c77d2e84b06"  # noqa: S105 - made up, to be looked for
+_N_AT_ONCE = 8
+
+
+class TargetContract:
+    """Every target must pass these tests; subclass it in a test module of the package."""
+
+    __test__ = False
+
+    plugin: ClassVar[str]
+    """Name of the entry point in the group ``convergence.targets``."""
+    options: ClassVar[Mapping[str, Json]] = {}
+    """``plugin_options`` with which it works."""
+    params: ClassVar[Params] = {}
+    """Parameters of a candidate that gets an answer."""
+    other_params: ClassVar[Params | None] = None
+    """Parameters that ask something else; ``None``: nothing is tuned in this test."""
+    case_input: ClassVar[Json] = None
+    """Input of a case that gets an answer."""
+    slow_input: ClassVar[Json] = None
+    """Input of a case whose call takes a second or longer; ``None``: there is none."""
+    is_deterministic: ClassVar[bool] = True
+    """Whether the same question always gets the same answer."""
+    timeout_s: ClassVar[float] = 30.0
+    """Longest duration of one call, in seconds."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls.__test__ = bool(vars(cls).get("__test__", True))
+
+    def answering(
+        self,
+        answer: HostileAnswer,  # noqa: ARG002 - for who overrides it
+    ) -> AbstractContextManager[Mapping[str, Json]]:
+        """Let the service behind the target give one answer, and return the options that reach it.
+
+        Override it with a ``LoopbackService``; without it hostile answers are not tested.
+
+        Raises:
+            SkipTest: it is not overridden.
+        """
+        skip("no service behind it: override `answering` to test hostile answers")
+
+    # -- the entry point
+
+    def test_the_entry_point_is_found_once_and_makes_a_target(self) -> None:
+        """The environment has one plugin of the name, whose factory makes a whole target."""
+        target = self._made()
+        require(isinstance(target, Target), f"{target!r} lacks a method of `Target`")
+        self._closed(target)
+
+    def test_an_unknown_option_is_refused(self) -> None:
+        """A misspelt option is a ``ConfigurationError``, never ignored."""
+        options = {**self.options, "no_such_option_of_anyone": 1}
+        try:
+            target = self._made(options)
+        except ConfigurationError as error:
+            told = str(error)
+            require("no_such_option_of_anyone" in told, f"the error does not name the key: {told}")
+            return
+        self._closed(target)
+        raise AssertionError("an option that nothing reads was taken without a word")
+
+    # -- what is asked
+
+    def test_a_request_is_json_and_always_the_same(self) -> None:
+        """``request`` is pure: the journal finds stored answers by its hash."""
+        one, other = self._made(), self._made()
+        params, case = dict(self.params), self._case()
+        before = copy.deepcopy((params, case))
+        texts = {canonical_json(target.request(params, case)) for target in (one, one, other)}
+        self._closed(one, other)
+        require(len(texts) == 1, f"the same question made different requests: {sorted(texts)}")
+        require((params, case) == before, "`request` changed its arguments")
+
+    def test_other_parameters_make_another_request(self) -> None:
+        """What is tuned is in the request, else a stored answer would be given for another one."""
+        if self.other_params is None:
+            skip("`other_params` is None")
+        target = self._made()
+        asked = [
+            target.request(params, self._case()) for params in (self.params, self.other_params)
+        ]
+        self._closed(target)
+        require(asked[0] != asked[1], f"both made the request {asked[0]}")
+
+    def test_a_call_costs_no_more_than_its_worst_case(self) -> None:
+        """Budgets reserve ``worst_case`` before a call."""
+        target = self._made()
+        bound = target.worst_case(self.params, self._case())
+        require(isinstance(bound, WorstCase), f"worst_case() returned {bound!r}")
+        reply = self._asked(target, self._case())
+        for name, most, used in (
+            ("usd", bound.usd, reply.cost_usd),
+            ("tokens", bound.tokens, reply.usage.total),
+        ):
+            is_kept = most is None or used is None or used <= most
+            require(is_kept, f"the call cost {used} {name}, more than its worst case of {most}")
+
+    # -- what is answered
+
+    def test_a_reply_is_json_with_numbers_that_are_some(self) -> None:
+        """The value has a form in JSON; cost and tokens are 0 or more, or unknown."""
+        reply = self._asked(self._made(), self._case())
+        canonical_json(reply.value)
+        require(reply.latency_ms > 0, f"latency_ms is {reply.latency_ms}")
+
+    def test_the_same_question_gets_the_same_answer(self) -> None:
+        """Where it is promised; also with another instance."""
+        if not self.is_deterministic:
+            skip("`is_deterministic` is False")
+        values = [self._asked(self._made(), self._case()).value for _ in range(2)]
+        require(values[0] == values[1], f"the answers differ: {values}")
+
+    def test_calls_at_once_do_not_mix(self) -> None:
+        """A target is shared by all calls in flight."""
+        target = self._made()
+
+        async def go() -> list[Reply]:
+            try:
+                calls = [target.call(self.params, self._case()) for _ in range(_N_AT_ONCE)]
+                return list(await asyncio.gather(*calls))
+            finally:
+                await target.aclose()
+
+        values = [reply.value for reply in self._run(go)]
+        if self.is_deterministic:
+            require(all(value == values[0] for value in values), f"the answers differ: {values}")
+
+    def test_a_hostile_input_is_answered_or_refused(self) -> None:
+        """Texts of cases come from anywhere: each is an answer or a fault, and pure before it."""
+        for text in HOSTILE_TEXTS:
+            target = self._made()
+            self._answered_or_refused(
+                target, Case(case_id="c", input=_filled(self.case_input, text)), repr(text[:40])
+            )
+
+    def test_a_hostile_answer_is_a_reply_or_a_fault(self) -> None:
+        """What a broken service sends becomes data; 429 and 5xx are never the candidate's fault."""
+        for answer in HOSTILE_ANSWERS:
+            with self.answering(answer) as options:
+                found = self._answered_or_refused(self._made(options), self._case(), answer.name)
+            if answer.status == 429 or answer.status >= 500:
+                is_infrastructure = isinstance(found, InfrastructureFault)
+                message = f"status {answer.status} became {found!r}, not an `InfrastructureFault`"
+                require(is_infrastructure, message)
+
+    # -- secrets, time-outs, ends
+
+    def test_its_key_is_in_no_request_or_reply(self) -> None:
+        """A key is read where a request is sent, and shown nowhere."""
+        target = self._made()
+        require(
+            _SECRET not in canonical_json(target.request(self.params, self._case())),
+            _SHOWN.format("request"),
+        )
+        require(_SECRET not in repr(target), _SHOWN.format("repr"))
+        reply = self._asked(target, self._case())
+        require(_SECRET not in canonical_json(reply.value), _SHOWN.format("reply"))
+
+    def test_its_key_is_in_no_fault(self) -> None:
+        """Also where the service refuses the key."""
+        unauthorized = next(a for a in HOSTILE_ANSWERS if a.status == 401)
+        with self.answering(unauthorized) as options:
+            found = self._answered_or_refused(self._made(options), self._case(), "401")
+        told = f"{found} {getattr(found, 'details', '')}"
+        require(_SECRET not in told, _SHOWN.format("fault"))
+
+    def test_a_call_that_is_given_up_ends_and_the_next_one_works(self) -> None:
+        """A cancelled call ends soon and blocks no loop; the target stays of use."""
+        if self.slow_input is None:
+            skip("`slow_input` is None")
+        target = self._raw()
+
+        async def go() -> float:
+            begun = time.perf_counter()
+            try:
+                async with asyncio.timeout(0.1):
+                    await target.call(self.params, Case(case_id="s", input=self.slow_input))
+            except TimeoutError:
+                took_s = time.perf_counter() - begun
+                await target.call(self.params, self._case())
+                return took_s
+            finally:
+                await target.aclose()
+            raise AssertionError("the call of `slow_input` ended within 0.1 s")
+
+        took_s = self._run(go)
+        require(
+            took_s < 0.9, f"a call that was given up after 0.1 s held its loop for {took_s:.1f} s"
+        )
+
+    def test_it_may_be_closed_twice_and_unused(self) -> None:
+        """``aclose`` frees what is held, also of a target that nobody asked."""
+        target = self._raw()
+
+        async def go() -> None:
+            await target.aclose()
+            await target.aclose()
+
+        self._run(go)
+
+    # -- how the tests ask
+
+    def _context(self, options: Mapping[str, Json] | None = None) -> PluginContext:
+        return PluginContext(
+            name=self.plugin,
+            options=self.options if options is None else options,
+            timeout_s=self.timeout_s,
+            n_workers=_N_AT_ONCE,
+            secret=lambda: _SECRET,
+        )
+
+    def _made(self, options: Mapping[str, Json] | None = None) -> PluginTarget:
+        """Return the target as a run makes it, with the checks that a run has."""
+        api = ApiConfig(name="contract", kind="plugin", plugin=self.plugin)
+        return make_plugin_target(api, self._context(options))
+
+    def _raw(self) -> Target:
+        """Return what the factory makes, without our checks."""
+        context = self._context()
+        target: Target = find_plugin("convergence.targets", self.plugin, key="api").make(context)
+        return target
+
+    def _case(self) -> Case:
+        return Case(case_id="c", input=self.case_input)
+
+    def _asked(self, target: Target, case: Case) -> Reply:
+        async def go() -> Reply:
+            try:
+                return await target.call(self.params, case)
+            finally:
+                await target.aclose()
+
+        return self._run(go)
+
+    def _answered_or_refused(
+        self, target: Target, case: Case, what: str
+    ) -> Reply | EvaluationFault:
+        try:
+            canonical_json(target.request(self.params, case))
+            target.worst_case(self.params, case)
+            return self._asked(target, case)
+        except (CandidateFault, InfrastructureFault) as fault:
+            require(str(fault).strip(), f"{what}: the fault has no message")
+            is_bug = fault.error_type in _BUGS
+            require(not is_bug, f"{what}: the plugin raised {fault.error_type}: {fault}")
+            return fault
+
+    def _closed(self, *targets: Target) -> None:
+        async def go() -> None:
+            for target in targets:
+                await target.aclose()
+
+        self._run(go)
+
+    @staticmethod
+    def _run(work: Callable[[], Awaitable[T]]) -> T:
+        async def go() -> T:
+            return await work()
+
+        return asyncio.run(go())
+
+
+_SHOWN = "the key of `secret()` is in its {}"
+_BUGS = frozenset(
+    {
+        *(
+            "AttributeError",
+            "IndexError",
+            "KeyError",
+            "NameError",
+            "TypeError",
+            "UnboundLocalError",
+        ),
+        *("JSONDecodeError", "RecursionError", "UnicodeDecodeError", "UnicodeEncodeError"),
+        *(
+            "AssertionError",
+            "ZeroDivisionError",
+            "not_json",
+            "not_finite",
+            "bad_bill",
+            "bad_result",
+        ),
+    }
+)
+"""Exceptions and results that a plugin did not mean: it should have said which fault it is."""
+
+
+def _filled(value: Json, text: str) -> Json:
+    """Return an input with every text replaced."""
+    if isinstance(value, dict):
+        return {name: _filled(item, text) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_filled(item, text) for item in value]
+    return text if isinstance(value, str) else value

@@ -1,0 +1,1 @@
+"""Plugins: targets, metrics and providers of installed packages."""
