@@ -5,7 +5,7 @@ import copy
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from convergence.testing.requirements import HOSTILE_TEXTS, require
+from convergence.testing.requirements import HOSTILE_TEXTS, brief, require
 from convergence_core.errors import ConfigurationError, EvaluatorFault
 from convergence_core.records import Case, Json, Params, Reply
 from tasks.metrics.user_evaluators import UserEvaluator
@@ -79,7 +79,7 @@ class MetricContract:
             found = self._measured(answer)
             if isinstance(found, EvaluatorFault):
                 is_told = bool(str(found).strip()) and found.error_type not in _NO_NUMBER
-                require(is_told, f"{str(answer)[:40]!r}: {found}")
+                require(is_told, f"{brief(answer)}: {found}")
 
     def test_it_leaves_answer_expectation_and_parameters_as_they_are(self) -> None:
         """Other metrics read the same objects."""

@@ -1,7 +1,10 @@
-"""Checks of the contract suites: what must hold, said in the message of the failure."""
+"""Checks of the contract suites, each with the message of its failure."""
 
 import unittest
 from typing import NoReturn
+
+from tasks.secrets.process_redaction import redacted_text
+from tasks.secrets.redaction import one_line
 
 HOSTILE_TEXTS: tuple[str, ...] = (
     "",
@@ -13,6 +16,11 @@ HOSTILE_TEXTS: tuple[str, ...] = (
     "x" * 200_000,
 )
 """Texts that a plugin may meet in a case or an answer: empty, huge, no valid UTF-8, meant to inject."""
+
+
+def brief(value: object) -> str:
+    """Return the beginning of a value as a message shows it."""
+    return one_line(ascii(value), 60, redacted_text)
 
 
 def require(condition: object, message: str) -> None:

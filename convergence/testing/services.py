@@ -1,4 +1,4 @@
-"""A service on this machine that answers whatever a test says, also what no service should."""
+"""HTTP service on this machine that gives the answers of a test, hostile ones too."""
 
 import threading
 from collections.abc import Callable

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar, TypeVar
 
-from convergence.testing.requirements import HOSTILE_TEXTS, require, skip
+from convergence.testing.requirements import HOSTILE_TEXTS, brief, require, skip
 from convergence.testing.services import HOSTILE_ANSWERS, HostileAnswer
 from convergence_core.config.api import ApiConfig
 from convergence_core.errors import (
@@ -157,7 +157,7 @@ class TargetContract:
         for text in HOSTILE_TEXTS:
             target = self._made()
             self._answered_or_refused(
-                target, Case(case_id="c", input=_filled(self.case_input, text)), repr(text[:40])
+                target, Case(case_id="c", input=_filled(self.case_input, text)), brief(text)
             )
 
     def test_a_hostile_answer_is_a_reply_or_a_fault(self) -> None:

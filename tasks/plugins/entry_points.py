@@ -1,4 +1,4 @@
-"""Entry points of installed packages: found by name, loaded when a configuration names them.
+"""Entry points of installed packages, loaded when a configuration names them.
 
 A package offers a plugin in its ``pyproject.toml``::
 

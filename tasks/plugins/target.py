@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from convergence_core.budget.prices import PriceTable
 from convergence_core.config import ApiConfig
+from convergence_core.config.secrecy import shown
 from convergence_core.errors import (
     CandidateFault,
     ConvergenceError,
@@ -265,7 +266,7 @@ def _number(value: object, name: str) -> float:
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not is_number or not abs(value) <= 1.7e308 or not math.isfinite(value):  # type: ignore[arg-type]
         raise NotJsonError(
-            f"`{name}` is {str(value)[:40]}, not a finite number", error_type="not_finite"
+            f"`{name}` is {shown(value)}, not a finite number", error_type="not_finite"
         )
     return float(value)  # type: ignore[arg-type]
 

@@ -38,10 +38,10 @@ TWICE = {"ApiConfig", "EvaluationConfig", "SearchSpaceConfig", "StorageConfig"}
 """Public classes of a name that the Python interface shares with the configuration's models."""
 
 EXCEPTIONS = {
-    "heaps": 0, "circles": 0, "room circles": 0, "twice": 0, "ing": 5, "fragments": 0, "questions": 0,
+    "heaps": 0, "circles": 0, "room circles": 0, "twice": 0, "ing": 6, "fragments": 0, "questions": 0,
     "long docstrings": 0, "parameters": 0, "lines": 0,
 }  # fmt: skip
-"""To come down to 0; five modules may end in -ing, for there it is the field's word."""
+"""To come down to 0; six modules may end in -ing, for there it is the field's word."""
 
 
 def is_template(name: str) -> bool:

@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import sys
 from collections.abc import Mapping
 from typing import Any, get_args
 
@@ -14,12 +15,16 @@ from convergence_core.records import Reply
 from tasks.calls.scorer import Closable
 from tasks.inputs.factories import make_metrics
 from tests.support.configurations import chat_api, loaded
+from tests.support.plugin_packages import install
 
 EXPECTED: dict[str, Any] = {
     "numeric": 1,
     "json_schema": {"type": "object"},
 }
-SETTINGS: dict[str, dict[str, Any]] = {"function": {"function": "metric.py:quality"}}
+SETTINGS: dict[str, dict[str, Any]] = {
+    "function": {"function": "metric.py:quality"},
+    "plugin": {"plugin": "quality"},
+}
 ANSWERS = [
     "",
     "x",
@@ -38,8 +43,13 @@ ANSWERS = [
 
 
 @pytest.fixture(params=[kind for kind in get_args(MetricType) if kind != "llm_judge"])
-def metric(request, tmp_path):
+def metric(request, tmp_path, monkeypatch):
     kind = request.param
+    if kind == "plugin":
+        code = "def make(context): return lambda result, expected: 0.5"
+        install(tmp_path / "packages", "acme-quality", code, {"convergence.metrics": {"quality": "make"}})
+        monkeypatch.syspath_prepend(str(tmp_path / "packages"))
+        monkeypatch.delitem(sys.modules, "acme_quality", raising=False)
     (tmp_path / "metric.py").write_text("def quality(result, expected): return 0.5\n")
     case = {"id": "a", "input": "x", "expected": EXPECTED.get(kind, "x")}
     api: Mapping[str, Any] = {

@@ -22,7 +22,7 @@ import time
 
 import httpx
 
-from convergence.plugins.connectors import (
+from convergence.plugins import (
     CandidateFault, ConfigurationError, InfrastructureFault, Reply, WorstCase,
 )
 

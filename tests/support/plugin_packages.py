@@ -42,7 +42,7 @@ def install(
 ECHO = '''
 import asyncio
 
-from convergence.plugins.connectors import (
+from convergence.plugins import (
     CandidateFault, ConfigurationError, InfrastructureFault, Reply, Usage, WorstCase,
 )
 

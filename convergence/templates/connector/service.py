@@ -1,4 +1,7 @@
-"""Search service on this machine, in place of your own: ``python service.py``, and leave it running."""
+"""Search service on this machine, in place of your own.
+
+Start it with ``python service.py`` and leave it running. It needs nothing but Python.
+"""
 
 import json
 import re
@@ -28,7 +31,7 @@ def search(query: str, stem: int, least: int) -> dict[str, object]:
     return {"hits": hits, "cost_usd": 0.0001}
 
 
-class Handler(BaseHTTPRequestHandler):
+class SearchHandler(BaseHTTPRequestHandler):
     """Answers ``POST /search``."""
 
     protocol_version = "HTTP/1.1"
@@ -54,6 +57,6 @@ class Handler(BaseHTTPRequestHandler):
 
 if __name__ == "__main__":
     port = int(sys.argv[1]) if len(sys.argv) > 1 else PORT
-    with ThreadingHTTPServer(("127.0.0.1", port), Handler) as server:
+    with ThreadingHTTPServer(("127.0.0.1", port), SearchHandler) as server:
         print(f"serving http://127.0.0.1:{server.server_port}/search", flush=True)
         server.serve_forever()

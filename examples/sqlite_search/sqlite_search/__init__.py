@@ -8,7 +8,7 @@ import threading
 import time
 from pathlib import Path
 
-from convergence.plugins.connectors import (
+from convergence.plugins import (
     CandidateFault,
     Case,
     ConfigurationError,

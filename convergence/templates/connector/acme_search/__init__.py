@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import httpx
 
-from convergence.plugins.connectors import (
+from convergence.plugins import (
     CandidateFault,
     Case,
     ConfigurationError,

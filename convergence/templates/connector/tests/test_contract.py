@@ -1,4 +1,4 @@
-"""Target and metric keep the contract of their groups; the service is one on this machine."""
+"""Contract of the target and the metric; the service is one on this machine."""
 
 import json
 from collections.abc import Iterator, Mapping
