@@ -47,7 +47,12 @@ def metric(request, tmp_path, monkeypatch):
     kind = request.param
     if kind == "plugin":
         code = "def make(context): return lambda result, expected: 0.5"
-        install(tmp_path / "packages", "acme-quality", code, {"convergence.metrics": {"quality": "make"}})
+        install(
+            tmp_path / "packages",
+            "acme-quality",
+            code,
+            {"convergence.metrics": {"quality": "make"}},
+        )
         monkeypatch.syspath_prepend(str(tmp_path / "packages"))
         monkeypatch.delitem(sys.modules, "acme_quality", raising=False)
     (tmp_path / "metric.py").write_text("def quality(result, expected): return 0.5\n")
