@@ -13,6 +13,7 @@ from tasks.store.feedback.training_rounds import TrainingRounds
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.timeout(2400),  # training gives way to whatever else runs (nice 19)
     pytest.mark.skipif(bool(missing_libraries()), reason="needs the extra `local`"),
     pytest.mark.filterwarnings("ignore"),
 ]

@@ -215,6 +215,7 @@ def test_the_command_wants_a_role_and_one_round(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(2400)  # training gives way to whatever else runs (nice 19)
 @pytest.mark.skipif(bool(missing_libraries()), reason="needs the extra `local`")
 @pytest.mark.filterwarnings("ignore")
 def test_a_role_learns_to_think_and_answers_with_what_it_thinks(

@@ -15,7 +15,11 @@ from tests.training.test_trainer import Script, weights
 
 pytest.importorskip("peft", reason="needs the extra `local` (pip install '.[local]')")
 
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(2400),  # training gives way to whatever else runs (nice 19)
+    pytest.mark.filterwarnings("ignore"),
+]
 
 SETTINGS = {
     "objective": "rlp", "batch_size": 8, "learning_rate": 1e-3, "n_thoughts": 8, "thought_tokens": 8,

@@ -28,6 +28,7 @@ pytest.importorskip("peft", reason="needs the extra `local` (pip install '.[loca
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.timeout(2400),  # training gives way to whatever else runs (nice 19)
     # Warnings of other people's packages are theirs.
     pytest.mark.filterwarnings("ignore"),
 ]
