@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from convergence_core.feedback.adapter_records import GateCheck
+from convergence_core.result.number_text import beside
 
 CONDITIONS: Final[Mapping[str, str]] = {
     "weights": "the weights must be finite and not all zero",
@@ -162,7 +163,7 @@ def _number(
         return _not_measured(name, threshold, unit)
     passed = measured.value >= threshold if is_least else measured.value <= threshold
     bound = "at least" if is_least else "at most"
-    said = f"{_shown(measured)} {unit}, {bound} {threshold:g}"
+    said = f"{_shown(measured, threshold)} {unit}, {bound} {threshold:g}"
     return _check(name, measured, passed=passed, said=said, threshold=threshold, unit=unit)
 
 
@@ -203,8 +204,8 @@ def _finite(found: Measured | None) -> Measured | None:
     return found if all(map(math.isfinite, numbers)) else None
 
 
-def _shown(found: Measured) -> str:
-    text = f"{found.value:.3g}"
+def _shown(found: Measured, threshold: float | None = None) -> str:
+    text = beside(found.value, threshold)
     if found.low is not None and found.high is not None:
         text += f" [95 % interval {found.low:.3g} to {found.high:.3g}]"
     return text

@@ -13,6 +13,7 @@ from typing import Final, Literal
 from convergence_core.errors import AdapterRefusedError
 from convergence_core.feedback.records import AnswerComparison, Rating
 from convergence_core.records import Json
+from convergence_core.result.number_text import beside
 
 AdapterStatus = Literal["candidate", "active", "inactive", "rolled_back", "rejected", "stale"]
 STATUSES: Final[Mapping[AdapterStatus, str]] = {
@@ -133,7 +134,7 @@ class GateCheck:
         """The value with its interval and unit. ``None``: nothing was measured."""
         if self.value is None:
             return None
-        found = f"{self.value:.3g}"
+        found = beside(self.value, self.threshold)
         if self.low is not None and self.high is not None:
             found += f" [{self.low:.3g}, {self.high:.3g}]"
         return f"{found} {self.unit}".strip()

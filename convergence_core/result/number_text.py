@@ -6,6 +6,10 @@ UNKNOWN = "\N{EN DASH}"
 """Shown where a number does not exist."""
 
 
+MOST_DIGITS = 17
+"""That two different numbers need."""
+
+
 def plural(n: int, one: str, many: str | None = None) -> str:
     """Return a count with its noun, e.g. ``1 case``, ``1,200 cases``."""
     return f"{n:,} {one if n == 1 else many or one + 's'}"
@@ -14,6 +18,15 @@ def plural(n: int, one: str, many: str | None = None) -> str:
 def reward(value: float | None) -> str:
     """Return a mean reward with three decimals."""
     return UNKNOWN if value is None else f"{value:.3f}"
+
+
+def beside(value: float, limit: float | None) -> str:
+    """Return a number of three digits, or of as many more as tell it from the limit it is held against."""
+    digits = 3
+    if limit is not None and value != limit:
+        while digits < MOST_DIGITS and f"{value:.{digits}g}" == f"{limit:.{digits}g}":
+            digits += 1
+    return f"{value:.{digits}g}"
 
 
 def signed(value: float) -> str:

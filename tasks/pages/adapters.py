@@ -12,6 +12,7 @@ from convergence_core.feedback.adapter_records import (
     answering_words,
 )
 from convergence_core.records import Json
+from convergence_core.result.number_text import beside
 from tasks.pages.source import Page, PageSource, line_of, time_of
 from tasks.pages.writes import check_confirmed
 from tasks.report.phrases import duration
@@ -168,6 +169,9 @@ def _adapter(one: AdapterRecord, checks: Sequence[GateCheck]) -> Page:
                 "name": check.name,
                 "passed": check.passed,
                 "value": check.value,
+                "value_text": None
+                if check.value is None
+                else beside(check.value, check.threshold),
                 "low": check.low,
                 "high": check.high,
                 "limit": check.threshold,

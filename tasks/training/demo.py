@@ -80,7 +80,8 @@ def configuration_text(rate: float = 1e-3) -> str:
                 "inline": [
                     {"input": demo_world.Question(country, 0).text, "expected": city}
                     for country, city in demo_world.CAPITALS.items()
-                ]
+                ],
+                "approved": "approved_cases.jsonl",
             },
             "metrics": {"right": {"type": "contains"}},
         },

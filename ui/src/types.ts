@@ -148,7 +148,7 @@ export interface Proposed { interaction_id: string; case_id: string; prompt: str
 // GET training and training/{role}
 export interface TrainedRoles { roles: string[]; sentences: string[]; commands: string[] }
 export interface Measured extends Interval { n: number }
-export interface Check { name: string; passed: boolean; value: number | null; low: number | null; high: number | null; limit: number | null; unit: string; sentence: string }
+export interface Check { name: string; passed: boolean; value: number | null; value_text: string | null; low: number | null; high: number | null; limit: number | null; unit: string; sentence: string }
 export interface Adapter {
   version: string; status: string; meaning: string; sentence: string; origin: string; objective: string; parent: string | null; n_rows: number;
   created_at: string; decided_at: string; may_activate: boolean; checks: Check[];

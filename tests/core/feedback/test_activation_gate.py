@@ -1,5 +1,6 @@
 """Conditions of activation: each refuses what breaks it, and what was not measured is not passed."""
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +16,7 @@ from convergence_core.feedback.activation_gate import (
     gate_checks,
 )
 from convergence_core.feedback.offline_reward import offline_reward
+from convergence_core.result.number_text import beside
 
 GOOD = GateMeasures(
     n_held_out=40,
@@ -165,3 +167,17 @@ def test_of_candidates_that_are_no_better_at_most_one_in_twenty_passes():
         found = Measured(value=one.difference, low=one.low, high=one.high)
         n_passed += not failed(replace(GOOD, reward_difference=found, reward_rests_on=one.words))
     assert n_passed <= 10, n_passed
+
+
+def test_a_number_beside_its_limit_is_told_from_it():
+    over = next(
+        one
+        for one in gate_checks(replace(GOOD, kl_nats=Measured(value=1.50003)))
+        if one.name == "kl"
+    )
+    assert "1.50003 nats per response, at most 1.5" in over.words
+    assert over.measured == "1.50003 nats per response"
+    assert beside(1.5, 1.5) == "1.5"
+    assert beside(1.4996, 1.5) == "1.4996"
+    assert beside(math.nextafter(1.5, 2), 1.5) == "1.5000000000000002"
+    assert beside(0.12345, None) == "0.123"

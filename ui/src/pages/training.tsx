@@ -111,7 +111,7 @@ function OneAdapter({ one, base, done }: { one: Adapter; base: string; done: () 
             columns={[
               { key: "p", title: "Passed", show: (c) => <span class={`tag ${c.passed ? "good" : "failed"}`}>{c.passed ? "yes" : "no"}</span> },
               { key: "name", title: "Check", show: (c) => <code>{c.name}</code> },
-              { key: "v", title: "Measured", n: true, show: (c) => measured(c.value) },
+              { key: "v", title: "Measured", n: true, show: (c) => (c.value_text ?? "–").replace("-", "−") },
               { key: "i", title: "95 % interval", n: true, show: (c) => (c.low === null || c.high === null ? "" : <span class="ci">[{measured(c.low)}, {measured(c.high)}]</span>) },
               { key: "l", title: "Limit", n: true, show: (c) => (c.limit === null ? "" : measured(c.limit)) },
               { key: "u", title: "Unit", show: (c) => <One text={c.unit} /> },
