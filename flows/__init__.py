@@ -1,4 +1,4 @@
-"""Prefect flows: optimize, generation, sao, policy, fold, maintain, notify."""
+"""Prefect flows: optimize, generation, sao, policy, games, fold, maintain, notify."""
 
 from convergence_core.packages import check_packages
 from tasks.prefect_support.settings import prepare

@@ -28,6 +28,7 @@ from convergence_core.result import RunResult, number_text
 from convergence_core.result.number_text import plural
 from convergence_core.result.verdict import verdict_of
 from tasks.notify.system_events import budget_events
+from tasks.report.games_section import games_blocks
 from tasks.report.markdown import markdown_of, report_markdown
 from tasks.report.phrases import ending, named_label, spend
 from tasks.report.plots import learning_curve_png
@@ -42,6 +43,7 @@ from tasks.run.run import Run
 from tasks.secrets.process_redaction import redacted_text
 
 if TYPE_CHECKING:
+    from convergence_core.games.round_records import GamesReport
     from tasks.policy.policy_round import PolicyRoundReport
     from tasks.training.round import RoundReport
 
@@ -229,6 +231,16 @@ def show_policy(report: "PolicyRoundReport") -> None:
             for one in course.curve
         ],
         description="Mean reward of each policy against evaluations",
+    )
+
+
+def show_games(report: "GamesReport") -> None:
+    """Show a round of language games: what was played, what it cost, which games are kept and why."""
+    name = "".join(c if c.isalnum() else "-" for c in report.system.lower())
+    create_markdown_artifact(
+        markdown=redacted_text(markdown_of(games_blocks(report))),
+        key=f"{name}-games",
+        description=f"Language games of {report.system}",
     )
 
 

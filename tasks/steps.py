@@ -1,4 +1,4 @@
-"""The Prefect tasks of a generation, and of a round of the policy of prompts.
+"""The Prefect tasks of a generation, and of rounds of the policy and of games.
 
 One task run per candidate, never one per call: a task run costs milliseconds, a cell microseconds.
 Nothing here is retried or cached by Prefect: faults that a retry heals are retried call by call,
@@ -9,9 +9,11 @@ from prefect import runtime, task
 from prefect.cache_policies import NO_CACHE
 
 from convergence_core.events import GenerationFinished, GenerationStarted
+from convergence_core.games.round_records import GamesReport
 from convergence_core.policy.gate import PolicyGate
 from convergence_core.records import Assignment, Trial
 from convergence_core.search.sampler import Plan
+from tasks.games.games_round import games_round_of
 from tasks.policy.policy_round import round_of
 from tasks.run import sao_rounds
 from tasks.run.active_runs import run_of
@@ -156,3 +158,37 @@ def update_policy(run_id: str) -> int | None:
 def judge_policy(run_id: str) -> PolicyGate:
     """Let that policy serve which the gate names after all episodes of the system."""
     return round_of(run_id).judge()
+
+
+@task(task_run_name="look at held-out cases", cache_policy=NO_CACHE)
+@redacted_errors()
+def look_at_held_out(run_id: str) -> float | None:
+    """Look at the incumbent's answers to held-out cases; return their mean reward. ``None``: one has none."""
+    return games_round_of(run_id).take_look().mean
+
+
+@task(task_run_name="toss coins", cache_policy=NO_CACHE)
+@redacted_errors()
+def toss_coins(run_id: str) -> list[str]:
+    """Fix which games a round plays, before anything is played; return their ids."""
+    opened = games_round_of(run_id)
+    opened.toss_coins()
+    return [one.game for one in opened.included]
+
+
+@task(task_run_name="play {game}", cache_policy=NO_CACHE)
+@redacted_errors()
+def play_game(run_id: str, game: str) -> int:
+    """Play a game as often as the round gives it; return how many plays ended."""
+    return games_round_of(run_id).play(game)
+
+
+@task(task_run_name="save the round", cache_policy=NO_CACHE)
+@redacted_errors()
+def save_games(run_id: str) -> GamesReport:
+    """Publish a round of games; return what it did.
+
+    Raises:
+        StoreWriteError: nothing of it is visible then; the round goes on with the next flow run.
+    """
+    return games_round_of(run_id).finish()

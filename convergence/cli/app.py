@@ -24,7 +24,7 @@ from convergence.cli import (
     serve,
     store,
 )
-from convergence.cli.learn import adapters, mutate, policy, train
+from convergence.cli.learn import adapters, games, mutate, policy, train
 
 app = typer.Typer(
     name="convergence",
@@ -61,7 +61,13 @@ COMMANDS = {
         ("test", assessment.check_settings),
         mutate.mutate,
     ),
-    "Learn": (chat.chat, train.train, ("adapters", adapters.app), ("policy", policy.app)),
+    "Learn": (
+        chat.chat,
+        train.train,
+        ("adapters", adapters.app),
+        ("policy", policy.app),
+        ("games", games.app),
+    ),
     "Look": (pages.ui, look.runs, answers.show, answers.compare, look.report, look.query),
     "Decide": (review.review, decide.promote, decide.rollback, decide.gates),
     "Serve": (serve.serve, ("arms", arms.app), arms.fold, off_policy.ope),

@@ -52,7 +52,7 @@ def runs(
     """List the runs of a store, latest first."""
     opened = locations.open_store(store, config)
     from tasks.store.tables.interrupted_runs import as_they_are  # noqa: PLC0415 - brings SQLite
-    from tasks.store.tables.lineage import POLICY_TAG, TEST_TAG  # noqa: PLC0415 - as above
+    from tasks.store.tables.lineage import PARTS  # noqa: PLC0415 - as above
 
     records = as_they_are(opened, opened.runs(system))
     if as_json:
@@ -64,7 +64,7 @@ def runs(
         return
     console.show(console.table_of(records, _COLUMNS, right=("generations", "reward", "seed")))
     for record in records:
-        if record.status == "interrupted" and not {TEST_TAG, POLICY_TAG} & {*record.tags}:
+        if record.status == "interrupted" and not PARTS & {*record.tags}:
             options = locations.resume_options(store, config, offline="offline" in record.tags)
             console.say(f"Go on with: convergence resume {record.label}{options}")
 

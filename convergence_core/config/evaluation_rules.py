@@ -287,17 +287,21 @@ def check_llm(configuration: Configuration, report: Report) -> None:
     society = configuration.society
     judges = any(m.type == "llm_judge" for m in configuration.evaluation.metrics.values())
     if configuration.llm is not None and not (
-        society.thinks or society.prefers or judges or configuration.writes_prompts
+        society.thinks
+        or society.prefers
+        or judges
+        or configuration.writes_prompts
+        or society.games.asks_llm
     ):
         rule = (
-            "has no effect: no metric of type `llm_judge` asks it, nobody thinks or prefers, and no "
-            "text has `mutate: true`"
+            "has no effect: no metric of type `llm_judge` asks it, nobody thinks, prefers or plays, and "
+            "no text has `mutate: true`"
         )
         fix = (
             "Remove it, add a metric, e.g. `quality: {type: llm_judge, rubric: …}`, or write "
             "`society: {enabled: true}`."
         )
-        report.add("llm", rule, fix, of_key=True, about=(_METRICS,))
+        report.add("llm", rule, fix, of_key=True, about=(_METRICS, "society.games"))
 
 
 def llms_of(configuration: Configuration) -> Iterator[tuple[Path, LlmConfig]]:

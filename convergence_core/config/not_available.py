@@ -59,9 +59,7 @@ _CONVEX_FIX = (
     "Keep the tables in `storage.path`, a folder or object storage, and share the journal between "
     "machines by PostgreSQL: `storage: {journal: ${JOURNAL_URL}}`."
 )
-_NO_SOCIETY = (
-    "Remove it; `society` knows `enabled`, `auto_generate_agents`, `learning`, `rlp` and `sao`."
-)
+_NO_SOCIETY = "Remove it; `society` knows `enabled`, `auto_generate_agents`, `learning`, `rlp`, `sao` and `games`."
 
 REFUSALS: tuple[Refusal, ...] = (
     Refusal(

@@ -5,6 +5,7 @@ from typing import Annotated, Literal, TypeAlias, get_args
 from pydantic import Field
 
 from convergence_core.config.base import Section, Text
+from convergence_core.config.games import GamesConfig
 
 Algorithm: TypeAlias = Literal["mab_evolution", "thompson", "evolution", "random"]
 MetaOptimizerName: TypeAlias = Literal["fixed", "credit"]
@@ -272,6 +273,8 @@ class SocietyConfig(Section):
     learning: LearningConfig = Field(default_factory=LearningConfig)
     rlp: RlpConfig = Field(default_factory=RlpConfig)
     sao: SaoConfig = Field(default_factory=SaoConfig)
+    games: GamesConfig = Field(default_factory=GamesConfig)
+    """Language games; they need no `society.enabled`."""
 
     @property
     def thinks(self) -> bool:

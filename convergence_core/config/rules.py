@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 from convergence_core.config.api import CHAT_KINDS, ApiKind
 from convergence_core.config.api_rules import check_api, shown_url
 from convergence_core.config.evaluation_rules import check_evaluation, check_llm, llms_of
+from convergence_core.config.games_rules import check_games
 from convergence_core.config.models import Configuration, PriceConfig
 from convergence_core.config.problems import ENV_FIX, Report
 from convergence_core.config.schema import fields_of, is_default
@@ -33,6 +34,7 @@ def check(configuration: Configuration, report: Report, *, allow_callable: bool)
     check_llm(configuration, report)
     _check_prices(configuration, report)
     _check_society(configuration, report)
+    check_games(configuration, report)
     _check_prompts(configuration, report)
     _check_evolution(configuration, report)
     _check_cost_aware(configuration, report)

@@ -24,6 +24,8 @@ TRAINING_CRON = "*/15 * * * *"
 none, and looks every minute."""
 POLICY_CRON = "30 3 * * *"
 """When the policy of prompt changes learns: after the night's optimization."""
+GAMES_CRON = "0 6 * * 0"
+"""When language games are played: on Sundays, after the preferences."""
 ALERTS = "alerts"
 """Name of the deployment that notifies people."""
 
@@ -78,6 +80,7 @@ def plan(
     writes_preferences: bool = False,
     trains: bool = False,
     learns_policy: bool = False,
+    plays_games: bool = False,
     training_pool: str | None = None,
     notified: Notified = Notified(),
     suffix: str = "",
@@ -93,6 +96,7 @@ def plan(
         writes_preferences: whether its configuration has ``society.learning.sao_enabled``.
         trains: whether its configuration has `feedback.training`.
         learns_policy: whether its configuration has ``prompts.policy.enabled``.
+        plays_games: whether its configuration has ``society.games.enabled``.
         training_pool: work pool whose workers train; ``None``: that of all.
         notified: who is notified when something happens; nobody: there is no deployment for it.
         suffix: appended to each name, so that several systems have deployments of their own.
@@ -121,6 +125,9 @@ def plan(
     if learns_policy:
         text = f"Play episodes on prompts of {system}, learn which edit to make, and judge the policy."
         planned.append(Planned("policy", "nightly", of_config, POLICY_CRON, description=text))
+    if plays_games:
+        text = f"Play a round of language games of {system}, and say which of them are kept."
+        planned.append(Planned("games", "weekly", of_config, GAMES_CRON, description=text))
     if notified:
         text = f"Tell people what happened to {system}; automations start it."
         planned.append(Planned("notify", ALERTS, addresses, description=text))

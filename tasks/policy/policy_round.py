@@ -405,7 +405,7 @@ def open_target_run(
     loaded = replace(loaded, configuration=configuration)
     caller: Caller = {} if mock_url is None else {"mock_url": mock_url}
     return interrupted(loaded, caller, POLICY_TAG) or prepare_run(
-        loaded, is_policy_round=True, **caller
+        loaded, part=POLICY_TAG, **caller
     )
 
 

@@ -21,7 +21,8 @@ THOUGHT: Final = "thought"
 PREDICTION: Final = "prediction"
 SAO: Final = "sao"
 WRITING: Final = "writing"
-Purpose: TypeAlias = Literal["thought", "prediction", "sao", "writing"]
+GAME: Final = "game"
+Purpose: TypeAlias = Literal["thought", "prediction", "sao", "writing", "game"]
 RawPath: TypeAlias = Literal["completions", "embeddings", "chat/completions"]
 """Endpoints that are asked with a body as it is; of chat for fields that are a server's own."""
 

@@ -98,7 +98,7 @@ def assemble(
             on_event=caller.get("on_event"),
         )
     register(run)
-    is_search = not {lineage.TEST_TAG, lineage.POLICY_TAG} & {*record.tags}
+    is_search = not lineage.PARTS & {*record.tags}
     shortage = study.schedule.final_shortage() if is_search else None
     for text in (price_warning, shortage):
         if notify is not None and text is not None:

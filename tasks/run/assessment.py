@@ -161,7 +161,7 @@ def open_assessment(
         raise ConfigurationError.of("search_space.parameters", rule, fix)
     configuration = with_overrides(loaded.configuration, budget=budget)
     loaded = replace(loaded, configuration=configuration)
-    run = interrupted(loaded, caller, TEST_TAG) or prepare_run(loaded, is_test=True, **caller)
+    run = interrupted(loaded, caller, TEST_TAG) or prepare_run(loaded, part=TEST_TAG, **caller)
     if against_champion and champion_of_test(run) is None:
         run.close()
         rule = "champion must find one in the store that the search space still holds"
@@ -183,7 +183,7 @@ def interrupted(loaded: Loaded, caller: Caller, part: str) -> Run | None:
     Args:
         loaded: the configuration and its files.
         caller: see ``Caller``.
-        part: end of the system's name: ``TEST_TAG`` or ``POLICY_TAG``.
+        part: end of the system's name, one of ``lineage.PARTS``.
     """
     path = store_path(loaded)
     if not (path / "store.json").is_file():
@@ -197,6 +197,8 @@ def interrupted(loaded: Loaded, caller: Caller, part: str) -> Run | None:
     config_json = loaded.configuration.to_json()
     before, after = json.loads(latest.config_json), json.loads(config_json)
     same_budget = before.pop("budget", None) == after.pop("budget", None)
+    for one in (before, after):
+        one.pop("output", None)  # offline runs write elsewhere; it shapes no answer
     then = (before, latest.cases_sha256, latest.search_space_json)
     now = (after, loaded.cases_sha256, canonical_json(loaded.space.to_json()))
     facts_hold = all(latest.tags.get(key) == value for key, value in loaded.facts.items())

@@ -27,6 +27,8 @@ from tasks.run.run import FLOW_RUN_TAG, Run
 from tasks.sao.history import history_tag
 from tasks.store import ParquetStore
 from tasks.store.tables.lineage import (
+    GAMES_TAG,
+    PARTS,
     POLICY_TAG,
     RETRY_TAG,
     ROUNDS_TAG,
@@ -88,8 +90,7 @@ def prepare_run(
     budget: Limits | None = None,
     save_path: str | None = None,
     tags: Mapping[str, str] | None = None,
-    is_test: bool = False,
-    is_policy_round: bool = False,
+    part: str | None = None,
     **caller: Unpack[Caller],
 ) -> Run:
     """Begin a new run of the system that ``loaded`` describes.
@@ -101,10 +102,8 @@ def prepare_run(
         budget: as ``with_overrides``.
         save_path: as ``with_overrides``.
         tags: labels of the run.
-        is_test: whether it only tests the present settings (``tasks.run.assessment``); such runs
-            are a system of their own, so that no search takes them for one of its own.
-        is_policy_round: whether it only compares policies of prompt changes (``tasks.policy.policy_round``);
-            a system of its own, too.
+        part: what it is, if no search: one of ``lineage.PARTS``; such runs are a system of their own,
+            so that no search takes them for one of its own.
         caller: see ``Caller``. A run of ``mock_url`` is a system of its own, since what it learns
             says nothing about the real one.
 
@@ -129,7 +128,6 @@ def prepare_run(
     if is_offline:
         name, own = f"{name}.{OFFLINE}", {OFFLINE: "true", **own}
     own |= champion_tag(path, name, loaded.space)
-    part = TEST_TAG if is_test else POLICY_TAG if is_policy_round else None
     if part is not None:
         name, own = f"{name}.{part}", {part: "true", **own}
     history = history_tag(store, name) if configuration.society.prefers else {}
@@ -194,7 +192,7 @@ def resume_run(
     raised = {key: limit for key, limit in (budget or {}).items() if limit is not None}
 
     def can_go_on(record: RunRecord) -> bool:
-        if (ROUNDS_TAG in record.tags) != rounds or {TEST_TAG, POLICY_TAG} & {*record.tags}:
+        if (ROUNDS_TAG in record.tags) != rounds or PARTS & {*record.tags}:
             return False
         return record.status != "done" or retry_missing or (bool(raised) and _hit_limit(record))
 
@@ -334,6 +332,11 @@ def _check_resumable(record: RunRecord, caller: Caller, *, can_go_on: bool, roun
         raise ResumeError(
             f"run {label} compares policies of prompt changes. Run `convergence policy train` again: it goes on "
             "with a round that was interrupted."
+        )
+    if GAMES_TAG in record.tags:
+        raise ResumeError(
+            f"run {label} plays language games. Run `convergence games run` again: it goes on with a round "
+            "that was interrupted."
         )
     if not can_go_on:
         raise ResumeError(

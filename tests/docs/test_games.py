@@ -1,9 +1,13 @@
 """The page on language games: its programs run as printed, and its table is that of the games."""
 
 import re
+import shlex
 import sys
 from pathlib import Path
 
+import pytest
+
+from convergence_core.config.games import GamesConfig
 from convergence_core.games.critic_game import CriticGame
 from convergence_core.games.judge_games import DebateGame, JudgeGame
 from convergence_core.games.prompt_game import PromptGame
@@ -20,7 +24,7 @@ def printed(code: str, folder: Path) -> list[str]:
 
 
 def test_the_examples_print_what_the_page_says_of_them(tmp_path: Path):
-    poker, execution, critic, own = blocks(PAGE, "python")
+    poker, execution, critic, own = blocks(PAGE, "python")[:4]
     (played,) = printed(poker, tmp_path)
     assert played.startswith("-0.0555")
     assert "'first'" in played
@@ -43,3 +47,47 @@ def test_the_table_names_every_game_with_what_it_feeds():
     for kind in (PredictGame, ExploreGame, CriticGame, JudgeGame, DebateGame, PromptGame):
         games[kind.id] = (kind.feeds, kind.grounded)
     assert listed == games
+
+
+def test_a_newcomers_round_prints_what_the_page_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    from convergence.__main__ import run
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    assert run(["init", "my-bot", "--template", "chat"]) == 0
+    monkeypatch.chdir(tmp_path / "my-bot")
+    with Path("optimization.yaml").open("a", encoding="utf-8") as file:
+        file.write("\n" + blocks(PAGE, "yaml")[0])
+    (commands,) = [block for block in blocks(PAGE, "sh") if "games run" in block]
+    (query,) = [block for block in blocks(PAGE, "sh") if "game_plays" in block]
+    printed = {}
+    for line in [*commands.splitlines(), *query.splitlines()]:
+        capsys.readouterr()
+        assert run(shlex.split(line)[1:]) == 0, line
+        printed[shlex.split(line)[1:][1]] = capsys.readouterr().out
+    assert "first: gpt-4o-mini, second: solver" in printed["list"]
+    (shown,) = re.findall(r"prints\n\n```\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    # One of the project's metrics is how long an answer takes.
+    first, page = (re.sub(r"was 0\.\d+", "was", text).strip() for text in (printed["run"], shown))
+    assert first == page
+    assert printed["show"].startswith(printed["run"].strip())
+    assert "first was asked: Nim" in printed["show"]
+    assert (
+        "played"
+        in printed[
+            "select game, status, count(*) as plays, sum(cost_usd) as usd from game_plays group by all"
+        ]
+    )
+
+
+def test_the_keys_of_a_round_are_those_of_the_code():
+    table = PAGE[PAGE.index("| key of") : PAGE.index("A role has `player`")]
+    rows = dict(re.findall(r"^\| `(\w+)` \| (`?[^|]+?`?) \|", table, re.MULTILINE))
+    assert rows.keys() == GamesConfig.model_fields.keys()
+    for name, one in GamesConfig.model_fields.items():
+        if name != "games":
+            is_bool = isinstance(one.default, bool)
+            default = str(one.default).lower() if is_bool else f"{one.default:g}"
+            assert rows[name].strip("`") == default, name

@@ -12,7 +12,7 @@ from tests.support.writing_runs import write_project
 pytestmark = pytest.mark.prefect
 
 
-async def _shown(key: str) -> str:
+async def shown_artifact(key: str) -> str:
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
     from prefect.client.schemas.sorting import ArtifactSort
@@ -25,7 +25,7 @@ async def _shown(key: str) -> str:
     return str(found[0].data)
 
 
-def test_a_round_is_a_flow_and_is_shown(tmp_path: Path):
+def test_a_round_is_a_flow_and_isshown_artifact(tmp_path: Path):
     from flows.policy import policy
 
     config = write_project(
@@ -34,11 +34,11 @@ def test_a_round_is_a_flow_and_is_shown(tmp_path: Path):
     )  # fmt: skip
     report = policy(str(config))
     assert report.n_episodes == 2
-    shown = asyncio.run(_shown("shown-visitors-policy"))
+    shown = asyncio.run(shown_artifact("shown-visitors-policy"))
     assert report.gate.reason[1:] in shown
     for heading in ("Mean reward against evaluations", "Actions by category", "Refused texts"):
         assert heading in shown
-    curve = json.loads(asyncio.run(_shown("shown-visitors-policy-curve")))
+    curve = json.loads(asyncio.run(shown_artifact("shown-visitors-policy-curve")))
     assert {row["policy"] for row in curve} == {"ppo", "bandit", "sequence"}
     assert all(row["evaluations"] >= 3 for row in curve)
 

@@ -118,7 +118,7 @@ class TreeGame:
             if seat is None:
                 return {"dealt": dealt}
             moves, known = self.tree.moves(state), self.tree.known(state)
-            text = f"{self.tree.rules}\n{known}\nReply with one of: {', '.join(moves)}."
+            text = f"{self.tree.rules}\n{known}\nReply with {_listed(moves)}."
             reply = yield Ask(role=SEATS[seat], text=text, state=known, options=moves)
             move = move_of(reply, moves)
             if move is None:
@@ -143,6 +143,13 @@ class TreeGame:
                 reason = f"`{SEATS[seat]}` made no legal move"
                 return _scores(-lost if seat == 0 else lost, reason)
             state = self.tree.after(state, move)
+
+
+def _listed(moves: Sequence[str]) -> str:
+    """Return the legal moves as a sentence lists them."""
+    if len(moves) == 1:
+        return moves[0]
+    return f"one of: {', '.join(moves[:-1])} or {moves[-1]}"
 
 
 def _scores(payoff: float, reason: str = "") -> Scores:

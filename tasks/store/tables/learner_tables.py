@@ -190,3 +190,55 @@ ones too.
 17 | cost_usd        | f64  | USD    | of the call; NULL: unknown
 18 | reason          | text |        | why there is no answer
 """)
+
+GAME_ROUNDS = table("""
+game_rounds (run_id, generation): One round of language games, and its look at the held-out cases.
+1  | run_id       | text |        | the run
+2  | generation   | i32  |        | 0
+3  | round        | i32  |        | number of the round of this system, from 0
+4  | seed         | i64  |        | of coins and plays
+5  | candidate_id | text |        | whose answers to held-out cases were looked at before the round: the champion, else the defaults
+6  | look         | f64  | [0, 1] | mean reward of these answers; NULL: a case has none, or there is no held-out case
+7  | rewards_json | text |        | held-out case → reward, a JSON object
+8  | is_new_look  | bool |        | cases were asked; false: the same candidate was looked at in the round before
+9  | n_plays      | i32  |        | plays that ended
+10 | cost_usd     | f64  | USD    | of all calls of the round; NULL: unknown
+11 | limit_reason | text |        | why it ended early; NULL: it did not
+""")
+
+GAME_COINS = table("""
+game_coins (run_id, generation, game): One game in one round; fixed before anything was played.
+1  | run_id      | text |  | the run
+2  | generation  | i32  |  | 0
+3  | game        | text |  | id of the game
+4  | version     | i32  |  | of its protocol and score
+5  | round       | i32  |  | number of the round
+6  | feeds       | text |  | what its plays are for
+7  | grounded    | bool |  | its score compares with what was executed, dealt or measured
+8  | p_keep      | f64  |  | P(its effect is above 0) after the rounds before; NULL: off
+9  | probability | f64  |  | of being included; NULL: off
+10 | is_included | bool |  | how the coin fell
+11 | n_plays     | i32  |  | plays that it was given
+12 | off_reason  | text |  | why it was not on offer; NULL: it was
+""")
+
+GAME_PLAYS = table("""
+game_plays (run_id, generation, play_id): One play of a language game, whole: enough to score it again.
+1  | run_id      | text |     | the run
+2  | generation  | i32  |     | 0
+3  | play_id     | text |     | hash of seed, game, version, round and position
+4  | game        | text |     | id of the game
+5  | version     | i32  |     | of its protocol and score
+6  | round       | i32  |     | number of the round
+7  | position    | i32  |     | number within round and game, from 0
+8  | seed        | i64  |     | of the round; it decides the play's chance
+9  | status      | text |     | played; void: it says nothing; lost: a player could not answer
+10 | scores      | map  |     | role → score, in the game's own unit
+11 | reason      | text |     | why it is void or lost, or which rule was broken
+12 | players_json | text |    | role → who played it, a JSON object
+13 | turns_json  | text |     | list of [role, what was asked, reply], secrets replaced
+14 | facts_json  | text |     | what the protocol knew and no role did
+15 | sha256      | text |     | hash of the transcript; NULL: lost
+16 | n_calls     | i32  |     | replies of models
+17 | cost_usd    | f64  | USD | of these; NULL: unknown
+""")

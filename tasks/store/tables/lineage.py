@@ -25,9 +25,13 @@ RETRY_TAG = "retries_missing"
 ROUNDS_TAG = "rounds_of_preferences"
 """Tag of a run that holds rounds of preferences alone: no search goes on with it or from it."""
 TEST_TAG = "test"
-POLICY_TAG = "policy"
-"""Of rounds that compare policies of prompt changes; end of their system's name."""
 """Tag, and end of the system's name, of a run that tests the present settings alone."""
+POLICY_TAG = "policy"
+"""The same of rounds that compare policies of prompt changes."""
+GAMES_TAG = "games"
+"""The same of rounds of language games."""
+PARTS = frozenset({TEST_TAG, POLICY_TAG, GAMES_TAG})
+"""Tags of runs that are no search; each is a system of its own, so that no search takes it for one of its own."""
 _WITHOUT_REWARD = """
 SELECT count(*) AS n FROM (
   SELECT candidate_id, case_id, replicate, role FROM evaluations WHERE run_id = $run

@@ -1,0 +1,133 @@
+"""``games``: language games between models, and what they were worth."""
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from convergence.cli import console, locations, options
+from convergence.cli.assignments import load_with
+from convergence.cli.optimize import mock_server
+from convergence_core.errors import RunNotFoundError
+
+if TYPE_CHECKING:
+    from convergence_core.games.round_records import GamesReport
+    from tasks.report.blocks import Block
+
+app = typer.Typer(
+    name="games",
+    no_args_is_help=True,
+    help="Play language games between models, and see which of them help.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+Seed = Annotated[
+    int | None, typer.Option(min=0, help="Same seed, same plays. Overrides optimization.seed.")
+]
+
+
+@app.command("list")
+def list_games(
+    config: options.ConfigFile = options.CONFIG_FILE,
+    assignments: options.Assignments = None,
+    offline: options.Offline = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """List the games of a configuration with their players; games of one's own are checked.
+
+    Nothing is asked of a model.
+    """
+    from tasks.games.games_round import listed_games  # noqa: PLC0415 - brings NumPy
+
+    with mock_server(wanted=offline) as mock_url:
+        found = listed_games(load_with(config, assignments), mock_url=mock_url)
+    if as_json:
+        console.answer_json({"games": found})
+        return
+    columns = {
+        "game": lambda one: str(one["game"]),
+        "feeds": lambda one: str(one["feeds"]),
+        "grounded": lambda one: "yes" if one["grounded"] else "no",
+        "replies a play, at most": lambda one: str(one["most_replies"]),
+        "players": lambda one: ", ".join(f"{role}: {who}" for role, who in one["players"].items()),
+    }
+    console.show(console.table_of(found, columns, right=("replies a play, at most",)))
+    for one in found:
+        if one["off_reason"] is not None:
+            console.answer(f"{one['game']} cannot be played here: {one['off_reason']}.")
+
+
+@app.command()
+def run(  # noqa: PLR0917 - Typer's options
+    config: options.ConfigFile = options.CONFIG_FILE,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds, one after the other.")] = 1,
+    seed: Seed = None,
+    assignments: options.Assignments = None,
+    offline: options.Offline = False,
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Play a round of language games: look at the held-out cases, toss coins, play, say what it was worth.
+
+    Within the share of the budget that `society.games.max_share_usd` allows. What flow `games` does by
+    week; a round that was interrupted goes on, and no reply is paid twice.
+    """
+    from tasks.games.games_round import open_games_round, play_games  # noqa: PLC0415 - brings NumPy
+
+    with mock_server(wanted=offline) as mock_url:
+        loaded = load_with(config, assignments)
+        tell = None if quiet or as_json else lambda text: console.say(text, "dim")
+        reports = []
+        for _ in range(rounds):
+            with open_games_round(loaded, seed=seed, mock_url=mock_url) as opened:
+                reports.append(play_games(opened, tell))
+    _answer(reports[-1], as_json=as_json)
+
+
+@app.command()
+def show(  # noqa: PLR0917 - Typer's options
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="ROUND", help="Label of its run, or a system. Default: the latest."
+        ),
+    ] = None,
+    game: Annotated[
+        str | None, typer.Option("--game", metavar="ID", help="Show plays of this game as well.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Plays shown at most.")] = 3,
+    store: options.Store = None,
+    config: options.Config = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Show a round of games: what was played, what it cost, which games are kept and why."""
+    opened = locations.open_store(store, config)
+    from tasks.games.games_report import latest_round, report_of  # noqa: PLC0415 - brings NumPy
+    from tasks.games.round_rows import plays_of_run  # noqa: PLC0415 - as above
+    from tasks.report.games_section import play_blocks  # noqa: PLC0415 - as above
+
+    try:
+        record = latest_round(opened, name)
+    except LookupError as error:
+        raise RunNotFoundError(str(error.args[0])) from None
+    plays = [] if game is None else plays_of_run(opened, record.run_id, game)[:limit]
+    blocks = [block for play in plays for block in play_blocks(play)]
+    _answer(report_of(opened, record), blocks, as_json=as_json, plays=[asdict(p) for p in plays])
+    if game is not None and not plays:
+        console.say(f"No play of {game!r} is in that round.")
+
+
+def _answer(
+    report: "GamesReport",
+    more: "list[Block] | None" = None,
+    *,
+    as_json: bool,
+    plays: list[dict[str, Any]] | None = None,
+) -> None:
+    from tasks.report.games_section import game_sentence, games_blocks  # noqa: PLC0415 - brings NumPy
+    from tasks.report.markdown import markdown_of  # noqa: PLC0415 - as above
+
+    if as_json:
+        sentences = {one.coin.game: game_sentence(one, report.n_measured) for one in report.games}
+        console.answer_json({"round": asdict(report), "why": sentences, "plays": plays or []})
+        return
+    console.answer(markdown_of([*games_blocks(report), *(more or [])]))

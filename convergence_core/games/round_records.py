@@ -1,0 +1,261 @@
+"""Records of rounds of games: plays, coins, looks, what is known of each game."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+import numpy as np
+from scipy.special import stdtrit
+
+from convergence_core.games.game import Facts, Feed, PlayKey, Scores, Transcript, Turn
+from convergence_core.games.meta_critic import Coin, GameEffect, GameRound
+from convergence_core.records import Json, canonical_json, sha256_hex
+
+PlayStatus: TypeAlias = Literal["played", "void", "lost"]
+LEVEL: Final = 0.95
+"""Of the intervals of mean scores."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlayRecord:
+    """One play as it is stored; texts hold no secrets."""
+
+    game: str
+    version: int
+    key: PlayKey
+    status: PlayStatus
+    """``void``: it says nothing; ``lost``: a player could not answer."""
+    scores: Mapping[str, float]
+    reason: str
+    players: Mapping[str, str]
+    """Role → who played it."""
+    turns: tuple[Turn, ...]
+    facts: Facts
+    n_calls: int
+    cost_usd: float | None
+    """``None``: a price is unknown."""
+
+    @property
+    def play_id(self) -> str:
+        """Hash of what makes the play what it is, before anybody has answered."""
+        key = self.key
+        identity: list[Json] = [key.run_seed, self.game, self.version, key.round_number, key.index]
+        return sha256_hex(canonical_json(identity))[:24]
+
+    @property
+    def sha256(self) -> str | None:
+        """Hash of the transcript; ``None``: it was lost."""
+        return None if self.status == "lost" else self._transcript.sha256
+
+    @property
+    def turns_json(self) -> list[Json]:
+        """What was asked and replied."""
+        return [[turn.ask.role, turn.ask.text, turn.reply] for turn in self.turns]
+
+    @property
+    def _transcript(self) -> Transcript:
+        return Transcript(
+            game=self.game,
+            version=self.version,
+            key=self.key,
+            turns=self.turns,
+            facts=self.facts,
+            scores=Scores(by_role=self.scores, reason=self.reason),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldOutLook:
+    """The incumbent's rewards on held-out cases, before a round."""
+
+    candidate_id: str
+    rewards: Mapping[str, float]
+    """Case → reward."""
+    n_cases: int
+    """Held-out cases; a look in which one has no reward is no look."""
+    is_new: bool
+    """Whether they were asked; else the same candidate was looked at before the round before."""
+
+    @property
+    def mean(self) -> float | None:
+        """Mean reward; ``None``: a case has none, or there is no case."""
+        if not self.n_cases or len(self.rewards) < self.n_cases:
+            return None
+        return float(np.mean([*self.rewards.values()]))
+
+
+def change_between(before: HeldOutLook, after: HeldOutLook) -> tuple[float, float] | None:
+    """Return the change of the mean, paired by case, and its variance; ``None``: a look is missing.
+
+    The same candidate has not changed: 0 without noise.
+    """
+    if before.mean is None or after.mean is None or before.rewards.keys() != after.rewards.keys():
+        return None
+    if before.candidate_id == after.candidate_id:
+        return 0.0, 0.0
+    gaps = np.array([after.rewards[case] - value for case, value in before.rewards.items()])
+    variance = float(np.var(gaps, ddof=1)) / len(gaps) if len(gaps) > 1 else 1.0
+    return float(gaps.mean()), variance
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoinRecord:
+    """One game in the plan of one round, fixed before anything is played."""
+
+    game: str
+    version: int
+    feeds: Feed
+    grounded: bool
+    p_keep: float | None = None
+    """``None``: it is off."""
+    coin: Coin | None = None
+    """``None``: it is off."""
+    n_plays: int = 0
+    off_reason: str | None = None
+
+    @property
+    def is_included(self) -> bool:
+        """Whether the round plays it."""
+        return self.coin is not None and self.coin.is_included
+
+    def to_json(self) -> dict[str, Json]:
+        """Return it as a run remembers it."""
+        coin = self.coin
+        return {
+            "game": self.game,
+            "version": self.version,
+            "feeds": self.feeds,
+            "grounded": self.grounded,
+            "p_keep": self.p_keep,
+            "probability": None if coin is None else coin.probability,
+            "is_included": self.is_included,
+            "n_plays": self.n_plays,
+            "off_reason": self.off_reason,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, object]) -> "CoinRecord":
+        """Rebuild it from ``to_json``, or from its row."""
+        names = ("game", "version", "feeds", "grounded", "p_keep", "n_plays", "off_reason")
+        given: dict[str, object] = {name: value[name] for name in names}
+        p = value["probability"]
+        if p is not None:
+            given["coin"] = Coin(float(str(p)), bool(value["is_included"]))
+        return cls(**given)  # type: ignore[arg-type]  # as it was written
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastRound:
+    """A finished round."""
+
+    run_id: str
+    round_number: int
+    coins: tuple[CoinRecord, ...]
+    look: HeldOutLook
+
+
+def rounds_with_change(past: Sequence[PastRound], now: HeldOutLook | None) -> list[GameRound]:
+    """Return the rounds whose effect was measured: by the look before the round after.
+
+    Args:
+        past: finished rounds, in their order.
+        now: look before the round that begins; ``None``: none was taken.
+    """
+    looks = [*(one.look for one in past[1:]), *([] if now is None else [now])]
+    found = []
+    for one, after in zip(past, looks, strict=False):
+        change = change_between(one.look, after)
+        coins = {c.game: c.coin for c in one.coins if c.coin is not None}
+        if change is not None and coins:
+            found.append(
+                GameRound(
+                    round_number=one.round_number,
+                    coins=coins,
+                    change=change[0],
+                    change_variance=change[1],
+                )
+            )
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoleScore:
+    """Mean score of a role in a round's plays of one game."""
+
+    role: str
+    player: str
+    n: int
+    mean: float
+    half_width: float | None
+    """Of the 95 % t interval; ``None``: one play."""
+    reference: float | None
+    """What the solver gets in this seat against the solver; ``None``: no solver knows the game."""
+
+
+def role_scores(
+    plays: Sequence[PlayRecord], reference: Mapping[str, float] | None = None
+) -> tuple[RoleScore, ...]:
+    """Return the mean of each role that was scored, over the plays that say something."""
+    values: dict[str, list[float]] = {}
+    for play in plays:
+        if play.status == "played":
+            for role, value in play.scores.items():
+                values.setdefault(role, []).append(value)
+    players = plays[0].players if plays else {}
+    return tuple(
+        RoleScore(
+            role=role,
+            player=players.get(role, ""),
+            n=len(own),
+            mean=float(np.mean(own)),
+            half_width=_half_width(own),
+            reference=(reference or {}).get(role),
+        )
+        for role, own in sorted(values.items())
+    )
+
+
+def _half_width(values: Sequence[float]) -> float | None:
+    n = len(values)
+    if n < 2:
+        return None
+    quantile = float(stdtrit(n - 1, 0.5 + LEVEL / 2))
+    return quantile * float(np.std(values, ddof=1)) / math.sqrt(n)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GameSummary:
+    """What a round did with one game, and what all rounds say of it."""
+
+    coin: CoinRecord
+    n_played: int
+    n_void: int
+    n_lost: int
+    scores: tuple[RoleScore, ...]
+    reasons: Mapping[str, int]
+    """Why plays are void or lost, or a role broke a rule → how often."""
+    cost_usd: float | None
+    effect: GameEffect | None
+    """Of all rounds whose effect was measured; ``None``: there is none with a coin of the game."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GamesReport:
+    """What a round of games did, and what is known of each game."""
+
+    system: str
+    label: str
+    round_number: int
+    look: HeldOutLook
+    games: tuple[GameSummary, ...]
+    n_measured: int
+    """Rounds whose effect was measured."""
+    n_plays: int
+    n_calls: int
+    cost_usd: float | None
+    """Of all calls, those of the look included; ``None``: a price is unknown."""
+    is_offline: bool
+    """Whether the built-in stand-in answered in the models' place."""
+    limit: str | None
+    """Why it ended early; ``None``: it did not."""

@@ -1,0 +1,33 @@
+"""Language games: a look, coins, plays, and which games are kept."""
+
+from typing import Annotated
+
+from prefect import flow, get_run_logger
+from pydantic import Field
+
+from convergence_core.games.round_records import GamesReport
+from tasks.artifacts import show_games
+from tasks.games.games_round import open_games_round
+from tasks.inputs.loader import load
+from tasks.report.games_section import round_sentence
+from tasks.secrets.process_redaction import redacted_errors
+from tasks.steps import look_at_held_out, play_game, save_games, toss_coins
+
+
+@flow(name="games", flow_run_name="games {config}", validate_parameters=False)
+def games(config: str, seed: Annotated[int | None, Field(ge=0)] = None) -> GamesReport:
+    """Play a round of a system's games, and say what was played, what it cost, and which games are kept.
+
+    Args:
+        config: path of `optimization.yaml`.
+        seed: in place of `optimization.seed`.
+    """
+    with redacted_errors(), open_games_round(load(config), seed=seed) as opened:
+        if not opened.is_finished:
+            look_at_held_out(opened.run_id)
+            for game in toss_coins(opened.run_id):
+                play_game(opened.run_id, game)
+        report = save_games(opened.run_id)
+        get_run_logger().info("%s", round_sentence(report))
+        show_games(report)
+        return report

@@ -1,0 +1,180 @@
+"""Games of a configuration, one's own too, with a player for each role."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from convergence_core.config import Configuration
+from convergence_core.config.games import BUILT_IN, TRUTH, GameConfig, RoleConfig
+from convergence_core.errors import ConfigurationError
+from convergence_core.games.contract import FixedPlayer, LegalPlayer, broken_rules
+from convergence_core.games.game import Game
+from convergence_core.games.registry import solved_games
+from convergence_core.games.solved.solver import solve
+from convergence_core.games.solved.tree import SEATS, TreeGame
+from convergence_core.ports import Player
+from tasks.functions.user_functions import load_function
+from tasks.games.players import PERSONA, WORDING_VERSION, ModelSeat, SandboxPlayer
+from tasks.games.sandbox import why_unavailable
+from tasks.inputs.environment import Environment
+from tasks.inputs.loader import Loaded
+from tasks.rlp.factory import make_model
+from tasks.rlp.model_calls import Model
+
+SANDBOX: Final = "sandbox"
+"""Role that runs programs; it is nobody's but the limited process's."""
+EVALUATOR: Final = "evaluator"
+"""Role that measures candidates; no model may stand in for it."""
+_REPORT: Final = '{"ending": "ok", "reason": "", "value": true}'
+"""Of a program, while a game is held to its contract: no process is started for it."""
+MOST_SHOWN: Final = 3
+"""Broken rules that an error shows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfiguredGame:
+    """A game with whoever plays it."""
+
+    game: Game
+    seats: Mapping[str, ModelSeat]
+    """Roles of models."""
+    players: Mapping[str, Player]
+    """All other roles."""
+    names: Mapping[str, str]
+    """Role → who plays it."""
+    reference: Mapping[str, float] = field(default_factory=dict)
+    """Role → what the solver gets against the solver; empty: no solver knows the game."""
+    off_reason: str | None = None
+    """Why it cannot be played here; ``None``: it can."""
+
+
+def configured_games(
+    loaded: Loaded, world: Environment, redact: Callable[[str], str]
+) -> dict[str, ConfiguredGame]:
+    """Return the games of a configuration by their ids, one's own held to the contract.
+
+    Args:
+        loaded: configuration, and the folder that files are named from.
+        world: keys and prices, and who answers in a model's place.
+        redact: keeps secrets out of replies.
+
+    Raises:
+        ConfigurationError: a file cannot be read, a game breaks the contract, a role is unknown, or a
+            model is to play and there is no ``llm``.
+    """
+    games = _wanted(loaded.configuration)
+    models: dict[str | None, Model] = {}
+    made = {}
+    for name, config in games.items():
+        game = made_game(name, config, loaded)
+        for role in config.roles:
+            if role not in game.roles:
+                known = ", ".join(one for one in game.roles if one not in TRUTH)
+                rule = f"must be a role of the game: {known}"
+                raise ConfigurationError.of(f"{_key(name)}.roles.{role}", rule, "Rename it.")
+        made[name] = _with_players(game, config, loaded.configuration, world, redact, models)
+    return made
+
+
+def _wanted(configuration: Configuration) -> dict[str, GameConfig]:
+    games = dict(configuration.society.games.games)
+    solver = RoleConfig(player="solver")
+    return games or {name: GameConfig(roles={SEATS[1]: solver}) for name in BUILT_IN}
+
+
+def _key(name: str) -> str:
+    return f"society.games.games.{name}"
+
+
+def made_game(name: str, config: GameConfig, loaded: Loaded) -> Game:
+    """Return a game by its id; one of one's own is made and held to the contract.
+
+    Raises:
+        ConfigurationError: it cannot be made, has another id, or breaks a rule of the contract.
+    """
+    if config.file is None:
+        return next(game for game in solved_games() if game.id == name)
+    key = f"{_key(name)}.file"
+    make = load_function(config.file, loaded.base_dir, key=key)
+    try:
+        game: Game = make()
+        replies = {SANDBOX: FixedPlayer(_REPORT)} if SANDBOX in getattr(game, "roles", ()) else {}
+        broken = broken_rules(game, replies)
+    except Exception as error:
+        rule = "must name a class or a function that takes nothing and makes the game"
+        raise ConfigurationError.of(
+            key, rule, "Mend it.", value=f"{type(error).__name__}: {error}"
+        ) from error
+    if broken:
+        shown, n = "; ".join(broken[:MOST_SHOWN]), len(broken)
+        more = f"; and {n - MOST_SHOWN} more" if n > MOST_SHOWN else ""
+        fix = "Mend the game: `convergence_core.games.contract.broken_rules` names each rule."
+        raise ConfigurationError.of(
+            key, "must keep the contract of games", fix, value=f"{shown}{more}"
+        )
+    if game.id != name:
+        fix = f"Write the game as `{game.id}:`."
+        raise ConfigurationError.of(_key(name), "must be the game's own `id`", fix, value=game.id)
+    return game
+
+
+def _with_players(  # noqa: PLR0917 - of one place
+    game: Game,
+    config: GameConfig,
+    configuration: Configuration,
+    world: Environment,
+    redact: Callable[[str], str],
+    models: dict[str | None, Model],
+) -> ConfiguredGame:
+    seats: dict[str, ModelSeat] = {}
+    players: dict[str, Player] = {}
+    names: dict[str, str] = {}
+    solver = solve(game) if isinstance(game, TreeGame) else None
+    off = None
+    for role in game.roles:
+        wanted = config.roles.get(role, RoleConfig())
+        if role == SANDBOX:
+            players[role], names[role] = SandboxPlayer(), SANDBOX
+            off = off or why_unavailable() or None
+        elif role == EVALUATOR:
+            players[role], names[role] = FixedPlayer(""), "nobody"
+            off = "its role `evaluator` measures candidates, and no round does so"
+        elif wanted.player == "solver" and solver is not None:
+            players[role], names[role] = solver, "solver"
+        elif wanted.player == "chance":
+            players[role], names[role] = LegalPlayer(), "chance"
+        else:
+            seats[role] = _seat(wanted, configuration, world, redact, models)
+            names[role] = seats[role].name
+    value = None if solver is None else solver.value
+    return ConfiguredGame(
+        game=game,
+        seats=seats,
+        players=players,
+        names=names,
+        reference={} if value is None else dict(zip(SEATS, (value, -value), strict=True)),
+        off_reason=off,
+    )
+
+
+def _seat(
+    wanted: RoleConfig,
+    configuration: Configuration,
+    world: Environment,
+    redact: Callable[[str], str],
+    models: dict[str | None, Model],
+) -> ModelSeat:
+    if configuration.llm is None:
+        fix = "Write e.g. `llm: {model: openai/gpt-4o-mini, api_key_env: OPENAI_API_KEY}`."
+        raise ConfigurationError.of("llm", "is required by games: models play", fix)
+    if wanted.model_name not in models:
+        models[wanted.model_name] = make_model(
+            configuration.llm, wanted.model_name, world, wording_version=WORDING_VERSION
+        )
+    return ModelSeat(
+        model=models[wanted.model_name],
+        persona=wanted.persona or PERSONA,
+        temperature=wanted.temperature,
+        limit=configuration.society.games.max_tokens,
+        redact=redact,
+    )

@@ -1,0 +1,195 @@
+"""Plays of one round, within a run's limits, ledger and journal.
+
+A play's replies are read from the journal where they are in it, so a round that was killed pays no reply
+twice and ends with the same plays.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final, cast
+
+import numpy as np
+
+from convergence_core.errors import CandidateFault, EvaluationFault
+from convergence_core.games.game import Facts, PlayKey, Scores, Transcript, Turn
+from convergence_core.games.held_out import HeldOutError, HeldOutGuard
+from convergence_core.games.play import OpenPlay
+from convergence_core.games.round_records import PlayRecord, PlayStatus
+from convergence_core.ports import Ask
+from convergence_core.records import Json
+from tasks.games.configured_games import ConfiguredGame
+from tasks.games.sandbox import SandboxUnavailableError
+from tasks.rlp.learner_calls import LearnerCalls
+from tasks.rlp.model_calls import ThoughtAsker
+from tasks.secrets.redaction import one_line, redact_json
+
+LONGEST_REASON: Final = 200
+NO_MONEY: Final = "budget"
+"""Type of the error of a call that no limit leaves room for."""
+
+
+class RoundPlayer:
+    """Plays the games of one round; for one thread."""
+
+    def __init__(
+        self,
+        calls: LearnerCalls,
+        guard: HeldOutGuard,
+        redact: Callable[[str], str],
+        *,
+        run_seed: int,
+        round_number: int,
+        n_at_once: int,
+    ) -> None:
+        self._calls, self._guard, self._redact = calls, guard, redact
+        self._run_seed, self._round, self._n_at_once = run_seed, round_number, n_at_once
+        self.limit: str | None = None
+        """Why no further play begins; ``None``: one may."""
+
+    def play(self, game: ConfiguredGame, n_plays: int) -> list[PlayRecord]:
+        """Play a game so many times, some at once; fewer where a limit of the budget is reached."""
+        scope = f"games/r{self._round}/{game.game.id}/v{game.game.version}"
+
+        async def work(asker: ThoughtAsker) -> list[PlayRecord]:
+            free = asyncio.Semaphore(self._n_at_once)
+            tasks = [self._within(free, game, index, asker) for index in range(n_plays)]
+            return [one for one in await asyncio.gather(*tasks) if one is not None]
+
+        return self._calls.run(work, 0, scope=scope)
+
+    async def _within(
+        self, free: asyncio.Semaphore, game: ConfiguredGame, index: int, asker: ThoughtAsker
+    ) -> PlayRecord | None:
+        async with free:
+            return None if self.limit is not None else await self._played(game, index, asker)
+
+    async def _played(self, game: ConfiguredGame, index: int, asker: ThoughtAsker) -> PlayRecord:
+        play = _Play(game, self._key(index), self._redact)
+        while (ask := play.ask) is not None:
+            try:
+                self._guard.check([ask.text])
+                reply = await self._reply(play, ask, asker)
+            except HeldOutError as error:
+                return play.ended("void", str(error))
+            except CandidateFault as fault:
+                # The model's own: an answer that is empty, refused or cut off is played as no reply.
+                play.pay(None if fault.billed is None else fault.billed.cost_usd)
+                reply = ""
+            except EvaluationFault as fault:
+                if fault.billed is not None:
+                    play.pay(fault.billed.cost_usd)
+                why = str(fault)
+                if fault.error_type == NO_MONEY:
+                    self.limit = self.limit or limit_words(why)
+                    why = "its call was more than the round's share allows"
+                return play.ended("lost", f"`{ask.role}` gave no reply: {why}")
+            except SandboxUnavailableError as error:
+                return play.ended("lost", str(error))
+            play.reply(reply)
+        return play.record()
+
+    async def _reply(self, play: "_Play", ask: Ask, asker: ThoughtAsker) -> str:
+        seat = play.game.seats.get(ask.role)
+        if seat is None:
+            player = play.game.players[ask.role]
+            return await asyncio.to_thread(player.answer, ask, play.rng(ask.role))
+        answered = await asker.ask(seat.call(ask), f"{play.key.index}/{play.n_turns}")
+        play.pay(answered.reply.cost_usd)
+        return str(answered.reply.value)
+
+    def _key(self, index: int) -> PlayKey:
+        return PlayKey(run_seed=self._run_seed, round_number=self._round, index=index)
+
+
+def limit_words(error: str) -> str:
+    """Return which limit of the budget was reached, and the key that sets a round's share of it."""
+    return f"{error.partition('. ')[0]} (`society.games.max_share_usd` is a round's share)"
+
+
+class _Play:
+    """One play; whatever a game raises makes it void, with the reason."""
+
+    def __init__(self, game: ConfiguredGame, key: PlayKey, redact: Callable[[str], str]) -> None:
+        self.game, self.key, self._redact = game, key, redact
+        self.n_turns = 0
+        self._turns: list[Turn] = []
+        self._n_calls, self._cost_usd = 0, cast("float | None", 0.0)
+        self._broken = ""
+        self._open: OpenPlay | None = None
+        self._guarded(lambda: setattr(self, "_open", OpenPlay(game.game, key)))
+
+    @property
+    def ask(self) -> Ask | None:
+        """What waits for a reply; ``None``: the play has ended."""
+        return None if self._broken or self._open is None else self._open.ask
+
+    def rng(self, role: str) -> np.random.Generator:
+        """See ``OpenPlay``."""
+        assert self._open is not None  # noqa: S101 - it asks
+        return self._open.rng(role)
+
+    def pay(self, cost_usd: float | None) -> None:
+        """Add what a call has cost; ``None``: nobody knows."""
+        self._n_calls += 1
+        known = self._cost_usd is not None and cost_usd is not None
+        self._cost_usd = (self._cost_usd or 0.0) + (cost_usd or 0.0) if known else None
+
+    def reply(self, text: str) -> None:
+        """Hand in the reply to what was asked."""
+        going = self._open
+        assert going is not None  # noqa: S101 - it asks
+        self._turns.append(Turn(cast("Ask", going.ask), text))
+        self.n_turns += 1
+        self._guarded(lambda: going.reply(text))
+
+    def record(self) -> PlayRecord:
+        """Return the play that has ended."""
+        going = self._open
+        if self._broken or going is None:
+            return self.ended("void", self._broken)
+        found: list[Transcript] = []
+        self._guarded(lambda: found.append(going.transcript()))
+        if not found:
+            return self.ended("void", self._broken)
+        (seen,) = found
+        status: PlayStatus = "void" if seen.scores.is_void else "played"
+        return self.ended(status, seen.scores.reason, seen.turns, seen.facts, seen.scores)
+
+    def ended(
+        self,
+        status: PlayStatus,
+        reason: str,
+        turns: Sequence[Turn] | None = None,
+        facts: Facts | None = None,
+        scores: Scores | None = None,
+    ) -> PlayRecord:
+        """Return the play as it is stored."""
+        shown = [
+            replace(
+                turn,
+                ask=Ask(role=turn.ask.role, text=self._redact(turn.ask.text)),
+                reply=self._redact(turn.reply),
+            )
+            for turn in (self._turns if turns is None else turns)
+        ]
+        kept = redact_json(dict(facts or {}), self._redact)
+        return PlayRecord(
+            game=self.game.game.id,
+            version=self.game.game.version,
+            key=self.key,
+            status=status,
+            scores={} if scores is None else dict(scores.by_role),
+            reason=one_line(reason, LONGEST_REASON, self._redact),
+            players=self.game.names,
+            turns=tuple(shown),
+            facts=cast("dict[str, Json]", kept),
+            n_calls=self._n_calls,
+            cost_usd=self._cost_usd,
+        )
+
+    def _guarded(self, work: Callable[[], object]) -> None:
+        try:
+            work()
+        except Exception as error:  # noqa: BLE001 - a game of one's own may raise anything
+            self._broken = f"the game raised {type(error).__name__}: {error}"

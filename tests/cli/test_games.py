@@ -1,0 +1,42 @@
+"""``convergence games``: JSON, rounds in a row, what is refused."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.games.game_worlds import KUHN, NIM, Gamer, write_games
+from tests.support.commands import Runner
+from tests.support.writing_runs import STORE
+
+
+@pytest.fixture
+def config(tmp_path: Path):
+    """A project whose rounds are short."""
+    with Gamer().server() as server:
+        yield str(write_games(tmp_path, server.url, KUHN | NIM, society__games__plays=4))
+
+
+def test_rounds_are_played_and_shown(cli: Runner, config: str, tmp_path: Path):
+    done = cli("games", "run", config, "--rounds", "2", "--json")
+    assert done.code == 0, done.err
+    assert (done.json["round"]["round_number"], done.json["round"]["n_measured"]) == (1, 1)
+    assert done.json["why"].keys() == {"kuhn-poker", "nim"}
+    store = ("--store", str(tmp_path / STORE))
+    shown = cli("games", "show", *store, "--json", "--game", "nim", "--limit", "1")
+    assert shown.json["round"] == done.json["round"]
+    assert len(shown.json["plays"]) == 1
+    assert "No play of 'chess'" in cli("games", "show", *store, "--game", "chess").err
+    refused = cli("resume", done.json["round"]["label"], *store)
+    assert refused.code == 2
+    assert "Run `convergence games run` again" in refused.err
+    missing = cli("games", "show", "other", *store)
+    assert (missing.code, "holds no finished round of games 'other'" in missing.err) == (2, True)
+
+
+def test_games_are_listed_without_a_call(cli: Runner, config: str):
+    found = cli("games", "list", config, "--json").json["games"]
+    assert [(one["game"], one["players"]["second"]) for one in found] == [
+        ("kuhn-poker", "solver"), ("nim", "chance"),
+    ]  # fmt: skip
+    refused = cli("games", "list", config, "--set", "society.games.plays=0")
+    assert (refused.code, "society.games.plays" in refused.err) == (2, True)

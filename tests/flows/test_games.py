@@ -1,0 +1,44 @@
+"""The flow of games: its tasks, what it shows, its deployment."""
+
+from pathlib import Path
+
+import pytest
+
+from deployments.nightly.plan import GAMES_CRON, plan
+from tests.flows.test_policy import shown_artifact
+from tests.games.game_worlds import KUHN, Gamer, write_games
+
+pytestmark = pytest.mark.prefect
+
+
+def test_a_round_is_a_flow_and_is_shown(tmp_path: Path):
+    import asyncio
+
+    from flows.games import games
+
+    with Gamer().server() as server:
+        config = write_games(
+            tmp_path, server.url, KUHN, society__games__plays=3, api__name="shown-games"
+        )
+        report = games(str(config))
+    assert report.n_plays == 3
+    shown = asyncio.run(shown_artifact("shown-games-games"))
+    for text in (
+        "Round 1 of shown-games: 3 plays of 1 game",
+        "kuhn-poker was played 3 times",
+        "P(keep)",
+    ):
+        assert text in shown
+
+
+def test_it_is_deployed_where_the_configuration_says_so(tmp_path: Path):
+    found = plan(tmp_path / "c.yaml", tmp_path, system="s", plays_games=True)
+    (one,) = (planned for planned in found if planned.flow_name == "games")
+    assert (one.full_name, one.cron, one.entrypoint) == (
+        "games/weekly",
+        GAMES_CRON,
+        "flows.games.games",
+    )
+    assert one.parameters == {"config": str(tmp_path / "c.yaml")}
+    without = plan(tmp_path / "c.yaml", tmp_path, system="s")
+    assert "games" not in {planned.flow_name for planned in without}

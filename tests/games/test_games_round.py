@@ -1,0 +1,269 @@
+"""A round of games at a server: what it stores, what a kill, a cap, a hostile model and a wrong file leave."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from convergence_core.config.games import BUILT_IN
+from convergence_core.errors import ConfigurationError
+from convergence_core.games.game import PlayKey
+from convergence_core.games.meta_critic import effects
+from convergence_core.games.play import play
+from convergence_core.games.registry import solved_games
+from convergence_core.games.round_records import GamesReport, rounds_with_change
+from tasks.games.configured_games import made_game
+from tasks.games.games_report import latest_round, report_of
+from tasks.games.round_rows import past_rounds, plays_of_run
+from tasks.inputs.loader import load
+from tasks.store import ParquetStore
+from tests.games.game_worlds import KUHN, NIM, Gamer, legal, play_round, write_games
+from tests.support.children import ROOT
+from tests.support.writing_runs import PARENT, STORE, rows
+
+SERIAL: dict[str, Any] = {"society__games__n_at_once": 1}
+OWN_GAME = '''
+from convergence_core.games.game import Scores
+from convergence_core.ports import Ask
+
+
+class Parity:
+    """Says whether a number is odd."""
+
+    id = "parity"
+    version = 1
+    roles = ("sayer",)
+    cost = {"sayer": 1}
+    feeds = "players"
+    grounded = True
+
+    def protocol(self, rng):
+        number = int(rng.integers(100))
+        yield Ask(role="sayer", text=f"Is {number} odd?\\nReply with one of: odd or even.", options=("odd", "even"))
+        return {"number": number}
+
+    def score(self, turns, facts):
+        right = "odd" if facts["number"] % 2 else "even"
+        return Scores(by_role={"sayer": float(turns[0].reply.strip() == right)})
+'''
+
+
+# With seed 5 the coins of the first round include all of kuhn-poker, nim and parity.
+
+
+def stored(folder: Path) -> list[dict[str, Any]]:
+    """Return all plays but for what differs from run to run."""
+    found = rows(folder, "SELECT * FROM game_plays ORDER BY game, position")
+    return [{k: v for k, v in dict(row).items() if k != "run_id"} for row in found]
+
+
+def test_the_built_in_games_are_those_of_the_library():
+    assert {game.id: game.roles for game in solved_games()} == dict(BUILT_IN)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> tuple[Path, Gamer, GamesReport]:
+    """A round that nothing disturbed, with one play at a time."""
+    folder, gamer = tmp_path_factory.mktemp("whole"), Gamer()
+    with gamer.server() as server:
+        report = play_round(write_games(folder, server.url, KUHN | NIM, **SERIAL))
+    return folder, gamer, report
+
+
+def test_a_round_is_stored_whole_and_paid_from_the_ledger(whole):
+    folder, gamer, report = whole
+    store = ParquetStore(folder / STORE)
+    assert {one.coin.game for one in report.games if one.coin.is_included} == {"kuhn-poker", "nim"}
+    plays = plays_of_run(store, latest_round(store).run_id)
+    assert report.n_plays == len(plays) == 20
+    assert report.n_calls == len(gamer.asked) == sum(one.n_calls for one in plays)
+    paid = rows(
+        folder, "SELECT count(*) n, sum(cost_usd) usd FROM attempts WHERE purpose = 'game'"
+    )
+    assert paid[0]["n"] == len(gamer.asked)
+    assert sum(one.cost_usd or 0.0 for one in plays) == pytest.approx(paid[0]["usd"])
+    assert report.cost_usd == pytest.approx(paid[0]["usd"] + 8 * 1e-6), "and eight held-out cases"
+    for one in plays:  # enough to score it again
+        game = next(game for game in solved_games() if game.id == one.game)
+        assert dict(game.score(one.turns, one.facts).by_role) == one.scores
+    assert report.look.n_cases == len(report.look.rewards) == 8
+    coins = rows(folder, "SELECT game, probability, p_keep FROM game_coins ORDER BY game")
+    assert [(row["probability"], row["p_keep"]) for row in coins] == [(0.5, 0.5)] * 2
+
+
+def test_a_round_that_is_killed_pays_nothing_twice_and_keeps_its_coins(whole, tmp_path):
+    folder, undisturbed, _ = whole
+    gamer = Gamer()
+    with gamer.server() as server:
+        config = write_games(tmp_path, server.url, KUHN | NIM, **SERIAL)
+        child = subprocess.Popen(
+            [sys.executable, "-m", "tests.games.game_worlds", str(config)],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+        gamer.before_answer = lambda n: os.kill(child.pid, signal.SIGKILL) if n == 9 else None
+        assert child.wait(timeout=60) == -signal.SIGKILL
+        assert len(gamer.asked) == 9
+        assert rows(tmp_path, "SELECT * FROM game_plays") == []
+        report = play_round(config)
+    again = Counter(gamer.asked) - Counter(undisturbed.asked)
+    assert sum(again.values()) <= 1, "the reply that was under way may be asked for again"
+    assert not Counter(undisturbed.asked) - Counter(gamer.asked)
+    assert stored(tmp_path) == stored(folder)
+    assert len(ParquetStore(tmp_path / STORE).runs()) == 1
+    coins = "SELECT * EXCLUDE (run_id) FROM game_coins ORDER BY game"
+    assert rows(tmp_path, coins) == rows(folder, coins)
+    assert report.round_number == 0
+
+
+def test_removing_a_game_leaves_the_plays_of_the_others_as_they_were(whole, tmp_path):
+    folder, _, _ = whole
+    with Gamer().server() as server:
+        play_round(
+            write_games(tmp_path, server.url, NIM, **SERIAL | {"society__games__n_at_once": 8})
+        )
+    both = [row for row in stored(folder) if row["game"] == "nim"]
+    one = stored(tmp_path)
+    assert (len(both), len(one)) == (10, 20)
+    assert one[:10] == both
+    coin = "SELECT probability, is_included FROM game_coins WHERE game = 'nim'"
+    assert rows(folder, coin) == rows(tmp_path, coin)
+
+
+def test_the_share_of_the_budget_is_never_overshot(tmp_path):
+    with Gamer().server() as server:
+        report = play_round(write_games(
+            tmp_path, server.url, KUHN, society__games__plays=200,
+            society__games__max_tokens=16, budget__max_usd=0.02, society__games__max_share_usd=0.05,
+        ))  # fmt: skip
+    assert report.cost_usd is not None
+    assert 0.0 < report.cost_usd <= 0.02 * 0.05
+    assert report.limit is not None
+    assert "society.games.max_share_usd" in report.limit
+    plays = stored(tmp_path)
+    assert {row["status"] for row in plays} >= {"played"}
+    assert all(not row["scores"] for row in plays if row["status"] == "lost")
+    assert len(plays) < 200
+
+
+SECRET = "sk-live-0123456789abcdefghijklmnop"  # noqa: S105 - made up
+
+
+HOSTILE = ("", "\x00\ud800", "pass or bet, who knows", "x" * 30_000, f"key {SECRET}")
+
+
+def test_hostile_replies_lose_and_leak_nothing(tmp_path, monkeypatch):
+    monkeypatch.setenv("GAMES_KEY", SECRET)
+    gamer = Gamer(lambda _, number: HOSTILE[number % len(HOSTILE)])
+    with gamer.server() as server:
+        report = play_round(write_games(
+            tmp_path, server.url, KUHN, society__games__plays=10, llm__api_key_env="GAMES_KEY",
+        ))  # fmt: skip
+    (game,) = report.games
+    assert game.n_played == 10
+    assert game.reasons == {"`first` made no legal move": 10}
+    assert next(one.mean for one in game.scores if one.role == "first") == -2.0
+    for path in (tmp_path / STORE).rglob("*"):
+        assert not path.is_file() or SECRET.encode() not in path.read_bytes(), path
+    assert SECRET not in json.dumps([row["turns_json"] for row in stored(tmp_path)])
+
+
+def test_a_game_of_ones_own_is_played(tmp_path):
+    (tmp_path / "parity.py").write_text(OWN_GAME, encoding="utf-8")
+    with Gamer().server() as server:
+        config = write_games(tmp_path, server.url, {"parity": {"file": "parity.py:Parity"}})
+        report = play_round(config)
+    (game,) = report.games
+    assert (game.n_played, game.scores[0].role, game.scores[0].player) == (20, "sayer", "scribe")
+    own = made_game(
+        "parity", load(config).configuration.society.games.games["parity"], load(config)
+    )
+
+    class Same:
+        def answer(self, ask, rng):
+            return legal(f"You play\n{ask.text}", 0)
+
+    key = PlayKey(run_seed=1, round_number=0, index=0)
+    assert len(play(own, {"sayer": Same()}, key).turns) == 1
+
+
+BROKEN = {
+    "def x(:": "SyntaxError",
+    OWN_GAME.replace("version = 1", "version = 0"): "`version` must be 1 or more",
+    OWN_GAME.replace(
+        "turns[0].reply.strip() == right", "int(turns[0].reply) > 0"
+    ): "it raises ValueError",
+    OWN_GAME.replace(
+        "rng.integers(100)", '__import__("random").random() * 1e9'
+    ): "draw all chance from `rng`",
+    OWN_GAME.replace('id = "parity"', 'id = "evenness"'): "must be the game's own `id`",
+    OWN_GAME.replace(
+        "class Parity:", "def Parity():\n    raise OSError('no')\n\nclass Other:"
+    ): "OSError: no",
+}
+
+
+@pytest.mark.parametrize(("source", "why"), BROKEN.items(), ids=range(len(BROKEN)))
+def test_a_file_that_is_no_game_is_refused_before_anything_is_asked(tmp_path, source, why):
+    (tmp_path / "parity.py").write_text(source, encoding="utf-8")
+    gamer = Gamer()
+    with gamer.server() as server:
+        config = write_games(tmp_path, server.url, {"parity": {"file": "parity.py:Parity"}})
+        with pytest.raises(ConfigurationError, match=r"society\.games\.games\.parity") as caught:
+            play_round(config)
+    assert why in str(caught.value)
+    assert gamer.asked == []
+    assert not (tmp_path / STORE).exists()
+
+
+def test_a_game_that_raises_in_play_is_void_and_the_round_goes_on(tmp_path):
+    late = OWN_GAME.replace(
+        'right = "odd"', 'assert turns[0].reply != "surprise"\n        right = "odd"'
+    )
+    (tmp_path / "parity.py").write_text(late, encoding="utf-8")
+    with Gamer(lambda *_: "surprise").server() as server:
+        report = play_round(write_games(
+            tmp_path, server.url, {"parity": {"file": "parity.py:Parity"}} | NIM,
+            society__games__plays=8,
+        ))  # fmt: skip
+    parity = next(one for one in report.games if one.coin.game == "parity")
+    assert (parity.n_void, parity.n_played, parity.scores) == (4, 0, ())
+    assert parity.reasons == {"the game raised AssertionError:": 4}
+    assert report.n_plays == 8
+
+
+def test_effects_come_from_changes_between_looks(tmp_path):
+    """Another incumbent, another look: its change is credited to the games of the round before."""
+    with Gamer().server() as server:
+        keys: dict[str, Any] = {"society__games__plays": 4}
+        play_round(write_games(tmp_path, server.url, KUHN | NIM, **keys))
+        better = f"{PARENT} Answer with one of: positive, negative. <shots></shots>"
+        parameter = {
+            "type": "text",
+            "variants": [PARENT, better],
+            "default": better,
+            "mutate": True,
+        }
+        report = play_round(write_games(
+            tmp_path, server.url, KUHN | NIM, search_space__parameters={"system": parameter}, **keys
+        ))  # fmt: skip
+        same = play_round(tmp_path / "optimization.yaml")
+    first, second, third = past_rounds(ParquetStore(tmp_path / STORE), "visitors.games")
+    assert first.look.candidate_id != second.look.candidate_id == third.look.candidate_id
+    assert (second.look.is_new, third.look.is_new) == (True, False)
+    gaps = [second.look.rewards[case] - value for case, value in first.look.rewards.items()]
+    measured = rounds_with_change([first, second], third.look)
+    assert measured[0].change == pytest.approx(sum(gaps) / len(gaps))
+    assert measured[0].change != 0.0
+    assert (measured[1].change, measured[1].change_variance) == (0.0, 0.0)
+    assert (report.n_measured, same.n_measured) == (1, 2)
+    assert {one.coin.game: one.effect for one in same.games} == {
+        one.game: one for one in effects(measured)
+    }
+    again = report_of(ParquetStore(tmp_path / STORE), latest_round(ParquetStore(tmp_path / STORE)))
+    assert again == same
