@@ -1,4 +1,4 @@
-"""Contract suites for targets and metrics of packages of one's own.
+"""Contract suites for targets, metrics and chat models of packages of one's own.
 
 They are plain classes of tests: pytest finds them by name, and nothing of pytest is imported here.
 A subclass says which plugin is meant and what it is asked; every ``test_…`` method is inherited::
@@ -12,6 +12,7 @@ A subclass says which plugin is meant and what it is asked; every ``test_…`` m
 """
 
 from convergence.testing.metrics import MetricContract
+from convergence.testing.providers import ProviderContract
 from convergence.testing.services import HOSTILE_ANSWERS, HostileAnswer, LoopbackService
 from convergence.testing.targets import TargetContract
 
@@ -20,5 +21,6 @@ __all__ = [
     "HostileAnswer",
     "LoopbackService",
     "MetricContract",
+    "ProviderContract",
     "TargetContract",
 ]

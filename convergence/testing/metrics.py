@@ -93,7 +93,7 @@ class MetricContract:
         context = PluginContext(
             name=self.plugin, options=options, key="evaluation.metrics.contract"
         )
-        plugin = find_plugin("convergence.metrics", self.plugin, key=context.key)
+        plugin = find_plugin("convergence.metrics", context)
         function = plugin.make(context)
         require(callable(function), f"the factory made {function!r}, not a function")
         return function

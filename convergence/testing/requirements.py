@@ -6,6 +6,9 @@ from typing import NoReturn
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import one_line
 
+SECRET = "canary-4f9a1c77d2e84b06"  # noqa: S105 - made up, to be looked for
+"""Key that a plugin under test is given, and must show nowhere."""
+
 HOSTILE_TEXTS: tuple[str, ...] = (
     "",
     " \n\t",

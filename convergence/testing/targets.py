@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar, TypeVar
 
-from convergence.testing.requirements import HOSTILE_TEXTS, brief, require, skip
+from convergence.testing.requirements import HOSTILE_TEXTS, SECRET, brief, require, skip
 from convergence.testing.services import HOSTILE_ANSWERS, HostileAnswer
 from convergence_core.config.api import ApiConfig
 from convergence_core.errors import (
@@ -19,11 +19,10 @@ from convergence_core.errors import (
 from convergence_core.ports import Target, WorstCase
 from convergence_core.records import Case, Json, Params, Reply, canonical_json
 from tasks.plugins.entry_points import PluginContext, find_plugin
-from tasks.plugins.target import PluginTarget, make_plugin_target
+from tasks.targets.plugin import PluginTarget, make_plugin_target
 
 T = TypeVar("T")
 
-_SECRET = "canary-4f9a1c77d2e84b06"  # noqa: S105 - made up, to be looked for
 _N_AT_ONCE = 8
 
 
@@ -176,12 +175,12 @@ class TargetContract:
         """A key is read where a request is sent, and shown nowhere."""
         target = self._made()
         require(
-            _SECRET not in canonical_json(target.request(self.params, self._case())),
+            SECRET not in canonical_json(target.request(self.params, self._case())),
             _SHOWN.format("request"),
         )
-        require(_SECRET not in repr(target), _SHOWN.format("repr"))
+        require(SECRET not in repr(target), _SHOWN.format("repr"))
         reply = self._asked(target, self._case())
-        require(_SECRET not in canonical_json(reply.value), _SHOWN.format("reply"))
+        require(SECRET not in canonical_json(reply.value), _SHOWN.format("reply"))
 
     def test_its_key_is_in_no_fault(self) -> None:
         """Also where the service refuses the key."""
@@ -189,7 +188,7 @@ class TargetContract:
         with self.answering(unauthorized) as options:
             found = self._answered_or_refused(self._made(options), self._case(), "401")
         told = f"{found} {getattr(found, 'details', '')}"
-        require(_SECRET not in told, _SHOWN.format("fault"))
+        require(SECRET not in told, _SHOWN.format("fault"))
 
     def test_a_call_that_is_given_up_ends_and_the_next_one_works(self) -> None:
         """A cancelled call ends soon and blocks no loop; the target stays of use."""
@@ -233,7 +232,7 @@ class TargetContract:
             options=self.options if options is None else options,
             timeout_s=self.timeout_s,
             n_workers=_N_AT_ONCE,
-            secret=lambda: _SECRET,
+            secret=lambda: SECRET,
         )
 
     def _made(self, options: Mapping[str, Json] | None = None) -> PluginTarget:
@@ -244,7 +243,7 @@ class TargetContract:
     def _raw(self) -> Target:
         """Return what the factory makes, without our checks."""
         context = self._context()
-        target: Target = find_plugin("convergence.targets", self.plugin, key="api").make(context)
+        target: Target = find_plugin("convergence.targets", context).make(context)
         return target
 
     def _case(self) -> Case:
@@ -268,7 +267,7 @@ class TargetContract:
             return self._asked(target, case)
         except (CandidateFault, InfrastructureFault) as fault:
             require(str(fault).strip(), f"{what}: the fault has no message")
-            is_bug = fault.error_type in _BUGS
+            is_bug = fault.error_type in BUGS
             require(not is_bug, f"{what}: the plugin raised {fault.error_type}: {fault}")
             return fault
 
@@ -288,7 +287,7 @@ class TargetContract:
 
 
 _SHOWN = "the key of `secret()` is in its {}"
-_BUGS = frozenset(
+BUGS = frozenset(
     {
         *(
             "AttributeError",

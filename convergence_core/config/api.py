@@ -7,13 +7,15 @@ from pydantic import Field, JsonValue
 from convergence_core.config.base import EnvName, FunctionPath, PluginName, Section, Text
 
 ApiKind: TypeAlias = Literal[
-    "function", "http", "openai", "azure", "groq", "gemini", "local", "plugin"
+    "function", "http", "openai", "azure", "groq", "gemini", "local", "plugin", "plugin_chat"
 ]
-CHAT_KINDS: frozenset[ApiKind] = frozenset({"openai", "azure", "groq", "gemini", "local"})
+CHAT_KINDS: frozenset[ApiKind] = frozenset(
+    {"openai", "azure", "groq", "gemini", "local", "plugin_chat"}
+)
 """Kinds of target that are chat models."""
-HOSTED_KINDS: frozenset[ApiKind] = frozenset({"groq", "gemini", "local"})
+HOSTED_KINDS: frozenset[ApiKind] = frozenset({"groq", "gemini", "local", "plugin_chat"})
 """Kinds of target of which no endpoint need be written: they have their own, or none at all."""
-URLLESS_KINDS: frozenset[ApiKind] = frozenset({"function", "local", "plugin"})
+URLLESS_KINDS: frozenset[ApiKind] = frozenset({"function", "local", "plugin", "plugin_chat"})
 """Kinds of target that read neither `endpoint` nor `models`."""
 
 
@@ -125,15 +127,16 @@ class ApiConfig(Section):
     description: str = ""
     """For people; appears in the report."""
     kind: ApiKind
-    """How it is called; `openai`, `azure`, `groq`, `gemini` and `local` are the chat kinds, `openai`
+    """How it is called; `openai`, `azure`, `groq`, `gemini`, `local` and `plugin_chat` are the chat kinds, `openai`
     also for any server that speaks OpenAI's protocol. `local` is a model that runs on this machine
     (extra `local`): `request.options.model`, or the parameter `model`, is `smollm2-135m-instruct`, a
     `.gguf` file, or a folder in Hugging Face's form, and `timeout_seconds` counts from where its batch
-    begins. `plugin` is what an installed package offers under the name `plugin`. Default: `function` when
+    begins. `plugin` is what an installed package offers under the name `plugin`,
+    `plugin_chat` a chat model that one offers. Default: `function` when
     `function` is written, `plugin` when `plugin` is,
     `openai` for a plain endpoint that ends in `/v1` or `/chat/completions`, else `http`."""
     endpoint: Text | None = None
-    """URL (not kinds `function`, `local` and `plugin`); either this or `models`. Default for `groq` and `gemini`: the
+    """URL (not kinds `function`, `local`, `plugin` and `plugin_chat`); either this or `models`. Default for `groq` and `gemini`: the
     provider's own."""
     models: dict[str, ModelEndpoint] = Field(default_factory=dict)
     """Several endpoints; the categorical parameter `model` chooses among their names."""
@@ -155,9 +158,10 @@ class ApiConfig(Section):
     """Where the function runs (kind `function`): `processes` for functions that keep a processor
     busy, `threads` for those that wait."""
     plugin: PluginName | None = None
-    """Name of an entry point of the group `convergence.targets` (kind `plugin`)."""
+    """Name of an entry point of the group `convergence.targets` (kind `plugin`) or `convergence.providers`
+    (kind `plugin_chat`)."""
     plugin_options: dict[str, JsonValue] = Field(default_factory=dict)
-    """Options that the plugin reads (kind `plugin`)."""
+    """Options that the plugin reads (kinds `plugin` and `plugin_chat`)."""
     auth: AuthConfig = Field(default_factory=AuthConfig)
     request: RequestConfig = Field(default_factory=RequestConfig)
     response: ResponseConfig = Field(default_factory=ResponseConfig)

@@ -20,6 +20,7 @@ _RESPONSE = (
 _AZURE = ("api_version", "deployment")
 _GEMINI = ("protocol",)
 _PLUGIN = ("plugin", "plugin_options")
+_PLUGIN_GROUPS = {"plugin": "convergence.targets", "plugin_chat": "convergence.providers"}
 
 
 def _chat(*of_others: str) -> dict[str, tuple[str, ...]]:
@@ -73,6 +74,15 @@ _UNUSED: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "response": _RESPONSE,
     },
+    "plugin_chat": {
+        "": ("function", "workers", "endpoint", "models", *_AZURE, *_GEMINI),
+        "auth": ("header_name", "username", "password_env"),
+        "request": (
+            *("method", "headers", "body", "query", "stream", "unsupported"),
+            *("connect_seconds", "first_byte_seconds", "max_response_bytes"),
+        ),
+        "response": _RESPONSE,
+    },
 }
 """What a kind does not read: section → keys."""
 
@@ -86,7 +96,7 @@ _UNUSED_FIX = {
         "Remove it; it is for chat kinds such as `openai`.",
     ),
     **dict.fromkeys(_AZURE, "Remove it, or write `kind: azure`."),
-    **dict.fromkeys(_PLUGIN, "Remove it, or write `kind: plugin`."),
+    **dict.fromkeys(_PLUGIN, "Remove it, or write `kind: plugin` or `kind: plugin_chat`."),
     **dict.fromkeys(_GEMINI, "Remove it, or write `kind: gemini`."),
 }
 
@@ -105,9 +115,10 @@ def check_api(configuration: Configuration, report: Report, *, allow_callable: b
     model = space.parameters.get("model")
     if api.deployment is not None and not api.models and isinstance(model, CategoricalParam):
         _check_deployment(api.deployment, model, report)
-    if api.kind == "plugin" and api.plugin is None:
-        fix = "Add `plugin:` with the name of an entry point of the group `convergence.targets`."
-        report.require("api.plugin", "by kind `plugin`", fix, about=("api.kind",))
+    if api.kind in _PLUGIN_GROUPS and api.plugin is None:
+        group = _PLUGIN_GROUPS[api.kind]
+        fix = f"Add `plugin:` with the name of an entry point of the group `{group}`."
+        report.require("api.plugin", f"by kind `{api.kind}`", fix, about=("api.kind",))
     if api.kind not in {"function", "local"}:
         _check_auth(api.auth, report)
     _check_headers(api, report)

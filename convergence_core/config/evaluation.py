@@ -27,7 +27,7 @@ SimilarityMethod: TypeAlias = Literal[
     "levenshtein", "damerau_levenshtein", "jaro_winkler", "jaccard"
 ]
 
-LLM_PROVIDERS = ("openai", "azure", "groq", "gemini")
+LLM_PROVIDERS = ("openai", "azure", "groq", "gemini", "plugin")
 """Providers that the name of a judge's model may begin with."""
 
 
@@ -43,7 +43,8 @@ class LlmConfig(Section):
     nullable = frozenset({"temperature"})
 
     model: Text
-    """Name of the model; a leading `openai/`, `azure/`, `groq/` or `gemini/` names the provider."""
+    """Name of the model; a leading `openai/`, `azure/`, `groq/` or `gemini/` names the provider,
+    `plugin/NAME/` one that an installed package offers by the group `convergence.providers`."""
     endpoint: Text | None = None
     """URL. Absent: that of the provider which `model` names; `azure` has none. Version 0.1's
     `base_url` is read too."""

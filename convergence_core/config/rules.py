@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-from convergence_core.config.api import CHAT_KINDS, ApiKind
+from convergence_core.config.api import CHAT_KINDS, URLLESS_KINDS, ApiKind
 from convergence_core.config.api_rules import check_api, shown_url
 from convergence_core.config.evaluation_rules import check_evaluation, check_llm, llms_of
 from convergence_core.config.games_rules import check_games
@@ -298,7 +298,7 @@ def _check_rates(configuration: Configuration, report: Report) -> None:
     urls = [api.endpoint, *(model.endpoint for model in api.models.values())]
     urls += [llm.endpoint for llm in llms]
     hosts = {host for url in urls if url is not None and (host := _host(url))}
-    is_hosted = api.kind in CHAT_KINDS - {"local"} and not api.models and api.endpoint is None
+    is_hosted = api.kind in CHAT_KINDS - URLLESS_KINDS and not api.models and api.endpoint is None
     if is_hosted or any(llm.endpoint is None for llm in llms):
         hosts |= _DEFAULT_HOSTS
     known = ", ".join(f"`{name}`" for name in sorted(hosts)) or "none: a function has none"

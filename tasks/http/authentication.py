@@ -33,6 +33,17 @@ def auth_headers(api: ApiConfig, secrets: Secrets) -> dict[str, str]:
     return {auth.header_name: token.get_secret_value()}
 
 
+def token_of(api: ApiConfig, secrets: Secrets) -> str | None:
+    """Return the key that ``api.auth.token_env``; ``None``: it is not written.
+
+    Raises:
+        ConfigurationError: the variable is not set.
+    """
+    if api.auth.type == "none" or api.auth.token_env is None:
+        return None
+    return secrets.get(api.auth.token_env, key="api.auth.token_env").get_secret_value()
+
+
 def request_headers(api: ApiConfig, secrets: Secrets) -> dict[str, str]:
     """Return all headers of a request, secrets and ``${NAME}`` filled in.
 

@@ -9,6 +9,7 @@ from convergence_core.errors import ConfigurationError, Problem
 from convergence_core.ports import Metric, Target
 from tasks.calls.metric_calls import PaidMetric
 from tasks.functions.user_functions import UserFunction, load_function, resolve
+from tasks.http.authentication import token_of
 from tasks.inputs.environment import Environment
 from tasks.inputs.loader import Loaded
 from tasks.metrics.comparisons import comparison
@@ -127,7 +128,7 @@ def _function_target(
 
 
 def _plugin_target(loaded: Loaded, environment: Environment, workers: int) -> Target:
-    from tasks.plugins.target import make_plugin_target, token_of  # noqa: PLC0415 - seldom used
+    from tasks.targets.plugin import make_plugin_target  # noqa: PLC0415 - seldom used
 
     api = loaded.configuration.api
     context = PluginContext(
@@ -243,7 +244,7 @@ class _Evaluators:
             n_workers=MAX_EVALUATOR_THREADS,
         )
         try:
-            plugin = find_plugin("convergence.metrics", context.name, key=key)
+            plugin = find_plugin("convergence.metrics", context)
             function = plugin.make(context)
             if not callable(function):
                 raise plugin.broken(context, f"made a {type(function).__name__}, not a function")

@@ -21,7 +21,9 @@ from convergence_core.records import Json
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import one_line
 
-PluginGroup: TypeAlias = Literal["convergence.targets", "convergence.metrics"]
+PluginGroup: TypeAlias = Literal[
+    "convergence.targets", "convergence.metrics", "convergence.providers"
+]
 
 _INSTALL = (
     "Install the package that offers it where this command runs, e.g. `python -m pip install "
@@ -40,6 +42,8 @@ class PluginContext:
     """``plugin_options`` of the configuration, as written."""
     key: str = "api"
     """Section of the configuration that names the plugin, for messages."""
+    name_key: str = "plugin"
+    """Key of that section that holds the name, for messages."""
     base_dir: Path = Path()
     """Folder that relative paths of the configuration start from."""
     timeout_s: float = 30.0
@@ -49,6 +53,11 @@ class PluginContext:
     secret: Callable[[], str | None] = lambda: None
     """Reads the key of ``api.auth.token_env`` anew; ``None``: the configuration names none. Call it
     where a request is sent, and keep what it returns out of ``request`` and of messages."""
+
+    @property
+    def named_at(self) -> str:
+        """Key of the configuration that names the plugin."""
+        return f"{self.key}.{self.name_key}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,8 +76,12 @@ class Plugin:
         """How messages call it."""
         return f"`{self.name}` of package {self.package} {self.version}"
 
-    def make(self, context: PluginContext) -> Any:
+    def make(self, context: PluginContext, methods: Iterable[str] = ()) -> Any:
         """Load the plugin and return what its factory makes.
+
+        Args:
+            context: what the factory is given.
+            methods: what the result must have.
 
         Raises:
             ConfigurationError: it cannot be loaded, or refuses its options.
@@ -80,11 +93,16 @@ class Plugin:
         if not callable(factory):
             raise self.broken(context, f"is no factory, but a {type(factory).__name__}")
         try:
-            return factory(context)
+            made = factory(context)
         except ConfigurationError:
             raise
         except (Exception, SystemExit) as error:
             raise self.broken(context, f"failed in its factory: {_told(error)}") from error
+        lacking = [name for name in methods if not callable(getattr(made, name, None))]
+        if lacking:
+            missing = ", ".join(f"`{name}`" for name in lacking)
+            raise self.broken(context, f"made a {type(made).__name__}, which lacks {missing}")
+        return made
 
     def broken(self, context: PluginContext, fault: str) -> ConfigurationError:
         """Return the error of a plugin that is at fault itself."""
@@ -93,7 +111,7 @@ class Plugin:
             f"{self.package}; its contract is tested by `convergence.testing`."
         )
         rule = f"must name a plugin that works, but {self.told} {fault}"
-        return ConfigurationError.of(f"{context.key}.plugin", rule, fix)
+        return ConfigurationError.of(context.named_at, rule, fix)
 
 
 def installed_plugins(
@@ -120,18 +138,17 @@ def installed_plugins(
     return tuple(distinct[key] for key in sorted(distinct))
 
 
-def find_plugin(group: PluginGroup, name: str, *, key: str) -> Plugin:
+def find_plugin(group: PluginGroup, context: PluginContext) -> Plugin:
     """Return the one installed plugin of a name.
 
     Args:
         group: of entry points.
-        name: as the configuration writes it.
-        key: section of the configuration that names it, for the error.
+        context: which plugin is meant, and where the configuration names it.
 
     Raises:
         ConfigurationError: there is none, or there are several.
     """
-    plugins = installed_plugins(group)
+    name, plugins = context.name, installed_plugins(group)
     named = [one for one in plugins if one.name == name]
     if len(named) == 1:
         return named[0]
@@ -139,12 +156,12 @@ def find_plugin(group: PluginGroup, name: str, *, key: str) -> Plugin:
         packages = " and ".join(f"{one.package} {one.version}" for one in named)
         rule = f"must name one plugin, but {packages} both offer `{name}`"
         fix = "Uninstall one of them by `python -m pip uninstall PACKAGE`, or rename its entry point."
-        raise ConfigurationError.of(f"{key}.plugin", rule, fix)
+        raise ConfigurationError.of(context.named_at, rule, fix)
     known = sorted({one.name for one in plugins})
     installed = f"Installed are {listing(known)}." if known else "None is installed."
     rule = f"must name an installed plugin of the group `{group}`"
     fix = guessed(name, known, f"{installed} {_INSTALL}.")
-    raise ConfigurationError.of(f"{key}.plugin", rule, fix, value=repr(name))
+    raise ConfigurationError.of(context.named_at, rule, fix, value=repr(name))
 
 
 def _told(error: BaseException) -> str:

@@ -4,13 +4,16 @@
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from convergence_core.budget.prices import provider_of
 from convergence_core.config import ApiConfig, LlmConfig
+from convergence_core.config.evaluation import LLM_PROVIDERS
 from convergence_core.errors import ConfigurationError
 from convergence_core.ports import LLM
 from tasks.http.clients import ClientSettings
+from tasks.plugins.entry_points import PluginContext
 from tasks.providers.chat import ChatSettings, Provider
 from tasks.providers.fields import Dialect, openai_dialect
 from tasks.providers.gemini import GeminiChat
@@ -24,7 +27,7 @@ ENDPOINTS: Mapping[str, str] = {
 }
 """Where a provider is asked when no endpoint is written."""
 
-_MODEL_PREFIXES = ("openai", "azure", "groq", "gemini")
+_MODEL_PREFIXES = LLM_PROVIDERS
 _DIALECTS: Mapping[str, Dialect] = {"azure": "azure", "groq": "groq", "gemini": "gemini"}
 """Kinds whose dialect does not depend on the host."""
 
@@ -46,8 +49,20 @@ def make_chat(
         base_dir: where relative paths of local models start; ``None``: the working folder.
         mock_url: server that answers in the provider's place, in OpenAI's form.
     """
-    url = endpoint or ENDPOINTS.get(api.kind, ENDPOINTS["openai"])
     settings = settings or ChatSettings(provider=api.kind, unsupported=api.request.unsupported)
+    if mock_url is None and api.kind == "plugin_chat":
+        from tasks.providers.plugin_chat import make_plugin_chat  # noqa: PLC0415 - loads the plugin's package
+
+        context = PluginContext(
+            name=api.plugin or "",
+            options=api.plugin_options,
+            base_dir=base_dir or Path(),
+            timeout_s=api.request.timeout_seconds,
+            n_workers=settings.client.n_connections,
+            secret=settings.token,
+        )
+        return make_plugin_chat(context, settings)
+    url = endpoint or ENDPOINTS.get(api.kind, ENDPOINTS["openai"])
     if mock_url is None and api.kind == "local":
         from tasks.providers.local_chat import LocalChat  # noqa: PLC0415 - starts processes
 
@@ -82,15 +97,22 @@ def make_llm(
     """
     kind, _ = split_model(config.model)
     endpoint, variable = config.endpoint or ENDPOINTS.get(kind), config.api_key_env
+    if endpoint is None and kind == "plugin":
+        endpoint = "plugin:" + config.model.split("/")[1]
     if endpoint is None:
         rule = f"is required by models of `{kind}`"
         fix = "Add `endpoint:` with the URL of your resource."
         raise ConfigurationError.of(f"{key}.endpoint", rule, fix)
 
-    def headers() -> Mapping[str, str]:
+    def token() -> str | None:
         if variable is None:
+            return None
+        return secrets.get(variable, key=f"{key}.api_key_env").get_secret_value()
+
+    def headers() -> Mapping[str, str]:
+        value = token()
+        if value is None:
             return {}
-        value = secrets.get(variable, key=f"{key}.api_key_env").get_secret_value()
         return {"api-key": value} if kind == "azure" else {"Authorization": f"Bearer {value}"}
 
     client = ClientSettings(
@@ -103,6 +125,18 @@ def make_llm(
     )
     if mock_url is None and kind == "azure":
         return AzureChat(endpoint, settings)
+    if mock_url is None and kind == "plugin":
+        from tasks.providers.plugin_chat import make_plugin_chat  # noqa: PLC0415 - loads the plugin's package
+
+        context = PluginContext(
+            name=endpoint.removeprefix("plugin:"),
+            key=key,
+            name_key="model",
+            timeout_s=config.timeout_seconds,
+            n_workers=config.parallel_workers,
+            secret=token,
+        )
+        return make_plugin_chat(context, replace(settings, provider="plugin_chat"))
     return _compatible(kind, endpoint, settings, mock_url)
 
 
@@ -120,6 +154,8 @@ def split_model(name: str) -> tuple[str, str]:
 def billing_provider(config: LlmConfig) -> tuple[str, str]:
     """Return under which provider and name a table of prices lists the model of a judge."""
     provider, model = split_model(config.model)
+    if provider == "plugin":
+        return "plugin_chat", model
     return provider_of(provider, config.endpoint), model
 
 

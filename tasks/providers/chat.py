@@ -40,6 +40,8 @@ class ChatSettings:
     """Environment variable of the key, for messages."""
     unsupported: Unsupported = "refuse"
     """What happens with a setting that the model has no field for."""
+    token: Callable[[], str | None] = lambda: None
+    """Reads the key by itself, for a provider that sends no headers; ``None``: there is none."""
     provider: str = "openai"
     """Short name for tables and prices."""
 

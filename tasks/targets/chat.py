@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from convergence_core.budget.bounds import prompt_bound
@@ -11,7 +12,7 @@ from convergence_core.errors import Billed, CandidateFault
 from convergence_core.ports import WorstCase
 from convergence_core.prompts.shots import END, Shot, split
 from convergence_core.records import Case, Json, Params, Reply
-from tasks.http.authentication import request_headers, secret_name
+from tasks.http.authentication import request_headers, secret_name, token_of
 from tasks.http.clients import ClientSettings
 from tasks.http.request_templates import Values
 from tasks.json_values import as_text
@@ -74,6 +75,7 @@ class ChatTarget:
             headers=lambda: request_headers(api, secrets),
             client=ClientSettings.of(api.request, workers),
             secret=secret_name(api),
+            token=partial(token_of, api, secrets),
             unsupported=api.request.unsupported,
             provider=api.kind,
         )

@@ -95,6 +95,8 @@ def _filled_names(api: ApiConfig, templates: Mapping[str, str]) -> set[str]:
 
 def _unsupported(configuration: Configuration, templates: Mapping[str, str]) -> Iterator[Problem]:
     """Yield a problem for each setting that every model refuses, whatever its value."""
+    if configuration.api.kind == "plugin_chat":
+        return  # a plugin takes every setting, and refuses it where it is asked
     api, space = configuration.api, configuration.search_space
     models = [*_models(configuration)]
     plain = {

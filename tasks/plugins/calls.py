@@ -1,0 +1,173 @@
+"""Calls of a plugin's code: in a loop of their own, with a time-out and faults."""
+
+import logging
+import math
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TypeVar
+
+from convergence_core.config.secrecy import shown
+from convergence_core.errors import (
+    CandidateFault,
+    ConvergenceError,
+    EndpointDownError,
+    InfrastructureFault,
+)
+from convergence_core.records import Usage
+from tasks.functions.workers import (
+    LoopPool,
+    WorkersHungError,
+    WorkTimeoutError,
+    measured_async,
+)
+from tasks.json_values import MOST_BILLED, NotJsonError
+from tasks.plugins.entry_points import Plugin
+
+T = TypeVar("T")
+
+_LOG = logging.getLogger(__name__)
+_CLOSE_S = 5.0
+"""How long a plugin may take to free what it holds."""
+
+
+class PluginCalls:
+    """Calls one plugin, so that what blocks or fails in it harms nothing else.
+
+    Args:
+        plugin: whose code is called.
+        timeout_s: longest duration of one call.
+        n_workers: calls in flight at most.
+    """
+
+    def __init__(self, plugin: Plugin, *, timeout_s: float, n_workers: int) -> None:
+        self._plugin = plugin
+        self._timeout_s = timeout_s
+        self._pool = LoopPool(n_workers, name=f"plugin-{plugin.name}")
+        self._is_closed = False
+
+    async def run(
+        self, call: Callable[[], Awaitable[object]], kind: type[T], check: Callable[[T], T]
+    ) -> tuple[T, float]:
+        """Return what a call gives, checked, and the milliseconds that it took.
+
+        An ``OSError`` (``ConnectionError``, ``TimeoutError``) is the network's; every other
+        exception that is no fault of its own is the candidate's, as with a function.
+
+        Args:
+            call: of the plugin's code.
+            kind: type of what it must return.
+            check: returns the same with values that can be stored, or raises ``NotJsonError``.
+
+        Raises:
+            CandidateFault: the plugin says so, raised, or returned something else.
+            EndpointDownError: all calls hang, and none came free in time.
+            InfrastructureFault: the plugin says so, the network failed, or it took too long.
+        """
+        told = self._plugin.told
+        work = partial(measured_async, partial(self._asked, call), partial(_checked, kind, check))
+        try:
+            outcome = await self._pool.run(work, self._timeout_s)
+        except WorkTimeoutError:
+            raise InfrastructureFault(
+                f"{told} took longer than api.request.timeout_seconds={self._timeout_s:g}",
+                error_type="timeout",
+                may_be_billed=True,
+            ) from None
+        except WorkersHungError as error:
+            raise EndpointDownError(
+                f"all {error} calls of {told} hang and cannot be ended, so nothing more can be asked. "
+                "Give the plugin's requests time-outs of their own. What was answered is kept, and "
+                "`convergence resume` goes on."
+            ) from None
+        if outcome.failure is not None:
+            failure = outcome.failure
+            raise CandidateFault(
+                f"{told}: {failure.message}",
+                error_type=failure.error_type,
+                details=failure.details,
+            )
+        found = outcome.value
+        if isinstance(found, ConvergenceError):
+            raise found
+        if not isinstance(found, kind):
+            message = f"{told} returned a {type(found).__name__}, not a `{kind.__name__}`"
+            raise CandidateFault(message, error_type="bad_result")
+        return found, outcome.latency_ms
+
+    async def aclose(self, close: Callable[[], Awaitable[object]]) -> None:
+        """Let the plugin free what it holds, in the loop that it belongs to; safe to call twice."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        try:
+            work = partial(measured_async, close, lambda _: None)
+            failure = (await self._pool.run(work, _CLOSE_S)).failure
+            told = None if failure is None else f"{failure.error_type}: {failure.message}"
+        except (WorkTimeoutError, WorkersHungError) as error:
+            told = type(error).__name__
+        if told is not None:
+            _LOG.warning("%s could not be closed: %s", self._plugin.told, told)
+        await self._pool.aclose()
+
+    async def _asked(self, call: Callable[[], Awaitable[object]]) -> object:
+        """Return what a call gives, or the fault that it raised on purpose."""
+        try:
+            return await call()
+        except ConvergenceError as error:
+            return error
+        except OSError as error:
+            return InfrastructureFault(
+                f"{self._plugin.told}: {str(error) or type(error).__name__}",
+                error_type=type(error).__name__,
+                may_be_billed=not isinstance(error, ConnectionRefusedError),
+            )
+
+
+def _checked(kind: type[T], check: Callable[[T], T], found: object) -> object:
+    return check(found) if isinstance(found, kind) else found
+
+
+def checked_usage(usage: Usage) -> Usage:
+    """Return tokens as whole numbers.
+
+    Raises:
+        NotJsonError: one is no number from 0 to ``MOST_BILLED``.
+    """
+    numbers = {name: billable(number, name) for name, number in Usage.to_json(usage).items()}
+    return Usage(**{name: int(number) for name, number in numbers.items() if number is not None})
+
+
+def billable(value: object, name: str) -> float | None:
+    """Return dollars or tokens that can be billed; ``None``: unknown.
+
+    Raises:
+        NotJsonError: it is no number from 0 to ``MOST_BILLED``.
+    """
+    if value is None:
+        return None
+    number = finite(value, name)
+    if not 0 <= number <= MOST_BILLED:
+        raise NotJsonError(
+            f"`{name}` is {number!r}, not from 0 to {MOST_BILLED:g}", error_type="bad_bill"
+        )
+    return number
+
+
+def finite(value: object, name: str) -> float:
+    """Return a number as a float.
+
+    Raises:
+        NotJsonError: it is none, or not finite.
+    """
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not is_number or not abs(value) <= 1.7e308 or not math.isfinite(value):  # type: ignore[arg-type]
+        raise NotJsonError(
+            f"`{name}` is {shown(value)}, not a finite number", error_type="not_finite"
+        )
+    return float(value)  # type: ignore[arg-type]
+
+
+def believed_ms(told: object, measured_ms: float) -> float:
+    """Return the plugin's own measurement where it is one and not longer than ours."""
+    is_number = isinstance(told, (int, float)) and not isinstance(told, bool)
+    return float(told) if is_number and 0 < told <= measured_ms else measured_ms  # type: ignore[operator, arg-type]

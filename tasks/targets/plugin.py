@@ -1,0 +1,137 @@
+"""Targets of plugins: checked and timed as those that come with this package."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeVar
+
+from convergence_core.budget.prices import PriceTable
+from convergence_core.config import ApiConfig
+from convergence_core.errors import CandidateFault, ConvergenceError
+from convergence_core.ports import Target, WorstCase
+from convergence_core.records import Case, Json, Params, Reply
+from tasks.json_values import NotJsonError, to_json
+from tasks.plugins.calls import PluginCalls, believed_ms, billable, checked_usage, finite
+from tasks.plugins.entry_points import Plugin, PluginContext, find_plugin
+from tasks.targets.request_price import RequestPrice
+
+T = TypeVar("T")
+
+_METHODS = ("request", "worst_case", "call", "aclose")
+
+
+@dataclass(slots=True, eq=False)
+class PluginTarget:
+    """Asks a plugin's target, and believes it no more than an endpoint.
+
+    A call costs what its reply says, else the price of one request under ``prices.plugin``, else
+    it is unknown.
+    """
+
+    provider = "plugin"
+    plugin: Plugin
+    options: Json
+    price: RequestPrice
+    _target: Target
+    _calls: PluginCalls
+
+    def request(self, params: Params, case: Case) -> Json:
+        """Return plugin, version, options and the plugin's own request; the journal's key.
+
+        Raises:
+            CandidateFault: these parameters make no request, or the plugin failed.
+        """
+        return {
+            "plugin": self.plugin.name,
+            "version": self.plugin.version,
+            "options": self.options,
+            "request": self._of_plugin(lambda: to_json(self._target.request(params, case))),
+        }
+
+    def worst_case(self, params: Params, case: Case) -> WorstCase:
+        """Return the plugin's bound, its dollars by ``prices.plugin`` where it knows none.
+
+        Raises:
+            CandidateFault: these parameters make no request, or the plugin failed or gave a bound
+                that is none.
+        """
+        found = self._of_plugin(lambda: _bound(self._target.worst_case(params, case)))
+        return replace(found, usd=self.price.usd) if found.usd is None else found
+
+    async def call(self, params: Params, case: Case) -> Reply:
+        """Ask the plugin once; see ``PluginCalls.run`` for its faults."""
+        ask = partial(self._target.call, params, case)
+        try:
+            found, took_ms = await self._calls.run(ask, Reply, _storable)
+        except CandidateFault as fault:  # it was asked
+            fault.billed = self.price.bill(fault.billed)
+            raise
+        return replace(
+            found,
+            latency_ms=believed_ms(found.latency_ms, took_ms),
+            cost_usd=self.price.usd if found.cost_usd is None else found.cost_usd,
+            price_version=self.price.version if found.cost_usd is None else None,
+            provider=self.provider,
+        )
+
+    async def aclose(self) -> None:
+        """Let the plugin free what it holds; safe to call twice."""
+        await self._calls.aclose(self._target.aclose)
+
+    def _of_plugin(self, ask: Callable[[], T]) -> T:
+        """Return what a pure method of the plugin returns; its exceptions become faults."""
+        try:
+            return ask()
+        except ConvergenceError:
+            raise
+        except Exception as error:
+            message = f"failed before anything was sent: {str(error) or type(error).__name__}"
+            kind = getattr(error, "error_type", None) or type(error).__name__
+            raise CandidateFault(f"{self.plugin.told} {message}", error_type=str(kind)) from error
+
+
+def make_plugin_target(
+    api: ApiConfig, context: PluginContext, *, prices: PriceTable | None = None
+) -> PluginTarget:
+    """Return the target that ``api.plugin`` names.
+
+    Raises:
+        ConfigurationError: no such plugin is installed, or it does not work.
+    """
+    plugin = find_plugin("convergence.targets", context)
+    target = plugin.make(context, _METHODS)
+    return PluginTarget(
+        plugin,
+        dict(api.plugin_options),
+        RequestPrice.of(prices, PluginTarget.provider),
+        target,
+        PluginCalls(plugin, timeout_s=context.timeout_s, n_workers=context.n_workers),
+    )
+
+
+def _bound(found: object) -> WorstCase:
+    """Return a worst case whose numbers can be reserved.
+
+    Raises:
+        NotJsonError: it is none.
+    """
+    if not isinstance(found, WorstCase):
+        raise NotJsonError(f"worst_case() is a {type(found).__name__}", error_type="bad_result")
+    usd = billable(found.usd, "worst_case().usd")
+    tokens = billable(found.tokens, "worst_case().tokens")
+    return WorstCase(usd=usd, tokens=None if tokens is None else int(tokens))
+
+
+def _storable(found: Reply) -> Reply:
+    """Return a reply with values that JSON can carry and numbers that are some.
+
+    Raises:
+        NotJsonError: its value, its bill or a number of it is none.
+    """
+    return replace(
+        found,
+        value=to_json(found.value),
+        cost_usd=billable(found.cost_usd, "cost_usd"),
+        usage=checked_usage(found.usage),
+        extra={str(name): finite(number, str(name)) for name, number in found.extra.items()},
+    )
