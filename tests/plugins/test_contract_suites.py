@@ -264,7 +264,9 @@ def test_a_metric_passes_or_fails_with_its_reason(packages, old, new, message):
         ('raw={"result"', 'raw={"key": self.context.secret(), "result"', "in its answer", "no_answer"),
     ],
 )  # fmt: skip
-def test_a_chat_model_passes_or_fails_with_its_reason(packages, service, old, new, message, word):
+def test_a_chat_model_passes_or_fails_with_its_reason(
+    packages, service, *, old, new, message, word
+):
     assert old in GOOD
     install(packages, "acme-remote", GOOD.replace(old, new, 1), ENTRIES)
 
