@@ -1,4 +1,4 @@
-"""``review``: test cases that bad ratings propose, decided by a person."""
+"""``review``: test cases that bad ratings and games propose, decided by a person."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -26,7 +26,10 @@ def review(  # noqa: PLR0917 - Typer's options
         str | None, typer.Option(metavar="ID", help="Do not propose this answer again.")
     ] = None,
     expected: Annotated[
-        str | None, typer.Option(help="The answer that would be right. Default: none.")
+        str | None,
+        typer.Option(
+            help="The answer that would be right. Default: none; of a game, its reference's."
+        ),
     ] = None,
     field: Annotated[
         str | None,
@@ -35,7 +38,7 @@ def review(  # noqa: PLR0917 - Typer's options
     store: options.Store = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """List test cases that people propose by ratings of 1 or 2 or thumbs down; approve or reject them.
+    """List test cases proposed by ratings of 1 or 2, thumbs down, or games that broke an answer; decide on them.
 
     An approved one is appended to the file `evaluation.test_cases.approved`, and is in the next run.
     """
@@ -92,7 +95,9 @@ def _list(proposed: "list[ProposedCase]", *, as_json: bool) -> None:
             "--expected ANSWER` or `--reject ID` decides."
         )
     else:
-        console.say("No test case is proposed: no answer was rated 1, 2 or thumbs down.")
+        console.say(
+            "No test case is proposed: no answer was rated 1, 2 or thumbs down, and no game broke one."
+        )
 
 
 def _short(text: str) -> str:

@@ -291,7 +291,7 @@ def check_llm(configuration: Configuration, report: Report) -> None:
         or society.prefers
         or judges
         or configuration.writes_prompts
-        or society.games.asks_llm
+        or society.games.may_ask_llm
     ):
         rule = (
             "has no effect: no metric of type `llm_judge` asks it, nobody thinks, prefers or plays, and "

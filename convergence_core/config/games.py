@@ -17,7 +17,9 @@ BUILT_IN: Final[Mapping[str, tuple[str, ...]]] = {
 """Game that needs nothing but players → its roles."""
 TRUTH: Final = ("sandbox", "evaluator")
 """Roles that bring the truth; nobody else may stand in for them."""
-PlayerKind: TypeAlias = Literal["llm", "solver", "chance"]
+SYSTEM: Final = "the system"
+"""Name of the optimized system as a player."""
+PlayerKind: TypeAlias = Literal["llm", "system", "solver", "chance"]
 
 
 class RoleConfig(Section):
@@ -26,7 +28,7 @@ class RoleConfig(Section):
     nullable = frozenset({"temperature"})
 
     player: PlayerKind = "llm"
-    """`llm`: a model; `solver`: the best moves, of games whose best moves are known; `chance`: a legal
+    """`llm`: a model; `system`: what is optimized itself, as its champion or else its defaults; `solver`: the best moves, of games whose best moves are known; `chance`: a legal
     option, or a number, drawn by chance."""
     model_name: Text | None = None
     """Model that plays, at the endpoint of `llm`. Absent: that of `llm`."""
@@ -66,14 +68,25 @@ class GamesConfig(Section):
 
     @property
     def asks_llm(self) -> bool:
-        """Whether a key of games is written, and a model plays in one as far as that can be told."""
+        """Whether a key of games is written and a model plays, as far as names of roles are known."""
+        return self._asks(unknown=False)
+
+    @property
+    def may_ask_llm(self) -> bool:
+        """Whether a model may play: a game of one's own may have roles that are not named here."""
+        return self._asks(unknown=True)
+
+    def _asks(self, *, unknown: bool) -> bool:
         if self == GamesConfig():
             return False
         return not self.games or any(
-            _asks_llm(game, BUILT_IN.get(name, ())) for name, game in self.games.items()
+            _asks_llm(game, BUILT_IN.get(name), unknown=unknown)
+            for name, game in self.games.items()
         )
 
 
-def _asks_llm(game: GameConfig, known: Collection[str]) -> bool:
-    is_named = bool(game.roles) and {*known} <= game.roles.keys()
-    return not is_named or any(role.player == "llm" for role in game.roles.values())
+def _asks_llm(game: GameConfig, known: Collection[str] | None, *, unknown: bool) -> bool:
+    """Whether a game has a role of the ``llm``; ``unknown``: what roles that nobody knows count as."""
+    if any(role.player == "llm" for role in game.roles.values()):
+        return True
+    return unknown if known is None else not {*known} <= game.roles.keys()

@@ -19,7 +19,7 @@ from convergence_core.budget.limits import Budget
 from convergence_core.budget.rate_limit import AddressCheck
 from convergence_core.errors import CandidateFault
 from convergence_core.events import BudgetWarned, TrafficChanged
-from convergence_core.ports import Journal
+from convergence_core.ports import Journal, Target
 from convergence_core.records import Assignment, Cell, Evaluation, Reply, Trial, eval_id_of
 from tasks.calls.call_keys import Epoch
 from tasks.calls.cells import Job, PendingCell, unrequested
@@ -182,6 +182,11 @@ class EvaluationSession:
             candidate=assignment.candidate,
             evaluations=tuple(index_to_evaluation[index] for index in range(n_cells)),
         )
+
+    @property
+    def target(self) -> Target:
+        """What is evaluated; closed with the session."""
+        return self._workload.target
 
     def run(self, work: Callable[[AskStandalone], Awaitable[T]]) -> T:
         """Run work that makes paid calls for no evaluation; blocks until it has ended.

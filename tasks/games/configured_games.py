@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from convergence_core.config import Configuration
-from convergence_core.config.games import BUILT_IN, TRUTH, GameConfig, RoleConfig
+from convergence_core.config.games import BUILT_IN, SYSTEM, TRUTH, GameConfig, RoleConfig
 from convergence_core.errors import ConfigurationError
 from convergence_core.games.contract import FixedPlayer, LegalPlayer, broken_rules
 from convergence_core.games.game import Game
@@ -38,6 +38,8 @@ class ConfiguredGame:
     game: Game
     seats: Mapping[str, ModelSeat]
     """Roles of models."""
+    of_system: frozenset[str]
+    """Roles of the optimized system itself."""
     players: Mapping[str, Player]
     """All other roles."""
     names: Mapping[str, str]
@@ -129,6 +131,7 @@ def _with_players(  # noqa: PLR0917 - of one place
     seats: dict[str, ModelSeat] = {}
     players: dict[str, Player] = {}
     names: dict[str, str] = {}
+    of_system: set[str] = set()
     solver = solve(game) if isinstance(game, TreeGame) else None
     off = None
     for role in game.roles:
@@ -141,6 +144,9 @@ def _with_players(  # noqa: PLR0917 - of one place
             off = "its role `evaluator` measures candidates, and no round does so"
         elif wanted.player == "solver" and solver is not None:
             players[role], names[role] = solver, "solver"
+        elif wanted.player == "system":
+            of_system.add(role)
+            names[role] = SYSTEM
         elif wanted.player == "chance":
             players[role], names[role] = LegalPlayer(), "chance"
         else:
@@ -150,6 +156,7 @@ def _with_players(  # noqa: PLR0917 - of one place
     return ConfiguredGame(
         game=game,
         seats=seats,
+        of_system=frozenset(of_system),
         players=players,
         names=names,
         reference={} if value is None else dict(zip(SEATS, (value, -value), strict=True)),

@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from convergence_core.config import Configuration
+from convergence_core.errors import ConfigurationError
 from convergence_core.games.held_out import HeldOutGuard, HeldOutLooks
 from convergence_core.games.meta_critic import Coin, p_keep_of, toss
 from convergence_core.games.offer import on_offer
@@ -27,12 +28,14 @@ from convergence_core.games.round_records import (
     rounds_with_change,
 )
 from convergence_core.ports import LLM, Row
-from convergence_core.records import Assignment, Cell, Trial, canonical_json, sha256_hex
+from convergence_core.records import Assignment, Candidate, Cell, Trial, canonical_json, sha256_hex
+from convergence_core.sao.prompt_shape import shape_of
 from convergence_core.sao.rounds import Rounds
 from convergence_core.sao.state import SaoState
 from convergence_core.search.study import limit_reached
 from tasks.games.configured_games import ConfiguredGame, configured_games
 from tasks.games.games_report import report_of
+from tasks.games.players import SystemSeat
 from tasks.games.round_player import RoundPlayer, limit_words
 from tasks.games.round_rows import (
     coin_rows,
@@ -41,6 +44,7 @@ from tasks.games.round_rows import (
     price_of_plays,
     round_row,
 )
+from tasks.http.authentication import secret_name
 from tasks.inputs.environment import Environment
 from tasks.inputs.loader import Loaded
 from tasks.json_values import as_text
@@ -91,6 +95,7 @@ class GamesRound:
             run_seed=run.record.seed,
             round_number=self.number,
             n_at_once=self.settings.n_at_once,
+            system=self._system_seat(),
         )
 
     @property
@@ -114,7 +119,7 @@ class GamesRound:
         """
         taken = tuple(one.round_number for one in self.past)
         HeldOutLooks(rounds=taken).after(self.number)
-        incumbent = champion_of_test(self.run) or self.run.study.baseline
+        incumbent = self._incumbent()
         cases = [case.case_id for case in self.run.loaded.holdout_cases]
         name = "" if incumbent is None else incumbent.candidate_id
         before = self.past[-1].look if self.past else None
@@ -186,6 +191,42 @@ class GamesRound:
         return report_of(run.store, run.record)
 
     # -- parts
+
+    def _incumbent(self) -> Candidate | None:
+        return champion_of_test(self.run) or self.run.study.baseline
+
+    def _system_seat(self) -> SystemSeat | None:
+        """Return the system as a player; ``None``: it plays no role.
+
+        Raises:
+            ConfigurationError: its test cases do not show how it is asked a text, or there is no incumbent.
+        """
+        roles = [
+            (name, role) for name, one in self.games.items() for role in sorted(one.of_system)
+        ]
+        if not roles:
+            return None
+        shape, incumbent = shape_of(self.run.loaded.cases), self._incumbent()
+        if shape is None or incumbent is None:
+            name, role = roles[0]
+            rule = (
+                "can be `system` where a champion or defaults answer, and test cases hold one text each: a "
+                "text, a mapping with one text, or messages that end with the user's"
+            )
+            raise ConfigurationError.of(
+                f"society.games.games.{name}.roles.{role}.player",
+                rule,
+                "Let an `llm` play.",
+                value="system",
+            )
+        api = self.run.configuration.api
+        return SystemSeat(
+            target=self.run.session.target,
+            shape=shape,
+            params=incumbent.params,
+            credential=secret_name(api),
+            timeout_s=api.request.timeout_seconds,
+        )
 
     def _tossed(self) -> tuple[CoinRecord, ...]:
         games = [one.game for one in self.games.values()]
@@ -353,7 +394,7 @@ def listed_games(loaded: Loaded, *, mock_url: str | None = None) -> list[dict[st
             "version": one.game.version,
             "feeds": one.game.feeds,
             "grounded": one.game.grounded,
-            "most_replies": sum(one.game.cost[role] for role in one.seats),
+            "most_replies": sum(one.game.cost[role] for role in (*one.seats, *one.of_system)),
             "players": dict(one.names),
             "off_reason": one.off_reason,
         }

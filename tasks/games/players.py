@@ -1,15 +1,17 @@
 """Players of language games: models, and the role ``sandbox`` that executes."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 
 from convergence_core.games.critic_game import CriticTask
-from convergence_core.ports import Ask, Completion
-from convergence_core.records import Json, canonical_json
+from convergence_core.ports import Ask, Completion, Target
+from convergence_core.records import Case, Json, canonical_json
+from convergence_core.sao.prompt_shape import PromptShape
 from tasks.calls.metric_calls import PaidCall
 from tasks.games.sandbox import Sandbox
 from tasks.rlp.model_calls import GAME, Model
@@ -98,3 +100,36 @@ class ModelSeat:
         Without secrets from the beginning, so that a play is the same when it is read from the journal.
         """
         return self.redact(done.text.encode("utf-8", "replace").decode("utf-8"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SystemSeat:
+    """The optimized system itself, asked as one of its test cases asks it."""
+
+    target: Target
+    shape: PromptShape
+    params: Mapping[str, Any]
+    """Of the incumbent."""
+    credential: str | None
+    timeout_s: float
+
+    def call(self, ask: Ask) -> PaidCall:
+        """Return the call that asks the system once.
+
+        Raises:
+            CandidateFault: the incumbent's parameters make no request.
+        """
+        case = Case(case_id="game", input=self.shape.input(ask.text))
+        request = self.target.request(self.params, case)
+        model = request.get("model") if isinstance(request, dict) else None
+        return PaidCall(
+            purpose=GAME,
+            provider=self.target.provider,
+            model=model if isinstance(model, str) else None,
+            request=request,
+            repeat=0,
+            credential=self.credential,
+            worst=self.target.worst_case(self.params, case),
+            timeout_s=self.timeout_s,
+            send=partial(self.target.call, self.params, case),
+        )

@@ -19,7 +19,9 @@ from convergence_core.games.round_records import PlayRecord, PlayStatus
 from convergence_core.ports import Ask
 from convergence_core.records import Json
 from tasks.games.configured_games import ConfiguredGame
+from tasks.games.players import ModelSeat, SystemSeat
 from tasks.games.sandbox import SandboxUnavailableError
+from tasks.json_values import as_text
 from tasks.rlp.learner_calls import LearnerCalls
 from tasks.rlp.model_calls import ThoughtAsker
 from tasks.secrets.redaction import one_line, redact_json
@@ -41,9 +43,11 @@ class RoundPlayer:
         run_seed: int,
         round_number: int,
         n_at_once: int,
+        system: SystemSeat | None = None,
     ) -> None:
         self._calls, self._guard, self._redact = calls, guard, redact
         self._run_seed, self._round, self._n_at_once = run_seed, round_number, n_at_once
+        self._system = system
         self.limit: str | None = None
         """Why no further play begins; ``None``: one may."""
 
@@ -90,13 +94,16 @@ class RoundPlayer:
         return play.record()
 
     async def _reply(self, play: "_Play", ask: Ask, asker: ThoughtAsker) -> str:
-        seat = play.game.seats.get(ask.role)
+        seat: ModelSeat | SystemSeat | None = play.game.seats.get(ask.role)
+        if ask.role in play.game.of_system:
+            seat = self._system
         if seat is None:
             player = play.game.players[ask.role]
             return await asyncio.to_thread(player.answer, ask, play.rng(ask.role))
         answered = await asker.ask(seat.call(ask), f"{play.key.index}/{play.n_turns}")
         play.pay(answered.reply.cost_usd)
-        return str(answered.reply.value)
+        text = as_text(answered.reply.value)
+        return self._redact(text.encode("utf-8", "replace").decode("utf-8"))
 
     def _key(self, index: int) -> PlayKey:
         return PlayKey(run_seed=self._run_seed, round_number=self._round, index=index)

@@ -4,13 +4,17 @@ from dataclasses import dataclass
 
 from convergence_core.errors import InteractionNotFoundError
 from convergence_core.records import Json
+from tasks.games.hard_cases import hard_cases
 from tasks.inputs.approved_cases import append_case, input_of
 from tasks.inputs.loader import Loaded
+from tasks.inputs.storage import store_path
+from tasks.store import ParquetStore
 from tasks.store.feedback.feedback_store import FeedbackStore
 from tasks.store.feedback.proposals import (
     ProposedCase,
     ReviewDecision,
     proposed_cases,
+    reviewed,
     save_review,
 )
 
@@ -26,8 +30,13 @@ class ReviewedCase:
 
 
 def proposed_for(loaded: Loaded, feedback: FeedbackStore) -> list[ProposedCase]:
-    """Return the test cases that are proposed for a configuration, oldest first."""
-    return proposed_cases(feedback, loaded.configuration.api.name)
+    """Return the test cases that are proposed for a configuration: by ratings, then by games, oldest first."""
+    name = loaded.configuration.api.name
+    found = proposed_cases(feedback, name)
+    path = store_path(loaded)
+    if not (path / "store.json").is_file():
+        return found
+    return [*found, *hard_cases(ParquetStore(path), name, reviewed(feedback))]
 
 
 def approve_case(
@@ -44,7 +53,8 @@ def approve_case(
         loaded: whose file of approved cases it is appended to.
         feedback: of its store.
         interaction_id: the answer.
-        expected: the answer that would be right; ``None``: the case has none.
+        expected: the answer that would be right; ``None``: that of a game's reference, else the case has
+            none.
         field: of the input that holds the prompt; ``None``: the only one.
 
     Raises:
@@ -55,11 +65,11 @@ def approve_case(
     case: dict[str, Json] = {
         "id": one.case_id,
         "input": input_of(one.prompt, loaded.cases, field),
-        "tags": ["feedback"],
+        "tags": ["games" if one.failed else "feedback"],
         "description": one.marks,
     }
-    if expected is not None:
-        case["expected"] = expected
+    if expected is not None or one.right is not None:
+        case["expected"] = one.right if expected is None else expected
     file = append_case(loaded, case)
     save_review(feedback, interaction_id, "approved", one.case_id)
     return ReviewedCase(

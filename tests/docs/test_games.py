@@ -24,7 +24,7 @@ def printed(code: str, folder: Path) -> list[str]:
 
 
 def test_the_examples_print_what_the_page_says_of_them(tmp_path: Path):
-    poker, execution, critic, own = blocks(PAGE, "python")[:4]
+    poker, execution, critic, own, hard = blocks(PAGE, "python")
     (played,) = printed(poker, tmp_path)
     assert played.startswith("-0.0555")
     assert "'first'" in played
@@ -34,6 +34,7 @@ def test_the_examples_print_what_the_page_says_of_them(tmp_path: Path):
     assert sound == "''"
     assert "{'critic': 1.0}" in scores
     assert printed(own, tmp_path) == ["It keeps the contract."]
+    assert printed(hard, tmp_path) == ["hard_cases"]
 
 
 def test_the_table_names_every_game_with_what_it_feeds():

@@ -1,4 +1,4 @@
-"""Test cases that people's bad ratings propose, and what reviewers decided."""
+"""Test cases that bad ratings and games propose, and what reviewers decided."""
 
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -24,11 +24,15 @@ _BAD = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProposedCase:
-    """An answer that was rated badly: its prompt may become a test case."""
+    """An answer that was rated badly, or failed in a game: its prompt may become a test case."""
 
     interaction: Interaction
-    ratings: tuple[Rating, ...]
+    ratings: tuple[Rating, ...] = ()
     """The bad marks that count, by time."""
+    failed: str = ""
+    """Where a game found it: what failed, in words. Nobody rated it, and it counts as no rating."""
+    right: str | None = None
+    """Where a game found it: the answer of the executed reference."""
 
     @property
     def prompt(self) -> str:
@@ -38,11 +42,13 @@ class ProposedCase:
     @property
     def case_id(self) -> str:
         """Id of the case that it becomes."""
-        return f"feedback-{self.interaction.interaction_id}"
+        return f"{'game' if self.failed else 'feedback'}-{self.interaction.interaction_id}"
 
     @property
     def marks(self) -> str:
-        """The marks in words, with their reasons."""
+        """The marks in words, with their reasons; of a game, what failed."""
+        if self.failed:
+            return self.failed
         words = [f"{one.words}: {one.reason}" if one.reason else one.words for one in self.ratings]
         return "; ".join(words)
 
@@ -61,6 +67,13 @@ def proposed_cases(store: FeedbackStore, system: str) -> list[ProposedCase]:
         if interaction is not None and bad:  # else taken back meanwhile
             found.append(ProposedCase(interaction=interaction, ratings=bad))
     return found
+
+
+def reviewed(store: FeedbackStore) -> frozenset[str]:
+    """Return the ids of what was decided."""
+    return frozenset(
+        str(one) for (one,) in store.fetch("SELECT interaction_id FROM case_reviews", ())
+    )
 
 
 def save_review(
