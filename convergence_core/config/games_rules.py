@@ -25,6 +25,10 @@ def check_games(configuration: Configuration, report: Report) -> None:
     if games.asks_llm and configuration.llm is None:
         fix = "Write e.g. `llm: {model: openai/gpt-4o-mini, api_key_env: OPENAI_API_KEY}`."
         report.require("llm", "by `society.games`: models play", fix, about=("society.games",))
+    n_games = len(games.games or BUILT_IN)
+    if games.plays < n_games:
+        rule = f"must be at least the number of games, {n_games}: else a game gets no play"
+        report.add("society.games.plays", rule, "Raise it.", value=str(games.plays))
     for name, game in games.games.items():
         _check_game(name, game, report)
 

@@ -85,17 +85,17 @@ class HeldOutLook:
         return float(np.mean([*self.rewards.values()]))
 
 
-def change_between(before: HeldOutLook, after: HeldOutLook) -> tuple[float, float] | None:
+def change_between(before: HeldOutLook, after: HeldOutLook) -> tuple[float, float | None] | None:
     """Return the change of the mean, paired by case, and its variance; ``None``: a look is missing.
 
-    The same candidate has not changed: 0 without noise.
+    The same candidate has not changed: 0 without noise. One case alone tells no variance (``None``).
     """
     if before.mean is None or after.mean is None or before.rewards.keys() != after.rewards.keys():
         return None
     if before.candidate_id == after.candidate_id:
         return 0.0, 0.0
     gaps = np.array([after.rewards[case] - value for case, value in before.rewards.items()])
-    variance = float(np.var(gaps, ddof=1)) / len(gaps) if len(gaps) > 1 else 1.0
+    variance = float(np.var(gaps, ddof=1)) / len(gaps) if len(gaps) > 1 else None
     return float(gaps.mean()), variance
 
 

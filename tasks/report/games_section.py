@@ -99,8 +99,10 @@ def game_sentence(one: GameSummary, n_measured: int) -> str:
     coin = one.coin
     if coin.off_reason is not None or coin.coin is None:
         return f"{coin.game} is off: {coin.off_reason}."
-    played = f"played {coin.n_plays} times" if coin.is_included else "left out"
-    text = f"{coin.game} was {played} by a coin of {coin.coin.probability:.2f}"
+    text = f"{coin.game} was {'included' if coin.is_included else 'left out'} by a coin of "
+    text += f"{coin.coin.probability:.2f}"
+    if coin.is_included:
+        text += f" and given {plural(coin.n_plays, 'play')}"
     if one.effect is None:
         text += "; P(keep) is 0.50, for the effect of no round with it was measured yet."
     else:

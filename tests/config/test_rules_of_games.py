@@ -39,6 +39,7 @@ def test_games_need_no_society_that_is_enabled():
          "society.games.games.nim.roles.first.persona", "has no effect with `player: chance`"),
         ({"storage": {"keep_text": False}}, "storage.keep_text", "must be true with `society.games`"),
         ({"society/games": {"plays": 0}}, "society.games.plays", "at least 1"),
+        ({"society/games": {"plays": 3}}, "society.games.plays", "at least the number of games, 4"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_played_is_refused_by_its_key(change, key, rule):

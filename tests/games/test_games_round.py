@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +120,18 @@ def test_a_round_that_is_killed_pays_nothing_twice_and_keeps_its_coins(whole, tm
     coins = "SELECT * EXCLUDE (run_id) FROM game_coins ORDER BY game"
     assert rows(tmp_path, coins) == rows(folder, coins)
     assert report.round_number == 0
+
+
+def test_a_round_that_is_killed_after_its_plays_were_published_is_not_played_again(whole):
+    folder, gamer, report = whole
+    store, n_asked = ParquetStore(folder / STORE), len(gamer.asked)
+    (record,) = store.runs()
+    store.save_run(replace(record, status="running", ended_us=None))
+    assert play_round(folder / "optimization.yaml") == report, (
+        "its server is gone: nobody is asked"
+    )
+    assert len(gamer.asked) == n_asked
+    assert [one.status for one in store.runs()] == ["done"]
 
 
 def test_removing_a_game_leaves_the_plays_of_the_others_as_they_were(whole, tmp_path):
