@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 from convergence_core.errors import InteractionNotFoundError
 from convergence_core.records import Json
-from tasks.games.hard_cases import hard_cases
 from tasks.inputs.approved_cases import append_case, input_of
 from tasks.inputs.loader import Loaded
 from tasks.inputs.storage import store_path
+from tasks.run.hard_cases import hard_cases
 from tasks.store import ParquetStore
 from tasks.store.feedback.feedback_store import FeedbackStore
 from tasks.store.feedback.proposals import (

@@ -1,4 +1,4 @@
-"""Hard cases: inputs by which a game's critic broke the system, proposed to a person.
+"""Inputs by which a game broke the system, proposed as test cases.
 
 Proposed are plays of games that feed ``hard_cases`` in which the system itself was the incumbent and the critic
 scored: the executed reference solved the input, the check accepted its answer and refused the system's. Nothing
