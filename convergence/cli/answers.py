@@ -99,7 +99,7 @@ def _print(
             console.show_block(block)
     if result.prompts is not None and result.prompts.family and is_whole:
         console.answer(f"\nHow the prompt was written: {result.prompts.sentence}", style="bold")
-        for line in edit_lines(result.prompts):
+        for line in (result.prompts.chooser, *edit_lines(result.prompts)):
             console.answer(line)
     if len(shown) < len(found):
         console.say(

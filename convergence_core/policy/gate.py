@@ -63,6 +63,17 @@ class PolicyGate:
     """One for each baseline."""
 
 
+def serving_sentences(serves: PolicyName, reason: str) -> tuple[str, str]:
+    """Return who serves and why, a sentence each.
+
+    Args:
+        serves: the policy that the latest look names.
+        reason: of that look.
+    """
+    words = WORDS[serves]
+    return f"{words[0].upper()}{words[1:]} serves.", f"{reason[0].upper()}{reason[1:]}."
+
+
 def judge_policy(
     rewards: Mapping[PolicyName, Sequence[float]], *, max_steps: int, price: float = 0.0
 ) -> PolicyGate:

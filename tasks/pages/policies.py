@@ -5,7 +5,7 @@ from typing import Final
 
 from convergence_core.errors import RunNotFoundError
 from convergence_core.policy.course import GateRow, course_of
-from convergence_core.policy.gate import WORDS
+from convergence_core.policy.gate import serving_sentences
 from tasks.pages.source import Page, PageSource, line_of
 from tasks.store.policy.round_store import RoundStore
 
@@ -38,8 +38,7 @@ def policy_of(source: PageSource, system: str) -> Page:
     serves = looks[0].serves if looks else None
     sentences = ["No round has ended, so the gate has not looked yet."]
     if serves is not None:
-        words = WORDS[serves]
-        sentences = [f"{words[0].upper()}{words[1:]} serves.", f"{looks[0].reason}."]
+        sentences = [*serving_sentences(serves, looks[0].reason)]
     return {
         "system": system,
         "serves": serves,

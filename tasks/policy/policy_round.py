@@ -8,6 +8,7 @@ three have played it; where one could not be scored, it is left out for all.
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -169,11 +170,13 @@ class PolicyRound:
                 self._limit = str(error)
             self.world.publish()
             return 0
-        for receipt in self.served.take(reports):
+        also = partial(
+            self.rounds.write, episodes=found
+        )  # a kill keeps all of an episode, or nothing
+        for receipt in self.served.take(reports, also):
             if isinstance(receipt, Exception):
                 raise receipt
         self.world.publish()
-        self.rounds.add(found)
         for one in self._baselines:
             one.policy.learn(next(e.steps for e in found if e.policy == one.name))
         self._n_played += 1
@@ -185,9 +188,9 @@ class PolicyRound:
         return self._updated
 
     def judge(self) -> PolicyGate:
-        """Look at all episodes of the system, write down what the gate says, and let that policy serve."""
+        """Look at the system's episodes, write down what the gate says, and let that policy serve."""
         gate = judge_policy(
-            paired_rewards(self.rounds.episodes(self.system)),
+            paired_rewards(self.rounds.compared(self.system)),
             max_steps=self.served.settings.max_steps,
             price=self.settings.price,
         )

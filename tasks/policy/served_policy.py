@@ -9,7 +9,7 @@ import hashlib
 import threading
 import uuid
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from typing import Any, Final, Literal, TypeAlias
@@ -50,7 +50,7 @@ from tasks.policy.records import (
     PolicySettings,
     ReceiptStatus,
 )
-from tasks.store.database import Closing
+from tasks.store.database import Closing, Connection
 from tasks.store.policy.checkpoint_files import CheckpointFiles
 from tasks.store.policy.experience_store import (
     ExperienceStore,
@@ -202,12 +202,18 @@ class ServedPolicy(Closing):
         )
 
     def take(
-        self, reports: Sequence[ExperienceReport]
+        self,
+        reports: Sequence[ExperienceReport],
+        also: Callable[[Connection], None] | None = None,
     ) -> list[ExperienceReceipt | PolicyRequestError | PolicyDecisionNotFoundError]:
         """Store what came of decisions, in one transaction; durable when this returns.
 
         A report may come again; one that breaks a rule changes nothing, and its error is returned in its
         place.
+
+        Args:
+            reports: of decisions that wait.
+            also: writes what must be stored with them or not at all.
 
         Raises:
             StoreWriteError: nothing of it is stored; report it again.
@@ -220,8 +226,8 @@ class ServedPolicy(Closing):
                     answers.append(self._received(report, new))
                 except (PolicyRequestError, PolicyDecisionNotFoundError) as error:
                     answers.append(error)
-            if new:
-                self._store.add([*new.values()])
+            if new or also is not None:
+                self._store.add([*new.values()], also)
                 with self._lock:
                     for decision_id in new:
                         self._pending.pop(decision_id, None)
@@ -317,6 +323,7 @@ class ServedPolicy(Closing):
                 self._learning_rng.bit_generator.state = generator
             state = replace(state, version=self._state.version + 1)
             self._change(state, "loaded", checkpoint=name)
+            self.choose_champion()
             return state.version
 
     def stats(self) -> dict[str, Any]:

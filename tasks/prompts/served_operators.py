@@ -19,7 +19,7 @@ from convergence_core.policy import (
     choose,
     unpack,
 )
-from convergence_core.policy.gate import PPO
+from convergence_core.policy.gate import PPO, serving_sentences
 from convergence_core.prompts.failures import Category
 from convergence_core.prompts.policy import OperatorShares
 from tasks.store.policy.checkpoint_files import CheckpointFiles
@@ -65,6 +65,34 @@ def served_operators(path: Path, tags: Mapping[str, str]) -> OperatorShares | No
     identity = PolicyIdentity(embedding=HASHED_NGRAMS, actions=PROMPT_ACTIONS)
     state, config, _ = unpack(data, identity)
     return _shares_of(state, config.input_dim - N_PROGRESS)
+
+
+def chooser_sentences(path: Path, system: str, tags: Mapping[str, str]) -> str:
+    """Return who chose the edits of a run and why, in sentences.
+
+    Args:
+        path: folder of the store.
+        system: whose prompts.
+        tags: of the run.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    who = "Edits were chosen by Thompson sampling over operators"
+    if (version := tags.get(SERVED_TAG)) is not None:
+        try:
+            served_operators(path, tags)
+        except PolicyCheckpointError as error:
+            return f"{who}; {explained(error)}."
+        who = f"Edits were chosen by version {version} of the policy learned by PPO, among the operators that it knows"
+    elif not (path / "store.json").is_file() or not has_policy(path):
+        return f"{who}: no policy of prompt changes was trained."
+    with ExperienceStore(path) as store:
+        looks = RoundStore(store).latest_gate(system)
+    if not looks:
+        return f"{who}: no policy of prompt changes was trained for this system."
+    told = " ".join(serving_sentences(looks[0].serves, looks[0].reason))
+    return f"{who}. The latest look at policies of prompt changes: {told}"
 
 
 def _shares_of(state: PPOState, embedding_dim: int) -> OperatorShares:

@@ -8,7 +8,14 @@ from convergence_core.policy.course import (
     PolicyCurvePoint,
     RefusedTexts,
 )
-from convergence_core.policy.gate import BASELINES, PPO, WORDS, PolicyName, PolicyVerdict
+from convergence_core.policy.gate import (
+    BASELINES,
+    PPO,
+    WORDS,
+    PolicyName,
+    PolicyVerdict,
+    serving_sentences,
+)
 from convergence_core.result.number_text import UNKNOWN, plural, signed_interval
 from tasks.report.blocks import Block, Columns, Heading, Paragraph, table
 
@@ -28,10 +35,11 @@ def policy_blocks(
         verdicts: of the gate's latest look.
         course: of all episodes.
     """
+    who, why = serving_sentences(serves, reason)
     blocks: list[Block] = [
         Heading("Policy of prompt changes"),
-        Paragraph((f"{WORDS[serves][0].upper()}{WORDS[serves][1:]} serves.",), "lead"),
-        Paragraph((f"{reason[0].upper()}{reason[1:]}.",)),
+        Paragraph((who,), "lead"),
+        Paragraph((why,)),
         table(verdicts, _VERDICTS, numeric=_VERDICTS.keys() - {"beside", "decision"}),
         Heading("Mean reward against evaluations", 3),
         table(shown_points(course), _CURVE, numeric=_CURVE.keys() - {"policy"}),

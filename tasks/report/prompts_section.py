@@ -22,7 +22,7 @@ _COST = """
 
 
 def prompt_report(
-    store: Store, result: RunResult, texts: Mapping[str, str]
+    store: Store, result: RunResult, texts: Mapping[str, str], *, chooser: str = ""
 ) -> PromptReport | None:
     """Return what writing prompts came to; ``None``: nothing was written.
 
@@ -30,6 +30,7 @@ def prompt_report(
         store: holds the run's tables.
         result: of the run, with its winner.
         texts: text id → text, of those that the user has given.
+        chooser: who chose the edits and why, in sentences.
 
     Raises:
         StoreDamagedError: a file cannot be read.
@@ -48,6 +49,7 @@ def prompt_report(
         family=() if result.found is None else tuple(_family(rows, result.found, texts)),
         gap=_gap(result.found),
         gap_defaults=_gap(result.baseline),
+        chooser=chooser,
     )
 
 
@@ -128,7 +130,8 @@ def prompt_lines(report: PromptReport, *, is_offline: bool) -> list[str]:
         if name != DRAWN
     ]
     drawn = ["demonstrations drawn from search cases"] if DRAWN in report.writers else []
-    lines = [f"Written by: {', '.join([*names, *drawn])}; cost of writing: {cost}."]
+    lines = [report.chooser] if report.chooser else []
+    lines += [f"Written by: {', '.join([*names, *drawn])}; cost of writing: {cost}."]
     if is_offline or RULES in report.writers:
         how = "`llm`, `prompts.writer`" if RULES in report.writers else "without `--offline`"
         lines.append(f"Fixed rules have written these texts; a model's are better ones ({how}).")

@@ -15,6 +15,8 @@ from convergence_core.search.sampler import SearchState
 from convergence_core.search.samplers import ThompsonSampler, make_sampler, make_surrogate
 from convergence_core.space import Choice
 from tasks.inputs.loader import Loaded
+from tasks.inputs.storage import store_path
+from tasks.prompts.served_operators import chooser_sentences
 from tasks.report import phrases
 from tasks.report.candidates import Final, View
 from tasks.report.evidence import RunEvidence, read_evidence
@@ -129,7 +131,9 @@ def collect(
     if recommendation is None:
         return result
     result = _with_winner(result, view, recommendation, fitted, baseline_id)
-    result = replace(result, prompts=prompt_report(store, result, _given_texts(loaded)))
+    chooser = chooser_sentences(store_path(loaded), record.name, record.tags)
+    written = prompt_report(store, result, _given_texts(loaded), chooser=chooser)
+    result = replace(result, prompts=written)
     if not explains:
         return result
     explained = _explained(recommendation, view, loaded, past, fitted, baseline_id)

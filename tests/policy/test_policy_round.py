@@ -1,12 +1,16 @@
 """A round of the policy on a real target: rollouts, verdicts, who serves, and what a kill leaves."""
 
+import json
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
+from signal import SIGKILL
 from typing import Any
 
 import numpy as np
 import pytest
 
+from convergence.cli.options import EXIT_NO
 from convergence_core.errors import ConfigurationError, LeaseHeldError, PolicyBusyError
 from convergence_core.policy import PROMPT_ACTIONS, PromptEnvironment, PromptEpisode
 from convergence_core.policy.course import RECORDED, PlayedEpisode
@@ -24,6 +28,7 @@ from tasks.policy.records import PolicyQuestion, PolicySettings
 from tasks.policy.served_policy import ServedPolicy
 from tasks.store.policy.experience_store import ExperienceStore
 from tasks.store.policy.round_store import RoundStore
+from tests.support.children import start_child
 from tests.support.writing_runs import PARENT, STORE, Scribe, begin, play, rows, write_project
 
 FAST: dict[str, Any] = {
@@ -308,3 +313,71 @@ def test_a_round_begins_over_where_rounds_of_another_kind_were_stored(tmp_path: 
         )  # fmt: skip
         baseline = baseline_of(rounds, "bandit", EMBEDDING_DIM)
     assert getattr(baseline.policy, "n", None) == 0
+
+
+def _promoted(verdicts: tuple[PolicyVerdict, ...]) -> PolicyGate:
+    """Return a look that lets the policy serve."""
+    found = tuple(
+        replace(one, decision="promote", n=99, mean=0.2, low=0.1, high=0.3, log_e=9.0)
+        for one in verdicts
+    )
+    return PolicyGate(serves=PPO, reason="it earns more", verdicts=found)
+
+
+def test_a_verdict_holds_for_a_policy_and_its_updates_and_for_no_other(tmp_path: Path):
+    config = project(tmp_path)
+    report = played(config)
+    settings = PolicySettings.of("hashed-ngrams", EMBEDDING_DIM)
+    with ExperienceStore(tmp_path / STORE) as store:
+        rounds = RoundStore(store)
+        n_before = len(rounds.compared("visitors"))
+        assert n_before == len(rounds.episodes("visitors"))
+        with ServedPolicy(store, settings) as served:
+            served.save("first")
+            rounds.record_gate("visitors", "won", served.version, _promoted(report.gate.verdicts))
+            served.choose_champion("visitors")
+            assert served.stats()["serves"] == PPO
+            served.load("first")
+            assert served.stats()["serves"] == "bandit"
+        assert rounds.compared("visitors") == []
+        latest = rounds.latest_gate("visitors")
+        assert {one.serves for one in latest} == {"bandit"}
+        assert "a checkpoint was loaded" in latest[0].reason
+    report = played(config)
+    assert {one.n for one in report.gate.verdicts} == {2}, "of four, two were the loaded one's"
+    assert max(one.n_episodes for one in report.course.curve) == 4, "curves show all"
+
+
+@pytest.mark.timeout(120)
+def test_a_round_that_is_killed_goes_on_pays_nothing_twice_and_stores_each_episode_once(
+    tmp_path: Path,
+):
+    config = project(tmp_path, prompts__policy__episodes=4)
+    command = ("policy", "train", config, "--quiet", "--json")
+    left = []
+    for step in (650, 80):
+        with start_child("tests.support.killed_command", tmp_path, step, *command) as child:
+            child.communicate()
+        assert child.returncode == -SIGKILL
+        with ExperienceStore(tmp_path / STORE) as store:
+            assert RoundStore(store).latest_gate("visitors") == [], "it was not at its end"
+            left.append(len(RoundStore(store).episodes("visitors")))
+    assert left[0] >= 5, (
+        "an episode of each policy was played, and two begin with what is recorded"
+    )
+    with start_child("tests.support.killed_command", tmp_path, 0, *command) as child:
+        said, _ = child.communicate()
+    assert child.returncode == EXIT_NO, "a baseline serves"
+    assert {one["n"] for one in json.loads(said)["gate"]["verdicts"]} == {4}
+    (paid,) = rows(
+        tmp_path,
+        "SELECT count(*) AS n, count(DISTINCT call_key) AS d FROM attempts "
+        "WHERE state NOT IN ('cached', 'failed')",
+    )
+    assert paid["n"] == paid["d"] > 0
+    with ExperienceStore(tmp_path / STORE) as store:
+        found = [one for one in RoundStore(store).episodes("visitors") if one.episode != RECORDED]
+        places = [(one.run_id, one.policy, one.episode) for one in found]
+        assert len(places) == len(set(places)) == 12
+        n_steps = sum(len(one.actions) for one in found if one.policy == PPO)
+        assert store.count() == n_steps, "steps are stored with their episode or not at all"

@@ -8,10 +8,10 @@ import pytest
 
 from convergence_core.config.prompts import OPERATORS, OperatorName
 from convergence_core.policy import PROMPT_ACTIONS, PolicyIdentity, PPOState, pack
-from convergence_core.policy.gate import PolicyGate, PolicyName, PolicyVerdict
+from convergence_core.policy.gate import PolicyGate, PolicyName, PolicyVerdict, serving_sentences
 from convergence_core.prompts.policy import propensities, with_learned_shares
 from tasks.policy.records import PolicySettings
-from tasks.prompts.served_operators import SERVED_TAG, served_operators
+from tasks.prompts.served_operators import SERVED_TAG, chooser_sentences, served_operators
 from tasks.store.policy.checkpoint_files import CheckpointFiles
 from tasks.store.policy.experience_store import ExperienceStore, PolicyVersionRecord
 from tasks.store.policy.round_store import RoundStore
@@ -20,6 +20,7 @@ from tests.support.writing_runs import (
     begin,
     go_on,
     mutations,
+    play,
     play_generation,
     write_project,
 )
@@ -135,3 +136,28 @@ def test_a_hostile_text_is_left_to_thompson_sampling(tmp_path: Path):
     assert sum(found.values()) == pytest.approx(1.0)
     assert set(found) == {"expansion", "reflect"}
     assert served_operators(tmp_path / STORE, {}) is None
+
+
+@pytest.mark.parametrize("serves", ["ppo", "bandit", "sequence"])
+def test_the_report_says_who_chose_the_edits_and_why(tmp_path: Path, serves: PolicyName):
+    write_project(tmp_path, None, output={"formats": ["markdown"], "visualizations": []})
+    learned(tmp_path, serves)
+    result = play(begin(tmp_path))
+    assert result.prompts is not None
+    said = result.prompts.chooser
+    why = " ".join(serving_sentences(serves, "as the test says"))
+    who = "version 0 of the policy learned by PPO" if serves == "ppo" else "Thompson sampling"
+    assert said.startswith(f"Edits were chosen by {who}")
+    assert said.endswith(f"The latest look at policies of prompt changes: {why}")
+    report = tmp_path / "results" / result.label / "report.md"
+    assert said in report.read_text(encoding="utf-8")
+
+
+def test_where_the_version_cannot_be_read_the_report_says_who_chose_instead(tmp_path: Path):
+    write_project(tmp_path, None)
+    learned(tmp_path, "ppo", embedding="text-embedding-3-small")
+    said = chooser_sentences(tmp_path / STORE, "visitors", {SERVED_TAG: "0"})
+    assert said.startswith("Edits were chosen by Thompson sampling")
+    assert "text-embedding-3-small" in said
+    said = chooser_sentences(tmp_path / STORE, "another", {})
+    assert said.endswith("no policy of prompt changes was trained for this system.")

@@ -81,8 +81,9 @@ class CheckpointFiles:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise PolicyBusyError(
-                    f"the policy of {self.folder.parent} must be served by one process at a time, and "
-                    "another one serves it. End that one, or ask it."
+                    f"the policy of {self.folder.parent} must be served by one process at a time, and another "
+                    "one serves it or plays a round. Wait for the round, or end `convergence policy serve` for "
+                    "as long as a round takes"
                 ) from None
             yield
         finally:

@@ -18,7 +18,7 @@ import numpy as np
 from convergence_core.policy import PROMPT_ACTIONS, PolicyDecision, StepOutcome
 from convergence_core.records import Json, canonical_json
 from tasks.store.clock import wall_clock_us
-from tasks.store.database import Closing, Schema
+from tasks.store.database import Closing, Connection, Schema
 from tasks.store.layout import store_root
 from tasks.store.runtime.schema import VARIABLE
 from tasks.store.shared_database import has_shared, open_shared
@@ -156,16 +156,26 @@ class ExperienceStore(Closing):
         self.database = open_shared(path, POLICY_FILE, POLICY, url)
         self.now_us = now_us
 
-    def add(self, experiences: Sequence[PolicyExperience]) -> int:
+    def add(
+        self,
+        experiences: Sequence[PolicyExperience],
+        also: Callable[[Connection], None] | None = None,
+    ) -> int:
         """Store experiences durably, in one transaction; return how many are new.
 
         One whose decision is stored already is left as it is.
+
+        Args:
+            experiences: decisions and what came of them.
+            also: writes what must be stored with them or not at all.
         """
         now, n_new = self.now_us(), 0
         with self.database.transaction() as connection:
             for one in experiences:
                 connection.execute(_ADD, _values(one, now))
                 n_new += connection.changes()
+            if also is not None:
+                also(connection)
         return n_new
 
     def experience(self, decision_id: str) -> PolicyExperience | None:

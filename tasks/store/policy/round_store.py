@@ -6,14 +6,16 @@ An episode is written once, with the steps that its policy learned from; a kill 
 import base64
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 
 from convergence_core.policy import PROMPT_ACTIONS, TakenStep
 from convergence_core.policy.course import GateRow, PlayedEpisode
-from convergence_core.policy.gate import PolicyGate, PolicyName
+from convergence_core.policy.gate import BANDIT, PPO, WORDS, PolicyGate, PolicyName
 from convergence_core.records import canonical_json
+from tasks.store.database import Connection
 from tasks.store.policy.experience_store import ExperienceStore
 
 _EPISODE: Final = (
@@ -24,6 +26,10 @@ _GATE: Final = (
     "system", "run_id", "version", "baseline", "decision", "n", "mean", "low", "high", "log_e",
     "log_threshold", "serves", "reason",
 )  # fmt: skip
+_NOT_LOOKED_AT: Final = (
+    f"{WORDS[BANDIT]} serves: a checkpoint was loaded after the look that let {WORDS[PPO]} serve, and no "
+    "round has compared it yet"
+)
 
 
 class RoundStore:
@@ -34,15 +40,19 @@ class RoundStore:
 
     def add(self, episodes: Sequence[PlayedEpisode]) -> None:
         """Store episodes durably, in one transaction; those that are stored stay as they are."""
+        with self._store.database.transaction() as connection:
+            self.write(connection, episodes)
+
+    def write(self, connection: Connection, episodes: Sequence[PlayedEpisode]) -> None:
+        """Store episodes in a transaction of the caller's."""
         names = (*_EPISODE, "steps", "created_us")
         sql = (
             f"INSERT INTO policy_episodes({', '.join(names)}) "  # noqa: S608 - constants
             f"VALUES ({', '.join('?' * len(names))}) ON CONFLICT DO NOTHING"
         )
         now = self._store.now_us()
-        with self._store.database.transaction() as connection:
-            for one in episodes:
-                connection.execute(sql, [*_episode_values(one), _packed(one.steps), now])
+        for one in episodes:
+            connection.execute(sql, [*_episode_values(one), _packed(one.steps), now])
 
     def episodes(
         self,
@@ -95,6 +105,9 @@ class RoundStore:
     def latest_gate(self, system: str | None = None) -> list[GateRow]:
         """Return the latest look, a row for each baseline; empty: there was none.
 
+        A look that let the policy serve holds for that one and its updates; where another one was loaded
+        since, the bandit serves until the next look.
+
         Args:
             system: whose prompts; ``None``: that of the latest look at any.
         """
@@ -104,7 +117,21 @@ class RoundStore:
         )
         with self._store.database.reading() as connection:
             rows = connection.execute(sql, (system,)).fetchall()
-        return [GateRow(**dict(zip(_GATE, row, strict=True))) for row in rows]
+        found = [GateRow(**dict(zip(_GATE, row, strict=True))) for row in rows]
+        if not found or found[0].serves != PPO or found[0].version >= self.first_version():
+            return found
+        return [replace(one, serves=BANDIT, reason=_NOT_LOOKED_AT) for one in found]
+
+    def first_version(self) -> int:
+        """Return the version from which the policy was only updated: where it was begun, or loaded last."""
+        sql = "SELECT coalesce(max(version), 0) FROM policy_versions WHERE kind IN ('begun', 'loaded')"
+        with self._store.database.reading() as connection:
+            return int(connection.execute(sql).fetchone()[0])
+
+    def compared(self, system: str) -> list[PlayedEpisode]:
+        """Return the episodes of a system that its next look counts: those since the first version."""
+        first = self.first_version()
+        return [one for one in self.episodes(system) if one.version >= first]
 
 
 def _episode_values(one: PlayedEpisode) -> list[Any]:
