@@ -22,7 +22,7 @@ _COST = """
 
 
 def prompt_report(
-    store: Store, result: RunResult, texts: Mapping[str, str], *, chooser: str = ""
+    store: Store, result: RunResult, texts: Mapping[str, str]
 ) -> PromptReport | None:
     """Return what writing prompts came to; ``None``: nothing was written.
 
@@ -30,7 +30,6 @@ def prompt_report(
         store: holds the run's tables.
         result: of the run, with its winner.
         texts: text id → text, of those that the user has given.
-        chooser: who chose the edits and why, in sentences.
 
     Raises:
         StoreDamagedError: a file cannot be read.
@@ -49,7 +48,6 @@ def prompt_report(
         family=() if result.found is None else tuple(_family(rows, result.found, texts)),
         gap=_gap(result.found),
         gap_defaults=_gap(result.baseline),
-        chooser=chooser,
     )
 
 

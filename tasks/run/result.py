@@ -131,9 +131,7 @@ def collect(
     if recommendation is None:
         return result
     result = _with_winner(result, view, recommendation, fitted, baseline_id)
-    chooser = chooser_sentences(store_path(loaded), record.name, record.tags)
-    written = prompt_report(store, result, _given_texts(loaded), chooser=chooser)
-    result = replace(result, prompts=written)
+    result = _with_prompts(result, store, loaded, record)
     if not explains:
         return result
     explained = _explained(recommendation, view, loaded, past, fitted, baseline_id)
@@ -225,6 +223,15 @@ def _given_texts(loaded: Loaded) -> dict[str, str]:
         if isinstance(parameter, Choice) and parameter.kind == "text"
         for text in parameter.choices
     }
+
+
+def _with_prompts(result: RunResult, store: Store, loaded: Loaded, record: RunRecord) -> RunResult:
+    """Return the result with what writing prompts came to, and who chose the edits."""
+    told = prompt_report(store, result, _given_texts(loaded))
+    if told is None:
+        return result
+    chooser = chooser_sentences(store_path(loaded), record.name, record.tags)
+    return replace(result, prompts=replace(told, chooser=chooser))
 
 
 def _with_winner(
