@@ -2,10 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
+from convergence_core.errors import EvaluationFault
 from convergence_core.ports import LostCall
-from convergence_core.records import Params
+from convergence_core.records import Json, Params, Reply
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,3 +128,42 @@ Event: TypeAlias = (
     | RunFinished
 )
 Listener: TypeAlias = Callable[[Event], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallEnded:
+    """One attempt at a call has ended; for listeners to calls, which the events above have none of."""
+
+    run_id: str
+    generation: int | None
+    """``None`` during the final re-estimation, and of calls for no evaluation."""
+    eval_id: str | None
+    """Evaluation that pays; ``None``: none does."""
+    candidate_id: str
+    """Whose cell it is for; empty: no candidate's."""
+    purpose: str
+    """``evaluation``, ``judge``, ``thought``, ``sao``…"""
+    provider: str
+    request: Json
+    """The request as it was asked, not redacted."""
+    started_us: int
+    ended_us: int
+    attempt: int
+    """Number of the attempt, from 1."""
+    reply: Reply | None
+    """The answer, redacted; ``None``: there is none."""
+    fault: EvaluationFault | None
+    """Why there is no answer, not redacted; ``None``: there is one."""
+
+
+@runtime_checkable
+class CallListener(Protocol):
+    """Hears of each attempt at a call that ends; must neither raise nor block."""
+
+    def __call__(self, call: CallEnded) -> None:
+        """Take note of one attempt."""
+        ...
+
+    def close(self) -> None:
+        """Send or free what is held; nothing is told afterwards."""
+        ...

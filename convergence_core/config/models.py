@@ -105,6 +105,16 @@ class StorageConfig(Section):
         return self.path if "://" in self.path else None
 
 
+class TelemetryConfig(Section):
+    """Where spans of calls are sent (extra `otel`)."""
+
+    endpoint: Text | None = None
+    """URL that takes OpenTelemetry spans by OTLP over HTTP, e.g. `http://127.0.0.1:4318/v1/traces`.
+    Headers are read from the variable `OTEL_EXPORTER_OTLP_HEADERS`. Absent: none are sent."""
+    content: bool = False
+    """Whether spans hold the texts of prompts and answers, redacted."""
+
+
 class ExportConfig(Section):
     """The best configuration in a form that programs can use."""
 
@@ -165,6 +175,7 @@ class Configuration(Section):
     feedback: FeedbackConfig = Field(default_factory=FeedbackConfig)
     storage: StorageConfig = Field(default_factory=StorageConfig)
     output: OutputConfig = Field(default_factory=OutputConfig)
+    telemetry: TelemetryConfig = Field(default_factory=TelemetryConfig)
 
     @property
     def has_mutable_texts(self) -> bool:

@@ -139,7 +139,12 @@ REFUSALS: tuple[Refusal, ...] = (
         f"{GONE}: runs are kept in one place",
         "Use `storage.path`, or remove it.",
     ),
-    Refusal("society.weave", f"{GONE}: nothing is sent to outside services", _NO_SOCIETY),
+    Refusal(
+        "society.weave",
+        f"{GONE} there: spans of calls go to any collector",
+        "Write `telemetry: {endpoint: https://trace.wandb.ai/otel/v1/traces}`, and its key into the "
+        "variable OTEL_EXPORTER_OTLP_HEADERS.",
+    ),
     *(
         Refusal(
             f"feedback.training.{key}",

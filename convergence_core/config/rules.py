@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 from convergence_core.config.api import CHAT_KINDS, URLLESS_KINDS, ApiKind
-from convergence_core.config.api_rules import check_api, shown_url
+from convergence_core.config.api_rules import check_api, check_url, shown_url
 from convergence_core.config.evaluation_rules import check_evaluation, check_llm, llms_of
 from convergence_core.config.games_rules import check_games
 from convergence_core.config.models import Configuration, PriceConfig
@@ -42,6 +42,7 @@ def check(configuration: Configuration, report: Report, *, allow_callable: bool)
     _check_execution(configuration, report)
     _check_rates(configuration, report)
     _check_storage(configuration, report)
+    _check_telemetry(configuration, report)
     _check_training(configuration, report)
 
 
@@ -333,6 +334,19 @@ def _check_storage(configuration: Configuration, report: Report) -> None:
         fix = "Remove it, or write an address as `storage.path`, e.g. `s3://bucket/nightly`."
         why = "with a folder as `storage.path`"
         report.no_effect("storage.local", why, fix, about=("storage.path",))
+
+
+# -- telemetry
+
+
+def _check_telemetry(configuration: Configuration, report: Report) -> None:
+    telemetry = configuration.telemetry
+    if telemetry.endpoint is not None:
+        fix = "Put it into the variable OTEL_EXPORTER_OTLP_HEADERS."
+        check_url(("telemetry", "endpoint"), telemetry.endpoint, report, secret_fix=fix)
+    elif telemetry.content:
+        fix = "Add `endpoint:`, e.g. `http://127.0.0.1:4318/v1/traces`, or remove it."
+        report.no_effect("telemetry.content", "without `telemetry.endpoint`", fix)
 
 
 # -- keys without effect

@@ -26,7 +26,7 @@ from convergence_core.errors import (
     EvaluationFault,
     InfrastructureFault,
 )
-from convergence_core.events import BudgetWarned
+from convergence_core.events import BudgetWarned, CallEnded
 from convergence_core.ports import StoredAnswer
 from convergence_core.records import Json, Reply
 from tasks.calls.journal_batches import JournalQueue
@@ -96,6 +96,8 @@ class Calls:
     """Clock, in microseconds since the epoch."""
     on_failure: Callable[[BaseException], None]
     """Called with an error that is no fault of a call; everything ends then."""
+    on_call: Callable[[CallEnded], None] | None = None
+    """Called with each attempt that ends, before it is settled; must neither raise nor block."""
     on_warning: Callable[[BudgetWarned], None] | None = None
     """Called when a limit of the budget comes near."""
     _lanes: dict[str, Lane] = field(init=False)
@@ -358,6 +360,7 @@ class Calls:
             raise
         record = AttemptRecord(started_us=started_us, ended_us=self.now_us(), attempt=attempt)
         self._pay(call, reservation, ending)
+        self._report(call, record, ending)
         # Each attempt is settled before this slot claims another.
         if isinstance(ending, Reply):
             stored = reply_outcome(ending) if call.keep is None else await call.keep(ending)
@@ -392,6 +395,32 @@ class Calls:
             for share, text in self.budget.warnings(self.now_us() / 1e6):
                 self.on_warning(BudgetWarned(text=text, share=share))
         self._dispatch()
+
+    def _report(
+        self, call: PendingCall, record: AttemptRecord, ending: Reply | EvaluationFault
+    ) -> None:
+        """Tell the listener to calls how an attempt ended."""
+        if self.on_call is None:
+            return
+        intent = call.intent
+        assert record.started_us is not None  # noqa: S101 - of an attempt that was made
+        assert record.ended_us is not None  # noqa: S101 - as above
+        self.on_call(
+            CallEnded(
+                run_id=intent.run_id,
+                generation=intent.generation,
+                eval_id=intent.eval_id,
+                candidate_id=call.candidate_id,
+                purpose=intent.purpose,
+                provider=intent.provider,
+                request=call.paid.request,
+                started_us=record.started_us,
+                ended_us=record.ended_us,
+                attempt=record.attempt,
+                reply=ending if isinstance(ending, Reply) else None,
+                fault=None if isinstance(ending, Reply) else ending,
+            )
+        )
 
     def _maybe_wrong_address(self, call: PendingCall, fault: EvaluationFault) -> EvaluationFault:
         """Return a fault that shows a wrong address as the infrastructure's until an answer came.

@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeVar
 from convergence_core.budget.limits import Budget
 from convergence_core.budget.rate_limit import AddressCheck
 from convergence_core.errors import CandidateFault
-from convergence_core.events import BudgetWarned, TrafficChanged
+from convergence_core.events import BudgetWarned, CallListener, TrafficChanged
 from convergence_core.ports import Journal, Target
 from convergence_core.records import Assignment, Cell, Evaluation, Reply, Trial, eval_id_of
 from tasks.calls.call_keys import Epoch
@@ -78,6 +78,7 @@ class EvaluationSession:
         address_of: makes the check of an endpoint's address; see ``EndpointLimiters``.
         on_cell: called with each evaluation as it ends, one at a time, in a thread of
             ``evaluate``.
+        on_call: hears of each attempt at a call; closed with the session.
         on_notice: called when a limit comes near or a provider slows the run down, in the
             session's own thread.
         now_us: clock, in microseconds since the epoch.
@@ -94,6 +95,7 @@ class EvaluationSession:
         rates: SharedRates | None = None,
         address_of: Callable[[str], AddressCheck] | None = None,
         on_cell: Callable[[Evaluation], None] | None = None,
+        on_call: CallListener | None = None,
         on_notice: Callable[[BudgetWarned | TrafficChanged], None] | None = None,
         now_us: Callable[[], int] | None = None,
     ) -> None:
@@ -102,6 +104,7 @@ class EvaluationSession:
         self._budget = budget
         self._rates = rates
         self._on_cell = on_cell
+        self._on_call = on_call
         self._listener_lock = threading.Lock()
         self._close_lock = threading.Lock()
         self._closed = False
@@ -126,6 +129,7 @@ class EvaluationSession:
             redact=redact,
             now_us=now_us or (lambda: time.time_ns() // 1000),
             on_failure=self._fail,
+            on_call=on_call,
             on_warning=on_notice,
         )
         self._dispatcher = Dispatcher(
@@ -231,6 +235,8 @@ class EvaluationSession:
                     self._rates.close()
                 self._loop.call_soon_threadsafe(self._loop.stop)
                 self._thread.join()
+                if self._on_call is not None:
+                    self._on_call.close()
 
     async def _shut_down(self) -> None:
         await self._dispatcher.aclose()

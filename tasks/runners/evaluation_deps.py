@@ -8,7 +8,7 @@ from typing import Any, Self
 from convergence_core.budget.limits import Budget
 from convergence_core.budget.rate_limit import AddressCheck
 from convergence_core.config import Configuration
-from convergence_core.events import BudgetWarned, TrafficChanged
+from convergence_core.events import BudgetWarned, CallListener, TrafficChanged
 from convergence_core.objective.reward import RewardModel
 from convergence_core.ports import Journal, Metric, Target
 from convergence_core.records import Evaluation
@@ -87,6 +87,7 @@ def open_session(
         on_notice: see ``EvaluationSession``.
 
     Raises:
+        ConfigurationError: ``telemetry`` needs an extra that is missing.
         StoreError: the database of call times cannot be opened.
     """
     loaded, environment = deps.loaded, deps.environment
@@ -130,7 +131,29 @@ def open_session(
         rates=rates,
         address_of=partial(_address_check, loaded),
         on_cell=on_cell,
+        on_call=_spans_of(deps),
         on_notice=on_notice,
+    )
+
+
+def _spans_of(deps: EvaluationDeps) -> CallListener | None:
+    """Return what sends spans of the calls; ``None``: nobody asked for them.
+
+    Raises:
+        ConfigurationError: the extra ``otel`` is missing.
+    """
+    configuration = deps.loaded.configuration
+    telemetry = configuration.telemetry
+    if telemetry.endpoint is None:
+        return None
+    from tasks.telemetry.spans import CallSpans, check_telemetry  # noqa: PLC0415 - seldom used
+
+    check_telemetry(configuration)
+    return CallSpans(
+        telemetry.endpoint,
+        system=configuration.api.name,
+        redact=deps.environment.redactor(configuration),
+        has_content=telemetry.content,
     )
 
 

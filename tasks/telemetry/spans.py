@@ -1,0 +1,278 @@
+"""OpenTelemetry spans of calls, by its semantic conventions of generative AI.
+
+One span for each attempt at a call. The spans of a run share a trace, whose id is a hash of the
+run's, so that those of several processes lie together. Texts of prompts and answers are left out
+unless ``telemetry.content`` asks for them; what is sent was redacted before. What fails here is
+told once, and no run fails by it.
+"""
+
+import importlib.util
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from convergence_core.config import Configuration
+from convergence_core.errors import ConfigurationError, EvaluationFault
+from convergence_core.events import CallEnded
+from convergence_core.records import Json, Reply, sha256_hex
+from tasks.secrets.redaction import redact_json, shortened
+from tasks.version import code_version, install_command
+
+_LOGGER: Final = logging.getLogger(__name__)
+_EXPORTERS: Final = "opentelemetry.exporter"
+"""Logger of the exporter, which would tell each failure anew."""
+TIMEOUT_S: Final = 5.0
+"""How long the collector may take for a batch, retries included; also how long a run's end waits."""
+MAX_CONTENT_CHARS: Final = 20_000
+"""Of one span's messages, or answer."""
+
+PROVIDER_NAMES: Final[Mapping[str, str]] = {
+    "azure": "azure.ai.openai",
+    "gemini": "gcp.gemini",
+    "local": "convergence.local",
+    "plugin_chat": "convergence.plugin",
+}
+"""``gen_ai.provider.name`` of our kinds; others are called as they are."""
+_SETTINGS: Final[Mapping[str, str]] = {
+    "temperature": "gen_ai.request.temperature",
+    "top_p": "gen_ai.request.top_p",
+    "top_k": "gen_ai.request.top_k",
+    "max_tokens": "gen_ai.request.max_tokens",
+    "max_completion_tokens": "gen_ai.request.max_tokens",
+    "frequency_penalty": "gen_ai.request.frequency_penalty",
+    "presence_penalty": "gen_ai.request.presence_penalty",
+    "seed": "gen_ai.request.seed",
+}
+"""Numbers of a request's body and the attributes that hold them."""
+_USAGE: Final[Mapping[str, str]] = {
+    "prompt_tokens": "gen_ai.usage.input_tokens",
+    "completion_tokens": "gen_ai.usage.output_tokens",
+    "cached_tokens": "gen_ai.usage.cache_read.input_tokens",
+    "cache_write_tokens": "gen_ai.usage.cache_creation.input_tokens",
+    "reasoning_tokens": "gen_ai.usage.reasoning.output_tokens",
+}
+
+
+def check_telemetry(configuration: Configuration) -> None:
+    """Check that what ``telemetry`` needs is installed.
+
+    Raises:
+        ConfigurationError: the extra ``otel`` is missing.
+    """
+    if configuration.telemetry.endpoint is None or _is_installed():
+        return
+    rule = "needs the extra `otel`, which is not installed"
+    raise ConfigurationError.of("telemetry.endpoint", rule, f"Run: {install_command('otel')}")
+
+
+def _is_installed() -> bool:
+    try:
+        return importlib.util.find_spec("opentelemetry.exporter.otlp.proto.http") is not None
+    except ModuleNotFoundError:
+        return False
+
+
+class CallSpans:
+    """Sends a span for each call that ends; called from the session's loop, never blocks it.
+
+    Args:
+        endpoint: URL that takes OTLP over HTTP, e.g. ``http://127.0.0.1:4318/v1/traces``. Headers are
+            those of the variable ``OTEL_EXPORTER_OTLP_HEADERS``, attributes of the resource those of
+            ``OTEL_RESOURCE_ATTRIBUTES``.
+        system: name of the optimized system.
+        redact: takes secrets out of a text.
+        has_content: whether texts of prompts and answers are sent.
+    """
+
+    def __init__(
+        self, endpoint: str, *, system: str, redact: Callable[[str], str], has_content: bool
+    ) -> None:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import (  # noqa: PLC0415 - an extra's
+            OTLPSpanExporter,
+        )
+        from opentelemetry.sdk.resources import Resource  # noqa: PLC0415 - as above
+        from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415 - as above
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415 - as above
+
+        logging.getLogger(_EXPORTERS).setLevel(logging.CRITICAL)
+        self._redact = redact
+        self._has_content = has_content
+        self._is_told = False
+        exporter = OTLPSpanExporter(endpoint=endpoint, timeout=TIMEOUT_S)
+        self._endpoint = endpoint
+        export = exporter.export
+
+        def told_export(spans: Sequence[Any]) -> Any:
+            found = export(spans)
+            if found.name != "SUCCESS":
+                self._tell("no answer, or a refusal")
+            return found
+
+        exporter.export = told_export  # type: ignore[method-assign]  # its result is not told otherwise
+        resource = Resource.create({"service.name": "convergence", "convergence.system": system})
+        self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)
+        self._provider.add_span_processor(BatchSpanProcessor(exporter))
+        self._tracer = self._provider.get_tracer("convergence", code_version())
+
+    def __call__(self, call: CallEnded) -> None:
+        """Record one call; what goes wrong is told once."""
+        try:
+            self._record(call)
+        except Exception as error:  # noqa: BLE001 - no run fails by what only watches it
+            self._tell(f"{type(error).__name__}: {error}")
+
+    def close(self) -> None:
+        """Send what is left, for ``TIMEOUT_S`` at most."""
+        try:
+            self._provider.force_flush(int(TIMEOUT_S * 1000))
+            self._provider.shutdown()
+        except Exception as error:  # noqa: BLE001 - as above
+            self._tell(f"{type(error).__name__}: {error}")
+
+    def _tell(self, why: str) -> None:
+        if not self._is_told:
+            self._is_told = True
+            text = self._redact(f"spans do not reach {self._endpoint} (telemetry.endpoint): {why}")
+            _LOGGER.warning("%s. The run goes on without them; this is told once.", text)
+
+    def _record(self, call: CallEnded) -> None:
+        from opentelemetry import trace  # noqa: PLC0415 - an extra's
+
+        attributes = attributes_of(call)
+        if self._has_content:
+            attributes |= content_of(call, self._redact)
+        model = attributes.get("gen_ai.request.model")
+        name = f"chat {model}" if model else f"{call.purpose} {call.provider}"
+        span = self._tracer.start_span(
+            name,
+            context=trace.set_span_in_context(trace.NonRecordingSpan(_root(call.run_id))),
+            kind=trace.SpanKind.CLIENT,
+            attributes={key: self._clean(value) for key, value in attributes.items()},
+            start_time=call.started_us * 1000,
+        )
+        if call.fault is not None:
+            span.set_status(
+                trace.Status(trace.StatusCode.ERROR, self._redact(str(call.fault))[:500])
+            )
+        span.end(end_time=call.ended_us * 1000)
+
+    def _clean(self, value: Any) -> Any:
+        return self._redact(value) if isinstance(value, str) else value
+
+
+def _root(run_id: str) -> Any:
+    """Return the context of a run's trace, the same in every process."""
+    from opentelemetry import trace  # noqa: PLC0415 - an extra's
+
+    digest = sha256_hex(run_id)
+    return trace.SpanContext(
+        trace_id=int(digest[:32], 16),
+        span_id=int(digest[32:48], 16),
+        is_remote=True,
+        trace_flags=trace.TraceFlags(trace.TraceFlags.SAMPLED),
+    )
+
+
+def attributes_of(call: CallEnded) -> dict[str, Any]:
+    """Return the attributes of a call without any text of prompt or answer."""
+    request = call.request if isinstance(call.request, dict) else {}
+    body = request.get("body")
+    found: dict[str, Any] = {
+        "convergence.run_id": call.run_id,
+        "convergence.generation": call.generation,
+        "convergence.eval_id": call.eval_id,
+        "convergence.candidate_id": call.candidate_id or None,
+        "convergence.purpose": call.purpose,
+        "convergence.attempt": call.attempt,
+        "convergence.cost_usd": _cost_of(call),
+        "error.type": None if call.fault is None else call.fault.error_type,
+        **_server(request),
+    }
+    model = request.get("model")
+    if isinstance(model, str):
+        provider = PROVIDER_NAMES.get(call.provider, call.provider)
+        found |= {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.provider.name": provider,
+            "gen_ai.request.model": model,
+        }
+        found |= _settings(body if isinstance(body, dict) else {})
+    usage, answered, finish = _answer_of(call)
+    found |= {_USAGE[name]: number for name, number in usage.items() if name in _USAGE}
+    if answered is not None:
+        found["gen_ai.response.model"] = answered
+    if finish is not None:
+        found["gen_ai.response.finish_reasons"] = [finish]
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def content_of(call: CallEnded, redact: Callable[[str], str]) -> dict[str, str]:
+    """Return prompt and answer of a model's call in the form of the conventions, redacted."""
+    request = redact_json(call.request, redact)
+    body = request.get("body") if isinstance(request, dict) else None
+    messages = body.get("messages") if isinstance(body, dict) else None
+    found: dict[str, str] = {}
+    if isinstance(messages, list):
+        said = [
+            _message(one["role"], one.get("content"))
+            for one in messages
+            if isinstance(one, dict) and "role" in one
+        ]
+        found["gen_ai.input.messages"] = shortened(_json(said), MAX_CONTENT_CHARS, redact)
+    if isinstance(call.reply, Reply) and found:
+        answer = _message("assistant", call.reply.value)
+        finish = call.reply.finish_reason
+        answer |= {"finish_reason": finish} if finish else {}
+        found["gen_ai.output.messages"] = shortened(_json([answer]), MAX_CONTENT_CHARS, redact)
+    return found
+
+
+def _message(role: Json, content: Json) -> dict[str, Json]:
+    text = content if isinstance(content, str) else _json(content)
+    return {"role": role, "parts": [{"type": "text", "content": text}]}
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _settings(body: Mapping[str, Json]) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        attribute: value
+        for name, attribute in _SETTINGS.items()
+        if isinstance(value := body.get(name), (int, float)) and not isinstance(value, bool)
+    }
+    stops = body.get("stop")
+    if isinstance(stops, str):
+        stops = [stops]
+    if isinstance(stops, list) and all(isinstance(one, str) for one in stops):
+        found["gen_ai.request.stop_sequences"] = stops
+    return found
+
+
+def _answer_of(call: CallEnded) -> tuple[Mapping[str, Json], str | None, str | None]:
+    """Return tokens, model and reason of the end, as the answer or the billed fault says them."""
+    if isinstance(call.reply, Reply):
+        return call.reply.usage.to_json(), call.reply.model, call.reply.finish_reason
+    billed = call.fault.billed if isinstance(call.fault, EvaluationFault) else None
+    return ({}, None, None) if billed is None else (billed.usage.to_json(), billed.model, None)
+
+
+def _cost_of(call: CallEnded) -> float | None:
+    if isinstance(call.reply, Reply):
+        return call.reply.cost_usd
+    billed = call.fault.billed if isinstance(call.fault, EvaluationFault) else None
+    return None if billed is None else billed.cost_usd
+
+
+def _server(request: Mapping[str, Json]) -> dict[str, Any]:
+    url = request.get("base_url") or request.get("url")
+    if not isinstance(url, str) or "://" not in url:
+        return {}
+    try:
+        parts = urlsplit(url)
+        return {"server.address": parts.hostname, "server.port": parts.port}
+    except ValueError:
+        return {}
