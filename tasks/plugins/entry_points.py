@@ -27,7 +27,7 @@ PluginGroup: TypeAlias = Literal[
 
 _INSTALL = (
     "Install the package that offers it where this command runs, e.g. `python -m pip install "
-    "./acme-search`, and look at `convergence doctor`"
+    "./acme-search`"
 )
 _MAX_SHOWN = 300
 
