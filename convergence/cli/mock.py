@@ -66,7 +66,7 @@ def mock(  # noqa: PLR0917 - Typer's options
     limit_rpm: Annotated[float | None, _limit("Requests per minute; above: 429.")] = None,
     limit_concurrency: Annotated[int | None, _limit("Requests in flight; above: 429.")] = None,
 ) -> None:
-    """Serve a stand-in for OpenAI, Azure, Groq and Gemini on this machine, until Ctrl-C.
+    """Serve a stand-in for OpenAI, Azure, Groq, Gemini and Anthropic on this machine, until Ctrl-C.
 
     Its answers mean nothing about real models. Standard output gets one line: the address.
     """

@@ -7,13 +7,24 @@ from pydantic import Field, JsonValue
 from convergence_core.config.base import EnvName, FunctionPath, PluginName, Section, Text
 
 ApiKind: TypeAlias = Literal[
-    "function", "http", "openai", "azure", "groq", "gemini", "local", "plugin", "plugin_chat"
+    "function",
+    "http",
+    "openai",
+    "azure",
+    "groq",
+    "gemini",
+    "anthropic",
+    "local",
+    "plugin",
+    "plugin_chat",
 ]
 CHAT_KINDS: frozenset[ApiKind] = frozenset(
-    {"openai", "azure", "groq", "gemini", "local", "plugin_chat"}
+    {"openai", "azure", "groq", "gemini", "anthropic", "local", "plugin_chat"}
 )
 """Kinds of target that are chat models."""
-HOSTED_KINDS: frozenset[ApiKind] = frozenset({"groq", "gemini", "local", "plugin_chat"})
+HOSTED_KINDS: frozenset[ApiKind] = frozenset(
+    {"groq", "gemini", "anthropic", "local", "plugin_chat"}
+)
 """Kinds of target of which no endpoint need be written: they have their own, or none at all."""
 URLLESS_KINDS: frozenset[ApiKind] = frozenset({"function", "local", "plugin", "plugin_chat"})
 """Kinds of target that read neither `endpoint` nor `models`."""
@@ -34,11 +45,11 @@ class AuthConfig(Section):
     type: Literal["none", "bearer", "api_key", "basic"] = "none"
     """`bearer`: `Authorization: Bearer …`; `api_key`: the header `header_name`; `basic`: user name
     and password. Default: with `token_env` and a chat kind, how that kind takes its keys: `api_key`
-    for `azure` and for `gemini` with `protocol: native`, else `bearer`."""
+    for `azure`, `anthropic` and for `gemini` with `protocol: native`, else `bearer`."""
     token_env: EnvName | None = None
     """Environment variable that holds the token or key; needed by `bearer` and `api_key`."""
     header_name: str = Field(default="x-api-key", pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
-    """Header that carries the key of `api_key`. Default for `azure`: `api-key`, for `gemini`:
+    """Header that carries the key of `api_key`. Default for `azure`: `api-key`, for `anthropic`: `x-api-key`, for `gemini`:
     `x-goog-api-key`. Version 0.1's `api_key_header` is read too."""
     username: Text | None = None
     """User name of `basic`."""
@@ -127,7 +138,7 @@ class ApiConfig(Section):
     description: str = ""
     """For people; appears in the report."""
     kind: ApiKind
-    """How it is called; `openai`, `azure`, `groq`, `gemini`, `local` and `plugin_chat` are the chat kinds, `openai`
+    """How it is called; `openai`, `azure`, `groq`, `gemini`, `anthropic`, `local` and `plugin_chat` are the chat kinds, `openai`
     also for any server that speaks OpenAI's protocol. `local` is a model that runs on this machine
     (extra `local`): `request.options.model`, or the parameter `model`, is `smollm2-135m-instruct`, a
     `.gguf` file, or a folder in Hugging Face's form, and `timeout_seconds` counts from where its batch
@@ -136,8 +147,8 @@ class ApiConfig(Section):
     `function` is written, `plugin` when `plugin` is,
     `openai` for a plain endpoint that ends in `/v1` or `/chat/completions`, else `http`."""
     endpoint: Text | None = None
-    """URL (not kinds `function`, `local`, `plugin` and `plugin_chat`); either this or `models`. Default for `groq` and `gemini`: the
-    provider's own."""
+    """URL (not kinds `function`, `local`, `plugin` and `plugin_chat`); either this or `models`. Default for `groq`, `gemini`
+    and `anthropic`: the provider's own."""
     models: dict[str, ModelEndpoint] = Field(default_factory=dict)
     """Several endpoints; the categorical parameter `model` chooses among their names."""
     protocol: Literal["openai", "native"] = "openai"

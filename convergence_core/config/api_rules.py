@@ -46,6 +46,7 @@ _UNUSED: dict[str, dict[str, tuple[str, ...]]] = {
     "openai": _chat(*_AZURE, *_GEMINI, *_PLUGIN),
     "groq": _chat(*_AZURE, *_GEMINI, *_PLUGIN),
     "azure": _chat(*_GEMINI, *_PLUGIN),
+    "anthropic": _chat(*_AZURE, *_GEMINI, *_PLUGIN),
     "gemini": _chat(*_AZURE, *_PLUGIN),
     "local": {
         "": (

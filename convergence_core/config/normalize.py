@@ -29,7 +29,7 @@ _BAD = {"latency_ms": 5000.0, "first_token_ms": 5000.0, "cost_usd": 1.0}
 _LIMITS = {"threshold": "latency_ms", "budget_per_call": "cost_usd"}
 """Keys of the-convergence 0.1 that say such a value, and the types they are read for."""
 _PLAIN_FUNCTIONS = ("exact_match", "similarity")
-_KEY_HEADERS = {"azure": "api-key", "gemini": "x-goog-api-key"}
+_KEY_HEADERS = {"azure": "api-key", "gemini": "x-goog-api-key", "anthropic": "x-api-key"}
 """Headers in which providers of their own form take keys."""
 _OF_ENDPOINT = ("endpoint", "api_key_env")
 """Keys of ``llm`` that belong together: a key is for one endpoint."""
@@ -158,7 +158,8 @@ def _auth(n: Normalized) -> None:
     if not isinstance(kind, str) or kind not in (*CHAT_KINDS, "plugin"):
         return
     if auth.get("type") is None and auth.get("token_env") is not None:
-        is_own = kind == "azure" or (kind == "gemini" and api.get("protocol") == "native")
+        is_own = kind in ("azure", "anthropic")
+        is_own = is_own or (kind == "gemini" and api.get("protocol") == "native")
         auth["type"] = "api_key" if is_own else "bearer"
     if auth.get("type") == "api_key" and auth.get("header_name") is None and kind in _KEY_HEADERS:
         auth["header_name"] = _KEY_HEADERS[kind]

@@ -77,12 +77,6 @@ REFUSALS: tuple[Refusal, ...] = (
     ),
     Refusal(
         "api.kind",
-        LATER,
-        "Use `kind: openai` with a gateway's OpenAI-compatible `endpoint`, or `kind: http`.",
-        _is_none_of("anthropic"),
-    ),
-    Refusal(
-        "api.kind",
         _NO_CONNECTOR,
         "Use `kind: http`, or `kind: function` with a function that calls it.",
         _is_none_of("browserbase", "agno"),

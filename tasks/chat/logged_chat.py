@@ -48,7 +48,7 @@ _LENGTHS: Final = frozenset({"max_tokens", "max_completion_tokens"})
 """Two names of one setting."""
 _NO_SAMPLING: Final = frozenset(
     {
-        *("messages", "contents", "model", "system_instruction", "systemInstruction"),
+        *("messages", "contents", "model", "system_instruction", "systemInstruction", "system"),
         *("stream_options", "logprobs", "adapter", "lora"),
     }
 )

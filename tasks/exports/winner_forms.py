@@ -31,6 +31,8 @@ _PLAIN = re.compile(r"[A-Za-z0-9_.:/@%+-]+")
 _LITELLM_PREFIX = {"openai": "openai", "azure": "azure", "groq": "groq", "gemini": "gemini"}
 _OWN_ENDPOINT = {"openai": "https://api.openai.com/v1"}
 _SYSTEM = ("system", "developer")
+_NATIVE = "anthropic"
+"""Provider whose requests are in Anthropic's form already."""
 _OF_ANTHROPIC = {
     "temperature": "temperature",
     "top_p": "top_p",
@@ -88,11 +90,16 @@ def winner_text(winner: Winner, form: WinnerForm) -> str:
         case WinnerForm.OPENAI:
             return _json(body)
         case WinnerForm.ANTHROPIC:
-            return _json(_anthropic(body))
+            return _json(body if _is_native(winner) else _anthropic(body))
         case WinnerForm.LITELLM:
             return _yaml(winner, {"model_list": [_litellm(winner, body)]})
         case WinnerForm.PROMPTFOO:
             return _yaml(winner, _promptfoo(winner, body))
+
+
+def _is_native(winner: Winner) -> bool:
+    """Whether the target's requests are in Anthropic's form already."""
+    return winner.request is not None and winner.request["provider"] == _NATIVE
 
 
 def _body(winner: Winner, form: WinnerForm) -> dict[str, Any]:
@@ -105,6 +112,16 @@ def _body(winner: Winner, form: WinnerForm) -> dict[str, Any]:
         fix = "Use `--format env` or `--format configmap`, which write its parameters."
         raise ConfigurationError.of(_KEY, "needs a chat kind as target", fix, value=form)
     body = dict(winner.request["body"])
+    if _is_native(winner):
+        if form is WinnerForm.ANTHROPIC:
+            return body
+        fix = "Use `--format anthropic`, or `--format env`."
+        raise ConfigurationError.of(
+            _KEY,
+            "needs a target that speaks OpenAI's chat, not Anthropic's messages",
+            fix,
+            value=form,
+        )
     if "messages" not in body:
         fix = "Write `protocol: openai`, or use `--format env`."
         rule = "needs a target that speaks OpenAI's chat, not Gemini's own form"

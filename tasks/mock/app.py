@@ -9,13 +9,13 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from tasks.mock import anthropic, gemini
 from tasks.mock.chat import chat
 from tasks.mock.completions import completions
 from tasks.mock.embeddings import embeddings
 from tasks.mock.engine import Engine
-from tasks.mock.gemini import generate
 from tasks.mock.protocol import ApiError, Attempt, Payload
-from tasks.mock.service import Answering, MockService
+from tasks.mock.service import Answering, ErrorBody, MockService
 
 MODELS = ("tiny", "mock-small", "mock-large")
 """Names that ``/v1/models`` lists; any other name is answered as well."""
@@ -34,20 +34,20 @@ class _Endpoint:
 
     service: MockService
     answering: Answering
-    google: bool = False
-    """Whether errors have Google's shape."""
+    error_body: ErrorBody | None = None
+    """Shape of errors; ``None``: OpenAI's."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         request = Request(scope, receive)
-        await self.service.serve(request, send, self.answering, google=self.google)
+        await self.service.serve(request, send, self.answering, error_body=self.error_body)
 
 
 def make_app(service: MockService) -> Starlette:
     """Return the application of a service."""
 
-    def post(path: str, answering: Answering, *, google: bool = False) -> Route:
-        return Route(path, _Endpoint(service, answering, google), methods=["POST"])
+    def post(path: str, answering: Answering, error_body: ErrorBody | None = None) -> Route:
+        return Route(path, _Endpoint(service, answering, error_body), methods=["POST"])
 
     async def stats(_request: Request) -> JSONResponse:
         return JSONResponse(service.counts.to_json())
@@ -56,7 +56,10 @@ def make_app(service: MockService) -> Starlette:
         service.reset()
         return JSONResponse({"reset": True})
 
-    routes = [post("/v1beta/models/{call:path}", generate, google=True)]
+    routes = [
+        post("/v1beta/models/{call:path}", gemini.generate, gemini.error_body),
+        post("/v1/messages", anthropic.messages, anthropic.error_body),
+    ]
     for name, answering in _ENDPOINTS.items():
         routes += [post(f"{prefix}/{name}", answering) for prefix in PREFIXES]
         routes.append(post(f"/openai/deployments/{{deployment}}/{name}", _of_azure(answering)))
@@ -88,7 +91,7 @@ async def _unknown_path(request: Request, _error: Exception) -> JSONResponse:
     paths = ", ".join(f"/v1/{name}" for name in _ENDPOINTS)
     error = ApiError(
         f"Unknown path {request.url.path}. This is a mock; it knows {paths}, /v1/models, "
-        "/openai/deployments/NAME/…, /v1beta/models/NAME:generateContent, /mock/stats.",
+        "/v1/messages, /openai/deployments/NAME/…, /v1beta/models/NAME:generateContent, /mock/stats.",
         status=404,
     )
     return JSONResponse(error.body, status_code=404)

@@ -19,7 +19,6 @@ from starlette.types import Receive, Send
 from convergence_core.budget.rate_limit import TokenBucket
 from convergence_core.errors import ConfigurationError
 from convergence_core.records import canonical_json
-from tasks.mock import gemini
 from tasks.mock.counts import RequestCounts, RequestLog
 from tasks.mock.engine import Engine, UntrainedError
 from tasks.mock.options import FaultKind, MockOptions
@@ -27,6 +26,8 @@ from tasks.mock.protocol import ApiError, Attempt, Payload, TokenUsage
 from tasks.mock.tiny_model import tiny_model
 
 Answering: TypeAlias = Callable[[Engine, Attempt], Payload]
+ErrorBody: TypeAlias = Callable[[int, str], Mapping[str, Any]]
+"""Shape of an error, by status and message."""
 
 UNLIMITED_RPM = 6e8
 """What the headers call the limit where there is none: more than any client sends, so that one
@@ -62,7 +63,12 @@ class MockService:
             self._log.close()
 
     async def serve(
-        self, request: Request, send: Send, answering: Answering, *, google: bool
+        self,
+        request: Request,
+        send: Send,
+        answering: Answering,
+        *,
+        error_body: ErrorBody | None = None,
     ) -> None:
         """Answer one request."""
         in_flight = self.counts.arrive()
@@ -74,7 +80,7 @@ class MockService:
             headers = {**self._headers(), "x-request-id": f"req_{attempt.digest[:24]}"}
             await _send_payload(send, payload, fault, headers)
         except ApiError as error:
-            body = gemini.error_body(error.status, str(error)) if google else error.body
+            body = error_body(error.status, str(error)) if error_body else error.body
             self.counts.status(error.status)
             headers = {**self._headers(), **error.headers}
             await _send_whole(send, error.status, _encoded(body), headers)
@@ -217,6 +223,7 @@ def _carries(request: Request, key: str) -> bool:
         headers.get("authorization", "").removeprefix("Bearer "),
         headers.get("api-key", ""),
         headers.get("x-goog-api-key", ""),
+        headers.get("x-api-key", ""),
         request.query_params.get("key", ""),
     )
     return any(hmac.compare_digest(one.encode(), key.encode()) for one in carried)

@@ -1,4 +1,4 @@
-"""Chat models of OpenAI, Azure, Groq, Gemini, compatible servers, and local ones.
+"""Chat models of OpenAI, Azure, Groq, Gemini, Anthropic, compatible servers, and local ones.
 
 ``make_chat`` makes the provider that a configuration's ``api`` names, ``make_llm`` that of a judge.
 """
@@ -14,6 +14,7 @@ from convergence_core.errors import ConfigurationError
 from convergence_core.ports import LLM
 from tasks.http.clients import ClientSettings
 from tasks.plugins.entry_points import PluginContext
+from tasks.providers.anthropic_chat import AnthropicChat
 from tasks.providers.chat import ChatSettings, Provider
 from tasks.providers.fields import Dialect, openai_dialect
 from tasks.providers.gemini import GeminiChat
@@ -24,6 +25,7 @@ ENDPOINTS: Mapping[str, str] = {
     "openai": "https://api.openai.com/v1",
     "groq": "https://api.groq.com/openai/v1",
     "gemini": "https://generativelanguage.googleapis.com/v1beta",
+    "anthropic": "https://api.anthropic.com/v1",
 }
 """Where a provider is asked when no endpoint is written."""
 
@@ -47,7 +49,7 @@ def make_chat(
         endpoint: its URL, or one of ``api.models``; ``None``: the provider's own.
         settings: how it is asked; ``None``: as before anything is sent.
         base_dir: where relative paths of local models start; ``None``: the working folder.
-        mock_url: server that answers in the provider's place, in OpenAI's form.
+        mock_url: server that answers in the provider's place, in OpenAI's form or Anthropic's.
     """
     settings = settings or ChatSettings(provider=api.kind, unsupported=api.request.unsupported)
     if mock_url is None and api.kind == "plugin_chat":
@@ -67,6 +69,8 @@ def make_chat(
         from tasks.providers.local_chat import LocalChat  # noqa: PLC0415 - starts processes
 
         return LocalChat(base_dir or Path(), settings)
+    if api.kind == "anthropic":
+        return AnthropicChat(url, settings, sends_to=_of_mock(mock_url))
     if mock_url is None and api.kind == "azure":
         return AzureChat(url, settings, api_version=api.api_version, deployment=api.deployment)
     if mock_url is None and api.kind == "gemini" and api.protocol == "native":
@@ -159,13 +163,16 @@ def billing_provider(config: LlmConfig) -> tuple[str, str]:
     return provider_of(provider, config.endpoint), model
 
 
+def _of_mock(url: str | None) -> str | None:
+    return None if url is None else f"{url.rstrip('/').removesuffix('/v1')}/v1"
+
+
 def _compatible(kind: str, url: str, settings: ChatSettings, mock_url: str | None) -> OpenAIChat:
     """Return a provider that speaks OpenAI's protocol, or its stand-in."""
     dialect = _DIALECTS.get(kind) or openai_dialect(url)
     bare = url.rstrip("/")
     if mock_url is not None:
-        base = mock_url.rstrip("/").removesuffix("/v1")
-        return OpenAIChat(url, settings, dialect=dialect, sends_to=f"{base}/v1")
+        return OpenAIChat(url, settings, dialect=dialect, sends_to=_of_mock(mock_url))
     if kind == "gemini" and not bare.endswith(("/openai", "/openai/chat/completions")):
         bare = f"{bare}/openai"  # its compatible endpoint is a folder of its own
     return OpenAIChat(bare, settings, dialect=dialect)

@@ -106,6 +106,30 @@ def read_gemini(
     )
 
 
+def read_anthropic(
+    raw: Mapping[str, Json], *, latency_ms: float, first_token_ms: float | None = None
+) -> ChatCompletion:
+    """Read an answer of Anthropic's messages; thoughts are left out."""
+    text, calls = "", []
+    for block in mappings(raw.get("content")):
+        if block.get("type") == "text":
+            text += as_text(block.get("text", ""))
+        elif block.get("type") == "tool_use":
+            calls.append({"name": block.get("name"), "arguments": block.get("input", {})})
+    reason = raw.get("stop_reason")
+    why = ("the model refused", REFUSAL) if reason == "refusal" else None
+    return _completion(
+        raw,
+        text,
+        model=raw.get("model"),
+        finish_reason=reason,
+        tool_calls=calls,
+        why=why,
+        latency_ms=latency_ms,
+        first_token_ms=first_token_ms,
+    )
+
+
 def _completion(
     raw: Mapping[str, Json],
     text: str,

@@ -1,7 +1,7 @@
 """Faults of providers, by their own error codes beyond the HTTP status.
 
 A key that Gemini does not know is a 400 there, and so is an account of OpenAI's that reached its
-own limit; a prompt that Azure's filter stopped is a 400 that is a refusal; Groq has a status of its
+own limit, or of Anthropic's that has no credit; a prompt that Azure's filter stopped is a 400 that is a refusal; Groq has a status of its
 own for a full service tier.
 """
 
@@ -18,6 +18,8 @@ from tasks.providers.answers import REFUSAL
 
 _BAD_KEY = ("API_KEY_INVALID", "API key not valid", "API key expired", "invalid_api_key")
 _LIMIT_REACHED = "billing_hard_limit_reached"
+_SPENT = ("credit balance is too low", "reached your specified API usage limits")
+"""Of Anthropic, in an ``invalid_request_error``."""
 _FILTERED = frozenset(
     {"content_filter", "content_policy_violation", "ResponsibleAIPolicyViolation"}
 )
@@ -32,7 +34,7 @@ def provider_fault(
     codes = _codes(body) if status == 400 else set()
     if status == 400 and any(mark in body for mark in _BAD_KEY):
         return access_refused(url, status, secret, details=body)
-    if _LIMIT_REACHED in codes:
+    if _LIMIT_REACHED in codes or (status == 400 and any(mark in body for mark in _SPENT)):
         return InfrastructureFault(
             f"HTTP 400 from {url}: the account's own limit is reached. Raise it with the provider.",
             error_type="http_400",

@@ -225,3 +225,73 @@ def cut_fault(url: str) -> InfrastructureFault:
 
 def _broken(why: str, kind: str) -> InfrastructureFault:
     return InfrastructureFault(why, error_type=kind, may_be_billed=True)
+
+
+class AnthropicJoiner:
+    """Joins the events of Anthropic's messages; blocks by their index."""
+
+    def __init__(self, on_text: TextCallback | None = None) -> None:
+        self._on_text = on_text
+        self._head: dict[str, Json] = {}
+        self._usage: dict[str, Json] = {}
+        self._blocks: dict[object, dict[str, Json]] = {}
+        self._arguments: dict[object, str] = {}
+        self._stop_reason: Json = None
+
+    def add(self, piece: Mapping[str, Json]) -> bool:
+        """Take an event; return whether it holds text or part of a tool call."""
+        kind, index = piece.get("type"), piece.get("index")
+        delta = mapping(piece.get("delta"))
+        if kind == "message_start":
+            self._head = {**mapping(piece.get("message"))}
+            self._usage = {**mapping(self._head.get("usage"))}
+        elif kind == "content_block_start":
+            self._blocks[index] = {**mapping(piece.get("content_block"))}
+            return self._blocks[index].get("type") == "tool_use"
+        elif kind == "content_block_delta":
+            return self._add_delta(index, delta)
+        elif kind == "message_delta":
+            self._stop_reason = delta.get("stop_reason") or self._stop_reason
+            # Numbers of the last event count the whole answer.
+            self._usage |= {n: v for n, v in mapping(piece.get("usage")).items() if v is not None}
+        return False
+
+    def _add_delta(self, index: object, delta: Mapping[str, Json]) -> bool:
+        block = self._blocks.setdefault(index, {"type": "text"})
+        text, arguments = delta.get("text"), delta.get("partial_json")
+        if isinstance(text, str) and text:
+            block["text"] = str(block.get("text") or "") + text
+            if self._on_text is not None:
+                self._on_text(text)
+            return True
+        if isinstance(arguments, str):
+            self._arguments[index] = self._arguments.get(index, "") + arguments
+            return bool(arguments)
+        return False
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether a reason for the end was given."""
+        return self._stop_reason is not None
+
+    @property
+    def raw(self) -> dict[str, Json]:
+        """The answer as it would have come in one piece."""
+        blocks: list[Json] = []
+        for index, block in self._blocks.items():
+            written = self._arguments.get(index)
+            blocks.append({**block, "input": _arguments(written)} if written else block)
+        return {
+            **self._head,
+            "content": blocks,
+            "stop_reason": self._stop_reason,
+            "usage": self._usage,
+        }
+
+
+def _arguments(text: str) -> Json:
+    """Return the arguments of a call; what is no JSON stays the text that the model wrote."""
+    try:
+        return to_json(json.loads(text))
+    except (ValueError, TypeError, RecursionError):
+        return text

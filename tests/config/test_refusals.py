@@ -8,7 +8,7 @@ from convergence_core.config.not_available import REFUSALS, Refusal
 from tests.support.config_examples import MINIMAL, problems_of
 
 VALUES: dict[str, list[Any]] = {
-    "api.kind": ["anthropic", "Anthropic", "browserbase", "agno"],
+    "api.kind": ["browserbase", "agno"],
     "api.auth.type": ["oauth", "oauth2"],
     "evaluation.metrics.*.type": ["rouge"],
     "evaluation.test_cases.augmentation": [{"enabled": True}],
@@ -81,7 +81,7 @@ def test_society_that_is_switched_off_may_not_keep_its_keys():
 @pytest.mark.parametrize(
     ("path", "value", "fix"),
     [
-        ("api/kind", "anthropic", "`kind: openai` with a gateway's OpenAI-compatible `endpoint`"),
+        ("api/kind", "agno", "Use `kind: http`, or `kind: function`"),
         ("api/mock_mode", True, "Run `convergence optimize --offline`"),
         ("budget/cache", {"epoch": "7d"}, "Write `cache:` at top level"),
     ],

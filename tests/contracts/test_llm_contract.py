@@ -12,11 +12,15 @@ from convergence_core.errors import CandidateFault, InfrastructureFault
 from convergence_core.ports import LLM, Completion
 from convergence_core.records import RateInfo
 from tasks.http.stopwatch import within_limits
+from tasks.providers.anthropic_chat import AnthropicChat
 from tasks.providers.chat import Provider
 from tasks.providers.gemini import GeminiChat
 from tasks.providers.openai_chat import AzureChat, OpenAIChat
 from tests.support.chat_servers import (
     HELLO_CHUNKS,
+    HELLO_EVENTS,
+    anthropic_answer,
+    anthropic_error,
     events,
     gemini_answer,
     gemini_error,
@@ -49,6 +53,23 @@ class NativeKind(Kind):
         return {names[name]: value for name, value in config.items()}
 
 
+class AnthropicKind(Kind):
+    def options(self, body: Any) -> Any:
+        names = {"stop_sequences": "stop"}
+        hidden = ("model", "messages", "max_tokens", "stream")
+        return {names.get(k, k): v for k, v in body.items() if k not in hidden}
+
+
+def limited(base_url: str) -> Provider:
+    """A provider whose requests have the limit that Anthropic needs."""
+
+    class Limited(AnthropicChat):
+        def mapped(self, messages: Any, *, model: str, settings: Any) -> Any:
+            return super().mapped(messages, model=model, settings={"max_tokens": 9, **settings})
+
+    return Limited(base_url)
+
+
 def native_answer(text: str | None, *, model: str = "served") -> Answer:
     parts = [] if text is None else [text]
     return gemini_answer(*parts, modelVersion=model)
@@ -72,6 +93,9 @@ PROVIDERS = {
         gemini_error,
         (gemini_piece("hel"), gemini_piece("lo", finish_reason="STOP")),
         "usageMetadata",
+    ),
+    "anthropic": AnthropicKind(
+        limited, "/v1", anthropic_answer, anthropic_error, tuple(HELLO_EVENTS)
     ),
 }
 
@@ -110,7 +134,7 @@ def test_a_completion_holds_text_usage_and_the_whole_answer(kind):
     completion, _ = complete(kind, kind.answer("hi", model="m-1"))
     assert isinstance(completion, Completion)
     assert (completion.text, completion.model) == ("hi", "m-1")
-    assert completion.finish_reason in ("stop", "STOP")
+    assert completion.finish_reason in ("stop", "STOP", "end_turn")
     assert (completion.usage.prompt_tokens, completion.usage.completion_tokens) == (7, 3)
     assert completion.raw[kind.usage]
     assert completion.latency_ms > 0

@@ -95,8 +95,9 @@ def check_estimate(most: RoleEstimate, rows: books.Rows, n_tries: int) -> None:
     assert len(rows) <= (told["calls"] or 0) * n_tries
 
 
-def check(tmp_path: Path, seed: int) -> RunResult:
+def check(tmp_path: Path, seed: int, **more: Any) -> RunResult:
     settings, faults = drawn(seed)
+    settings |= more
     with MockServer(faults) as server:
         if "evaluation__metrics__judge0" in settings:
             endpoint = f"{server.url}/v1"
@@ -142,6 +143,12 @@ def check(tmp_path: Path, seed: int) -> RunResult:
 @pytest.mark.parametrize("seed", ALWAYS)
 def test_no_small_budget_is_passed_and_whoever_was_cut_short_says_so(tmp_path: Path, seed: int):
     check(tmp_path, seed)
+
+
+@pytest.mark.parametrize("seed", [*ALWAYS][:3])
+def test_no_small_budget_is_passed_in_anthropics_protocol(tmp_path: Path, seed: int):
+    cooler = {"api__kind": "anthropic", "search_space__parameters__temperature__max": 1.0}
+    check(tmp_path, seed, **cooler)
 
 
 @pytest.mark.slow

@@ -210,6 +210,78 @@ def gemini_error(status: int, message: str = "no", reason: str | None = None) ->
     )
 
 
+# -- Anthropic's messages
+
+
+def anthropic_answer(
+    text: str | None = "hello",
+    *,
+    model: str = "served",
+    content: Any = None,
+    stop_reason: str = "end_turn",
+    usage: Any = None,
+) -> Answer:
+    """A whole answer of ``/v1/messages``."""
+    blocks = content or [{"type": "text", "text": text or ""}]
+    return Answer(
+        {
+            "id": "msg_1",
+            "type": "message",
+            "role": "assistant",
+            "model": model,
+            "content": blocks,
+            "stop_reason": stop_reason,
+            "stop_sequence": None,
+            "usage": usage or {"input_tokens": 7, "output_tokens": 3},
+        }
+    )
+
+
+def anthropic_error(
+    status: int, message: str = "no", kind: str = "invalid_request_error"
+) -> Answer:
+    """An error as Anthropic sends it."""
+    return Answer(
+        {"type": "error", "error": {"type": kind, "message": message}, "request_id": "req_1"},
+        status,
+    )
+
+
+def anthropic_api(url: str, **more: Any) -> dict[str, Any]:
+    """``api`` of kind ``anthropic``; its requests have the limit that is needed."""
+    made = {**chat_api(url, **more), "kind": "anthropic"}
+    request = made.setdefault("request", {})
+    request["options"] = {"max_tokens": 50, **request.get("options", {})}
+    return made
+
+
+HELLO_EVENTS: list[dict[str, Any]] = [
+    {
+        "type": "message_start",
+        "message": {
+            "id": "msg_1",
+            "type": "message",
+            "role": "assistant",
+            "model": "served",
+            "content": [],
+            "stop_reason": None,
+            "usage": {"input_tokens": 7, "output_tokens": 1},
+        },
+    },
+    {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+    {"type": "ping"},
+    {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "hel"}},
+    {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "lo"}},
+    {"type": "content_block_stop", "index": 0},
+    {
+        "type": "message_delta",
+        "delta": {"stop_reason": "end_turn", "stop_sequence": None},
+        "usage": {"output_tokens": 3},
+    },
+    {"type": "message_stop"},
+]
+
+
 def echo(request: Request) -> Answer:
     """Stream back how many messages came and what the last one says, in two pieces."""
     messages = request.body["messages"]

@@ -1,0 +1,163 @@
+"""Anthropic's native ``/v1/messages``, whole and streamed."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tasks.mock.engine import AnswerChoice, Engine
+from tasks.mock.protocol import (
+    MOST_TOKENS,
+    ApiError,
+    Attempt,
+    Payload,
+    TokenUsage,
+    flag,
+    mapping,
+    number,
+    text,
+    texts_of,
+    whole,
+)
+from tasks.mock.requests import Message, ModelRequest
+from tasks.mock.word_pieces import pieces
+
+_ERROR_TYPES: Final = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    529: "overloaded_error",
+}
+_FIELDS: Final = frozenset(
+    """
+    model messages max_tokens system temperature top_p top_k stop_sequences stream metadata thinking output_config
+    cache_control tools tool_choice
+    """.split()  # noqa: SIM905 - as a literal it would be ten lines
+)
+_LEAST_BUDGET: Final = 1024
+
+
+def messages(engine: Engine, attempt: Attempt) -> Payload:
+    """Answer a conversation.
+
+    Raises:
+        ApiError: the request is wrong, or strict and with an unknown word.
+        UntrainedError: the tiny model must be trained first.
+    """
+    request = _request(attempt.body)
+    is_streamed = flag(attempt.body, "stream")
+    tiny = request.form == "text" and engine.uses_tiny_model(request.text)
+    (one,) = chosen = engine.choose(request, 1, tiny=tiny)
+    tokens = engine.tokens(request, chosen, tiny=tiny)
+    reason = "end_turn" if one.written.complete else "max_tokens"
+    body: dict[str, Any] = {
+        "id": f"msg_{attempt.digest[:24]}",
+        "type": "message",
+        "role": "assistant",
+        "model": request.model,
+        "content": [{"type": "text", "text": one.written.text}],
+        "stop_reason": reason,
+        "stop_sequence": None,
+        "usage": _usage(tokens),
+    }
+    if not is_streamed:
+        return Payload(body=body, model=request.model, tokens=tokens)
+    return Payload(
+        events=_events(body, one), ends_with_done=False, model=request.model, tokens=tokens
+    )
+
+
+def error_body(status: int, message: str) -> dict[str, Any]:
+    """Return an error in Anthropic's shape."""
+    kind = _ERROR_TYPES.get(status, "api_error")
+    return {"type": "error", "error": {"type": kind, "message": message}}
+
+
+def _request(body: Mapping[str, Any]) -> ModelRequest:
+    unknown = sorted(body.keys() - _FIELDS)
+    if unknown:
+        raise ApiError(f"{unknown[0]}: Extra inputs are not permitted", param=unknown[0])
+    limit = whole(body, "max_tokens", 1, MOST_TOKENS)
+    if limit is None:
+        raise ApiError("max_tokens: Field required", param="max_tokens")
+    temperature = number(body, "temperature", 0.0, 1.0)
+    stop = body.get("stop_sequences") or []
+    system = body.get("system")
+    given = [] if system is None else [Message(role="system", text=texts_of(system))]
+    return ModelRequest(
+        model=text(body, "model"),
+        messages=(*given, *_messages(body)),
+        temperature=1.0 if temperature is None else temperature,
+        limit=limit,
+        effort=_effort(body, limit),
+        stop=tuple(str(entry) for entry in stop),
+    )
+
+
+def _messages(body: Mapping[str, Any]) -> list[Message]:
+    listed = body.get("messages")
+    if not isinstance(listed, list) or not listed:
+        raise ApiError("messages: at least one message is required", param="messages")
+    found = []
+    for i, one in enumerate(listed):
+        role = one.get("role") if isinstance(one, Mapping) else None
+        if role not in ("user", "assistant"):
+            raise ApiError(
+                f"messages.{i}.role: must be `user` or `assistant`, but got {role!r}",
+                param="messages",
+            )
+        found.append(Message(role=role, text=texts_of(one.get("content"))))
+    return found
+
+
+def _effort(body: Mapping[str, Any], limit: int) -> str:
+    """Return how much is thought, by the budget; empty: nothing is.
+
+    Raises:
+        ApiError: the budget does not fit.
+    """
+    thinking = mapping(body, "thinking")
+    if thinking.get("type") != "enabled":
+        return ""
+    budget = whole(thinking, "budget_tokens", _LEAST_BUDGET, MOST_TOKENS)
+    if budget is None or budget >= limit:
+        raise ApiError("`max_tokens` must be greater than `thinking.budget_tokens`")
+    if body.get("temperature") not in (None, 1):
+        raise ApiError("`temperature` may only be set to 1 when thinking is enabled")
+    return "medium" if budget < 4096 else "high"
+
+
+def _events(body: Mapping[str, Any], one: AnswerChoice) -> list[dict[str, Any]]:
+    begun = {**body, "content": [], "stop_reason": None, "usage": {**body["usage"]}}
+    begun["usage"]["output_tokens"] = 1
+    delta = {"stop_reason": body["stop_reason"], "stop_sequence": None}
+    return [
+        {"type": "message_start", "message": begun},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+        *(
+            {
+                "type": "content_block_delta",
+                "index": 0,
+                "delta": {"type": "text_delta", "text": piece},
+            }
+            for piece in pieces(one.written.text)
+        ),
+        {"type": "content_block_stop", "index": 0},
+        {
+            "type": "message_delta",
+            "delta": delta,
+            "usage": {"output_tokens": body["usage"]["output_tokens"]},
+        },
+        {"type": "message_stop"},
+    ]
+
+
+def _usage(tokens: TokenUsage) -> dict[str, int]:
+    # Anthropic counts what was read from the cache beside the input, OpenAI within the prompt.
+    return {
+        "input_tokens": tokens.prompt - tokens.cached,
+        "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": tokens.cached,
+        "output_tokens": tokens.completion,
+    }

@@ -1,0 +1,240 @@
+"""Requests of Anthropic's messages made of chats in OpenAI's form.
+
+Sources: the reference of ``POST /v1/messages`` for names, and its pages on extended thinking (a budget is 1,024
+tokens or more and less than ``max_tokens``; it goes with no other temperature, no ``top_k`` and no forced tool) and on
+prompt caching. Entries of the one-hour cache cost twice the input, which the table of prices does not hold.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from convergence_core.errors import CandidateFault
+from convergence_core.records import Json
+from tasks.json_values import as_text
+from tasks.providers.fields import Mapped, Unsupported, settled
+
+_SAME: Final = frozenset(
+    {"temperature", "top_p", "top_k", "thinking", "output_config", "cache_control", "metadata"}
+)
+_CHOICES: Final = {"auto": "auto", "none": "none", "required": "any"}
+_LEAST_BUDGET: Final = 1024
+_BY_OPTIONS: Final = "write `thinking` or `output_config` in `api.request.options`"
+_REASONS: Final = {
+    "stream": "`api.request.stream` says whether answers are streamed",
+    "reasoning_effort": _BY_OPTIONS,
+    "response_format": _BY_OPTIONS,
+    "n": "Anthropic answers once only",
+}
+_NO_FIELD: Final = "Anthropic's messages have no field for it"
+_UNPRICED: Final = (
+    "the one-hour cache has a price that no table holds; leave `ttl` out, or write 5m"
+)
+
+
+def anthropic_request(
+    messages: Sequence[Mapping[str, Json]],
+    settings: Mapping[str, Json],
+    *,
+    model: str,
+    unsupported: Unsupported,
+) -> Mapped:
+    """Return the body of a request to ``/v1/messages``.
+
+    Raises:
+        CandidateFault: a message holds what the protocol has no block for.
+    """
+    system, turns = anthropic_turns(messages)
+    body: dict[str, Json] = {"model": model, "messages": turns}
+    if system:
+        body["system"] = system
+    lacking: list[tuple[str, str]] = []
+    for name, value in settings.items():
+        if value is None or (name, value) in (("n", 1), ("stream", False)):
+            continue
+        reason = _place(body, name, value)
+        if reason is not None:
+            lacking.append((name, reason))
+    lacking += _misfits(body)
+    for name, _ in lacking:
+        body.pop(name, None)
+    mapped = settled(body, lacking, unsupported)
+    wrong = _unsendable(body)
+    return Mapped(body=body, dropped=mapped.dropped, refused=(*mapped.refused, *wrong))
+
+
+def _place(body: dict[str, Json], name: str, value: Json) -> str | None:
+    """Put a setting where it belongs; return why there is no place for it."""
+    if name in ("max_tokens", "max_completion_tokens"):
+        if "max_tokens" in body:
+            return "`max_tokens` is set twice"
+        body["max_tokens"] = value
+    elif name in ("stop", "stop_sequences"):
+        body["stop_sequences"] = value if isinstance(value, list) else [value]
+    elif name in _SAME:
+        body[name] = value
+    elif name == "tools" and isinstance(value, list):
+        body["tools"] = [_tool(one) for one in value]
+    elif name == "tool_choice":
+        return _place_choice(body, value)
+    else:
+        return _REASONS.get(name, _NO_FIELD)
+    return None
+
+
+def _tool(tool: Json) -> Json:
+    """Return a tool of OpenAI's form as one of Anthropic's; others are as they are."""
+    function = tool.get("function") if isinstance(tool, dict) else None
+    if not isinstance(function, dict):
+        return tool
+    made: dict[str, Json] = {
+        name: function[name] for name in ("name", "description") if name in function
+    }
+    return {**made, "input_schema": function.get("parameters") or {"type": "object"}}
+
+
+def _place_choice(body: dict[str, Json], value: Json) -> str | None:
+    function = value.get("function") if isinstance(value, dict) else None
+    if isinstance(function, dict):
+        body["tool_choice"] = {"type": "tool", "name": function.get("name")}
+    elif isinstance(value, str) and value in _CHOICES:
+        body["tool_choice"] = {"type": _CHOICES[value]}
+    elif isinstance(value, dict) and value.get("type") in ("auto", "none", "any", "tool"):
+        body["tool_choice"] = value
+    else:
+        return "it must be `auto`, `none`, `required`, or name a function"
+    return None
+
+
+def _misfits(body: Mapping[str, Json]) -> list[tuple[str, str]]:
+    """Return settings that the model takes, but not these values beside the others."""
+    found: list[tuple[str, str]] = []
+    temperature = body.get("temperature")
+    thinking, choice = body.get("thinking"), body.get("tool_choice")
+    if isinstance(temperature, int | float) and not 0 <= temperature <= 1:
+        found.append(("temperature", f"it must lie between 0 and 1, but got {temperature:g}"))
+    if not isinstance(thinking, dict) or thinking.get("type") != "enabled":
+        return found
+    if temperature not in (None, 1) and not found:
+        found.append(("temperature", "a model that thinks takes its default only"))
+    if body.get("top_k") is not None:
+        found.append(("top_k", "a model that thinks has no such field"))
+    if isinstance(choice, dict) and choice.get("type") in ("any", "tool"):
+        found.append(("tool_choice", "a model that thinks is forced to no tool"))
+    return found
+
+
+def _unsendable(body: Mapping[str, Json]) -> list[tuple[str, str]]:
+    """Return what no request can go without, and what has no price: never dropped silently."""
+    found: list[tuple[str, str]] = []
+    limit, thinking = body.get("max_tokens"), body.get("thinking")
+    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
+        found.append(
+            ("max_tokens", "Anthropic needs a limit of the answer, a whole number from 1")
+        )
+    elif isinstance(thinking, dict) and thinking.get("type") == "enabled":
+        budget = thinking.get("budget_tokens")
+        if not isinstance(budget, int) or not _LEAST_BUDGET <= budget < limit:
+            rule = f"`budget_tokens` must be a whole number from {_LEAST_BUDGET:,}, and less than `max_tokens`"
+            found.append(("thinking", f"{rule} ({limit:,}), but got {budget}"))
+    if _has_long_cache(dict(body)):
+        found.append(("cache_control", _UNPRICED))
+    return found
+
+
+def _has_long_cache(value: Json) -> bool:
+    if isinstance(value, list):
+        return any(_has_long_cache(one) for one in value)
+    if not isinstance(value, dict):
+        return False
+    own = value.get("cache_control")
+    if isinstance(own, dict) and own.get("ttl") not in (None, "5m"):
+        return True
+    return any(_has_long_cache(one) for one in value.values())
+
+
+# -- messages
+
+
+def anthropic_turns(
+    messages: Sequence[Mapping[str, Json]],
+) -> tuple[list[Json], list[Json]]:
+    """Return the blocks of the system's instruction, and the turns; turns of one role in a row are one.
+
+    Raises:
+        CandidateFault: a message holds what the protocol has no block for.
+    """
+    system: list[Json] = []
+    turns: list[tuple[str, list[Json]]] = []
+    for message in messages:
+        role, content = message.get("role"), message.get("content")
+        if role in ("system", "developer"):
+            system += _blocks(content)
+            continue
+        blocks = _blocks(content)
+        if role == "tool":
+            answered: dict[str, Json] = {
+                "type": "tool_result",
+                "tool_use_id": message.get("tool_call_id"),
+                "content": blocks,
+            }
+            blocks = [answered]
+        calls = message.get("tool_calls")
+        blocks += [_call(call) for call in (calls if isinstance(calls, list) else [])]
+        own = "assistant" if role == "assistant" else "user"
+        if turns and turns[-1][0] == own:
+            turns[-1][1].extend(blocks)
+        else:
+            turns.append((own, blocks))
+    return system, [{"role": role, "content": blocks} for role, blocks in turns]
+
+
+def _call(call: Json) -> Json:
+    function = call.get("function") if isinstance(call, dict) else None
+    if not isinstance(call, dict) or not isinstance(function, dict):
+        raise _no_block("tool call")
+    given = function.get("arguments")
+    try:
+        parsed = json.loads(given) if isinstance(given, str) and given else given or {}
+    except ValueError:
+        parsed = None
+    arguments: Json = parsed if isinstance(parsed, dict) else {"input": given}
+    return {
+        "type": "tool_use",
+        "id": call.get("id"),
+        "name": function.get("name"),
+        "input": arguments,
+    }
+
+
+def _blocks(content: Json) -> list[Json]:
+    if content is None or content == "":
+        return []
+    if isinstance(content, list):
+        return [_block(part) for part in content]
+    return [{"type": "text", "text": as_text(content)}]
+
+
+def _block(part: Json) -> Json:
+    kind = part.get("type") if isinstance(part, dict) else None
+    if isinstance(part, dict):
+        if kind in ("text", "image", "document"):
+            return part
+        image = part.get("image_url")
+        url = image.get("url") if isinstance(image, dict) else image
+        if kind == "image_url" and isinstance(url, str):
+            found = re.match(r"data:([^;,]+);base64,", url)
+            source: dict[str, Json] = {"type": "url", "url": url}
+            if found:
+                data = url[found.end() :]
+                source = {"type": "base64", "media_type": found[1], "data": data}
+            return {"type": "image", "source": source}
+    raise _no_block(str(kind))
+
+
+def _no_block(kind: str) -> CandidateFault:
+    return CandidateFault(
+        f"Anthropic's messages have no block for a message's content of type `{kind}`",
+        error_type="unsupported_content",
+    )

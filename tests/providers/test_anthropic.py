@@ -1,0 +1,279 @@
+"""Anthropic's messages: fields, answers, errors, prices, and the stand-in that speaks them."""
+
+import asyncio
+from typing import Any
+
+import httpx
+import pytest
+
+from convergence_core.budget.prices import PriceTable
+from convergence_core.errors import CandidateFault, InfrastructureFault
+from convergence_core.records import Json
+from tasks.mock.mock_server import MockServer
+from tasks.providers.anthropic_chat import API_VERSION, AnthropicChat
+from tasks.providers.anthropic_fields import anthropic_request
+from tests.support.chat_servers import (
+    CASE,
+    HELLO_EVENTS,
+    anthropic_answer,
+    anthropic_api,
+    anthropic_error,
+    ask,
+    events,
+    fault_of,
+    sent,
+    target_of,
+)
+from tests.support.http_server import Answer
+
+USER = {"role": "user", "content": "Hi"}
+TOOL = {
+    "type": "function",
+    "function": {"name": "look", "description": "Looks.", "parameters": {"type": "object"}},
+}
+PRICES = PriceTable.from_mapping(
+    {
+        "version": "2026-01-01",
+        "providers": {
+            "anthropic": {
+                "served": {"input": 2.0, "output": 8.0, "cached_input": 0.2, "cache_write": 2.5}
+            }
+        },
+    }
+)
+
+
+def made(settings: dict[str, Any], messages: Any = (USER,), unsupported: Any = "refuse") -> Any:
+    settings = {"max_tokens": 2000, **settings}
+    return anthropic_request(messages, settings, model="m", unsupported=unsupported)
+
+
+def test_a_conversation_becomes_blocks_and_turns_of_one_role_are_joined():
+    call = {"id": "t1", "type": "function", "function": {"name": "look", "arguments": '{"at": 1}'}}
+    body = made(
+        {},
+        [
+            {"role": "system", "content": "Be kind."},
+            USER,
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "t1", "content": "a door"},
+            {"role": "user", "content": [{"type": "image_url", "image_url": {
+                "url": "data:image/png;base64,AAAA"}}]},
+        ],
+    ).body  # fmt: skip
+    assert body["system"] == [{"type": "text", "text": "Be kind."}]
+    first, second, third = body["messages"]
+    assert first == {"role": "user", "content": [{"type": "text", "text": "Hi"}]}
+    assert second["content"] == [
+        {"type": "tool_use", "id": "t1", "name": "look", "input": {"at": 1}}
+    ]
+    assert [block["type"] for block in third["content"]] == ["tool_result", "image"]
+    with pytest.raises(CandidateFault, match="`input_audio`"):
+        made({}, [{"role": "user", "content": [{"type": "input_audio"}]}])
+
+
+def test_settings_are_named_as_anthropic_names_them():
+    body = made({"stop": "END", "tools": [TOOL], "tool_choice": "required", "top_k": 5}).body
+    assert body["stop_sequences"] == ["END"]
+    assert body["tools"] == [
+        {"name": "look", "description": "Looks.", "input_schema": {"type": "object"}}
+    ]
+    assert body["tool_choice"] == {"type": "any"}
+    assert (body["top_k"], body["max_tokens"]) == (5, 2000)
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        ({"seed": 1}, "seed"),
+        ({"frequency_penalty": 1}, "frequency_penalty"),
+        ({"service_tier": "auto"}, "service_tier"),
+        ({"inference_geo": "us"}, "inference_geo"),
+        ({"reasoning_effort": "low"}, "reasoning_effort"),
+        ({"n": 2}, "n"),
+        ({"stream": True}, "stream"),
+        ({"tool_choice": "some"}, "tool_choice"),
+        ({"temperature": 1.5}, "temperature"),
+        ({"max_completion_tokens": 3}, "max_completion_tokens"),
+    ],
+)
+def test_what_has_no_place_is_refused_by_name_or_dropped(settings, name):
+    assert [found for found, _ in made(settings).refused] == [name]
+    dropped = made(settings, unsupported="drop")
+    assert dropped.refused == ()
+    assert [one.split(":")[0] for one in dropped.dropped] == [name]
+    assert dropped.body.keys() <= {"model", "messages", "max_tokens"}
+
+
+@pytest.mark.parametrize("unsupported", ["refuse", "drop"])
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        ({"max_tokens": None}, "max_tokens"),
+        ({"max_tokens": True}, "max_tokens"),
+        ({"thinking": {"type": "enabled", "budget_tokens": 1023}}, "thinking"),
+        ({"thinking": {"type": "enabled", "budget_tokens": 2000}}, "thinking"),
+        ({"cache_control": {"type": "ephemeral", "ttl": "1h"}}, "cache_control"),
+    ],
+)
+def test_what_cannot_be_sent_or_priced_is_refused_always(settings, name, unsupported):
+    assert [found for found, _ in made(settings, unsupported=unsupported).refused] == [name]
+
+
+def test_a_model_that_thinks_takes_neither_temperature_nor_forced_tools():
+    thinking = {"type": "enabled", "budget_tokens": 1024}
+    others = {"temperature": 0.5, "top_k": 3, "tool_choice": "required"}
+    assert {name for name, _ in made({"thinking": thinking, **others}).refused} == {*others}
+    body = made({"thinking": thinking, "temperature": 1}).body
+    assert (body["thinking"], body["temperature"]) == (thinking, 1)
+
+
+def test_a_request_carries_key_and_version_in_headers():
+    request, reply = sent(
+        lambda url: anthropic_api(f"{url}/v1", auth={"token_env": "CANARY"}),
+        answer=anthropic_answer("hello"),
+    )
+    assert reply.value == "hello"
+    assert request.path == "/v1/messages"
+    assert request.headers["x-api-key"] == "canary-0123456789"
+    assert request.headers["anthropic-version"] == API_VERSION
+    assert "stream" not in request.body
+
+
+def test_tool_calls_and_refusals_are_read_and_thoughts_are_not():
+    content = [
+        {"type": "thinking", "thinking": "hm", "signature": "x"},
+        {"type": "tool_use", "id": "t", "name": "look", "input": {"at": 1}},
+    ]
+    answer = anthropic_answer(content=content, stop_reason="tool_use")
+    _, reply = sent(anthropic_api, answer=answer)
+    assert reply.value == {"tool_calls": [{"name": "look", "arguments": {"at": 1}}]}
+    refused = fault_of(anthropic_api, anthropic_answer("no", stop_reason="refusal"))
+    assert isinstance(refused, CandidateFault)
+    assert refused.error_type == "refusal"
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "message", "retryable"),
+    [
+        (429, "rate_limit_error", "This request would exceed your rate limit", True),
+        (529, "overloaded_error", "Overloaded", True),
+        (500, "api_error", "Internal server error", True),
+        (401, "authentication_error", "invalid x-api-key", False),
+        (400, "invalid_request_error", "Your credit balance is too low to access the API", False),
+    ],
+)
+def test_what_anthropic_does_is_no_fault_of_the_candidate(status, kind, message, retryable):
+    fault = fault_of(anthropic_api, anthropic_error(status, message, kind))
+    assert isinstance(fault, InfrastructureFault)
+    assert fault.retryable is retryable
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "message"),
+    [
+        (400, "invalid_request_error", "prompt is too long: 210000 tokens > 200000 maximum"),
+        (413, "request_too_large", "Request exceeds the maximum size"),
+        (404, "not_found_error", "model: claude-none"),
+    ],
+)
+def test_what_the_parameters_caused_is_the_candidates_fault(status, kind, message):
+    assert isinstance(
+        fault_of(anthropic_api, anthropic_error(status, message, kind)), CandidateFault
+    )
+
+
+def streaming(url: str) -> dict[str, Any]:
+    return anthropic_api(url, request={"stream": True, "options": {"model": "served"}})
+
+
+def test_a_stream_is_joined_and_one_that_was_cut_or_failed_is_no_answer():
+    tool = [
+        HELLO_EVENTS[0],
+        {"type": "content_block_start", "index": 0,
+         "content_block": {"type": "tool_use", "id": "t", "name": "look", "input": {}}},
+        *({"type": "content_block_delta", "index": 0,
+           "delta": {"type": "input_json_delta", "partial_json": part}} for part in ('{"at"', ": 1}")),
+        *HELLO_EVENTS[-3:],
+    ]  # fmt: skip
+    _, reply = sent(streaming, answer=events(tool, done=False))
+    assert reply.value == {"tool_calls": [{"name": "look", "arguments": {"at": 1}}]}
+    cut = fault_of(streaming, events(HELLO_EVENTS[:5], done=False))
+    assert isinstance(cut, InfrastructureFault)
+    assert cut.may_be_billed
+    error = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
+    failed = fault_of(streaming, events([*HELLO_EVENTS[:4], error], done=False))
+    assert isinstance(failed, InfrastructureFault)
+    half = fault_of(anthropic_api, Answer(b'{"type": "message", "content": ['))
+    assert half.error_type == "bad_body"
+
+
+def test_reads_and_writes_of_the_cache_have_their_own_prices():
+    usage = {
+        "input_tokens": 100, "cache_read_input_tokens": 1000, "cache_creation_input_tokens": 200,
+        "output_tokens": 50,
+    }  # fmt: skip
+    _, reply = sent(anthropic_api, answer=anthropic_answer(usage=usage), prices=PRICES)
+    expected = (100 * 2.0 + 1000 * 0.2 + 200 * 2.5 + 50 * 8.0) / 1e6
+    assert reply.cost_usd == pytest.approx(expected)
+
+
+def test_no_answer_costs_more_than_was_reserved():
+    with MockServer() as server:
+        api = anthropic_api(f"{server.url}/v1", request={"options": {"model": "served"}})
+        target = target_of(api, prices=PRICES)
+        worst = target.worst_case({"temperature": 0.5}, CASE)
+        reply = ask(api, prices=PRICES)
+    assert worst.usd is not None
+    assert worst.tokens is not None
+    assert reply.cost_usd is not None
+    assert 0 < reply.cost_usd <= worst.usd
+    assert reply.usage.total is not None
+    assert reply.usage.total <= worst.tokens
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_the_stand_in_answers_in_anthropics_form(stream):
+    thinking: Json = {"type": "enabled", "budget_tokens": 1024}
+    with MockServer() as server:
+        chat = AnthropicChat(f"{server.url}/v1")
+        mapped = chat.mapped(
+            [USER], model="m", settings={"max_tokens": 2000, "thinking": thinking}
+        )
+
+        async def go() -> Any:
+            try:
+                return await chat.send(mapped.body, model="m", stream=stream)
+            finally:
+                await chat.aclose()
+
+        found = asyncio.run(go())
+    assert found.text
+    assert found.finish_reason == "end_turn"
+    assert found.usage.completion_tokens >= 100, "thoughts are billed within the answer"
+    assert (found.first_token_ms is not None) is stream
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"max_tokens": None}, "max_tokens: Field required"),
+        ({"seed": 1}, "seed: Extra inputs are not permitted"),
+        ({"messages": []}, "at least one message"),
+        ({"messages": [{"role": "system", "content": "x"}]}, "must be `user` or `assistant`"),
+        ({"temperature": 1.5}, "`temperature` must lie between 0 and 1"),
+        (
+            {"thinking": {"type": "enabled", "budget_tokens": 10}},
+            "`budget_tokens` must lie between",
+        ),
+        ({"thinking": {"type": "enabled", "budget_tokens": 1024}}, "must be greater than"),
+    ],
+)
+def test_the_stand_in_refuses_wrong_requests_in_anthropics_form(changed, message):
+    body = {"model": "m", "max_tokens": 9, "messages": [USER], **changed}
+    with MockServer() as server:
+        answer = httpx.post(f"{server.url}/v1/messages", json=body)
+    assert answer.status_code == 400
+    error = answer.json()
+    assert (error["type"], error["error"]["type"]) == ("error", "invalid_request_error")
+    assert message in error["error"]["message"]
