@@ -1,4 +1,4 @@
-"""Chat models of OpenAI, Azure, Groq, Gemini, Anthropic and servers like them, and local ones.
+"""Chat models: OpenAI, Azure, Groq, Gemini, Anthropic, servers alike, local ones.
 
 ``make_chat`` makes the provider that a configuration's ``api`` names, ``make_llm`` that of a judge.
 """
