@@ -186,3 +186,12 @@ def test_the_command_writes_what_a_run_recommends(
     Path("optimization.yaml").rename("elsewhere.yaml")
     assert run(["export", "config", "--format", "openai", "--store", "convergence-data"]) == 2
     assert "--config" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("form", [WinnerForm.OPENAI, WinnerForm.LITELLM, WinnerForm.PROMPTFOO])
+def test_a_request_in_anthropics_form_is_written_as_it_is_and_as_nothing_else(form: WinnerForm):
+    native = winner(provider="anthropic", thinking={"type": "enabled", "budget_tokens": 1024})
+    assert native.request is not None
+    assert json.loads(winner_text(native, WinnerForm.ANTHROPIC)) == native.request["body"]
+    with pytest.raises(ConfigurationError, match="not Anthropic's messages"):
+        winner_text(native, form)
