@@ -1,0 +1,164 @@
+"""Process that makes items of reasoning-gym and scores answers by its verifiers.
+
+A program of its own, started by ``tasks.games.reasoning_tasks``: one JSON request a line on standard input,
+one JSON reply a line. Some verifiers evaluate an answer as Python (``eval``, SymPy's ``parse_expr``), others
+never return; so answers are kept from evaluation unless they are literals or plain formulas, whatever
+touches files, processes or the network while an answer is scored is refused, and the parent ends this
+process after a time limit.
+"""
+
+import ast
+import importlib
+import json
+import os
+import re
+import resource
+import sys
+from typing import Any
+
+MOST_MEMORY = 4 << 30
+"""Of this process, in bytes of address space."""
+_TOKEN = re.compile(r"\s*(?:\d{1,15}(?:\.\d{0,15})?|\.\d{1,15}|([A-Za-z]\w{0,15})|\*\*|[-+*/(),])")
+_NAMES = frozenset(
+    ("C", "E", "I", "Abs", "acos", "asin", "atan", "cos", "cosh", "cot", "csc", "exp", "log", "ln")
+    + ("pi", "sec", "sin", "sinh", "sqrt", "tan", "tanh")
+)
+_TOWER = re.compile(r"\*\*[^-+/,]*\*\*|\*\*[\s(]*[-+]?\s*\d{3,}")
+_EVALUATE: Any = eval  # for texts of the library's own alone
+_REFUSED = ("os.", "subprocess.", "socket.", "shutil.", "ctypes.", "signal.", "pty.", "urllib.")
+
+
+class UnsafeAnswerError(ValueError):
+    """An answer would run as code."""
+
+
+class Guard:
+    """What is evaluated while an answer is scored: the item's own texts, literals, plain formulas."""
+
+    def __init__(self) -> None:
+        self.is_on = False
+        self._own: set[str] = set()
+        self.refused = ""
+
+    def open(self, entry: dict[str, Any]) -> None:
+        """Begin to guard, with the texts of an item, which the library wrote itself."""
+        self._own, self.refused = set(_texts(entry)), ""
+        self.is_on = True
+
+    def literal(self, text: Any, *names: Any) -> Any:
+        """Stand in for ``eval``: a literal is read, anything else of an answer is refused."""
+        if not self.is_on or not isinstance(text, str) or text in self._own:
+            caller = sys._getframe(1)
+            return _EVALUATE(text, *(names or (caller.f_globals, caller.f_locals)))
+        try:
+            return ast.literal_eval(text.strip())
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            if not re.fullmatch(r"[\w\s]*", text):
+                self.refused = "the library would run the answer as code"
+            raise UnsafeAnswerError("no literal") from None
+
+    def formula(self, parse: Any) -> Any:
+        """Stand in for ``parse_expr``: plain formulas are parsed, anything else of an answer is refused."""
+
+        def guarded(text: Any, *more: Any, **named: Any) -> Any:
+            is_foreign = self.is_on and isinstance(text, str) and text not in self._own
+            if is_foreign and not is_plain_formula(text):
+                self.refused = "the library would run the answer as code"
+                raise UnsafeAnswerError("no plain formula")
+            return parse(text, *more, **named)
+
+        return guarded
+
+    def hook(self, event: str, arguments: tuple[Any, ...]) -> None:
+        """Refuse what touches the machine while an answer is scored (an audit hook of Python)."""
+        if not self.is_on:
+            return
+        writes = event == "open" and bool(set(str(arguments[1] or "r")) & set("wax+"))
+        foreign = event == "open" and not str(arguments[0]).startswith(
+            (sys.prefix, sys.base_prefix)
+        )
+        if writes or foreign or event.startswith(_REFUSED):
+            if event in {"os.listdir", "os.scandir"}:  # the import system's
+                return
+            self.refused = f"the answer reached for {event}"
+            raise PermissionError(event)
+
+
+def is_plain_formula(text: str) -> bool:
+    """Return whether a text is numbers, known functions, one-letter names and arithmetic alone."""
+    if len(text) > 2_000 or text.count("(") > 50 or _TOWER.search(text):
+        return False
+    end = 0
+    while end < len(text.rstrip()):
+        token = _TOKEN.match(text, end)
+        if token is None:
+            return False
+        name = token.group(1)
+        if name is not None and len(name) > 1 and name not in _NAMES:
+            return False
+        end = token.end()
+    return True
+
+
+def _texts(value: Any) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, dict):
+        return [text for one in value.values() for text in _texts(one)]
+    if isinstance(value, list | tuple):
+        return [text for one in value for text in _texts(one)]
+    return []
+
+
+def main() -> None:
+    """Answer requests until standard input ends."""
+    replies = os.fdopen(os.dup(1), "w", encoding="ascii")
+    os.dup2(2, 1)  # generators print
+    library, sympy = (importlib.import_module(name) for name in ("reasoning_gym", "sympy"))
+    names = sorted(importlib.import_module("reasoning_gym.factory").DATASETS)
+
+    resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    guard = Guard()
+    parse = guard.formula(sympy.parse_expr)
+    sympy.parse_expr = parse
+    for name, module in list(sys.modules.items()):
+        if name.startswith("reasoning_gym."):
+            module.__dict__["eval"] = guard.literal
+            if getattr(module.__dict__.get("parse_expr"), "__module__", "").startswith("sympy"):
+                module.__dict__["parse_expr"] = parse
+    sys.addaudithook(guard.hook)
+    kept: dict[tuple[str, int], tuple[Any, dict[str, Any]]] = {}
+    for line in sys.stdin:
+        asked = json.loads(line)
+        try:
+            reply = _reply(asked, library, names, guard, kept)
+        except Exception as error:  # noqa: BLE001 - whatever the library raises is told
+            guard.is_on = False
+            raised = f"{type(error).__name__}: {error}"[:200]
+            reply = {"raised": guard.refused or raised, "refused": bool(guard.refused)}
+        guard.is_on = False
+        replies.write(json.dumps(reply, default=str) + "\n")
+        replies.flush()
+
+
+def _reply(asked: dict[str, Any], library: Any, names: list[str], guard: Guard, kept: Any) -> Any:
+    guard.refused = ""
+    if asked["what"] == "generators":
+        return {"generators": names}
+    key = (asked["generator"], asked["seed"])
+    if key not in kept:
+        if len(kept) > 8:
+            kept.clear()
+        made = library.create_dataset(key[0], seed=key[1], size=1)
+        kept[key] = (made, made[0])
+    dataset, entry = kept[key]
+    if asked["what"] == "item":
+        return {name: entry[name] for name in ("question", "answer", "metadata")}
+    guard.open(entry)
+    score = float(dataset.score_answer(asked["answer"], entry))
+    return {"score": score, "refused": bool(guard.refused), "reason": guard.refused}
+
+
+if __name__ == "__main__":
+    main()

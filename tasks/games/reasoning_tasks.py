@@ -1,0 +1,331 @@
+"""Tasks of reasoning-gym as games: seeded items, scored by the library's verifiers."""
+
+import importlib.metadata
+import importlib.util
+import json
+import os
+import re
+import select
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from convergence_core.errors import ConvergenceError
+from convergence_core.games.game import Facts, Feed, Scores, Turn, Turns
+from convergence_core.ports import Ask
+
+CHILD: Final = Path(__file__).with_name("reasoning_child.py")
+PACKAGE: Final = "reasoning-gym"
+MOST_ANSWER: Final = 10_000
+"""Characters of one answer; a longer one scores 0 and is shown to no verifier."""
+MOST_SEED: Final = 2**31
+MOST_JUNK: Final = 0.01
+"""Largest score that an answer without content may get."""
+JUNK: Final = ("I do not know.", "", None, "x", "lorem ipsum")
+"""Answers without content; ``None`` is an answer that is missing."""
+HOSTILE: Final = (
+    "NaN",
+    "1e999",
+    "9" * 5_000,
+    "[" * 5_000,
+    '{"a":' * 1_000,
+    "\x00\ud800",
+    "__import__('os').system('exit')",
+    "9**9**9**9",
+)
+"""Answers that no verifier may hang at. What it raises scores 0."""
+_TAGGED: Final = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
+
+
+class ReasoningGymError(ConvergenceError):
+    """Package reasoning-gym is missing, or its process does not start."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One task."""
+
+    question: str
+    answer: str | None
+    """The generator's own; ``None``: it gives none."""
+    metadata: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a verifier says of an answer."""
+
+    score: float
+    """In [0, 1]."""
+    reason: str = ""
+    """Why it is 0, where no verifier said so: it raised, took too long, or the answer was refused."""
+    has_hung: bool = False
+
+
+def why_missing() -> str:
+    """Return why no task can be made here, with the command that helps; empty: they can."""
+    if importlib.util.find_spec("reasoning_gym") is None:
+        return (
+            "Package reasoning-gym is not installed: it comes with the extra `games` "
+            '(pip install "convergence-optimizer[games]").'
+        )
+    return ""
+
+
+class ReasoningLibrary:
+    """The library in a process of its own, which is ended and started again where it hangs.
+
+    Args:
+        limit_s: seconds that one item or one verdict may take.
+        hash_seed: of the process, for generators whose items depend on the order of sets.
+
+    Raises:
+        ReasoningGymError: the package is missing.
+    """
+
+    def __init__(self, limit_s: float = 20.0, hash_seed: int = 0) -> None:
+        if why := why_missing():
+            raise ReasoningGymError(why)
+        self.limit_s = limit_s
+        self._hash_seed = hash_seed
+        self._child: subprocess.Popen[bytes] | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def version(self) -> str:
+        """Of the package."""
+        return importlib.metadata.version(PACKAGE)
+
+    def generators(self) -> tuple[str, ...]:
+        """Return the names of all generators."""
+        return tuple(self._asked({"what": "generators"})["generators"])
+
+    def item(self, generator: str, seed: int) -> Item:
+        """Return the item of a seed.
+
+        Raises:
+            ReasoningGymError: the generator raises or takes too long.
+        """
+        found = self._asked({"what": "item", "generator": generator, "seed": seed})
+        if "raised" in found:
+            raise ReasoningGymError(f"Generator {generator!r} makes no item: {found['raised']}")
+        return Item(found["question"], found["answer"], found["metadata"])
+
+    def verdict(self, generator: str, seed: int, answer: str | None) -> Verdict:
+        """Return the verifier's score of an answer; whatever it raises scores 0 with the reason."""
+        if answer is not None and len(answer) > MOST_ANSWER:
+            return Verdict(0.0, f"the answer has more than {MOST_ANSWER:,} characters")
+        asked = {"what": "score", "generator": generator, "seed": seed, "answer": answer}
+        found = self._asked(asked)
+        if "raised" in found:
+            why = found["raised"] if found["refused"] else f"the verifier raised {found['raised']}"
+            return Verdict(0.0, why, has_hung="hung" in found)
+        if found["refused"]:
+            return Verdict(0.0, found["reason"])
+        score = float(found["score"])
+        if not 0.0 <= score <= 1.0:  # NaN too
+            return Verdict(0.0, f"the verifier gave {score}, which is outside of 0 and 1")
+        return Verdict(score)
+
+    def close(self) -> None:
+        """End the process."""
+        child, self._child = self._child, None
+        if child is not None:
+            child.kill()
+            child.communicate()
+
+    def __enter__(self) -> "ReasoningLibrary":
+        """Return itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the process."""
+        self.close()
+
+    def _asked(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        with self._lock:
+            if self._child is None:
+                self._child = self._started()
+            if self._child.stdin is None or self._child.stdout is None:
+                raise ReasoningGymError("The process of reasoning-gym has no pipes. Try again.")
+            try:
+                self._child.stdin.write(json.dumps(request).encode("ascii") + b"\n")
+                self._child.stdin.flush()
+                line = _line(self._child.stdout.fileno(), self.limit_s)
+            except OSError:
+                line = b""
+            if line.endswith(b"\n"):
+                return dict(json.loads(line))
+            is_late = self._child.poll() is None and line != b"ended"
+            self.close()
+            raised = f"nothing within {self.limit_s:g} s" if is_late else "the end of its process"
+            return {"raised": raised, "refused": False, "hung": True}
+
+    def _started(self) -> "subprocess.Popen[bytes]":
+        kept = {
+            name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ
+        }
+        child = subprocess.Popen(  # noqa: S603 - our own program
+            [sys.executable, str(CHILD)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**kept, "PYTHONHASHSEED": str(self._hash_seed), "OMP_NUM_THREADS": "1"},
+        )
+        if child.stdin is None or child.stdout is None:
+            raise ReasoningGymError("The process of reasoning-gym has no pipes. Try again.")
+        child.stdin.write(b'{"what": "generators"}\n')
+        child.stdin.flush()
+        if not _line(child.stdout.fileno(), 120.0).endswith(b"\n"):
+            child.kill()
+            child.communicate()
+            raise ReasoningGymError(
+                "The process of reasoning-gym does not start. Install the extra anew "
+                '(pip install --force-reinstall "convergence-optimizer[games]").'
+            )
+        return child
+
+
+def _line(stream: int, limit_s: float) -> bytes:
+    """Read a line; without a line feed at its end: time ran out, or (``ended``) the stream ended."""
+    data, deadline = b"", time.monotonic() + limit_s
+    while not data.endswith(b"\n"):
+        left = deadline - time.monotonic()
+        if left <= 0 or not select.select([stream], [], [], left)[0]:
+            return b""
+        more = os.read(stream, 1 << 16)
+        if not more:
+            return b"ended"
+        data += more
+    return data
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningGame:
+    """A generator as a game: the role ``solver`` is asked an item's question and answers it.
+
+    The verdict is given in the protocol and is one of the facts, so a stored play is scored again
+    without the library.
+    """
+
+    library: ReasoningLibrary
+    generator: str
+    version: int = 1
+
+    @property
+    def id(self) -> str:
+        """Name of the generator with ``-`` for ``_``, after ``reasoning-``."""
+        return f"reasoning-{self.generator.replace('_', '-')}"
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """Whoever answers."""
+        return ("solver",)
+
+    @property
+    def cost(self) -> Mapping[str, int]:
+        """One answer."""
+        return {"solver": 1}
+
+    @property
+    def feeds(self) -> Feed:
+        """Players."""
+        return "players"
+
+    @property
+    def grounded(self) -> bool:
+        """By the verifier."""
+        return True
+
+    def protocol(self, rng: np.random.Generator) -> Turns:
+        """Ask one item's question; facts: which item it was, and the verdict."""
+        seed = int(rng.integers(MOST_SEED))
+        item = self.library.item(self.generator, seed)
+        text = f"{item.question}\nReply with the answer alone."
+        reply = yield Ask(role="solver", text=text)
+        verdict = self.library.verdict(self.generator, seed, answer_of(reply))
+        return {
+            "library": f"{PACKAGE} {self.library.version}",
+            "generator": self.generator,
+            "seed": seed,
+            "score": verdict.score,
+            "reason": verdict.reason,
+        }
+
+    def score(self, turns: Sequence[Turn], facts: Facts) -> Scores:  # noqa: ARG002 - the protocol's signature
+        """Return the verdict."""
+        score, reason = facts["score"], facts["reason"]
+        return Scores(by_role={"solver": float(score)}, reason=str(reason))  # type: ignore[arg-type]  # by the protocol
+
+
+def answer_of(reply: str) -> str:
+    """Return the answer in a reply: the last one between ``<answer>`` and ``</answer>``, or all of it."""
+    tagged = _TAGGED.findall(reply)
+    return str(tagged[-1] if tagged else reply).strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Audited:
+    """What the audit found of a generator."""
+
+    generator: str
+    reason: str = ""
+    """Why it is rejected; empty: it is admitted."""
+
+
+def audit(
+    names: Sequence[str] | None = None, *, n_seeds: int = 3, limit_s: float = 20.0
+) -> Iterator[Audited]:
+    """Try generators of the installed version, one after the other.
+
+    One is admitted if its own answer scores 1, answers without content score at most ``MOST_JUNK``, nothing
+    raises at them, no hostile answer hangs, and the same seed gives the same item in
+    another process.
+
+    Args:
+        names: of generators; ``None``: all.
+        n_seeds: items of each, at least 1.
+        limit_s: seconds that one item or one verdict may take.
+
+    Raises:
+        ReasoningGymError: the package is missing.
+    """
+    with ReasoningLibrary(limit_s, 1) as library, ReasoningLibrary(limit_s, 2) as other:
+        for name in library.generators() if names is None else names:
+            reasons = (_why_rejected(library, other, name, seed) for seed in range(n_seeds))
+            yield Audited(name, next((reason for reason in reasons if reason), ""))
+
+
+def _why_rejected(library: ReasoningLibrary, other: ReasoningLibrary, name: str, seed: int) -> str:
+    try:
+        item, again = library.item(name, seed), other.item(name, seed)
+    except ReasoningGymError as error:
+        return str(error)
+    if item != again:
+        return f"seed {seed} gives another item in another process"
+    if not isinstance(item.answer, str):
+        return "it gives no answer of its own"
+    own = library.verdict(name, seed, answer_of(item.answer))
+    if own.score < 1.0:
+        return f"its own answer scores {own.score:g}" + (f": {own.reason}" if own.reason else "")
+    return next(_of_answers(library, name, seed, answer_of(item.answer)), "")
+
+
+def _of_answers(library: ReasoningLibrary, name: str, seed: int, right: str) -> Iterator[str]:
+    for junk in JUNK:
+        found = library.verdict(name, seed, junk)
+        if found.score > MOST_JUNK and junk != right:
+            yield f"the answer {junk!r} scores {found.score:g}"
+        if found.reason.startswith("the verifier raised"):
+            yield f"at the answer {junk!r} {found.reason}"
+    for hostile in HOSTILE:
+        found = library.verdict(name, seed, hostile)
+        if found.has_hung:
+            yield f"at the answer {hostile[:20]!r} {found.reason}"
