@@ -20,10 +20,11 @@ MOST_MEMORY = 4 << 30
 """Of this process, in bytes of address space."""
 _TOKEN = re.compile(r"\s*(?:\d{1,15}(?:\.\d{0,15})?|\.\d{1,15}|([A-Za-z]\w{0,15})|\*\*|[-+*/(),])")
 _NAMES = frozenset(
-    ("C", "E", "I", "Abs", "acos", "asin", "atan", "cos", "cosh", "cot", "csc", "exp", "log", "ln")
-    + ("pi", "sec", "sin", "sinh", "sqrt", "tan", "tanh")
+    {"C", "E", "I", "Abs", "acos", "asin", "atan", "cos", "cosh", "cot", "csc", "exp", "log", "ln"}
+    | {"pi", "sec", "sin", "sinh", "sqrt", "tan", "tanh"}
 )
 _TOWER = re.compile(r"\*\*[^-+/,]*\*\*|\*\*[\s(]*[-+]?\s*\d{3,}")
+NOT_EVALUATED = "the answer is neither a literal nor a plain formula, so it was not evaluated"
 _EVALUATE: Any = eval  # for texts of the library's own alone
 _REFUSED = ("os.", "subprocess.", "socket.", "shutil.", "ctypes.", "signal.", "pty.", "urllib.")
 
@@ -53,8 +54,7 @@ class Guard:
         try:
             return ast.literal_eval(text.strip())
         except (ValueError, SyntaxError, MemoryError, RecursionError):
-            if not re.fullmatch(r"[\w\s]*", text):
-                self.refused = "the library would run the answer as code"
+            self.refused = NOT_EVALUATED
             raise UnsafeAnswerError("no literal") from None
 
     def formula(self, parse: Any) -> Any:
@@ -63,7 +63,7 @@ class Guard:
         def guarded(text: Any, *more: Any, **named: Any) -> Any:
             is_foreign = self.is_on and isinstance(text, str) and text not in self._own
             if is_foreign and not is_plain_formula(text):
-                self.refused = "the library would run the answer as code"
+                self.refused = NOT_EVALUATED
                 raise UnsafeAnswerError("no plain formula")
             return parse(text, *more, **named)
 
@@ -114,7 +114,8 @@ def main() -> None:
     """Answer requests until standard input ends."""
     replies = os.fdopen(os.dup(1), "w", encoding="ascii")
     os.dup2(2, 1)  # generators print
-    library, sympy = (importlib.import_module(name) for name in ("reasoning_gym", "sympy"))
+    library: Any = importlib.import_module("reasoning_gym")
+    sympy: Any = importlib.import_module("sympy")
     names = sorted(importlib.import_module("reasoning_gym.factory").DATASETS)
 
     resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
@@ -157,7 +158,7 @@ def _reply(asked: dict[str, Any], library: Any, names: list[str], guard: Guard, 
         return {name: entry[name] for name in ("question", "answer", "metadata")}
     guard.open(entry)
     score = float(dataset.score_answer(asked["answer"], entry))
-    return {"score": score, "refused": bool(guard.refused), "reason": guard.refused}
+    return {"score": score, "reason": guard.refused}
 
 
 if __name__ == "__main__":

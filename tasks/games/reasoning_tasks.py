@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -65,7 +65,7 @@ class Verdict:
     score: float
     """In [0, 1]."""
     reason: str = ""
-    """Why it is 0, where no verifier said so: it raised, took too long, or the answer was refused."""
+    """What the verifier did not say: it raised, took too long, or was kept from evaluating the answer."""
     has_hung: bool = False
 
 
@@ -127,12 +127,10 @@ class ReasoningLibrary:
         if "raised" in found:
             why = found["raised"] if found["refused"] else f"the verifier raised {found['raised']}"
             return Verdict(0.0, why, has_hung="hung" in found)
-        if found["refused"]:
-            return Verdict(0.0, found["reason"])
         score = float(found["score"])
         if not 0.0 <= score <= 1.0:  # NaN too
             return Verdict(0.0, f"the verifier gave {score}, which is outside of 0 and 1")
-        return Verdict(score)
+        return Verdict(score, found["reason"])
 
     def close(self) -> None:
         """End the process."""
@@ -280,6 +278,13 @@ class Audited:
     """Why it is rejected; empty: it is admitted."""
 
 
+def admitted_games(
+    library: ReasoningLibrary, found: Iterable[Audited]
+) -> tuple[ReasoningGame, ...]:
+    """Return the games of all generators that an audit admitted."""
+    return tuple(ReasoningGame(library, one.generator) for one in found if not one.reason)
+
+
 def audit(
     names: Sequence[str] | None = None, *, n_seeds: int = 3, limit_s: float = 20.0
 ) -> Iterator[Audited]:
@@ -290,15 +295,20 @@ def audit(
     another process.
 
     Args:
-        names: of generators; ``None``: all.
+        names: of generators; none: all.
         n_seeds: items of each, at least 1.
         limit_s: seconds that one item or one verdict may take.
 
     Raises:
-        ReasoningGymError: the package is missing.
+        ReasoningGymError: the package is missing, or a name is no generator's.
     """
     with ReasoningLibrary(limit_s, 1) as library, ReasoningLibrary(limit_s, 2) as other:
-        for name in library.generators() if names is None else names:
+        known = library.generators()
+        if unknown := sorted(set(names or ()) - set(known)):
+            raise ReasoningGymError(
+                f"{PACKAGE} {library.version} has no generator {unknown[0]!r}. It has: {', '.join(known)}."
+            )
+        for name in names or known:
             reasons = (_why_rejected(library, other, name, seed) for seed in range(n_seeds))
             yield Audited(name, next((reason for reason in reasons if reason), ""))
 

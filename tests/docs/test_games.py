@@ -13,6 +13,7 @@ from convergence_core.games.judge_games import DebateGame, JudgeGame
 from convergence_core.games.prompt_game import PromptGame
 from convergence_core.games.registry import solved_games
 from convergence_core.games.search_games import ExploreGame, PredictGame
+from tasks.games.reasoning_tasks import why_missing
 from tests.docs.test_documents import ROOT, blocks, in_shell
 
 PAGE = (ROOT / "docs/games.md").read_text(encoding="utf-8")
@@ -24,7 +25,9 @@ def printed(code: str, folder: Path) -> list[str]:
 
 
 def test_the_examples_print_what_the_page_says_of_them(tmp_path: Path):
-    poker, execution, critic, own, hard = blocks(PAGE, "python")
+    poker, execution, critic, own, hard = [
+        code for code in blocks(PAGE, "python") if "reasoning_tasks" not in code
+    ]
     (played,) = printed(poker, tmp_path)
     assert played.startswith("-0.0555")
     assert "'first'" in played
@@ -35,6 +38,26 @@ def test_the_examples_print_what_the_page_says_of_them(tmp_path: Path):
     assert "{'critic': 1.0}" in scores
     assert printed(own, tmp_path) == ["It keeps the contract."]
     assert printed(hard, tmp_path) == ["hard_cases"]
+
+
+@pytest.mark.slow  # starts the library six times
+@pytest.mark.skipif(bool(why_missing()), reason=why_missing())
+def test_real_tasks_are_audited_and_played_as_the_page_says(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    from convergence.__main__ import run
+
+    (command,) = [block for block in blocks(PAGE, "sh") if "games audit" in block]
+    assert run(shlex.split(command)[1:]) == 0
+    shown = capsys.readouterr().out
+    assert "0.1.25: 1 of 3 generators admitted" in shown
+    assert "the verifier raised ValueError" in " ".join(shown.split())
+    (code,) = [block for block in blocks(PAGE, "python") if "reasoning_tasks" in block]
+    right, junk, hostile = printed(code, tmp_path)
+    assert "1.0" in right
+    for one in (junk, hostile):
+        assert "0.01" in one
+        assert "plain formula" in one
 
 
 def test_the_table_names_every_game_with_what_it_feeds():

@@ -1,5 +1,6 @@
 """``games``: language games between models, and what they were worth."""
 
+import importlib.metadata
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -81,6 +82,33 @@ def run(  # noqa: PLR0917 - Typer's options
             with open_games_round(loaded, seed=seed, mock_url=mock_url) as opened:
                 reports.append(play_games(opened, tell))
     _answer(reports[-1], as_json=as_json)
+
+
+@app.command()
+def audit(
+    generators: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[GENERATOR]...", help="Names of generators. Default: all."),
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Items tried of each generator.")] = 3,
+    as_json: options.AsJson = False,
+) -> None:
+    """Try the task generators of reasoning-gym, and say which are rejected and why."""
+    from tasks.games.reasoning_tasks import PACKAGE, audit  # noqa: PLC0415 - brings NumPy
+
+    found = list(audit(generators, n_seeds=seeds))
+    rejected = [one for one in found if one.reason]
+    version = importlib.metadata.version(PACKAGE)
+    if as_json:
+        admitted = [one.generator for one in found if not one.reason]
+        reasons = {one.generator: one.reason for one in rejected}
+        console.answer_json({"version": version, "admitted": admitted, "rejected": reasons})
+        return
+    if rejected:
+        columns = {"rejected": lambda one: one.generator, "because": lambda one: one.reason}
+        console.show(console.table_of(rejected, columns))
+    n = len(found) - len(rejected)
+    console.answer(f"{PACKAGE} {version}: {n} of {len(found)} generators admitted.")
 
 
 @app.command()

@@ -1,0 +1,176 @@
+"""Tasks of reasoning-gym: the audit, verdicts equal to the library's, hostile answers."""
+
+import itertools
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from convergence.__main__ import run
+from convergence_core.games.contract import FixedPlayer, broken_rules
+from convergence_core.games.game import PlayKey
+from convergence_core.games.play import play
+from tasks.games.reasoning_child import Guard, UnsafeAnswerError, is_plain_formula
+from tasks.games.reasoning_tasks import (
+    HOSTILE,
+    MOST_ANSWER,
+    Audited,
+    ReasoningGame,
+    ReasoningLibrary,
+    admitted_games,
+    answer_of,
+    audit,
+    why_missing,
+)
+
+needs_library = pytest.mark.skipif(bool(why_missing()), reason=why_missing())
+KNOWN_BAD = {
+    "composite",
+    "game_of_life_halting",
+    "knight_swap",
+    "letter_jumble",
+    "list_functions",
+    "prime_factorization",
+    "spell_backward",
+}
+# The library alone, without our guard, in another process: generator, seed, answer -> score.
+VERIFIER = """
+import json, sys
+import reasoning_gym
+scores, made = [], {}
+for name, seed, answer in json.load(sys.stdin):
+    if (name, seed) not in made:
+        one = reasoning_gym.create_dataset(name, seed=seed, size=1)
+        made = {(name, seed): (one, one[0])}
+    one, entry = made[name, seed]
+    try:
+        scores.append(one.score_answer(answer, entry))
+    except Exception:
+        scores.append(0.0)
+print("\\n" + json.dumps(scores, default=float))
+"""
+
+
+def test_without_the_extra_one_sentence_names_the_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setitem(sys.modules, "reasoning_gym", None)
+    assert run(["games", "audit"]) != 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert 'pip install "convergence-optimizer[games]"' in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("text", ["1+2*(3-4)/5", "x**2/2 + C", "3*sin(x)*exp(2*x)", "-.5", " 7 "])
+def test_plain_formulas_are_parsed(text: str):
+    assert is_plain_formula(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "__import__('os').system('true')",
+        "().__class__",
+        "x.y",
+        "[1]",
+        "lambda: 1",
+        "exit()",
+        "9**9**9",
+        "2**(3**4)",
+        "2**99999",
+        "factorial(9999)",
+        "(" * 60,
+        "\x00",
+    ],
+)
+def test_other_texts_are_not(text: str):
+    assert not is_plain_formula(text)
+
+
+def test_only_literals_and_the_items_own_texts_are_evaluated():
+    guard = Guard()
+    guard.open({"answer": "2 + 3", "metadata": {"parts": ["max(1, 2)"]}})
+    assert guard.literal("[1, 'a']") == [1, "a"]
+    assert (guard.literal("2 + 3"), guard.literal("max(1, 2)")) == (5, 2)
+    assert not guard.refused
+    for text in ("max(1, 3)", "[" * 5_000, "().__class__"):
+        with pytest.raises(UnsafeAnswerError):
+            guard.literal(text)
+    assert guard.refused
+
+
+def test_what_touches_the_machine_is_refused_while_an_answer_is_scored(tmp_path: Path):
+    guard = Guard()
+    guard.hook("os.system", ("true",))  # nothing is scored yet
+    guard.open({})
+    for event, argument in [
+        ("os.system", "true"),
+        ("subprocess.Popen", "true"),
+        ("socket.connect", ""),
+        ("open", str(tmp_path / "any")),
+    ]:
+        with pytest.raises(PermissionError):
+            guard.hook(event, (argument, "r"))
+
+
+def test_the_answer_is_what_stands_between_the_last_tags_or_everything():
+    assert answer_of("<answer>1</answer> no, <answer> 2\n</answer>") == "2"
+    assert answer_of(" 3 ") == "3"
+
+
+@needs_library
+@pytest.mark.slow  # 106 generators
+def test_the_audit_rejects_what_is_known_to_be_bad_and_admits_the_rest():
+    found = list(audit())
+    rejected = {one.generator for one in found if one.reason}
+    assert rejected >= KNOWN_BAD
+    assert len(found) - len(rejected) >= 85
+    # The same plays, 1,000 or more, by the library itself.
+    asked, ours = [], []
+    with ReasoningLibrary() as library:
+        games = admitted_games(library, found)
+        for game, index in itertools.product(games, range(2)):
+            key = PlayKey(run_seed=3, round_number=0, index=index)
+            seed = cast("int", play(game, {"solver": FixedPlayer("")}, key).facts["seed"])
+            right = str(library.item(game.generator, seed).answer)
+            for reply in (right, "I do not know.", right[:-1], f"{right} 1", "[1, 2]", "0"):
+                ours.append(play(game, {"solver": FixedPlayer(reply)}, key).scores)
+                asked.append([game.generator, seed, answer_of(reply)])
+    assert len(asked) >= 1_000
+    done = subprocess.run(
+        [sys.executable, "-c", VERIFIER],
+        input=json.dumps(asked),
+        env={"PYTHONHASHSEED": "0"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    theirs = json.loads(done.stdout.splitlines()[-1])
+    assert [(a, s.by_role["solver"]) for a, s in zip(asked, ours, strict=True)] == [
+        (a, score) for a, score in zip(asked, theirs, strict=True)
+    ]
+
+
+@needs_library
+@pytest.mark.slow  # starts the library
+def test_hostile_answers_score_nothing_and_games_keep_the_contract(tmp_path: Path):
+    touched = tmp_path / "touched"
+    code = f"__import__('pathlib').Path({str(touched)!r}).touch()"
+    with ReasoningLibrary() as library:
+        for name in ("countdown", "puzzle24", "n_queens", "spiral_matrix", "simple_integration"):
+            for answer in (*HOSTILE, code, f"[{code}]", "1" * (MOST_ANSWER + 1), "a" * 1_000_000):
+                assert library.verdict(name, 5, answer).score <= 0.05, (name, answer[:30])
+        assert "plain formula" in library.verdict("puzzle24", 5, code).reason
+        assert broken_rules(ReasoningGame(library, "puzzle24")) == []
+        item = library.item("countdown", 5)
+        library.close()  # started again when it is asked
+        assert library.item("countdown", 5) == item
+        library.limit_s = 0.0
+        assert library.verdict("countdown", 5, item.answer).has_hung
+        library.limit_s = 20.0
+        assert library.verdict("countdown", 5, item.answer).score == 1.0
+    assert not touched.exists()
+    assert list(audit(["countdown"], n_seeds=1)) == [Audited("countdown")]
