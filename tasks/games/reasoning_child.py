@@ -33,7 +33,7 @@ class UnsafeAnswerError(ValueError):
     """An answer would run as code."""
 
 
-class Guard:
+class EvaluationGuard:
     """What is evaluated while an answer is scored: the item's own texts, literals, plain formulas."""
 
     def __init__(self) -> None:
@@ -120,7 +120,7 @@ def main() -> None:
 
     resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    guard = Guard()
+    guard = EvaluationGuard()
     parse = guard.formula(sympy.parse_expr)
     sympy.parse_expr = parse
     for name, module in list(sys.modules.items()):
@@ -136,14 +136,17 @@ def main() -> None:
             reply = _reply(asked, library, names, guard, kept)
         except Exception as error:  # noqa: BLE001 - whatever the library raises is told
             guard.is_on = False
-            raised = f"{type(error).__name__}: {error}"[:200]
-            reply = {"raised": guard.refused or raised, "refused": bool(guard.refused)}
+            told = f"{type(error).__name__}: {error}" if asked["what"] == "item" else ""
+            raised = guard.refused or told or type(error).__name__  # without the answer's text
+            reply = {"raised": raised, "refused": bool(guard.refused)}
         guard.is_on = False
         replies.write(json.dumps(reply, default=str) + "\n")
         replies.flush()
 
 
-def _reply(asked: dict[str, Any], library: Any, names: list[str], guard: Guard, kept: Any) -> Any:
+def _reply(
+    asked: dict[str, Any], library: Any, names: list[str], guard: EvaluationGuard, kept: Any
+) -> Any:
     guard.refused = ""
     if asked["what"] == "generators":
         return {"generators": names}

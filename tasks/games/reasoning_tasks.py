@@ -1,4 +1,4 @@
-"""Tasks of reasoning-gym as games: seeded items, scored by the library's verifiers."""
+"""Tasks of reasoning-gym as games: seeded items with the library's verifiers."""
 
 import importlib.metadata
 import importlib.util
@@ -49,7 +49,7 @@ class ReasoningGymError(ConvergenceError):
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class ReasoningItem:
     """One task."""
 
     question: str
@@ -59,7 +59,7 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class VerifierVerdict:
     """What a verifier says of an answer."""
 
     score: float
@@ -107,7 +107,7 @@ class ReasoningLibrary:
         """Return the names of all generators."""
         return tuple(self._asked({"what": "generators"})["generators"])
 
-    def item(self, generator: str, seed: int) -> Item:
+    def item(self, generator: str, seed: int) -> ReasoningItem:
         """Return the item of a seed.
 
         Raises:
@@ -116,21 +116,21 @@ class ReasoningLibrary:
         found = self._asked({"what": "item", "generator": generator, "seed": seed})
         if "raised" in found:
             raise ReasoningGymError(f"Generator {generator!r} makes no item: {found['raised']}")
-        return Item(found["question"], found["answer"], found["metadata"])
+        return ReasoningItem(found["question"], found["answer"], found["metadata"])
 
-    def verdict(self, generator: str, seed: int, answer: str | None) -> Verdict:
+    def verdict(self, generator: str, seed: int, answer: str | None) -> VerifierVerdict:
         """Return the verifier's score of an answer; whatever it raises scores 0 with the reason."""
         if answer is not None and len(answer) > MOST_ANSWER:
-            return Verdict(0.0, f"the answer has more than {MOST_ANSWER:,} characters")
+            return VerifierVerdict(0.0, f"the answer has more than {MOST_ANSWER:,} characters")
         asked = {"what": "score", "generator": generator, "seed": seed, "answer": answer}
         found = self._asked(asked)
         if "raised" in found:
             why = found["raised"] if found["refused"] else f"the verifier raised {found['raised']}"
-            return Verdict(0.0, why, has_hung="hung" in found)
+            return VerifierVerdict(0.0, why, has_hung="hung" in found)
         score = float(found["score"])
         if not 0.0 <= score <= 1.0:  # NaN too
-            return Verdict(0.0, f"the verifier gave {score}, which is outside of 0 and 1")
-        return Verdict(score, found["reason"])
+            return VerifierVerdict(0.0, f"the verifier gave {score}, which is outside of 0 and 1")
+        return VerifierVerdict(score, found["reason"])
 
     def close(self) -> None:
         """End the process."""

@@ -13,7 +13,7 @@ from convergence.__main__ import run
 from convergence_core.games.contract import FixedPlayer, broken_rules
 from convergence_core.games.game import PlayKey
 from convergence_core.games.play import play
-from tasks.games.reasoning_child import Guard, UnsafeAnswerError, is_plain_formula
+from tasks.games.reasoning_child import EvaluationGuard, UnsafeAnswerError, is_plain_formula
 from tasks.games.reasoning_tasks import (
     HOSTILE,
     MOST_ANSWER,
@@ -91,7 +91,7 @@ def test_other_texts_are_not(text: str):
 
 
 def test_only_literals_and_the_items_own_texts_are_evaluated():
-    guard = Guard()
+    guard = EvaluationGuard()
     guard.open({"answer": "2 + 3", "metadata": {"parts": ["max(1, 2)"]}})
     assert guard.literal("[1, 'a']") == [1, "a"]
     assert (guard.literal("2 + 3"), guard.literal("max(1, 2)")) == (5, 2)
@@ -103,7 +103,7 @@ def test_only_literals_and_the_items_own_texts_are_evaluated():
 
 
 def test_what_touches_the_machine_is_refused_while_an_answer_is_scored(tmp_path: Path):
-    guard = Guard()
+    guard = EvaluationGuard()
     guard.hook("os.system", ("true",))  # nothing is scored yet
     guard.open({})
     for event, argument in [
