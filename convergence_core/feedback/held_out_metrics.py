@@ -19,6 +19,7 @@ from scipy.stats import t as student_t
 from convergence_core.feedback.held_out import LEVEL, HeldOutAnswer
 from convergence_core.feedback.text_features import hashed_ngrams, ngram_similarity
 from convergence_core.records import Json
+from convergence_core.search.recommend import paired_difference
 
 LONGEST_GRAM: Final = 6
 BETA: Final = 2.0
@@ -180,6 +181,10 @@ def _metric(name: str, old: Mapping[str, float], new: Mapping[str, float]) -> He
         half = float(student_t.ppf((1 + LEVEL) / 2, len(keys) - 1)) * error
     told = [float(before.mean()), float(after.mean()), mean]
     ends: list[float | None] = [None, None] if half is None else [mean - half, mean + half]
+    if name == "rating" and half is not None:  # what the gate decides by: one interval of it
+        gate = paired_difference(new, old)
+        assert gate is not None  # noqa: S101 - there are prompts
+        ends = [gate.low, gate.high]
     if name == "perplexity":  # of nats: differences become factors
         told = [_exp(one) for one in told]
         ends = [None if one is None else _exp(one) for one in ends]
