@@ -21,6 +21,7 @@ import argparse
 import csv
 import sys
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -165,37 +166,32 @@ def rated_rows(model: Any, tokenizer: Any, facts: list[Any], seed: int) -> list[
     ]
 
 
-def main() -> None:
-    """Train and measure; a row of the table for each factor."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--steps", type=int, default=60)
-    parser.add_argument("--beta", type=float, default=0.05)
-    parser.add_argument("--rate", type=float, default=3e-4)
-    parser.add_argument("--shuffled", action="store_true", help="ratings that say nothing")
-    parser.add_argument("--shrink", type=float, nargs="+", default=[1.0])
-    told = parser.parse_args()
+def measured(
+    settings: TrainingSettings, *, is_shuffled: bool = False, factors: Sequence[float] = (1.0,)
+) -> Iterator[dict[str, float]]:
+    """Train once; yield what came of it, for each factor that the adapter's change is scaled by.
+
+    Args:
+        settings: of the training; their seed draws questions, answers and ratings, too.
+        is_shuffled: whether the ratings say nothing.
+        factors: of the change.
+    """
     from peft import PeftModel  # noqa: PLC0415 - takes seconds
 
-    rng = np.random.default_rng(told.seed)
+    rng = np.random.default_rng(settings.seed)
     facts = [FACTS[i] for i in rng.permutation(len(FACTS))]
     trained, held_out = facts[:N_TRAINED], facts[N_TRAINED:]
-    settings = TrainingSettings(
-        steps=told.steps, beta=told.beta, learning_rate=told.rate, seed=told.seed, batch_size=4,
-        checkpoint_steps=10_000, max_seq_length=128,
-    )  # fmt: skip
     files = find_model(PACKAGED, Path(), key="model")
     empty = TrainingJob(model=files, rows=(), settings=settings)
     model, tokenizer = trainer_process.load_model(empty)
     prompts = [messages(country) for country, _ in held_out for _ in range(N_ANSWERS)]
     words = [word for _, word in held_out for _ in range(N_ANSWERS)]
-    before_texts = sample(model, tokenizer, prompts, 1000 + told.seed)
-    rows = rated_rows(model, tokenizer, trained, told.seed)
-    if told.shuffled:
+    before_texts = sample(model, tokenizer, prompts, 1000 + settings.seed)
+    rows = rated_rows(model, tokenizer, trained, settings.seed)
+    if is_shuffled:
         targets = rng.permutation([row.target for row in rows])
         rows = [replace(row, target=float(q)) for row, q in zip(rows, targets, strict=True)]
     del model
-    writer = csv.writer(sys.stdout)
     with TemporaryDirectory() as folder:
         started_s = time.process_time()
         result = trainer_process.train(
@@ -207,31 +203,63 @@ def main() -> None:
         base, _ = trainer_process.load_model(empty)
         assert result.adapter is not None
         model = PeftModel.from_pretrained(base, result.adapter)
-    writer.writerow([
-        "seed", "steps", "beta", "factor", "gain", "low", "high", "kl", "kl_low", "kl_high",
-        "well_formed", "words_before", "words_after", "right_before", "right_after", "train_cpu_s",
-    ])  # fmt: skip
     before = _by_question(before_texts, words)
-    for factor in told.shrink:
+    for factor in factors:
         for module in model.modules():
             if hasattr(module, "set_scale"):
                 module.set_scale("default", factor)
-        texts = sample(model, tokenizer, prompts, 2000 + told.seed)
-        gain = interval(_by_question(texts, words) - before)
+        texts = sample(model, tokenizer, prompts, 2000 + settings.seed)
+        gain, low, high = interval(_by_question(texts, words) - before)
         ratios = log_ratios(model, tokenizer, prompts, texts).reshape(-1, N_ANSWERS)
-        kl = interval(ratios.mean(1))
-        row = [told.seed, told.steps, told.beta, factor, *gain, *kl]
-        row.append(np.mean([is_well_formed(text) for text in texts]))
-        for values in (
-            [[len(text.split()) for text in both] for both in (before_texts, texts)],
-            [
-                [word.lower() in text.lower() for word, text in zip(words, both, strict=True)]
-                for both in (before_texts, texts)
-            ],
-        ):
-            row += [float(np.mean(one)) for one in values]
-        writer.writerow([f"{one:.3f}" if isinstance(one, float) else one for one in [*row, cpu_s]])
+        kl, kl_low, kl_high = interval(ratios.mean(1))
+        yield {
+            "factor": factor, "gain": gain, "low": low, "high": high,
+            "kl": kl, "kl_low": kl_low, "kl_high": kl_high,
+            "well_formed": float(np.mean([is_well_formed(text) for text in texts])),
+            "words_before": _mean_words(before_texts), "words_after": _mean_words(texts),
+            "right_before": _share_right(before_texts, words),
+            "right_after": _share_right(texts, words), "train_cpu_s": cpu_s,
+        }  # fmt: skip
+
+
+def main() -> None:
+    """Train and measure; a row of the table for each factor."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--beta", type=float, default=0.05)
+    parser.add_argument("--rate", type=float, default=3e-4)
+    parser.add_argument("--shuffled", action="store_true", help="ratings that say nothing")
+    parser.add_argument("--shrink", type=float, nargs="+", default=[1.0])
+    told = parser.parse_args()
+    settings = settings_of(seed=told.seed, steps=told.steps, beta=told.beta, rate=told.rate)
+    writer = None
+    for found in measured(settings, is_shuffled=told.shuffled, factors=told.shrink):
+        row = {"seed": told.seed, "steps": told.steps, "beta": told.beta, **found}
+        if writer is None:
+            writer = csv.DictWriter(sys.stdout, row)
+            writer.writeheader()
+        writer.writerow({k: f"{v:.3f}" if isinstance(v, float) else v for k, v in row.items()})
         sys.stdout.flush()
+
+
+def settings_of(
+    *, seed: int = 0, steps: int = 60, beta: float = 0.05, rate: float = 3e-4
+) -> TrainingSettings:
+    """Return the settings of the command."""
+    return TrainingSettings(
+        steps=steps, beta=beta, learning_rate=rate, seed=seed, batch_size=4,
+        checkpoint_steps=10_000, max_seq_length=128,
+    )  # fmt: skip
+
+
+def _mean_words(texts: list[str]) -> float:
+    return float(np.mean([len(text.split()) for text in texts]))
+
+
+def _share_right(texts: list[str], words: list[str]) -> float:
+    pairs = zip(texts, words, strict=True)
+    return float(np.mean([word.lower() in text.lower() for text, word in pairs]))
 
 
 def _by_question(texts: list[str], words: list[str]) -> np.ndarray:
