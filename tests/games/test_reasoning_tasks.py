@@ -124,7 +124,7 @@ def test_the_answer_is_what_stands_between_the_last_tags_or_everything():
 @needs_library
 @pytest.mark.slow  # 106 generators
 def test_the_audit_rejects_what_is_known_to_be_bad_and_admits_the_rest():
-    found = list(audit())
+    found = list(audit(limit_s=120.0))  # none hangs: a busy machine must reject no more
     rejected = {one.generator for one in found if one.reason}
     assert rejected >= KNOWN_BAD
     assert len(found) - len(rejected) >= 85
