@@ -79,7 +79,7 @@ def test_a_newcomers_round_prints_what_the_page_says(
     from convergence.__main__ import run
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("COLUMNS", "120")
     assert run(["init", "my-bot", "--template", "chat"]) == 0
     monkeypatch.chdir(tmp_path / "my-bot")
     with Path("optimization.yaml").open("a", encoding="utf-8") as file:
@@ -92,11 +92,14 @@ def test_a_newcomers_round_prints_what_the_page_says(
         assert run(shlex.split(line)[1:]) == 0, line
         printed[shlex.split(line)[1:][1]] = capsys.readouterr().out
     assert "first: gpt-4o-mini, second: solver" in printed["list"]
-    (shown,) = re.findall(r"prints\n\n```\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    (shown,) = re.findall(r"prints\n\n```text\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
     # One of the project's metrics is how long an answer takes.
-    first, page = (re.sub(r"was 0\.\d+", "was", text).strip() for text in (printed["run"], shown))
+    first, page = (
+        re.sub(r" +$", "", re.sub(r"was 0\.\d+", "was", text), flags=re.MULTILINE).strip()
+        for text in (printed["run"], shown)
+    )
     assert first == page
-    assert printed["show"].startswith(printed["run"].strip())
+    assert printed["show"].strip().startswith(printed["run"].strip())
     assert "first was asked: Nim" in printed["show"]
     assert (
         "played"

@@ -152,10 +152,10 @@ def _answer(
     plays: list[dict[str, Any]] | None = None,
 ) -> None:
     from tasks.report.games_section import game_sentence, games_blocks  # noqa: PLC0415 - brings NumPy
-    from tasks.report.markdown import markdown_of  # noqa: PLC0415 - as above
 
     if as_json:
         sentences = {one.coin.game: game_sentence(one, report.n_measured) for one in report.games}
         console.answer_json({"round": asdict(report), "why": sentences, "plays": plays or []})
         return
-    console.answer(markdown_of([*games_blocks(report), *(more or [])]))
+    for block in [*games_blocks(report), *(more or [])]:
+        console.show_block(block)

@@ -64,13 +64,10 @@ def train(  # noqa: PLR0917 - Typer's options
     if as_json:
         console.answer_json(asdict(report))
     else:
-        from tasks.report.markdown import markdown_of  # noqa: PLC0415 - as above
-
         said = round_sentence(report.n_episodes, report.n_missing, report.limit)
         console.answer(f"{report.label}: {said}.")
-        console.answer(
-            markdown_of(policy_blocks(gate.serves, gate.reason, gate.verdicts, report.course))
-        )
+        for block in policy_blocks(gate.serves, gate.reason, gate.verdicts, report.course):
+            console.show_block(block)
     if gate.serves != "ppo":
         raise typer.Exit(options.EXIT_NO)
 
