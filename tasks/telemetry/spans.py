@@ -9,6 +9,7 @@ told once, and no run fails by it.
 import importlib.util
 import json
 import logging
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -24,7 +25,9 @@ _LOGGER: Final = logging.getLogger(__name__)
 _EXPORTERS: Final = "opentelemetry.exporter"
 """Logger of the exporter, which would tell each failure anew."""
 TIMEOUT_S: Final = 5.0
-"""How long the collector may take for a batch, retries included; also how long a run's end waits."""
+"""How long the collector may take for a batch, retries included."""
+LAST_S: Final = 10.0
+"""How long a run's end waits for the collector."""
 MAX_CONTENT_CHARS: Final = 20_000
 """Of one span's messages, or answer."""
 
@@ -124,7 +127,14 @@ class CallSpans:
             self._tell(f"{type(error).__name__}: {error}")
 
     def close(self) -> None:
-        """Send what is left, for ``TIMEOUT_S`` at most."""
+        """Send what is left, for ``LAST_S`` at most: a collector that hangs holds up no run."""
+        ending = threading.Thread(target=self._end, name="telemetry", daemon=True)
+        ending.start()
+        ending.join(LAST_S)
+        if ending.is_alive():
+            self._tell(f"no answer within {LAST_S:g} s at the end of the run")
+
+    def _end(self) -> None:
         try:
             self._provider.force_flush(int(TIMEOUT_S * 1000))
             self._provider.shutdown()

@@ -5,6 +5,7 @@ import importlib.util
 import json
 import logging
 import re
+import socket
 import threading
 from pathlib import Path
 from typing import Any
@@ -223,6 +224,24 @@ def test_a_collector_that_refuses_stops_no_run_and_is_told_once(status, caplog, 
     assert len(told) == 1, told
     assert "do not reach" in told[0]
     assert "this is told once" in told[0]
+
+
+def test_a_collector_that_hangs_holds_up_no_run(caplog, monkeypatch):
+    monkeypatch.setattr("tasks.telemetry.spans.LAST_S", 0.2)
+    monkeypatch.setattr("tasks.telemetry.spans.TIMEOUT_S", 60.0)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as silent,
+        answering() as model,
+        caplog.at_level(logging.WARNING),
+    ):
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}/v1/traces"
+        evaluations = evaluated(chat_api(f"{model.url}/v1", request=CHAT), address)
+        waiting = [one for one in threading.enumerate() if one.name == "telemetry"]
+        assert all(one.daemon for one in waiting)
+        assert waiting, "the end of the run did not wait for it"
+    assert [one.status for one in evaluations] == ["ok", "error", "ok"]
+    (told,) = (one.getMessage() for one in caplog.records if "do not reach" in one.getMessage())
+    assert "no answer within 0.2 s at the end of the run" in told
 
 
 def test_a_listener_that_fails_is_told_once_and_raises_nothing(caplog):
