@@ -311,6 +311,45 @@ def export_thoughts(
     _write(rows, output, "outcomes", as_json=as_json)
 
 
+@exporting.command("games")
+def export_games(  # noqa: PLR0917 - options of a command
+    form: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            "-f",
+            metavar="FORM",
+            help="sft (moves that won), dpo (pairs), grpo (prompts and their verifier).",
+        ),
+    ] = "sft",
+    output: Annotated[Path, typer.Option("--output", "-o", help="File of JSON lines.")] = Path(
+        "games.jsonl"
+    ),
+    system: Annotated[
+        str | None,
+        typer.Option(help="Whose rounds. Default: all, but what a stand-in played offline."),
+    ] = None,
+    game: Annotated[
+        str | None, typer.Option(metavar="ID", help="Only plays of this game.")
+    ] = None,
+    store: options.Store = None,
+    config: options.Config = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Write plays of language games as data for trainers: winners' moves, pairs, or verifiable tasks."""
+    from tasks.exports.game_data import GameForm, game_rows, stored_plays  # noqa: PLC0415
+
+    if form not in set(GameForm):
+        fix = f"Write one of: {', '.join(GameForm)}."
+        raise ConfigurationError.of("--format", "must be one of the known forms", fix, value=form)
+    plays = stored_plays(locations.open_store(store, config), system, game)
+    rows = list(game_rows(plays, GameForm(form)))
+    if not rows:
+        console.say(f"None of {len(plays):,} plays gives a row of this form.")
+        raise typer.Exit(EXIT_NO)
+    _write(rows, output, "rows", as_json=as_json)
+
+
 class RatingFile(StrEnum):
     """Forms of files of ratings."""
 

@@ -1,0 +1,137 @@
+"""Plays of language games as data that trainers read."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+from typing import Any, Final
+
+from convergence_core.games.round_records import PlayRecord
+from convergence_core.ports import Store
+from tasks.games.round_rows import plays_of_run
+
+SOLVER: Final = "solver"
+CHANCE: Final = "chance"
+ALONE: Final = 1.0
+"""Score from which on a role that plays alone has won."""
+_RUNS: Final = """
+    SELECT g.run_id FROM game_rounds g JOIN runs r USING (run_id)
+    WHERE CASE WHEN $system IS NULL THEN NOT contains(r.name, '.offline.') ELSE r.name = $system || '.games' END
+    ORDER BY r.started_at, g.run_id"""
+"""Rounds of a system; of all systems without those in which the built-in stand-in played."""
+
+
+class GameForm(StrEnum):
+    """Forms of the rows."""
+
+    SFT = "sft"
+    """Messages: moves that won, and those of solvers."""
+    DPO = "dpo"
+    """Prompt, chosen, rejected: what won and what lost, in answer to the same text."""
+    GRPO = "grpo"
+    """Prompt and what verifies an answer to it: tasks of one question with a library's verifier."""
+
+
+def stored_plays(store: Store, system: str | None, game: str | None) -> list[PlayRecord]:
+    """Return the plays of all finished rounds, the oldest first.
+
+    Args:
+        store: holds them.
+        system: whose rounds; ``None``: of all, but for those that the built-in stand-in played.
+        game: whose; ``None``: all.
+    """
+    runs = [str(row["run_id"]) for row in store.rows(_RUNS, {"system": system})]
+    return [play for run_id in runs for play in plays_of_run(store, run_id, game)]
+
+
+def game_rows(plays: Sequence[PlayRecord], form: GameForm) -> Iterator[dict[str, Any]]:
+    """Yield the rows of plays in a form; each row once.
+
+    Void and lost plays say nothing. Only moves of winners and solvers are to be learned from: a role has won
+    that scored more than every other, or ``ALONE`` where it plays alone.
+    """
+    played = [one for one in plays if one.status == "played"]
+    seen: set[str] = set()
+    for row in _FORMS[form](played):
+        key = repr({name: row[name] for name in row if name != "play_id"})
+        if key not in seen:
+            seen.add(key)
+            yield row
+
+
+def has_won(play: PlayRecord, role: str) -> bool:
+    """Return whether a role won a play."""
+    others = [score for name, score in play.scores.items() if name != role]
+    if role not in play.scores:
+        return False
+    return play.scores[role] > max(others) if others else play.scores[role] >= ALONE
+
+
+def _sft(plays: Sequence[PlayRecord]) -> Iterator[dict[str, Any]]:
+    for play in plays:
+        for role, text, reply in _moves(play):
+            if _is_good(play, role):
+                yield {
+                    "messages": [_user(text), _assistant(reply)],
+                    "game": play.game,
+                    "version": play.version,
+                    "role": role,
+                    "player": play.players.get(role, ""),
+                    "score": play.scores[role],
+                    "play_id": play.play_id,
+                }
+
+
+def _dpo(plays: Sequence[PlayRecord]) -> Iterator[dict[str, Any]]:
+    good: dict[tuple[str, int, str, str], list[str]] = defaultdict(list)
+    bad: dict[tuple[str, int, str, str], list[str]] = defaultdict(list)
+    for play in plays:
+        for role, text, reply in _moves(play):
+            side = good if _is_good(play, role) else bad
+            side[play.game, play.version, role, text].append(reply)
+    for key, chosen in good.items():
+        game, version, role, text = key
+        # What has won and lost, too, is neither.
+        for one in dict.fromkeys(chosen):
+            for other in dict.fromkeys(bad[key]):
+                if one not in bad[key] and other not in chosen:
+                    yield {
+                        "prompt": [_user(text)],
+                        "chosen": [_assistant(one)],
+                        "rejected": [_assistant(other)],
+                        "game": game,
+                        "version": version,
+                        "role": role,
+                    }
+
+
+def _grpo(plays: Sequence[PlayRecord]) -> Iterator[dict[str, Any]]:
+    for play in plays:
+        facts = play.facts
+        if {"library", "generator", "seed"} <= facts.keys() and play.turns:
+            yield {
+                "prompt": [_user(play.turns[0].ask.text)],
+                "task": play.game,
+                "info": {name: facts[name] for name in ("library", "generator", "seed")},
+            }
+
+
+_FORMS: Final = {GameForm.SFT: _sft, GameForm.DPO: _dpo, GameForm.GRPO: _grpo}
+
+
+def _moves(play: PlayRecord) -> Iterator[tuple[str, str, str]]:
+    """Yield role, what it was asked and what it replied; moves by chance teach nothing."""
+    for turn in play.turns:
+        if play.players.get(turn.ask.role) != CHANCE and turn.ask.role in play.scores:
+            yield turn.ask.role, turn.ask.text, turn.reply
+
+
+def _is_good(play: PlayRecord, role: str) -> bool:
+    return play.players.get(role) == SOLVER or has_won(play, role)
+
+
+def _user(text: str) -> dict[str, str]:
+    return {"role": "user", "content": text}
+
+
+def _assistant(text: str) -> dict[str, str]:
+    return {"role": "assistant", "content": text}
