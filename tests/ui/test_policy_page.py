@@ -29,7 +29,8 @@ def test_it_tells_what_the_round_told(tmp_path: Path, opened: Open):
     assert viewer.page("policy") == {"systems": ["visitors"], "commands": []}
     page = viewer.page("policy/visitors")
     assert page["serves"] == report.gate.serves
-    assert page["sentences"][1] == f"{report.gate.reason}."
+    reason = report.gate.reason
+    assert page["sentences"][1] == f"{reason[0].upper()}{reason[1:]}."
     assert [(v["baseline"], v["n"], v["mean"]) for v in page["verdicts"]] == [
         (v.baseline, v.n, v.mean) for v in report.gate.verdicts
     ]
