@@ -80,7 +80,7 @@ def real() -> World:
     }  # fmt: skip
     configuration["feedback"]["roles"] = {"assistant": PERSONA}
     configuration["feedback"]["training"] = {
-        "learning_rate": 3e-4, "beta": 0.05, "batch_size": 4, "steps": 60, "held_out": 0.5,
+        "learning_rate": 3e-4, "beta": 0.07, "batch_size": 4, "steps": 60, "held_out": 0.5,
         "max_seq_length": 128, "rater": "rater.py:rate", "live_test": {"enabled": False},
     }  # fmt: skip
     temperature = configuration["search_space"]["parameters"]["temperature"]
