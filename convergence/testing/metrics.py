@@ -5,8 +5,9 @@ import copy
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from convergence.testing.contract import PluginContract
 from convergence.testing.requirements import HOSTILE_TEXTS, brief, require
-from convergence_core.errors import ConfigurationError, EvaluatorFault
+from convergence_core.errors import EvaluatorFault
 from convergence_core.records import Case, Json, Params, Reply
 from tasks.metrics.user_evaluators import UserEvaluator
 from tasks.plugins.entry_points import PluginContext, find_plugin
@@ -26,15 +27,14 @@ _ANSWERS: tuple[Json, ...] = (
 """Answers that a metric may be asked to measure."""
 
 
-class MetricContract:
-    """Every metric must pass these tests; subclass it in a test module of the package."""
+class MetricContract(PluginContract):
+    """Every metric must pass these tests; subclass it in a test module of the package.
+
+    ``plugin`` is in the group ``convergence.metrics``.
+    """
 
     __test__ = False
 
-    plugin: ClassVar[str]
-    """Name of the entry point in the group ``convergence.metrics``."""
-    options: ClassVar[Mapping[str, Json]] = {}
-    """``plugin_options`` with which it works."""
     result: ClassVar[Json] = None
     """A good answer."""
     worse_result: ClassVar[Json] = None
@@ -45,20 +45,6 @@ class MetricContract:
     """Parameters of the candidate."""
     lower_is_better: ClassVar[bool] = False
     """Whether a good answer has the lower value."""
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        cls.__test__ = bool(vars(cls).get("__test__", True))
-
-    def test_an_unknown_option_is_refused(self) -> None:
-        """A misspelt option is a ``ConfigurationError``, never ignored."""
-        try:
-            self._made({**self.options, "no_such_option_of_anyone": 1})
-        except ConfigurationError as error:
-            told = str(error)
-            require("no_such_option_of_anyone" in told, f"the error does not name the key: {told}")
-            return
-        raise AssertionError("an option that nothing reads was taken without a word")
 
     def test_a_good_answer_is_worth_more_than_a_worse_one(self) -> None:
         """The value says what the metric is for."""

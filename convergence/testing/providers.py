@@ -2,13 +2,13 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from convergence.testing.requirements import HOSTILE_TEXTS, SECRET, brief, require, skip
-from convergence.testing.services import HOSTILE_ANSWERS, HostileAnswer
+from convergence.testing.contract import ServiceContract
+from convergence.testing.requirements import HOSTILE_TEXTS, SECRET, brief, require
+from convergence.testing.services import HOSTILE_ANSWERS
 from convergence.testing.targets import BUGS
-from convergence_core.errors import ConfigurationError, EvaluationFault, InfrastructureFault
+from convergence_core.errors import EvaluationFault, InfrastructureFault
 from convergence_core.records import Json, canonical_json
 from tasks.plugins.entry_points import PluginContext
 from tasks.providers.answers import ChatCompletion
@@ -18,48 +18,20 @@ from tasks.providers.plugin_chat import PluginChat, make_plugin_chat
 _N_AT_ONCE = 8
 
 
-class ProviderContract:
-    """Every chat model must pass these tests; subclass it in a test module of the package."""
+class ProviderContract(ServiceContract):
+    """Every chat model must pass these tests; subclass it in a test module of the package.
+
+    ``plugin`` is in the group ``convergence.providers``.
+    """
 
     __test__ = False
 
-    plugin: ClassVar[str]
-    """Name of the entry point in the group ``convergence.providers``."""
-    options: ClassVar[Mapping[str, Json]] = {}
-    """``plugin_options`` with which it works."""
     model: ClassVar[str] = "m"
     """Name of a model that answers."""
     settings: ClassVar[Mapping[str, Json]] = {"max_tokens": 16}
     """Settings of a request that gets an answer."""
     messages: ClassVar[Sequence[Mapping[str, Json]]] = ({"role": "user", "content": "hello"},)
     """Messages that get an answer."""
-    timeout_s: ClassVar[float] = 30.0
-    """Longest duration of one call, in seconds."""
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        cls.__test__ = bool(vars(cls).get("__test__", True))
-
-    def answering(
-        self,
-        answer: HostileAnswer,  # noqa: ARG002 - for who overrides it
-    ) -> AbstractContextManager[Mapping[str, Json]]:
-        """Let the service behind the model give one answer, and return the options that reach it.
-
-        Raises:
-            SkipTest: it is not overridden.
-        """
-        skip("no service behind it: override `answering` to test hostile answers")
-
-    def test_an_unknown_option_is_refused(self) -> None:
-        """A misspelt option is a ``ConfigurationError``, never ignored."""
-        try:
-            self._made({**self.options, "no_such_option_of_anyone": 1})
-        except ConfigurationError as error:
-            told = str(error)
-            require("no_such_option_of_anyone" in told, f"the error does not name the key: {told}")
-            return
-        raise AssertionError("an option that nothing reads was taken without a word")
 
     def test_an_answer_has_text_a_raw_form_and_its_model(self) -> None:
         """The text is what counts; tokens are 0 or more, or unknown."""

@@ -4,15 +4,14 @@ import asyncio
 import copy
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractContextManager
-from typing import Any, ClassVar, TypeVar
+from typing import ClassVar, TypeVar
 
+from convergence.testing.contract import ServiceContract
 from convergence.testing.requirements import HOSTILE_TEXTS, SECRET, brief, require, skip
-from convergence.testing.services import HOSTILE_ANSWERS, HostileAnswer
+from convergence.testing.services import HOSTILE_ANSWERS
 from convergence_core.config.api import ApiConfig
 from convergence_core.errors import (
     CandidateFault,
-    ConfigurationError,
     EvaluationFault,
     InfrastructureFault,
 )
@@ -26,15 +25,14 @@ T = TypeVar("T")
 _N_AT_ONCE = 8
 
 
-class TargetContract:
-    """Every target must pass these tests; subclass it in a test module of the package."""
+class TargetContract(ServiceContract):
+    """Every target must pass these tests; subclass it in a test module of the package.
+
+    ``plugin`` is in the group ``convergence.targets``.
+    """
 
     __test__ = False
 
-    plugin: ClassVar[str]
-    """Name of the entry point in the group ``convergence.targets``."""
-    options: ClassVar[Mapping[str, Json]] = {}
-    """``plugin_options`` with which it works."""
     params: ClassVar[Params] = {}
     """Parameters of a candidate that gets an answer."""
     other_params: ClassVar[Params | None] = None
@@ -45,26 +43,6 @@ class TargetContract:
     """Input of a case whose call takes a second or longer; ``None``: there is none."""
     is_deterministic: ClassVar[bool] = True
     """Whether the same question always gets the same answer."""
-    timeout_s: ClassVar[float] = 30.0
-    """Longest duration of one call, in seconds."""
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        cls.__test__ = bool(vars(cls).get("__test__", True))
-
-    def answering(
-        self,
-        answer: HostileAnswer,  # noqa: ARG002 - for who overrides it
-    ) -> AbstractContextManager[Mapping[str, Json]]:
-        """Let the service behind the target give one answer, and return the options that reach it.
-
-        Override it with a ``LoopbackService``; without it hostile answers are not tested.
-
-        Raises:
-            SkipTest: it is not overridden.
-        """
-        skip("no service behind it: override `answering` to test hostile answers")
-
     # -- the entry point
 
     def test_the_entry_point_is_found_once_and_makes_a_target(self) -> None:
@@ -72,18 +50,6 @@ class TargetContract:
         target = self._made()
         require(isinstance(target, Target), f"{target!r} lacks a method of `Target`")
         self._closed(target)
-
-    def test_an_unknown_option_is_refused(self) -> None:
-        """A misspelt option is a ``ConfigurationError``, never ignored."""
-        options = {**self.options, "no_such_option_of_anyone": 1}
-        try:
-            target = self._made(options)
-        except ConfigurationError as error:
-            told = str(error)
-            require("no_such_option_of_anyone" in told, f"the error does not name the key: {told}")
-            return
-        self._closed(target)
-        raise AssertionError("an option that nothing reads was taken without a word")
 
     # -- what is asked
 

@@ -170,9 +170,8 @@ class PolicyRound:
                 self._limit = str(error)
             self.world.publish()
             return 0
-        also = partial(
-            self.rounds.write, episodes=found
-        )  # a kill keeps all of an episode, or nothing
+        # A kill keeps all of an episode, or nothing.
+        also = partial(self.rounds.write, episodes=found)
         for receipt in self.served.take(reports, also):
             if isinstance(receipt, Exception):
                 raise receipt

@@ -213,7 +213,7 @@ class ServedPolicy(Closing):
 
         Args:
             reports: of decisions that wait.
-            also: writes what must be stored with them or not at all.
+            also: writes what must be stored with all of them or not at all; where one is refused, nothing is.
 
         Raises:
             StoreWriteError: nothing of it is stored; report it again.
@@ -226,6 +226,8 @@ class ServedPolicy(Closing):
                     answers.append(self._received(report, new))
                 except (PolicyRequestError, PolicyDecisionNotFoundError) as error:
                     answers.append(error)
+            if also is not None and any(isinstance(one, Exception) for one in answers):
+                return answers
             if new or also is not None:
                 self._store.add([*new.values()], also)
                 with self._lock:
