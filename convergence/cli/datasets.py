@@ -345,7 +345,12 @@ def export_games(  # noqa: PLR0917 - options of a command
     plays = stored_plays(locations.open_store(store, config), system, game)
     rows = list(game_rows(plays, GameForm(form)))
     if not rows:
-        console.say(f"None of {len(plays):,} plays gives a row of this form.")
+        console.say(
+            f"None of {len(plays):,} plays gives a row of this form."
+            if plays
+            else "No play of a model is stored. `convergence games run` plays; what the stand-in has played is "
+            "written with `--system NAME.offline`."
+        )
         raise typer.Exit(EXIT_NO)
     _write(rows, output, "rows", as_json=as_json)
 

@@ -33,6 +33,13 @@ def test_rounds_are_played_and_shown(cli: Runner, config: str, tmp_path: Path):
     assert (missing.code, "holds no finished round of games 'other'" in missing.err) == (2, True)
 
 
+def test_a_round_ends_with_what_to_do_next_unless_it_is_to_be_quiet(cli: Runner, config: str):
+    told = cli("games", "run", config, "--seed", "5").err
+    assert "Its plays: convergence games show --game" in told
+    assert told.rstrip().endswith("convergence export games")
+    assert "Its plays" not in cli("games", "run", config, "--quiet").err
+
+
 def test_games_are_listed_without_a_call(cli: Runner, config: str):
     found = cli("games", "list", config, "--json").json["games"]
     assert [(one["game"], one["players"]["second"]) for one in found] == [

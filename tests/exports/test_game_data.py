@@ -109,4 +109,5 @@ def test_a_round_is_exported_by_the_command(
     )
     assert run(["export", "games", "-f", "csv"]) == 2
     assert run(["export", "games", "--system", "nobody", "-o", "d.jsonl"]) == EXIT_NO
+    assert "No play of a model is stored" in capsys.readouterr().err.replace("\n", " ")
     assert not (tmp_path / "d.jsonl").exists()

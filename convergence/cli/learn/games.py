@@ -82,6 +82,12 @@ def run(  # noqa: PLR0917 - Typer's options
             with open_games_round(loaded, seed=seed, mock_url=mock_url) as opened:
                 reports.append(play_games(opened, tell))
     _answer(reports[-1], as_json=as_json)
+    played = next((one.coin.game for one in reports[-1].games if one.n_played), None)
+    if tell is not None and played is not None:
+        console.say(f"\nIts plays: convergence games show --game {played}")
+        console.say(
+            "Another round: convergence games run. Data for trainers: convergence export games"
+        )
 
 
 @app.command()
