@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from scipy.special import stdtrit
 
+from convergence_core.gate.intervals import mean_ends
 from convergence_core.policy.baselines import TakenStep
 from convergence_core.policy.gate import BASELINES, PPO, PolicyName
 from convergence_core.policy.prompt_state import STOP
@@ -75,9 +75,9 @@ class PolicyCurvePoint:
     n_evaluations: int
     """That these episodes take."""
     mean: float
-    low: float | None
-    """Ends of the 95 % interval (t, over episodes); ``None``: one episode."""
-    high: float | None
+    low: float
+    """Ends of the 95 % interval over episodes, for any distribution; never of width zero."""
+    high: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,23 +137,22 @@ def _curve(name: PolicyName, own: Sequence[PlayedEpisode]) -> list[PolicyCurvePo
     rewards = np.array([one.reward for one in own])
     spent = np.cumsum([one.n_evaluations for one in own])
     every = max(1, -(-len(own) // MOST_POINTS))
+    # A gain lies in [-1, 1]; a reward is less by the prices, at most by those of the dearest episode.
+    lowest = -1.0 - max((one.gain - one.reward for one in own), default=0.0)
     found = []
     for n in range(1, len(own) + 1):
         if n % every and n != len(own):
             continue
-        mean, half = float(rewards[:n].mean()), None
-        if n > 1:
-            half = float(
-                stdtrit(n - 1, (1.0 + LEVEL) / 2.0) * rewards[:n].std(ddof=1) / np.sqrt(n)
-            )
+        mean = float(rewards[:n].mean())
+        low, high = mean_ends(rewards[:n], tail=(1.0 - LEVEL) / 2.0, lowest=lowest)
         found.append(
             PolicyCurvePoint(
                 policy=name,
                 n_episodes=n,
                 n_evaluations=int(spent[n - 1]),
                 mean=mean,
-                low=None if half is None else mean - half,
-                high=None if half is None else mean + half,
+                low=min(low, mean),
+                high=max(high, mean),
             )
         )
     return found

@@ -68,8 +68,6 @@ def difference_text(one: PolicyVerdict) -> str:
 
 
 def _mean(one: PolicyCurvePoint) -> str:
-    if one.low is None or one.high is None:
-        return f"{one.mean:+.3f}"
     return signed_interval(one.mean, one.low, one.high)
 
 

@@ -25,6 +25,7 @@ def test_a_round_says_who_serves_and_why(cli: Runner, config: str, tmp_path: Pat
     assert "2 episodes played by each policy." in done.out
     assert "serves: 2 episodes do not show that the policy learned by PPO earns more" in done.out
     assert "episode 2:" in done.err
+    assert done.err.rstrip().endswith("In the browser: convergence ui")
     for word in ("bandit", "fixed sequence", "Mean reward against evaluations"):
         assert word in done.out
     again = cli("policy", "train", config, "--json", "--set", "prompts.policy.episodes=1")

@@ -68,6 +68,10 @@ def train(  # noqa: PLR0917 - Typer's options
         console.answer(f"{report.label}: {said}.")
         for block in policy_blocks(gate.serves, gate.reason, gate.verdicts, report.course):
             console.show_block(block)
+        if tell is not None:
+            console.say(
+                "\nAnother round: convergence policy train. In the browser: convergence ui"
+            )
     if gate.serves != "ppo":
         raise typer.Exit(options.EXIT_NO)
 

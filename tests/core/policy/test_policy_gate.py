@@ -102,11 +102,13 @@ def test_the_course_counts_evaluations_actions_and_refusals():
     ]  # fmt: skip
     found = course_of(played)
     first, second, bandit = found.curve
-    assert (first.n_evaluations, first.mean, first.low) == (12, 0.2, None)
+    assert (first.n_evaluations, first.mean) == (12, 0.2)
+    # One value of [-1, 1]: with the shares D, P(D x + (1 - D) > m) is .025 at the upper end.
+    assert first.high == pytest.approx(1.0 - 0.025 * 0.8)
+    assert first.low == pytest.approx(-1.0 + 0.025 * 1.2)
     assert second.n_evaluations == 30
     assert second.mean == pytest.approx(0.3)
-    assert second.low is not None
-    assert second.low < 0.3 < (second.high or 0.0)
+    assert first.low < second.low < 0.3 < second.high < first.high
     assert (bandit.policy, bandit.mean) == ("bandit", -0.1)
     shares = {(one.category, one.policy, one.action): one.share for one in found.shares}
     assert shares == {
@@ -122,6 +124,11 @@ def test_the_course_counts_evaluations_actions_and_refusals():
         1,
         1,
     )
+    same = course_of([episode(PPO, n, 0.0) for n in range(8)]).curve[-1]
+    assert same.low < -0.2
+    assert same.high > 0.2
+    priced = course_of([episode(PPO, n, -1.2, gain=-1.0) for n in range(2)]).curve[-1]
+    assert priced.low == pytest.approx(-1.2)
     long = course_of([episode(PPO, n, 0.1) for n in range(500)])
     assert len(long.curve) <= 61
     assert long.curve[-1].n_episodes == 500
