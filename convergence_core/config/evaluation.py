@@ -18,6 +18,10 @@ MetricType: TypeAlias = Literal[
     "cost_usd",
     "first_token_ms",
     "success_rate",
+    "tool_choice",
+    "tool_arguments",
+    "tool_calls",
+    "tool_allowed",
     "function",
     "plugin",
     "llm_judge",
@@ -103,19 +107,24 @@ class MetricConfig(Section):
     """Share in the reward, relative to the other metrics'; 0: only shown and constrained."""
     direction: Direction
     """Which values are good. Default: what `scale` says, else `lower` for `latency_ms`,
-    `first_token_ms` and `cost_usd`, else `higher`."""
+    `first_token_ms`, `cost_usd` and `tool_calls`, else `higher`."""
     scale: ScaleConfig | None = None
     """How values become rewards. Default: values are rewards in [0, 1]; `latency_ms` 0 to 5,000
     (or version 0.1's `threshold`), `first_token_ms` 0 to 5,000, `cost_usd` 0 to 1 (or its
-    `budget_per_call`)."""
+    `budget_per_call`), `tool_calls` 0 to 10."""
     min: float | None = None
     """Hard constraint: an answer whose value lies below is worth reward 0."""
     max: float | None = None
     """Hard constraint: an answer whose value lies above is worth reward 0."""
     field: Text | None = None
-    """Dotted path into the result before it is compared or judged. Absent: the whole result."""
+    """Dotted path into the result before it is compared or judged. Absent: the whole result, or
+    its `tool_calls` (types `tool_choice`, `tool_arguments`, `tool_calls`, `tool_allowed`)."""
     expected_field: Text | None = None
-    """Dotted path into the case's `expected`. Absent: the whole value."""
+    """Dotted path into the case's `expected`. Absent: the whole value; `tool_calls` (types `tool_choice`
+    and `tool_arguments`); no further tools are forbidden (type `tool_allowed`)."""
+    forbidden: list[Text] = Field(default_factory=list)
+    """Names of tools that must not be called, `*` for any letters (type `tool_allowed`), beside those that
+    `expected_field` names."""
     pattern: Text | None = None
     """Regular expression (type `regex`). Absent: the case's `expected` is the expression."""
     tolerance: float | None = Field(default=None, ge=0)
@@ -126,7 +135,7 @@ class MetricConfig(Section):
     """JSON Schema, or the path of one (type `json_schema`). Absent: the case's `expected` is the
     schema."""
     case_sensitive: bool = True
-    """Whether capitals matter (types `exact_match`, `contains`, `regex`, `similarity`)."""
+    """Whether capitals matter (types `exact_match`, `contains`, `regex`, `similarity`, `tool_arguments`)."""
     strip: bool = True
     """Whether white space at both ends is ignored (types `exact_match`, `contains`,
     `similarity`)."""

@@ -21,14 +21,18 @@ _COMPARING: tuple[MetricType, ...] = (
     *("exact_match", "contains", "regex", "numeric"),
     *("json_schema", "similarity", "function", "llm_judge"),
 )
+_OF_TOOLS: tuple[MetricType, ...] = (
+    *("tool_choice", "tool_arguments", "tool_allowed", "tool_calls"),
+)
 _READERS: dict[str, tuple[MetricType, ...]] = {
-    "field": _COMPARING,
-    "expected_field": _COMPARING,
+    "field": (*_COMPARING, *_OF_TOOLS),
+    "expected_field": (*_COMPARING, *_OF_TOOLS[:3]),
+    "forbidden": ("tool_allowed",),
     "pattern": ("regex",),
     "tolerance": ("numeric",),
     "relative_tolerance": ("numeric",),
     "json_schema": ("json_schema",),
-    "case_sensitive": ("exact_match", "contains", "regex", "similarity"),
+    "case_sensitive": ("exact_match", "contains", "regex", "similarity", "tool_arguments"),
     "strip": ("exact_match", "contains", "similarity"),
     "method": ("similarity",),
     "function": ("function",),
@@ -145,6 +149,10 @@ def _check_metric(metric: MetricConfig, path: Path, report: Report) -> None:
     if metric.type == "plugin" and metric.plugin is None:
         fix = "Add `plugin:` with the name of an entry point of the group `convergence.metrics`."
         report.require((*path, "plugin"), "by type `plugin`", fix, about=((*path, "type"),))
+    if metric.type == "tool_allowed" and not metric.forbidden and metric.expected_field is None:
+        why = "by type `tool_allowed`, unless `expected_field` says where the cases name them"
+        fix = "Write e.g. `forbidden: [delete_*]`."
+        report.require((*path, "forbidden"), why, fix, about=((*path, "type"),))
     if metric.pattern is not None and metric.type == "regex":
         _check_pattern(metric.pattern, (*path, "pattern"), report)
     if metric.scale is not None:

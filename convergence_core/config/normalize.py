@@ -24,7 +24,7 @@ from convergence_core.errors import Problem
 
 METRIC_TYPES: frozenset[str] = frozenset(get_args(MetricType))
 
-_BAD = {"latency_ms": 5000.0, "first_token_ms": 5000.0, "cost_usd": 1.0}
+_BAD = {"latency_ms": 5000.0, "first_token_ms": 5000.0, "cost_usd": 1.0, "tool_calls": 10.0}
 """Values worth reward 0 of metrics that count downwards, unless a scale is written."""
 _LIMITS = {"threshold": "latency_ms", "budget_per_call": "cost_usd"}
 """Keys of the-convergence 0.1 that say such a value, and the types they are read for."""

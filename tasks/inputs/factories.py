@@ -15,6 +15,7 @@ from tasks.inputs.loader import Loaded
 from tasks.metrics.comparisons import comparison
 from tasks.metrics.judge import judge_configs, llm_of, make_judges
 from tasks.metrics.metrics import OWN_NUMBERS, Compared, FunctionMetric
+from tasks.metrics.tool_calls import ToolMetric
 from tasks.metrics.user_evaluators import EVALUATOR_TIMEOUT_S, UserEvaluator
 from tasks.plugins.entry_points import PluginContext, find_plugin
 from tasks.targets.function import FunctionTarget, importable_path, make_function_target
@@ -173,6 +174,8 @@ def make_metrics(
             return judges[name]
         if config.type in OWN_NUMBERS:
             return OWN_NUMBERS[config.type](name)
+        if config.type.startswith("tool_"):
+            return ToolMetric(name, config)
         if config.type == "plugin":
             return FunctionMetric(name, evaluators.of_plugin(name, config))
         if config.type == "function":

@@ -53,6 +53,18 @@ EVALUATION: dict[str, Rule] = {
         "with `optimization.algorithm: evolution`",
         "mab_evolution",
     ),
+    "forbidden tools that nothing names": (
+        {M + "safe": {"type": "tool_allowed"}},
+        "evaluation.metrics.safe.forbidden",
+        "is required by type `tool_allowed`",
+        "forbidden: [delete_*]",
+    ),
+    "forbidden tools of another type": (
+        {M + "steps": {"type": "tool_calls", "forbidden": ["delete_*"]}},
+        "evaluation.metrics.steps.forbidden",
+        "has no effect on a metric of type `tool_calls`",
+        "tool_allowed",
+    ),
     "tolerance without a constraint": (
         {"evaluation/max_broken": 0.2},
         "evaluation.max_broken",

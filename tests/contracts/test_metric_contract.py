@@ -20,10 +20,13 @@ from tests.support.plugin_packages import install
 EXPECTED: dict[str, Any] = {
     "numeric": 1,
     "json_schema": {"type": "object"},
+    "tool_choice": {"tool_calls": ["look"]},
+    "tool_arguments": {"tool_calls": [{"name": "look", "arguments": {"at": 1}}]},
 }
 SETTINGS: dict[str, dict[str, Any]] = {
     "function": {"function": "metric.py:quality"},
     "plugin": {"plugin": "quality"},
+    "tool_allowed": {"forbidden": ["delete_*"]},
 }
 ANSWERS = [
     "",
@@ -95,6 +98,8 @@ def measure(metric, case, *values) -> Any:
 
 
 def best_answer(case) -> Any:
+    if isinstance(case.expected, dict) and "tool_calls" in case.expected:
+        return case.expected
     return {"the": "answer"} if isinstance(case.expected, dict) else case.expected
 
 

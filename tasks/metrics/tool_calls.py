@@ -1,0 +1,157 @@
+"""Metrics of tool calls: right ones, right arguments, how many, none forbidden."""
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from convergence_core.config import MetricConfig
+from convergence_core.errors import CandidateFault, EvaluatorFault
+from convergence_core.records import Case, Json, Params, Reply, canonical_json
+from tasks.json_values import MISSING, pick
+
+CALLS = "tool_calls"
+"""Where calls are, in answers and in what cases expect, unless the metric says otherwise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """One call of a tool, as made or as expected."""
+
+    name: str
+    arguments: Mapping[str, Json]
+    """Empty where they cannot be read; of an expected call those that matter."""
+
+
+def tool_calls_of(found: Json) -> list[ToolCall]:
+    """Return the calls of a list, in order; what is none is left out.
+
+    An entry is a name, ``{name, arguments}``, or OpenAI's ``{function: {name, arguments}}``;
+    arguments may be JSON in a text.
+    """
+    calls = []
+    for entry in found if isinstance(found, list) else []:
+        shown = entry.get("function", entry) if isinstance(entry, dict) else {"name": entry}
+        name = shown.get("name") if isinstance(shown, dict) else None
+        if isinstance(shown, dict) and isinstance(name, str) and name:
+            calls.append(ToolCall(name=name, arguments=_arguments(shown.get("arguments"))))
+    return calls
+
+
+def _arguments(found: Json) -> Mapping[str, Json]:
+    if isinstance(found, str):
+        try:
+            found = json.loads(found)
+        except (ValueError, RecursionError):
+            return {}
+    return found if isinstance(found, dict) else {}
+
+
+@dataclass(frozen=True, slots=True)
+class ToolMetric:
+    """A number of the tool calls of an answer."""
+
+    name: str
+    """Key under ``evaluation.metrics``."""
+    config: MetricConfig
+    """Of a type that begins with ``tool_``."""
+
+    async def measure(self, reply: Reply, case: Case, params: Params) -> float:  # noqa: ARG002 - protocol
+        """Return the number; an answer without calls has none of them.
+
+        Raises:
+            CandidateFault: the answer lacks the metric's ``field``.
+            EvaluatorFault: the case does not say what is expected.
+        """
+        made = self._made(reply.value)
+        kind = self.config.type
+        if kind == "tool_calls":
+            return float(len(made))
+        if kind == "tool_allowed":
+            refused = [*self.config.forbidden, *self._named(case)]
+            return float(not any(fnmatchcase(c.name, name) for c in made for name in refused))
+        expected = self._expected(case)
+        if kind == "tool_choice":
+            return choice(made, expected)
+        return arguments(made, expected, case_sensitive=self.config.case_sensitive)
+
+    def _made(self, value: Json) -> list[ToolCall]:
+        found = pick(value, self.config.field or CALLS)
+        if found is MISSING and self.config.field is not None:
+            raise CandidateFault(
+                f"metric `{self.name}`: the answer has no field `{self.config.field}`",
+                error_type="missing_field",
+            )
+        return [] if found is MISSING else tool_calls_of(found)
+
+    def _expected(self, case: Case) -> list[ToolCall]:
+        path = self.config.expected_field or CALLS
+        found = pick(case.expected, path)
+        if found is MISSING:
+            raise EvaluatorFault(
+                f"metric `{self.name}`: the case expects no `{path}`. Write the calls there, `[]` "
+                "for none, or name another `expected_field`.",
+                error_type="no_expected_calls",
+            )
+        calls = tool_calls_of(found)
+        if not isinstance(found, list) or len(calls) != len(found):
+            raise EvaluatorFault(
+                f"metric `{self.name}`: `{path}` of the case must be a list of names or of "
+                "`{name: …, arguments: {…}}`",
+                error_type="bad_expected_calls",
+            )
+        return calls
+
+    def _named(self, case: Case) -> list[str]:
+        """Return the forbidden tools that the case names itself."""
+        if self.config.expected_field is None:
+            return []
+        found = pick(case.expected, self.config.expected_field)
+        return [] if found is MISSING else [call.name for call in tool_calls_of(found)]
+
+
+def choice(made: Sequence[ToolCall], expected: Sequence[ToolCall]) -> float:
+    """Return how well the names of calls are those expected: F1 over names, each as often as called.
+
+    1 where nothing is expected and nothing was called; order does not matter.
+    """
+    if not made and not expected:
+        return 1.0
+    common = Counter(c.name for c in made) & Counter(c.name for c in expected)
+    return 2.0 * common.total() / (len(made) + len(expected))
+
+
+def arguments(
+    made: Sequence[ToolCall], expected: Sequence[ToolCall], *, case_sensitive: bool = True
+) -> float:
+    """Return the share of expected calls that were made with every argument expected.
+
+    Further arguments do not matter. 1 where nothing is expected.
+    """
+    if not expected:
+        return 1.0
+    left = [*made]
+    n_found = 0
+    # Those that say most first: a call that satisfies them may satisfy a vaguer one as well.
+    for wanted in sorted(expected, key=lambda call: -len(call.arguments)):
+        for call in left:
+            if call.name == wanted.name and _agree(call, wanted, case_sensitive=case_sensitive):
+                left.remove(call)
+                n_found += 1
+                break
+    return n_found / len(expected)
+
+
+def _agree(call: ToolCall, wanted: ToolCall, *, case_sensitive: bool) -> bool:
+    return all(
+        name in call.arguments
+        and _plain(call.arguments[name], case_sensitive) == _plain(value, case_sensitive)
+        for name, value in wanted.arguments.items()
+    )
+
+
+def _plain(value: Json, case_sensitive: bool) -> str:
+    """Return what an argument is compared by: models write numbers as texts and the other way."""
+    text = value.strip() if isinstance(value, str) else canonical_json(value)
+    return text if case_sensitive else text.casefold()

@@ -1,0 +1,119 @@
+"""Metrics of tool calls, of answers in all forms."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from convergence_core.config import MetricConfig
+from convergence_core.errors import CandidateFault, EvaluatorFault
+from convergence_core.records import Case, Reply
+from tasks.metrics.tool_calls import ToolMetric
+
+READ = {"name": "read", "arguments": {"channel": "1001", "limit": 5}}
+SEND = {"name": "send", "arguments": {"channel": "1001", "text": "Hello"}}
+
+
+def measure(kind: Any, value: Any, expected: Any = None, **settings: Any) -> float:
+    config = MetricConfig(type=kind, direction="higher", **settings)
+    case = Case(case_id="a", input="x", expected=expected)
+    reply = Reply(value=value, latency_ms=1.0)
+    return asyncio.run(ToolMetric("m", config).measure(reply, case, {}))
+
+
+def calls(*made: Any) -> dict[str, Any]:
+    return {"content": "done", "tool_calls": [*made]}
+
+
+@pytest.mark.parametrize(
+    ("made", "expected", "value"),
+    [
+        ([], [], 1.0),
+        ([READ], [], 0.0),
+        ([], [READ], 0.0),
+        ([READ], [READ], 1.0),
+        ([SEND, READ], [READ, SEND], 1.0),
+        ([READ, READ], [READ], 2 / 3),
+        ([READ], [READ, READ], 2 / 3),
+        ([READ, SEND], ["read"], 2 / 3),
+        ([SEND], [READ], 0.0),
+    ],
+)
+def test_the_choice_is_f1_of_names_each_as_often_as_called(made, expected, value):
+    assert measure("tool_choice", calls(*made), {"tool_calls": expected}) == pytest.approx(value)
+
+
+@pytest.mark.parametrize(
+    ("made", "expected", "value"),
+    [
+        ([], [], 1.0),
+        ([SEND], [], 1.0),
+        ([READ], [{"name": "read", "arguments": {"channel": 1001}}], 1.0),
+        ([READ], [{"name": "read", "arguments": {"limit": "5"}}], 1.0),
+        ([READ], [{"name": "read", "arguments": {"channel": "1002"}}], 0.0),
+        ([READ], [{"name": "read", "arguments": {"since": None}}], 0.0),
+        ([READ], [READ, READ], 0.5),
+        ([READ, SEND], ["send", READ, "read"], 2 / 3),
+        # The vague call must not take the one that the exact call needs.
+        ([READ, {"name": "read"}], ["read", READ], 1.0),
+    ],
+)
+def test_arguments_count_where_they_are_expected(made, expected, value):
+    found = measure("tool_arguments", calls(*made), {"tool_calls": expected})
+    assert found == pytest.approx(value)
+
+
+def test_capitals_of_arguments_matter_unless_said_otherwise():
+    expected = {"tool_calls": [{"name": "send", "arguments": {"text": " hello "}}]}
+    assert measure("tool_arguments", calls(SEND), expected) == 0.0
+    assert measure("tool_arguments", calls(SEND), expected, case_sensitive=False) == 1.0
+
+
+def test_calls_of_openais_form_are_read():
+    function = {"name": "read", "arguments": json.dumps(READ["arguments"])}
+    made = calls({"id": "call_1", "type": "function", "function": function})
+    assert measure("tool_arguments", made, {"tool_calls": [READ]}) == 1.0
+    assert measure("tool_calls", made) == 1.0
+
+
+@pytest.mark.parametrize("value", ["text", "", None, 3, [], {"content": "x"}, {"tool_calls": 1}])
+def test_an_answer_without_calls_has_none(value):
+    assert measure("tool_calls", value) == 0.0
+    assert measure("tool_choice", value, {"tool_calls": []}) == 1.0
+    assert measure("tool_allowed", value, forbidden=["*"]) == 1.0
+
+
+def test_arguments_that_cannot_be_read_are_none():
+    made = calls({"name": "read", "arguments": "{" * 50_000}, {"name": "read", "arguments": [1]})
+    assert measure("tool_arguments", made, {"tool_calls": [READ]}) == 0.0
+    assert measure("tool_choice", made, {"tool_calls": ["read", "read"]}) == 1.0
+
+
+def test_a_forbidden_tool_is_named_by_the_metric_or_by_the_case():
+    assert measure("tool_allowed", calls(READ), forbidden=["send*", "delete_*"]) == 1.0
+    assert measure("tool_allowed", calls(READ, SEND), forbidden=["send*"]) == 0.0
+    of_case = {"expected_field": "never", "forbidden": ["delete_*"]}
+    assert measure("tool_allowed", calls(SEND), {"never": ["send"]}, **of_case) == 0.0
+    assert measure("tool_allowed", calls(SEND), {}, **of_case) == 1.0
+    assert measure("tool_allowed", calls({"name": "delete_all"}), {}, **of_case) == 0.0
+
+
+def test_another_field_is_read_and_must_be_there():
+    assert measure("tool_calls", {"trace": {"steps": [READ, SEND]}}, field="trace.steps") == 2.0
+    with pytest.raises(CandidateFault, match=r"has no field `trace\.steps`"):
+        measure("tool_calls", calls(READ), field="trace.steps")
+    expected = {"trace": [READ]}
+    assert measure("tool_choice", calls(READ), expected, expected_field="trace") == 1.0
+
+
+@pytest.mark.parametrize("expected", [None, "read", {}, {"tool_calls": "read"}])
+def test_a_case_without_expected_calls_makes_the_value_missing(expected):
+    with pytest.raises(EvaluatorFault, match="tool_calls"):
+        measure("tool_choice", calls(READ), expected)
+
+
+@pytest.mark.parametrize("entry", [1, {}, {"name": ""}, {"function": "read"}])
+def test_an_expected_call_without_a_name_is_refused(entry):
+    with pytest.raises(EvaluatorFault, match="must be a list of names"):
+        measure("tool_arguments", calls(READ), {"tool_calls": [entry]})
