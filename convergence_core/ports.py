@@ -380,6 +380,8 @@ class Completion:
     dropped: tuple[str, ...] = ()
     """Request fields that were left out, each as ``name: reason``."""
     finish_reason: str | None = None
+    cost_usd: float | None = None
+    """US dollars that the provider itself says it billed; ``None``: it says none, and the price counts."""
     raw: Mapping[str, Json]
     """The provider's whole answer, without headers."""
 

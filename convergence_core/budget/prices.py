@@ -39,7 +39,12 @@ _HOSTS = {
     "api.anthropic.com": "anthropic",
     "api.deepseek.com": "deepseek",
     "api.mistral.ai": "mistral",
+    "openrouter.ai": "openrouter",
 }
+_GATEWAYS = ("openai", "openrouter")
+"""Providers under which models of others are sold; ``openai`` is the protocol of many."""
+_SELLERS = {"google": "gemini"}
+"""Names that gateways write before a model, by those of the table."""
 _USD = {
     "input": "input_usd",
     "output": "output_usd",
@@ -231,6 +236,33 @@ class PriceTable:
         price = self.find(provider, model)
         return None if price is None else price.cost(usage, batch=batch)
 
+    def settled(
+        self,
+        provider: str,
+        model: str | None,
+        usage: Usage,
+        *,
+        reported_usd: float | None = None,
+        batch: bool = False,
+    ) -> tuple[float | None, str | None]:
+        """Return what a call cost in US dollars, and the version of the price.
+
+        What the provider says that it billed wins over the shipped table, and has no version; a price
+        of the configuration wins over both.
+
+        Args:
+            provider: as ``find``.
+            model: as ``find``.
+            usage: of the answer.
+            reported_usd: what the provider says; ``None``: nothing.
+            batch: whether the provider's batch rate applies.
+        """
+        version = self.version_of(provider, model)
+        if reported_usd is not None and version != CONFIGURED:
+            return reported_usd, None
+        cost_usd = self.cost(provider, model, usage, batch=batch)
+        return cost_usd, None if cost_usd is None else version
+
     def worst_case(
         self,
         provider: str,
@@ -269,10 +301,12 @@ class PriceTable:
         if provider == LOCAL:
             return Price(input_usd=0.0, output_usd=0.0)
         prefix, _, rest = model.partition("/")
+        prefix = _SELLERS.get(prefix, prefix)
         providers = [provider]
-        if rest and prefix in self.entries:
+        # On OpenRouter an open model costs what its host asks, which no table knows.
+        if rest and prefix in self.entries and (provider != "openrouter" or prefix in _CLOSED):
             providers.append(prefix)
-        if provider == "openai":  # the protocol of every gateway
+        if provider in _GATEWAYS:
             providers += [other for other in _CLOSED if other != provider]
         for name in self._names(model):
             for known in providers:
@@ -286,7 +320,8 @@ class PriceTable:
         if (undated := _DATED.sub("", model)) != model:
             yield undated
         prefix, _, rest = model.partition("/")
-        if rest and (prefix in self.entries or prefix == "models"):  # Gemini: models/…
+        known = prefix in self.entries or prefix in _SELLERS
+        if rest and (known or prefix == "models"):  # Gemini: models/…
             yield rest
             if (undated := _DATED.sub("", rest)) != rest:
                 yield undated

@@ -8,6 +8,7 @@ A ``Usage`` counts the *whole* prompt (cache reads and writes included) and the 
   ``types/completion_usage.py``). Groq's streams carry the same block under ``x_groq.usage``.
 * Gemini behind its OpenAI-compatible endpoint, and xAI: ``completion_tokens`` lacks the reasoning,
   ``total_tokens`` has it.
+* OpenRouter: as OpenAI chat, with ``cost`` in US dollars beside the tokens.
 * DeepSeek: as OpenAI chat, with ``prompt_cache_hit_tokens`` + ``prompt_cache_miss_tokens`` equal to
   ``prompt_tokens`` (DeepSeek, "Context caching").
 * OpenAI Responses: ``input_tokens``, ``output_tokens`` are wholes (``types/responses/response_usage.py``).
@@ -21,6 +22,7 @@ A number that cannot be a number of tokens (negative, a fraction, a truth value,
 billion) is unknown, and so is every whole that it is part of.
 """
 
+import math
 from collections.abc import Mapping
 from typing import TypeAlias
 
@@ -49,6 +51,29 @@ def usage_of(raw: Mapping[str, Json]) -> Usage:
             return _anthropic(block)
         return _responses(block)
     return NO_USAGE
+
+
+def reported_cost(raw: Mapping[str, Json]) -> float | None:
+    """Return the US dollars that OpenRouter says an answer cost; ``None``: it says none.
+
+    With a key of one's own for the provider behind it, ``cost`` is OpenRouter's fee alone, and the
+    provider's bill stands beside it (OpenRouter, "Usage accounting").
+    """
+    block = _block_of(raw)
+    cost = _dollars(block.get("cost"))
+    own = block.get("is_byok")
+    upstream = _mapping(block, "cost_details").get("upstream_inference_cost")
+    if cost is None or own is False or (own is None and upstream is None):
+        return cost
+    billed = _dollars(upstream)
+    return None if billed is None else cost + billed
+
+
+def _dollars(value: Json) -> float | None:
+    """Return an amount; ``None`` for everything that cannot be one."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if math.isfinite(value) and value >= 0 else None
 
 
 def _block_of(raw: _Block) -> _Block:

@@ -31,7 +31,7 @@ SimilarityMethod: TypeAlias = Literal[
     "levenshtein", "damerau_levenshtein", "jaro_winkler", "jaccard"
 ]
 
-LLM_PROVIDERS = ("openai", "azure", "groq", "gemini", "plugin")
+LLM_PROVIDERS = ("openai", "azure", "groq", "gemini", "anthropic", "plugin")
 """Providers that the name of a judge's model may begin with."""
 
 
@@ -42,12 +42,12 @@ def provider_of(model: object) -> str | None:
 
 
 class LlmConfig(Section):
-    """A chat model that judges, behind an OpenAI-compatible endpoint."""
+    """A chat model that judges or writes, behind an OpenAI-compatible endpoint or Anthropic's own."""
 
     nullable = frozenset({"temperature"})
 
     model: Text
-    """Name of the model; a leading `openai/`, `azure/`, `groq/` or `gemini/` names the provider,
+    """Name of the model; a leading `openai/`, `azure/`, `groq/`, `gemini/` or `anthropic/` names the provider,
     `plugin/NAME/` one that an installed package offers by the group `convergence.providers`."""
     endpoint: Text | None = None
     """URL. Absent: that of the provider which `model` names; `azure` has none. Version 0.1's

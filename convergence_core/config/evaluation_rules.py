@@ -285,7 +285,12 @@ def _check_params(
 
 # -- the models that judge
 
-_KEY_NAMES = {"openai": "OPENAI_API_KEY", "groq": "GROQ_API_KEY", "gemini": "GEMINI_API_KEY"}
+_KEY_NAMES = {
+    "openai": "OPENAI_API_KEY",
+    "groq": "GROQ_API_KEY",
+    "gemini": "GEMINI_API_KEY",
+    "anthropic": "ANTHROPIC_API_KEY",
+}
 
 
 def check_llm(configuration: Configuration, report: Report) -> None:

@@ -1,5 +1,7 @@
 """Anthropic's native ``/v1/messages``, whole and streamed."""
 
+import json
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -36,6 +38,7 @@ _FIELDS: Final = frozenset(
     """.split()  # noqa: SIM905 - as a literal it would be ten lines
 )
 _LEAST_BUDGET: Final = 1024
+_BOUNDS: Final = re.compile(r"Bounds: (\{.*\})$")
 
 
 def messages(engine: Engine, attempt: Attempt) -> Payload:
@@ -83,6 +86,8 @@ def _request(body: Mapping[str, Any]) -> ModelRequest:
         raise ApiError("max_tokens: Field required", param="max_tokens")
     temperature = number(body, "temperature", 0.0, 1.0)
     stop = body.get("stop_sequences") or []
+    form = mapping(mapping(body, "output_config"), "format")
+    schema = _bounded(mapping(form, "schema"))
     system = body.get("system")
     given = [] if system is None else [Message(role="system", text=texts_of(system))]
     return ModelRequest(
@@ -92,7 +97,26 @@ def _request(body: Mapping[str, Any]) -> ModelRequest:
         limit=limit,
         effort=_effort(body, limit),
         stop=tuple(str(entry) for entry in stop),
+        form="schema" if schema else "text",
+        schema=schema,
     )
+
+
+def _bounded(schema: Any) -> Any:
+    """Return a schema with the bounds that its descriptions tell, which a model heeds as it reads them."""
+    if isinstance(schema, list):
+        return [_bounded(one) for one in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    found = {name: _bounded(value) for name, value in schema.items()}
+    description = found.get("description")
+    told = _BOUNDS.search(description) if isinstance(description, str) else None
+    if told is None:
+        return found
+    try:
+        return {**found, **json.loads(told[1])}
+    except ValueError:
+        return found
 
 
 def _messages(body: Mapping[str, Any]) -> list[Message]:

@@ -30,6 +30,8 @@ ENDPOINTS: Mapping[str, str] = {
 """Where a provider is asked when no endpoint is written."""
 
 _MODEL_PREFIXES = LLM_PROVIDERS
+_KEY_HEADERS: Mapping[str, str] = {"azure": "api-key", "anthropic": "x-api-key"}
+"""Headers of keys that are no bearer tokens, by provider."""
 _DIALECTS: Mapping[str, Dialect] = {"azure": "azure", "groq": "groq", "gemini": "gemini"}
 """Kinds whose dialect does not depend on the host."""
 
@@ -117,7 +119,8 @@ def make_llm(
         value = token()
         if value is None:
             return {}
-        return {"api-key": value} if kind == "azure" else {"Authorization": f"Bearer {value}"}
+        own = _KEY_HEADERS.get(kind)
+        return {own: value} if own is not None else {"Authorization": f"Bearer {value}"}
 
     client = ClientSettings(
         timeout_s=config.timeout_seconds,
@@ -127,6 +130,8 @@ def make_llm(
     settings = ChatSettings(
         headers=headers, client=client, secret=variable, unsupported="drop", provider=kind
     )
+    if kind == "anthropic":
+        return AnthropicChat(endpoint, settings, sends_to=_of_mock(mock_url))
     if mock_url is None and kind == "azure":
         return AzureChat(endpoint, settings)
     if mock_url is None and kind == "plugin":

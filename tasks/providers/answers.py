@@ -56,12 +56,9 @@ def read_chat(
     elif reason == "content_filter":
         why = "the provider's filter stopped the answer", REFUSAL
     functions = [mapping(call.get("function")) for call in mappings(message.get("tool_calls"))]
-    content = message.get("content")
-    if isinstance(content, list):  # parts, as some servers send
-        content = "".join(as_text(part.get("text", "")) for part in mappings(content))
     return _completion(
         raw,
-        content if isinstance(content, str) else "",
+        content_text(message.get("content")),
         model=raw.get("model"),
         finish_reason=reason,
         logprobs=_logprobs(choice),
@@ -74,6 +71,13 @@ def read_chat(
         latency_ms=latency_ms,
         first_token_ms=first_token_ms,
     )
+
+
+def content_text(content: Json) -> str:
+    """Return a message's text; of parts, as Mistral's thinking models send, those that are text."""
+    if isinstance(content, list):
+        return "".join(as_text(part.get("text", "")) for part in mappings(content))
+    return content if isinstance(content, str) else ""
 
 
 def read_gemini(

@@ -2,7 +2,8 @@
 
 Sources: the reference of ``POST /v1/messages`` for names, and its pages on extended thinking (a budget is 1,024
 tokens or more and less than ``max_tokens``; it goes with no other temperature, no ``top_k`` and no forced tool) and on
-prompt caching. Entries of the one-hour cache cost twice the input, which the table of prices does not hold.
+prompt caching; that on structured outputs (``output_config.format``; of a JSON Schema it takes no bounds of numbers, texts
+and lists, and of objects only those that are closed). Entries of the one-hour cache cost twice the input, which the table of prices does not hold.
 """
 
 import json
@@ -21,10 +22,17 @@ _SAME: Final = frozenset(
 _CHOICES: Final = {"auto": "auto", "none": "none", "required": "any"}
 _LEAST_BUDGET: Final = 1024
 _BY_OPTIONS: Final = "write `thinking` or `output_config` in `api.request.options`"
+_KEYWORDS: Final = frozenset(
+    """
+    type properties required items enum const anyOf allOf $ref $defs definitions description title default format
+    """.split()  # noqa: SIM905 - as a literal it would be ten lines
+)
+"""Of a JSON Schema, those that a structured output may have."""
+_NO_SCHEMA: Final = re.compile(r"claude-(?:instant|2|3|(?:opus|sonnet)-4(?:-0|-2025\d{4})?$)")
+"""Models from before structured outputs."""
 _REASONS: Final = {
     "stream": "`api.request.stream` says whether answers are streamed",
     "reasoning_effort": _BY_OPTIONS,
-    "response_format": _BY_OPTIONS,
     "n": "Anthropic answers once only",
 }
 _NO_FIELD: Final = "Anthropic's messages have no field for it"
@@ -53,7 +61,10 @@ def anthropic_request(
     for name, value in settings.items():
         if value is None or (name, value) in (("n", 1), ("stream", False)):
             continue
-        reason = _place(body, name, value)
+        if name == "response_format":
+            reason = _place_format(body, value, model)
+        else:
+            reason = _place(body, name, value)
         if reason is not None:
             lacking.append((name, reason))
     lacking += _misfits(body)
@@ -64,6 +75,48 @@ def anthropic_request(
     return Mapped(body=body, dropped=mapped.dropped, refused=(*mapped.refused, *wrong))
 
 
+def _place_format(body: dict[str, Json], value: Json, model: str) -> str | None:
+    """Put the schema of an answer where it belongs; return why there is no place for it."""
+    wanted = value.get("json_schema") if isinstance(value, dict) else None
+    schema = wanted.get("schema") if isinstance(wanted, dict) else None
+    if not isinstance(schema, dict):
+        return "Anthropic takes the type `json_schema` alone, with a `schema`"
+    if _NO_SCHEMA.match(model):
+        return "the model takes no schema of its answer"
+    own = body.get("output_config")
+    config = own if isinstance(own, dict) else {}
+    if "format" in config:
+        return "`output_config.format` is set too, and is the same"
+    form: Json = {"type": "json_schema", "schema": closed_schema(schema)}
+    body["output_config"] = {**config, "format": form}
+    return None
+
+
+def closed_schema(schema: Json) -> Json:
+    """Return a JSON Schema as a structured output takes it: objects closed, bounds told in descriptions."""
+    if isinstance(schema, list):
+        return [closed_schema(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    kept: dict[str, Json] = {}
+    bounds: dict[str, Json] = {}
+    for name, value in schema.items():
+        if name in ("properties", "$defs", "definitions") and isinstance(value, dict):
+            kept[name] = {key: closed_schema(one) for key, one in value.items()}
+        elif name in ("items", "anyOf", "allOf"):
+            kept[name] = closed_schema(value)
+        elif name in _KEYWORDS:
+            kept[name] = value
+        else:
+            bounds[name] = value
+    if bounds:
+        told = f"Bounds: {json.dumps(bounds)}"
+        kept["description"] = f"{kept['description']} {told}" if kept.get("description") else told
+    if kept.get("type") == "object" or "properties" in kept:
+        kept["additionalProperties"] = False
+    return kept
+
+
 def _place(body: dict[str, Json], name: str, value: Json) -> str | None:
     """Put a setting where it belongs; return why there is no place for it."""
     if name in ("max_tokens", "max_completion_tokens"):
@@ -72,6 +125,11 @@ def _place(body: dict[str, Json], name: str, value: Json) -> str | None:
         body["max_tokens"] = value
     elif name in ("stop", "stop_sequences"):
         body["stop_sequences"] = value if isinstance(value, list) else [value]
+    elif name == "output_config" and isinstance(value, dict) and "output_config" in body:
+        own = body["output_config"]
+        if isinstance(own, dict) and own.keys() & value.keys():
+            return "`response_format` is set too, and is the same"
+        body[name] = {**value, **(own if isinstance(own, dict) else {})}
     elif name in _SAME:
         body[name] = value
     elif name == "tools" and isinstance(value, list):

@@ -129,7 +129,7 @@ class Provider(ABC):
         completion = await self.send(mapped.body, model=model)
         if completion.fault is not None:
             completion.fault.billed = Billed(
-                usage=completion.usage, cost_usd=None, model=completion.model
+                usage=completion.usage, cost_usd=completion.cost_usd, model=completion.model
             )
             raise completion.fault
         return replace(completion, dropped=mapped.dropped) if mapped.dropped else completion

@@ -1,8 +1,9 @@
 """Faults of providers, by their own error codes beyond the HTTP status.
 
 A key that Gemini does not know is a 400 there, and so is an account of OpenAI's that reached its
-own limit, or of Anthropic's that has no credit; a prompt that Azure's filter stopped is a 400 that is a refusal; Groq has a status of its
-own for a full service tier.
+own limit, or of Anthropic's that has no credit; a prompt that Azure's filter stopped is a 400 that is a refusal, one that
+OpenRouter's moderation stopped a 403; Groq has a status of its own for a full service tier. DeepSeek, Mistral,
+OpenRouter and vLLM end an answer that their machines could not finish by a reason of its own.
 """
 
 import json
@@ -14,7 +15,7 @@ from convergence_core.errors import CandidateFault, EvaluationFault, Infrastruct
 from convergence_core.records import Json
 from tasks.http.faults import access_refused, status_fault
 from tasks.http.retries import rate_of
-from tasks.providers.answers import REFUSAL
+from tasks.providers.answers import REFUSAL, first_of, mapping
 
 _BAD_KEY = ("API_KEY_INVALID", "API key not valid", "API key expired", "invalid_api_key")
 _LIMIT_REACHED = "billing_hard_limit_reached"
@@ -23,6 +24,10 @@ _SPENT = ("credit balance is too low", "reached your specified API usage limits"
 _FILTERED = frozenset(
     {"content_filter", "content_policy_violation", "ResponsibleAIPolicyViolation"}
 )
+_MODERATED = frozenset({"reasons", "flagged_input"})
+"""Of the ``metadata`` of OpenRouter's 403 where a key is good and the text is not."""
+_UNFINISHED = frozenset({"abort", "error", "insufficient_system_resource"})
+"""``finish_reason`` of an answer that the server gave up: vLLM; Mistral and OpenRouter; DeepSeek."""
 _CAPACITY = 498
 """Groq's status for a service tier that is full."""
 
@@ -31,7 +36,7 @@ def provider_fault(
     status: int, body: str, headers: httpx.Headers, *, url: str, secret: str | None
 ) -> EvaluationFault:
     """Return the fault that an answer with an error status means; see ``status_fault``."""
-    codes = _codes(body) if status == 400 else set()
+    codes = _codes(body) if status in (400, 403) else set()
     if status == 400 and any(mark in body for mark in _BAD_KEY):
         return access_refused(url, status, secret, details=body)
     if _LIMIT_REACHED in codes or (status == 400 and any(mark in body for mark in _SPENT)):
@@ -76,12 +81,41 @@ def reported_fault(
     )
 
 
+def check_finished(
+    raw: Mapping[str, Json], headers: httpx.Headers, *, url: str, secret: str | None
+) -> None:
+    """Check that the server did not give an answer up before its end.
+
+    Raises:
+        EvaluationFault: its first choice reports an error, or ended by one.
+    """
+    choice = first_of(raw.get("choices"))
+    reported = reported_fault(choice, headers, url=url, secret=secret)
+    if reported is not None:
+        raise reported
+    reason = choice.get("finish_reason")
+    if reason in _UNFINISHED:
+        raise InfrastructureFault(
+            f"the server of {url} gave the answer up: {reason}",
+            error_type="unfinished_answer",
+            may_be_billed=True,
+        )
+
+
 def _codes(body: str) -> set[str]:
-    """Return the codes of an error in OpenAI's form, its inner error included."""
+    """Return the codes of an error in OpenAI's form, its inner error and its metadata included."""
     try:
         error = json.loads(body)["error"]
         inner = error.get("innererror") or {}
-        found = {error.get("code"), error.get("type"), inner.get("code")}
+        metadata = mapping(error.get("metadata"))
+        found = {
+            error.get("code"),
+            error.get("type"),
+            inner.get("code"),
+            metadata.get("error_type"),
+        }
+        if not _MODERATED.isdisjoint(metadata):
+            found.add("content_filter")
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return set()
     return {code for code in found if isinstance(code, str)}

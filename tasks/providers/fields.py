@@ -9,7 +9,10 @@ reasoning models (only the default temperature, top_p and penalties; no logprobs
 take them while ``reasoning_effort`` is ``none``, its default); "Unrecognized request argument" of
 api.openai.com for ``top_k`` and others, and for ``reasoning_effort`` with GPT-4; Groq's page on
 OpenAI compatibility (``logprobs``, ``logit_bias`` and ``top_logprobs`` are refused, ``n`` must be
-1); "Unknown name" of Gemini's compatible endpoint for ``seed``, ``frequency_penalty`` and ``top_k``.
+1); "Unknown name" of Gemini's compatible endpoint for ``seed``, ``frequency_penalty`` and ``top_k``;
+``ChatCompletionRequest`` of the ``mistralai`` client 3.7 (every other field is ``extra_forbidden``);
+DeepSeek's reference of chat completions and its page on thinking (temperature and penalties "will not
+trigger an error but have no effect"); ``ChatCompletionRequest`` in Ollama's ``openai/openai.go``.
 """
 
 import re
@@ -20,7 +23,10 @@ from urllib.parse import urlsplit
 
 from convergence_core.records import Json
 
-Dialect: TypeAlias = Literal["openai", "azure", "compatible", "groq", "gemini", "gemini_native"]
+Dialect: TypeAlias = Literal[
+    "openai", "azure", "compatible", "groq", "gemini", "gemini_native",
+    "mistral", "deepseek", "openrouter", "ollama",
+]  # fmt: skip
 """``compatible`` is any server that speaks OpenAI's protocol and is not known by its host."""
 
 Unsupported: TypeAlias = Literal["refuse", "drop"]
@@ -46,7 +52,14 @@ _BY_NAME: frozenset[Dialect] = frozenset({"openai", "azure", "compatible"})
 _OPENAI: frozenset[Dialect] = frozenset({"openai", "azure"})
 _GROQ: frozenset[Dialect] = frozenset({"groq"})
 _GEMINI: frozenset[Dialect] = frozenset({"gemini"})
-_ALL: frozenset[Dialect] = _BY_NAME | _GROQ | _GEMINI | {"gemini_native"}
+_MISTRAL: frozenset[Dialect] = frozenset({"mistral"})
+_DEEPSEEK: frozenset[Dialect] = frozenset({"deepseek"})
+_OLLAMA: frozenset[Dialect] = frozenset({"ollama"})
+_ONE_LIMIT: frozenset[Dialect] = _MISTRAL | _DEEPSEEK | _OLLAMA
+_ALL: frozenset[Dialect] = (
+    _BY_NAME | _GROQ | _GEMINI | _ONE_LIMIT | {"gemini_native", "openrouter"}
+)
+_DEEPSEEK_THINKS = re.compile(r"deepseek-(?!chat).*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +72,8 @@ class Rule:
     """Names that it holds for, matched as a whole in lower case; ``None``: all."""
     while_reasoning: bool = False
     """It holds only while ``reasoning_effort`` is set to anything but ``none``."""
+    unless_thinking_is_off: bool = False
+    """It does not hold beside ``thinking: {type: disabled}``, or one that a parameter chooses."""
     renamed: str | None = None
     """The field it becomes; ``None``: there is no field for it."""
     accepted: tuple[Json, ...] = ()
@@ -71,7 +86,14 @@ class Rule:
             return False
         if self.models is not None and self.models.fullmatch(model.lower()) is None:
             return False
+        if self.unless_thinking_is_off and _may_be_off(settings.get("thinking")):
+            return False
         return not self.while_reasoning or settings.get("reasoning_effort") not in (None, "none")
+
+
+def _may_be_off(thinking: Json) -> bool:
+    kind = thinking.get("type") if isinstance(thinking, dict) else thinking
+    return isinstance(kind, str) and (kind == "disabled" or "{" in kind)
 
 
 def _rule(fields: str, dialects: frozenset[Dialect], reason: str = "", **more: Any) -> Rule:
@@ -91,6 +113,11 @@ _DEFAULT_ONLY = "the reasoning model takes its default only"
 _NOT_REASONING = "the reasoning model has no such field"
 _BY_REQUEST = "`api.request.stream` says whether answers are streamed"
 _NOT_AT_OPENAI = "OpenAI's chat has no such field"
+_IGNORED = "it is ignored without a word"
+_WHILE_THINKING = (
+    "it has no effect while the model thinks; write `thinking: {type: disabled}` in "
+    "`api.request.options`"
+)
 _NATIVE_ONLY = "Gemini's OpenAI-compatible endpoint has no such field; `protocol: native` has"
 
 RULES: tuple[Rule, ...] = (
@@ -107,6 +134,37 @@ RULES: tuple[Rule, ...] = (
     _rule("logprobs top_logprobs logit_bias", _GROQ, "Groq refuses it"),
     _rule("n", _GROQ, "Groq answers once only", accepted=(1,)),
     _rule("seed frequency_penalty top_k", _GEMINI, _NATIVE_ONLY),
+    _rule("max_completion_tokens", _ONE_LIMIT, renamed="max_tokens"),
+    _rule("seed", _MISTRAL, renamed="random_seed"),
+    _rule(
+        "logit_bias min_p safety_identifier store user verbosity web_search_options",
+        _MISTRAL,
+        "Mistral refuses it",
+    ),
+    _rule("n", _DEEPSEEK | _OLLAMA, f"one answer is given; {_IGNORED}", accepted=(1,)),
+    _rule(
+        "logit_bias min_p parallel_tool_calls prediction repetition_penalty seed service_tier "
+        "top_k verbosity web_search_options",
+        _DEEPSEEK,
+        f"DeepSeek has no such field; {_IGNORED}",
+    ),
+    *(
+        _rule(
+            fields,
+            _DEEPSEEK,
+            _WHILE_THINKING,
+            models=_DEEPSEEK_THINKS,
+            accepted=(default,),
+            unless_thinking_is_off=True,
+        )
+        for fields, default in (("temperature", 1), ("presence_penalty frequency_penalty", 0))
+    ),
+    _rule(
+        "logit_bias min_p parallel_tool_calls prediction repetition_penalty service_tier top_k "
+        "verbosity web_search_options",
+        _OLLAMA,
+        f"Ollama's compatible endpoint has no such field; {_IGNORED}, but a Modelfile may set it",
+    ),
 )
 
 
@@ -174,8 +232,11 @@ def settled(
 
 
 def openai_dialect(base_url: str) -> Dialect:
-    """Return the dialect of an endpoint of kind ``openai``, by its host."""
-    host = (urlsplit(base_url).hostname or "").lower()
+    """Return the dialect of an endpoint of kind ``openai``, by its host, or by Ollama's own port."""
+    parts = urlsplit(base_url)
+    host = (parts.hostname or "").lower()
+    if parts.netloc.endswith(f":{OLLAMA_PORT}"):
+        return "ollama"
     found = (d for name, d in _HOSTS.items() if host == name or host.endswith("." + name))
     return next(found, "compatible")
 
@@ -185,7 +246,12 @@ _HOSTS: dict[str, Dialect] = {
     "openai.azure.com": "azure",
     "api.groq.com": "groq",
     "generativelanguage.googleapis.com": "gemini",
+    "api.mistral.ai": "mistral",
+    "api.deepseek.com": "deepseek",
+    "openrouter.ai": "openrouter",
 }
+OLLAMA_PORT = 11434
+"""Where Ollama listens unless it is told otherwise; its host may be any."""
 
 
 def output_limit(body: Mapping[str, Json]) -> int | None:

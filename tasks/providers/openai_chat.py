@@ -7,15 +7,19 @@ import contextvars
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import httpx
 
+from convergence_core.budget.usage import reported_cost
 from convergence_core.errors import CandidateFault, InfrastructureFault
 from convergence_core.records import Json
+from tasks.http.faults import bare
 from tasks.http.stopwatch import Stopwatch
 from tasks.providers.answers import ChatCompletion, read_chat
 from tasks.providers.chat import ChatSettings, Provider, RawAnswer
+from tasks.providers.faults import check_finished
 from tasks.providers.fields import Dialect, Mapped, map_fields, openai_dialect
 from tasks.providers.streams import ChatJoiner, TextCallback
 
@@ -89,15 +93,20 @@ class OpenAIChat(Provider):
         body, joiner = {**body, "model": model}, None
         more: dict[str, Any] = {"extra_query": query or None}
         if stream:
-            body.setdefault("stream_options", {"include_usage": True})
-            if body["stream_options"] is None:
+            if self._dialect != "mistral":  # which refuses it, and tells the usage all the same
+                body.setdefault("stream_options", {"include_usage": True})
+            if body.get("stream_options", {}) is None:
                 del body["stream_options"]
             joiner, more["stream"] = ChatJoiner(on_text), True
         answer = await self._post("chat/completions", body, joiner, more)
         self._check_chat(answer.raw)
-        return read_chat(
+        url, secret = bare(self.base_url), self._settings.secret
+        check_finished(answer.raw, httpx.Headers(), url=url, secret=secret)
+        done = read_chat(
             answer.raw, latency_ms=answer.latency_ms, first_token_ms=answer.first_token_ms
         )
+        is_billed_here = self._dialect == "openrouter"
+        return replace(done, cost_usd=reported_cost(answer.raw)) if is_billed_here else done
 
     async def exchange(
         self, path: RawPath, body: Mapping[str, Json]

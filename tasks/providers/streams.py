@@ -12,7 +12,7 @@ from typing import Protocol, TypeAlias
 from convergence_core.errors import InfrastructureFault
 from convergence_core.records import Json
 from tasks.json_values import to_json
-from tasks.providers.answers import first_of, gemini_parts, mapping, mappings
+from tasks.providers.answers import content_text, first_of, gemini_parts, mapping, mappings
 
 DONE = "[DONE]"
 
@@ -106,8 +106,7 @@ class ChatJoiner:
         is_content = False
         self._logprobs += mappings(mapping(choice.get("logprobs")).get("content"))
         for name, texts in (("content", self._text), ("refusal", self._refusal)):
-            text = delta.get(name)
-            if isinstance(text, str) and text:
+            if text := content_text(delta.get(name)):
                 texts.append(text)
                 is_content = True
                 if name == "content" and self._on_text is not None:

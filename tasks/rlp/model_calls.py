@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final, Literal, NamedTuple, Protocol, TypeAlias, cast, runtime_checkable
 
 from convergence_core.budget.bounds import prompt_bound
-from convergence_core.budget.prices import PriceTable
+from convergence_core.budget.prices import PriceTable, provider_of
 from convergence_core.budget.usage import usage_of
 from convergence_core.errors import Billed, CandidateFault, EvaluationFault
 from convergence_core.ports import LLM, Completion, WorstCase
@@ -74,6 +74,7 @@ class _Answer(NamedTuple):
     latency_ms: float
     model: str | None
     dropped: tuple[str, ...] = ()
+    cost_usd: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +119,12 @@ class Model:
         async def ask() -> _Answer:
             done = await self.llm.complete(messages, model=self.name, **settings)
             return _Answer(
-                partial(read, done), done.usage, done.latency_ms, done.model, done.dropped
+                partial(read, done),
+                done.usage,
+                done.latency_ms,
+                done.model,
+                done.dropped,
+                done.cost_usd,
             )
 
         return self._call(purpose, "chat/completions", body, limit, repeat, ask)
@@ -179,7 +185,7 @@ class Model:
             repeat=repeat,
             credential=self.credential,
             worst=WorstCase(
-                usd=self.prices.worst_case(provider, self.name, n_prompt, limit),
+                usd=self.prices.worst_case(self._billed_by, self.name, n_prompt, limit),
                 tokens=None if n_prompt is None else n_prompt + limit,
             ),
             timeout_s=self.timeout_s,
@@ -193,14 +199,14 @@ class Model:
             try:
                 value = answer.read()
             except UnreadableAnswerError as error:
-                billed = Billed(usage=answer.usage, cost_usd=None, model=answer.model)
+                billed = Billed(usage=answer.usage, cost_usd=answer.cost_usd, model=answer.model)
                 raise CandidateFault(str(error), error_type="unreadable", billed=billed) from None
         except EvaluationFault as fault:
             if fault.billed is not None:
-                cost_usd, version = self._priced(fault.billed.usage)
+                cost_usd, version = self._priced(fault.billed.usage, fault.billed.cost_usd)
                 fault.billed = replace(fault.billed, cost_usd=cost_usd, price_version=version)
             raise
-        cost_usd, version = self._priced(answer.usage)
+        cost_usd, version = self._priced(answer.usage, answer.cost_usd)
         return Reply(
             value=value,
             latency_ms=answer.latency_ms,
@@ -212,7 +218,10 @@ class Model:
             dropped=answer.dropped,
         )
 
-    def _priced(self, usage: Usage) -> tuple[float | None, str | None]:
-        cost_usd = self.prices.cost(self.llm.provider, self.name, usage)
-        version = self.prices.version_of(self.llm.provider, self.name)
-        return cost_usd, None if cost_usd is None else version
+    @property
+    def _billed_by(self) -> str:
+        """The provider whose prices hold: a compatible endpoint may be another one's."""
+        return provider_of(self.llm.provider, self.llm.base_url)
+
+    def _priced(self, usage: Usage, told: float | None) -> tuple[float | None, str | None]:
+        return self.prices.settled(self._billed_by, self.name, usage, reported_usd=told)

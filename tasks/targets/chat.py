@@ -285,10 +285,13 @@ class ChatTarget:
             versions = [prices.version_of(billed_by, name) for name in (asked, answered)]
             if versions[0] != CONFIGURED or versions[1] == CONFIGURED:
                 model = answered
-        cost_usd = prices.cost(billed_by, model, completion.usage, batch=self._api.batch_prices)
-        if cost_usd is None:
-            return None, None
-        return cost_usd, prices.version_of(billed_by, model)
+        return prices.settled(
+            billed_by,
+            model,
+            completion.usage,
+            reported_usd=completion.cost_usd,
+            batch=self._api.batch_prices,
+        )
 
 
 def without_shots(values: Values) -> tuple[Values, tuple[Shot, ...]]:

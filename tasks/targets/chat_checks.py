@@ -104,16 +104,18 @@ def _unsupported(configuration: Configuration, templates: Mapping[str, str]) -> 
         for name, value in api.request.options.items()
         if name != "model" and not any(True for _ in placeholders(value))
     }
+    thinking = api.request.options.get("thinking")
+    others = plain if thinking is None else {**plain, "thinking": thinking}
     for name, value in plain.items():
         if name not in space.parameters:
-            reasons = [_refusal(api, model, name, ([value], 0), plain) for model in models]
+            reasons = [_refusal(api, model, name, ([value], 0), others) for model in models]
             yield from _problem(dotted(("api", "request", "options", name)), models, reasons)
     for name in sorted(sent_fields(configuration, templates) - {"model"}):
         parameter = space.parameters[name]
         allowed = parameter.when.get("model")
         asked = [model for model in models if allowed is None or model in allowed]
         tried = _values(parameter)
-        reasons = [_refusal(api, model, name, tried, plain) for model in asked]
+        reasons = [_refusal(api, model, name, tried, others) for model in asked]
         yield from _problem(dotted(("search_space", "parameters", name)), asked, reasons)
 
 

@@ -82,6 +82,60 @@ def test_settings_are_named_as_anthropic_names_them():
     assert (body["top_k"], body["max_tokens"]) == (5, 2000)
 
 
+SCHEMA: Any = {
+    "type": "object",
+    "properties": {
+        "minimum": {"type": "integer", "minimum": 0},
+        "parts": {
+            "type": "array",
+            "minItems": 10,
+            "description": "All.",
+            "items": {"type": "object", "properties": {}},
+        },
+    },
+    "required": ["minimum"],
+}
+FORMAT = {"type": "json_schema", "json_schema": {"name": "n", "strict": True, "schema": SCHEMA}}
+
+
+@pytest.mark.parametrize("first", ["response_format", "output_config"])
+def test_the_schema_of_an_answer_is_sent_without_what_anthropic_refuses(first):
+    settings = {"response_format": FORMAT, "output_config": {"effort": "low"}}
+    body = made({first: settings[first], **settings}).body
+    part = {"type": "object", "properties": {}, "additionalProperties": False}
+    schema = {
+        "type": "object",
+        "properties": {
+            "minimum": {"type": "integer", "description": 'Bounds: {"minimum": 0}'},
+            "parts": {
+                "type": "array",
+                "items": part,
+                "description": 'All. Bounds: {"minItems": 10}',
+            },
+        },
+        "required": ["minimum"],
+        "additionalProperties": False,
+    }
+    form = {"type": "json_schema", "schema": schema}
+    assert body["output_config"] == {"effort": "low", "format": form}
+    assert SCHEMA["properties"]["minimum"] == {"type": "integer", "minimum": 0}
+
+
+@pytest.mark.parametrize(
+    ("model", "settings"),
+    [
+        ("m", {"response_format": {"type": "json_object"}}),
+        ("claude-3-5-haiku-20241022", {"response_format": FORMAT}),
+        ("claude-sonnet-4-20250514", {"response_format": FORMAT}),
+        ("m", {"output_config": {"format": {}}, "response_format": FORMAT}),
+    ],
+)
+def test_a_form_of_the_answer_that_cannot_be_asked_for_is_refused(model, settings):
+    settings = {"max_tokens": 9, **settings}
+    found = anthropic_request([USER], settings, model=model, unsupported="refuse")
+    assert [name for name, _ in found.refused] == ["response_format"]
+
+
 @pytest.mark.parametrize(
     ("settings", "name"),
     [

@@ -7,9 +7,9 @@ import pytest
 
 from convergence_core.config.evaluation import LlmConfig
 from convergence_core.errors import CandidateFault, ConfigurationError
-from tasks.providers import make_llm, split_model
+from tasks.providers import billing_provider, make_llm, split_model
 from tasks.secrets.redaction import Secrets
-from tests.support.chat_servers import ENVIRON, KEY
+from tests.support.chat_servers import ENVIRON, KEY, anthropic_answer
 from tests.support.http_server import LoopbackServer, chat_answer
 
 
@@ -51,6 +51,20 @@ def test_the_name_of_a_model_says_who_is_asked(model, folder, path, header):
     assert completion.text == "hello"
     assert (request.path, request.body["model"]) == (path, "m")
     assert KEY in request.headers[header]
+
+
+def test_anthropic_is_asked_in_its_own_protocol_and_by_its_own_name_in_prices():
+    with LoopbackServer(lambda _: anthropic_answer("hello")) as server:
+        completion = judged("anthropic/m", f"{server.url}/v1", max_tokens=9, temperature=1.5)
+    (request,) = server.requests
+    assert (completion.text, request.path) == ("hello", "/v1/messages")
+    assert request.headers["x-api-key"] == KEY
+    assert "authorization" not in request.headers
+    assert request.body["max_tokens"] == 9
+    assert [text.partition(":")[0] for text in completion.dropped] == ["temperature"]
+    assert billing_provider(LlmConfig(model="anthropic/m")) == ("anthropic", "m")
+    llm = make_llm(LlmConfig(model="anthropic/m"), Secrets({}))
+    assert llm.base_url == "https://api.anthropic.com/v1"
 
 
 @pytest.mark.parametrize(
@@ -127,3 +141,6 @@ def test_a_mock_answers_for_all_providers():
         judged("azure/m", "https://a.invalid", mock_url=server.url + "/v1")
         judged("gemini/m", None, mock_url=server.url)
     assert {request.path for request in server.requests} == {"/v1/chat/completions"}
+    with LoopbackServer(lambda _: anthropic_answer("hello")) as server:
+        judged("anthropic/m", None, mock_url=server.url, max_tokens=9)
+    assert {request.path for request in server.requests} == {"/v1/messages"}

@@ -15,6 +15,7 @@ from tasks.rlp.factory import NO_LLM, spent_on
 from tasks.rlp.learner_calls import SubBudget
 from tasks.rlp.model_calls import PREDICTION, THOUGHT
 from tasks.run.opener import prepare_run
+from tasks.store import ParquetStore
 from tests.support.configurations import chat_api, mapping
 from tests.support.http_server import Answer, Request
 from tests.support.thinking_server import Kind, ThinkingWorld
@@ -91,7 +92,8 @@ def test_strange_thoughts_have_no_effect_but_a_recorded_reason(
     assert rows(tmp_path, order) == rows(plain, order)
 
 
-def test_offline_the_stand_in_writes_thoughts_and_nobody_is_paid(tmp_path: Path):
+@pytest.mark.parametrize("model", ["openai/thinker", "anthropic/thinker"])
+def test_offline_the_stand_in_thinks_and_judges_and_nobody_is_paid(tmp_path: Path, model: str):
     cases = [
         {"id": f"c{i}", "input": {"q": f"What is {i} plus {i}?"}, "expected": str(2 * i)}
         for i in range(5)
@@ -102,7 +104,10 @@ def test_offline_the_stand_in_writes_thoughts_and_nobody_is_paid(tmp_path: Path)
         evaluation__test_cases=cases,
         optimization__evolution={"population_size": 4, "generations": 2},
         society={"enabled": True},
-        llm={"model": "openai/thinker", "api_key_env": "NO_SUCH_KEY"},
+        evaluation__metrics={
+            "quality": {"type": "llm_judge", "rubric": "Is it right?", "weight": 1}
+        },
+        llm={"model": model, "api_key_env": "NO_SUCH_KEY"},
     )
     tree["storage"] = {"path": "store"}
     with MockServer() as server:
@@ -110,6 +115,9 @@ def test_offline_the_stand_in_writes_thoughts_and_nobody_is_paid(tmp_path: Path)
     assert result.thinking is not None
     assert result.thinking.estimator == "elicited"
     assert result.thinking.n_thoughts > 0
+    asked = "select distinct provider from attempts where purpose <> 'evaluation'"
+    found = ParquetStore(tmp_path / "store").rows(asked)
+    assert found == [{"provider": model.partition("/")[0]}]
 
 
 class DearWorld(ThinkingWorld):

@@ -292,10 +292,10 @@ class LlmJudge:
             done = await self.llm.complete(messages, model=self.model, **self._options)
         except EvaluationFault as fault:
             if fault.billed is not None:
-                cost_usd, version = self._priced(fault.billed.usage)
+                cost_usd, version = self._priced(fault.billed.usage, fault.billed.cost_usd)
                 fault.billed = replace(fault.billed, cost_usd=cost_usd, price_version=version)
             raise
-        cost_usd, version = self._priced(done.usage)
+        cost_usd, version = self._priced(done.usage, done.cost_usd)
         return Reply(
             value=done.text,
             latency_ms=done.latency_ms,
@@ -308,11 +308,9 @@ class LlmJudge:
             dropped=done.dropped,
         )
 
-    def _priced(self, usage: Usage) -> tuple[float | None, str | None]:
-        """Return what a call cost, and by which price."""
-        cost_usd = self.prices.cost(self._billed_by, self.model, usage)
-        version = self.prices.version_of(self._billed_by, self.model)
-        return cost_usd, None if cost_usd is None else version
+    def _priced(self, usage: Usage, told: float | None) -> tuple[float | None, str | None]:
+        """Return what a call cost, and by which price; ``told``: by the provider itself."""
+        return self.prices.settled(self._billed_by, self.model, usage, reported_usd=told)
 
 
 _Question: TypeAlias = tuple[list[dict[str, Json]], Literal["A", "B"]]
