@@ -48,12 +48,12 @@ def regrets(found: Sequence[Sequence[Row]]) -> np.ndarray:
 @pytest.mark.slow
 @pytest.mark.statistical
 def test_newcomers_in_groups_find_better_models_than_newcomers_that_all_meet_five_cases():
-    """The ablation of ``Rules.least_together``: paired and one-sided over 40 seeds, at 1 %.
+    """The ablation of ``Rules.least_together``: paired and one-sided over 20 seeds, at 1 %.
 
     Answers of one model go along, so eighty newcomers on five cases say little of nine models.
     """
-    grouped = regrets(runs("ours", EXAM, 40))
-    together = regrets(runs("ours:rules.least_together=1000", EXAM, 40))
+    grouped = regrets(runs("ours", EXAM, 20))
+    together = regrets(runs("ours:rules.least_together=1000", EXAM, 20))
     found = stats.ttest_rel(grouped, together, alternative="less")
     assert found.pvalue < 0.01, (grouped.mean(), together.mean())
 
@@ -61,13 +61,13 @@ def test_newcomers_in_groups_find_better_models_than_newcomers_that_all_meet_fiv
 @pytest.mark.slow
 @pytest.mark.statistical
 @pytest.mark.parametrize(
-    ("part", "tasks", "budget"),
-    [("races", EXAM, 40), ("surrogate.case_effects", EXAM[:1], 71)],
+    ("part", "tasks", "budget", "n_seeds"),
+    [("races", EXAM, 40, 20), ("surrogate.case_effects", EXAM[:1], 71, 40)],
 )
-def test_racing_and_case_effects_find_better_models_with_few_calls(part, tasks, budget):
-    """The ablation of each: paired and one-sided over 40 seeds, at 1 %."""
-    with_it = regrets(runs("ours", tasks, 40, budget))
-    without = regrets(runs(f"ours:{part}=False", tasks, 40, budget))
+def test_racing_and_case_effects_find_better_models_with_few_calls(part, tasks, budget, n_seeds):
+    """The ablation of each: paired and one-sided over seeds, at 1 %."""
+    with_it = regrets(runs("ours", tasks, n_seeds, budget))
+    without = regrets(runs(f"ours:{part}=False", tasks, n_seeds, budget))
     found = stats.ttest_rel(with_it, without, alternative="less")
     assert found.pvalue < 0.01, (with_it.mean(), without.mean())
 
@@ -76,12 +76,12 @@ def test_racing_and_case_effects_find_better_models_with_few_calls(part, tasks, 
 @pytest.mark.statistical
 @pytest.mark.parametrize("part", ["rules.prefers_telling", "surrogate.item_response"])
 def test_asking_what_tells_finds_the_best_model_with_fewer_calls(part):
-    """The ablation: who finds it or one within .01 with a tenth of the calls, 80 seeds, at .1 %.
+    """The ablation: who finds it or one within .01 with a tenth of the calls, 50 seeds, at .1 %.
 
     Paired and one-sided. Of the hundred questions the good configurations answer fifty-six alike.
     That fewer than nine of ten find it is refused, too, at 5 %.
     """
-    scale, n = read_scales()["llm:jhu-acc"], 80
+    scale, n = read_scales()["llm:jhu-acc"], 50
     with_it, without = (
         np.array(
             [
@@ -100,13 +100,13 @@ def test_asking_what_tells_finds_the_best_model_with_fewer_calls(part):
 @pytest.mark.slow
 @pytest.mark.statistical
 def test_ever_fewer_finalists_find_prompts_no_worse_than_draws_do():
-    """The ablation of ``Rules.narrows``: that they cost a point is refused, over 15 seeds, at 5 %.
+    """The ablation of ``Rules.narrows``: that they cost a point is refused, over 10 seeds, at 5 %.
 
     Observed over 30: 1.8 points better, standard error .8; that they are better where nothing else is
     unknown is shown in ``test_optimizer_told.py``.
     """
-    narrowed = regrets(runs("ours", PROMPTS, 15))
-    drawn = regrets(runs("ours:rules.narrows=False", PROMPTS, 15))
+    narrowed = regrets(runs("ours", PROMPTS, 10))
+    drawn = regrets(runs("ours:rules.narrows=False", PROMPTS, 10))
     found = stats.ttest_1samp(narrowed - drawn, 1.0, alternative="less")
     assert found.pvalue < 0.05, (narrowed.mean(), drawn.mean())
 

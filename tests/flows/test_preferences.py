@@ -102,8 +102,8 @@ def check_flow_runs_and_artifacts() -> None:
 POINTS = {
     # Requests of the round that are answered before each kill: probes, prompts, answers, judgements,
     # audits; with batches of ten as many are in flight.
-    1: (1, 7, 14, 24, 33, 46),
-    10: (2, 12, 25, 40),
+    1: (1, 14, 24, 46),
+    10: (2, 25),
 }
 
 

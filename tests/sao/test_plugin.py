@@ -131,9 +131,9 @@ def told_right(pair: JudgedPair, p: float) -> float:
 @pytest.mark.slow
 @pytest.mark.statistical
 def test_both_orders_over_a_real_server_are_right_where_one_order_is_not():
-    # 2,000 pairs from a judge with a bias of 1 and noise of 1 in each order.
+    # 800 pairs from a judge with a bias of 1 and noise of 1 in each order.
     world = PlantedWorld(truth=case_truth, delta=1.0, noise=1.0)
-    n = 2_000
+    n = 800
     sao, _ = write(world, 10, n_samples=n // 10, n_personas=n, iterative_rounds=11)
     assert len(sao.pairs) == n
     kept = [pair for pair in sao.pairs if pair.dropped_by is None]
