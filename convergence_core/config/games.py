@@ -15,6 +15,10 @@ BUILT_IN: Final[Mapping[str, tuple[str, ...]]] = {
     "tic-tac-toe": SEATS,
 }
 """Game that needs nothing but players → its roles."""
+REAL_TASK: Final = "reasoning-"
+"""Beginning of the ids of real tasks; the rest is the generator's name, with ``-`` for ``_``."""
+SOLVER_OF_TASKS: Final = ("solver",)
+"""Roles of real tasks."""
 TRUTH: Final = ("sandbox", "evaluator")
 """Roles that bring the truth; nobody else may stand in for them."""
 SYSTEM: Final = "the system"
@@ -43,7 +47,7 @@ class GameConfig(Section):
 
     file: FunctionPath | None = None
     """A game of one's own: `path/to/file.py:NAME` or `module:NAME` of a class, or of a function, that takes
-    nothing and makes the game. Absent: the built-in game of that name."""
+    nothing and makes the game. Absent: the built-in game of that name, or the real task `reasoning-NAME`."""
     roles: dict[str, RoleConfig] = Field(default_factory=dict)
     """Role → who plays it. Roles that are not named are played by the `llm`; `sandbox`, which runs
     programs, by nobody else."""
@@ -80,9 +84,19 @@ class GamesConfig(Section):
         if self == GamesConfig():
             return False
         return not self.games or any(
-            _asks_llm(game, BUILT_IN.get(name), unknown=unknown)
+            _asks_llm(game, known_roles(name, game), unknown=unknown)
             for name, game in self.games.items()
         )
+
+
+def is_real_task(name: str, game: GameConfig) -> bool:
+    """Whether a game is a generator of the extra ``games``."""
+    return game.file is None and name.startswith(REAL_TASK)
+
+
+def known_roles(name: str, game: GameConfig) -> tuple[str, ...] | None:
+    """Return the roles of a game; ``None``: only its file knows them."""
+    return SOLVER_OF_TASKS if is_real_task(name, game) else BUILT_IN.get(name)
 
 
 def _asks_llm(game: GameConfig, known: Collection[str] | None, *, unknown: bool) -> bool:

@@ -3,7 +3,15 @@
 from collections.abc import Iterator
 from typing import Final
 
-from convergence_core.config.games import BUILT_IN, TRUTH, GameConfig, GamesConfig, RoleConfig
+from convergence_core.config.games import (
+    BUILT_IN,
+    REAL_TASK,
+    TRUTH,
+    GameConfig,
+    GamesConfig,
+    RoleConfig,
+    known_roles,
+)
 from convergence_core.config.models import Configuration
 from convergence_core.config.problems import Report
 from convergence_core.config.schema import is_default
@@ -35,8 +43,9 @@ def check_games(configuration: Configuration, report: Report) -> None:
 
 def _check_game(name: str, game: GameConfig, report: Report) -> None:
     path: Path = (*_GAMES, name)
-    if game.file is None and name not in BUILT_IN:
-        rule = f"must be a built-in game ({', '.join(BUILT_IN)}), or name its `file`"
+    known = known_roles(name, game)
+    if game.file is None and known is None:
+        rule = f"must be a built-in game ({', '.join(BUILT_IN)}), a real task ({REAL_TASK}NAME), or name its `file`"
         fix = "Write e.g. `file: my_game.py:MyGame`."
         report.add(path, rule, fix, value=name, of_key=True)
         return
@@ -48,10 +57,10 @@ def _check_game(name: str, game: GameConfig, report: Report) -> None:
             rule = "must be no role of models: it brings the truth"
             report.add((*path, "roles", role), rule, "Remove it.", value=role, of_key=True)
             continue
-        if game.file is None and role not in BUILT_IN[name]:
-            rule = f"must be a role of the game: {', '.join(BUILT_IN[name])}"
+        if game.file is None and known is not None and role not in known:
+            rule = f"must be a role of the game: {', '.join(known)}"
             report.add((*path, "roles", role), rule, "Rename it.", value=role, of_key=True)
-        if player.player == "solver" and game.file is not None:
+        if player.player == "solver" and (game.file is not None or name not in BUILT_IN):
             rule = "must be `llm` or `chance`: only built-in games have a solver"
             report.add((*path, "roles", role, "player"), rule, "Write `llm`.", value="solver")
         for key in _without_effect(player):

@@ -1,11 +1,18 @@
 """Games of a configuration, one's own too, with a player for each role."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from convergence_core.config import Configuration
-from convergence_core.config.games import BUILT_IN, SYSTEM, TRUTH, GameConfig, RoleConfig
+from convergence_core.config.games import (
+    BUILT_IN,
+    SYSTEM,
+    TRUTH,
+    GameConfig,
+    RoleConfig,
+    is_real_task,
+)
 from convergence_core.errors import ConfigurationError
 from convergence_core.games.contract import FixedPlayer, LegalPlayer, broken_rules
 from convergence_core.games.game import Game
@@ -15,9 +22,11 @@ from convergence_core.games.solved.tree import SEATS, TreeGame
 from convergence_core.ports import Player
 from tasks.functions.user_functions import load_function
 from tasks.games.players import PERSONA, WORDING_VERSION, ModelSeat, SandboxPlayer
+from tasks.games.reasoning_audits import RealTasks
 from tasks.games.sandbox import why_unavailable
 from tasks.inputs.environment import Environment
 from tasks.inputs.loader import Loaded
+from tasks.inputs.storage import store_path
 from tasks.rlp.factory import make_model
 from tasks.rlp.model_calls import Model
 
@@ -48,6 +57,8 @@ class ConfiguredGame:
     """Role → what the solver gets against the solver; empty: no solver knows the game."""
     off_reason: str | None = None
     """Why it cannot be played here; ``None``: it can."""
+    close: Callable[[], None] = lambda: None
+    """Ends processes of its own; safe to call twice."""
 
 
 def configured_games(
@@ -61,20 +72,27 @@ def configured_games(
         redact: keeps secrets out of replies.
 
     Raises:
-        ConfigurationError: a file cannot be read, a game breaks the contract, a role is unknown, or a
-            model is to play and there is no ``llm``.
+        ConfigurationError: a file cannot be read, a game breaks the contract, a role is unknown, a real task
+            cannot be made here, or a model is to play and there is no ``llm``.
     """
     games = _wanted(loaded.configuration)
     models: dict[str | None, Model] = {}
     made = {}
+    tasks = RealTasks(store_path(loaded))
     for name, config in games.items():
-        game = made_game(name, config, loaded)
+        game: Game
+        off: str | None
+        if is_real_task(name, config):
+            game, off = tasks.game(name)
+        else:
+            game, off = made_game(name, config, loaded), None
         for role in config.roles:
             if role not in game.roles:
                 known = ", ".join(one for one in game.roles if one not in TRUTH)
                 rule = f"must be a role of the game: {known}"
                 raise ConfigurationError.of(f"{_key(name)}.roles.{role}", rule, "Rename it.")
-        made[name] = _with_players(game, config, loaded.configuration, world, redact, models)
+        one = _with_players(game, config, loaded.configuration, world, redact, models)
+        made[name] = replace(one, off_reason=off or one.off_reason, close=tasks.close)
     return made
 
 

@@ -366,6 +366,8 @@ def open_games_round(
         calls = LearnerCalls("games", run.session, SubBudget(limit_usd=None))
         with ExitStack() as held:
             held.callback(calls.close, *_models(games))
+            for one in games.values():
+                held.callback(one.close)
             opened = GamesRound(run, games, calls, redact)
             _ROUNDS[run.run_id] = opened
             try:

@@ -1,5 +1,6 @@
 """Tasks of reasoning-gym as games: seeded items with the library's verifiers."""
 
+import functools
 import importlib.metadata
 import importlib.util
 import json
@@ -23,6 +24,8 @@ from convergence_core.ports import Ask
 
 CHILD: Final = Path(__file__).with_name("reasoning_child.py")
 PACKAGE: Final = "reasoning-gym"
+AUDIT_VERSION: Final = 1
+"""Of what ``audit`` asks of a generator; to be raised with every change of it."""
 MOST_ANSWER: Final = 10_000
 """Characters of one answer; a longer one scores 0 and is shown to no verifier."""
 MOST_SEED: Final = 2**31
@@ -79,6 +82,17 @@ def why_missing() -> str:
     return ""
 
 
+def installed_version() -> str:
+    """Return the version of the package.
+
+    Raises:
+        ReasoningGymError: it is missing.
+    """
+    if why := why_missing():
+        raise ReasoningGymError(why)
+    return importlib.metadata.version(PACKAGE)
+
+
 class ReasoningLibrary:
     """The library in a process of its own, which is ended and started again where it hangs.
 
@@ -101,7 +115,7 @@ class ReasoningLibrary:
     @property
     def version(self) -> str:
         """Of the package."""
-        return importlib.metadata.version(PACKAGE)
+        return installed_version()
 
     def generators(self) -> tuple[str, ...]:
         """Return the names of all generators."""
@@ -285,6 +299,29 @@ def admitted_games(
     return tuple(ReasoningGame(library, one.generator) for one in found if not one.reason)
 
 
+@functools.cache
+def generator_names() -> tuple[str, ...]:
+    """Return the names of the installed version's generators.
+
+    Raises:
+        ReasoningGymError: the package is missing.
+    """
+    with ReasoningLibrary() as library:
+        return library.generators()
+
+
+def check_names(names: Iterable[str], known: Sequence[str]) -> None:
+    """Refuse a name that is no generator's.
+
+    Raises:
+        ReasoningGymError: there is one.
+    """
+    if unknown := sorted({*names} - {*known}):
+        raise ReasoningGymError(
+            f"{PACKAGE} {installed_version()} has no generator {unknown[0]!r}. It has: {', '.join(known)}."
+        )
+
+
 def audit(
     names: Sequence[str] | None = None, *, n_seeds: int = 3, limit_s: float = 20.0
 ) -> Iterator[Audited]:
@@ -304,10 +341,7 @@ def audit(
     """
     with ReasoningLibrary(limit_s, 1) as library, ReasoningLibrary(limit_s, 2) as other:
         known = library.generators()
-        if unknown := sorted(set(names or ()) - set(known)):
-            raise ReasoningGymError(
-                f"{PACKAGE} {library.version} has no generator {unknown[0]!r}. It has: {', '.join(known)}."
-            )
+        check_names(names or (), known)
         for name in names or known:
             reasons = (_why_rejected(library, other, name, seed) for seed in range(n_seeds))
             yield Audited(name, next((reason for reason in reasons if reason), ""))

@@ -14,6 +14,7 @@
     live/runs/run_id=<run>/run.parquet               the run's row, replaced as it goes on
     final/<table>/run_id=<run>/part-0.parquet        finished runs, one file per table
     final/<table>/day=<day>/seq-<lo>-<hi>.parquet    decisions and rewards, by UTC day
+    final/<table>/day=<day>/seq-<time>-<id>.parquet  audits of tasks, by UTC day
     catalog.duckdb                                   views only, disposable
     catalog/<table>/none/none.parquet                tables without rows, for the views
     catalog/views.sha256                             which views were written last

@@ -37,6 +37,8 @@ def test_games_need_no_society_that_is_enabled():
          "society.games.games.g.roles.one.player", "only built-in games have a solver"),
         (game(roles={"first": {"player": "chance", "persona": "A cat."}}),
          "society.games.games.nim.roles.first.persona", "has no effect with `player: chance`"),
+        (game("reasoning-countdown", roles={"first": {}}), "society.games.games.reasoning-countdown.roles.first",
+         "must be a role of the game: solver"),
         ({"storage": {"keep_text": False}}, "storage.keep_text", "must be true with `society.games`"),
         ({"society/games": {"plays": 0}}, "society.games.plays", "at least 1"),
         ({"society/games": {"plays": 3}}, "society.games.plays", "at least the number of games, 4"),
@@ -46,6 +48,18 @@ def test_what_cannot_be_played_is_refused_by_its_key(change, key, rule):
     problems = problems_of(change, PLAYING)
     assert [problem.key for problem in problems] == [key]
     assert rule in problems[0].rule
+
+
+def test_real_tasks_are_known_by_their_names_and_have_no_solver():
+    assert parse_mapping(edited(game("reasoning-countdown"), PLAYING)).society.games.asks_llm
+    solver = {
+        "society": {
+            "games": {"games": {"reasoning-lcm": {"roles": {"solver": {"player": "solver"}}}}}
+        }
+    }
+    (problem,) = problems_of(solver, MINIMAL)
+    assert problem.key == "society.games.games.reasoning-lcm.roles.solver.player"
+    assert "only built-in games have a solver" in problem.rule
 
 
 def test_models_need_an_llm():

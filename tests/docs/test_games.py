@@ -43,9 +43,11 @@ def test_the_examples_print_what_the_page_says_of_them(tmp_path: Path):
 @pytest.mark.slow  # starts the library six times
 @pytest.mark.skipif(bool(why_missing()), reason=why_missing())
 def test_real_tasks_are_audited_and_played_as_the_page_says(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     from convergence.__main__ import run
+
+    monkeypatch.chdir(tmp_path)
 
     (command,) = [block for block in blocks(PAGE, "sh") if "games audit" in block]
     assert run(shlex.split(command)[1:]) == 0

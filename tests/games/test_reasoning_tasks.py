@@ -10,11 +10,17 @@ from typing import cast
 import pytest
 
 from convergence.__main__ import run
+from convergence_core.errors import ConfigurationError
 from convergence_core.games.contract import FixedPlayer, broken_rules
 from convergence_core.games.game import PlayKey
 from convergence_core.games.play import play
+from tasks.games import reasoning_audits, reasoning_tasks
+from tasks.games.games_report import latest_round
+from tasks.games.games_round import listed_games
+from tasks.games.reasoning_audits import audited, stored_audit
 from tasks.games.reasoning_child import EvaluationGuard, UnsafeAnswerError, is_plain_formula
 from tasks.games.reasoning_tasks import (
+    AUDIT_VERSION,
     HOSTILE,
     MOST_ANSWER,
     Audited,
@@ -25,6 +31,11 @@ from tasks.games.reasoning_tasks import (
     audit,
     why_missing,
 )
+from tasks.games.round_rows import plays_of_run
+from tasks.inputs.loader import load
+from tasks.store import ParquetStore
+from tests.games.game_worlds import NIM, Gamer, play_round, write_games
+from tests.support.writing_runs import STORE
 
 needs_library = pytest.mark.skipif(bool(why_missing()), reason=why_missing())
 KNOWN_BAD = {
@@ -174,3 +185,126 @@ def test_hostile_answers_score_nothing_and_games_keep_the_contract(tmp_path: Pat
         assert library.verdict("countdown", 5, item.answer).score == 1.0
     assert not touched.exists()
     assert list(audit(["countdown"], n_seeds=1)) == [Audited("countdown")]
+
+
+ADMITTED = {"roles": {"solver": {"player": "chance"}}}
+
+
+def remembered(path: Path, **reasons: str) -> None:
+    """Store an audit of a library that has no other generators."""
+    rows = [
+        {
+            "package": "reasoning-gym", "version": "9.9", "audit": AUDIT_VERSION, "generator": name,
+            "n_seeds": 3, "is_admitted": not reason, "reason": reason or None,
+            "n_generators": len(reasons), "audited_at": 1,
+        }
+        for name, reason in reasons.items()
+    ]  # fmt: skip
+    ParquetStore(path).add_rows("task_audits", rows, 1)
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch):
+    """A library of version 9.9 that is not to be started."""
+
+    def refuse(*_: object, **__: object):
+        raise AssertionError("nothing is to be tried")
+
+    monkeypatch.setattr(reasoning_tasks, "why_missing", lambda: "")
+    monkeypatch.setattr(reasoning_audits, "why_missing", lambda: "")
+    monkeypatch.setattr(reasoning_tasks, "installed_version", lambda: "9.9")
+    monkeypatch.setattr(reasoning_audits, "installed_version", lambda: "9.9")
+    for module, name in (
+        (reasoning_audits, "audit"), (reasoning_audits, "generator_names"),
+        (reasoning_tasks.ReasoningLibrary, "_started"),
+    ):  # fmt: skip
+        monkeypatch.setattr(module, name, refuse)
+
+
+@pytest.mark.usefixtures("installed")
+def test_what_is_stored_is_not_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    def printed(*words: str) -> str:
+        capsys.readouterr()
+        assert run(["games", *words]) == 0
+        return capsys.readouterr().out
+
+    remembered(tmp_path / STORE, countdown="", spell_backward="it pays for junk")
+    found = json.loads(printed("audit", "--store", str(tmp_path / STORE), "--json"))
+    assert found == {
+        "version": "9.9", "admitted": ["countdown"], "rejected": {"spell_backward": "it pays for junk"},
+    }  # fmt: skip
+    config = str(
+        write_games(tmp_path, "http://127.0.0.1:9", {"reasoning-spell-backward": ADMITTED} | NIM)
+    )
+    listed = printed("list", config)
+    assert "1 of 2 generators admitted" in listed
+    assert "rejects it: it pays for junk" in " ".join(listed.split())
+    assert json.loads(printed("list", config, "--json"))["real_tasks"]["n_generators"] == 2
+    # Another version of the package, or of the audit, knows nothing of it; nor do ten seeds of three.
+    path, remaining = tmp_path / STORE, stored_audit(tmp_path / STORE, 10)
+    assert (dict(remaining.rejected), remaining.is_whole) == (
+        {"spell_backward": "it pays for junk"},
+        False,
+    )
+    monkeypatch.setattr(reasoning_audits, "AUDIT_VERSION", AUDIT_VERSION + 1)
+    assert not stored_audit(path).found
+    monkeypatch.undo()
+
+
+@pytest.mark.usefixtures("installed")
+def test_of_several_audits_the_last_counts_and_what_was_tried_before_a_failure_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    remembered(tmp_path, a="", b="it hung")
+
+    def one_then_failure(names: list[str], **_: object):
+        yield Audited(names[0], "new reason")
+        raise OSError("no")
+
+    monkeypatch.setattr(reasoning_audits, "generator_names", lambda: ("a", "b"))
+    monkeypatch.setattr(reasoning_audits, "audit", one_then_failure)
+    with pytest.raises(OSError, match="no"):
+        list(audited(tmp_path, again=True))
+    assert dict(stored_audit(tmp_path).rejected) == {"a": "new reason", "b": "it hung"}
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_rejected_generator_is_off_and_an_unknown_one_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    remembered(tmp_path / STORE, spell_backward="it pays for junk", countdown="")
+    with Gamer().server() as server:
+        config = write_games(tmp_path, server.url, {"reasoning-spell-backward": ADMITTED} | NIM)
+        report = play_round(config)
+    off = next(one.coin for one in report.games if one.coin.game == "reasoning-spell-backward")
+    assert off.off_reason == "the audit of reasoning-gym 9.9 rejects it: it pays for junk"
+    assert {play.game for play in plays_of_run(ParquetStore(tmp_path / STORE),
+            latest_round(ParquetStore(tmp_path / STORE)).run_id)} <= {"nim"}  # fmt: skip
+    monkeypatch.setattr(reasoning_audits, "generator_names", lambda: ("countdown",))
+    for name, fix in (
+        ("reasoning-countdwn", "Write `reasoning-countdown`"),
+        ("reasoning-x", "countdown."),
+    ):
+        write_games(tmp_path, server.url, {name: ADMITTED} | NIM)
+        with pytest.raises(ConfigurationError, match=f"society.games.games.{name}") as caught:
+            listed_games(load(config))
+        assert fix in str(caught.value)
+
+
+@needs_library
+@pytest.mark.slow  # starts the library three times
+def test_a_real_task_is_played_by_name_and_ends_its_process(tmp_path: Path):
+    remembered(tmp_path / STORE, countdown="")  # of another version: it is audited
+    with Gamer(lambda *_: "<answer>1</answer>").server() as server:
+        config = write_games(
+            tmp_path, server.url, {"reasoning-countdown": {}}, society__games__plays=4
+        )
+        report = play_round(config)
+    (game,) = report.games
+    assert (game.n_played, game.scores[0].role) == (4, "solver")
+    assert stored_audit(tmp_path / STORE).admitted == ("countdown",)
+    children = [one.read_text() for one in Path("/proc/self/task").glob("*/children")]
+    names = [Path(f"/proc/{pid}/cmdline").read_text() for one in children for pid in one.split()]
+    assert not any("reasoning_child" in name for name in names)

@@ -1,6 +1,5 @@
 """``games``: language games between models, and what they were worth."""
 
-import importlib.metadata
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +12,7 @@ from convergence_core.errors import RunNotFoundError
 
 if TYPE_CHECKING:
     from convergence_core.games.round_records import GamesReport
+    from tasks.games.reasoning_audits import StoredAudit
     from tasks.report.blocks import Block
 
 app = typer.Typer(
@@ -21,6 +21,7 @@ app = typer.Typer(
     help="Play language games between models, and see which of them help.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+PACKAGE = "reasoning-gym"
 Seed = Annotated[
     int | None, typer.Option(min=0, help="Same seed, same plays. Overrides optimization.seed.")
 ]
@@ -35,14 +36,20 @@ def list_games(
 ) -> None:
     """List the games of a configuration with their players; games of one's own are checked.
 
-    Nothing is asked of a model.
+    Nothing is asked of a model. Real tasks are listed as far as their audit is stored.
     """
     from tasks.games.games_round import listed_games  # noqa: PLC0415 - brings NumPy
+    from tasks.games.reasoning_audits import stored_audit  # noqa: PLC0415 - as above
+    from tasks.games.reasoning_tasks import why_missing  # noqa: PLC0415 - as above
+    from tasks.inputs.storage import store_path  # noqa: PLC0415 - as above
 
     with mock_server(wanted=offline) as mock_url:
-        found = listed_games(load_with(config, assignments), mock_url=mock_url)
+        loaded = load_with(config, assignments)
+        found = listed_games(loaded, mock_url=mock_url)
+    real = None if why_missing() else stored_audit(store_path(loaded))
     if as_json:
-        console.answer_json({"games": found})
+        told = None if real is None else {**_told(real), "n_generators": real.n_generators}
+        console.answer_json({"games": found, "real_tasks": told})
         return
     columns = {
         "game": lambda one: str(one["game"]),
@@ -55,6 +62,15 @@ def list_games(
     for one in found:
         if one["off_reason"] is not None:
             console.answer(f"{one['game']} cannot be played here: {one['off_reason']}.")
+    if real is None:
+        console.answer(f"Real tasks: none. {why_missing()}")
+    elif not real.is_whole:
+        console.answer(
+            f"Real tasks: the generators of {PACKAGE} {real.version} were not all audited yet. "
+            "`convergence games audit` does it once."
+        )
+    else:
+        _show_audit(real)
 
 
 @app.command()
@@ -91,30 +107,56 @@ def run(  # noqa: PLR0917 - Typer's options
 
 
 @app.command()
-def audit(
+def audit(  # noqa: PLR0917 - Typer's options
     generators: Annotated[
         list[str] | None,
         typer.Argument(metavar="[GENERATOR]...", help="Names of generators. Default: all."),
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Items tried of each generator.")] = 3,
+    again: Annotated[
+        bool, typer.Option("--again", help="Try those as well whose audit is stored.")
+    ] = False,
+    store: options.Store = None,
+    config: options.Config = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Try the task generators of reasoning-gym, and say which are rejected and why."""
-    from tasks.games.reasoning_tasks import PACKAGE, audit  # noqa: PLC0415 - brings NumPy
+    """Try the task generators of reasoning-gym, and say which are rejected and why.
 
-    found = list(audit(generators, n_seeds=seeds))
-    rejected = [one for one in found if one.reason]
-    version = importlib.metadata.version(PACKAGE)
+    Each is tried once for the installed version; what was found is stored.
+    """
+    from tasks.games.reasoning_audits import StoredAudit, audited  # noqa: PLC0415 - brings NumPy
+    from tasks.games.reasoning_tasks import installed_version  # noqa: PLC0415 - as above
+
+    path, names = (
+        locations.store_path(store, config),
+        [n.replace("-", "_") for n in generators or ()],
+    )
+    found = {one.generator: one for one in audited(path, names, n_seeds=seeds, again=again)}
+    shown = StoredAudit(
+        version=installed_version(), found=dict(sorted(found.items())), n_generators=len(found)
+    )
     if as_json:
-        admitted = [one.generator for one in found if not one.reason]
-        reasons = {one.generator: one.reason for one in rejected}
-        console.answer_json({"version": version, "admitted": admitted, "rejected": reasons})
-        return
-    if rejected:
-        columns = {"rejected": lambda one: one.generator, "because": lambda one: one.reason}
-        console.show(console.table_of(rejected, columns))
-    n = len(found) - len(rejected)
-    console.answer(f"{PACKAGE} {version}: {n} of {len(found)} generators admitted.")
+        console.answer_json(_told(shown))
+    else:
+        _show_audit(shown)
+
+
+def _told(found: "StoredAudit") -> dict[str, Any]:
+    return {"version": found.version, "admitted": found.admitted, "rejected": found.rejected}
+
+
+def _show_audit(found: "StoredAudit") -> None:
+    if found.rejected:
+        columns = {
+            "rejected": lambda one: one[0].replace("_", "-"),
+            "because": lambda one: one[1],
+        }
+        console.show(console.table_of([*found.rejected.items()], columns))
+    n, version = len(found.admitted), found.version
+    console.answer(f"{PACKAGE} {version}: {n} of {len(found.found)} generators admitted.")
+    if n:
+        names = ", ".join(name.replace("_", "-") for name in found.admitted)
+        console.answer(f"They are played as reasoning-NAME: {names}.")
 
 
 @app.command()

@@ -242,3 +242,16 @@ game_plays (run_id, generation, play_id): One play of a language game, whole: en
 16 | n_calls     | i32  |     | replies of models
 17 | cost_usd    | f64  | USD | of these; NULL: unknown
 """)
+
+TASK_AUDITS = table("""
+task_audits (package, version, audit, generator, audited_at): What the audit of a library's tasks found of one generator; of several audits the last counts.
+1 | package      | text |  | the library
+2 | version      | text |  | its installed version
+3 | audit        | i32  |  | version of what the audit asks
+4 | generator    | text |  | name of the generator
+5 | n_seeds      | i32  |  | items that were tried
+6 | is_admitted  | bool |  | whether it can be played
+7 | reason       | text |  | why it cannot; NULL: it can
+8 | n_generators | i32  |  | generators of that version
+9 | audited_at   | ts   |  | when it was tried
+""")

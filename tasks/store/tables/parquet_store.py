@@ -8,8 +8,10 @@ same names. The final re-estimation (generation -1) has an empty ``generations``
 
 import json
 import logging
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +36,13 @@ from tasks.store.tables.parquet_files import ParquetFiles
 from tasks.store.tables.query import ExportFormat, QueryResult, Reader, open_views
 from tasks.store.tables.resolver import committed_files, committed_generations, resolve
 from tasks.store.tables.sweep import GRACE_US, sweep
-from tasks.store.tables.tables import AHEAD_TABLES, GENERATION_TABLES, GENERATIONS, RUNS
+from tasks.store.tables.tables import (
+    ADDED_TABLES,
+    AHEAD_TABLES,
+    GENERATION_TABLES,
+    GENERATIONS,
+    RUNS,
+)
 
 if TYPE_CHECKING:
     import duckdb
@@ -143,6 +151,26 @@ class ParquetStore:
         self._files.write(RUNS, [_row_of(record)], path)
         if is_new or record.status != "running":
             self._tidy(record)
+
+    def add_rows(self, table: str, rows: Sequence[Row], now_us: int) -> None:
+        """Add rows that belong to no run, all or none; they never change.
+
+        Args:
+            table: one of ``ADDED_TABLES``.
+            rows: none: nothing is written.
+            now_us: when, in microseconds since the epoch.
+
+        Raises:
+            KeyError: another table.
+            StoreWriteError: nothing is added then.
+        """
+        added = {one.name: one for one in ADDED_TABLES}[table]
+        if not rows:
+            return
+        self._ensure()
+        day = f"{datetime.fromtimestamp(now_us / 1e6, UTC):%Y-%m-%d}"
+        name = f"seq-{now_us:016d}-{uuid.uuid4().hex[:8]}.parquet"
+        self._files.write(added, rows, self.path / "final" / table / f"day={day}" / name)
 
     def finish_run(self, record: RunRecord) -> None:
         """Save a ``done`` run's row and compact its generations into one file per table.

@@ -21,6 +21,7 @@ from tasks.store.tables.learner_tables import (
     PREFERENCE_PROBES,
     PREFERENCE_ROUNDS,
     PREFERENCES,
+    TASK_AUDITS,
     THOUGHTS,
 )
 
@@ -395,7 +396,7 @@ TABLES: Mapping[str, Table] = {
         *(RUNS, GENERATIONS, CANDIDATES, EVALUATIONS, ESTIMATES, ATTEMPTS, PAYLOADS),
         *(COMMITMENTS, THOUGHTS, PREDICTIONS, POLICY_UPDATES, MUTATIONS),
         *(PREFERENCES, PREFERENCE_ROUNDS, PREFERENCE_AUDITS, PREFERENCE_PROBES),
-        *(GAME_ROUNDS, GAME_COINS, GAME_PLAYS),
+        *(GAME_ROUNDS, GAME_COINS, GAME_PLAYS, TASK_AUDITS),
         *(DECISIONS, REWARDS, INTERACTIONS, RATINGS, COMPARISONS),
         *(ADAPTER_EVENTS, TRAINING_ROUNDS, GATE_CHECKS, LIVE_TESTS),
         *(POLICY_EXPERIENCES, POLICY_VERSIONS, POLICY_EPISODES, POLICY_GATES),
@@ -415,8 +416,14 @@ POLICY_TABLES: tuple[Table, ...] = (
 )
 """Tables that a fold fills from the policy of prompt changes."""
 
-RUNTIME_TABLES: tuple[Table, ...] = (DECISIONS, REWARDS, *FEEDBACK_TABLES, *POLICY_TABLES)
-"""Tables that a fold fills; they belong to no run."""
+ADDED_TABLES: tuple[Table, ...] = (TASK_AUDITS,)
+"""Tables to which commands add rows, a file each time."""
+
+RUNTIME_TABLES: tuple[Table, ...] = (
+    *(DECISIONS, REWARDS),
+    *(*FEEDBACK_TABLES, *POLICY_TABLES, *ADDED_TABLES),
+)
+"""Tables that a fold or a command fills; they belong to no run."""
 
 GENERATION_TABLES: tuple[Table, ...] = (
     *(PAYLOADS, CANDIDATES, EVALUATIONS, ESTIMATES, ATTEMPTS),

@@ -1,0 +1,194 @@
+"""Audits of reasoning-gym as a store keeps them, and the games that they admit.
+
+What an audit found depends on the installed version and on what the audit asks (``AUDIT_VERSION``), so each
+generator is tried once for both and then read from table ``task_audits``.
+"""
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from convergence_core.config.games import REAL_TASK
+from convergence_core.errors import ConfigurationError
+from convergence_core.ports import Row
+from tasks.games.reasoning_tasks import (
+    AUDIT_VERSION,
+    PACKAGE,
+    Audited,
+    ReasoningGame,
+    ReasoningGymError,
+    ReasoningLibrary,
+    audit,
+    check_names,
+    generator_names,
+    installed_version,
+    why_missing,
+)
+from tasks.store import ParquetStore
+from tasks.store.clock import wall_clock_us
+
+N_SEEDS: Final = 3
+"""Items of each generator that are tried unless somebody asks for more."""
+_STORED: Final = """
+    SELECT generator, reason, n_generators FROM task_audits
+    WHERE package = $package AND version = $version AND audit = $audit
+      AND (n_seeds >= $n_seeds OR NOT is_admitted)
+    ORDER BY audited_at"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredAudit:
+    """What a store knows of the installed version's generators."""
+
+    version: str
+    found: Mapping[str, Audited]
+    """Generator → what was found last, in the order of names."""
+    n_generators: int | None
+    """Of the installed version; ``None``: nothing is stored of it."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every generator was tried."""
+        return self.n_generators == len(self.found)
+
+    @property
+    def admitted(self) -> tuple[str, ...]:
+        """Names of the generators that are admitted."""
+        return tuple(name for name, one in self.found.items() if not one.reason)
+
+    @property
+    def rejected(self) -> Mapping[str, str]:
+        """Generator → why it is rejected."""
+        return {name: one.reason for name, one in self.found.items() if one.reason}
+
+
+def stored_audit(path: Path, n_seeds: int = N_SEEDS) -> StoredAudit:
+    """Return what is stored of the installed version; of several audits of a generator the last counts.
+
+    Args:
+        path: root folder of the store; it need not exist.
+        n_seeds: items that must have been tried at least of what is admitted.
+
+    Raises:
+        ReasoningGymError: the package is missing.
+    """
+    version = installed_version()
+    asked = {"package": PACKAGE, "version": version, "audit": AUDIT_VERSION, "n_seeds": n_seeds}
+    with closing(ParquetStore(path)) as store:
+        rows = store.rows(_STORED, asked) if store.exists else []
+    found = {
+        str(r["generator"]): Audited(str(r["generator"]), str(r["reason"] or "")) for r in rows
+    }
+    n = int(str(rows[-1]["n_generators"])) if rows else None
+    return StoredAudit(version=version, found=dict(sorted(found.items())), n_generators=n)
+
+
+def audited(
+    path: Path,
+    names: Sequence[str] | None = None,
+    *,
+    n_seeds: int = N_SEEDS,
+    again: bool = False,
+    limit_s: float = 20.0,
+) -> Iterator[Audited]:
+    """Yield what is known of generators, and try and store those that nothing is known of.
+
+    What was tried is stored when the last one was, or when the caller stops or fails before.
+
+    Args:
+        path: root folder of the store, which is created where something is tried.
+        names: of generators; none: all.
+        n_seeds: items of each, at least 1.
+        again: whether to try those that are stored, too.
+        limit_s: seconds that one item or one verdict may take.
+
+    Raises:
+        ReasoningGymError: the package is missing, or a name is no generator's.
+        StoreError: the store cannot be used.
+    """
+    stored = stored_audit(path, n_seeds)
+    known = {} if again else dict(stored.found)
+    wanted = list(names or (() if again or not stored.is_whole else known))
+    if not wanted or not {*wanted} <= known.keys():
+        everything = generator_names()
+        check_names(wanted, everything)
+        wanted, n_generators = wanted or list(everything), len(everything)
+        new = [name for name in wanted if name not in known]
+        tried: list[Audited] = []
+        try:
+            for one in audit(new, n_seeds=n_seeds, limit_s=limit_s) if new else ():
+                tried.append(one)
+                yield one
+        finally:
+            _save(path, tried, stored.version, n_seeds, n_generators)
+        wanted = [name for name in wanted if name in known]
+    yield from (known[name] for name in wanted)
+
+
+def _save(
+    path: Path, tried: Sequence[Audited], version: str, n_seeds: int, n_generators: int
+) -> None:
+    now = wall_clock_us()
+    rows: list[Row] = [
+        {
+            "package": PACKAGE,
+            "version": version,
+            "audit": AUDIT_VERSION,
+            "generator": one.generator,
+            "n_seeds": n_seeds,
+            "is_admitted": not one.reason,
+            "reason": one.reason or None,
+            "n_generators": n_generators,
+            "audited_at": now,
+        }
+        for one in tried
+    ]
+    with closing(ParquetStore(path)) as store:
+        store.add_rows("task_audits", rows, now)
+
+
+class RealTasks:
+    """Generators that a configuration plays by name, all in one process of the library.
+
+    The process starts with the first item.
+
+    Args:
+        path: root folder of the store that keeps the audits.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._library: ReasoningLibrary | None = None
+
+    def game(self, name: str) -> tuple[ReasoningGame, str | None]:
+        """Return a generator as a game, and why it cannot be played; ``None``: it is admitted.
+
+        Args:
+            name: id of the game.
+
+        Raises:
+            ConfigurationError: the package is missing, or has no such generator.
+            StoreError: the store cannot be used.
+        """
+        key = f"society.games.games.{name}"
+        if why := why_missing():
+            raise ConfigurationError.of(key, "needs a package", why)
+        self._library = self._library or ReasoningLibrary()
+        generator = name.removeprefix(REAL_TASK).replace("-", "_")
+        try:
+            (found,) = audited(self._path, [generator])
+        except ReasoningGymError as error:
+            near = difflib.get_close_matches(generator, generator_names(), 1)
+            fix = f"Write `{REAL_TASK}{near[0].replace('_', '-')}`." if near else str(error)
+            rule = f"must name a generator of {PACKAGE} {self._library.version}, or its `file`"
+            raise ConfigurationError.of(key, rule, fix, value=name) from error
+        off = f"the audit of {PACKAGE} {self._library.version} rejects it: {found.reason}"
+        return ReasoningGame(self._library, generator), off if found.reason else None
+
+    def close(self) -> None:
+        """End the process; safe to call twice."""
+        if self._library is not None:
+            self._library.close()
