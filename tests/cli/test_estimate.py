@@ -230,7 +230,8 @@ def test_earlier_costs_calibrate_what_has_no_list_price(here: Path, cli: Runner)
 
 def test_a_compatible_endpoint_has_the_prices_of_its_host(here: Path, cli: Runner):
     endpoint = "https://api.deepseek.com/v1"
-    options = {"model": "deepseek-v4-flash", "max_tokens": 50}
+    quiet = {"thinking": {"type": "disabled"}}  # while it thinks, it ignores a temperature
+    options = {"model": "deepseek-v4-flash", "max_tokens": 50, **quiet}
     sections = judged("rating", model="deepseek-v4-flash", endpoint=endpoint)
     api = {"name": "bot", "kind": "openai", "endpoint": endpoint, "request": {"options": options}}
     k = {"type": "float", "min": 0, "max": 1}
