@@ -1,6 +1,7 @@
 """Games of a configuration, one's own too, with a player for each role."""
 
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -14,13 +15,13 @@ from convergence_core.config.games import (
     is_real_task,
 )
 from convergence_core.errors import ConfigurationError
-from convergence_core.games.contract import FixedPlayer, LegalPlayer, broken_rules
+from convergence_core.games.contract import FixedPlayer, LegalPlayer
 from convergence_core.games.game import Game
 from convergence_core.games.registry import solved_games
 from convergence_core.games.solved.solver import solve
 from convergence_core.games.solved.tree import SEATS, TreeGame
 from convergence_core.ports import Player
-from tasks.functions.user_functions import load_function
+from tasks.games.own_games import OwnGame, own_game
 from tasks.games.players import PERSONA, WORDING_VERSION, ModelSeat, SandboxPlayer
 from tasks.games.reasoning_audits import RealTasks
 from tasks.games.sandbox import why_unavailable
@@ -34,10 +35,6 @@ SANDBOX: Final = "sandbox"
 """Role that runs programs; it is nobody's but the limited process's."""
 EVALUATOR: Final = "evaluator"
 """Role that measures candidates; no model may stand in for it."""
-_REPORT: Final = '{"ending": "ok", "reason": "", "value": true}'
-"""Of a program, while a game is held to its contract: no process is started for it."""
-MOST_SHOWN: Final = 3
-"""Broken rules that an error shows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,28 +69,37 @@ def configured_games(
         redact: keeps secrets out of replies.
 
     Raises:
-        ConfigurationError: a file cannot be read, a game breaks the contract, a role is unknown, a real task
+        ConfigurationError: a file cannot be read, a game breaks the contract or hangs, a role is unknown, a real task
             cannot be made here, or a model is to play and there is no ``llm``.
     """
     games = _wanted(loaded.configuration)
     models: dict[str | None, Model] = {}
     made = {}
     tasks = RealTasks(store_path(loaded))
-    for name, config in games.items():
-        game: Game
-        off: str | None
-        if is_real_task(name, config):
-            game, off = tasks.game(name)
-        else:
-            game, off = made_game(name, config, loaded), None
-        for role in config.roles:
-            if role not in game.roles:
-                known = ", ".join(one for one in game.roles if one not in TRUTH)
-                rule = f"must be a role of the game: {known}"
-                raise ConfigurationError.of(f"{_key(name)}.roles.{role}", rule, "Rename it.")
-        one = _with_players(game, config, loaded.configuration, world, redact, models)
-        made[name] = replace(one, off_reason=off or one.off_reason, close=tasks.close)
+    with ExitStack() as opened:  # processes, that are ended unless all games are made
+        opened.callback(tasks.close)
+        for name, config in games.items():
+            game: Game
+            off, close = None, tasks.close
+            if is_real_task(name, config):
+                game, off = tasks.game(name)
+            else:
+                game = made_game(name, config, loaded)
+            if isinstance(game, OwnGame):
+                close = opened.callback(game.close)
+            _check_roles(name, config, game)
+            one = _with_players(game, config, loaded.configuration, world, redact, models)
+            made[name] = replace(one, off_reason=off or one.off_reason, close=close)
+        opened.pop_all()
     return made
+
+
+def _check_roles(name: str, config: GameConfig, game: Game) -> None:
+    for role in config.roles:
+        if role not in game.roles:
+            known = ", ".join(one for one in game.roles if one not in TRUTH)
+            rule = f"must be a role of the game: {known}"
+            raise ConfigurationError.of(f"{_key(name)}.roles.{role}", rule, "Rename it.")
 
 
 def _wanted(configuration: Configuration) -> dict[str, GameConfig]:
@@ -107,32 +113,16 @@ def _key(name: str) -> str:
 
 
 def made_game(name: str, config: GameConfig, loaded: Loaded) -> Game:
-    """Return a game by its id; one of one's own is made and held to the contract.
+    """Return a game by its id; one of one's own is made and held to the contract in a process, which runs on.
 
     Raises:
         ConfigurationError: it cannot be made, has another id, or breaks a rule of the contract.
     """
     if config.file is None:
         return next(game for game in solved_games() if game.id == name)
-    key = f"{_key(name)}.file"
-    make = load_function(config.file, loaded.base_dir, key=key)
-    try:
-        game: Game = make()
-        replies = {SANDBOX: FixedPlayer(_REPORT)} if SANDBOX in getattr(game, "roles", ()) else {}
-        broken = broken_rules(game, replies)
-    except Exception as error:
-        rule = "must name a class or a function that takes nothing and makes the game"
-        raise ConfigurationError.of(
-            key, rule, "Mend it.", value=f"{type(error).__name__}: {error}"
-        ) from error
-    if broken:
-        shown, n = "; ".join(broken[:MOST_SHOWN]), len(broken)
-        more = f"; and {n - MOST_SHOWN} more" if n > MOST_SHOWN else ""
-        fix = "Mend the game: `convergence_core.games.contract.broken_rules` names each rule."
-        raise ConfigurationError.of(
-            key, "must keep the contract of games", fix, value=f"{shown}{more}"
-        )
+    game = own_game(config.file, loaded.base_dir, f"{_key(name)}.file")
     if game.id != name:
+        game.close()
         fix = f"Write the game as `{game.id}:`."
         raise ConfigurationError.of(_key(name), "must be the game's own `id`", fix, value=game.id)
     return game

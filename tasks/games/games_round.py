@@ -359,21 +359,23 @@ def open_games_round(
     caller: Caller = {} if mock_url is None else {"mock_url": mock_url}
     world = Environment.of(loaded.configuration, mock_url=mock_url)
     redact = world.redactor(loaded.configuration)
-    games = configured_games(loaded, world, redact)
-    run = interrupted(loaded, caller, GAMES_TAG) or prepare_run(loaded, part=GAMES_TAG, **caller)
-    with run:
+    with ExitStack() as held:
+        games = configured_games(loaded, world, redact)
+        for one in games.values():
+            held.callback(one.close)
+        run = interrupted(loaded, caller, GAMES_TAG) or prepare_run(
+            loaded, part=GAMES_TAG, **caller
+        )
+        held.enter_context(run)
         run.begin_final()
         calls = LearnerCalls("games", run.session, SubBudget(limit_usd=None))
-        with ExitStack() as held:
-            held.callback(calls.close, *_models(games))
-            for one in games.values():
-                held.callback(one.close)
-            opened = GamesRound(run, games, calls, redact)
-            _ROUNDS[run.run_id] = opened
-            try:
-                yield opened
-            finally:
-                del _ROUNDS[run.run_id]
+        held.callback(calls.close, *_models(games))
+        opened = GamesRound(run, games, calls, redact)
+        _ROUNDS[run.run_id] = opened
+        try:
+            yield opened
+        finally:
+            del _ROUNDS[run.run_id]
 
 
 def _models(games: Mapping[str, ConfiguredGame]) -> list[LLM]:
@@ -390,6 +392,8 @@ def listed_games(loaded: Loaded, *, mock_url: str | None = None) -> list[dict[st
     """
     world = Environment.of(loaded.configuration, mock_url=mock_url)
     games = configured_games(loaded, world, world.redactor(loaded.configuration))
+    for one in games.values():
+        one.close()
     return [
         {
             "game": one.game.id,

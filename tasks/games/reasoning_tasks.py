@@ -3,14 +3,7 @@
 import functools
 import importlib.metadata
 import importlib.util
-import json
-import os
 import re
-import select
-import subprocess
-import sys
-import threading
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +14,7 @@ import numpy as np
 from convergence_core.errors import ConvergenceError
 from convergence_core.games.game import Facts, Feed, Scores, Turn, Turns
 from convergence_core.ports import Ask
+from tasks.games.line_process import LineProcess, NoReplyError
 
 CHILD: Final = Path(__file__).with_name("reasoning_child.py")
 PACKAGE: Final = "reasoning-gym"
@@ -108,9 +102,10 @@ class ReasoningLibrary:
         if why := why_missing():
             raise ReasoningGymError(why)
         self.limit_s = limit_s
-        self._hash_seed = hash_seed
-        self._child: subprocess.Popen[bytes] | None = None
-        self._lock = threading.Lock()
+        # Nothing of our environment: the library's code reads it.
+        self._process = LineProcess(
+            [str(CHILD)], {"PYTHONHASHSEED": str(hash_seed)}, {"what": "generators"}
+        )
 
     @property
     def version(self) -> str:
@@ -148,10 +143,7 @@ class ReasoningLibrary:
 
     def close(self) -> None:
         """End the process."""
-        child, self._child = self._child, None
-        if child is not None:
-            child.kill()
-            child.communicate()
+        self._process.close()
 
     def __enter__(self) -> "ReasoningLibrary":
         """Return itself."""
@@ -162,61 +154,17 @@ class ReasoningLibrary:
         self.close()
 
     def _asked(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        with self._lock:
-            if self._child is None:
-                self._child = self._started()
-            if self._child.stdin is None or self._child.stdout is None:
-                raise ReasoningGymError("The process of reasoning-gym has no pipes. Try again.")
-            try:
-                self._child.stdin.write(json.dumps(request).encode("ascii") + b"\n")
-                self._child.stdin.flush()
-                line = _line(self._child.stdout.fileno(), self.limit_s)
-            except OSError:
-                line = b""
-            if line.endswith(b"\n"):
-                return dict(json.loads(line))
-            is_late = self._child.poll() is None and line != b"ended"
-            self.close()
-            raised = f"nothing within {self.limit_s:g} s" if is_late else "the end of its process"
-            return {"raised": raised, "refused": False, "hung": True}
-
-    def _started(self) -> "subprocess.Popen[bytes]":
-        kept = {
-            name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ
-        }
-        child = subprocess.Popen(  # noqa: S603 - our own program
-            [sys.executable, str(CHILD)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env={**kept, "PYTHONHASHSEED": str(self._hash_seed), "OMP_NUM_THREADS": "1"},
-        )
-        if child.stdin is None or child.stdout is None:
-            raise ReasoningGymError("The process of reasoning-gym has no pipes. Try again.")
-        child.stdin.write(b'{"what": "generators"}\n')
-        child.stdin.flush()
-        if not _line(child.stdout.fileno(), 120.0).endswith(b"\n"):
-            child.kill()
-            child.communicate()
+        try:
+            self._process.start()
+        except NoReplyError as error:
             raise ReasoningGymError(
-                "The process of reasoning-gym does not start. Install the extra anew "
+                f"The process of reasoning-gym does not start: it gave {error}. Install the extra anew "
                 '(pip install --force-reinstall "convergence-optimizer[games]").'
-            )
-        return child
-
-
-def _line(stream: int, limit_s: float) -> bytes:
-    """Read a line; without a line feed at its end: time ran out, or (``ended``) the stream ended."""
-    data, deadline = b"", time.monotonic() + limit_s
-    while not data.endswith(b"\n"):
-        left = deadline - time.monotonic()
-        if left <= 0 or not select.select([stream], [], [], left)[0]:
-            return b""
-        more = os.read(stream, 1 << 16)
-        if not more:
-            return b"ended"
-        data += more
-    return data
+            ) from error
+        try:
+            return self._process.ask(request, self.limit_s)
+        except NoReplyError as error:
+            return {"raised": str(error), "refused": False, "hung": True}
 
 
 @dataclass(frozen=True, slots=True)

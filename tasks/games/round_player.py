@@ -19,6 +19,7 @@ from convergence_core.games.round_records import PlayRecord, PlayStatus
 from convergence_core.ports import Ask
 from convergence_core.records import Json
 from tasks.games.configured_games import ConfiguredGame
+from tasks.games.own_games import OwnGameError
 from tasks.games.players import ModelSeat, SystemSeat
 from tasks.games.sandbox import SandboxUnavailableError
 from tasks.json_values import as_text
@@ -69,7 +70,8 @@ class RoundPlayer:
             return None if self.limit is not None else await self._played(game, index, asker)
 
     async def _played(self, game: ConfiguredGame, index: int, asker: ThoughtAsker) -> PlayRecord:
-        play = _Play(game, self._key(index), self._redact)
+        # In threads: a game of one's own is in another process, and others are not to wait for it.
+        play = await asyncio.to_thread(_Play, game, self._key(index), self._redact)
         while (ask := play.ask) is not None:
             try:
                 self._guard.check([ask.text])
@@ -90,8 +92,8 @@ class RoundPlayer:
                 return play.ended("lost", f"`{ask.role}` gave no reply: {why}")
             except SandboxUnavailableError as error:
                 return play.ended("lost", str(error))
-            play.reply(reply)
-        return play.record()
+            await asyncio.to_thread(play.reply, reply)
+        return await asyncio.to_thread(play.record)
 
     async def _reply(self, play: "_Play", ask: Ask, asker: ThoughtAsker) -> str:
         seat: ModelSeat | SystemSeat | None = play.game.seats.get(ask.role)
@@ -198,5 +200,7 @@ class _Play:
     def _guarded(self, work: Callable[[], object]) -> None:
         try:
             work()
-        except Exception as error:  # noqa: BLE001 - a game of one's own may raise anything
+        except OwnGameError as error:
+            self._broken = str(error)
+        except Exception as error:  # noqa: BLE001 - of a game of ours
             self._broken = f"the game raised {type(error).__name__}: {error}"

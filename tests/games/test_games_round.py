@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from convergence_core.games.registry import solved_games
 from convergence_core.games.round_records import GamesReport, rounds_with_change
 from tasks.games.configured_games import made_game
 from tasks.games.games_report import latest_round, report_of
+from tasks.games.own_games import OwnGame
 from tasks.games.round_rows import past_rounds, plays_of_run
 from tasks.inputs.loader import load
 from tasks.store import ParquetStore
@@ -196,13 +198,15 @@ def test_a_game_of_ones_own_is_played(tmp_path):
     own = made_game(
         "parity", load(config).configuration.society.games.games["parity"], load(config)
     )
+    assert isinstance(own, OwnGame)
 
     class Same:
         def answer(self, ask, rng):
             return legal(f"You play\n{ask.text}", 0)
 
     key = PlayKey(run_seed=1, round_number=0, index=0)
-    assert len(play(own, {"sayer": Same()}, key).turns) == 1
+    with closing(own):
+        assert len(play(own, {"sayer": Same()}, key).turns) == 1
 
 
 BROKEN = {

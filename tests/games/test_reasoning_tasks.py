@@ -17,6 +17,7 @@ from convergence_core.games.play import play
 from tasks.games import reasoning_audits, reasoning_tasks
 from tasks.games.games_report import latest_round
 from tasks.games.games_round import listed_games
+from tasks.games.line_process import LineProcess
 from tasks.games.reasoning_audits import audited, stored_audit
 from tasks.games.reasoning_child import EvaluationGuard, UnsafeAnswerError, is_plain_formula
 from tasks.games.reasoning_tasks import (
@@ -216,7 +217,7 @@ def installed(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(reasoning_audits, "installed_version", lambda: "9.9")
     for module, name in (
         (reasoning_audits, "audit"), (reasoning_audits, "generator_names"),
-        (reasoning_tasks.ReasoningLibrary, "_started"),
+        (LineProcess, "start"),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, refuse)
 

@@ -1,0 +1,155 @@
+"""Process that answers JSON requests line by line, and is ended where it hangs."""
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from convergence_core.errors import ConvergenceError
+
+MOST_REPLY: Final = 64 << 20
+"""Bytes of one reply; more end the process."""
+START_S: Final = 120.0
+"""Seconds that its start may take."""
+KEPT: Final = ("PATH", "LD_LIBRARY_PATH", "LANG", "TMPDIR")
+"""What it gets of our environment, which holds keys."""
+
+
+class NoReplyError(ConvergenceError):
+    """A process gave no reply within the limit, or has ended; it is ended then."""
+
+
+class LineProcess:
+    """A Python program in a process of its own; it starts with the first request, and again after it was ended.
+
+    Thread-safe: requests wait for each other, and limits count from when one is sent.
+
+    Args:
+        arguments: of the interpreter.
+        environment: besides ``KEPT``.
+        first: request that is sent at each start, before any other.
+    """
+
+    def __init__(
+        self, arguments: Sequence[str], environment: Mapping[str, str], first: Mapping[str, Any]
+    ) -> None:
+        self._arguments, self._environment, self._first = arguments, environment, first
+        self._lock = threading.Lock()
+        self._child: subprocess.Popen[bytes] | None = None
+        self.greeting: dict[str, Any] = {}
+        """Reply to ``first``."""
+
+    def start(self, limit_s: float = START_S) -> dict[str, Any]:
+        """Start the process unless it runs; return its reply to ``first``.
+
+        Raises:
+            NoReplyError: it gave none.
+        """
+        with self._lock:
+            if self._child is None:
+                self._start(limit_s)
+            return self.greeting
+
+    def ask(self, request: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
+        """Return the reply to a request.
+
+        Args:
+            request: JSON.
+            limit_s: seconds that it may take; those of a start do not count.
+
+        Raises:
+            NoReplyError: there is none.
+        """
+        with self._lock:
+            if self._child is None:
+                self._start(START_S)
+            return self._asked(request, limit_s)
+
+    def close(self) -> None:
+        """End the process and all that it started; safe to call twice."""
+        with self._lock:
+            self._end()
+
+    def _start(self, limit_s: float) -> None:
+        kept = {name: os.environ[name] for name in KEPT if name in os.environ}
+        self._child = subprocess.Popen(  # noqa: S603 - this interpreter, on programs of ours
+            [sys.executable, *self._arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**kept, "OMP_NUM_THREADS": "1", **self._environment},
+            start_new_session=True,
+        )
+        self.greeting = self._asked(self._first, limit_s)
+
+    def _asked(self, request: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
+        child = self._child
+        if child is None or child.stdin is None or child.stdout is None:
+            raise NoReplyError("the process has no pipes")
+        deadline = time.monotonic() + limit_s
+        try:
+            data = json.dumps(request).encode("ascii") + b"\n"
+            os.set_blocking(child.stdin.fileno(), False)
+            _write(child.stdin.fileno(), data, deadline)
+            line = _line(child.stdout.fileno(), deadline)
+            return dict(json.loads(line))
+        except TimeoutError:
+            self._end()
+            raise NoReplyError(f"nothing within {limit_s:g} s") from None
+        except (OSError, ValueError, RecursionError):
+            self._end()
+            raise NoReplyError("the end of its process") from None
+        except BaseException:
+            self._end()  # interrupted: what it would say is nobody's reply
+            raise
+
+    def _end(self) -> None:
+        child, self._child = self._child, None
+        if child is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+        for stream in (child.stdin, child.stdout):
+            if stream is not None:
+                with contextlib.suppress(OSError):
+                    stream.close()
+        child.wait()
+
+
+def _write(stream: int, data: bytes, deadline: float) -> None:
+    """Write all of it, or raise ``TimeoutError``: a process that hangs reads nothing."""
+    while data:
+        left = deadline - time.monotonic()
+        if left <= 0 or not select.select([], [stream], [], left)[1]:
+            raise TimeoutError
+        data = data[os.write(stream, data[: 1 << 16]) :]
+
+
+def _line(stream: int, deadline: float) -> bytes:
+    """Read a line.
+
+    Raises:
+        TimeoutError: there was none in time.
+        EOFError: the process has ended.
+        OSError: it wrote without end.
+    """
+    pieces: list[bytes] = []
+    n_read = 0
+    while True:
+        left = deadline - time.monotonic()
+        if left <= 0 or not select.select([stream], [], [], left)[0]:
+            raise TimeoutError
+        piece = os.read(stream, 1 << 16)
+        n_read += len(piece)
+        if not piece or n_read > MOST_REPLY:
+            raise OSError("it has ended, or wrote without end")
+        pieces.append(piece)
+        if piece.endswith(b"\n"):
+            return b"".join(pieces)

@@ -1,0 +1,134 @@
+"""Process that holds a game of the user's own.
+
+Started by ``tasks.games.own_games``.
+One JSON request a line on standard input, one JSON reply a line. A play is known by its replies so far: what another
+process had begun is begun again with the same chance and brought to where it was. What the game prints is dropped.
+"""
+
+import json
+import os
+import resource
+import threading
+import time
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from convergence_core.errors import ConfigurationError
+from convergence_core.games.contract import FixedPlayer, broken_rules
+from convergence_core.games.game import Game, Turn, Turns
+from convergence_core.ports import Ask
+from tasks.functions.user_functions import load_function
+
+MOST_MEMORY: Final = 8 << 30
+"""Of this process, in bytes of address space."""
+MOST_OPEN: Final = 1_000
+"""Plays that are kept; of more the first are begun again when they go on."""
+SANDBOX: Final = "sandbox"
+_REPORT: Final = '{"ending": "ok", "reason": "", "value": true}'
+"""Of a program, while a game is held to its contract: no process is started for it."""
+
+
+class OpenGame:
+    """The game, and its plays that go on."""
+
+    def __init__(self, game: Game) -> None:
+        self._game = game
+        self._open: dict[str, tuple[Turns, int]] = {}
+
+    def step(self, play: str, state: dict[str, Any], replies: list[str]) -> dict[str, Any]:
+        """Bring a play to where its replies lead; return what it asks, or its facts."""
+        protocol, n_known = self._open.pop(play, (None, 0))
+        sent: list[Any] = replies[-1:]
+        if protocol is None or n_known != len(replies) - 1:
+            protocol, sent = self._begun(state), [None, *replies]
+        try:
+            ask = [protocol.send(one) for one in sent][-1]
+        except StopIteration as end:
+            return {"facts": dict(end.value or {})}
+        if len(self._open) >= MOST_OPEN:
+            del self._open[next(iter(self._open))]
+        self._open[play] = protocol, len(replies)
+        return {"ask": [ask.role, ask.text, ask.state, list(ask.options)]}
+
+    def score(self, turns: list[list[Any]], facts: dict[str, Any]) -> dict[str, Any]:
+        """Return the scores of a play."""
+        said = [
+            Turn(Ask(role=role, text=text, state=state, options=tuple(options)), reply)
+            for role, text, state, options, reply in turns
+        ]
+        found = self._game.score(tuple(said), facts)
+        return {"by_role": {k: float(v) for k, v in found.by_role.items()}, "reason": found.reason}
+
+    def _begun(self, state: dict[str, Any]) -> Turns:
+        rng = np.random.Generator(np.random.PCG64())
+        rng.bit_generator.state = state
+        return self._game.protocol(rng)
+
+
+def made(path: str, base_dir: str, key: str) -> tuple[Game | None, dict[str, Any]]:
+    """Make a game and hold it to the contract; return it with what is told of it."""
+    try:
+        make = load_function(path, Path(base_dir), key=key)
+    except ConfigurationError as error:
+        fields = ("key", "rule", "value", "fix", "file", "line", "column")
+        return None, {
+            "problems": [{name: getattr(one, name) for name in fields} for one in error.problems]
+        }
+    try:
+        game: Game = make()
+        replies = {SANDBOX: FixedPlayer(_REPORT)} if SANDBOX in getattr(game, "roles", ()) else {}
+        broken = broken_rules(game, replies)
+    except Exception as error:  # noqa: BLE001 - a game of one's own may raise anything
+        return None, {"raised": f"{type(error).__name__}: {error}"}
+    if broken:
+        return None, {"broken": broken}
+    return game, {
+        "id": game.id,
+        "version": game.version,
+        "roles": list(game.roles),
+        "cost": dict(game.cost),
+        "feeds": game.feeds,
+        "grounded": game.grounded,
+    }
+
+
+def main() -> None:
+    """Answer requests until standard input ends."""
+    requests = os.fdopen(os.dup(0), encoding="ascii")
+    replies = os.fdopen(os.dup(1), "w", encoding="ascii")
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, 0)
+    os.dup2(nothing, 1)
+    resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    opened: OpenGame | None = None
+    for line in requests:
+        asked = json.loads(line)
+        what = asked.pop("what")
+        try:
+            if what == "make":
+                game, told = made(**asked)
+                opened = None if game is None else OpenGame(game)
+            elif opened is None:
+                told = {"raised": "ValueError: there is no game"}
+            else:
+                told = opened.step(**asked) if what == "step" else opened.score(**asked)
+            text = json.dumps(told)
+        except Exception as error:  # noqa: BLE001 - as above
+            text = json.dumps({"raised": f"{type(error).__name__}: {error}"})
+        replies.write(text + "\n")
+        replies.flush()
+
+
+def _end_with(parent: int) -> None:
+    """End this process when the one that started it has ended: a game that hangs would stay for ever."""
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

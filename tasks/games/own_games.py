@@ -1,0 +1,142 @@
+"""Games of the user's own, each in a process that is ended where it hangs.
+
+A protocol or a score that never returns would keep a round from ending, and no thread can be ended. So the game's
+code runs in a process of its own, without our environment, and each step has a limit. A play that hangs is void
+and its process ended; the others go on in a new one.
+"""
+
+import os
+import sys
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from convergence_core.errors import ConfigurationError, ConvergenceError, Problem
+from convergence_core.games.game import Facts, Feed, Scores, Turn, Turns
+from convergence_core.ports import Ask
+from tasks.games.line_process import LineProcess, NoReplyError
+
+STEP_S: Final = 10.0
+"""Seconds of one step of a protocol, or of one score."""
+CHECK_S: Final = 60.0
+"""Seconds of making a game and holding it to the contract."""
+MOST_HANGS: Final = 3
+"""Steps that gave nothing, after which a game is not asked any more."""
+MOST_SHOWN: Final = 3
+"""Broken rules that an error shows."""
+
+
+class OwnGameError(ConvergenceError):
+    """A game of the user's own raised, or gave nothing in time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnGame:
+    """A game whose code runs in a process of its own."""
+
+    id: str
+    version: int
+    roles: tuple[str, ...]
+    cost: Mapping[str, int]
+    feeds: Feed
+    grounded: bool
+    process: LineProcess
+    step_s: float
+    """Seconds of one step."""
+    hangs: list[str] = field(default_factory=list)
+    """Why steps gave nothing."""
+
+    def protocol(self, rng: np.random.Generator) -> Turns:
+        """Play once; facts: those of the game.
+
+        Raises:
+            OwnGameError: the game raised, or gave nothing in time.
+        """
+        begun = {"what": "step", "play": uuid.uuid4().hex, "state": rng.bit_generator.state}
+        replies: list[str] = []
+        while "ask" in (found := self._asked({**begun, "replies": replies})):
+            role, text, state, options = found["ask"]
+            replies.append((yield Ask(role=role, text=text, state=state, options=tuple(options))))
+        return dict(found["facts"])
+
+    def score(self, turns: Sequence[Turn], facts: Facts) -> Scores:
+        """Return the game's scores.
+
+        Raises:
+            OwnGameError: the game raised, or gave nothing in time.
+        """
+        said = [
+            [one.ask.role, one.ask.text, one.ask.state, [*one.ask.options], one.reply]
+            for one in turns
+        ]
+        return Scores(**self._asked({"what": "score", "turns": said, "facts": dict(facts)}))
+
+    def close(self) -> None:
+        """End the process; safe to call twice."""
+        self.process.close()
+
+    def _asked(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        if len(self.hangs) >= MOST_HANGS:
+            raise OwnGameError(
+                f"the game is not asked any more: {MOST_HANGS} times it gave nothing"
+            )
+        try:
+            found = self.process.ask(request, self.step_s)
+        except NoReplyError as error:
+            self.hangs.append(str(error))
+            raise OwnGameError(f"the game was ended: it gave {error}") from None
+        if "raised" in found:
+            raise OwnGameError(f"the game raised {found['raised']}")
+        return found
+
+
+def own_game(
+    file: str, base_dir: Path, key: str, *, check_s: float = CHECK_S, step_s: float = STEP_S
+) -> OwnGame:
+    """Return a game of a file, made and held to the contract in its process, which runs from then on.
+
+    Args:
+        file: ``path/to/file.py:NAME`` or ``module:NAME``.
+        base_dir: folder that relative paths start from.
+        key: of the configuration, for errors.
+        check_s: seconds that it may take.
+        step_s: seconds of one step of a play.
+
+    Raises:
+        ConfigurationError: it cannot be made, breaks a rule of the contract, or hangs.
+    """
+    process = LineProcess(
+        ["-P", "-m", "tasks.games.own_game_child"],
+        {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONHASHSEED": "0"},
+        {"what": "make", "path": file, "base_dir": str(base_dir.absolute()), "key": key},
+    )
+    try:
+        told = process.start(check_s)
+        _check(told, key)
+    except NoReplyError as error:
+        rule = "must make a game that keeps the contract"
+        fix = "Mend what waits or counts without end."
+        raise ConfigurationError.of(key, rule, fix, value=f"{error}") from None
+    except ConfigurationError:
+        process.close()
+        raise
+    return OwnGame(process=process, step_s=step_s, **{**told, "roles": tuple(told["roles"])})
+
+
+def _check(told: Mapping[str, Any], key: str) -> None:
+    if "problems" in told:
+        raise ConfigurationError([Problem(**one) for one in told["problems"]])
+    if "raised" in told:
+        rule = "must name a class or a function that takes nothing and makes the game"
+        raise ConfigurationError.of(key, rule, "Mend it.", value=told["raised"])
+    if broken := told.get("broken"):
+        shown, n = "; ".join(broken[:MOST_SHOWN]), len(broken)
+        more = f"; and {n - MOST_SHOWN} more" if n > MOST_SHOWN else ""
+        fix = "Mend the game: `convergence_core.games.contract.broken_rules` names each rule."
+        raise ConfigurationError.of(
+            key, "must keep the contract of games", fix, value=f"{shown}{more}"
+        )
