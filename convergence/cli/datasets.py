@@ -319,12 +319,18 @@ def export_games(  # noqa: PLR0917 - options of a command
             "--format",
             "-f",
             metavar="FORM",
-            help="sft (moves that won), dpo (pairs), grpo (prompts and their verifier).",
+            help="sft (moves that won), dpo (pairs), grpo (prompts and their verifier), verifiers (the same as "
+            "an environment of that package).",
         ),
     ] = "sft",
-    output: Annotated[Path, typer.Option("--output", "-o", help="File of JSON lines.")] = Path(
-        "games.jsonl"
-    ),
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="File of JSON lines; of verifiers a folder. Default: games.jsonl, convergence-games.",
+        ),
+    ] = None,
     system: Annotated[
         str | None,
         typer.Option(help="Whose rounds. Default: all, but what a stand-in played offline."),
@@ -338,12 +344,14 @@ def export_games(  # noqa: PLR0917 - options of a command
 ) -> None:
     """Write plays of language games as data for trainers: winners' moves, pairs, or verifiable tasks."""
     from tasks.exports.game_data import GameForm, game_rows, stored_plays  # noqa: PLC0415
+    from tasks.exports.verifiers_package import verifiers_rows, write_verifiers  # noqa: PLC0415
 
-    if form not in set(GameForm):
-        fix = f"Write one of: {', '.join(GameForm)}."
+    if form not in {*GameForm, "verifiers"}:
+        fix = f"Write one of: {', '.join(GameForm)}, verifiers."
         raise ConfigurationError.of("--format", "must be one of the known forms", fix, value=form)
     plays = stored_plays(locations.open_store(store, config), system, game)
-    rows = list(game_rows(plays, GameForm(form)))
+    is_package = form == "verifiers"
+    rows = verifiers_rows(plays) if is_package else list(game_rows(plays, GameForm(form)))
     if not rows:
         console.say(
             f"None of {len(plays):,} plays gives a row of this form."
@@ -352,7 +360,19 @@ def export_games(  # noqa: PLR0917 - options of a command
             "written with `--system NAME.offline`."
         )
         raise typer.Exit(EXIT_NO)
-    _write(rows, output, "rows", as_json=as_json)
+    if not is_package:
+        _write(rows, output or Path("games.jsonl"), "rows", as_json=as_json)
+        return
+    folder = output or Path("convergence-games")
+    name = write_verifiers(rows, folder)
+    where = folder if folder.is_absolute() else f"./{folder}"
+    if as_json:
+        console.answer_json({"rows": len(rows), "folder": str(folder), "environment": name})
+    else:
+        console.say(
+            f"Wrote {len(rows):,} tasks to {folder}. Install it beside verifiers (pip install {where}), then "
+            f'verifiers.load_environment("{name}") loads it.'
+        )
 
 
 class RatingFile(StrEnum):
