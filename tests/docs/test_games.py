@@ -111,6 +111,16 @@ def test_a_newcomers_round_prints_what_the_page_says(
     )
 
 
+def test_what_the_page_says_is_tested_has_its_test():
+    section = PAGE[PAGE.index("## What the tests hold") : PAGE.index("## What it costs")]
+    rows = re.findall(r"^\| .+ \| `(tests/[\w/]+\.py)`: (.+) \|$", section, re.MULTILINE)
+    assert len(rows) == 12
+    for path, names in rows:
+        code = (ROOT / path).read_text(encoding="utf-8")
+        for name in re.findall(r"`(\w+)`", names):
+            assert f"def {name}(" in code, (path, name)
+
+
 def test_the_keys_of_a_round_are_those_of_the_code():
     table = PAGE[PAGE.index("| key of") : PAGE.index("A role has `player`")]
     rows = dict(re.findall(r"^\| `(\w+)` \| (`?[^|]+?`?) \|", table, re.MULTILINE))

@@ -242,7 +242,7 @@ def test_a_false_alarm_takes_four_hundred_and_eighty_rounds():
 @pytest.mark.statistical
 @pytest.mark.parametrize(
     ("n_before", "shift", "stated"),
-    [(None, 1.0, 0.95), (8, 2.0, 0.75), (16, 1.0, 0.54), (40, 1.0, 0.82)],
+    [(None, 1.0, 0.95), (8, 2.0, 0.75), (16, 1.0, 0.54), (40, 1.0, 0.82), (80, 1.0, 0.9)],
 )
 def test_a_shift_is_caught_within_twenty_rounds_as_often_as_stated(
     n_before: int | None, shift: float, stated: float

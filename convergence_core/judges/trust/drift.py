@@ -12,7 +12,7 @@ from few rounds is paid for, and the rate of false alarms is that of a chart wit
 
 An alarm is a sum above 8.5. Without drift there is one in 480 rounds or more, and in thirty rounds with
 probability .03. A shift by one deviation is caught within twenty rounds with probability .54 after 16
-quiet ones, .82 after 40, .95 where the usual level is known; by two deviations .75 after eight. After
+quiet ones, .82 after 40, .90 after 80, .95 where the usual level is known; by two deviations .75 after eight. After
 eight rounds no test could do much better for one deviation: the t test of eight against all twenty has a
 power of .67.
 
