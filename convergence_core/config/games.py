@@ -19,7 +19,11 @@ REAL_TASK: Final = "reasoning-"
 """Beginning of the ids of real tasks; the rest is the generator's name, with ``-`` for ``_``."""
 SOLVER_OF_TASKS: Final = ("solver",)
 """Roles of real tasks."""
-TRUTH: Final = ("sandbox", "evaluator")
+SANDBOX: Final = "sandbox"
+"""Role that runs programs; it is nobody's but the limited process's."""
+EVALUATOR: Final = "evaluator"
+"""Role that measures candidates; no model may stand in for it."""
+TRUTH: Final = (SANDBOX, EVALUATOR)
 """Roles that bring the truth; nobody else may stand in for them."""
 SYSTEM: Final = "the system"
 """Name of the optimized system as a player."""

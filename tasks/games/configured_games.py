@@ -3,11 +3,12 @@
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from typing import Final
 
 from convergence_core.config import Configuration
 from convergence_core.config.games import (
     BUILT_IN,
+    EVALUATOR,
+    SANDBOX,
     SYSTEM,
     TRUTH,
     GameConfig,
@@ -30,11 +31,6 @@ from tasks.inputs.loader import Loaded
 from tasks.inputs.storage import store_path
 from tasks.rlp.factory import make_model
 from tasks.rlp.model_calls import Model
-
-SANDBOX: Final = "sandbox"
-"""Role that runs programs; it is nobody's but the limited process's."""
-EVALUATOR: Final = "evaluator"
-"""Role that measures candidates; no model may stand in for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

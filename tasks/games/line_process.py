@@ -137,8 +137,7 @@ def _line(stream: int, deadline: float) -> bytes:
 
     Raises:
         TimeoutError: there was none in time.
-        EOFError: the process has ended.
-        OSError: it wrote without end.
+        OSError: the process has ended, or wrote without end.
     """
     pieces: list[bytes] = []
     n_read = 0

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from convergence_core.config.games import SANDBOX
 from convergence_core.errors import ConfigurationError
 from convergence_core.games.contract import FixedPlayer, broken_rules
 from convergence_core.games.game import Game, Turn, Turns
@@ -25,7 +26,6 @@ MOST_MEMORY: Final = 8 << 30
 """Of this process, in bytes of address space."""
 MOST_OPEN: Final = 1_000
 """Plays that are kept; of more the first are begun again when they go on."""
-SANDBOX: Final = "sandbox"
 _REPORT: Final = '{"ending": "ok", "reason": "", "value": true}'
 """Of a program, while a game is held to its contract: no process is started for it."""
 

@@ -107,6 +107,8 @@ def closed_schema(schema: Json) -> Json:
             kept[name] = closed_schema(value)
         elif name in _KEYWORDS:
             kept[name] = value
+        elif (name, value) == ("additionalProperties", False):
+            continue  # each object is closed below
         else:
             bounds[name] = value
     if bounds:

@@ -9,13 +9,13 @@ import json
 from collections.abc import Iterable
 from typing import Any, Final
 
-from convergence_core.config.games import SYSTEM
+from convergence_core.config.games import SANDBOX, SYSTEM
 from convergence_core.feedback.records import ChatMessage, Interaction
 from convergence_core.records import canonical_json
 from tasks.store import ParquetStore
 from tasks.store.feedback.proposals import ProposedCase
 
-CRITIC, INCUMBENT, SANDBOX = "critic", "incumbent", "sandbox"
+CRITIC, INCUMBENT = "critic", "incumbent"
 MOST: Final = 200
 """Hard cases that are proposed at a time, the oldest first."""
 _HARD: Final = f"""

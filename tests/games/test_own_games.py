@@ -1,6 +1,7 @@
 """A game of one's own that hangs, ends its process, prints or reads keys: the round goes on."""
 
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -109,6 +110,18 @@ def test_open_plays_go_on_where_they_were_when_the_process_ends(echo: OwnGame):
     with pytest.raises(OwnGameError, match="the game was ended: it gave the end of its process"):
         ended.reply("exit")
     assert finished(one, "b").sha256 == alone.sha256
+
+
+def test_a_score_that_hangs_ends_its_process_and_the_next_play_is_scored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    with closing(_made(tmp_path, monkeypatch)) as echo:
+        turns = finished(OpenPlay(echo, KEY), "a", "b").turns
+        hanging = [turns[0], replace(turns[1], reply="hang in score")]
+        with pytest.raises(OwnGameError, match="ended: it gave nothing within 1 s"):
+            replace(echo, step_s=1.0).score(hanging, {})
+        assert echo.hangs == ["nothing within 1 s"]
+        assert echo.score(turns, {}).by_role == {"sayer": 2.0}
 
 
 def test_after_some_hangs_a_game_is_not_asked_again(echo: OwnGame):

@@ -240,8 +240,9 @@ def test_what_is_stored_is_not_tried_again(
         write_games(tmp_path, "http://127.0.0.1:9", {"reasoning-spell-backward": ADMITTED} | NIM)
     )
     listed = printed("list", config)
-    assert "1 of 2 generators admitted" in listed
-    assert "rejects it: it pays for junk" in " ".join(listed.split())
+    listed = " ".join(listed.split())
+    assert "Real tasks: 1 of 2 generators of reasoning-gym 9.9 can be played." in listed
+    assert "rejects it: it pays for junk" in listed
     assert json.loads(printed("list", config, "--json"))["real_tasks"]["n_generators"] == 2
     # Another version of the package, or of the audit, knows nothing of it; nor do ten seeds of three.
     path, remaining = tmp_path / STORE, stored_audit(tmp_path / STORE, 10)

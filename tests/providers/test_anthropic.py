@@ -94,6 +94,7 @@ SCHEMA: Any = {
         },
     },
     "required": ["minimum"],
+    "additionalProperties": False,
 }
 FORMAT = {"type": "json_schema", "json_schema": {"name": "n", "strict": True, "schema": SCHEMA}}
 

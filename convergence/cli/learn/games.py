@@ -21,7 +21,6 @@ app = typer.Typer(
     help="Play language games between models, and see which of them help.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-PACKAGE = "reasoning-gym"
 Seed = Annotated[
     int | None, typer.Option(min=0, help="Same seed, same plays. Overrides optimization.seed.")
 ]
@@ -40,7 +39,7 @@ def list_games(
     """
     from tasks.games.games_round import listed_games  # noqa: PLC0415 - brings NumPy
     from tasks.games.reasoning_audits import stored_audit  # noqa: PLC0415 - as above
-    from tasks.games.reasoning_tasks import why_missing  # noqa: PLC0415 - as above
+    from tasks.games.reasoning_tasks import PACKAGE, why_missing  # noqa: PLC0415 - as above
     from tasks.inputs.storage import store_path  # noqa: PLC0415 - as above
 
     with mock_server(wanted=offline) as mock_url:
@@ -70,7 +69,11 @@ def list_games(
             "`convergence games audit` does it once."
         )
     else:
-        _show_audit(real)
+        n, known = len(real.admitted), len(real.found)
+        console.answer(
+            f"Real tasks: {n} of {known} generators of {PACKAGE} {real.version} can be played. "
+            "`convergence games audit` names them, and the rejected ones with the reason."
+        )
 
 
 @app.command()
@@ -127,10 +130,8 @@ def audit(  # noqa: PLR0917 - Typer's options
     from tasks.games.reasoning_audits import StoredAudit, audited  # noqa: PLC0415 - brings NumPy
     from tasks.games.reasoning_tasks import installed_version  # noqa: PLC0415 - as above
 
-    path, names = (
-        locations.store_path(store, config),
-        [n.replace("-", "_") for n in generators or ()],
-    )
+    path = locations.store_path(store, config)
+    names = [name.replace("-", "_") for name in generators or ()]
     found = {one.generator: one for one in audited(path, names, n_seeds=seeds, again=again)}
     shown = StoredAudit(
         version=installed_version(), found=dict(sorted(found.items())), n_generators=len(found)
@@ -152,6 +153,8 @@ def _show_audit(found: "StoredAudit") -> None:
             "because": lambda one: one[1],
         }
         console.show(console.table_of([*found.rejected.items()], columns))
+    from tasks.games.reasoning_tasks import PACKAGE  # noqa: PLC0415 - brings NumPy
+
     n, version = len(found.admitted), found.version
     console.answer(f"{PACKAGE} {version}: {n} of {len(found.found)} generators admitted.")
     if n:

@@ -1,0 +1,135 @@
+"""``export preferences`` and ``import preferences``."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from convergence.cli import console, locations, options
+from convergence.cli.options import EXIT_NO
+from convergence_core.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from tasks.store import ParquetStore
+
+
+class RowFormat(StrEnum):
+    """Forms of rows."""
+
+    TRL = "trl"
+    OPENAI = "openai"
+
+
+class WantedSplit(StrEnum):
+    """Which pairs."""
+
+    TRAIN = "train"
+    AUDIT = "audit"
+    ALL = "all"
+
+
+def export_preferences(  # noqa: PLR0917 - options of a command
+    output: Annotated[
+        Path,
+        typer.Option("--output", "-o", help="File: .jsonl, or .json for one array."),
+    ] = Path("preferences.jsonl"),
+    form: Annotated[
+        RowFormat, typer.Option("--format", "-f", help="trl (DPO, reward, SimPO) or openai.")
+    ] = RowFormat.TRL,
+    system: Annotated[
+        str | None, typer.Option(help="Its api.name. Default: the only one that has any.")
+    ] = None,
+    split: Annotated[
+        WantedSplit, typer.Option(help="audit pairs are frozen: do not train on them.")
+    ] = WantedSplit.TRAIN,
+    anyway: Annotated[
+        bool, typer.Option("--anyway", help="Write rows that nobody should train on.")
+    ] = False,
+    store: options.Store = None,
+    config: options.Config = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Write preferences as a dataset, with the evidence of each row beside it.
+
+    Exit code 100: nothing was written, since nobody should train on it; see --anyway.
+    """
+    if output.is_dir():
+        fix = "That is a folder; write e.g. `--output preferences.jsonl`."
+        raise ConfigurationError.of("--output", "must name a file", fix, value=str(output))
+    opened = locations.open_store(store, config)
+    from tasks.sao.dataset import dataset_of, export, training_of  # noqa: PLC0415 - DuckDB
+
+    name = system or _only_system(opened)
+    dataset = dataset_of(opened, name, split=split.value, anyway=anyway)
+    if not (dataset.pairs or dataset.n_unvouched or dataset.n_collapsed):
+        console.say(f"{name} has no preferences of the split {split.value} in this store.")
+        raise typer.Exit(EXIT_NO)
+    for doubt in dataset.doubts:
+        console.say(f"Nobody should train on these rows: {doubt}.")
+    if dataset.doubts and not anyway:
+        console.say("Nothing was written. With --anyway it is.")
+        raise typer.Exit(EXIT_NO)
+    dpo = None
+    if config is not None:
+        from tasks.inputs.loader import load  # noqa: PLC0415 - where it is named
+
+        dpo = load(config).configuration.society.sao
+    files = export(dataset, output, form.value, training=training_of(dpo))
+    if as_json:
+        console.answer_json(
+            {
+                "system": name,
+                "rows": len(dataset.pairs),
+                "near_duplicates": dataset.n_duplicates,
+                "of_disabled_judges": dataset.n_unvouched,
+                "of_collapsed_rounds": dataset.n_collapsed,
+                "doubts": list(dataset.doubts),
+                "files": {what: str(file) for what, file in files.items()},
+            }
+        )
+        return
+    left = f", {dataset.n_duplicates:,} near duplicates left out" if dataset.n_duplicates else ""
+    if dataset.n_unvouched and not dataset.holds_all:
+        left += f", {dataset.n_unvouched:,} of rounds with a disabled judge left out"
+    if dataset.n_collapsed and not dataset.holds_all:
+        left += f", {dataset.n_collapsed:,} of rounds that raised an alarm of coverage left out"
+    console.say(f"Wrote {len(dataset.pairs):,} rows of {name} to {output}{left}.")
+
+
+def import_preferences(
+    file: Annotated[Path, typer.Argument(help="Rows of TRL or OpenAI, .jsonl or .json.")],
+    config: Annotated[
+        Path, typer.Option(help="Configuration of the system that they belong to.")
+    ] = Path(locations.CONFIG_NAME),
+    as_json: options.AsJson = False,
+) -> None:
+    """Read a dataset into the store: its rows pass the filters again, and no search reads them."""
+    from convergence_core.sao.formats import BadRowError  # noqa: PLC0415 - of datasets alone
+    from tasks.inputs.loader import load  # noqa: PLC0415 - as above
+    from tasks.sao.dataset import import_dataset  # noqa: PLC0415 - brings DuckDB
+
+    try:
+        found, label = import_dataset(load(config), file)
+    except (BadRowError, OSError) as error:
+        fix = "Give rows as `convergence export preferences` writes them."
+        raise ConfigurationError.of(str(file), str(error), fix) from error
+    dropped = {name: n for name, n in found.dropped.items() if n}
+    if as_json:
+        console.answer_json({"run": label, "rows": len(found.pairs), "dropped": dropped})
+        return
+    listed = ", ".join(f"{n:,} {name.replace('_', ' ')}" for name, n in dropped.items())
+    told = f"; dropped: {listed}" if listed else ""
+    console.say(f"Read {len(found.pairs):,} preferences into {label}{told}.")
+
+
+def _only_system(store: "ParquetStore") -> str:
+    from tasks.sao.dataset import systems_of  # noqa: PLC0415 - brings DuckDB
+
+    names = systems_of(store)
+    if len(names) == 1:
+        return names[0]
+    known = ", ".join(names) or "none"
+    rule = "must name one system" if names else "must name a system, but none has preferences here"
+    fix = f"This store has preferences of: {known}."
+    raise ConfigurationError.of("--system", rule, fix)
