@@ -1,7 +1,7 @@
 """Overview of a store: systems, runs, spend against budgets, what needs a person."""
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from convergence_core.ports import RunRecord
@@ -10,9 +10,12 @@ from convergence_core.result import verdict_of
 from convergence_core.result.number_text import plural
 from tasks.pages.source import Page, PageSource, line_of, time_of
 from tasks.report.phrases import clean
-from tasks.store.feedback.proposals import proposed_cases
+from tasks.run.hard_cases import hard_cases
+from tasks.run.resources import OFFLINE
+from tasks.store.feedback.proposals import proposed_cases, reviewed
 from tasks.store.runtime.promotions import champion_of
 from tasks.store.runtime.watches import alarms
+from tasks.store.tables.lineage import GAMES_TAG, TEST_TAG
 
 MOST_RUNS = 500
 _LEADERS = """
@@ -146,22 +149,33 @@ def _needs(source: PageSource, records: Sequence[RunRecord]) -> Iterator[Page]:
             sentence = f"{record.label}: {verdict.sentence} {verdict.next_step}"
             yield {"kind": "promote", "sentence": sentence, "command": verdict.command, **about}
     yield from _drift(source)
-    yield from _cases(source, seen)
+    yield from _cases(source, records)
 
 
-def _cases(source: PageSource, systems: Collection[str]) -> Iterator[Page]:
-    """Yield that badly rated answers propose test cases."""
+def _cases(source: PageSource, records: Sequence[RunRecord]) -> Iterator[Page]:
+    """Yield that badly rated answers, and inputs by which games broke the system, propose test cases."""
     feedback = source.feedback()
-    proposed = {
+    systems = {
+        record.name.removesuffix(f".{GAMES_TAG}")
+        for record in records
+        if OFFLINE not in record.tags and not record.tags.get(TEST_TAG)
+    }
+    decided: frozenset[str] = frozenset() if feedback is None else reviewed(feedback)
+    rated = {
         one.case_id
         for system in systems
         for one in ([] if feedback is None else proposed_cases(feedback, system))
     }
-    if proposed:
-        answers = plural(len(proposed), "badly rated answer")
+    broken = {one.case_id for name in systems for one in hard_cases(source.store, name, decided)}
+    told = [
+        *([plural(len(rated), "badly rated answer")] if rated else ()),
+        *([f"{plural(len(broken), 'input')} that broke the system in a game"] if broken else ()),
+    ]
+    if told:
+        n = len(rated) + len(broken)
         yield {
             "kind": "review",
-            "sentence": f"{answers} may become {'a test case' if len(proposed) == 1 else 'test cases'}.",
+            "sentence": f"{' and '.join(told)} may become {'a test case' if n == 1 else 'test cases'}.",
             "command": "convergence review", "run_id": None, "system": None,
         }  # fmt: skip
 

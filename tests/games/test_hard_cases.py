@@ -1,6 +1,7 @@
 """Hard cases: what breaks the system in a game is proposed, and becomes a test case if a person says so."""
 
 import json
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,9 @@ import pytest
 from convergence_core.errors import ConfigurationError
 from tasks.games.sandbox import why_unavailable
 from tasks.inputs.loader import load
+from tasks.pages.overview import overview
+from tasks.pages.source import PageSource
+from tasks.store import ParquetStore
 from tasks.store.feedback.feedback_store import FeedbackStore
 from tests.cli.conftest import cli as cli  # noqa: PLC0414 - the fixture
 from tests.games.game_worlds import Gamer, play_round, write_games
@@ -64,12 +68,20 @@ def proposed(cli: Runner, folder: Path) -> list[dict[str, str]]:
     return list(done.json["proposed"])
 
 
+def counted(folder: Path) -> list[str]:
+    """Return what the overview of the pages says waits for a decision."""
+    source = PageSource(ParquetStore(folder / STORE))
+    with closing(source):
+        return [one["sentence"] for one in overview(source)["needs"] if one["kind"] == "review"]
+
+
 def test_a_person_decides_what_becomes_a_test_case(cli: Runner, project: Path):
     found = {one["prompt"]: one for one in proposed(cli, project)}
     assert found.keys() == {"Calculate 2*3", "Calculate (1+2)/4"}, "each once, and no other"
     assert found["Calculate 2*3"]["response"] == "4"
     assert found["Calculate (1+2)/4"]["marks"].endswith("the reference answers 3/4")
     assert not (project / "approved.jsonl").exists()
+    assert counted(project) == ["2 inputs that broke the system in a game may become test cases."]
     config, store = project / "optimization.yaml", ("--store", project / STORE)
     n_cases = len(load(config).cases)
     name = found["Calculate (1+2)/4"]["interaction_id"]
@@ -79,9 +91,11 @@ def test_a_person_decides_what_becomes_a_test_case(cli: Runner, project: Path):
         f"game-{name}", {"text": "Calculate (1+2)/4"}, "3/4", ["games"],
     )  # fmt: skip
     assert len(load(config).cases) == n_cases + 1
+    assert counted(project) == ["1 input that broke the system in a game may become a test case."]
     other = found["Calculate 2*3"]["interaction_id"]
     assert cli("review", config, *store, "--reject", other).code == 0
     assert proposed(cli, project) == []
+    assert counted(project) == []
     with FeedbackStore(project / STORE) as feedback:
         assert feedback.fetch("SELECT count(*) FROM ratings", ()) == [(0,)], "nobody rated it"
 
