@@ -1,26 +1,38 @@
-"""Installed size of the base dependencies against that of the nine they cannot do without.
+"""Installed size of the base dependencies, and of what each extra adds to them.
 
     python -m benchmarks.installed_size
+    python -m benchmarks.installed_size --extras otel objects
 
-Makes two fresh environments, so it takes minutes and needs a package index.
+The first compares the base with the nine that it cannot do without; both make fresh environments, so
+they take minutes and need a package index. ``--extras`` without names measures all but those of PyTorch.
 """
 
+import argparse
 import re
 import subprocess
 import tempfile
 import tomllib
 import venv
 from pathlib import Path
+from typing import Any
 
 from benchmarks.machine import describe_machine
 
 ROOT = Path(__file__).parents[1]
 NINE = ("prefect", "pydantic", "httpx", "numpy", "scipy", "polars", "duckdb", "openai", "pyyaml")
+UNMEASURED = ("all", "local", "training", "docs", "lint", "test", "test-slow")
+"""Extras that are sums of others, PyTorch, or for those who develop."""
+MIB = 1024 * 1024
 
 
 def installed(folder: Path, requirements: list[str]) -> dict[str, int]:
     """Install requirements into a new environment; return distribution → bytes of its files."""
     venv.create(folder, with_pip=True)
+    return added(folder, requirements)
+
+
+def added(folder: Path, requirements: list[str]) -> dict[str, int]:
+    """Install requirements into an environment; return distribution → bytes of all its files."""
     python = folder / "bin" / "python"
     constraints = ["-c", str(ROOT / "constraints.txt")]
     subprocess.run(
@@ -40,24 +52,52 @@ def installed(folder: Path, requirements: list[str]) -> dict[str, int]:
     return {name: int(size) for name, size in sizes.items() if name not in {"pip", "setuptools"}}
 
 
+def measure_extras(project: dict[str, Any], names: list[str]) -> None:
+    """Print what each extra brings beside the base, one after another in one environment."""
+    extras = project["optional-dependencies"]
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch) / "base"
+        base = installed(folder, project["dependencies"])
+        for name in names or [name for name in extras if name not in UNMEASURED]:
+            sizes = added(folder, extras[name]) if extras[name] else base
+            changed = {d: size for d, size in sizes.items() if base.get(d) != size}
+            new = sorted(changed.keys() - base.keys(), key=lambda d: -changed[d])
+            grown = sum(sizes.values()) - sum(base.values())
+            largest = ", ".join(f"{d} {changed[d] / MIB:.1f}" for d in new[:3])
+            print(
+                f"{name:12} {grown / MIB:7.1f} MiB in {len(new):2} packages: {largest}", flush=True
+            )
+            if new:
+                python = str(folder / "bin" / "python")
+                subprocess.run([python, "-m", "pip", "uninstall", "-q", "-y", *new], check=True)
+            if changed.keys() & base.keys():
+                added(folder, project["dependencies"])
+
+
 def main() -> None:
-    """Measure both environments and print what the base adds."""
+    """Measure the environments and print what the base, or each extra, adds."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--extras", nargs="*", help="extras instead of the base; none named: all")
+    names = parser.parse_args().extras
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    if names is not None:
+        print(describe_machine())
+        measure_extras(project, names)
+        return
     base = [str(requirement) for requirement in project["dependencies"]]
     nine = [r for r in base if re.split(r"[<>=\[ ]", r)[0] in (*NINE, "fastapi")]
     with tempfile.TemporaryDirectory() as scratch:
         without = installed(Path(scratch) / "nine", nine)
         with_ours = installed(Path(scratch) / "base", base)
-    mib = 1024 * 1024
     print(describe_machine())
-    print(f"the nine: {sum(without.values()) / mib:.0f} MiB in {len(without)} distributions")
-    print(f"ours:     {sum(with_ours.values()) / mib:.0f} MiB in {len(with_ours)} distributions")
+    print(f"the nine: {sum(without.values()) / MIB:.0f} MiB in {len(without)} distributions")
+    print(f"ours:     {sum(with_ours.values()) / MIB:.0f} MiB in {len(with_ours)} distributions")
     print(f"share:    {sum(with_ours.values()) / sum(without.values()) - 1:+.1%}")
     for name in sorted(with_ours.keys() - without.keys()):
-        print(f"  + {name:24} {with_ours[name] / mib:8.2f} MiB")
+        print(f"  + {name:24} {with_ours[name] / MIB:8.2f} MiB")
     print("largest:")
     for name, size in sorted(with_ours.items(), key=lambda item: -item[1])[:12]:
-        print(f"    {name:24} {size / mib:8.2f} MiB")
+        print(f"    {name:24} {size / MIB:8.2f} MiB")
 
 
 if __name__ == "__main__":
