@@ -4,7 +4,7 @@
 (``tests/contracts``). ``Store`` and ``Journal`` block; async code calls them from a thread.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
@@ -345,6 +345,19 @@ class Target(Protocol):
 
     async def aclose(self) -> None:
         """Free connections, threads and processes; safe to call twice."""
+        ...
+
+
+@runtime_checkable
+class SessionTarget(Protocol):
+    """A target that opens paid sessions which outlive a killed process."""
+
+    def bind(self, run_id: str) -> None:
+        """Mark the sessions of all later calls with a run."""
+        ...
+
+    def sweep(self, run_ids: Iterable[str]) -> None:
+        """Release what runs that nobody works on any more have left open; never raises for a failure."""
         ...
 
 

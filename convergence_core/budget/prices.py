@@ -23,7 +23,7 @@ CONFIGURED = "config"
 """Version of a price that the configuration names."""
 LOCAL = "local"
 """Provider of models on this machine, whose tokens cost nothing."""
-PER_REQUEST = ("http", "function", "plugin")
+PER_REQUEST = ("http", "function", "plugin", "browserbase")
 """Kinds of target that are priced by a name of their own."""
 
 _MTOK = 1_000_000
@@ -51,6 +51,8 @@ _USD = {
     "cached_input": "cached_input_usd",
     "cache_write": "cache_write_usd",
     "request": "request_usd",
+    "minute": "minute_usd",
+    "proxy_gb": "proxy_gb_usd",
 }
 _FACTORS = ("batch_factor", "long_input_factor", "long_output_factor")
 _COUNTS = ("max_output_tokens", "context_tokens", "long_prompt_tokens")
@@ -70,6 +72,10 @@ class Price:
     """Tokens written to it; ``None``: as ``input_usd``."""
     request_usd: float | None = None
     """US dollars for each request, whatever its length; ``None``: nothing."""
+    minute_usd: float | None = None
+    """US dollars for each minute of a browser session; ``None``: not told."""
+    proxy_gb_usd: float | None = None
+    """US dollars for each 10^9 bytes through a browser's proxy; ``None``: not told."""
     batch_factor: float | None = None
     """What batch requests cost relative to others; ``None``: as much."""
     max_output_tokens: int | None = None
@@ -199,7 +205,7 @@ class PriceTable:
         """Return a table in which these prices win, whoever the provider is.
 
         Fields that an override does not name keep the table's value, but for the prices of the
-        cache: these follow a new ``input``. ``http`` and ``function`` price kinds of target.
+        cache: these follow a new ``input``. ``http``, ``function``, ``plugin`` and ``browserbase`` price kinds of target.
 
         Raises:
             ConfigurationError: a price is not a price.

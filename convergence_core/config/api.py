@@ -17,13 +17,14 @@ ApiKind: TypeAlias = Literal[
     "local",
     "plugin",
     "plugin_chat",
+    "browserbase",
 ]
 CHAT_KINDS: frozenset[ApiKind] = frozenset(
     {"openai", "azure", "groq", "gemini", "anthropic", "local", "plugin_chat"}
 )
 """Kinds of target that are chat models."""
 HOSTED_KINDS: frozenset[ApiKind] = frozenset(
-    {"groq", "gemini", "anthropic", "local", "plugin_chat"}
+    {"groq", "gemini", "anthropic", "local", "plugin_chat", "browserbase"}
 )
 """Kinds of target of which no endpoint need be written: they have their own, or none at all."""
 URLLESS_KINDS: frozenset[ApiKind] = frozenset({"function", "local", "plugin", "plugin_chat"})
@@ -45,12 +46,12 @@ class AuthConfig(Section):
     type: Literal["none", "bearer", "api_key", "basic"] = "none"
     """`bearer`: `Authorization: Bearer …`; `api_key`: the header `header_name`; `basic`: user name
     and password. Default: with `token_env` and a chat kind, how that kind takes its keys: `api_key`
-    for `azure`, `anthropic` and for `gemini` with `protocol: native`, else `bearer`."""
+    for `azure`, `anthropic`, `browserbase` and for `gemini` with `protocol: native`, else `bearer`."""
     token_env: EnvName | None = None
     """Environment variable that holds the token or key; needed by `bearer` and `api_key`."""
     header_name: str = Field(default="x-api-key", pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
     """Header that carries the key of `api_key`. Default for `azure`: `api-key`, for `anthropic`: `x-api-key`, for `gemini`:
-    `x-goog-api-key`. Version 0.1's `api_key_header` is read too."""
+    `x-goog-api-key`, for `browserbase`: `x-bb-api-key`. Version 0.1's `api_key_header` is read too."""
     username: Text | None = None
     """User name of `basic`."""
     password_env: EnvName | None = None
@@ -73,27 +74,28 @@ class RequestConfig(Section):
     method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"] = "POST"
     """HTTP method (kind `http`)."""
     headers: dict[str, str] = Field(default_factory=dict)
-    """Further headers (not kind `function`). A value may read the environment:
+    """Further headers (not kinds `function` and `browserbase`). A value may read the environment:
     `${ENV_NAME}`. Secrets written out are refused."""
     timeout_seconds: float = Field(default=30.0, gt=0, le=86_400)
     """Longest duration of one call, from sending to the last byte, in seconds."""
     connect_seconds: float = Field(default=10.0, gt=0, le=3600)
     """Longest wait for a connection, in seconds (not kind `function`)."""
     first_byte_seconds: float | None = Field(default=None, gt=0, le=86_400)
-    """Longest wait for the first byte of the answer, in seconds (not kind `function`). Absent: as
+    """Longest wait for the first byte of the answer, in seconds (not kinds `function` and `browserbase`). Absent: as
     long as the call may last."""
     max_response_bytes: int = Field(default=10_000_000, ge=1_000, le=1_000_000_000)
     """Most bytes of an answer, after decompression (not kind `function`). A larger one is not read
-    to its end; its evaluation is missing, and the same is not asked again."""
+    to its end; its evaluation is missing, and the same is not asked again. With kind `browserbase`: of
+    all that the pages of a session load; a session that loads more ends, at reward 0."""
     stream: bool = False
     """Whether the answer is streamed, which measures the time to its first token (chat kinds)."""
     unsupported: Literal["refuse", "drop"] = "refuse"
     """What happens with a setting that the model or its provider has no field for (chat kinds):
     `refuse` it before any call, or `drop` it and record the reason."""
     body: JsonValue = None
-    """JSON template of the body (kind `http`). `{name}` stands for a parameter, `{input}` or
+    """JSON template of the body (kind `http`), or of the session that is asked for (kind `browserbase`). `{name}` stands for a parameter, `{input}` or
     `{input.field}` for the test case; a string that is exactly one placeholder keeps the value's
-    JSON type. Absent: the case's input overlaid by the parameters."""
+    JSON type. Absent: the case's input overlaid by the parameters (kind `http`)."""
     query: dict[str, str] = Field(default_factory=dict)
     """Query parameters with the same placeholders (not kind `function`)."""
     messages: list[MessageTemplate] | None = Field(default=None, min_length=1)
@@ -143,12 +145,13 @@ class ApiConfig(Section):
     (extra `local`): `request.options.model`, or the parameter `model`, is `smollm2-135m-instruct`, a
     `.gguf` file, or a folder in Hugging Face's form, and `timeout_seconds` counts from where its batch
     begins. `plugin` is what an installed package offers under the name `plugin`,
-    `plugin_chat` a chat model that one offers. Default: `function` when
+    `plugin_chat` a chat model that one offers. `browserbase` is a script in a browser session of
+    Browserbase (extra `browserbase`). Default: `function` when
     `function` is written, `plugin` when `plugin` is,
     `openai` for a plain endpoint that ends in `/v1` or `/chat/completions`, else `http`."""
     endpoint: Text | None = None
-    """URL (not kinds `function`, `local`, `plugin` and `plugin_chat`); either this or `models`. Default for `groq`, `gemini`
-    and `anthropic`: the provider's own."""
+    """URL (not kinds `function`, `local`, `plugin` and `plugin_chat`); either this or `models`. Default for `groq`, `gemini`,
+    `anthropic` and `browserbase`: the provider's own."""
     models: dict[str, ModelEndpoint] = Field(default_factory=dict)
     """Several endpoints; the categorical parameter `model` chooses among their names."""
     protocol: Literal["openai", "native"] = "openai"
@@ -163,8 +166,8 @@ class ApiConfig(Section):
     batch_prices: bool = False
     """Whether calls are priced at the provider's batch rate (chat kinds)."""
     function: FunctionPath | None = None
-    """Python function (kind `function`): `module:name` or `path/to/file.py:name`, the path
-    relative to the configuration file."""
+    """Python function (kind `function`), or script of a browser (kind `browserbase`): `module:name` or
+    `path/to/file.py:name`, the path relative to the configuration file."""
     workers: Literal["threads", "processes"] = "threads"
     """Where the function runs (kind `function`): `processes` for functions that keep a processor
     busy, `threads` for those that wait."""

@@ -6,6 +6,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from convergence_core.config.api import HOSTED_KINDS, URLLESS_KINDS, ApiConfig, AuthConfig
 from convergence_core.config.base import Section
+from convergence_core.config.browser_rules import check_session
 from convergence_core.config.models import Configuration
 from convergence_core.config.problems import Report, guessed, listing, nearest
 from convergence_core.config.schema import is_default
@@ -84,6 +85,15 @@ _UNUSED: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "response": _RESPONSE,
     },
+    "browserbase": {
+        "": ("workers", "models", "batch_prices", *_AZURE, *_GEMINI, *_PLUGIN),
+        "auth": ("username", "password_env"),
+        "request": (
+            *("method", "headers", "query", "messages", "options", "stream", "unsupported"),
+            "first_byte_seconds",
+        ),
+        "response": _RESPONSE,
+    },
 }
 """What a kind does not read: section → keys."""
 
@@ -116,6 +126,8 @@ def check_api(configuration: Configuration, report: Report, *, allow_callable: b
     model = space.parameters.get("model")
     if api.deployment is not None and not api.models and isinstance(model, CategoricalParam):
         _check_deployment(api.deployment, model, report)
+    if api.kind == "browserbase":
+        check_session(api, report)
     if api.kind in _PLUGIN_GROUPS and api.plugin is None:
         group = _PLUGIN_GROUPS[api.kind]
         fix = f"Add `plugin:` with the name of an entry point of the group `{group}`."

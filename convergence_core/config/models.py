@@ -59,7 +59,10 @@ class CacheConfig(Section):
 
 
 class PriceConfig(Section):
-    """Prices of one model, or of a kind of target (`http`, `function`, `plugin`, by `request` only)."""
+    """Prices of one model, or of a kind of target.
+
+    `http`, `function` and `plugin` have `request` only, `browserbase` has `minute` and `proxy_gb` only.
+    """
 
     input: float | None = Field(default=None, ge=0, le=1e9)
     """US dollars per million tokens of the prompt; stands beside `output`."""
@@ -72,6 +75,11 @@ class PriceConfig(Section):
     request: float | None = Field(default=None, ge=0, le=1e9)
     """US dollars for each request, whatever its length. Absent: as the shipped table says, or
     none."""
+    minute: float | None = Field(default=None, ge=0, le=1e9)
+    """US dollars for each minute of a browser session, one begun counting whole (`browserbase`)."""
+    proxy_gb: float | None = Field(default=None, ge=0, le=1e9)
+    """US dollars for each gigabyte (10^9 bytes) through the provider's proxies (`browserbase`); needed where
+    sessions may use `proxies`."""
     batch_factor: float | None = Field(default=None, ge=0, le=1)
     """What batch requests cost relative to others. Absent: there is no batch price."""
     max_output_tokens: int | None = Field(default=None, ge=1)
@@ -166,7 +174,7 @@ class Configuration(Section):
     budget: BudgetConfig = Field(default_factory=BudgetConfig)
     cache: CacheConfig = Field(default_factory=CacheConfig)
     prices: dict[str, PriceConfig] = Field(default_factory=dict)
-    """Prices by model, or by kind of target (`http`, `function`, `plugin`); what an entry does not name stays
+    """Prices by model, or by kind of target (`http`, `function`, `plugin`, `browserbase`); what an entry does not name stays
     as the shipped table has it."""
     llm: LlmConfig | None = None
     society: SocietyConfig = Field(default_factory=SocietyConfig)

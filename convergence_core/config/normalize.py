@@ -29,7 +29,12 @@ _BAD = {"latency_ms": 5000.0, "first_token_ms": 5000.0, "cost_usd": 1.0, "tool_c
 _LIMITS = {"threshold": "latency_ms", "budget_per_call": "cost_usd"}
 """Keys of the-convergence 0.1 that say such a value, and the types they are read for."""
 _PLAIN_FUNCTIONS = ("exact_match", "similarity")
-_KEY_HEADERS = {"azure": "api-key", "gemini": "x-goog-api-key", "anthropic": "x-api-key"}
+_KEY_HEADERS = {
+    "azure": "api-key",
+    "gemini": "x-goog-api-key",
+    "anthropic": "x-api-key",
+    "browserbase": "x-bb-api-key",
+}
 """Headers in which providers of their own form take keys."""
 _OF_ENDPOINT = ("endpoint", "api_key_env")
 """Keys of ``llm`` that belong together: a key is for one endpoint."""
@@ -155,10 +160,10 @@ def _auth(n: Normalized) -> None:
     """Choose the kind's own way to send a key where only the key's variable is written."""
     api = mapping_at(n.data, "api")
     auth, kind = mapping_at(api, "auth"), api.get("kind")
-    if not isinstance(kind, str) or kind not in (*CHAT_KINDS, "plugin"):
+    if not isinstance(kind, str) or kind not in (*CHAT_KINDS, "plugin", "browserbase"):
         return
     if auth.get("type") is None and auth.get("token_env") is not None:
-        is_own = kind in ("azure", "anthropic")
+        is_own = kind in ("azure", "anthropic", "browserbase")
         is_own = is_own or (kind == "gemini" and api.get("protocol") == "native")
         auth["type"] = "api_key" if is_own else "bearer"
     if auth.get("type") == "api_key" and auth.get("header_name") is None and kind in _KEY_HEADERS:

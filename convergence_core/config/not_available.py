@@ -79,7 +79,7 @@ REFUSALS: tuple[Refusal, ...] = (
         "api.kind",
         _NO_CONNECTOR,
         "Use `kind: http`, or `kind: function` with a function that calls it.",
-        _is_none_of("browserbase", "agno"),
+        _is_none_of("agno"),
     ),
     Refusal(
         "api.auth.type",

@@ -110,6 +110,8 @@ def _check_headers(configuration: Configuration, report: Report) -> None:
 
 _BY_REQUEST: tuple[ApiKind, ...] = ("http", "function", "plugin")
 """Kinds of target that are priced by request."""
+_SESSION_PRICES = ("minute", "proxy_gb")
+_SESSION_FIX = "Write e.g. `{minute: 0.002, proxy_gb: 12}`, in US dollars, as your plan says."
 _REQUEST_FIX = "Write only e.g. `request: 0.002`, US dollars for each request."
 
 
@@ -118,6 +120,8 @@ def _check_prices(configuration: Configuration, report: Report) -> None:
         path: Path = ("prices", name)
         if name in _BY_REQUEST:
             _check_request_price(name, price, configuration.api.kind, report)
+        elif name == "browserbase":
+            _check_session_price(price, configuration.api.kind, report)
         elif name in CHAT_KINDS:
             rule = "must be the name of a model, not of a provider"
             report.add(path, rule, "Write e.g. `gpt-4o-mini`.", of_key=True)
@@ -138,7 +142,23 @@ def _check_request_price(name: str, price: PriceConfig, kind: ApiKind, report: R
         report.require((*path, "request"), f"by kind `{name}`", _REQUEST_FIX, about=(path,))
 
 
+def _check_session_price(price: PriceConfig, kind: ApiKind, report: Report) -> None:
+    path: Path = ("prices", "browserbase")
+    if kind != "browserbase":
+        report.no_effect(path, f"with kind `{kind}`", "Remove it.", about=("api.kind",))
+        return
+    for key in fields_of(PriceConfig):
+        if key not in _SESSION_PRICES and not is_default(price, key):
+            why = "on kind `browserbase`, which is priced by the minute"
+            report.no_effect((*path, key), why, _SESSION_FIX)
+    if price.minute is None:
+        report.require((*path, "minute"), "by kind `browserbase`", _SESSION_FIX, about=(path,))
+
+
 def _check_model_price(price: PriceConfig, path: Path, report: Report) -> None:
+    for key in _SESSION_PRICES:
+        if not is_default(price, key):
+            report.no_effect((*path, key), "on a model", "Remove it; it is for `browserbase`.")
     of_tokens = ("input", "output", "cached_input", "cache_write")
     written = [key for key in of_tokens if getattr(price, key) is not None]
     lacking = [key for key in ("input", "output") if key not in written]
@@ -299,6 +319,8 @@ def _check_rates(configuration: Configuration, report: Report) -> None:
     urls = [api.endpoint, *(model.endpoint for model in api.models.values())]
     urls += [llm.endpoint for llm in llms]
     hosts = {host for url in urls if url is not None and (host := _host(url))}
+    if api.kind == "browserbase" and api.endpoint is None:
+        hosts.add("api.browserbase.com")
     is_hosted = api.kind in CHAT_KINDS - URLLESS_KINDS and not api.models and api.endpoint is None
     if is_hosted or any(llm.endpoint is None for llm in llms):
         hosts |= _DEFAULT_HOSTS

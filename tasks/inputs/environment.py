@@ -80,7 +80,7 @@ class Environment:
 
 def _of_target(configuration: Configuration) -> dict[str, str]:
     """Return the variables of an endpoint that is asked as it is though the run is offline."""
-    if configuration.api.kind in CHAT_KINDS:
+    if configuration.api.kind in CHAT_KINDS or configuration.api.kind == "browserbase":
         return {}
     names = target_secret_names(configuration)
     return {name: value for name in names if (value := os.environ.get(name, "").strip())}

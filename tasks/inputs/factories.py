@@ -49,11 +49,11 @@ def make_target(
     api = loaded.configuration.api
     workers = loaded.configuration.optimization.execution.parallel_workers
     environment = environment or Environment.unchecked(loaded.configuration)
-    if environment.mock_url is not None and not asks_models(loaded.configuration):
-        rule = "asks no chat model that `--offline` could stand in for"
+    if environment.mock_url is not None and not has_stand_in(loaded.configuration):
+        rule = "asks nothing that `--offline` could stand in for"
         fix = (
             "Leave out `--offline`: functions and endpoints of your own are asked as they are. It stands "
-            "in for chat targets, metrics of type `llm_judge`, and `society`."
+            "in for chat targets, browser sessions, metrics of type `llm_judge`, and `society`."
         )
         raise ConfigurationError.of("api.kind", rule, fix, value=api.kind)
     if api.kind == "function":
@@ -70,6 +70,8 @@ def make_target(
         )
     if api.kind == "plugin":
         return _plugin_target(loaded, environment, workers)
+    if api.kind == "browserbase":
+        return _browser_target(loaded, environment, workers)
     from tasks.targets.chat import ChatTarget  # noqa: PLC0415 - brings httpx
 
     if api.kind == "local" and environment.mock_url is None:
@@ -85,6 +87,11 @@ def make_target(
         base_dir=loaded.base_dir,
         mock_url=environment.mock_url,
     )
+
+
+def has_stand_in(configuration: Configuration) -> bool:
+    """Whether something is asked that ``--offline`` stands in for."""
+    return configuration.api.kind == "browserbase" or asks_models(configuration)
 
 
 def asks_models(configuration: Configuration) -> bool:
@@ -141,6 +148,37 @@ def _plugin_target(loaded: Loaded, environment: Environment, workers: int) -> Ta
         secret=partial(token_of, api, environment.secrets),
     )
     return make_plugin_target(api, context, prices=environment.prices)
+
+
+def _browser_target(loaded: Loaded, environment: Environment, workers: int) -> Target:
+    from tasks.browser.scripts import ScriptRunner, check_script  # noqa: PLC0415 - seldom used
+    from tasks.targets.browserbase import BrowserbaseTarget  # noqa: PLC0415 - as above
+
+    api = loaded.configuration.api
+    if api.function is None:
+        raise ConfigurationError.of(_FUNCTION, "is required", "Write `function:`.")
+    script = load_function(api.function, loaded.base_dir, key=_FUNCTION)
+    check_script(script, api.function)
+    if environment.mock_url is not None:
+        from tasks.mock.chromium import check_chromium  # noqa: PLC0415 - as above
+
+        check_chromium()
+    runner = ScriptRunner(
+        script,
+        connect_s=api.request.connect_seconds,
+        timeout_s=api.request.timeout_seconds,
+        max_bytes=api.request.max_response_bytes,
+        n_workers=workers,
+    )
+    return BrowserbaseTarget(
+        api,
+        runner,
+        templates=loaded.templates,
+        secrets=environment.secrets,
+        workers=workers,
+        prices=environment.prices,
+        mock_url=environment.mock_url,
+    )
 
 
 # -- metrics

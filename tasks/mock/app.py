@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
 from tasks.mock import anthropic, gemini
+from tasks.mock.browserbase import SessionService
 from tasks.mock.chat import chat
 from tasks.mock.completions import completions
 from tasks.mock.embeddings import embeddings
@@ -43,8 +44,8 @@ class _Endpoint:
         await self.service.serve(request, send, self.answering, error_body=self.error_body)
 
 
-def make_app(service: MockService) -> Starlette:
-    """Return the application of a service."""
+def make_app(service: MockService, sessions: SessionService) -> Starlette:
+    """Return the application of a service and its browser sessions."""
 
     def post(path: str, answering: Answering, error_body: ErrorBody | None = None) -> Route:
         return Route(path, _Endpoint(service, answering, error_body), methods=["POST"])
@@ -56,7 +57,7 @@ def make_app(service: MockService) -> Starlette:
         service.reset()
         return JSONResponse({"reset": True})
 
-    routes = [
+    routes: list[BaseRoute] = [
         post("/v1beta/models/{call:path}", gemini.generate, gemini.error_body),
         post("/v1/messages", anthropic.messages, anthropic.error_body),
     ]
@@ -66,6 +67,7 @@ def make_app(service: MockService) -> Starlette:
     routes += [Route(f"{prefix}/models", _models, methods=["GET"]) for prefix in PREFIXES]
     routes.append(Route("/mock/stats", stats, methods=["GET"]))
     routes.append(Route("/mock/reset", reset, methods=["POST"]))
+    routes += sessions.routes()
     return Starlette(routes=routes, exception_handlers={404: _unknown_path})
 
 
@@ -91,7 +93,7 @@ async def _unknown_path(request: Request, _error: Exception) -> JSONResponse:
     paths = ", ".join(f"/v1/{name}" for name in _ENDPOINTS)
     error = ApiError(
         f"Unknown path {request.url.path}. This is a mock; it knows {paths}, /v1/models, "
-        "/v1/messages, /openai/deployments/NAME/…, /v1beta/models/NAME:generateContent, /mock/stats.",
+        "/v1/messages, /openai/deployments/NAME/…, /v1beta/models/NAME:generateContent, /v1/sessions, /mock/stats.",
         status=404,
     )
     return JSONResponse(error.body, status_code=404)

@@ -10,6 +10,7 @@ import uvicorn
 
 from convergence_core.errors import ConvergenceError
 from tasks.mock.app import make_app
+from tasks.mock.browserbase import SessionService
 from tasks.mock.options import MockOptions
 from tasks.mock.service import MockService
 
@@ -18,6 +19,8 @@ _START_S = 30.0
 _CLOSE_S = 5.0
 """Seconds that answers on their way get when the server closes."""
 _BACKLOG = 2048
+_MESSAGE_BYTES = 2**30
+"""Longest message to a browser: pictures of pages are long."""
 
 
 class MockError(ConvergenceError):
@@ -57,6 +60,7 @@ class MockServer:
     ) -> None:
         self.options = MockOptions() if options is None else options
         self._service = MockService(self.options)
+        self._sessions = SessionService(self._service)
         try:
             family = socket.AF_INET6 if ":" in host else socket.AF_INET
             self._socket = socket.create_server((host, port), family=family, backlog=_BACKLOG)
@@ -72,9 +76,10 @@ class MockServer:
         self.url = f"http://{shown}:{self._socket.getsockname()[1]}"
         """Root of all paths, without a slash at its end; OpenAI's are below ``/v1``."""
         config = uvicorn.Config(
-            make_app(self._service),
+            make_app(self._service, self._sessions),
             http="h11",
-            ws="none",
+            ws="websockets-sansio",
+            ws_max_size=_MESSAGE_BYTES,
             loop="asyncio",
             lifespan="off",
             log_config=None,
@@ -117,6 +122,7 @@ class MockServer:
         if self._thread.ident is not None:
             self._thread.join()
         self._socket.close()
+        self._sessions.close()
         self._service.close()
 
     def _run(self) -> None:

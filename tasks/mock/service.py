@@ -89,9 +89,13 @@ class MockService:
         finally:
             self.counts.leave()
 
+    def admits(self, request: Request) -> bool:
+        """Whether a request carries the key, if one is required."""
+        return self._key is None or _carries(request, self._key)
+
     async def _read(self, request: Request, in_flight: int) -> Attempt:
         raw = await request.body()
-        if self._key is not None and not _carries(request, self._key):
+        if not self.admits(request):
             raise ApiError("Incorrect API key provided.", status=401, code="invalid_api_key")
         body = _parsed(raw)
         digest = _digest(request, body)
@@ -224,6 +228,7 @@ def _carries(request: Request, key: str) -> bool:
         headers.get("api-key", ""),
         headers.get("x-goog-api-key", ""),
         headers.get("x-api-key", ""),
+        headers.get("x-bb-api-key", ""),
         request.query_params.get("key", ""),
     )
     return any(hmac.compare_digest(one.encode(), key.encode()) for one in carried)

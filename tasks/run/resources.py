@@ -1,7 +1,7 @@
 """Resources of an open run: lease, store, journal, budget, sessions."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypedDict
@@ -10,7 +10,7 @@ from uuid import uuid4
 from convergence_core.budget.limits import Budget
 from convergence_core.budget.terms import Limits, Spent
 from convergence_core.events import CellEvaluated, Listener, RunNotice
-from convergence_core.ports import Journal, LostCall, RunRecord
+from convergence_core.ports import Journal, LostCall, RunRecord, SessionTarget
 from convergence_core.records import Evaluation
 from tasks.calls.session import EvaluationSession
 from tasks.runners import WorkerPool, make_runner, n_workers_of
@@ -97,7 +97,7 @@ def open_resources(
     lease.acquire()
     held.callback(lease.release)
     held.callback(store.close)
-    mark_interrupted(store, record)
+    _sweep(held, record, deps, mark_interrupted(store, record))
     journal = open_journal(store.path, deps.environment.journal_url(configuration))
     held.callback(journal.close)
     maybe_paid = tuple(journal.abandon(record.run_id))
@@ -140,6 +140,15 @@ def open_resources(
         session=session,
         pool=pool,
     )
+
+
+def _sweep(
+    held: ExitStack, record: RunRecord, deps: EvaluationDeps, interrupted: Sequence[str]
+) -> None:
+    """Release sessions that killed processes left open: before the first call, and after the last."""
+    if isinstance(deps.target, SessionTarget):
+        deps.target.sweep((record.run_id, *interrupted))
+        held.callback(deps.target.sweep, (record.run_id,))
 
 
 def _spec(record: RunRecord, deps: EvaluationDeps, store: ParquetStore) -> RunSpec:

@@ -10,7 +10,7 @@ from convergence_core.budget.rate_limit import AddressCheck
 from convergence_core.config import Configuration
 from convergence_core.events import BudgetWarned, CallListener, TrafficChanged
 from convergence_core.objective.reward import RewardModel
-from convergence_core.ports import Journal, Metric, Target
+from convergence_core.ports import Journal, Metric, SessionTarget, Target
 from convergence_core.records import Evaluation
 from convergence_core.space.parameters import Choice
 from tasks.calls.call_keys import Epoch
@@ -98,6 +98,8 @@ def open_session(
         slots = open_rates(spec.store_path, environment.journal_url(configuration))
         rates = SharedRates(slots, execution.calls_per_second)
     payer_id, payer_started_us = spec.payer
+    if isinstance(deps.target, SessionTarget):
+        deps.target.bind(spec.run_id)
     return EvaluationSession(
         context=RunContext(
             run_id=spec.run_id,

@@ -8,7 +8,7 @@ from convergence_core.config.not_available import REFUSALS, Refusal
 from tests.support.config_examples import MINIMAL, problems_of
 
 VALUES: dict[str, list[Any]] = {
-    "api.kind": ["browserbase", "agno"],
+    "api.kind": ["agno"],
     "api.auth.type": ["oauth", "oauth2"],
     "evaluation.metrics.*.type": ["rouge"],
     "evaluation.test_cases.augmentation": [{"enabled": True}],

@@ -437,7 +437,7 @@ def test_a_stream_that_was_cut_is_tried_again_and_may_have_been_billed(endpoint)
 
 def test_the_pages_examples_are_valid_and_reach_their_servers():
     page = (ROOT / "docs/targets.md").read_text(encoding="utf-8")
-    part = page.partition("### Other servers")[2].partition("## A connector")[0]
+    part = page.partition("### Other servers")[2].partition("\n## ")[0]
     found = set()
     for block in blocks(part, "yaml"):
         tree = yaml.safe_load(block)

@@ -63,8 +63,10 @@ def settle_interrupted(store: ParquetStore) -> None:
             _LOGGER.info("runs of %s whose process is gone stay as they are: %s", system, error)
 
 
-def mark_interrupted(store: ParquetStore, holder: RunRecord) -> None:
+def mark_interrupted(store: ParquetStore, holder: RunRecord) -> list[str]:
     """Write ``interrupted`` into the rows of the system's other runs that are ``running``.
+
+    Their ids are returned.
 
     Args:
         store: the store.
@@ -73,13 +75,15 @@ def mark_interrupted(store: ParquetStore, holder: RunRecord) -> None:
     Raises:
         StoreWriteError: a row cannot be written.
     """
-    _mark(store, holder.name, but=holder.run_id)
+    return _mark(store, holder.name, but=holder.run_id)
 
 
-def _mark(store: ParquetStore, system: str, *, but: str | None = None) -> None:
-    for record in store.runs(system):
-        if record.status == "running" and record.run_id != but:
-            store.save_run(_interrupted(record))
+def _mark(store: ParquetStore, system: str, *, but: str | None = None) -> list[str]:
+    """Mark the system's runs that are ``running``, and return their ids."""
+    found = [r for r in store.runs(system) if r.status == "running" and r.run_id != but]
+    for record in found:
+        store.save_run(_interrupted(record))
+    return [record.run_id for record in found]
 
 
 def _interrupted(record: RunRecord) -> RunRecord:

@@ -1,0 +1,1 @@
+"""Browser sessions of a provider, and scripts that run in them."""

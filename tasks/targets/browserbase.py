@@ -1,0 +1,338 @@
+"""Scripts in Browserbase's sessions as targets: run, always released, priced."""
+
+import asyncio
+import logging
+import math
+import re
+import time
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Final
+
+from convergence_core.budget.prices import PriceTable
+from convergence_core.config import ApiConfig
+from convergence_core.config.browser_rules import MAX_SESSION_S, MIN_SESSION_S, session_problems
+from convergence_core.errors import (
+    Billed,
+    CandidateFault,
+    ConfigurationError,
+    EndpointDownError,
+    EvaluationFault,
+    InfrastructureFault,
+)
+from convergence_core.ports import WorstCase
+from convergence_core.records import NO_USAGE, Case, Json, Params, Reply
+from tasks.browser.scripts import ScriptEnd, ScriptRunner
+from tasks.browser.sessions import (
+    ENDPOINT,
+    PATH,
+    RECORDING,
+    RemoteBrowser,
+    SessionClient,
+    billed_minutes,
+)
+from tasks.functions.function_results import reply_of
+from tasks.functions.workers import WorkersHungError, WorkTimeoutError
+from tasks.http.authentication import request_headers, secret_name
+from tasks.http.request_templates import Values
+from tasks.secrets.redaction import Secrets
+
+_LOG = logging.getLogger(__name__)
+_MARGIN_S: Final = 30.0
+"""How much longer a session may last than connection and script: creation, the way back, release."""
+_BYTES_MARGIN: Final = 2
+"""Pages may load on until the script that loads too much has ended: proxies are reserved for so many times
+``api.request.max_response_bytes``."""
+_GB: Final = 1e9
+_KEYS = re.compile(r"((?:signingKey|apiKey)=)[^&\s\"']+")
+
+
+class BrowserbaseTarget:
+    """Runs a script in a session of its own for each call.
+
+    A call costs the session's minutes, begun ones whole and one at least, by ``prices.browserbase.minute``;
+    what went through proxies by ``proxy_gb``; and what the script says that it cost. ``bind`` must be
+    called before the first call.
+    """
+
+    provider = "browserbase"
+
+    def __init__(
+        self,
+        api: ApiConfig,
+        runner: ScriptRunner,
+        *,
+        templates: Mapping[str, str],
+        secrets: Secrets,
+        workers: int,
+        prices: PriceTable | None = None,
+        mock_url: str | None = None,
+    ) -> None:
+        self._api = api
+        self._runner = runner
+        self._templates = templates
+        self._secrets = secrets
+        self._workers = workers
+        price = None if prices is None else prices.find(self.provider, None)
+        self._minute_usd = None if price is None else price.minute_usd
+        self._proxy_gb_usd = None if price is None else price.proxy_gb_usd
+        self._price_version = None if prices is None else prices.version_of(self.provider, None)
+        self._endpoint = mock_url or api.endpoint or ENDPOINT
+        self._run_id = ""
+        self._open: set[str] = set()
+        """Sessions that this target has opened and not yet released."""
+        self._client: SessionClient | None = None
+
+    def bind(self, run_id: str) -> None:
+        """Mark the sessions of all later calls with a run."""
+        self._run_id = run_id
+
+    def request(self, params: Params, case: Case) -> Json:
+        """Return script, input, parameters and the session that is asked for; no secret is in it.
+
+        Raises:
+            CandidateFault: the case lacks an input of the session's template, or the session breaks a rule.
+        """
+        return {
+            "url": (self._api.endpoint or ENDPOINT).rstrip("/") + PATH,
+            "script": self._api.function,
+            "session": self._session(params, case),
+            "input": case.input,
+            "params": dict(params),
+        }
+
+    def worst_case(self, params: Params, case: Case) -> WorstCase:
+        """Return what the session costs if it lasts until its own time-out.
+
+        Raises:
+            CandidateFault: as ``request``.
+        """
+        session = self._session(params, case)
+        uses_proxies = bool(session.get("proxies"))
+        return WorstCase(usd=self._most_usd(session, uses_proxies=uses_proxies))
+
+    async def call(self, params: Params, case: Case) -> Reply:
+        """Open a session, run the script in it, release it.
+
+        Raises:
+            CandidateFault: the script raised, took too long, loaded too much or outlived its session, or
+                the provider refuses the session's settings.
+            ConfigurationError: the key's variable is not set.
+            EndpointDownError: all scripts hold their event loop, and none came free in time.
+            InfrastructureFault: network, rate limit, spent credit, server, or a browser that went away.
+        """
+        settings = self._session(params, case)
+        client = self._sessions()
+        began_s = time.monotonic()
+        session = await client.create(settings, self._run_id)
+        self._open.add(session.session_id)
+        try:
+            end: ScriptEnd | EvaluationFault = await self._scripted(session, params, case)
+        finally:
+            # A call that is given up is cancelled; its session is released all the same.
+            release = asyncio.ensure_future(self._release(session.session_id))
+            released = await asyncio.shield(release)
+        seconds = time.monotonic() - began_s
+        return self._judged(end, self._bill(released, settings, seconds), session, released)
+
+    def sweep(self, run_ids: Iterable[str]) -> None:
+        """Release what runs that nobody works on any more have left open; blocks.
+
+        What fails is logged: a session that stays open ends by its own time-out.
+        """
+        with ThreadPoolExecutor(1) as thread:  # the caller's may have an event loop that runs
+            thread.submit(asyncio.run, self._swept(tuple(run_ids))).result()
+
+    async def aclose(self) -> None:
+        """Release what is open, and end driver and connections; safe to call twice."""
+        for session_id in tuple(self._open):
+            await self._release(session_id)
+        await self._runner.aclose()
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
+
+    # -- the session
+
+    def _session(self, params: Params, case: Case) -> dict[str, Json]:
+        values = Values(params, case.input, self._templates)
+        body = values.fill(self._api.request.body)
+        found = next(session_problems(body), None)
+        if found is not None:
+            raise CandidateFault(
+                f"the session that these parameters ask for: {found.told}",
+                error_type="invalid_session",
+            )
+        settings = dict(body) if isinstance(body, dict) else {}
+        request = self._api.request
+        needed_s = math.ceil(request.connect_seconds + request.timeout_seconds + _MARGIN_S)
+        settings.setdefault("timeout", min(max(needed_s, MIN_SESSION_S), MAX_SESSION_S))
+        return settings
+
+    def _sessions(self) -> SessionClient:
+        if self._client is None:
+            self._client = self._new_client()
+        return self._client
+
+    def _new_client(self) -> SessionClient:
+        return SessionClient(
+            self._endpoint,
+            headers=lambda: request_headers(self._api, self._secrets),
+            secret=secret_name(self._api),
+            connect_s=self._api.request.connect_seconds,
+            n_connections=self._workers + 2,
+        )
+
+    async def _swept(self, run_ids: tuple[str, ...]) -> None:
+        client = self._new_client()
+        try:
+            n_released = sum([await client.sweep(run_id) for run_id in run_ids])
+        except (ConfigurationError, EvaluationFault) as error:
+            _LOG.warning("open browser sessions could not be looked for: %s", error)
+        else:
+            if n_released:
+                _LOG.warning("released %d browser sessions that were left open", n_released)
+        finally:
+            await client.aclose()
+
+    async def _release(self, session_id: str) -> RemoteBrowser | None:
+        """Release a session; ``None``: the provider could not be told, and it ends by its time-out."""
+        for pause_s in (0.0, 0.5, 2.0):
+            await asyncio.sleep(pause_s)
+            try:
+                session = await self._sessions().release(session_id)
+            except EvaluationFault as error:
+                _LOG.warning("session %s is not released yet: %s", session_id, error)
+                continue
+            self._open.discard(session_id)
+            return session
+        return None
+
+    # -- the script
+
+    async def _scripted(
+        self, session: RemoteBrowser, params: Params, case: Case
+    ) -> ScriptEnd | EvaluationFault:
+        """Run the script, and return how it ended.
+
+        Raises:
+            EndpointDownError: all scripts hold their event loop.
+        """
+        timeout_s = self._api.request.timeout_seconds
+        try:
+            return await self._runner.run(session.connect_url, case.input, params)
+        except WorkTimeoutError:
+            return CandidateFault(
+                f"{self._api.function} took longer than api.request.timeout_seconds={timeout_s:g} and holds its "
+                "event loop. Await Playwright's calls, and `asyncio.sleep` in place of `time.sleep`.",
+                error_type="timeout",
+            )
+        except WorkersHungError as error:
+            raise EndpointDownError(
+                f"all {error} scripts of {self._api.function} hang and cannot be ended, so nothing more can be "
+                "asked. Await what takes time. What was answered is kept, and `convergence resume` goes on."
+            ) from None
+
+    def _judged(
+        self,
+        end: ScriptEnd | EvaluationFault,
+        billed: Billed,
+        session: RemoteBrowser,
+        released: RemoteBrowser | None,
+    ) -> Reply:
+        """Return the reply of a script, or raise what went wrong, with the session's bill.
+
+        Raises:
+            EvaluationFault: see ``call``.
+        """
+        fault = end if isinstance(end, EvaluationFault) else self._fault_of(end, released)
+        if fault is None and isinstance(end, ScriptEnd):
+            try:
+                reply = reply_of(end.outcome, provider=self.provider)
+            except CandidateFault as reported:
+                fault = reported
+            else:
+                return self._priced(reply, end, billed, released)
+        assert fault is not None  # noqa: S101 - one of the two
+        own = None if fault.billed is None else fault.billed.cost_usd
+        fault.billed = replace(billed, cost_usd=_sum(billed.cost_usd, own))
+        text = _cleaned(f"{fault} (recording: {RECORDING}{session.session_id})", session)
+        fault.args = (text,)
+        fault.details = _cleaned(fault.details, session)
+        raise fault
+
+    def _fault_of(self, end: ScriptEnd, released: RemoteBrowser | None) -> EvaluationFault | None:
+        """Return what the end of a script means beside its own result; ``None``: nothing."""
+        request, name = self._api.request, self._api.function
+        failure = end.outcome.failure
+        told = "" if failure is None else f"{failure.error_type}: {failure.message}"
+        details = "" if failure is None else failure.details
+        if end.ending == "timeout":
+            limit = f"api.request.timeout_seconds={request.timeout_seconds:g}"
+            return CandidateFault(f"{name} took longer than {limit}", error_type="timeout")
+        if end.ending == "too_large":
+            limit = f"api.request.max_response_bytes={request.max_response_bytes}"
+            return CandidateFault(f"its pages load more than {limit}", error_type="too_large")
+        if end.ending == "lost" and released is not None and released.status == "TIMED_OUT":
+            text = f"the session ended by its own `timeout` before {name} did"
+            return CandidateFault(text, error_type="session_timeout", details=details)
+        if end.ending in ("lost", "not_connected", "network"):
+            error_type = {"lost": "browser_lost", "network": "network"}.get(
+                end.ending, "no_browser"
+            )
+            return InfrastructureFault(told, error_type=error_type, details=details)
+        if failure is not None:
+            return CandidateFault(
+                failure.message, error_type=failure.error_type, details=failure.details
+            )
+        return None
+
+    # -- the bill
+
+    def _most_usd(self, session: Mapping[str, Json], *, uses_proxies: bool) -> float | None:
+        timeout = session["timeout"]
+        assert isinstance(timeout, int)  # noqa: S101 - checked with the session
+        n_bytes = self._api.request.max_response_bytes * _BYTES_MARGIN if uses_proxies else 0
+        return self._usd(billed_minutes(timeout), n_bytes)
+
+    def _usd(self, minutes: int, proxy_bytes: int) -> float | None:
+        if self._minute_usd is None or (proxy_bytes and self._proxy_gb_usd is None):
+            return None
+        return minutes * self._minute_usd + proxy_bytes / _GB * (self._proxy_gb_usd or 0.0)
+
+    def _bill(
+        self, released: RemoteBrowser | None, settings: Mapping[str, Json], seconds: float
+    ) -> Billed:
+        """Return what a session cost; one that is not released as if it lasted to its time-out."""
+        if released is None:
+            usd = self._most_usd(settings, uses_proxies=bool(settings.get("proxies")))
+        else:
+            minutes = released.minutes or billed_minutes(seconds)
+            usd = self._usd(minutes, released.proxy_bytes)
+        return Billed(usage=NO_USAGE, cost_usd=usd, price_version=self._price_version)
+
+    def _priced(
+        self, reply: Reply, end: ScriptEnd, billed: Billed, released: RemoteBrowser | None
+    ) -> Reply:
+        measured = {"loaded_bytes": float(end.n_bytes)}
+        if released is not None and released.seconds is not None:
+            measured["session_seconds"] = released.seconds
+        return replace(
+            reply,
+            cost_usd=_sum(billed.cost_usd, reply.cost_usd),
+            price_version=billed.price_version,
+            extra={**measured, **reply.extra},
+        )
+
+
+def _sum(of_session: float | None, of_script: float | None) -> float | None:
+    """Return both costs together; unknown where the session's is."""
+    return None if of_session is None else of_session + (of_script or 0.0)
+
+
+def _cleaned(text: str, session: RemoteBrowser) -> str:
+    """Return a text without the address of the browser, which holds a key."""
+    if session.connect_url:
+        text = text.replace(session.connect_url, "the session's address")
+    return _KEYS.sub(r"\1[hidden]", text)

@@ -1,0 +1,267 @@
+"""Scripts in real browsers of the stand-in: results, faults, isolation, and nothing left open."""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+pytest.importorskip("playwright")
+
+from convergence_core.config.api import ApiConfig
+from convergence_core.errors import CandidateFault, EndpointDownError, InfrastructureFault
+from convergence_core.records import Case
+from tasks.browser.scripts import ScriptRunner
+from tasks.mock.chromium import chromium_path
+from tasks.mock.mock_server import MockServer
+from tasks.mock.options import MockOptions
+from tasks.secrets.redaction import Secrets
+from tasks.targets.browserbase import BrowserbaseTarget
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(chromium_path() is None, reason="chromium is missing"),
+]
+
+PAGE = b"<html><body><h1 id=t>hello</h1><img src=http://ads.localhost:%d/ad></body></html>"
+
+
+class Site(BaseHTTPRequestHandler):
+    """Pages of the tests; ``/never`` never ends, ``/big`` is two megabytes."""
+
+    server: "SiteServer"
+    hanging = threading.Event()
+
+    def do_GET(self) -> None:
+        if self.path == "/never":
+            self.hanging.wait(30)
+        body = b"x" * 2_000_000 if self.path == "/big" else PAGE % self.server.server_port
+        self.send_response(200)
+        self.send_header("content-type", "text/html")
+        self.send_header("set-cookie", "seen=yes")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        with contextlib.suppress(ConnectionError):  # the browser went away
+            self.wfile.write(body)
+        self.server.hosts.append(self.headers["host"].split(":")[0])
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+class SiteServer(ThreadingHTTPServer):
+    """The site, which keeps what hosts were asked for."""
+
+    hosts: list[str]
+    url: str
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[SiteServer]:
+    server = SiteServer(("127.0.0.1", 0), Site)
+    server.hosts = []
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    server.url = f"http://127.0.0.1:{server.server_port}"
+    yield server
+    Site.hanging.set()
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture(scope="module")
+def stand_in() -> Iterator[MockServer]:
+    with MockServer(MockOptions()) as server:
+        yield server
+
+
+def ask(
+    server: MockServer,
+    script: Any,
+    case_input: Any,
+    *,
+    body: Any = None,
+    timeout_s: float = 10.0,
+    max_bytes: int = 1_000_000,
+    calls: int = 1,
+) -> Any:
+    api = ApiConfig.model_validate(
+        {
+            "name": "scrape",
+            "kind": "browserbase",
+            "function": "scrape.py:run",
+            "endpoint": server.url,
+            "request": {
+                "body": body,
+                "timeout_seconds": timeout_s,
+                "max_response_bytes": max_bytes,
+            },
+        }
+    )
+    runner = ScriptRunner(
+        script, connect_s=20, timeout_s=timeout_s, max_bytes=max_bytes, n_workers=2
+    )
+    target = BrowserbaseTarget(api, runner, templates={}, secrets=Secrets(), workers=2)
+    target.bind("run-1")
+    case = Case(case_id="c", input=case_input, expected="hello")
+
+    async def go() -> Any:
+        try:
+            asked = (target.call({"k": 2}, case) for _ in range(calls))
+            return await asyncio.gather(*asked, return_exceptions=calls > 1)
+        finally:
+            await target.aclose()
+
+    found = asyncio.run(go())
+    assert {one["status"] for one in sessions_of(server)} <= {"COMPLETED", "TIMED_OUT", "ERROR"}
+    return found if calls > 1 else found[0]
+
+
+def sessions_of(server: MockServer) -> list[dict[str, Any]]:
+    return [one.to_json() for one in server._sessions._sessions.values()]
+
+
+async def read_title(page, case, parameters):
+    await page.goto(case["url"])
+    shown = await page.evaluate("[innerWidth, document.cookie, localStorage.mark ?? 'none']")
+    await page.evaluate("localStorage.mark = 'left'")
+    text = await page.inner_text("#t")
+    return {"result": {"text": text, "shown": shown, "k": parameters["k"]}, "metrics": {"n": 1}}
+
+
+def test_a_script_reads_a_page_in_a_browser_of_the_form_asked_for(stand_in, site):
+    body = {"browserSettings": {"viewport": {"width": 777, "height": 600}}}
+    reply = ask(stand_in, read_title, {"url": site.url}, body=body)
+    assert reply.value["text"] == "hello"
+    assert (reply.value["shown"][0], reply.value["k"]) == (777, 2)
+    assert reply.extra["n"] == 1
+    assert reply.extra["loaded_bytes"] >= len(PAGE)
+    assert 0 < reply.latency_ms < 10_000
+
+
+def test_a_session_finds_nothing_of_the_one_before(stand_in, site):
+    first = ask(stand_in, read_title, {"url": site.url})
+    second = ask(stand_in, read_title, {"url": site.url})
+    assert first.value["shown"] == second.value["shown"]
+    assert second.value["shown"][2] == "none"
+
+
+@pytest.mark.parametrize("blocks", [False, True])
+def test_ads_are_blocked_where_the_session_says_so(stand_in, site, blocks):
+    site.hosts.clear()
+    ask(stand_in, read_title, {"url": site.url}, body={"browserSettings": {"blockAds": blocks}})
+    assert ("ads.localhost" in site.hosts) is not blocks
+
+
+async def raise_error(page, case, parameters):
+    raise KeyError("no price on the page")
+
+
+async def wait_for_ever(page, case, parameters):
+    await page.goto(case["url"] + "/never")
+
+
+async def wait_for_a_missing_element(page, case, parameters):
+    await page.goto(case["url"])
+    await page.click("#missing", timeout=200)
+
+
+async def load_much(page, case, parameters):
+    popup = await page.context.new_page()
+    await popup.goto(case["url"] + "/big")
+    await asyncio.Event().wait()
+
+
+async def return_no_json(page, case, parameters):
+    return page
+
+
+async def visit_nobody(page, case, parameters):
+    await page.goto("http://127.0.0.1:8931/")
+
+
+async def ignore_the_end(page, case, parameters):
+    while True:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize(
+    ("script", "limit_s", "fault", "error_type"),
+    [
+        (raise_error, 10, CandidateFault, "KeyError"),
+        (wait_for_ever, 0.5, CandidateFault, "timeout"),
+        (wait_for_a_missing_element, 10, CandidateFault, "TimeoutError"),
+        (load_much, 10, CandidateFault, "too_large"),
+        (return_no_json, 10, CandidateFault, "not_json"),
+        (visit_nobody, 10, InfrastructureFault, "network"),
+        (ignore_the_end, 0.2, CandidateFault, "timeout"),
+    ],
+)
+def test_a_script_that_goes_wrong_is_the_right_fault_and_leaves_nothing_open(  # noqa: PLR0917 - of pytest
+    stand_in, site, monkeypatch, script, limit_s, fault, error_type
+):
+    monkeypatch.setattr("tasks.browser.scripts._LEAVE_S", 0.3)
+    with pytest.raises(fault) as found:
+        ask(stand_in, script, {"url": site.url}, timeout_s=limit_s)
+    assert found.value.error_type == error_type
+    assert "signingKey" not in f"{found.value}{found.value.details}"
+
+
+def test_a_script_that_blocks_its_loop_is_given_up_and_its_session_released(stand_in, monkeypatch):
+    monkeypatch.setattr("tasks.browser.scripts._SLACK_S", -20.0)  # of the connection's wait
+    let_go = threading.Event()
+
+    async def block(page, case, parameters):
+        let_go.wait(30)
+
+    try:
+        found = ask(stand_in, block, {}, timeout_s=1.0, calls=3)
+    finally:
+        let_go.set()
+    kinds = {type(one) for one in found}
+    assert kinds <= {CandidateFault, EndpointDownError}
+    assert any("holds its event loop" in str(one) for one in found)
+
+
+def test_a_session_that_ends_under_its_script_is_told_by_its_status(stand_in):
+    def expire(session) -> None:
+        loop = stand_in._server.in_loop
+        loop.call_soon_threadsafe(stand_in._sessions.expire, session["id"])
+
+    async def outlive(page, case, parameters):
+        expire(next(one for one in sessions_of(stand_in) if one["status"] == "RUNNING"))
+        await page.wait_for_selector("#never")
+
+    with pytest.raises(CandidateFault, match="ended by its own `timeout`") as found:
+        ask(stand_in, outlive, {})
+    assert found.value.error_type == "session_timeout"
+
+
+def test_a_browser_that_dies_is_the_infrastructure_s_and_the_next_session_works(stand_in, site):
+    async def crash(page, case, parameters):
+        for browser in tuple(stand_in._sessions._pool._busy):
+            browser._process.stdin.close()
+        await page.wait_for_selector("#never")
+
+    with pytest.raises(InfrastructureFault) as found:
+        ask(stand_in, crash, {})
+    assert found.value.error_type == "browser_lost"
+    assert ask(stand_in, read_title, {"url": site.url}).value["text"] == "hello"
+
+
+def test_the_browser_ends_with_its_server(site):
+    with MockServer(MockOptions()) as server:
+        ask(server, read_title, {"url": site.url})
+        pool = server._sessions._pool
+        browsers = (*pool._idle, *pool._busy)
+        processes = [one._process for one in browsers]
+        profiles = [one.profile for one in browsers]
+    assert processes
+    assert all(process.poll() is not None for process in processes)
+    assert not any(profile.exists() for profile in profiles)

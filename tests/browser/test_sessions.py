@@ -1,0 +1,449 @@
+"""Sessions at the provider's API: opened, released, swept and billed, whatever it answers."""
+
+import asyncio
+import json
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from convergence_core.budget.prices import PriceTable
+from convergence_core.config.api import ApiConfig
+from convergence_core.errors import CandidateFault, ConfigurationError, InfrastructureFault
+from convergence_core.records import Case
+from tasks.browser.scripts import ScriptEnd, check_script
+from tasks.browser.sessions import MARK, SessionClient, billed_minutes
+from tasks.functions.workers import WorkerFailure, WorkOutcome
+from tasks.mock.chromium import check_chromium
+from tasks.mock.mock_server import MockServer
+from tasks.mock.options import MockOptions
+from tasks.secrets.redaction import Secrets
+from tasks.targets.browserbase import BrowserbaseTarget
+
+CASE = Case(case_id="c", input={"n": 1}, expected="1")
+PRICES = PriceTable(version="2026-01-01").with_overrides(
+    {"browserbase": {"minute": 0.002, "proxy_gb": 10.0}}
+)
+DONE = ScriptEnd(ending="done", outcome=WorkOutcome("1", None, 5.0), n_bytes=10)
+
+
+class Script:
+    """In place of a browser: ends as it is told."""
+
+    def __init__(self, end=DONE) -> None:
+        self.end = end
+        self.began = asyncio.Event()
+
+    async def run(self, connect_url, case_input, params):
+        self.began.set()
+        if isinstance(self.end, BaseException):
+            raise self.end
+        if self.end is None:
+            await asyncio.Event().wait()
+        return self.end
+
+    async def aclose(self) -> None:
+        """Nothing is held."""
+
+
+def target_at(
+    url: str, script: Any = None, *, body: Any = None, prices: Any = PRICES
+) -> BrowserbaseTarget:
+    api = ApiConfig.model_validate(
+        {
+            "name": "scrape",
+            "kind": "browserbase",
+            "function": "scrape.py:run",
+            "endpoint": url,
+            "auth": {"type": "api_key", "token_env": "BB_KEY", "header_name": "x-bb-api-key"},
+            "request": {"timeout_seconds": 5, "body": body, "connect_seconds": 2},
+        }
+    )
+    runner: Any = script or Script()
+    target = BrowserbaseTarget(
+        api,
+        runner,
+        templates={},
+        secrets=Secrets({"BB_KEY": "bb-secret"}),
+        workers=2,
+        prices=prices,
+    )
+    target.bind("run-1")
+    return target
+
+
+def ask(target: BrowserbaseTarget, params: Any = None) -> Any:
+    async def go() -> Any:
+        try:
+            return await target.call(params or {}, CASE)
+        finally:
+            await target.aclose()
+
+    return asyncio.run(go())
+
+
+def client_of(url: str) -> SessionClient:
+    return SessionClient(url, headers=dict, secret=None, connect_s=2, n_connections=2)
+
+
+def open_sessions(url: str, run_id: str = "run-1") -> int:
+    async def go() -> int:
+        client = client_of(url)
+        try:
+            return await client.sweep(run_id)
+        finally:
+            await client.aclose()
+
+    return asyncio.run(go())
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with MockServer(MockOptions()) as server:
+        yield server.url
+
+
+@contextmanager
+def provider(answer) -> Iterator[str]:
+    """Serve ``answer(method, path, body) -> (status, JSON)`` in the provider's place."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def _do(self) -> None:
+            body = self.rfile.read(int(self.headers.get("content-length") or 0))
+            status, told = answer(self.command, self.path, json.loads(body or b"null"))
+            data = json.dumps(told).encode()
+            self.send_response(status)
+            self.send_header("content-length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        do_GET = do_POST = _do  # noqa: N815 - names of the base class
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def session(**fields: Any) -> dict[str, Any]:
+    began, ended = "2026-01-01T00:00:00Z", "2026-01-01T00:01:01Z"
+    told = {"id": "s1", "status": "COMPLETED", "startedAt": began, "endedAt": ended}
+    return {**told, "connectUrl": "ws://x/?signingKey=sk-very-secret", "proxyBytes": 0, **fields}
+
+
+# -- what is sent and billed
+
+
+def test_a_session_is_asked_for_marked_released_and_billed_by_begun_minutes():
+    seen = []
+
+    def answer(method, path, body):
+        seen.append((method, path, body))
+        return 200, session(proxyBytes=500_000_000)
+
+    body = {"region": "{r}", "browserSettings": {"blockAds": "{b}"}, "keepAlive": True}
+    with provider(answer) as url:
+        reply = ask(target_at(url, body=body), {"r": "us-east-1", "b": True})
+    assert seen == [
+        (
+            "POST",
+            "/v1/sessions",
+            {
+                "region": "us-east-1",
+                "browserSettings": {"blockAds": True},
+                "keepAlive": True,
+                "timeout": 60,
+                "userMetadata": {MARK: "run-1"},
+            },
+        ),
+        ("POST", "/v1/sessions/s1", {"status": "REQUEST_RELEASE"}),
+    ]
+    assert reply.cost_usd == pytest.approx(2 * 0.002 + 0.5 * 10)  # 61 s are two minutes
+    assert reply.price_version == "config"
+    assert reply.extra == {"loaded_bytes": 10.0, "session_seconds": 61.0}
+
+
+@pytest.mark.parametrize(
+    ("body", "usd"),
+    [
+        (None, 0.002),
+        ({"timeout": 61}, 0.004),
+        ({"timeout": 21_600}, 0.72),
+        ({"proxies": False}, 0.002),
+        ({"proxies": True}, 0.002 + 2 * 10_000_000 / 1e9 * 10),
+        ({"proxies": [{"type": "browserbase"}]}, 0.002 + 2 * 10_000_000 / 1e9 * 10),
+    ],
+)
+def test_the_budget_reserves_the_whole_time_out_and_what_proxies_may_carry(body, usd):
+    target = target_at("http://127.0.0.1:9", body=body)
+    assert target.worst_case({}, CASE).usd == pytest.approx(usd)
+
+
+def test_without_a_price_the_cost_is_unknown(url):
+    target = target_at(url, prices=None)
+    assert target.worst_case({}, CASE).usd is None
+    assert ask(target).cost_usd is None
+    only_minutes = PriceTable(version="2026-01-01").with_overrides({"browserbase": {"minute": 1}})
+    proxied = target_at(url, body={"proxies": True}, prices=only_minutes)
+    assert proxied.worst_case({}, CASE).usd is None
+
+
+@pytest.mark.parametrize(("seconds", "minutes"), [(0, 1), (60, 1), (60.001, 2), (3600, 60)])
+def test_begun_minutes_are_billed_whole_and_one_at_least(seconds, minutes):
+    assert billed_minutes(seconds) == minutes
+
+
+def test_the_request_holds_what_shapes_the_answer_and_no_secret(url):
+    request = target_at(url, body={"region": "{r}"}).request({"r": "us-west-2"}, CASE)
+    assert request == {
+        "url": f"{url}/v1/sessions",
+        "script": "scrape.py:run",
+        "session": {"region": "us-west-2", "timeout": 60},
+        "input": {"n": 1},
+        "params": {"r": "us-west-2"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("body", "named"),
+    [
+        ({"region": "{v}"}, "region"),
+        ({"timeout": "{v}"}, "timeout"),
+        ({"browserSettings": {"viewport": {"width": "{v}"}}}, "browserSettings.viewport.width"),
+        ({"browserSettings": "{v}"}, "browserSettings"),
+    ],
+)
+@pytest.mark.parametrize("value", ["mars", 10**9, True, None])
+def test_parameters_that_make_no_session_are_refused_before_anything_is_sent(body, named, value):
+    target = target_at("http://127.0.0.1:9", body=body)
+    with pytest.raises(CandidateFault, match=f"`{named}`") as found:
+        ask(target, {"v": value})
+    assert found.value.error_type == "invalid_session"
+
+
+# -- faults
+
+
+@pytest.mark.parametrize(
+    ("status", "fault", "retryable"),
+    [
+        (400, CandidateFault, None),
+        (401, InfrastructureFault, False),
+        (402, InfrastructureFault, False),
+        (403, InfrastructureFault, False),
+        (429, InfrastructureFault, True),
+        (500, InfrastructureFault, True),
+        (503, InfrastructureFault, True),
+    ],
+)
+def test_a_refused_creation_is_the_right_fault(status, fault, retryable):
+    refused = {"statusCode": status, "error": "no", "message": "concurrency limit"}
+    with provider(lambda *_: (status, refused)) as url, pytest.raises(fault) as found:
+        ask(target_at(url))
+    assert found.value.error_type == f"http_{status}"
+    assert getattr(found.value, "retryable", None) == retryable
+    assert found.value.billed is None
+    assert "bb-secret" not in f"{found.value}{found.value.details}"
+
+
+@pytest.mark.parametrize("told", [None, [], {}, {"id": 3}, {"id": "s1"}, "x"])
+def test_an_answer_that_names_no_session_may_have_been_billed(told):
+    with provider(lambda *_: (200, told)) as url, pytest.raises(InfrastructureFault) as found:
+        ask(target_at(url))
+    assert (found.value.error_type, found.value.may_be_billed) == ("bad_body", True)
+
+
+FAILED = WorkOutcome(None, WorkerFailure("Error", "no ws://x/?signingKey=sk-very-secret"), 1.0)
+
+
+@pytest.mark.parametrize(
+    ("ending", "status", "fault", "error_type"),
+    [
+        ("timeout", "COMPLETED", CandidateFault, "timeout"),
+        ("too_large", "COMPLETED", CandidateFault, "too_large"),
+        ("done", "COMPLETED", CandidateFault, "Error"),
+        ("lost", "TIMED_OUT", CandidateFault, "session_timeout"),
+        ("lost", "ERROR", InfrastructureFault, "browser_lost"),
+        ("network", "COMPLETED", InfrastructureFault, "network"),
+        ("not_connected", "COMPLETED", InfrastructureFault, "no_browser"),
+    ],
+)
+def test_however_a_script_ends_its_session_is_billed_and_its_key_is_hidden(
+    ending, status, fault, error_type
+):
+    script = Script(ScriptEnd(ending=ending, outcome=FAILED))
+    answer = session(status=status)
+    with provider(lambda *_: (200, answer)) as url, pytest.raises(fault) as found:
+        ask(target_at(url, script))
+    assert found.value.error_type == error_type
+    assert found.value.billed.cost_usd == pytest.approx(0.004)
+    assert "recording: https://www.browserbase.com/sessions/s1" in str(found.value)
+    assert "very-secret" not in f"{found.value}{found.value.details}"
+
+
+def test_a_session_that_cannot_be_released_is_billed_until_its_time_out(monkeypatch, caplog):
+    paused = []
+
+    async def pause(seconds):
+        paused.append(seconds)
+
+    monkeypatch.setattr("tasks.targets.browserbase.asyncio.sleep", pause)
+
+    def answer(_method, path, _body):
+        return (200, session(status="RUNNING")) if path == "/v1/sessions" else (500, {})
+
+    with provider(answer) as url, caplog.at_level(logging.WARNING):
+        reply = ask(target_at(url, body={"timeout": 600}))
+    assert reply.cost_usd == pytest.approx(10 * 0.002)
+    assert "session s1 is not released yet" in caplog.text
+    assert len(paused) == 6  # three tries after the call, three more when the target is closed
+
+
+def test_what_a_script_says_that_it_cost_is_added(url):
+    said = WorkOutcome({"result": "1", "cost_usd": 0.5, "metrics": {"steps": 3}}, None, 5.0)
+    reply = ask(target_at(url, Script(ScriptEnd(ending="done", outcome=said))))
+    assert reply.cost_usd == pytest.approx(0.502)
+    assert reply.extra["steps"] == 3
+
+
+def test_a_call_that_is_given_up_releases_its_session(url):
+    async def go() -> None:
+        script = Script(end=None)
+        target = target_at(url, script)
+        call = asyncio.create_task(target.call({}, CASE))
+        await script.began.wait()
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        await target.aclose()
+        await target.aclose()
+
+    asyncio.run(go())
+    assert open_sessions(url) == 0
+
+
+def test_a_sweep_releases_the_run_s_sessions_and_no_others(url, caplog):
+    async def leave_open(run_id: str) -> None:
+        client = client_of(url)
+        await client.create({}, run_id)
+        await client.aclose()
+
+    for run_id in ("killed", "killed", "living"):
+        asyncio.run(leave_open(run_id))
+    with caplog.at_level(logging.WARNING):
+        target_at(url).sweep(["killed", "none"])
+    assert "released 2 browser sessions that were left open" in caplog.text
+    assert (open_sessions(url, "killed"), open_sessions(url, "living")) == (0, 1)
+
+
+def test_a_sweep_believes_no_answer_about_sessions_of_others():
+    released = []
+
+    def answer(method, path, _body):
+        if method == "POST":
+            released.append(path)
+        others = session(status="RUNNING", userMetadata={MARK: "another"})
+        return 200, [others, session(status="RUNNING", userMetadata=None), 3, {}]
+
+    with provider(answer) as url:
+        assert open_sessions(url) == 0
+    assert released == []
+
+
+def test_a_sweep_that_fails_is_told_and_ends_nothing(caplog):
+    with caplog.at_level(logging.WARNING):
+        target_at("http://127.0.0.1:9").sweep(["run-1"])
+    assert "open browser sessions could not be looked for" in caplog.text
+
+
+# -- what is missing
+
+
+def test_a_missing_extra_and_a_missing_browser_are_said_in_one_sentence(monkeypatch):
+    async def run(page, case, parameters):
+        """Do nothing."""
+
+    monkeypatch.setattr("tasks.browser.scripts.find_spec", lambda _: None)
+    with pytest.raises(
+        ConfigurationError, match=r"needs Playwright.* Run: pip install .*browserbase"
+    ):
+        check_script(run, "scrape.py:run")
+    monkeypatch.setattr("tasks.mock.chromium.shutil.which", lambda _: None)
+    with pytest.raises(ConfigurationError, match=r"needs Chromium.* Run: apt install chromium"):
+        check_chromium()
+
+
+def test_a_script_awaits_and_takes_three_arguments(monkeypatch):
+    async def short(page, case):
+        """Do nothing."""
+
+    def plain(page: Any, case: Any, parameters: Any) -> Any:
+        """Do nothing."""
+
+    monkeypatch.setattr("tasks.browser.scripts.find_spec", lambda _: object())
+    with pytest.raises(ConfigurationError, match="three arguments"):
+        check_script(short, "scrape.py:run")
+    with pytest.raises(ConfigurationError, match="`async` function"):
+        check_script(plain, "scrape.py:run")
+
+
+# -- the stand-in
+
+
+def test_the_stand_in_refuses_what_the_provider_refuses(url):
+    async def go() -> None:
+        client = client_of(url)
+        try:
+            with pytest.raises(CandidateFault, match="HTTP 400") as found:
+                await client.create({"regoin": "us-west-2"}, "r")
+            assert "regoin" in found.value.details
+            with pytest.raises(CandidateFault, match="HTTP 404"):
+                await client.release("nobody")
+        finally:
+            await client.aclose()
+
+    asyncio.run(go())
+
+
+def test_the_stand_in_wants_its_key(monkeypatch):
+    monkeypatch.setenv("STAND_IN_KEY", "right")
+    with MockServer(MockOptions(key_env="STAND_IN_KEY")) as server:
+        with pytest.raises(InfrastructureFault, match="access refused"):
+            ask(target_at(server.url))
+        with pytest.raises(InfrastructureFault, match="access refused"):
+            open_sessions(server.url)
+
+
+def test_the_provider_s_own_sdk_reads_what_the_stand_in_answers(url):
+    sdk = pytest.importorskip("browserbase")
+    client = sdk.Browserbase(api_key="k", base_url=url, max_retries=0)
+    made = client.sessions.create(
+        region="eu-central-1",
+        browser_settings={"block_ads": True, "viewport": {"width": 900, "height": 700}},
+        keep_alive=True,
+        api_timeout=120,
+        user_metadata={MARK: "sdk"},
+    )
+    assert (made.status, made.region, made.keep_alive) == ("RUNNING", "eu-central-1", True)
+    assert made.connect_url.startswith("ws://")
+    query = f"user_metadata['{MARK}']:'sdk'"
+    assert [one.id for one in client.sessions.list(q=query, status="RUNNING")] == [made.id]
+    client.sessions.update(made.id, status="REQUEST_RELEASE")
+    found = client.sessions.retrieve(made.id)
+    assert found.status == "COMPLETED"
+    assert found.ended_at >= found.started_at
+    with pytest.raises(sdk.NotFoundError):
+        client.sessions.retrieve("nobody")
+    client.close()
