@@ -6,7 +6,7 @@ and so may open a second session that nobody knows of.
 
 import asyncio
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -121,22 +121,24 @@ class SessionClient:
             session = _session_of(await self._asked("GET", url))
         return session or RemoteBrowser(session_id=session_id, status="RUNNING")
 
-    async def sweep(self, run_id: str) -> int:
-        """Release every open session of a run, and return how many there were.
+    async def sweep(self, run_ids: Collection[str]) -> int:
+        """Release every open session of some runs, and return how many there were.
 
         Raises:
             ConfigurationError: the key's variable is not set.
             EvaluationFault: the provider could not be asked.
         """
+        query = {}
+        if len(run_ids) == 1:
+            query["q"] = f"user_metadata['{MARK}']:'{next(iter(run_ids))}'"
         n_released = 0
         for status in _OPEN:
-            query = {"status": status, "q": f"user_metadata['{MARK}']:'{run_id}'"}
-            found = await self._asked("GET", self._url, params=query)
+            found = await self._asked("GET", self._url, params={"status": status, **query})
             for told in found if isinstance(found, list) else ():
                 session = _session_of(told)
                 metadata = told.get("userMetadata") if isinstance(told, dict) else None
                 # What a query means is the provider's: no session of others may be ended by it.
-                is_ours = isinstance(metadata, dict) and metadata.get(MARK) == run_id
+                is_ours = isinstance(metadata, dict) and metadata.get(MARK) in run_ids
                 if session is not None and session.is_open and is_ours:
                     await self._asked("POST", f"{self._url}/{session.session_id}", json=_RELEASE)
                     n_released += 1

@@ -41,6 +41,10 @@ from tasks.secrets.redaction import Secrets
 _LOG = logging.getLogger(__name__)
 _MARGIN_S: Final = 30.0
 """How much longer a session may last than connection and script: creation, the way back, release."""
+_RELEASES_S: Final = (0.0, 0.5, 2.0)
+"""Pauses before each try to release a session."""
+_ENDING_S: Final = 5.0
+"""How long the provider may take to end a session whose time-out is over: reserved, for it is billed."""
 _BYTES_MARGIN: Final = 2
 """Pages may load on until the script that loads too much has ended: proxies are reserved for so many times
 ``api.request.max_response_bytes``."""
@@ -110,7 +114,8 @@ class BrowserbaseTarget:
         """
         session = self._session(params, case)
         uses_proxies = bool(session.get("proxies"))
-        return WorstCase(usd=self._most_usd(session, uses_proxies=uses_proxies))
+        usd = self._most_usd(session, uses_proxies=uses_proxies, ending_s=_ENDING_S)
+        return WorstCase(usd=usd)
 
     async def call(self, params: Params, case: Case) -> Reply:
         """Open a session, run the script in it, release it.
@@ -142,7 +147,7 @@ class BrowserbaseTarget:
         What fails is logged: a session that stays open ends by its own time-out.
         """
         with ThreadPoolExecutor(1) as thread:  # the caller's may have an event loop that runs
-            thread.submit(asyncio.run, self._swept(tuple(run_ids))).result()
+            thread.submit(asyncio.run, self._swept(frozenset(run_ids))).result()
 
     async def aclose(self) -> None:
         """Release what is open, and end driver and connections; safe to call twice."""
@@ -184,10 +189,10 @@ class BrowserbaseTarget:
             n_connections=self._workers + 2,
         )
 
-    async def _swept(self, run_ids: tuple[str, ...]) -> None:
+    async def _swept(self, run_ids: frozenset[str]) -> None:
         client = self._new_client()
         try:
-            n_released = sum([await client.sweep(run_id) for run_id in run_ids])
+            n_released = await client.sweep(run_ids)
         except (ConfigurationError, EvaluationFault) as error:
             _LOG.warning("open browser sessions could not be looked for: %s", error)
         else:
@@ -198,7 +203,7 @@ class BrowserbaseTarget:
 
     async def _release(self, session_id: str) -> RemoteBrowser | None:
         """Release a session; ``None``: the provider could not be told, and it ends by its time-out."""
-        for pause_s in (0.0, 0.5, 2.0):
+        for pause_s in _RELEASES_S:
             await asyncio.sleep(pause_s)
             try:
                 session = await self._sessions().release(session_id)
@@ -290,11 +295,13 @@ class BrowserbaseTarget:
 
     # -- the bill
 
-    def _most_usd(self, session: Mapping[str, Json], *, uses_proxies: bool) -> float | None:
+    def _most_usd(
+        self, session: Mapping[str, Json], *, uses_proxies: bool, ending_s: float = 0.0
+    ) -> float | None:
         timeout = session["timeout"]
         assert isinstance(timeout, int)  # noqa: S101 - checked with the session
         n_bytes = self._api.request.max_response_bytes * _BYTES_MARGIN if uses_proxies else 0
-        return self._usd(billed_minutes(timeout), n_bytes)
+        return self._usd(billed_minutes(timeout + ending_s), n_bytes)
 
     def _usd(self, minutes: int, proxy_bytes: int) -> float | None:
         if self._minute_usd is None or (proxy_bytes and self._proxy_gb_usd is None):

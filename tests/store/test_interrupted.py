@@ -104,7 +104,9 @@ def test_a_run_that_ended_while_we_looked_is_told_as_it_ended(store: ParquetStor
 def test_the_next_run_of_the_system_writes_what_it_knows_of_the_dead(store: ParquetStore):
     holder = running(4)
     store.save_run(holder)
-    mark_interrupted(store, holder)
+    dead = [record.run_id for record in store.runs() if record.label == "bot-0001"]
+    assert mark_interrupted(store, holder) == dead
+    assert mark_interrupted(store, holder) == dead  # also of those who were marked before
     assert {record.label: record.status for record in store.runs()} == {
         "bot-0001": "interrupted", "other-0002": "running", "bot-0003": "stopped",
         "bot-0004": "running",

@@ -66,7 +66,7 @@ def settle_interrupted(store: ParquetStore) -> None:
 def mark_interrupted(store: ParquetStore, holder: RunRecord) -> list[str]:
     """Write ``interrupted`` into the rows of the system's other runs that are ``running``.
 
-    Their ids are returned.
+    The ids of all its interrupted runs are returned, also of those marked before.
 
     Args:
         store: the store.
@@ -75,15 +75,14 @@ def mark_interrupted(store: ParquetStore, holder: RunRecord) -> list[str]:
     Raises:
         StoreWriteError: a row cannot be written.
     """
-    return _mark(store, holder.name, but=holder.run_id)
+    _mark(store, holder.name, but=holder.run_id)
+    return [run.run_id for run in store.runs(holder.name) if run.status == "interrupted"]
 
 
-def _mark(store: ParquetStore, system: str, *, but: str | None = None) -> list[str]:
-    """Mark the system's runs that are ``running``, and return their ids."""
-    found = [r for r in store.runs(system) if r.status == "running" and r.run_id != but]
-    for record in found:
-        store.save_run(_interrupted(record))
-    return [record.run_id for record in found]
+def _mark(store: ParquetStore, system: str, *, but: str | None = None) -> None:
+    for record in store.runs(system):
+        if record.status == "running" and record.run_id != but:
+            store.save_run(_interrupted(record))
 
 
 def _interrupted(record: RunRecord) -> RunRecord:
