@@ -17,6 +17,7 @@ from convergence_core.games.solved.solver import solve
 from convergence_core.games.solved.tree import SEATS
 from convergence_core.ports import RunRecord
 from tasks.games.round_rows import past_rounds, plays_of_run, round_of_run
+from tasks.games.sealed_set import sealed_results
 from tasks.run.resources import OFFLINE
 from tasks.store import ParquetStore
 from tasks.store.tables.lineage import GAMES_TAG
@@ -42,6 +43,14 @@ def report_of(store: ParquetStore, record: RunRecord) -> GamesReport:
     for play in plays_of_run(store, record.run_id):
         plays.setdefault(play.game, []).append(play)
     reference = _references(plays)
+    opened = next(
+        (
+            one
+            for one in sealed_results(store, record.name.removesuffix(f".{GAMES_TAG}"))
+            if one.first_round <= own.round_number <= one.last_round
+        ),
+        None,
+    )
     games = tuple(
         _summary(one, plays.get(one.game, []), reference.get(one.game, {}), known.get(one.game))
         for one in own.coins
@@ -58,6 +67,8 @@ def report_of(store: ParquetStore, record: RunRecord) -> GamesReport:
         cost_usd=None if row["cost_usd"] is None else float(row["cost_usd"]),
         is_offline=OFFLINE in record.tags,
         limit=row["limit_reason"],
+        n_sealed=0 if opened is not None else len(own.sealed),
+        opened=opened,
     )
 
 

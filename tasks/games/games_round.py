@@ -38,12 +38,14 @@ from tasks.games.games_report import report_of
 from tasks.games.players import SystemSeat
 from tasks.games.round_player import RoundPlayer, limit_words
 from tasks.games.round_rows import (
+    candidate_row,
     coin_rows,
     past_rounds,
     play_rows,
     price_of_plays,
     round_row,
 )
+from tasks.games.sealed_set import check_still_sealed
 from tasks.http.authentication import secret_name
 from tasks.inputs.environment import Environment
 from tasks.inputs.loader import Loaded
@@ -294,7 +296,7 @@ class GamesRound:
         )
         tables: dict[str, Sequence[Row]] = {
             "payloads": payload_rows(run.run_id, evaluations),
-            "candidates": [_candidate_row(run.run_id, trial) for trial in self._trials],
+            "candidates": [candidate_row(run.run_id, one.candidate) for one in self._trials],
             "evaluations": run.evaluation_rows(evaluations),
             "attempts": run.journal.attempts(run.run_id, generation=0),
             "game_rounds": [
@@ -306,6 +308,7 @@ class GamesRound:
                     len(self._plays),
                     cost,
                     self._limit,
+                    [case.case_id for case in run.loaded.sealed_cases],
                 )
             ],
             "game_coins": coin_rows(run.run_id, self.number, self.coins),
@@ -315,21 +318,8 @@ class GamesRound:
         run.store.publish(run.run_id, 0, tables)
 
 
-def _candidate_row(run_id: str, trial: Trial) -> Row:
-    params = canonical_json(dict(trial.candidate.params))
-    return {
-        "run_id": run_id,
-        "generation": 0,
-        "candidate_id": trial.candidate.candidate_id,
-        "origin": trial.candidate.origin,
-        "parent_ids": [],
-        "params_json": params,
-        "params_sha256": sha256_hex(params),
-    }
-
-
 def _held_out_texts(loaded: Loaded) -> Iterator[str]:
-    for case in loaded.holdout_cases:
+    for case in loaded.hidden_cases:
         values = [*case.input.values()] if isinstance(case.input, dict) else [case.input]
         yield from (as_text(one) for one in values)
         if case.expected is not None:
@@ -349,6 +339,7 @@ def open_games_round(
 
     Raises:
         ConfigurationError: a game cannot be played as it is configured.
+        HeldOutError: its sealed cases were opened, which ended the rounds.
         LeaseHeldError: another process plays a round of this system.
         StoreError: the store cannot be used.
     """
@@ -357,6 +348,7 @@ def open_games_round(
         loaded, configuration=with_overrides(loaded.configuration, seed=seed, budget=budget)
     )
     caller: Caller = {} if mock_url is None else {"mock_url": mock_url}
+    check_still_sealed(loaded, mock_url=mock_url)
     world = Environment.of(loaded.configuration, mock_url=mock_url)
     redact = world.redactor(loaded.configuration)
     with ExitStack() as held:

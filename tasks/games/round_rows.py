@@ -12,7 +12,7 @@ from convergence_core.games.round_records import (
     PlayRecord,
 )
 from convergence_core.ports import Ask, Row, Store
-from convergence_core.records import canonical_json
+from convergence_core.records import Candidate, canonical_json, sha256_hex
 
 _ROUNDS: Final = """
     SELECT g.* FROM game_rounds g JOIN runs r USING (run_id)
@@ -36,6 +36,7 @@ def round_row(  # noqa: PLR0917 - of one row
     n_plays: int,
     cost_usd: float | None,
     limit: str | None,
+    sealed: Sequence[str] = (),
 ) -> Row:
     """Return the row of a round."""
     return {
@@ -50,6 +51,21 @@ def round_row(  # noqa: PLR0917 - of one row
         "n_plays": n_plays,
         "cost_usd": cost_usd,
         "limit_reason": limit,
+        "sealed": [*sealed] or None,
+    }
+
+
+def candidate_row(run_id: str, candidate: Candidate) -> Row:
+    """Return the row of a candidate that a round, or the sealed cases, looked at."""
+    params = canonical_json(dict(candidate.params))
+    return {
+        "run_id": run_id,
+        "generation": 0,
+        "candidate_id": candidate.candidate_id,
+        "origin": candidate.origin,
+        "parent_ids": [],
+        "params_json": params,
+        "params_sha256": sha256_hex(params),
     }
 
 
@@ -100,6 +116,7 @@ def past_rounds(store: Store, system: str) -> list[PastRound]:
             round_number=int(str(row["round"])),
             coins=tuple(coins.get(str(row["run_id"]), ())),
             look=_look(row),
+            sealed=frozenset(_texts(row["sealed"])),
         )
         for row in store.rows(_ROUNDS, {"system": system})
     }
@@ -133,6 +150,10 @@ def price_of_plays(store: Store, system: str) -> dict[str, float]:
     """Return what a play of each game has cost on average, where prices are known."""
     rows = store.rows(_COSTS, {"system": system})
     return {str(row["game"]): float(str(row["usd"])) for row in rows}
+
+
+def _texts(value: object) -> list[str]:
+    return [str(one) for one in value] if isinstance(value, list) else []
 
 
 def _look(row: Mapping[str, Any]) -> HeldOutLook:

@@ -32,6 +32,7 @@ from tasks.store.tables.lineage import (
     POLICY_TAG,
     RETRY_TAG,
     ROUNDS_TAG,
+    SEALED_TAG,
     TEST_TAG,
     check_missing,
     successor,
@@ -337,6 +338,11 @@ def _check_resumable(record: RunRecord, caller: Caller, *, can_go_on: bool, roun
         raise ResumeError(
             f"run {label} plays language games. Run `convergence games run` again: it goes on with a round "
             "that was interrupted."
+        )
+    if SEALED_TAG in record.tags:
+        raise ResumeError(
+            f"run {label} opens the sealed cases of language games. Run `convergence games open` again: it "
+            "goes on."
         )
     if not can_go_on:
         raise ResumeError(

@@ -191,18 +191,18 @@ def source_of(loaded: Loaded, shape: PromptShape, *, seed: int) -> RoundSource:
         shape: where a prompt stands in a case.
         seed: where the walk of personas begins.
     """
-    configuration, held_out = loaded.configuration, loaded.holdout_cases
+    configuration, hidden = loaded.configuration, loaded.hidden_cases
     prompts = {case.case_id: shape.text(case.input) or "" for case in loaded.cases}
-    held_out_prompts = tuple(prompts[case.case_id] for case in held_out)
-    expected = (as_text(case.expected) for case in held_out if case.expected is not None)
+    hidden_prompts = tuple(prompts[case.case_id] for case in hidden)
+    expected = (as_text(case.expected) for case in hidden if case.expected is not None)
     return RoundSource(
         settings=configuration.society.sao,
         seed=seed,
         grammar=shipped_personas().about(described(configuration)),
         is_chat=configuration.api.kind in CHAT_KINDS,
         prompt_of={case.case_id: prompts[case.case_id] for case in loaded.search_cases},
-        held_out=(*held_out_prompts, *expected),
-        held_out_prompts=held_out_prompts,
+        held_out=(*hidden_prompts, *expected),
+        held_out_prompts=tuple(prompts[case.case_id] for case in loaded.holdout_cases),
         mutable=tuple(
             name
             for name, parameter in configuration.search_space.parameters.items()

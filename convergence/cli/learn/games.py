@@ -40,15 +40,22 @@ def list_games(
     from tasks.games.games_round import listed_games  # noqa: PLC0415 - brings NumPy
     from tasks.games.reasoning_audits import stored_audit  # noqa: PLC0415 - as above
     from tasks.games.reasoning_tasks import PACKAGE, why_missing  # noqa: PLC0415 - as above
+    from tasks.games.sealed_set import opening_of  # noqa: PLC0415 - as above
     from tasks.inputs.storage import store_path  # noqa: PLC0415 - as above
+    from tasks.report.games_section import sealed_sentence  # noqa: PLC0415 - as above
 
     with mock_server(wanted=offline) as mock_url:
         loaded = load_with(config, assignments)
         found = listed_games(loaded, mock_url=mock_url)
+        opened = opening_of(loaded, mock_url=mock_url)
     real = None if why_missing() else stored_audit(store_path(loaded))
     if as_json:
         told = None if real is None else {**_told(real), "n_generators": real.n_generators}
-        console.answer_json({"games": found, "real_tasks": told})
+        sealed = {
+            "n": len(loaded.sealed_cases),
+            "opened": None if opened is None else asdict(opened),
+        }
+        console.answer_json({"games": found, "real_tasks": told, "sealed": sealed})
         return
     columns = {
         "game": lambda one: str(one["game"]),
@@ -73,6 +80,43 @@ def list_games(
         console.answer(
             f"Real tasks: {n} of {known} generators of {PACKAGE} {real.version} can be played. "
             "`convergence games audit` names them, and the rejected ones with the reason."
+        )
+    if sealed_text := sealed_sentence(len(loaded.sealed_cases), opened):
+        console.answer(sealed_text)
+
+
+@app.command("open")
+def open_cases(
+    config: options.ConfigFile = options.CONFIG_FILE,
+    assignments: options.Assignments = None,
+    yes: options.Yes = False,
+    offline: options.Offline = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Open the sealed held-out cases, once, at the end: the incumbent against where the rounds began.
+
+    Both are asked them within `budget`. That ends the rounds, for what they say counts once. What was interrupted
+    goes on with the same command.
+    """
+    from tasks.games.sealed_set import open_sealed, plan_opening  # noqa: PLC0415 - brings NumPy
+    from tasks.report.games_section import opened_sentence  # noqa: PLC0415 - as above
+
+    with mock_server(wanted=offline) as mock_url:
+        loaded = load_with(config, assignments)
+        plan = plan_opening(loaded, mock_url=mock_url)
+        console.confirm(
+            f"Ask {len(plan.case_ids)} sealed cases of two configurations? It can be done once, and ends the rounds.",
+            yes=yes,
+        )
+        found = open_sealed(loaded, mock_url=mock_url)
+    if as_json:
+        console.answer_json({"opened": asdict(found), "left_out": list(plan.seen)})
+        return
+    console.answer(opened_sentence(found))
+    if plan.seen:
+        n = len(plan.seen)
+        console.answer(
+            f"{n} left out, for they were asked since the rounds began: {', '.join(plan.seen[:5])}."
         )
 
 

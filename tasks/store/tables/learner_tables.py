@@ -204,6 +204,26 @@ game_rounds (run_id, generation): One round of language games, and its look at t
 9  | n_plays      | i32  |        | plays that ended
 10 | cost_usd     | f64  | USD    | of all calls of the round; NULL: unknown
 11 | limit_reason | text |        | why it ended early; NULL: it did not
+12 | sealed       | text[] |      | held-out cases that were sealed: nobody was asked them; NULL: none
+""")
+
+GAME_OPENINGS = table("""
+game_openings (run_id, generation): The sealed cases, asked once at the end: the incumbent against the configuration with which the rounds began.
+1  | run_id       | text   |        | the run that asked them
+2  | generation   | i32    |        | 0
+3  | first_round  | i32    |        | number of the first round of games with these sealed cases
+4  | last_round   | i32    |        | number of the last one before they were opened
+5  | first_id     | text   |        | candidate with which that round began
+6  | candidate_id | text   |        | the incumbent when they were opened: the champion, else the defaults
+7  | case_ids     | text[] |        | the sealed cases that were asked
+8  | n_compared   | i32    |        | those of which both have a reward
+9  | first_mean   | f64    | [0, 1] | mean reward of `first_id` on what is compared, weighted as cases are
+10 | mean         | f64    | [0, 1] | that of `candidate_id`
+11 | difference   | f64    |        | mean of the difference by case, `candidate_id` less `first_id`
+12 | low          | f64    |        | lower end of its interval
+13 | high         | f64    |        | upper end
+14 | level        | f64    |        | probability of the interval
+15 | cost_usd     | f64    | USD    | of all calls; NULL: unknown
 """)
 
 GAME_COINS = table("""

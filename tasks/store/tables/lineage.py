@@ -30,7 +30,9 @@ POLICY_TAG = "policy"
 """The same of rounds that compare policies of prompt changes."""
 GAMES_TAG = "games"
 """The same of rounds of language games."""
-PARTS = frozenset({TEST_TAG, POLICY_TAG, GAMES_TAG})
+SEALED_TAG = "sealed"
+"""The same of runs that open the sealed cases of games."""
+PARTS = frozenset({TEST_TAG, POLICY_TAG, GAMES_TAG, SEALED_TAG})
 """Tags of runs that are no search; each is a system of its own, so that no search takes it for one of its own."""
 _WITHOUT_REWARD = """
 SELECT count(*) AS n FROM (
