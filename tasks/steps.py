@@ -13,10 +13,10 @@ from convergence_core.games.round_records import GamesReport
 from convergence_core.policy.gate import PolicyGate
 from convergence_core.records import Assignment, Trial
 from convergence_core.search.sampler import Plan
-from tasks.games.games_round import games_round_of
 from tasks.policy.policy_round import round_of
 from tasks.run import sao_rounds
 from tasks.run.active_runs import run_of
+from tasks.run.games_round import games_round_of
 from tasks.run.publication import publish_generation
 from tasks.run.run import StepResult
 from tasks.secrets.process_redaction import redacted_errors

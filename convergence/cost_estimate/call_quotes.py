@@ -106,10 +106,10 @@ def _price_of(
 class RoleEstimate:
     """What calls of one role would be."""
 
-    role: Literal["evaluation", "judge", "thought", "prediction", "total"]
+    role: Literal["evaluation", "judge", "thought", "prediction", "game", "total"]
     """Named as the ledger names the purpose of a call."""
     name: str = ""
-    """Provider of the target, metric of the judge, model of thoughts."""
+    """Provider of the target, metric of the judge, model of thoughts, player of games."""
     calls: Range
     tokens: Range
     usd: Range

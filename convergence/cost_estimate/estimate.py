@@ -22,6 +22,7 @@ from convergence.cost_estimate.call_quotes import (
     judge_quotes,
     no_price,
 )
+from convergence.cost_estimate.games_quotes import game_roles, looks_within, rounds_within
 from convergence.cost_estimate.ranges import UNKNOWN, Range, over
 from convergence.cost_estimate.rlp_quotes import thought_roles
 from convergence.cost_estimate.run_forecast import Forecast, forecast
@@ -101,7 +102,8 @@ def estimate_from(
     """Return what a run would cost, given its target and what earlier runs used by purpose."""
     configuration = loaded.configuration
     plan = forecast(loaded)
-    cells = _cells(plan, configuration)
+    rounds = rounds_within(configuration, _least_generations(plan, configuration))
+    cells = _cells(plan, configuration) + looks_within(rounds, plan.n_holdout_cases)
     metrics = configuration.evaluation.metrics
     judges = {name: metric for name, metric in metrics.items() if metric.type == "llm_judge"}
     # A champion may have to answer cases that no cell of its own asks.
@@ -114,6 +116,7 @@ def estimate_from(
             for judge in judges.items()
         ),
         *thought_roles(loaded, world, plan, past),
+        *game_roles(loaded, world, rounds, quotes, past),
     ]
     total = _total(roles, configuration)
     budget = configuration.budget
@@ -129,14 +132,20 @@ def estimate_from(
 
 def _cells(plan: Forecast, configuration: Configuration) -> Range:
     """Return how many cells a run asks."""
-    stopping = configuration.optimization.execution.early_stopping
-    least = most = plan.n_search_cells + plan.n_final_cells
-    if stopping.enabled and configuration.evaluation.objective == "reward":
-        # The first generation has a leader; ``patience`` flat ones after it end the run.
-        n_least = min(plan.n_generations, stopping.patience + 1)
-        least = -(-plan.n_search_cells * n_least // plan.n_generations) + plan.n_final_cells
+    n_least = _least_generations(plan, configuration)
+    least = -(-plan.n_search_cells * n_least // plan.n_generations) + plan.n_final_cells
+    most = plan.n_search_cells + plan.n_final_cells
     low = 0 if configuration.cache.shared else least
     return Range(low=low, expected=(least + most) / 2, high=most)
+
+
+def _least_generations(plan: Forecast, configuration: Configuration) -> int:
+    """Return how many generations a run has at least."""
+    stopping = configuration.optimization.execution.early_stopping
+    if not stopping.enabled or configuration.evaluation.objective != "reward":
+        return plan.n_generations
+    # The first generation has a leader; ``patience`` flat ones after it end the run.
+    return min(plan.n_generations, stopping.patience + 1)
 
 
 def _target_role(

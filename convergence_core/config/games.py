@@ -60,8 +60,13 @@ class GameConfig(Section):
 class GamesConfig(Section):
     """Language games between models, of which those are kept that help on held-out cases."""
 
+    nullable = frozenset({"every"})
+
     enabled: bool = False
     """Whether `games/weekly` runs by its schedule; by hand games always can be played."""
+    every: int | None = Field(default=None, ge=1)
+    """Generations of an optimization from one round within it to the next, the first before generation `every`.
+    `null`: none is played within a run."""
     games: dict[str, GameConfig] = Field(default_factory=dict)
     """Id of a game → who plays it. Empty: all built-in games, played by the `llm` against the solver."""
     plays: int = Field(default=40, ge=1, le=100_000)

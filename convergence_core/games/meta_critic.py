@@ -56,6 +56,9 @@ class GameRound:
     """One round as the meta-critic reads it."""
 
     round_number: int
+    series: str = ""
+    """Run that it was played in; empty: it was played alone. Two rounds that were under way at once may share
+    a number, never both."""
     coins: Mapping[str, Coin]
     """Game → its coin; empty: the games were chosen in another way."""
     change: float
@@ -185,11 +188,11 @@ def _noise_variance(x: np.ndarray, y: np.ndarray, rounds: Sequence[GameRound]) -
 
 
 def _check(rounds: Sequence[GameRound]) -> None:
-    seen: set[int] = set()
+    seen: set[tuple[str, int]] = set()
     for one in rounds:
-        if one.round_number in seen:
+        if (one.series, one.round_number) in seen:
             raise ValueError(f"round {one.round_number} came twice: one look a round")
-        seen.add(one.round_number)
+        seen.add((one.series, one.round_number))
         if not one.coins or any(not 0.0 < c.probability < 1.0 for c in one.coins.values()):
             raise NoCoinsError(
                 f"round {one.round_number} must have a logged coin for each game that could fall on "

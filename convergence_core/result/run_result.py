@@ -7,6 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Literal
 
 from convergence_core.explanation.records import Effect, Explanation
+from convergence_core.games.report import GamesReportWithin
 from convergence_core.judges.report import JudgeReport
 from convergence_core.prompts.report import PromptReport
 from convergence_core.records import Json, Params, Role, canonical_json
@@ -222,6 +223,8 @@ class RunResult:
     """What thoughts were worth; ``None``: nobody thought."""
     preferences: PreferenceReport | None = None
     """What preferences came to; ``None``: none were written."""
+    games: GamesReportWithin | None = None
+    """What rounds of language games within the run came to; ``None``: none was played."""
     prompts: PromptReport | None = None
     """What writing prompts came to; ``None``: nothing was written."""
     named_values: Mapping[str, Mapping[str, str]] = field(default_factory=dict)

@@ -15,8 +15,9 @@ ALONE: Final = 1.0
 """Score from which on a role that plays alone has won."""
 _RUNS: Final = """
     SELECT g.run_id FROM game_rounds g JOIN runs r USING (run_id)
-    WHERE CASE WHEN $system IS NULL THEN NOT contains(r.name, '.offline.') ELSE r.name = $system || '.games' END
-    ORDER BY r.started_at, g.run_id"""
+    WHERE CASE WHEN $system IS NULL THEN NOT contains(r.name || '.', '.offline.')
+          ELSE r.name IN ($system, $system || '.games') END
+    GROUP BY g.run_id ORDER BY min(r.started_at), g.run_id"""
 """Rounds of a system; of all systems without those in which the built-in stand-in played."""
 
 

@@ -21,7 +21,7 @@ from convergence_core.games.game import Game
 from convergence_core.games.registry import solved_games
 from convergence_core.games.solved.solver import solve
 from convergence_core.games.solved.tree import SEATS, TreeGame
-from convergence_core.ports import Player
+from convergence_core.ports import LLM, Player
 from tasks.games.own_games import OwnGame, own_game
 from tasks.games.players import PERSONA, WORDING_VERSION, ModelSeat, SandboxPlayer
 from tasks.games.reasoning_audits import RealTasks
@@ -96,6 +96,26 @@ def _check_roles(name: str, config: GameConfig, game: Game) -> None:
             known = ", ".join(one for one in game.roles if one not in TRUTH)
             rule = f"must be a role of the game: {known}"
             raise ConfigurationError.of(f"{_key(name)}.roles.{role}", rule, "Rename it.")
+
+
+def models_of(games: Mapping[str, ConfiguredGame]) -> list[LLM]:
+    """Return the models that play, each once."""
+    found = [seat.model.llm for one in games.values() for seat in one.seats.values()]
+    return [*{id(one): one for one in found}.values()]
+
+
+def no_system(games: Mapping[str, ConfiguredGame]) -> ConfigurationError:
+    """Return the error of games that the system is to play in, but cannot."""
+    name, role = next(
+        (name, role) for name, one in games.items() for role in sorted(one.of_system)
+    )
+    return ConfigurationError.of(
+        f"society.games.games.{name}.roles.{role}.player",
+        "can be `system` where a champion or defaults answer, and test cases hold one text each: a text, a "
+        "mapping with one text, or messages that end with the user's",
+        "Let an `llm` play.",
+        value="system",
+    )
 
 
 def _wanted(configuration: Configuration) -> dict[str, GameConfig]:

@@ -2,78 +2,205 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from convergence_core.games.meta_critic import GameEffect, effects
 from convergence_core.games.registry import solved_games
+from convergence_core.games.report import GameReport, GamesReportWithin, LookReport
 from convergence_core.games.round_records import (
     CoinRecord,
     GamesReport,
     GameSummary,
+    PastRound,
     PlayRecord,
+    SealedResult,
     role_scores,
     rounds_with_change,
 )
 from convergence_core.games.solved.solver import solve
 from convergence_core.games.solved.tree import SEATS
-from convergence_core.ports import RunRecord
-from tasks.games.round_rows import past_rounds, plays_of_run, round_of_run
-from tasks.games.sealed_set import sealed_results
-from tasks.run.resources import OFFLINE
+from convergence_core.ports import RunRecord, Store
+from tasks.games.round_rows import (
+    all_rounds,
+    past_rounds,
+    plays_of_run,
+    rounds_of_run,
+    system_of,
+)
+from tasks.games.sealed_openings import sealed_results
+from tasks.report.games_section import game_sentence, verdict_of_game
 from tasks.store import ParquetStore
-from tasks.store.tables.lineage import GAMES_TAG
+from tasks.store.tables.lineage import OFFLINE
 
 
-def report_of(store: ParquetStore, record: RunRecord) -> GamesReport:
+def report_of(store: Store, record: RunRecord, generation: int | None = None) -> GamesReport:
     """Return what a finished round did, and what the rounds up to its look say of each game.
 
     Args:
         store: holds the round.
         record: its run.
+        generation: of the run, before which it was played; ``None``: the run's last round.
 
     Raises:
-        LookupError: the run holds no finished round.
+        LookupError: the run holds no such round.
     """
-    row = round_of_run(store, record.name, record.run_id)
-    past = past_rounds(store, record.name)
-    at = next(n for n, one in enumerate(past) if one.run_id == record.run_id)
-    own, before = past[at], past[:at]
-    measured = rounds_with_change(before, own.look)
-    known = {one.game: one for one in effects(measured)} if measured else {}
-    plays: dict[str, list[PlayRecord]] = {}
-    for play in plays_of_run(store, record.run_id):
-        plays.setdefault(play.game, []).append(play)
-    reference = _references(plays)
-    opened = next(
-        (
-            one
-            for one in sealed_results(store, record.name.removesuffix(f".{GAMES_TAG}"))
-            if one.first_round <= own.round_number <= one.last_round
+    system = system_of(record)
+    rows = [
+        row
+        for row in rounds_of_run(store, system, record.run_id)
+        if generation in (None, row["generation"])
+    ]
+    if not rows:
+        raise LookupError(f"run {record.label} has no finished round of games")
+    row = rows[-1]
+    here = (record.run_id, int(row["generation"]))
+    own = next(one for one in all_rounds(store, system) if one.place == here)
+    before = [
+        one
+        for one in past_rounds(store, system)
+        if (one.round_number, one.place) < (own.round_number, own.place)
+    ]
+    plays = plays_of_run(store, record.run_id, generation=own.generation)
+    cost = None if row["cost_usd"] is None else float(row["cost_usd"])
+    return made_report(
+        record,
+        own,
+        before,
+        plays,
+        cost_usd=cost,
+        limit=row["limit_reason"],
+        openings=sealed_results(store, system),
+    )
+
+
+def games_within_report(store: Store, record: RunRecord) -> GamesReportWithin | None:
+    """Return what the rounds within a run came to; ``None``: it has none.
+
+    Args:
+        store: holds the run's generations, and its final test if it had one.
+        record: the run.
+
+    Raises:
+        StoreDamagedError: a file cannot be read.
+    """
+    system = system_of(record)
+    rows = rounds_of_run(store, system, record.run_id)
+    if not rows:
+        return None
+    reports = [report_of(store, record, int(row["generation"])) for row in rows]
+    own = [one for one in all_rounds(store, system) if one.run_id == record.run_id]
+    past = [one for one in past_rounds(store, system) if one.round_number <= own[-1].round_number]
+    measured = rounds_with_change(past, None)
+    effect = {one.game: one for one in effects(measured)} if measured else {}
+    looks = [(f"before round {one.round_number + 1}", one.look) for one in reports]
+    if own[-1].after is not None:
+        looks.append(("in the final test", own[-1].after))
+    costs = [one.cost_usd for one in reports]
+    return GamesReportWithin(
+        n_rounds=len(reports),
+        n_plays=sum(one.n_plays for one in reports),
+        n_calls=sum(one.n_calls for one in reports),
+        cost_usd=None if None in costs else sum(one or 0.0 for one in costs),
+        is_offline=reports[-1].is_offline,
+        looks=tuple(
+            LookReport(when=when, n_cases=look.n_cases, mean=look.mean) for when, look in looks
         ),
-        None,
+        n_measured=len(measured),
+        limits=tuple(
+            f"round {one.round_number + 1}: {one.limit.rstrip('.')}"
+            for one in reports
+            if one.limit is not None
+        ),
+        games=tuple(
+            _game_within(
+                [
+                    game
+                    for one in reports
+                    for game in one.games
+                    if game.coin.game == last.coin.game
+                ],
+                effect.get(last.coin.game),
+                len(measured),
+            )
+            for last in reports[-1].games
+        ),
+    )
+
+
+def _game_within(
+    rounds: Sequence[GameSummary], effect: GameEffect | None, n_measured: int
+) -> GameReport:
+    """Return one game over the rounds of a run."""
+    last, costs = replace(rounds[-1], effect=effect), [one.cost_usd for one in rounds]
+    is_off = last.coin.off_reason is not None
+    return GameReport(
+        game=last.coin.game,
+        n_on_offer=sum(one.coin.coin is not None for one in rounds),
+        n_included=sum(one.coin.is_included and one.coin.n_plays > 0 for one in rounds),
+        n_played=sum(one.n_played for one in rounds),
+        n_void=sum(one.n_void for one in rounds),
+        n_lost=sum(one.n_lost for one in rounds),
+        cost_usd=None if None in costs else sum(one or 0.0 for one in costs),
+        effect=None if effect is None else (effect.mean, *effect.interval),
+        p_keep=None if is_off else 0.5 if effect is None else effect.p_keep,
+        verdict=verdict_of_game(last, n_measured),
+        why=game_sentence(last, n_measured),
+    )
+
+
+def made_report(
+    record: RunRecord,
+    own: PastRound,
+    before: Sequence[PastRound],
+    plays: Sequence[PlayRecord],
+    *,
+    cost_usd: float | None,
+    limit: str | None,
+    openings: Sequence[SealedResult] = (),
+) -> GamesReport:
+    """Return what a round did.
+
+    Args:
+        record: its run.
+        own: the round.
+        before: the finished rounds before it.
+        plays: of the round.
+        cost_usd: of all its calls.
+        limit: why it ended early; ``None``: it did not.
+        openings: of sealed cases of the system.
+    """
+    measured = rounds_with_change(before, own.look, series=own.series)
+    known = {one.game: one for one in effects(measured)} if measured else {}
+    of_game: dict[str, list[PlayRecord]] = {}
+    for play in plays:
+        of_game.setdefault(play.game, []).append(play)
+    reference = _references(of_game)
+    opened = next(
+        (one for one in openings if one.first_round <= own.round_number <= one.last_round), None
     )
     games = tuple(
-        _summary(one, plays.get(one.game, []), reference.get(one.game, {}), known.get(one.game))
-        for one in own.coins
+        _summary(one, of_game.get(one.game, []), reference.get(one.game, {}), known.get(one.game))
+        for one in sorted(own.coins, key=lambda coin: coin.game)
     )
     return GamesReport(
-        system=record.name.removesuffix(f".{GAMES_TAG}"),
+        system=system_of(record),
         label=record.label,
         round_number=own.round_number,
         look=own.look,
         games=games,
         n_measured=len(measured),
-        n_plays=int(row["n_plays"]),
-        n_calls=sum(play.n_calls for own_plays in plays.values() for play in own_plays),
-        cost_usd=None if row["cost_usd"] is None else float(row["cost_usd"]),
+        n_plays=len(plays),
+        n_calls=sum(play.n_calls for play in plays),
+        cost_usd=cost_usd,
         is_offline=OFFLINE in record.tags,
-        limit=row["limit_reason"],
+        limit=limit,
         n_sealed=0 if opened is not None else len(own.sealed),
         opened=opened,
     )
 
 
 def latest_round(store: ParquetStore, name: str | None = None) -> RunRecord:
-    """Return the run of a finished round.
+    """Return the run of a finished round, its own or an optimization with rounds in it.
 
     Args:
         store: holds it.
@@ -84,8 +211,8 @@ def latest_round(store: ParquetStore, name: str | None = None) -> RunRecord:
     """
     finished = {str(row["run_id"]) for row in store.rows("SELECT run_id FROM game_rounds", {})}
     for record in store.runs():
-        system = record.name.removesuffix(f".{GAMES_TAG}")
-        if record.run_id in finished and name in (None, record.label, record.run_id, system):
+        known = (None, record.label, record.run_id, system_of(record))
+        if record.run_id in finished and name in known:
             return record
     asked = "" if name is None else f" {name!r}"
     raise LookupError(

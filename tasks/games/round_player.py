@@ -28,6 +28,7 @@ from tasks.rlp.model_calls import ThoughtAsker
 from tasks.secrets.redaction import one_line, redact_json
 
 LONGEST_REASON: Final = 200
+_SHARE: Final = "society.games.max_share_usd"
 NO_MONEY: Final = "budget"
 """Type of the error of a call that no limit leaves room for."""
 
@@ -43,11 +44,13 @@ class RoundPlayer:
         *,
         run_seed: int,
         round_number: int,
+        generation: int = 0,
         n_at_once: int,
         system: SystemSeat | None = None,
     ) -> None:
         self._calls, self._guard, self._redact = calls, guard, redact
         self._run_seed, self._round, self._n_at_once = run_seed, round_number, n_at_once
+        self._generation = generation
         self._system = system
         self.limit: str | None = None
         """Why no further play begins; ``None``: one may."""
@@ -61,7 +64,7 @@ class RoundPlayer:
             tasks = [self._within(free, game, index, asker) for index in range(n_plays)]
             return [one for one in await asyncio.gather(*tasks) if one is not None]
 
-        return self._calls.run(work, 0, scope=scope)
+        return self._calls.run(work, self._generation, scope=scope)
 
     async def _within(
         self, free: asyncio.Semaphore, game: ConfiguredGame, index: int, asker: ThoughtAsker
@@ -113,7 +116,8 @@ class RoundPlayer:
 
 def limit_words(error: str) -> str:
     """Return which limit of the budget was reached, and the key that sets a round's share of it."""
-    return f"{error.partition('. ')[0]} (`society.games.max_share_usd` is a round's share)"
+    reached = error.partition(". ")[0]
+    return reached if _SHARE in reached else f"{reached} (`{_SHARE}` is a round's share)"
 
 
 class _Play:

@@ -11,21 +11,38 @@ from convergence_core.games.round_records import (
     PastRound,
     PlayRecord,
 )
-from convergence_core.ports import Ask, Row, Store
+from convergence_core.ports import Ask, Row, RunRecord, Store
 from convergence_core.records import Candidate, canonical_json, sha256_hex
+from tasks.store.tables.lineage import GAMES_TAG, owner, payer
 
+COINS_TAG: Final = "game_coins"
+"""Tag of a run that holds the coins of its round, before anything is played."""
 _ROUNDS: Final = """
-    SELECT g.* FROM game_rounds g JOIN runs r USING (run_id)
-    WHERE r.name = $system ORDER BY g.round, g.run_id"""
+    SELECT g.*, r.name FROM game_rounds g JOIN runs r USING (run_id)
+    WHERE r.name IN ($system, $system || '.games') ORDER BY g.round, g.run_id, g.generation"""
 _COINS: Final = """
     SELECT c.* FROM game_coins c JOIN runs r USING (run_id)
-    WHERE r.name = $system ORDER BY c.round, c.run_id, c.game"""
+    WHERE r.name IN ($system, $system || '.games') ORDER BY c.round, c.run_id, c.game"""
+_FINAL: Final = """
+    SELECT e.run_id, e.candidate_id, e.case_id, avg(e.reward) AS reward, count(*) = count(e.reward) AS is_whole
+    FROM evaluations e JOIN runs r USING (run_id)
+    JOIN estimates b ON b.run_id = e.run_id AND b.candidate_id = e.candidate_id
+    WHERE r.name = $system AND e.run_id IN (SELECT run_id FROM game_rounds) AND e.generation IS NULL
+      AND e.role = 'holdout' AND b.generation IS NULL AND b.role = 'search' AND b.rank = 1
+    GROUP BY e.run_id, e.candidate_id, e.case_id ORDER BY e.run_id, e.case_id"""
+"""Mean rewards of the leaders that runs ended with, by held-out case."""
 _PLAYS: Final = """
-    SELECT * FROM game_plays WHERE run_id = $run AND game = coalesce($game, game)
-    ORDER BY game, position"""
+    SELECT * FROM game_plays
+    WHERE run_id = $run AND generation = coalesce($generation, generation) AND game = coalesce($game, game)
+    ORDER BY generation, game, position"""
 _COSTS: Final = """
     SELECT p.game, avg(p.cost_usd) AS usd FROM game_plays p JOIN runs r USING (run_id)
-    WHERE r.name = $system AND p.cost_usd IS NOT NULL GROUP BY p.game"""
+    WHERE r.name IN ($system, $system || '.games') AND p.cost_usd IS NOT NULL GROUP BY p.game"""
+
+
+def system_of(record: RunRecord) -> str:
+    """Return the system whose games a run plays: its name, without the end of rounds that are played alone."""
+    return record.name.removesuffix(f".{GAMES_TAG}")
 
 
 def round_row(  # noqa: PLR0917 - of one row
@@ -101,55 +118,110 @@ def play_rows(run_id: str, plays: Iterable[PlayRecord]) -> list[Row]:
 
 
 def past_rounds(store: Store, system: str) -> list[PastRound]:
-    """Return the finished rounds of a system, by their numbers; of one number the latest.
+    """Return the finished rounds of a system, by their numbers, each once.
+
+    A run that goes on from another holds the rounds of that one, too; of those the latest row is taken.
 
     Args:
         store: where they are kept.
-        system: name of the runs, with its end ``games``.
+        system: its name.
     """
-    coins: dict[str, list[CoinRecord]] = {}
-    for row in store.rows(_COINS, {"system": system}):
-        coins.setdefault(str(row["run_id"]), []).append(CoinRecord.from_json(row))
+    records = _records(store, system)
     found = {
-        int(str(row["round"])): PastRound(
-            run_id=str(row["run_id"]),
+        (owner(records[one.run_id], one.generation), one.generation): one
+        for one in all_rounds(store, system)
+    }
+    return sorted(found.values(), key=lambda one: (one.round_number, one.place))
+
+
+def next_number(store: Store, system: str, past: Iterable[PastRound]) -> int:
+    """Return the number of a round that begins: above all finished ones and those under way that have fixed their coins.
+
+    A round that is played alone and one within a run may be under way at once, and so have two numbers.
+    """
+    fixed = (
+        json.loads(one.tags[COINS_TAG])
+        for one in _records(store, system).values()
+        if one.status != "done" and COINS_TAG in one.tags
+    )
+    numbers = [one.round_number for one in past] + [int(one["round"]) for one in fixed]
+    return 1 + max(numbers, default=-1)
+
+
+def _records(store: Store, system: str) -> dict[str, RunRecord]:
+    names = (system, f"{system}.{GAMES_TAG}")
+    return {one.run_id: one for name in names for one in store.runs(name)}
+
+
+def all_rounds(store: Store, system: str) -> list[PastRound]:
+    """Return the finished rounds of a system, by their numbers, those that were handed on, too."""
+    records = _records(store, system)
+    coins: dict[tuple[str, int], list[CoinRecord]] = {}
+    for row in store.rows(_COINS, {"system": system}):
+        place = (str(row["run_id"]), int(str(row["generation"])))
+        coins.setdefault(place, []).append(CoinRecord.from_json(row))
+    ended = _final_looks(store, system)
+    return [
+        PastRound(
+            run_id=run_id,
+            generation=generation,
             round_number=int(str(row["round"])),
-            coins=tuple(coins.get(str(row["run_id"]), ())),
+            series=payer(records[run_id])[0] if row["name"] == system else "",
+            coins=tuple(coins.get((run_id, generation), ())),
             look=_look(row),
+            after=ended.get(run_id),
             sealed=frozenset(_texts(row["sealed"])),
         )
         for row in store.rows(_ROUNDS, {"system": system})
-    }
-    return [found[number] for number in sorted(found)]
+        for run_id, generation in [(str(row["run_id"]), int(str(row["generation"])))]
+    ]
 
 
-def round_of_run(store: Store, system: str, run_id: str) -> Mapping[str, Any]:
-    """Return the row of a finished round.
-
-    Raises:
-        LookupError: the run has none.
-    """
-    for row in store.rows(_ROUNDS, {"system": system}):
-        if row["run_id"] == run_id:
-            return row
-    raise LookupError(f"run {run_id} has no finished round of games")
+def rounds_of_run(store: Store, system: str, run_id: str) -> list[Mapping[str, Any]]:
+    """Return the rows of a run's finished rounds, in their order; empty: there is none."""
+    found = store.rows(_ROUNDS, {"system": system})
+    return [row for row in found if row["run_id"] == run_id]
 
 
-def plays_of_run(store: Store, run_id: str, game: str | None = None) -> list[PlayRecord]:
-    """Return the plays of a finished round, by game and number.
+def plays_of_run(
+    store: Store, run_id: str, game: str | None = None, *, generation: int | None = None
+) -> list[PlayRecord]:
+    """Return the plays of a run's finished rounds, by round, game and number.
 
     Args:
         store: where they are kept.
-        run_id: of the round.
+        run_id: of the run.
         game: whose; ``None``: all.
+        generation: of the run, before which the round was played; ``None``: all.
     """
-    return [_play(row) for row in store.rows(_PLAYS, {"run": run_id, "game": game})]
+    asked = {"run": run_id, "game": game, "generation": generation}
+    return [_play(row) for row in store.rows(_PLAYS, asked)]
 
 
 def price_of_plays(store: Store, system: str) -> dict[str, float]:
     """Return what a play of each game has cost on average, where prices are known."""
     rows = store.rows(_COSTS, {"system": system})
     return {str(row["game"]): float(str(row["usd"])) for row in rows}
+
+
+def _final_looks(store: Store, system: str) -> dict[str, HeldOutLook]:
+    """Return what the final tests of a system's runs measured of their leaders, by run."""
+    found: dict[str, dict[str, float]] = {}
+    n_cases: dict[str, int] = {}
+    whose: dict[str, str] = {}
+    for row in store.rows(_FINAL, {"system": system}):
+        run_id = str(row["run_id"])
+        n_cases[run_id] = n_cases.get(run_id, 0) + 1
+        whose[run_id] = str(row["candidate_id"])
+        own = found.setdefault(run_id, {})
+        if row["is_whole"]:
+            own[str(row["case_id"])] = float(str(row["reward"]))
+    return {
+        run_id: HeldOutLook(
+            candidate_id=whose[run_id], rewards=own, n_cases=n_cases[run_id], is_new=True
+        )
+        for run_id, own in found.items()
+    }
 
 
 def _texts(value: object) -> list[str]:

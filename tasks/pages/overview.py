@@ -11,11 +11,10 @@ from convergence_core.result.number_text import plural
 from tasks.pages.source import Page, PageSource, line_of, time_of
 from tasks.report.phrases import clean
 from tasks.run.hard_cases import hard_cases
-from tasks.run.resources import OFFLINE
 from tasks.store.feedback.proposals import proposed_cases, reviewed
 from tasks.store.runtime.promotions import champion_of
 from tasks.store.runtime.watches import alarms
-from tasks.store.tables.lineage import GAMES_TAG, TEST_TAG
+from tasks.store.tables.lineage import GAMES_TAG, OFFLINE, TEST_TAG
 
 MOST_RUNS = 500
 _LEADERS = """

@@ -1,8 +1,10 @@
 """Section on language games: plays, costs, which games are kept and why."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from convergence_core.games.meta_critic import LEVEL as EFFECT_LEVEL, N_FIRST
+from convergence_core.games.report import GameReport, GamesReportWithin, LookReport
 from convergence_core.games.round_records import (
     LEVEL,
     GamesReport,
@@ -26,6 +28,13 @@ from tasks.report.blocks import Block, Bullets, Columns, Heading, Paragraph, tab
 
 MOST_REASONS: Final = 3
 """Reasons of void and lost plays that a game's sentence shows."""
+
+
+_STAND_IN: Final = "The built-in stand-in answered: its scores say nothing about a model."
+_NO_LOOK: Final = (
+    "No held-out case was looked at, so no effect of a game is ever known. Hold cases out with "
+    "`evaluation.test_cases.holdout`."
+)
 
 
 def games_blocks(report: GamesReport) -> list[Block]:
@@ -60,6 +69,36 @@ def games_blocks(report: GamesReport) -> list[Block]:
     ]
 
 
+def games_within_blocks(report: GamesReportWithin) -> list[Block]:
+    """Return the section of a run in which rounds were played."""
+    text = (
+        f"{plural(report.n_rounds, 'round')} within the run: {plural(report.n_plays, 'play')}, "
+        f"{plural(report.n_calls, 'reply', 'replies')} of models, {usd(report.cost_usd)} in all."
+    )
+    if report.is_offline:
+        text += f" {_STAND_IN}"
+    lines = [_looks_sentence(report.looks)]
+    lines += [f"It ended early, {one}." for one in report.limits]
+    return [
+        Heading("Language games"),
+        Paragraph((text,), "lead"),
+        Paragraph(tuple(lines)),
+        table(report.games, _WITHIN, numeric=_WITHIN.keys() - {"game", "verdict"}),
+        Bullets(tuple((one.why,) for one in report.games)),
+    ]
+
+
+def _looks_sentence(looks: Sequence[LookReport]) -> str:
+    """Return what was seen of the leaders on the held-out cases."""
+    seen = [one for one in looks if one.n_cases]
+    if not seen:
+        return _NO_LOOK
+    means = ", ".join(
+        f"{'unknown' if one.mean is None else f'{one.mean:.3f}'} {one.when}" for one in seen
+    )
+    return f"The leader's mean reward on {plural(seen[0].n_cases, 'held-out case')}: {means}."
+
+
 def round_sentence(report: GamesReport) -> str:
     """Return what a round came to."""
     n_games = sum(one.coin.is_included and one.coin.n_plays > 0 for one in report.games)
@@ -69,7 +108,7 @@ def round_sentence(report: GamesReport) -> str:
         f"{usd(report.cost_usd)} in all."
     )
     if report.is_offline:
-        text += " The built-in stand-in answered: its scores say nothing about a model."
+        text += f" {_STAND_IN}"
     return text if report.limit is None else f"{text} It ended early: {report.limit.rstrip('.')}."
 
 
@@ -101,10 +140,7 @@ def opened_sentence(found: SealedResult) -> str:
 def look_sentence(look: HeldOutLook) -> str:
     """Return what the look before the round saw."""
     if not look.n_cases:
-        return (
-            "No held-out case was looked at, so no effect of a game is ever known. Hold cases out with "
-            "`evaluation.test_cases.holdout`."
-        )
+        return _NO_LOOK
     if look.mean is None:
         return (
             f"{look.n_cases - len(look.rewards)} of {look.n_cases} held-out cases have no reward, so the "
@@ -219,4 +255,17 @@ _SCORES: Final[Columns[tuple[str, RoleScore]]] = {
     "plays": lambda pair: f"{pair[1].n:,}",
     "mean score": _score,
     "solver": _reference,
+}
+_WITHIN: Final[Columns[GameReport]] = {
+    "game": lambda one: one.game,
+    "rounds with it": lambda one: f"{one.n_included:,} of {one.n_on_offer:,}",
+    "plays": lambda one: f"{one.n_played:,}",
+    "void": lambda one: f"{one.n_void:,}",
+    "lost": lambda one: f"{one.n_lost:,}",
+    "cost": lambda one: usd(one.cost_usd),
+    f"effect on held-out reward, {percent(EFFECT_LEVEL)}": lambda one: (
+        UNKNOWN if one.effect is None else signed_interval(*one.effect)
+    ),
+    "P(keep)": lambda one: UNKNOWN if one.p_keep is None else f"{one.p_keep:.2f}",
+    "verdict": lambda one: one.verdict,
 }

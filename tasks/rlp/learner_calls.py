@@ -25,14 +25,24 @@ class SubBudget:
     owner: str = "thoughts"
     key: str = "society.rlp.max_share_usd"
     """Of the configuration, which sets the limit."""
+    limit_calls: int | None = None
+    """``None``: no limit of its own."""
+    n_calls: int = 0
+    """Made so far."""
 
-    def reserve(self, worst: WorstCase) -> float:
-        """Set aside a call's worst case; return it.
+    def reserve(self, worst: WorstCase, n_calls: int = 1) -> float:
+        """Set aside the worst case of one call, or of some; return it.
 
         Raises:
             EvaluatorFault: the limit is spent.
         """
         usd = worst.usd or 0.0
+        if self.limit_calls is not None and self.n_calls + n_calls > self.limit_calls:
+            raise EvaluatorFault(
+                f"the share of {self.owner} in `budget.max_calls` is spent ({self.n_calls:,} of "
+                f"{self.limit_calls:,} calls; `{self.key}`)",
+                error_type="budget",
+            )
         if self.limit_usd is not None and self.spent_usd + usd > self.limit_usd:
             raise EvaluatorFault(
                 f"the share of {self.owner} in `budget.max_usd` is spent ({self.spent_usd:.4f} of "
@@ -40,6 +50,7 @@ class SubBudget:
                 error_type="budget",
             )
         self.spent_usd += usd
+        self.n_calls += n_calls
         return usd
 
     def settle(self, reserved: float, paid: float | None) -> None:

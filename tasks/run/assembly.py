@@ -9,6 +9,7 @@ from convergence_core.search.learner import Learner
 from convergence_core.search.study import Study
 from convergence_core.search.study_state import StudyState
 from convergence_core.space.text_variants import widened
+from tasks.games.games_learner import games_within, make_games
 from tasks.inputs.environment import Environment
 from tasks.inputs.loader import Loaded
 from tasks.inputs.prices import check_priced
@@ -69,6 +70,7 @@ def assemble(
     study = past.study(loaded, schedule_of(loaded, champion))
     notify = notify_of(caller)
     with ExitStack() as held:
+        games = games_within(loaded, deps.environment, record, held)
         resources = open_resources(held, record, deps, store, caller)
         state = _opening_state(
             study, record, resources, is_raised=is_raised, retry_missing=retry_missing
@@ -84,6 +86,10 @@ def assemble(
             state=state,
             notify=notify,
         )
+        playing = make_games(
+            games, loaded, deps.environment, session=resources.session, state=state
+        )
+        learners += [] if playing is None else [playing]
         for learner in learners:
             held.callback(learner.close)
         run = Run(
@@ -98,12 +104,19 @@ def assemble(
             on_event=caller.get("on_event"),
         )
     register(run)
+    _warn(notify, price_warning, study, record)
+    return run
+
+
+def _warn(
+    notify: OnNotice | None, price_warning: str | None, study: Study, record: RunRecord
+) -> None:
+    """Tell what the user should know of the budget before the run begins."""
     is_search = not lineage.PARTS & {*record.tags}
     shortage = study.schedule.final_shortage() if is_search else None
     for text in (price_warning, shortage):
         if notify is not None and text is not None:
             notify(BudgetWarned(text=text))
-    return run
 
 
 def _deps(loaded: Loaded, caller: Caller) -> EvaluationDeps:

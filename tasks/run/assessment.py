@@ -28,10 +28,10 @@ from tasks.run.assembly import assemble
 from tasks.run.champions import tagged_champion
 from tasks.run.conclusion import FINAL
 from tasks.run.opener import Limits, prepare_run, with_overrides
-from tasks.run.resources import OFFLINE, Caller
+from tasks.run.resources import Caller
 from tasks.run.run import Run
 from tasks.store import ParquetStore
-from tasks.store.tables.lineage import TEST_TAG
+from tasks.store.tables.lineage import OFFLINE, TEST_TAG
 from tasks.store.tables.rows import payload_rows
 
 ROLES: tuple[Role, ...] = ("search", "holdout")

@@ -21,8 +21,8 @@ MOST: Final = 200
 _HARD: Final = f"""
     SELECT p.play_id, p.game, p.turns_json, p.round, epoch_us(g.started_at) AS at_us
     FROM game_plays p JOIN runs r USING (run_id) JOIN generations g USING (run_id, generation)
-    JOIN game_coins c ON c.run_id = p.run_id AND c.game = p.game
-    WHERE r.name = $system AND c.feeds = 'hard_cases' AND c.grounded AND p.status = 'played'
+    JOIN game_coins c ON c.run_id = p.run_id AND c.generation = p.generation AND c.game = p.game
+    WHERE r.name IN ($system, $system || '.games') AND c.feeds = 'hard_cases' AND c.grounded AND p.status = 'played'
       AND p.scores['{CRITIC}'] = 1
       AND json_extract_string(p.players_json, '$.{INCUMBENT}') = $player
     ORDER BY p.round, p.game, p.position"""  # noqa: S608 - constants
@@ -40,7 +40,7 @@ def hard_cases(
     """
     found: dict[str, ProposedCase] = {}
     gone, known = set(decided), set()
-    parameters = {"system": f"{system}.games", "player": SYSTEM}
+    parameters = {"system": system, "player": SYSTEM}
     for row in store.rows(_HARD, parameters):
         turns = json.loads(str(row["turns_json"]))
         asked = [(text, reply) for role, text, reply in turns if role == INCUMBENT]

@@ -22,12 +22,13 @@ from tasks.run.assembly import assemble
 from tasks.run.champions import TAG as CHAMPION_TAG, champion_tag
 from tasks.run.destinations import check_destinations
 from tasks.run.prior_runs import tags_of
-from tasks.run.resources import OFFLINE, Caller, OnNotice
+from tasks.run.resources import Caller, OnNotice
 from tasks.run.run import FLOW_RUN_TAG, Run
 from tasks.sao.history import history_tag
 from tasks.store import ParquetStore
 from tasks.store.tables.lineage import (
     GAMES_TAG,
+    OFFLINE,
     PARTS,
     POLICY_TAG,
     RETRY_TAG,

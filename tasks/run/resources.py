@@ -18,10 +18,8 @@ from tasks.runners.evaluation_deps import EvaluationDeps, open_session
 from tasks.runners.work_items import RunSpec
 from tasks.store import Lease, ParquetStore, open_journal
 from tasks.store.tables.interrupted_runs import mark_interrupted
-from tasks.store.tables.lineage import inherit, payer, spent_before
+from tasks.store.tables.lineage import OFFLINE, inherit, payer, spent_before
 
-OFFLINE = "offline"
-"""Tag, and end of the system's name, of runs whose answers come from the mock."""
 OnNotice: TypeAlias = Callable[[RunNotice], None]
 
 

@@ -14,6 +14,7 @@ from convergence_core.search.recommend import Recommendation
 from convergence_core.search.sampler import SearchState
 from convergence_core.search.samplers import ThompsonSampler, make_sampler, make_surrogate
 from convergence_core.space import Choice
+from tasks.games.games_report import games_within_report
 from tasks.inputs.loader import Loaded
 from tasks.inputs.storage import store_path
 from tasks.prompts.served_operators import chooser_sentences
@@ -127,7 +128,7 @@ def collect(
             search.archive.members[name].candidate.params for name in shown
         ),
     )
-    result = _with_sections(result, store, loaded, search, baseline_id)
+    result = _with_sections(result, store, record, loaded, search, baseline_id=baseline_id)
     if recommendation is None:
         return result
     result = _with_winner(result, view, recommendation, fitted, baseline_id)
@@ -193,9 +194,15 @@ def _facts(record: RunRecord, past: PriorRuns | None, search: SearchState) -> di
 
 
 def _with_sections(
-    result: RunResult, store: Store, loaded: Loaded, search: SearchState, baseline_id: str | None
+    result: RunResult,
+    store: Store,
+    record: RunRecord,
+    loaded: Loaded,
+    search: SearchState,
+    *,
+    baseline_id: str | None,
 ) -> RunResult:
-    """Return the result with what is known of judges, thoughts and preferences."""
+    """Return the result with what is known of judges, thoughts, preferences and games."""
     return replace(
         result,
         judges=judge_reports(
@@ -212,6 +219,7 @@ def _with_sections(
             params_of={m.candidate.candidate_id: m.candidate.params for m in search.archive},
         ),
         preferences=preference_report(store, result.run_id, result.system),
+        games=games_within_report(store, record),
     )
 
 

@@ -9,7 +9,7 @@ import pytest
 from convergence_core.budget.rate_limit import LONGEST_HINT_S, Aimd
 from convergence_core.search.schedule import FINAL_SHARE
 from tasks.http.retries import LONGEST_PAUSE_S
-from tasks.run.resources import OFFLINE
+from tasks.store.tables.lineage import OFFLINE
 
 FOLDER = Path(__file__).parents[2] / "docs" / "decisions"
 

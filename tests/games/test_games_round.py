@@ -106,7 +106,7 @@ def test_a_round_that_is_killed_pays_nothing_twice_and_keeps_its_coins(whole, tm
     with gamer.server() as server:
         config = write_games(tmp_path, server.url, KUHN | NIM, **SERIAL)
         child = subprocess.Popen(
-            [sys.executable, "-m", "tests.games.game_worlds", str(config)],
+            [sys.executable, "-m", "tests.games.game_worlds", "round", str(config)],
             env={**os.environ, "PYTHONPATH": str(ROOT)},
         )
         gamer.before_answer = lambda n: os.kill(child.pid, signal.SIGKILL) if n == 9 else None
@@ -270,7 +270,7 @@ def test_effects_come_from_changes_between_looks(tmp_path):
             tmp_path, server.url, KUHN | NIM, search_space__parameters={"system": parameter}, **keys
         ))  # fmt: skip
         same = play_round(tmp_path / "optimization.yaml")
-    first, second, third = past_rounds(ParquetStore(tmp_path / STORE), "visitors.games")
+    first, second, third = past_rounds(ParquetStore(tmp_path / STORE), "visitors")
     assert first.look.candidate_id != second.look.candidate_id == third.look.candidate_id
     assert (second.look.is_new, third.look.is_new) == (True, False)
     gaps = [second.look.rewards[case] - value for case, value in first.look.rewards.items()]

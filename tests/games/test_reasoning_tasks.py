@@ -16,7 +16,6 @@ from convergence_core.games.game import PlayKey
 from convergence_core.games.play import play
 from tasks.games import reasoning_audits, reasoning_tasks
 from tasks.games.games_report import latest_round
-from tasks.games.games_round import listed_games
 from tasks.games.line_process import LineProcess
 from tasks.games.reasoning_audits import audited, stored_audit
 from tasks.games.reasoning_child import EvaluationGuard, UnsafeAnswerError, is_plain_formula
@@ -34,6 +33,7 @@ from tasks.games.reasoning_tasks import (
 )
 from tasks.games.round_rows import plays_of_run
 from tasks.inputs.loader import load
+from tasks.run.games_opener import listed_games
 from tasks.store import ParquetStore
 from tests.games.game_worlds import NIM, Gamer, play_round, write_games
 from tests.support.writing_runs import STORE

@@ -14,11 +14,13 @@ from convergence_core.errors import ConfigurationError
 from convergence_core.games.held_out import HeldOutError
 from convergence_core.search.recommend import paired_difference
 from tasks.games.games_report import latest_round, report_of
-from tasks.games.sealed_set import open_sealed, plan_opening, sealed_results
+from tasks.games.sealed_openings import sealed_results
 from tasks.inputs.loader import load
 from tasks.json_values import as_text
 from tasks.report.games_section import opened_sentence
 from tasks.run.assessment import assess, open_assessment
+from tasks.run.opener import prepare_run
+from tasks.run.sealed_set import open_sealed, plan_opening
 from tasks.store import ParquetStore
 from tests.cli.conftest import cli as cli  # noqa: PLC0414 - the fixture
 from tests.games.game_worlds import KUHN, Gamer, play_round, write_games
@@ -135,6 +137,8 @@ def test_they_are_opened_once_and_end_the_rounds(tmp_path, server, cli: Runner):
         assert again.code == 2
         assert "the sealed cases were opened" in again.err
         assert "Begin anew with other held-out cases" in " ".join(again.err.split())
+    with pytest.raises(HeldOutError, match="which ended the rounds"):
+        prepare_run(load(write(tmp_path, server, BETTER, society__games__every=2)))
     assert len(sealed_results(ParquetStore(tmp_path / STORE), "visitors")) == 1
     store = ParquetStore(tmp_path / STORE)
     report = report_of(store, latest_round(store))
@@ -199,7 +203,7 @@ def ask(system, text, **others):
 CHILD = """
 import os, sys
 from pathlib import Path
-from tasks.games.sealed_set import open_sealed
+from tasks.run.sealed_set import open_sealed
 from tasks.inputs.loader import load
 from tasks.json_values import as_text
 

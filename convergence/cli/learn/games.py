@@ -37,12 +37,12 @@ def list_games(
 
     Nothing is asked of a model. Real tasks are listed as far as their audit is stored.
     """
-    from tasks.games.games_round import listed_games  # noqa: PLC0415 - brings NumPy
     from tasks.games.reasoning_audits import stored_audit  # noqa: PLC0415 - as above
     from tasks.games.reasoning_tasks import PACKAGE, why_missing  # noqa: PLC0415 - as above
-    from tasks.games.sealed_set import opening_of  # noqa: PLC0415 - as above
+    from tasks.games.sealed_openings import opening_of  # noqa: PLC0415 - as above
     from tasks.inputs.storage import store_path  # noqa: PLC0415 - as above
     from tasks.report.games_section import sealed_sentence  # noqa: PLC0415 - as above
+    from tasks.run.games_opener import listed_games  # noqa: PLC0415 - brings NumPy
 
     with mock_server(wanted=offline) as mock_url:
         loaded = load_with(config, assignments)
@@ -98,8 +98,8 @@ def open_cases(
     Both are asked them within `budget`. That ends the rounds, for what they say counts once. What was interrupted
     goes on with the same command.
     """
-    from tasks.games.sealed_set import open_sealed, plan_opening  # noqa: PLC0415 - brings NumPy
     from tasks.report.games_section import opened_sentence  # noqa: PLC0415 - as above
+    from tasks.run.sealed_set import open_sealed, plan_opening  # noqa: PLC0415 - brings NumPy
 
     with mock_server(wanted=offline) as mock_url:
         loaded = load_with(config, assignments)
@@ -135,7 +135,7 @@ def run(  # noqa: PLR0917 - Typer's options
     Within the share of the budget that `society.games.max_share_usd` allows. What flow `games` does by
     week; a round that was interrupted goes on, and no reply is paid twice.
     """
-    from tasks.games.games_round import open_games_round, play_games  # noqa: PLC0415 - brings NumPy
+    from tasks.run.games_opener import open_games_round, play_games  # noqa: PLC0415 - brings NumPy
 
     with mock_server(wanted=offline) as mock_url:
         loaded = load_with(config, assignments)

@@ -194,10 +194,10 @@ ones too.
 GAME_ROUNDS = table("""
 game_rounds (run_id, generation): One round of language games, and its look at the held-out cases.
 1  | run_id       | text |        | the run
-2  | generation   | i32  |        | 0
+2  | generation   | i32  |        | of the run, before which it was played; 0 of a run that is nothing but the round
 3  | round        | i32  |        | number of the round of this system, from 0
 4  | seed         | i64  |        | of coins and plays
-5  | candidate_id | text |        | whose answers to held-out cases were looked at before the round: the champion, else the defaults
+5  | candidate_id | text |        | whose answers to held-out cases were looked at before the round: the leader of the run that it was played in, else the champion, else the defaults
 6  | look         | f64  | [0, 1] | mean reward of these answers; NULL: a case has none, or there is no held-out case
 7  | rewards_json | text |        | held-out case → reward, a JSON object
 8  | is_new_look  | bool |        | cases were asked; false: the same candidate was looked at in the round before
@@ -229,7 +229,7 @@ game_openings (run_id, generation): The sealed cases, asked once at the end: the
 GAME_COINS = table("""
 game_coins (run_id, generation, game): One game in one round; fixed before anything was played.
 1  | run_id      | text |  | the run
-2  | generation  | i32  |  | 0
+2  | generation  | i32  |  | of the run, before which it was played; 0 of a run that is nothing but the round
 3  | game        | text |  | id of the game
 4  | version     | i32  |  | of its protocol and score
 5  | round       | i32  |  | number of the round
@@ -245,7 +245,7 @@ game_coins (run_id, generation, game): One game in one round; fixed before anyth
 GAME_PLAYS = table("""
 game_plays (run_id, generation, play_id): One play of a language game, whole: enough to score it again.
 1  | run_id      | text |     | the run
-2  | generation  | i32  |     | 0
+2  | generation  | i32  |     | of the run, before which it was played; 0 of a run that is nothing but the round
 3  | play_id     | text |     | hash of seed, game, version, round and position
 4  | game        | text |     | id of the game
 5  | version     | i32  |     | of its protocol and score

@@ -30,6 +30,8 @@ POLICY_TAG = "policy"
 """The same of rounds that compare policies of prompt changes."""
 GAMES_TAG = "games"
 """The same of rounds of language games."""
+OFFLINE = "offline"
+"""Tag, and end of the system's name, of runs whose answers come from the mock."""
 SEALED_TAG = "sealed"
 """The same of runs that open the sealed cases of games."""
 PARTS = frozenset({TEST_TAG, POLICY_TAG, GAMES_TAG, SEALED_TAG})
@@ -50,6 +52,15 @@ def n_inherited(record: RunRecord) -> int:
     """Return how many generations a run has from the finished one; 0: it begins anew."""
     newest = record.tags.get(TAG, "").partition(" ")[0]
     return int(newest.partition("@")[2] or 0)
+
+
+def owner(record: RunRecord, generation: int) -> str:
+    """Return the id of the run that made a generation: a run's own, or one that it goes on from."""
+    for text in reversed(record.tags.get(TAG, "").split()):  # oldest first
+        name, _, n = text.partition("@")
+        if generation < int(n):
+            return name
+    return record.run_id
 
 
 def begins_at(record: RunRecord, generation: int) -> bool:

@@ -20,13 +20,19 @@ from convergence_core.result.number_text import plural
 from convergence_core.search.recommend import mean_interval, paired_difference
 from convergence_core.search.study import limit_reached
 from tasks.games.round_rows import candidate_row, past_rounds
+from tasks.games.sealed_openings import (
+    ANEW,
+    opening_among,
+    sealed_results,
+    store_of,
+    system_name,
+)
 from tasks.inputs.loader import Loaded
-from tasks.inputs.storage import store_path
 from tasks.report.candidates import Final as Measured
 from tasks.run.assessment import BUDGET_REACHED, champion_of_test, interrupted
 from tasks.run.champions import champion_tag, tagged_champion
 from tasks.run.opener import prepare_run
-from tasks.run.resources import OFFLINE, Caller
+from tasks.run.resources import Caller
 from tasks.run.run import Run
 from tasks.store import ParquetStore
 from tasks.store.tables.lineage import GAMES_TAG, PARTS, SEALED_TAG
@@ -34,14 +40,10 @@ from tasks.store.tables.rows import generation_row, payload_rows
 
 LEAST: Final = 2
 """Cases that are compared: one alone tells no interval."""
-_ANEW: Final = "Begin anew with other held-out cases, or write `society.games.sealed_share: 0` and go on without."
 _DONE: Final = "the sealed cases were opened"
-_OPENED: Final = """
-    SELECT o.* FROM game_openings o JOIN runs r USING (run_id)
-    WHERE r.name = $system ORDER BY r.started_at, o.run_id"""
 _PARAMS: Final = """
     SELECT c.params_json FROM candidates c JOIN runs r USING (run_id)
-    WHERE r.name = $system AND c.candidate_id = $candidate LIMIT 1"""
+    WHERE r.name IN ($system, $system || '.games') AND c.candidate_id = $candidate LIMIT 1"""
 _ASKED: Final = """
     SELECT DISTINCT e.case_id FROM evaluations e JOIN runs r USING (run_id)
     WHERE r.name IN (SELECT unnest($systems)) AND e.case_id IN (SELECT unnest($cases))
@@ -63,36 +65,6 @@ class OpeningPlan:
     """Sealed cases that were asked since the first round all the same, and are left out."""
 
 
-def sealed_results(store: ParquetStore, system: str) -> list[SealedResult]:
-    """Return what sealed cases of a system said, the oldest opening first.
-
-    Args:
-        store: where rounds are kept.
-        system: its name, offline or not.
-    """
-    found: Any = store.rows(_OPENED, {"system": f"{system}.{SEALED_TAG}"}) if store.exists else []
-    names = SealedResult.__dataclass_fields__
-    rows = [{**row, "case_ids": tuple(row["case_ids"])} for row in found]
-    return [SealedResult(**{name: row[name] for name in names}) for row in rows]
-
-
-def opening_of(loaded: Loaded, *, mock_url: str | None = None) -> SealedResult | None:
-    """Return what a configuration's sealed cases said; ``None``: they are sealed still, or there are none."""
-    return _opened(loaded, sealed_results(_store(loaded), _system(loaded, mock_url)))
-
-
-def check_still_sealed(loaded: Loaded, *, mock_url: str | None = None) -> None:
-    """Raise if sealed cases of a configuration were opened: their rounds have ended.
-
-    Raises:
-        HeldOutError: they were.
-    """
-    if (done := opening_of(loaded, mock_url=mock_url)) is not None:
-        raise HeldOutError(
-            f"the sealed cases were opened after round {done.last_round + 1}, which ended the rounds. {_ANEW}"
-        )
-
-
 def plan_opening(loaded: Loaded, *, mock_url: str | None = None) -> OpeningPlan:
     """Return what would be asked if the sealed cases were opened now; nobody is asked.
 
@@ -100,13 +72,13 @@ def plan_opening(loaded: Loaded, *, mock_url: str | None = None) -> OpeningPlan:
         HeldOutError: nothing is sealed, no round was played with it, it was opened before, or there is nothing to
             compare.
     """
-    store, system = _store(loaded), _system(loaded, mock_url)
+    store, system = store_of(loaded), system_name(loaded, mock_url)
     if not loaded.sealed_cases:
         raise HeldOutError(
             "no held-out case is sealed. Write e.g. `society.games.sealed_share: 0.5` before the first round."
         )
-    results = sealed_results(store, system)
-    if (done := _opened(loaded, _told(store, system, results))) is not None:
+    results = sealed_results(store, system) if store.exists else []
+    if (done := opening_among(loaded, _told(store, system, results))) is not None:
         raise HeldOutError(_once(done))
     sealed = {case.case_id for case in loaded.sealed_cases}
     rounds = _rounds(store, system, sealed, results)
@@ -115,7 +87,7 @@ def plan_opening(loaded: Loaded, *, mock_url: str | None = None) -> OpeningPlan:
     if len(case_ids) < LEAST:
         raise HeldOutError(
             f"{plural(len(asked), 'sealed case')} of {len(sealed)} were asked since the first round, so fewer than "
-            f"{LEAST} are left to compare by. {_ANEW}"
+            f"{LEAST} are left to compare by. {ANEW}"
         )
     first, incumbent = _first(store, system, loaded, rounds[0]), _incumbent(store, system, loaded)
     if incumbent is None or incumbent.candidate_id == first.candidate_id:
@@ -166,25 +138,10 @@ def open_sealed(loaded: Loaded, *, mock_url: str | None = None) -> SealedResult:
     )
 
 
-def _store(loaded: Loaded) -> ParquetStore:
-    return ParquetStore(store_path(loaded))
-
-
-def _system(loaded: Loaded, mock_url: str | None) -> str:
-    name = loaded.configuration.api.name
-    return name if mock_url is None else f"{name}.{OFFLINE}"
-
-
-def _opened(loaded: Loaded, results: Sequence[SealedResult]) -> SealedResult | None:
-    """Return the latest opening of a case that is sealed now; ``None``: all are sealed still."""
-    sealed = {case.case_id for case in loaded.sealed_cases}
-    return next((one for one in reversed(results) if not sealed.isdisjoint(one.case_ids)), None)
-
-
 def _once(done: SealedResult) -> str:
     return (
         f"the sealed cases were opened before, after round {done.last_round + 1}; what they say counts once: "
-        f"`convergence games show`. {_ANEW}"
+        f"`convergence games show`. {ANEW}"
     )
 
 
@@ -205,7 +162,7 @@ def _rounds(
         raise HeldOutError(
             f"round {latest.label} is not finished. `convergence games run` ends it; then open the sealed cases."
         )
-    past = past_rounds(store, name) if store.exists else []
+    past = past_rounds(store, system) if store.exists else []
     before = max((one.last_round for one in results), default=-1)
     found = tuple(
         one for one in past if one.round_number > before and not sealed.isdisjoint(one.sealed)
@@ -233,7 +190,7 @@ def _asked_since(
 
 
 def _first(store: ParquetStore, system: str, loaded: Loaded, first: PastRound) -> Candidate:
-    name = {"system": f"{system}.{GAMES_TAG}", "candidate": first.look.candidate_id}
+    name = {"system": system, "candidate": first.look.candidate_id}
     rows = store.rows(_PARAMS, name)
     if not rows:
         raise HeldOutError(

@@ -1,0 +1,451 @@
+"""Round of language games: a look at held-out cases, coins, plays.
+
+The look is at the incumbent: the leader of the search that the round belongs to; of a round that is played alone,
+the champion or else the defaults. So the change that a round is followed by is known before the next one: its
+look less this one's, paired by case. Number, coins, and how many plays each game gets, are fixed in the run's
+row before anything is played. All plays are published at once, those of a round within a run with the
+generation after it; a round that was killed goes on with the same coins, and reads what was paid from the
+journal.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+
+from convergence_core.errors import EvaluatorFault
+from convergence_core.games.held_out import HeldOutGuard, HeldOutLooks
+from convergence_core.games.meta_critic import Coin, p_keep_of, toss
+from convergence_core.games.offer import on_offer
+from convergence_core.games.registry import plays_of
+from convergence_core.games.round_records import (
+    CoinRecord,
+    GamesReport,
+    HeldOutLook,
+    PastRound,
+    PlayRecord,
+    rounds_with_change,
+)
+from convergence_core.ports import Row, WorstCase
+from convergence_core.records import (
+    Assignment,
+    Candidate,
+    Cell,
+    Json,
+    Trial,
+    canonical_json,
+    sha256_hex,
+)
+from convergence_core.sao.prompt_shape import shape_of
+from convergence_core.sao.rounds import Rounds
+from convergence_core.sao.state import SaoState
+from convergence_core.search.study import limit_reached
+from tasks.games.configured_games import ConfiguredGame, no_system
+from tasks.games.games_report import made_report, report_of
+from tasks.games.players import SystemSeat
+from tasks.games.round_player import RoundPlayer, limit_words
+from tasks.games.round_rows import (
+    COINS_TAG,
+    candidate_row,
+    coin_rows,
+    next_number,
+    past_rounds,
+    play_rows,
+    price_of_plays,
+    round_row,
+    system_of,
+)
+from tasks.http.authentication import secret_name
+from tasks.inputs.loader import Loaded
+from tasks.json_values import as_text
+from tasks.rlp.learner_calls import LearnerCalls
+from tasks.run.run import Run
+from tasks.sao.history import history_tag, inherited_state
+from tasks.sao.learner import SAO, SaoLearner
+from tasks.store.tables.lineage import payer
+from tasks.store.tables.rows import generation_row, payload_rows
+
+_ROUNDS: Final[dict[str, "GamesRound"]] = {}
+"""Run → its round, for tasks whose parameters are ids."""
+
+
+class GamesRound:
+    """A round in progress; ``tasks.run.games_opener`` opens one.
+
+    Args:
+        run: its limits, ledger and journal.
+        games: that may be played.
+        calls: of the models that play.
+        redact: keeps secrets out of what is stored.
+        incumbent: who is looked at, and plays as the system; ``None``: nobody.
+        hold: takes the rows of a round within a run, which are published with the generation that the run
+            has next; ``None``: the round is a run of its own.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        games: Mapping[str, ConfiguredGame],
+        calls: LearnerCalls,
+        redact: Callable[[str], str],
+        *,
+        incumbent: Candidate | None,
+        hold: Callable[[Mapping[str, Sequence[Row]]], None] | None = None,
+    ) -> None:
+        self.run, self.games, self.incumbent = run, games, incumbent
+        self.generation = 0 if hold is None else run.next_generation
+        """Of its run, before which it is played; 0 of a run that is nothing but the round."""
+        self.settings = run.configuration.society.games
+        self._calls, self._hold = calls, hold
+        here = (run.run_id, self.generation)
+        system = system_of(run.record)
+        past = past_rounds(run.store, system)
+        self.is_finished = any(one.place == here for one in past)
+        """Whether its plays are published: it was killed after that."""
+        self.past = [one for one in past if one.place != here]
+        self._fixed = self._kept()
+        self.number = (
+            next_number(run.store, system, self.past)
+            if self._fixed is None
+            else int(self._fixed["round"])
+        )
+        self.look: HeldOutLook | None = None
+        self.coins: tuple[CoinRecord, ...] = ()
+        self._trials: list[Trial] = []
+        self._plays: list[PlayRecord] = []
+        self._limit: str | None = None
+        self._player = RoundPlayer(
+            calls,
+            HeldOutGuard(_held_out_texts(run.loaded)),
+            redact,
+            run_seed=run.record.seed,
+            round_number=self.number,
+            generation=self.generation,
+            n_at_once=self.settings.n_at_once,
+            system=self._system_seat(),
+        )
+
+    @property
+    def run_id(self) -> str:
+        """Of the run that holds the round."""
+        return self.run.run_id
+
+    @property
+    def series(self) -> str:
+        """Rounds whose looks follow one another: those of one run, or (empty) those that are played alone."""
+        return "" if self._hold is None else payer(self.run.record)[0]
+
+    @property
+    def included(self) -> list[CoinRecord]:
+        """Games that the coins included, and that were given plays."""
+        return [one for one in self.coins if one.is_included and one.n_plays]
+
+    # -- the story
+
+    def take_look(self) -> HeldOutLook:
+        """Look at the incumbent's answers to held-out cases, once; an incumbent that stayed is not asked again.
+
+        Raises:
+            HeldOutError: the round's look was taken before.
+            RunInterruptedError: the run was asked to stop.
+        """
+        taken = tuple(one.round_number for one in self.past if one.series == self.series)
+        HeldOutLooks(rounds=taken).after(self.number)
+        incumbent = self.incumbent
+        cases = [case.case_id for case in self.run.loaded.holdout_cases]
+        name = "" if incumbent is None else incumbent.candidate_id
+        before = self.past[-1].look if self.past else None
+        trial = None
+        if (
+            before is not None
+            and before.candidate_id == name
+            and before.rewards.keys() == {*cases}
+        ):
+            self.look = replace(before, is_new=False)
+        elif incumbent is not None and cases:
+            trial = self._asked(incumbent)
+        if trial is not None:
+            self._trials = [trial]
+            reached = limit_reached([trial])
+            self._limit = None if reached is None else limit_words(reached)
+            found = {e.cell.case_id: e.reward for e in trial.evaluations if e.reward is not None}
+            self.look = HeldOutLook(
+                candidate_id=name, rewards=found, n_cases=len(cases), is_new=True
+            )
+        self.look = self.look or HeldOutLook(
+            candidate_id=name, rewards={}, n_cases=0, is_new=False
+        )
+        return self.look
+
+    def toss_coins(self) -> tuple[CoinRecord, ...]:
+        """Fix which games the round plays, and how often; what a killed round had fixed stays.
+
+        Raises:
+            StoreError: nothing may be played then.
+        """
+        run = self.run
+        if self._fixed is None:
+            self.coins = self._tossed()
+            coins: list[Json] = [one.to_json() for one in self.coins]
+            text = canonical_json(
+                {"generation": self.generation, "round": self.number, "coins": coins}
+            )
+            run.record = replace(run.record, tags={**run.record.tags, COINS_TAG: text})
+            run.save("running")
+        else:
+            self.coins = tuple(CoinRecord.from_json(one) for one in self._fixed["coins"])
+        return self.coins
+
+    def play(self, name: str) -> int:
+        """Play a game as often as it was given; return how many plays ended.
+
+        Raises:
+            RunInterruptedError: the run was asked to stop.
+        """
+        self.run.check_stop()
+        n_plays = next(one.n_plays for one in self.coins if one.game == name)
+        if self._limit is not None:
+            return 0
+        found = self._player.play(self.games[name], n_plays)
+        self.run.check_stop()
+        self._limit = self._player.limit
+        self._plays += found
+        return len(found)
+
+    def finish(self) -> GamesReport:
+        """Publish the round and return what it did; one within a run is published with the run's generation.
+
+        Raises:
+            StoreWriteError: nothing of it is visible then; the round goes on with the next command.
+        """
+        run = self.run
+        if self._hold is not None:
+            self._hold(self._tables())
+            return self._report()
+        if not self.is_finished:
+            self._publish()
+        run.save("done", self._limit or "the round was played")
+        return report_of(run.store, run.record)
+
+    # -- parts
+
+    def _kept(self) -> dict[str, Any] | None:
+        """Return what the round had fixed before it was killed; ``None``: nothing."""
+        text = self.run.record.tags.get(COINS_TAG)
+        found: dict[str, Any] | None = None if text is None else json.loads(text)
+        return found if found is not None and found["generation"] == self.generation else None
+
+    def _asked(self, incumbent: Candidate) -> Trial | None:
+        """Return the incumbent's answers to held-out cases; ``None``: the round's share has no room for them."""
+        run, budget = self.run, self._calls.budget
+        cases = run.loaded.holdout_cases
+        try:
+            reserved = budget.reserve(
+                self._worst(incumbent), n_calls=len(cases) * run.study.schedule.calls_per_cell
+            )
+        except EvaluatorFault as fault:
+            self._limit = limit_words(str(fault))
+            return None
+        cells = tuple(
+            Cell(candidate_id=incumbent.candidate_id, case_id=case.case_id, role="holdout")
+            for case in cases
+        )
+        trial = run.evaluate(
+            Assignment(candidate=incumbent, cells=cells, label="look at held-out cases"),
+            self.generation,
+        )
+        run.check_stop()
+        budget.settle(reserved, self._price_of(trial))
+        return trial
+
+    def _worst(self, incumbent: Candidate) -> WorstCase:
+        """Return the most that the incumbent's answers may cost, as far as it is known; judges left out."""
+        target, params = self.run.session.target, incumbent.params
+        found = [target.worst_case(params, case).usd for case in self.run.loaded.holdout_cases]
+        return WorstCase(usd=sum(usd or 0.0 for usd in found))
+
+    def _price_of(self, trial: Trial) -> float | None:
+        """Return what a look has cost with its judges; ``None``: a price is unknown."""
+        own = {one.eval_id for one in trial.evaluations}
+        ledger = self.run.journal.attempts(self.run_id, generation=self.generation)
+        paid = [row["cost_usd"] for row in ledger if row["eval_id"] in own]
+        return _sum_of(None if usd is None else float(str(usd)) for usd in paid)
+
+    def _system_seat(self) -> SystemSeat | None:
+        """Return the system as a player; ``None``: it plays no role.
+
+        Raises:
+            ConfigurationError: its test cases do not show how it is asked a text, or there is no incumbent.
+        """
+        if not any(one.of_system for one in self.games.values()):
+            return None
+        shape, incumbent = shape_of(self.run.loaded.cases), self.incumbent
+        if shape is None or (incumbent is None and self._hold is None):
+            raise no_system(self.games)
+        if incumbent is None:
+            return None
+        api = self.run.configuration.api
+        return SystemSeat(
+            target=self.run.session.target,
+            shape=shape,
+            params=incumbent.params,
+            credential=secret_name(api),
+            timeout_s=api.request.timeout_seconds,
+        )
+
+    def _tossed(self) -> tuple[CoinRecord, ...]:
+        games = [one.game for one in self.games.values()]
+        state = self._sao_state()
+        nobody = "no candidate has a reward yet, so nobody is the system"
+        offer = on_offer(
+            games, trust=state.trust, exploitation=state.exploitation, coverage=state.alarms
+        )
+        off = dict(offer.off) | {
+            name: one.off_reason or nobody
+            for name, one in self.games.items()
+            if one.off_reason is not None or (one.of_system and self.incumbent is None)
+        }
+        on = [game for game in games if game.id not in off]
+        measured = rounds_with_change(self.past, self.look, series=self.series)
+        p_keep = p_keep_of(measured, [game.id for game in on])
+        coins: dict[str, Coin] = {}
+        for game in on:
+            # A stream of its own for each game: removing one leaves the others' coins as they were.
+            place = int(sha256_hex(game.id)[:8], 16)
+            rng = np.random.default_rng([self.run.record.seed, 29, self.number, place])
+            coins |= toss({game.id: p_keep[game.id]}, len(measured), rng)
+        known = price_of_plays(self.run.store, system_of(self.run.record))
+        n_plays = plays_of(
+            [game for game in on if coins[game.id].is_included],
+            self.settings.plays,
+            p_keep=p_keep,
+            price_usd={game.id: known.get(game.id, 0.0) for game in on},
+        )
+        return tuple(
+            CoinRecord(
+                game=game.id,
+                version=game.version,
+                feeds=game.feeds,
+                grounded=game.grounded,
+                p_keep=p_keep.get(game.id),
+                coin=coins.get(game.id),
+                n_plays=n_plays.get(game.id, 0),
+                off_reason=off.get(game.id),
+            )
+            for game in games
+        )
+
+    def _sao_state(self) -> SaoState:
+        """Return what the system's preferences know of its judge; nothing where it wrote none."""
+        run, sao = self.run, self.run.configuration.society.sao
+        learner = run.learners.get(SAO)
+        if self._hold is not None and isinstance(learner, SaoLearner):
+            return learner.state
+        name = system_of(run.record)
+        record = replace(run.record, name=name, tags=history_tag(run.store, name))
+        found = inherited_state(
+            run.store, record, limit=sao.iterative_rounds, n_personas=sao.n_personas
+        )
+        return found or SaoState(rounds=Rounds(limit=sao.iterative_rounds))
+
+    def _cost_usd(self) -> float | None:
+        """Return what the round has cost; ``None``: a price is unknown."""
+        if self._hold is None:
+            totals = self.run.journal.totals(self.run_id)
+            return None if totals.n_unpriced else totals.cost_usd or 0.0
+        looks = [self._price_of(trial) for trial in self._trials]
+        return _sum_of([*looks, *(play.cost_usd for play in self._plays)])
+
+    def _report(self) -> GamesReport:
+        run, look = self.run, self.look
+        assert look is not None  # noqa: S101 - a round begins with it
+        return made_report(
+            run.record,
+            PastRound(
+                run_id=run.run_id,
+                generation=self.generation,
+                round_number=self.number,
+                series=self.series,
+                coins=self.coins,
+                look=look,
+                sealed=frozenset(one.case_id for one in run.loaded.sealed_cases),
+            ),
+            self.past,
+            self._plays,
+            cost_usd=self._cost_usd(),
+            limit=self._limit,
+        )
+
+    def _tables(self) -> dict[str, Sequence[Row]]:
+        run_id, look = self.run_id, self.look
+        assert look is not None  # noqa: S101 - a round begins with it
+        seed, n_plays, cost = self.run.record.seed, len(self._plays), self._cost_usd()
+        sealed = [case.case_id for case in self.run.loaded.sealed_cases]
+        rows: dict[str, list[Row]] = {
+            "game_rounds": [
+                round_row(run_id, self.number, seed, look, n_plays, cost, self._limit, sealed)
+            ],
+            "game_coins": coin_rows(run_id, self.number, self.coins),
+            "game_plays": play_rows(run_id, self._plays),
+        }
+        return {
+            name: [{**row, "generation": self.generation} for row in own]
+            for name, own in rows.items()
+        }
+
+    def _publish(self) -> None:
+        run = self.run
+        evaluations = [e for trial in self._trials for e in trial.evaluations]
+        marker = generation_row(
+            run.run_id,
+            0,
+            evaluations,
+            run.state.to_checkpoint(),
+            flow_run_id=None,
+            partial=self._limit is not None,
+            fallback_us=run.record.started_us,
+        )
+        tables: dict[str, Sequence[Row]] = {
+            "payloads": payload_rows(run.run_id, evaluations),
+            "candidates": [candidate_row(run.run_id, one.candidate) for one in self._trials],
+            "evaluations": run.evaluation_rows(evaluations),
+            "attempts": run.journal.attempts(run.run_id, generation=0),
+            **self._tables(),
+            "generations": [marker],
+        }
+        run.store.publish(run.run_id, 0, tables)
+
+
+def _sum_of(costs: Iterable[float | None]) -> float | None:
+    known = [*costs]
+    return None if None in known else sum(usd or 0.0 for usd in known)
+
+
+def _held_out_texts(loaded: Loaded) -> Iterator[str]:
+    for case in loaded.hidden_cases:
+        values = [*case.input.values()] if isinstance(case.input, dict) else [case.input]
+        yield from (as_text(one) for one in values)
+        if case.expected is not None:
+            yield as_text(case.expected)
+
+
+def games_round_of(run_id: str) -> GamesRound:
+    """Return a round that this process holds open.
+
+    Raises:
+        KeyError: there is none.
+    """
+    return _ROUNDS[run_id]
+
+
+@contextmanager
+def held_open(opened: GamesRound) -> Iterator[GamesRound]:
+    """Let a round be found by the id of its run."""
+    _ROUNDS[opened.run_id] = opened
+    try:
+        yield opened
+    finally:
+        del _ROUNDS[opened.run_id]
