@@ -7,7 +7,7 @@ US dollars, ``None`` means unknown and never zero.
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Literal, Self, TypeAlias
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
@@ -128,6 +128,15 @@ class Usage:
         if self.prompt_tokens is None and self.completion_tokens is None:
             return None
         return (self.prompt_tokens or 0) + (self.completion_tokens or 0)
+
+    def __add__(self, other: "Usage") -> "Usage":
+        """Return the sums; a number that only one of them knows is the sum."""
+
+        def added(name: str) -> int | None:
+            known = [n for one in (self, other) if (n := getattr(one, name)) is not None]
+            return sum(known) if known else None
+
+        return Usage(**{field.name: added(field.name) for field in fields(self)})
 
     def to_json(self) -> dict[str, Json]:
         """Return the known numbers by name."""

@@ -109,8 +109,13 @@ def estimate_from(
     # A champion may have to answer cases that no cell of its own asks.
     asked = cells + Range(low=0, expected=0, high=plan.champion_calls)
     quotes = TargetQuotes(loaded, world, target)
+    of_target = (
+        _agent_role(configuration, asked, past)
+        if configuration.api.kind == "agno"
+        else _target_role(configuration, target.provider, quotes, asked, past.get("evaluation"))
+    )
     roles = [
-        _target_role(configuration, target.provider, quotes, asked, past.get("evaluation")),
+        of_target,
         *(
             _judge_role(loaded, world, judge, quotes, cells=cells, past=past.get("judge"))
             for judge in judges.items()
@@ -178,6 +183,34 @@ def _target_role(
         usd=UNKNOWN if unknown is not None else calls * usd,
         basis=rests_on,
         unknown=unknown,
+    )
+
+
+def _agent_role(
+    configuration: Configuration, runs: Range, past: Mapping[str, CallHistory]
+) -> RoleEstimate:
+    """Return what the model calls of agents cost, by those of earlier runs."""
+    made, of_models = past.get("evaluation"), past.get("agent")
+    most = configuration.api.agent.max_model_calls
+    if made is None or of_models is None or made.n_calls == 0:
+        return RoleEstimate(
+            role="evaluation",
+            name="agno",
+            calls=replace(runs * Range.fixed(1 + most), low=runs.low, expected=None),
+            tokens=UNKNOWN,
+            usd=UNKNOWN,
+            basis="",
+            unknown=f"how often an agent asks its models, up to {most} times a run, is known after the first run.",
+        )
+    n_calls = Range.fixed(of_models.n_calls / made.n_calls)
+    return RoleEstimate(
+        role="evaluation",
+        name="agno",
+        calls=runs + runs * n_calls,
+        tokens=runs * n_calls * (of_models.prompt + of_models.answer),
+        usd=runs * n_calls * of_models.usd,
+        basis=calibrated(of_models),
+        unknown=None,
     )
 
 

@@ -15,6 +15,7 @@ ApiKind: TypeAlias = Literal[
     "gemini",
     "anthropic",
     "local",
+    "agno",
     "plugin",
     "plugin_chat",
     "browserbase",
@@ -24,7 +25,7 @@ CHAT_KINDS: frozenset[ApiKind] = frozenset(
 )
 """Kinds of target that are chat models."""
 HOSTED_KINDS: frozenset[ApiKind] = frozenset(
-    {"groq", "gemini", "anthropic", "local", "plugin_chat", "browserbase"}
+    {"groq", "gemini", "anthropic", "local", "agno", "plugin_chat", "browserbase"}
 )
 """Kinds of target of which no endpoint need be written: they have their own, or none at all."""
 URLLESS_KINDS: frozenset[ApiKind] = frozenset({"function", "local", "plugin", "plugin_chat"})
@@ -131,6 +132,23 @@ class ResponseConfig(Section):
     """Number of completion tokens. Absent: unknown."""
 
 
+class AgnoConfig(Section):
+    """What an agent may do in one run (kind `agno`)."""
+
+    max_model_calls: int = Field(default=20, ge=1, le=1000)
+    """Most calls of its models in one run; an agent that wants more is at fault, and worth 0."""
+    max_tool_chars: int = Field(default=20_000, ge=100, le=10_000_000)
+    """Longest result of a tool that a model is shown, in characters; what is longer is cut."""
+    allow_writes: bool = False
+    """Whether tools that write (send, delete, create, reply …) are carried out. If not, the agent is told what
+    would have been done."""
+    writing_tools: list[Text] = Field(default_factory=list)
+    """Names of further tools that write, `*` for any letters."""
+    secrets: list[EnvName] = Field(default_factory=list)
+    """Environment variables that the factory reads by `context.secret(NAME)`; their values are kept out of
+    everything that is stored."""
+
+
 class ApiConfig(Section):
     """What is optimized."""
 
@@ -144,14 +162,16 @@ class ApiConfig(Section):
     also for any server that speaks OpenAI's protocol. `local` is a model that runs on this machine
     (extra `local`): `request.options.model`, or the parameter `model`, is `smollm2-135m-instruct`, a
     `.gguf` file, or a folder in Hugging Face's form, and `timeout_seconds` counts from where its batch
-    begins. `plugin` is what an installed package offers under the name `plugin`,
+    begins. `agno` is an agent, a team or a workflow of Agno (extra `agno`), which `function` makes.
+    `plugin` is what an installed package offers under the name `plugin`,
     `plugin_chat` a chat model that one offers. `browserbase` is a script in a browser session of
     Browserbase (extra `browserbase`). Default: `function` when
     `function` is written, `plugin` when `plugin` is,
     `openai` for a plain endpoint that ends in `/v1` or `/chat/completions`, else `http`."""
     endpoint: Text | None = None
     """URL (not kinds `function`, `local`, `plugin` and `plugin_chat`); either this or `models`. Default for `groq`, `gemini`,
-    `anthropic` and `browserbase`: the provider's own."""
+    `anthropic` and `browserbase`: the provider's own; for `agno`: that of the provider which the model's name begins with
+    (`openai/`, which need not be written, `groq/`, `gemini/`, `anthropic/`)."""
     models: dict[str, ModelEndpoint] = Field(default_factory=dict)
     """Several endpoints; the categorical parameter `model` chooses among their names."""
     protocol: Literal["openai", "native"] = "openai"
@@ -166,8 +186,8 @@ class ApiConfig(Section):
     batch_prices: bool = False
     """Whether calls are priced at the provider's batch rate (chat kinds)."""
     function: FunctionPath | None = None
-    """Python function (kind `function`), or script of a browser (kind `browserbase`): `module:name` or
-    `path/to/file.py:name`, the path relative to the configuration file."""
+    """Python function (kind `function`), script of a browser (kind `browserbase`), or what makes an agent (kind
+    `agno`): `module:name` or `path/to/file.py:name`, the path relative to the configuration file."""
     workers: Literal["threads", "processes"] = "threads"
     """Where the function runs (kind `function`): `processes` for functions that keep a processor
     busy, `threads` for those that wait."""
@@ -179,3 +199,4 @@ class ApiConfig(Section):
     auth: AuthConfig = Field(default_factory=AuthConfig)
     request: RequestConfig = Field(default_factory=RequestConfig)
     response: ResponseConfig = Field(default_factory=ResponseConfig)
+    agent: AgnoConfig = Field(default_factory=AgnoConfig)

@@ -21,6 +21,7 @@ _RESPONSE = (
 _AZURE = ("api_version", "deployment")
 _GEMINI = ("protocol",)
 _PLUGIN = ("plugin", "plugin_options")
+_AGENT = ("max_model_calls", "max_tool_chars", "allow_writes", "writing_tools", "secrets")
 _PLUGIN_GROUPS = {"plugin": "convergence.targets", "plugin_chat": "convergence.providers"}
 
 
@@ -67,6 +68,15 @@ _UNUSED: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "response": _RESPONSE,
     },
+    "agno": {
+        "": ("workers", "models", "batch_prices", *_AZURE, *_GEMINI, *_PLUGIN),
+        "auth": ("header_name", "username", "password_env"),
+        "request": (
+            *("method", "headers", "body", "query", "messages", "options", "stream"),
+            *("unsupported", "connect_seconds", "first_byte_seconds"),
+        ),
+        "response": _RESPONSE,
+    },
     "plugin": {
         "": ("function", "workers", "endpoint", "models", "batch_prices", *_AZURE, *_GEMINI),
         "auth": ("header_name", "username", "password_env"),
@@ -109,6 +119,7 @@ _UNUSED_FIX = {
     **dict.fromkeys(_AZURE, "Remove it, or write `kind: azure`."),
     **dict.fromkeys(_PLUGIN, "Remove it, or write `kind: plugin` or `kind: plugin_chat`."),
     **dict.fromkeys(_GEMINI, "Remove it, or write `kind: gemini`."),
+    **dict.fromkeys(_AGENT, "Remove it, or write `kind: agno`."),
 }
 
 
@@ -118,6 +129,9 @@ def check_api(configuration: Configuration, report: Report, *, allow_callable: b
     _check_unused(api, report)
     if api.kind not in URLLESS_KINDS:
         _check_endpoints(api, report)
+    if api.kind == "agno" and api.function is None:
+        fix = "Add `function:` with what makes the agent, e.g. `agents.py:make`."
+        report.require("api.function", "by kind `agno`", fix, about=("api.kind",))
     elif api.kind == "function" and api.function is None and not allow_callable:
         fix = "Add `function:`, e.g. `my_module:answer` or `answer.py:answer`."
         report.require("api.function", "by kind `function`", fix, about=("api.kind",))
@@ -145,7 +159,8 @@ def check_api(configuration: Configuration, report: Report, *, allow_callable: b
 
 
 def _check_unused(api: ApiConfig, report: Report) -> None:
-    for section, keys in _UNUSED[api.kind].items():
+    unused = _UNUSED[api.kind] | ({} if api.kind == "agno" else {"agent": _AGENT})
+    for section, keys in unused.items():
         holder: Section = getattr(api, section) if section else api
         for key in keys:
             # Of `result_required` is said what is said of `result_field`.

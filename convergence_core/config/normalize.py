@@ -160,7 +160,7 @@ def _auth(n: Normalized) -> None:
     """Choose the kind's own way to send a key where only the key's variable is written."""
     api = mapping_at(n.data, "api")
     auth, kind = mapping_at(api, "auth"), api.get("kind")
-    if not isinstance(kind, str) or kind not in (*CHAT_KINDS, "plugin", "browserbase"):
+    if not isinstance(kind, str) or kind not in (*CHAT_KINDS, "agno", "plugin", "browserbase"):
         return
     if auth.get("type") is None and auth.get("token_env") is not None:
         is_own = kind in ("azure", "anthropic", "browserbase")

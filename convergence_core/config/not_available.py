@@ -76,12 +76,6 @@ REFUSALS: tuple[Refusal, ...] = (
         _is_false,
     ),
     Refusal(
-        "api.kind",
-        _NO_CONNECTOR,
-        "Use `kind: http`, or `kind: function` with a function that calls it.",
-        _is_none_of("agno"),
-    ),
-    Refusal(
         "api.auth.type",
         f"{GONE}: OAuth needs a browser",
         "Put a token into an environment variable and use `type: bearer`.",

@@ -89,6 +89,10 @@ def _env_names(configuration: Configuration) -> Iterator[tuple[Path, str]]:
         ("api", "auth", "password_env"): auth.password_env,
         ("storage", "journal"): journal[2:-1] if journal else None,
         **{(*path, "api_key_env"): llm.api_key_env for path, llm in llms_of(configuration)},
+        **{
+            ("api", "agent", "secrets", i): name
+            for i, name in enumerate(configuration.api.agent.secrets)
+        },
     }
     return ((path, name) for path, name in found.items() if name is not None)
 
@@ -321,7 +325,8 @@ def _check_rates(configuration: Configuration, report: Report) -> None:
     hosts = {host for url in urls if url is not None and (host := _host(url))}
     if api.kind == "browserbase" and api.endpoint is None:
         hosts.add("api.browserbase.com")
-    is_hosted = api.kind in CHAT_KINDS - URLLESS_KINDS and not api.models and api.endpoint is None
+    is_chat = api.kind in CHAT_KINDS - URLLESS_KINDS or api.kind == "agno"
+    is_hosted = is_chat and not api.models and api.endpoint is None
     if is_hosted or any(llm.endpoint is None for llm in llms):
         hosts |= _DEFAULT_HOSTS
     known = ", ".join(f"`{name}`" for name in sorted(hosts)) or "none: a function has none"

@@ -215,7 +215,7 @@ class _Meter:
 def _is_of(request: "Request", page: "Page") -> bool:
     """Whether a page made a request; those of workers and of pages that are opening are of none."""
     try:
-        return request.frame.page == page
+        return bool(request.frame.page == page)
     except Exception:  # noqa: BLE001 - Playwright's own, where there is no frame
         return False
 

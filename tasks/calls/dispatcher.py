@@ -2,12 +2,12 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 
 from convergence_core.errors import EvaluationFault
 from convergence_core.objective.reward import RewardModel
-from convergence_core.ports import Metric, Target
+from convergence_core.ports import Metric, Target, WorstCase
 from convergence_core.records import (
     Case,
     Cell,
@@ -19,17 +19,22 @@ from convergence_core.records import (
     sha256_hex,
 )
 from tasks.calls.cells import Job, PendingCell
-from tasks.calls.metric_calls import PaidCall, PaidMetric
+from tasks.calls.metric_calls import ComposedTarget, PaidCall, PaidMetric
 from tasks.calls.outcomes import score_of, scored_outcome
 from tasks.calls.paid_calls import Calls
 from tasks.calls.pending_calls import (
+    AGENT_LANE,
     JUDGE_LANE,
     TARGET_LANE,
     THOUGHT_LANE,
     CallFactory,
     CallOutcome,
+    PendingCall,
 )
 from tasks.calls.scorer import CellScore, Scorer
+
+NOTHING = WorstCase(usd=0.0, tokens=0)
+"""What a composed call costs itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +63,7 @@ class Workload:
         target = self.target
         request = target.request(params, case)
         model = request.get("model") if isinstance(request, dict) else None
-        return PaidCall(
+        call = PaidCall(
             purpose=purpose,
             provider=target.provider,
             model=model if isinstance(model, str) else None,
@@ -68,6 +73,10 @@ class Workload:
             timeout_s=self.timeout_s,
             send=partial(target.call, params, case),
         )
+        if not isinstance(target, ComposedTarget):
+            return call
+        compose = partial(target.compose, params, case)
+        return replace(call, worst=NOTHING, timeout_s=target.longest_s, compose=compose)
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -94,7 +103,7 @@ class Dispatcher:
         for pending in cells:
             if not self.keep_text:
                 pending.call.keep = partial(self._without_text, pending)
-            future = self.calls.make(pending.call)
+            future = self._make(pending.call, pending.cell)
             future.add_done_callback(partial(self._measure, pending))
 
     def fail(self, error: BaseException) -> None:
@@ -120,7 +129,17 @@ class Dispatcher:
     ) -> CallOutcome:
         """Make a call and return how it ended; see ``CallFactory.pending``."""
         call = self.factory.pending(paid, cell, lane=lane, eval_id=eval_id, generation=generation)
-        return await self.calls.make(call)
+        return await self._make(call, cell)
+
+    def _make(self, call: PendingCall, cell: Cell) -> "asyncio.Future[CallOutcome]":
+        """Queue a call; one that is composed gets what its own calls are made by."""
+        if call.paid.compose is not None:
+            intent = call.intent
+            asker = CellAsker(
+                self, cell, AGENT_LANE, eval_id=intent.eval_id or "", generation=intent.generation
+            )
+            call.send = partial(call.paid.compose, asker)
+        return self.calls.make(call)
 
     async def ask_standalone(
         self, call: PaidCall, *, label: str, generation: int
@@ -179,7 +198,14 @@ class Dispatcher:
         )
 
     async def _score(self, pending: PendingCell, reply: Reply) -> CellScore:
-        asker = CellAsker(self, self.workload, pending)
+        intent = pending.call.intent
+        asker = CellAsker(
+            self,
+            pending.cell,
+            JUDGE_LANE,
+            eval_id=intent.eval_id or "",
+            generation=pending.job.generation,
+        )
         return await self.scorer.score(reply, pending.case, pending.params, asker)
 
     async def _without_text(self, pending: PendingCell, reply: Reply) -> Json:
@@ -206,25 +232,26 @@ class CellAsker:
     """The ``Asker`` of one cell."""
 
     dispatcher: Dispatcher
-    workload: Workload
-    pending: PendingCell
+    cell: Cell
+    lane: str
+    """Where what it asks waits."""
+    _: KW_ONLY
+    eval_id: str
+    """Of the evaluation that pays."""
+    generation: int | None
+    """Whose ledger the calls stand in."""
 
     async def ask(self, call: PaidCall) -> Reply:
         """Make a paid call; see ``Asker``."""
-        return await self._answer(call, self.pending.cell, JUDGE_LANE)
+        return await self._answer(call, self.cell, self.lane)
 
     async def answer_of(self, params: Params, case: Case) -> Reply:
         """Ask the target with other parameters; see ``Asker``."""
-        call = self.workload.call(params, case, purpose="champion")
+        call = self.dispatcher.workload.call(params, case, purpose="champion")
         return await self._answer(call, Cell(candidate_id="", case_id=case.case_id), TARGET_LANE)
 
     async def _answer(self, call: PaidCall, cell: Cell, lane: str) -> Reply:
-        intent = self.pending.call.intent
         outcome = await self.dispatcher.make(
-            call,
-            cell,
-            lane=lane,
-            eval_id=intent.eval_id or "",
-            generation=self.pending.job.generation,
+            call, cell, lane=lane, eval_id=self.eval_id, generation=self.generation
         )
         return outcome.answer()

@@ -1,7 +1,7 @@
-"""Paid calls of metrics: journaled, budgeted and retried like any other.
+"""Paid calls of metrics and agents: journaled, budgeted and retried.
 
-A metric that pays for its judgement gets an ``Asker``, bound to one evaluation, and never calls a
-provider itself.
+A metric that pays for its judgement, and a target that asks models by itself, get an ``Asker``, bound to
+one evaluation, and never call a provider themselves.
 """
 
 from collections.abc import Awaitable, Callable
@@ -30,6 +30,9 @@ class PaidCall:
     timeout_s: float
     send: Callable[[], Awaitable[Reply]]
     """Makes the call once; raises ``EvaluationFault`` as ``Target.call`` does."""
+    compose: "Callable[[Asker], Awaitable[Reply]] | None" = None
+    """Answers by paid calls of its own, in place of ``send``. What they cost is theirs in budget and
+    ledger, and in the reply for the evaluation; the whole reserves and costs nothing itself."""
 
 
 @runtime_checkable
@@ -80,4 +83,24 @@ class PaidMetric(Protocol):
 
     async def aclose(self) -> None:
         """Free connections; safe to call twice."""
+        ...
+
+
+@runtime_checkable
+class ComposedTarget(Protocol):
+    """A target whose answer takes paid calls of its own: an agent."""
+
+    @property
+    def longest_s(self) -> float:
+        """How long an answer may take, in seconds."""
+        ...
+
+    async def compose(self, params: Params, case: Case, asker: Asker) -> Reply:
+        """Answer once; ``cost_usd`` and ``usage`` of the reply are the sums of its calls.
+
+        Raises:
+            CandidateFault: as ``Target.call``.
+            InfrastructureFault: a call failed, or the budget is spent; the calls that were answered
+                are in the journal, and the next attempt finds them there.
+        """
         ...

@@ -163,6 +163,13 @@ def settlement_of(
     )
 
 
+def paid_by_parts(ending: Reply | EvaluationFault) -> Reply | EvaluationFault:
+    """Return an ending as the ledger has it where calls of its own paid for it: they stand there."""
+    if isinstance(ending, Reply):
+        return replace(ending, cost_usd=0.0, price_version=None, usage=NO_USAGE)
+    return ending
+
+
 def settle_reservation(
     budget: Budget, reservation: Reservation, ending: Reply | EvaluationFault
 ) -> None:

@@ -35,6 +35,7 @@ from tasks.calls.outcomes import (
     Redact,
     fault_outcome,
     is_usable,
+    paid_by_parts,
     record_of,
     redacted,
     reply_outcome,
@@ -42,6 +43,7 @@ from tasks.calls.outcomes import (
     settlement_of,
 )
 from tasks.calls.pending_calls import (
+    AGENT_LANE,
     JUDGE_LANE,
     TARGET_LANE,
     THOUGHT_LANE,
@@ -116,6 +118,7 @@ class Calls:
         """Open the lanes, judges first: they finish a cell."""
         self._lanes = {
             JUDGE_LANE: Lane(self.limits.judge_workers),
+            AGENT_LANE: Lane(self.limits.workers),
             TARGET_LANE: Lane(self.limits.workers),
             THOUGHT_LANE: Lane(self.limits.thought_workers),
         }
@@ -343,11 +346,14 @@ class Calls:
             return
         call.n_tries += 1
         call.n_asked += 1
+        if call.is_composed:
+            # Its own calls would wait for ever for what it held while it waits for them.
+            self.budget.settle(reservation, usd=0.0, tokens=0)
         ending: Reply | EvaluationFault
         broken: BaseException | None = None
         try:
             with within_limits(call.limits):
-                ending = redacted(await call.paid.send(), self.redact)
+                ending = redacted(await call.send(), self.redact)
         except EvaluationFault as error:
             ending = self._maybe_wrong_address(call, error)
         except Exception as error:  # noqa: BLE001 - raised again when the attempt is settled
@@ -355,7 +361,8 @@ class Calls:
             ending = InfrastructureFault(str(error), error_type=type(error).__name__)
         except asyncio.CancelledError:
             # Sent, and its end will not be seen: the journal keeps the claim, which counts as lost.
-            self.budget.settle(reservation, usd=None, tokens=None)
+            if not call.is_composed:
+                self.budget.settle(reservation, usd=None, tokens=None)
             self._leave_unused(call)
             raise
         record = AttemptRecord(started_us=started_us, ended_us=self.now_us(), attempt=attempt)
@@ -382,7 +389,8 @@ class Calls:
         self, call: PendingCall, reservation: Reservation, ending: Reply | EvaluationFault
     ) -> None:
         """Settle the reservation and tell the limiter, as soon as the end is known."""
-        settle_reservation(self.budget, reservation, ending)
+        if not call.is_composed:
+            settle_reservation(self.budget, reservation, ending)
         if call.limiter is not None:
             call.limiter.leave(
                 None if isinstance(ending, Reply) else ending,
@@ -403,6 +411,7 @@ class Calls:
         if self.on_call is None:
             return
         intent = call.intent
+        ending = paid_by_parts(ending) if call.is_composed else ending
         assert record.started_us is not None  # noqa: S101 - of an attempt that was made
         assert record.ended_us is not None  # noqa: S101 - as above
         self.on_call(
@@ -463,6 +472,7 @@ class Calls:
         then: Callable[[], None],
     ) -> None:
         """Write down how an attempt ended, and go on when that is durable."""
+        ending = paid_by_parts(ending) if call.is_composed else ending
         durable = self.journal.settle(settlement_of(call.intent, record, stored, ending))
 
         async def go_on() -> None:

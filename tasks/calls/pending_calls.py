@@ -19,6 +19,8 @@ from tasks.secrets.redaction import redact_json
 
 TARGET_LANE = "evaluation"
 JUDGE_LANE = "judge"
+AGENT_LANE = "agent"
+"""Calls that an evaluation makes while it holds a slot of the target's lane."""
 THOUGHT_LANE = "thought"
 
 LEASE_MARGIN_S = 180.0
@@ -75,6 +77,8 @@ class PendingCall:
     """Whose cell it is for; empty: no candidate's."""
     model_choice: str = ""
     """The candidate's parameter ``model``; empty: it has none, or the call is no target's."""
+    send: Callable[[], Awaitable[Reply]]
+    """Makes the call once."""
     keep: Keep | None = None
     """``None``: the whole answer is kept."""
     future: "asyncio.Future[CallOutcome]" = field(init=False)
@@ -102,6 +106,11 @@ class PendingCall:
     def key(self) -> str:
         """The journal's key."""
         return self.intent.call_key
+
+    @property
+    def is_composed(self) -> bool:
+        """Whether calls of its own pay for it."""
+        return self.paid.compose is not None
 
     @property
     def endpoint(self) -> str | None:
@@ -154,7 +163,12 @@ class CallFactory:
             fresh_since_us=self.epoch.fresh_since_us,
         )
         return PendingCall(
-            lane=lane, paid=paid, intent=intent, request_text=text, candidate_id=cell.candidate_id
+            lane=lane,
+            paid=paid,
+            intent=intent,
+            request_text=text,
+            candidate_id=cell.candidate_id,
+            send=paid.send,
         )
 
 

@@ -82,6 +82,7 @@ def check_environment(configuration: Configuration, secrets: Secrets | None = No
         partial(_expanded, name, text, secrets) for name, text in api.request.headers.items()
     ]
     needed.append(partial(auth_headers, api, secrets))
+    needed += [partial(secrets.get, name, key="api.agent.secrets") for name in api.agent.secrets]
     for variable, key in _judge_keys(configuration).items():
         needed.append(partial(secrets.get, variable, key=key))
     needed.append(partial(journal_url, configuration, secrets))

@@ -83,4 +83,6 @@ def _of_target(configuration: Configuration) -> dict[str, str]:
     if configuration.api.kind in CHAT_KINDS or configuration.api.kind == "browserbase":
         return {}
     names = target_secret_names(configuration)
+    if configuration.api.kind == "agno":  # its models are not asked, what its tools speak to is
+        names = tuple(configuration.api.agent.secrets)
     return {name: value for name in names if (value := os.environ.get(name, "").strip())}

@@ -72,6 +72,8 @@ def make_target(
         return _plugin_target(loaded, environment, workers)
     if api.kind == "browserbase":
         return _browser_target(loaded, environment, workers)
+    if api.kind == "agno":
+        return _agno_target(loaded, environment, workers)
     from tasks.targets.chat import ChatTarget  # noqa: PLC0415 - brings httpx
 
     if api.kind == "local" and environment.mock_url is None:
@@ -103,7 +105,8 @@ def asks_models(configuration: Configuration) -> bool:
         or (configuration.writes_prompts and configuration.prompts.writer == "llm")
         or configuration.embeds_prompts
     )
-    return configuration.api.kind in CHAT_KINDS or bool(judge_configs(configuration)) or learns
+    is_asked = configuration.api.kind in {*CHAT_KINDS, "agno"}
+    return is_asked or bool(judge_configs(configuration)) or learns
 
 
 def _function_target(
@@ -133,6 +136,23 @@ def _function_target(
         name=path,
         prices=environment.prices,
     )
+
+
+def _agno_target(loaded: Loaded, environment: Environment, workers: int) -> Target:
+    from tasks.agents.model_calls import AgentModels  # noqa: PLC0415 - brings httpx
+    from tasks.targets.agno import make_agno_target  # noqa: PLC0415 - as above
+
+    api = loaded.configuration.api
+    assert api.function is not None  # noqa: S101 - the configuration was checked
+    models = AgentModels(
+        api=api,
+        prices=environment.prices,
+        secrets=environment.secrets,
+        workers=workers,
+        mock_url=environment.mock_url,
+    )
+    factory = load_function(api.function, loaded.base_dir, key=_FUNCTION)
+    return make_agno_target(factory, api, name=api.function, models=models, workers=workers)
 
 
 def _plugin_target(loaded: Loaded, environment: Environment, workers: int) -> Target:

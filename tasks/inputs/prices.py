@@ -12,6 +12,7 @@ from convergence_core.config import Configuration
 from convergence_core.config.api import CHAT_KINDS
 from convergence_core.errors import CandidateFault, ConfigurationError
 from convergence_core.ports import Target
+from tasks.calls.metric_calls import ComposedTarget
 from tasks.inputs.shipped_files import shipped
 from tasks.metrics.judge.factory import judge_configs, llm_of
 
@@ -57,6 +58,8 @@ def unpriced(loaded: "Loaded", target: Target, prices: PriceTable) -> tuple[str,
             continue  # it is never asked
         if worst.usd is None:
             model = request.get("model") if isinstance(request, dict) else None
+            if model is None and isinstance(target, ComposedTarget):
+                continue  # which models it asks is known when it asks them; each call is refused then
             unknown[str(model) if isinstance(model, str) else target.provider] = None
     for metric in judge_configs(loaded.configuration).values():
         llm = llm_of(loaded.configuration, metric)
@@ -82,7 +85,7 @@ def check_priced(loaded: "Loaded", target: Target, prices: PriceTable) -> str | 
     names = ", ".join(f"`{name}`" for name in unknown)
     if budget.max_usd is not None and not budget.allow_unknown_prices:
         example = "{input: 0.15, output: 0.6}"
-        if configuration.api.kind not in CHAT_KINDS:
+        if configuration.api.kind not in {*CHAT_KINDS, "agno"}:
             example = "{request: 0.002}"
         rule = f"needs to know what every call may cost, but not for {names}"
         fix = (
@@ -90,7 +93,8 @@ def check_priced(loaded: "Loaded", target: Target, prices: PriceTable) -> str | 
             "`allow_unknown_prices: true` under `budget`."
         )
         raise ConfigurationError.of("budget.max_usd", rule, fix, value=f"{budget.max_usd:g}")
-    if configuration.api.kind not in CHAT_KINDS and not judge_configs(configuration):
+    is_asked = configuration.api.kind in {*CHAT_KINDS, "agno"}
+    if not is_asked and not judge_configs(configuration):
         return None  # most functions and endpoints of one's own cost nothing by the call
     return (
         f"The price of {names} is unknown before a call: these calls are counted, and their dollars only where "

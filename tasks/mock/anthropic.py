@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tasks.mock.engine import AnswerChoice, Engine
+from tasks.mock.prompt_text import pieces
 from tasks.mock.protocol import (
     MOST_TOKENS,
     ApiError,
@@ -20,7 +21,6 @@ from tasks.mock.protocol import (
     whole,
 )
 from tasks.mock.requests import Message, ModelRequest
-from tasks.mock.word_pieces import pieces
 
 _ERROR_TYPES: Final = {
     400: "invalid_request_error",

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tasks.mock.engine import AnswerChoice, Engine
+from tasks.mock.prompt_text import pieces
 from tasks.mock.protocol import (
     MOST_CHOICES,
     MOST_LOGPROBS,
@@ -22,9 +23,9 @@ from tasks.mock.protocol import (
     whole,
 )
 from tasks.mock.requests import Form, ModelRequest, Tool
+from tasks.mock.responder import with_tool
 from tasks.mock.tiny_model import Floats
 from tasks.mock.tiny_world import VOCABULARY
-from tasks.mock.word_pieces import pieces
 
 _Json = dict[str, Any]
 
@@ -42,6 +43,7 @@ def chat(engine: Engine, attempt: Attempt) -> Payload:
     request = _request(body)
     of_prompt = _prompt_logprobs(body)
     n = whole(body, "n", 1, MOST_CHOICES) or 1
+    request = with_tool(request, engine.first(request, n, attempt.number))
     top = _top_logprobs(body)
     is_text = request.tool is None and request.form == "text"
     tiny = is_text and (
@@ -111,6 +113,7 @@ def _request(body: Mapping[str, Any]) -> ModelRequest:
         form=form,
         schema=schema,
         tool=_forced_tool(body),
+        offered=_offered_tools(body),
     )
 
 
@@ -132,21 +135,37 @@ def _form(body: Mapping[str, Any]) -> tuple[Form, Mapping[str, Any]]:
 
 def _forced_tool(body: Mapping[str, Any]) -> Tool | None:
     """Return the tool that must be called; ``None``: the answer is free to be a text."""
-    listed = body.get("tools") or []
     choice = body.get("tool_choice")
     if choice in (None, "auto", "none"):
         return None
     name = mapping(choice, "function").get("name") if isinstance(choice, Mapping) else None
-    for entry in listed if isinstance(listed, list) else []:
-        function = mapping(entry, "function") if isinstance(entry, Mapping) else {}
+    for function in _functions(body):
         if name is None or function.get("name") == name:
-            return Tool(
-                name=text(function, "name"),
-                schema=mapping(function, "parameters") or {"type": "object"},
-                by_name=name is not None,
-            )
+            return _tool(function, by_name=name is not None)
     raise ApiError(
         f"`tool_choice` must name one of `tools`, but got {name!r}.", param="tool_choice"
+    )
+
+
+def _offered_tools(body: Mapping[str, Any]) -> tuple[Tool, ...]:
+    """Return the tools that may be called, and need not."""
+    if body.get("tool_choice") not in (None, "auto"):
+        return ()
+    return tuple(_tool(function, by_name=False) for function in _functions(body))
+
+
+def _functions(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    listed = body.get("tools")
+    found = [one for one in listed if isinstance(one, Mapping)] if isinstance(listed, list) else []
+    return [mapping(one, "function") for one in found if one.get("function") is not None]
+
+
+def _tool(function: Mapping[str, Any], *, by_name: bool) -> Tool:
+    return Tool(
+        name=text(function, "name"),
+        description=str(function.get("description") or ""),
+        schema=mapping(function, "parameters") or {"type": "object"},
+        by_name=by_name,
     )
 
 
@@ -232,6 +251,7 @@ class _Choice:
         top: int | None,
     ) -> None:
         self._tool = request.tool
+        self._n_called = sum(len(message.calls) for message in request.messages)
         self._text = choice.written.text
         self._index = index
         self._logprobs: list[_Json] | None = None
@@ -290,7 +310,7 @@ class _Choice:
     def _call(self, arguments: str) -> _Json:
         name = "" if self._tool is None else self._tool.name
         return {
-            "id": f"call_{self._index}_{name}",
+            "id": f"call_{self._n_called + self._index}_{name}",
             "type": "function",
             "function": {"name": name, "arguments": arguments},
         }

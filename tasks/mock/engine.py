@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tasks.mock.options import FaultMode
+from tasks.mock.prompt_text import PER_MESSAGE, PER_REQUEST, PrefixCache, pieces
 from tasks.mock.protocol import ApiError, TokenUsage
 from tasks.mock.requests import ModelRequest, Written
 from tasks.mock.responder import respond
@@ -19,7 +20,6 @@ from tasks.mock.tiny_model import (
     tempered,
     tiny_model,
 )
-from tasks.mock.word_pieces import PER_MESSAGE, PER_REQUEST, PrefixCache, pieces
 
 _SHARED = 4
 """Words that a prompt must share with the one before to meet its stale probabilities."""
@@ -110,6 +110,11 @@ class Engine:
         before = after[:-1]
         return [*before[:1], *before[:-1]] if self.has("off_by_one") else before
 
+    def first(self, request: ModelRequest, n: int, attempt: int) -> int:
+        """Return the number of the first of ``n`` answers at this attempt."""
+        again = self._varies and request.temperature > 0 and request.seed is None
+        return n * (attempt - 1) if again else 0
+
     def choose(
         self, request: ModelRequest, n: int, *, tiny: bool, attempt: int = 1
     ) -> list[AnswerChoice]:
@@ -122,8 +127,7 @@ class Engine:
             attempt: number of this attempt at the request, from 1.
         """
         if not tiny:
-            again = self._varies and request.temperature > 0 and request.seed is None
-            first = n * (attempt - 1) if again else 0
+            first = self.first(request, n, attempt)
             return [AnswerChoice(written=respond(request, first + index)) for index in range(n)]
         ids = self.ids(request.text)
         return [self._continue(ids, request, index) for index in range(n)]

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tasks.mock.engine import AnswerChoice, Engine
+from tasks.mock.prompt_text import pieces
 from tasks.mock.protocol import (
     HOTTEST,
     MOST_TOKENS,
@@ -17,7 +18,6 @@ from tasks.mock.protocol import (
     whole,
 )
 from tasks.mock.requests import Form, Message, ModelRequest
-from tasks.mock.word_pieces import pieces
 
 _STATUSES = {
     400: "INVALID_ARGUMENT",

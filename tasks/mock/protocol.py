@@ -227,7 +227,17 @@ def messages(body: Mapping[str, Any]) -> tuple[Message, ...]:
     for i, message in enumerate(listed):
         if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
             raise ApiError(f"`messages[{i}]` must be an object with a role.", param="messages")
-        found.append(Message(role=message["role"], text=texts_of(message.get("content"))))
+        calls = message.get("tool_calls")
+        functions = [
+            mapping(call, "function") for call in calls or () if isinstance(call, Mapping)
+        ]
+        found.append(
+            Message(
+                role=message["role"],
+                text=texts_of(message.get("content")),
+                calls=tuple(str(function.get("name")) for function in functions),
+            )
+        )
     return tuple(found)
 
 

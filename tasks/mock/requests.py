@@ -16,17 +16,22 @@ class Message:
 
     role: str
     text: str
+    calls: tuple[str, ...] = ()
+    """Names of the tools that it calls."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
-    """The function that the answer must call."""
+    """A function that the answer must or may call."""
 
     name: str
+    description: str = ""
     schema: Mapping[str, Any]
     """JSON Schema of its arguments."""
     by_name: bool
     """Whether the request named it, rather than asking for any call."""
+    arguments: Mapping[str, Any] | None = None
+    """Those of the call; ``None``: they are filled by the schema."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +51,9 @@ class ModelRequest:
     schema: Mapping[str, Any] = field(default_factory=dict)
     """JSON Schema of the answer, where ``form`` is ``schema``."""
     tool: Tool | None = None
+    """The one that must be called."""
+    offered: tuple[Tool, ...] = ()
+    """Those that may be called."""
 
     @property
     def system(self) -> str:

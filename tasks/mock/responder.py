@@ -29,11 +29,10 @@ import numpy as np
 from convergence_core.config.prompts import OperatorName
 from convergence_core.prompts.operators import ROLE, Shown
 from convergence_core.prompts.twins import written_by_rules
-from tasks.mock import forecasts, option_choice, schemas, verdicts
+from tasks.mock import forecasts, option_choice, schemas, tool_use, verdicts
 from tasks.mock.hash_uniform import logistic, uniform
-from tasks.mock.prompt_text import content_words, question_of, sentences, words
+from tasks.mock.prompt_text import content_words, cut, question_of, sentences, words
 from tasks.mock.requests import EFFORT_TO_TOKENS, ModelRequest, Written
-from tasks.mock.word_pieces import cut
 
 BEST_TEMPERATURE = 0.3
 _INSTRUCTIVE = (
@@ -92,10 +91,22 @@ def respond(request: ModelRequest, index: int = 0) -> Written:
     limit, n_reasoning = request.limit, EFFORT_TO_TOKENS.get(request.effort, 0)
     if limit is not None:
         n_reasoning = min(n_reasoning, limit)
-    text = _whole(request, index)
+    text = tool_use.answer(request)
+    text = _whole(request, index) if text is None else text
     text = text[: min((text.index(end) for end in request.stop if end in text), default=None)]
     written = cut(text, None if limit is None else limit - n_reasoning)
     return replace(written, n_reasoning=n_reasoning)
+
+
+def with_tool(request: ModelRequest, index: int = 0) -> ModelRequest:
+    """Return a request with the tool that the answer with this number calls, of those that are offered."""
+    if not tool_use.is_offered(request):
+        return request
+    asked = tool_use.asks(request)
+    choice = tool_use.choose(request, good=is_good(asked, index))
+    if choice is None:
+        return request
+    return replace(request, tool=replace(choice.tool, arguments=choice.arguments))
 
 
 def _whole(request: ModelRequest, index: int) -> str:

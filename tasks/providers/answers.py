@@ -63,7 +63,10 @@ def read_chat(
         finish_reason=reason,
         logprobs=_logprobs(choice),
         tool_calls=[
-            {"name": function.get("name"), "arguments": _parsed(function.get("arguments"))}
+            {
+                "name": function.get("name"),
+                "arguments": parsed_arguments(function.get("arguments")),
+            }
             for function in functions
             if function
         ],
@@ -195,8 +198,8 @@ def first_of(value: Json) -> dict[str, Json]:
     return mapping(value[0]) if isinstance(value, list) and value else {}
 
 
-def _parsed(arguments: Json) -> Json:
-    """Return arguments as JSON; what is none stays the text that the model wrote."""
+def parsed_arguments(arguments: Json) -> Json:
+    """Return the arguments of a tool call as JSON; what is none stays the text that the model wrote."""
     if not isinstance(arguments, str):
         return arguments
     try:

@@ -1,6 +1,6 @@
-"""Size of a run: its schedule, and the calls of its judges."""
+"""Size of a run: its schedule, and the calls of its judges and agents."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from convergence_core.config import Configuration
 from convergence_core.records import Candidate, canonical_json
@@ -11,6 +11,9 @@ from tasks.metrics.judge.judge import call_count
 if TYPE_CHECKING:
     from tasks.inputs.loader import Loaded
 
+AGENT_CALLS: Final = 4
+"""Two tools one after the other, or three, and the answer."""
+
 
 def judge_calls(configuration: Configuration) -> int:
     """Return the calls of judges that one evaluation needs, retries left out.
@@ -18,6 +21,13 @@ def judge_calls(configuration: Configuration) -> int:
     What a champion answers comes beside them, once for each case: see ``champions``.
     """
     return sum(call_count(metric) for metric in judge_configs(configuration).values())
+
+
+def agent_calls(configuration: Configuration) -> int:
+    """Return the calls of models that one run of an agent is counted with; how many it makes, it decides."""
+    if configuration.api.kind != "agno":
+        return 0
+    return min(AGENT_CALLS, configuration.api.agent.max_model_calls)
 
 
 def champions(configuration: Configuration) -> tuple[int, int]:
@@ -47,7 +57,7 @@ def schedule_of(loaded: "Loaded", champion: Candidate | None = None) -> Schedule
         deterministic=configuration.evaluation.deterministic,
         cases_per_candidate=configuration.evaluation.cases_per_candidate,
         max_calls=configuration.budget.max_calls,
-        calls_per_cell=1 + judge_calls(configuration),
+        calls_per_cell=1 + judge_calls(configuration) + agent_calls(configuration),
         n_champions=n_champions,
         n_champions_apart=n_apart,
         has_baseline=baseline is not None,

@@ -283,7 +283,7 @@ def secret_names(configuration: "Configuration") -> tuple[str, ...]:
 def target_secret_names(configuration: "Configuration") -> tuple[str, ...]:
     """Return the environment variables of the target itself, each once."""
     auth = configuration.api.auth
-    found = [auth.token_env, auth.password_env]
+    found = [auth.token_env, auth.password_env, *configuration.api.agent.secrets]
     for text in configuration.api.request.headers.values():
         found += ENV_REFERENCE.findall(text)
     return tuple(dict.fromkeys(name for name in found if name))

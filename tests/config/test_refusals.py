@@ -8,7 +8,6 @@ from convergence_core.config.not_available import REFUSALS, Refusal
 from tests.support.config_examples import MINIMAL, problems_of
 
 VALUES: dict[str, list[Any]] = {
-    "api.kind": ["agno"],
     "api.auth.type": ["oauth", "oauth2"],
     "evaluation.metrics.*.type": ["rouge"],
     "evaluation.test_cases.augmentation": [{"enabled": True}],
@@ -81,7 +80,6 @@ def test_society_that_is_switched_off_may_not_keep_its_keys():
 @pytest.mark.parametrize(
     ("path", "value", "fix"),
     [
-        ("api/kind", "agno", "Use `kind: http`, or `kind: function`"),
         ("api/mock_mode", True, "Run `convergence optimize --offline`"),
         ("budget/cache", {"epoch": "7d"}, "Write `cache:` at top level"),
     ],

@@ -80,9 +80,19 @@ def test_an_own_endpoint_is_optimized_as_printed(port: int, tmp_path: Path):
 @pytest.mark.slow
 def test_a_chat_model_is_tried_offline_as_printed(tmp_path: Path):
     write_files("cases.csv", "chat.yaml", to=tmp_path)
-    printed = in_shell(commands("targets", "--offline"), tmp_path)
+    printed = in_shell(commands("targets", "chat.yaml --offline"), tmp_path)
     assert "topics.offline" in printed
     assert not (tmp_path / "results/latest").exists()
+
+
+@pytest.mark.prefect
+@pytest.mark.slow
+def test_an_agent_is_tried_offline_as_printed(tmp_path: Path):
+    pytest.importorskip("agno", reason="needs the extra `agno` (pip install '.[agno]')")
+    write_files("stock.py", "stock_cases.json", "agent.yaml", to=tmp_path)
+    printed = in_shell(commands("targets", "agent.yaml --offline"), tmp_path)
+    assert "stock.offline" in printed
+    assert "Every planned evaluation was made and has a reward." in printed
 
 
 def test_cases_of_all_forms_are_read(tmp_path: Path):

@@ -1,0 +1,1 @@
+"""Agents as targets: their model calls, their tools, and what must not be written."""

@@ -1,0 +1,252 @@
+"""One run of an agent: model calls under its limits, a record of its tools."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from convergence_core.config.api import AgnoConfig
+from convergence_core.errors import CandidateFault, EvaluationFault, InfrastructureFault
+from convergence_core.records import NO_USAGE, Json, Reply, canonical_json, sha256_hex
+from tasks.agents.model_calls import AgentModels
+from tasks.calls.metric_calls import Asker, PaidCall
+from tasks.functions.workers import WorkOutcome
+from tasks.json_values import as_text
+from tasks.providers.answers import parsed_arguments
+from tasks.secrets.process_redaction import redacted_text
+from tasks.secrets.redaction import shortened
+
+TOO_MANY_STEPS: Final = "too_many_steps"
+MOST_RESULT_CHARS: Final = 2000
+"""How much of a tool's result is kept with the answer."""
+_SHORTEST_LOOK_S: Final = 0.02
+
+
+@dataclass(slots=True, kw_only=True)
+class ToolUse:
+    """One call of a tool that a model asked for."""
+
+    call_id: str
+    name: str
+    arguments: Json
+    result: str | None = None
+    """``None``: it was not carried out, or nothing was asked after it."""
+    is_dry: bool = False
+    """Whether it would have written, and was intercepted."""
+
+    def to_json(self) -> dict[str, Json]:
+        """Return the call as an answer holds it."""
+        found: dict[str, Json] = {"name": self.name, "arguments": self.arguments}
+        if self.result is not None:
+            found["result"] = self.result
+        if self.is_dry:
+            found["dry_run"] = True
+        return found
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class AgentRun:
+    """What an agent's run asked, and how it may go on. Its counters belong to the session's loop."""
+
+    loop: asyncio.AbstractEventLoop
+    """The session's: where calls are made."""
+    asker: Asker
+    models: AgentModels
+    config: AgnoConfig
+    key: str
+    """Part of the keys of its calls."""
+    rewrite: Callable[[str], str] = str
+    """Applied to the text of every message, so that requests do not depend on this process."""
+    fault: EvaluationFault | None = None
+    """Why the run cannot go on, whatever the agent makes of it."""
+    replies: list[Reply] = field(default_factory=list)
+    tools: list[ToolUse] = field(default_factory=list)
+    on_close: Callable[[], object] | None = None
+    """Asks the agent's own thread to end."""
+    _started_s: float | None = None
+    _asked_s: float = 0.0
+    """Seconds in which at least one call was under way."""
+    _n_open: int = 0
+    _open_since_s: float = 0.0
+    _n_asked: int = 0
+    _closed: bool = False
+    _seen: Counter[str] = field(default_factory=Counter)
+
+    # -- in the agent's threads
+
+    def begin(self) -> None:
+        """Begin to count the run's own time."""
+        self._started_s = time.monotonic()
+
+    async def ask(
+        self, model: str, messages: Sequence[Mapping[str, Json]], options: Mapping[str, Json]
+    ) -> Reply:
+        """Ask a model from any event loop but the session's.
+
+        Raises:
+            EvaluationFault: there is no answer, and the run is over.
+        """
+        work = self._ask(model, messages, options)
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self.loop))
+
+    def ask_now(
+        self, model: str, messages: Sequence[Mapping[str, Json]], options: Mapping[str, Json]
+    ) -> Reply:
+        """Ask a model and block this thread; see ``ask``."""
+        work = self._ask(model, messages, options)
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result()
+
+    # -- in the session's loop
+
+    async def _ask(
+        self, model: str, messages: Sequence[Mapping[str, Json]], options: Mapping[str, Json]
+    ) -> Reply:
+        if self._closed:
+            raise CandidateFault("the agent's run is over", error_type="timeout")
+        if self.fault is not None:
+            raise self.fault
+        try:
+            self._count()
+            shown = [self._shown(message) for message in messages]
+            self._note_results(shown)
+            equal = sha256_hex(canonical_json([model, shown, dict(options)]))
+            repeat = self._seen[equal]
+            self._seen[equal] += 1
+            call = self.models.call(model, shown, options, run_key=self.key, repeat=repeat)
+            reply = await self._timed(call)
+        except EvaluationFault as fault:
+            ended = _of_run(fault)
+            self.fault = ended
+            raise ended from fault
+        self.replies.append(reply)
+        self._note_calls(reply.value)
+        return reply
+
+    def _count(self) -> None:
+        self._n_asked += 1
+        most = self.config.max_model_calls
+        if self._n_asked > most:
+            raise CandidateFault(
+                f"the agent wanted more than api.agent.max_model_calls={most} calls of its model "
+                f"in one run; the tools it called: {self._called()}",
+                error_type=TOO_MANY_STEPS,
+            )
+
+    async def _timed(self, call: PaidCall) -> Reply:
+        if self._n_open == 0:
+            self._open_since_s = time.monotonic()
+        self._n_open += 1
+        try:
+            return await self.asker.ask(call)
+        finally:
+            self._n_open -= 1
+            if self._n_open == 0:
+                self._asked_s += time.monotonic() - self._open_since_s
+
+    async def until(self, work: "asyncio.Future[WorkOutcome]", timeout_s: float) -> None:
+        """Wait until the work has ended, or has taken too long beside its model calls.
+
+        Raises:
+            CandidateFault: it has taken too long.
+        """
+        while not work.done():
+            left_s = timeout_s - self.own_s
+            if left_s <= 0 and self._n_open == 0:
+                raise CandidateFault(
+                    f"the agent took longer than api.request.timeout_seconds={timeout_s:g} beside "
+                    f"its model calls; the tools it called: {self._called()}",
+                    error_type="timeout",
+                )
+            await asyncio.wait({work}, timeout=max(_SHORTEST_LOOK_S, left_s))
+
+    def close(self) -> None:
+        """Refuse further calls, and ask the agent's thread to end."""
+        self._closed = True
+        if self.on_close is not None:
+            self.on_close()
+
+    # -- results
+
+    @property
+    def own_s(self) -> float:
+        """Seconds of the run so far in which no model was asked."""
+        if self._started_s is None:
+            return 0.0
+        now_s = time.monotonic()
+        open_s = now_s - self._open_since_s if self._n_open else 0.0
+        return max(0.0, now_s - self._started_s - self._asked_s - open_s)
+
+    def reply(self, content: Json, *, own_s: float, provider: str) -> Reply:
+        """Return what the run answered: text, tool calls, and the sums of what was asked."""
+        costs = [reply.cost_usd for reply in self.replies]
+        known = [cost for cost in costs if cost is not None]
+        usage = sum((reply.usage for reply in self.replies), NO_USAGE)
+        calls: list[Json] = [dict(tool.to_json()) for tool in self.tools]
+        return Reply(
+            value={"content": content, "tool_calls": calls},
+            latency_ms=1000.0 * own_s + sum(reply.latency_ms for reply in self.replies),
+            cost_usd=sum(known) if len(known) == len(costs) else None,
+            price_version=self.replies[0].price_version if self.replies else None,
+            usage=usage,
+            model=self.replies[-1].model if self.replies else None,
+            provider=provider,
+            extra={"model_calls": float(len(self.replies))},
+        )
+
+    # -- messages and tools
+
+    def _shown(self, message: Mapping[str, Json]) -> Mapping[str, Json]:
+        """Return a message as it is sent: with a long result of a tool cut."""
+        content = message.get("content")
+        if not isinstance(content, str):
+            return message
+        text, most = self.rewrite(content), self.config.max_tool_chars
+        if message.get("role") == "tool" and len(text) > most:
+            text = shortened(text, most, redacted_text)
+        return {**message, "content": text}
+
+    def _note_calls(self, message: Json) -> None:
+        calls = message.get("tool_calls") if isinstance(message, dict) else None
+        for call in calls if isinstance(calls, list) else []:
+            function = call.get("function") if isinstance(call, dict) else None
+            if isinstance(call, dict) and isinstance(function, dict):
+                self.tools.append(
+                    ToolUse(
+                        call_id=as_text(call.get("id")),
+                        name=as_text(function.get("name")),
+                        arguments=parsed_arguments(function.get("arguments")),
+                    )
+                )
+
+    def _note_results(self, messages: Sequence[Mapping[str, Json]]) -> None:
+        results = [message for message in messages if message.get("role") == "tool"]
+        for message in results:
+            for tool in self.tools:
+                if tool.result is None and tool.call_id == as_text(message.get("tool_call_id")):
+                    tool.result = shortened(
+                        as_text(message.get("content")), MOST_RESULT_CHARS, redacted_text
+                    )
+                    break
+
+    def note_dry(self, call_id: str | None) -> None:
+        """Mark a call as intercepted."""
+        for tool in reversed(self.tools):
+            if tool.call_id == call_id:
+                tool.is_dry = True
+                return
+
+    def _called(self) -> str:
+        counts = Counter(tool.name for tool in self.tools)
+        return ", ".join(f"{name} ({n} times)" for name, n in counts.most_common(5)) or "none"
+
+
+def _of_run(fault: EvaluationFault) -> EvaluationFault:
+    """Return the fault of a run whose call failed: the call was retried, so the run is not."""
+    if isinstance(fault, CandidateFault):
+        # What the call was billed stands in its own row.
+        return CandidateFault(str(fault), error_type=fault.error_type, details=fault.details)
+    return InfrastructureFault(
+        str(fault), error_type=fault.error_type, details=fault.details, retryable=False
+    )

@@ -1,0 +1,375 @@
+"""Agno's agents: models under a run's limits, and tools that do not write.
+
+Imports Agno, which is an extra: only ``tasks.targets.agno`` imports this, when it is needed.
+"""
+
+import asyncio
+import inspect
+import logging
+import os
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+# Before Agno is loaded: it would tell its makers of each run.
+os.environ["AGNO_TELEMETRY"] = "false"
+
+from agno.exceptions import ModelProviderError
+from agno.metrics import MessageMetrics
+from agno.models.base import Model
+from agno.models.message import Message
+from agno.models.response import ModelResponse
+from agno.tools import Toolkit
+from agno.tools.function import FunctionCall
+
+from convergence_core.errors import CandidateFault, EvaluationFault
+from convergence_core.records import Json, Params, Reply
+from tasks.agents.agent_run import AgentRun
+from tasks.agents.writing_tools import told_instead, writes
+from tasks.secrets.redaction import Secrets
+
+# What goes wrong is in the evaluation's error; the log would stand between the lines of the command.
+for _name in ("agno", "agno-team", "agno-workflow"):
+    logging.getLogger(_name).addFilter(lambda _: False)
+
+_OWN_TOOLS = (
+    "agno.agent",
+    "agno.team",
+    "agno.memory",
+    "agno.culture",
+    "agno.learn",
+    "agno.reasoning",
+)
+"""Modules of tools by which Agno's parts speak with each other: they change nothing outside."""
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class AgentContext:
+    """What a factory of agents is given: ``make(params, context)``."""
+
+    params: Params
+    """The candidate's."""
+    allow_writes: bool
+    """``api.agent.allow_writes``."""
+    _run: AgentRun
+    _secrets: Secrets
+    _toolkits: list[Toolkit] = field(default_factory=list)
+
+    def model(self, name: str | None = None, **options: Json) -> Model:
+        """Return a model for an agent, a team, a memory; its calls are those of the run.
+
+        Args:
+            name: e.g. ``gpt-4o-mini``, ``groq/llama-3.3-70b-versatile``; ``None``: the parameter ``model``.
+            options: fields of the request, e.g. ``temperature``; ``max_tokens`` is 1024 unless written.
+
+        Raises:
+            CandidateFault: no model is named.
+        """
+        found = self.params.get("model") if name is None else name
+        if not isinstance(found, str) or not found:
+            raise CandidateFault(
+                'no model is named: write `context.model("…")`, or a parameter `model`',
+                error_type="no_model",
+            )
+        return RunModel(id=found, name="RunModel", run=self._run, options=options)
+
+    def secret(self, name: str) -> str:
+        """Return the value of an environment variable of ``api.agent.secrets``.
+
+        Raises:
+            ConfigurationError: it is not set.
+            CandidateFault: the configuration does not list it.
+        """
+        if name not in self._run.config.secrets:
+            raise CandidateFault(
+                f"context.secret({name!r}) must name a variable of api.agent.secrets. Add it there.",
+                error_type="unknown_secret",
+            )
+        return self._secrets.get(name, key="api.agent.secrets").get_secret_value()
+
+
+@dataclass
+class RunModel(Model):
+    """A chat model whose calls are limited, priced and journaled by the run that it belongs to."""
+
+    run: AgentRun | None = None
+    options: Mapping[str, Json] = field(default_factory=dict)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Return the model itself: it has no state but the run's."""
+        return self
+
+    def invoke(self, messages: list[Message], **settings: Any) -> ModelResponse:
+        """Ask once, and block."""
+        return self._answer(lambda run, *asked: run.ask_now(*asked), messages, settings)
+
+    async def ainvoke(self, messages: list[Message], **settings: Any) -> ModelResponse:
+        """Ask once."""
+        run, asked = self._asked(messages, settings)
+        try:
+            reply = await run.ask(*asked)
+        except EvaluationFault as fault:
+            raise self._ended(fault) from fault
+        return _response(reply)
+
+    def invoke_stream(self, messages: list[Message], **settings: Any) -> Iterator[ModelResponse]:
+        """Ask once; the answer comes as one part."""
+        yield self.invoke(messages, **settings)
+
+    async def ainvoke_stream(
+        self, messages: list[Message], **settings: Any
+    ) -> AsyncIterator[ModelResponse]:
+        """Ask once; the answer comes as one part."""
+        yield await self.ainvoke(messages, **settings)
+
+    def get_function_calls_to_run(self, *args: Any, **kwargs: Any) -> list[FunctionCall]:
+        """Return the calls of tools, those that would write replaced: each way to a tool is by here."""
+        found = super().get_function_calls_to_run(*args, **kwargs)
+        return [self._guarded(call) for call in found]
+
+    def _parse_provider_response(self, response: Any, **_: Any) -> ModelResponse:
+        return _response(response)
+
+    def _parse_provider_response_delta(self, response: Any) -> ModelResponse:
+        return _response(response)
+
+    # -- asking
+
+    def _answer(
+        self,
+        ask: Callable[..., Reply],
+        messages: Sequence[Message],
+        settings: Mapping[str, Any],
+    ) -> ModelResponse:
+        run, asked = self._asked(messages, settings)
+        try:
+            return _response(ask(run, *asked))
+        except EvaluationFault as fault:
+            raise self._ended(fault) from fault
+
+    def _asked(
+        self, messages: Sequence[Message], settings: Mapping[str, Any]
+    ) -> tuple[AgentRun, tuple[str, list[dict[str, Json]], dict[str, Json]]]:
+        assert self.run is not None  # noqa: S101 - made by a context
+        compressed = bool(settings.get("compress_tool_results"))
+        options: dict[str, Json] = {**self.options}
+        if settings.get("tools"):
+            options["tools"] = settings["tools"]
+            if settings.get("tool_choice") is not None:
+                options["tool_choice"] = settings["tool_choice"]
+        if isinstance(settings.get("response_format"), dict):
+            options["response_format"] = settings["response_format"]
+        shown = [_sent(message, compressed=compressed) for message in messages]
+        return self.run, (self.id, shown, options)
+
+    def _ended(self, fault: EvaluationFault) -> ModelProviderError:
+        """Return what ends an agent; the status is one that Agno asks no second time after."""
+        return ModelProviderError(message=str(fault), status_code=400, model_id=self.id)
+
+    # -- tools
+
+    def _guarded(self, call: FunctionCall) -> FunctionCall:
+        run, function = self.run, call.function
+        assert run is not None  # noqa: S101 - made by a context
+        if run.config.allow_writes or _is_own(function.entrypoint):
+            return call
+        toolkit = _toolkit_of(function.entrypoint)
+        kind = None if toolkit is None else type(toolkit).__name__
+        if not writes(function.name, toolkit=kind, more=run.config.writing_tools):
+            return call
+        run.note_dry(call.call_id)
+        name = function.name
+
+        def dry_run(**arguments: Any) -> str:
+            return told_instead(name, arguments)
+
+        instead = function.model_copy()
+        instead.tool_hooks = instead.pre_hook = instead.post_hook = None
+        instead.cache_results = instead.requires_confirmation = False
+        instead.requires_user_input = instead.external_execution = False
+        instead.entrypoint = dry_run
+        return FunctionCall(function=instead, arguments=call.arguments, call_id=call.call_id)
+
+
+def _response(reply: Reply) -> ModelResponse:
+    message = reply.value if isinstance(reply.value, dict) else {}
+    calls = message.get("tool_calls")
+    usage = reply.usage
+    return ModelResponse(
+        role="assistant",
+        content=message.get("content") or "",
+        tool_calls=[dict(call) for call in calls if isinstance(call, dict)]
+        if isinstance(calls, list)
+        else [],
+        response_usage=MessageMetrics(
+            input_tokens=usage.prompt_tokens or 0,
+            output_tokens=usage.completion_tokens or 0,
+            total_tokens=usage.total or 0,
+            cost=reply.cost_usd,
+        ),
+    )
+
+
+def _sent(message: Message, *, compressed: bool) -> dict[str, Json]:
+    """Return a message in OpenAI's form.
+
+    Raises:
+        CandidateFault: it holds what is no text.
+    """
+    if message.images or message.audio or message.videos or message.files:
+        raise CandidateFault(
+            "a message of the agent holds pictures, sound or files; only texts are sent",
+            error_type="no_text",
+        )
+    content = message.get_content(use_compressed_content=compressed)
+    if content is not None and not isinstance(content, str):
+        content = message.get_content_string()
+    found: dict[str, Json] = {"role": message.role, "content": content or ""}
+    if message.tool_call_id:
+        found["tool_call_id"] = message.tool_call_id
+    if message.tool_calls:
+        found["tool_calls"] = [dict(call) for call in message.tool_calls]
+    return found
+
+
+def _toolkit_of(entrypoint: object) -> Toolkit | None:
+    """Return the toolkit whose method a tool is; ``None``: a function of the user's."""
+    found = inspect.unwrap(entrypoint) if callable(entrypoint) else entrypoint
+    owner = getattr(entrypoint, "__self__", None) or getattr(found, "__self__", None)
+    return owner if isinstance(owner, Toolkit) else None
+
+
+def _is_own(entrypoint: object) -> bool:
+    found = inspect.unwrap(entrypoint) if callable(entrypoint) else entrypoint
+    return str(getattr(found, "__module__", "")).startswith(_OWN_TOOLS)
+
+
+# -- a run
+
+
+def run_agent(
+    factory: Callable[..., Any],
+    run: AgentRun,
+    *,
+    params: Params,
+    text: str,
+    secrets: Secrets,
+) -> object:
+    """Make an agent, let it answer, and return the answer's content; blocks this thread.
+
+    Raises:
+        CandidateFault: it is none of Agno's, asks models of its own, or did not come to an end.
+    """
+    try:
+        return _content(factory, run, params=params, text=text, secrets=secrets)
+    except EvaluationFault as fault:
+        run.fault = run.fault or fault
+        raise
+
+
+def _content(
+    factory: Callable[..., Any],
+    run: AgentRun,
+    *,
+    params: Params,
+    text: str,
+    secrets: Secrets,
+) -> object:
+    context = AgentContext(
+        params=params, allow_writes=run.config.allow_writes, _run=run, _secrets=secrets
+    )
+    run.begin()
+    agent = factory(params, context)
+    check_agent(agent)
+    loop = asyncio.new_event_loop()
+    loop.set_default_executor(_DaemonThreads())
+    task = loop.create_task(agent.arun(input=text, stream=False))
+    run.on_close = lambda: _cancel(loop, task)
+    try:
+        output = loop.run_until_complete(task)
+    finally:
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.close()
+    status = str(getattr(output.status, "value", output.status)).upper()
+    if status != "COMPLETED":
+        raise CandidateFault(
+            f"the agent's run ended as {status.lower()}: {output.content}",
+            error_type=f"agent_{status.lower()}",
+        )
+    return output.content
+
+
+def _cancel(loop: asyncio.AbstractEventLoop, task: "asyncio.Task[Any]") -> None:
+    with suppress(RuntimeError):  # the loop is closed: the run has ended
+        loop.call_soon_threadsafe(task.cancel)
+
+
+class _DaemonThreads(ThreadPoolExecutor):
+    """A thread for each tool that blocks, so that one that hangs keeps no process alive."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> "Future[Any]":
+        future: Future[Any] = Future()
+
+        def work() -> None:
+            try:
+                future.set_result(fn(*args, **kwargs))
+            except BaseException as error:  # noqa: BLE001 - handed to whoever waits
+                future.set_exception(error)
+
+        threading.Thread(target=work, name="agent-tool", daemon=True).start()
+        return future
+
+
+def check_agent(agent: object) -> None:
+    """Check that a factory made something of Agno's, all of whose models are the run's.
+
+    Raises:
+        CandidateFault: it did not.
+    """
+    if not type(agent).__module__.startswith("agno.") and not hasattr(agent, "arun"):
+        raise CandidateFault(
+            f"the factory returned a {type(agent).__name__}, not an Agent, Team or Workflow of Agno",
+            error_type="no_agent",
+        )
+    for part in _parts(agent, set()):
+        if isinstance(part, Model) and not isinstance(part, RunModel):
+            raise CandidateFault(
+                f"the agent holds a model of its own ({type(part).__name__} {part.id!r}), whose calls no "
+                "limit would see. Make each model by `context.model(…)`.",
+                error_type="foreign_model",
+            )
+        if getattr(part, "model", part) is None and hasattr(part, "arun"):
+            raise CandidateFault(
+                f"the {type(part).__name__} has no model. Write `model=context.model(…)`.",
+                error_type="no_model",
+            )
+
+
+def _parts(found: object, seen: set[int]) -> Iterator[object]:
+    """Yield an object of Agno's and all that it is made of."""
+    if id(found) in seen:
+        return
+    seen.add(id(found))
+    if isinstance(found, Mapping):
+        values: list[object] = [*found.values()]
+    elif isinstance(found, (list, tuple, set)):
+        values = [*found]
+    elif type(found).__module__.startswith("agno.") or isinstance(found, Model):
+        yield found
+        values = (
+            []
+            if isinstance(found, RunModel)
+            else [*vars(found).values()]
+            if hasattr(found, "__dict__")
+            else []
+        )
+    elif hasattr(found, "arun") and hasattr(found, "__dict__"):  # a subclass of the user's
+        yield found
+        values = [*vars(found).values()]
+    else:
+        return
+    for value in values:
+        yield from _parts(value, seen)

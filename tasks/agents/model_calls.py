@@ -1,0 +1,169 @@
+"""Model calls of agents: asked, priced and journaled as every other call."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Final
+
+from convergence_core.budget.bounds import prompt_bound
+from convergence_core.budget.prices import PriceTable
+from convergence_core.config import ApiConfig
+from convergence_core.config.evaluation import LlmConfig
+from convergence_core.errors import EvaluationFault
+from convergence_core.ports import LLM, Completion, WorstCase
+from convergence_core.records import Json, Reply, Usage, canonical_json
+from tasks.calls.metric_calls import PaidCall
+from tasks.providers import billing_provider, make_llm, split_model
+from tasks.providers.answers import first_of, mapping, mappings
+from tasks.secrets.redaction import Secrets
+
+PURPOSE: Final = "agent"
+DEFAULT_MAX_TOKENS: Final = 1024
+"""Longest answer of a model where the factory does not say, in tokens."""
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class AgentModels:
+    """The chat models that the agents of one configuration ask."""
+
+    api: ApiConfig
+    prices: PriceTable
+    secrets: Secrets
+    workers: int
+    """Most calls in flight."""
+    mock_url: str | None = None
+    """Server that answers in the providers' place."""
+    _llms: dict[str, LLM] = field(default_factory=dict, init=False)
+
+    def call(
+        self,
+        name: str,
+        messages: Sequence[Mapping[str, Json]],
+        options: Mapping[str, Json],
+        *,
+        run_key: str,
+        repeat: int,
+    ) -> PaidCall:
+        """Return the call of a model; its reply's value is the message of the answer.
+
+        Args:
+            name: of the model; ``openai/…`` and its like name the provider.
+            messages: of OpenAI's form.
+            options: further fields of the request.
+            run_key: of the agent's run; answers are shared with no other.
+            repeat: number among equal requests of the run.
+        """
+        config, llm = self._config(name), self._llm(name)
+        _, model = split_model(name)
+        settings = {"max_tokens": DEFAULT_MAX_TOKENS, **options}
+        longest = _longest(settings)
+        shown: list[Json] = [dict(message) for message in messages]
+        body: dict[str, Json] = {"model": model, "messages": shown, **settings}
+        n_prompt = prompt_bound(body)
+        n_tokens = None if n_prompt is None or longest is None else n_prompt + longest
+        return PaidCall(
+            purpose=PURPOSE,
+            provider=llm.provider,
+            model=model,
+            request={
+                "agent_run": run_key,
+                "base_url": llm.base_url,
+                "model": model,
+                "body": body,
+            },
+            repeat=repeat,
+            credential=config.api_key_env,
+            worst=WorstCase(
+                usd=self.prices.worst_case(*billing_provider(config), n_prompt, longest),
+                tokens=n_tokens,
+            ),
+            timeout_s=config.timeout_seconds,
+            send=partial(self._send, llm, config, messages, settings),
+        )
+
+    def is_priced(self, name: str) -> bool:
+        """Whether a model's price is known."""
+        return self.prices.find(*billing_provider(self._config(name))) is not None
+
+    async def aclose(self) -> None:
+        """Close the models' connections; safe to call twice."""
+        for llm in self._llms.values():
+            await llm.aclose()
+
+    def _config(self, name: str) -> LlmConfig:
+        return LlmConfig(
+            model=name,
+            endpoint=self.api.endpoint,
+            api_key_env=self.api.auth.token_env,
+            timeout_seconds=self.api.request.timeout_seconds,
+            max_response_bytes=self.api.request.max_response_bytes,
+            parallel_workers=min(512, self.workers),
+        )
+
+    def _llm(self, name: str) -> LLM:
+        # One client for each provider: models of one differ in the request alone.
+        provider, _ = split_model(name)
+        key = name if provider == "plugin" else provider
+        if key not in self._llms:
+            self._llms[key] = make_llm(
+                self._config(name), self.secrets, key="api", mock_url=self.mock_url
+            )
+        return self._llms[key]
+
+    async def _send(
+        self,
+        llm: LLM,
+        config: LlmConfig,
+        messages: Sequence[Mapping[str, Json]],
+        settings: Mapping[str, Json],
+    ) -> Reply:
+        _, model = split_model(config.model)
+        try:
+            done = await llm.complete(messages, model=model, **settings)
+        except EvaluationFault as fault:
+            if fault.billed is not None:
+                cost_usd, version = self._priced(config, fault.billed.usage, fault.billed.cost_usd)
+                fault.billed = replace(fault.billed, cost_usd=cost_usd, price_version=version)
+            raise
+        cost_usd, version = self._priced(config, done.usage, done.cost_usd)
+        return Reply(
+            value=_message(done),
+            latency_ms=done.latency_ms,
+            cost_usd=cost_usd,
+            price_version=version,
+            usage=done.usage,
+            model=done.model,
+            provider=llm.provider,
+            dropped=done.dropped,
+            finish_reason=done.finish_reason,
+        )
+
+    def _priced(
+        self, config: LlmConfig, usage: Usage, told: float | None
+    ) -> tuple[float | None, str | None]:
+        """Return what a call cost, and by which price; ``told``: by the provider itself."""
+        return self.prices.settled(*billing_provider(config), usage, reported_usd=told)
+
+
+def _longest(settings: Mapping[str, Json]) -> int | None:
+    limit = settings.get("max_completion_tokens") or settings["max_tokens"]
+    return limit if isinstance(limit, int) and limit > 0 else None
+
+
+def _message(done: Completion) -> Json:
+    """Return text and tool calls of an answer, these in OpenAI's form with their ids."""
+    calls = mapping(first_of(done.raw.get("choices")).get("message")).get("tool_calls")
+    if not isinstance(calls, list):  # Anthropic's form
+        calls = [
+            {
+                "id": block.get("id"),
+                "type": "function",
+                "function": {
+                    "name": block.get("name"),
+                    "arguments": canonical_json(block.get("input")),
+                },
+            }
+            for block in mappings(done.raw.get("content"))
+            if block.get("type") == "tool_use"
+        ]
+    return {"content": done.text, "tool_calls": calls}

@@ -1,0 +1,300 @@
+"""ToolChoice of a tool, and of its arguments, by the words of a request.
+
+The last message of the user is cut into steps, at the ends of sentences and at *then*. The tool whose
+name and description share most words with a step is called for it. An argument ``…_id`` that no text
+holds is looked for in earlier results, in the object that bears the name which the step says; where no
+result does, a tool that lists or reads such objects is called first. Whether all this is done well is
+decided as every answer is, once for a message: a bad turn calls nothing, calls another tool, or takes
+wrong arguments.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from tasks.mock.hash_uniform import uniform
+from tasks.mock.prompt_text import content_words, sentences
+from tasks.mock.requests import Message, ModelRequest, Tool
+from tasks.mock.schemas import ValueSource, fill
+
+LEAST_FIT: Final = 4
+"""Points from which on a tool is called: 3 for a word of its name, 5 for the first, 1 for one of its description."""
+_STEM: Final = 5
+"""Letters by which forms of a word are the same."""
+_DEEPEST: Final = 3
+"""Most tools that one step looks for identifiers with."""
+_THEN: Final = re.compile(r"[,;]?\s+(?:and\s+)?then\s+", re.IGNORECASE)
+_QUOTED: Final = re.compile(r"[\"“]([^\"”]+)[\"”]")
+_MASK: Final = re.compile("\ue000(\\d+)\ue001")
+_SMALL: Final = re.compile(r"(?<![\w#.-])\d{1,3}(?![\w.-]*\d)")
+_READS: Final = frozenset({"list", "get", "search", "read", "fetch", "find"})
+_NOTHING: Final = "nothing"
+_OTHER: Final = "other tool"
+_WRONG: Final = "wrong arguments"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Turn:
+    """What was said since the user's last message."""
+
+    asked: str
+    steps: Sequence[str]
+    called: Sequence[str]
+    """Names of the tools that were called, in order."""
+    objects: Sequence[Mapping[str, Any]]
+    """Objects of the results."""
+    told: str
+    """The system's texts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolChoice:
+    """A call to make."""
+
+    tool: Tool
+    arguments: Mapping[str, Any]
+
+
+def is_offered(request: ModelRequest) -> bool:
+    """Whether the answer may be a call."""
+    return bool(request.offered) and request.tool is None
+
+
+def asks(request: ModelRequest) -> ModelRequest:
+    """Return the request up to the user's last message: what decides whether a turn is a good one."""
+    last = _last_user(request.messages)
+    return replace(request, messages=request.messages[: last + 1])
+
+
+def choose(request: ModelRequest, *, good: bool) -> ToolChoice | None:
+    """Return the call that a turn makes next; ``None``: it answers in words."""
+    turn = _turn(request)
+    if good:
+        return _next(turn, request.offered, request.offered)
+    draw = (request.model, request.system, turn.asked)
+    mistake = (_NOTHING, _OTHER, _WRONG)[int(3 * uniform("mistake", *draw))]
+    if mistake == _NOTHING or (mistake == _OTHER and turn.called):
+        return None
+    if mistake == _WRONG:
+        found = _next(turn, request.offered, request.offered)
+        if found is None or len(turn.called) >= len(turn.steps):
+            return None
+        source = ValueSource(text=turn.asked, answer=turn.asked, good=False, draw=turn.asked)
+        return replace(found, arguments=fill(found.tool.schema, source))
+    right = _best(turn.steps[0], request.offered) if turn.steps else None
+    others = [tool for tool in request.offered if tool is not right]
+    if not others:
+        return None
+    other = others[int(len(others) * uniform("other tool", *draw))]
+    return ToolChoice(tool=other, arguments=_arguments(other, turn.asked, turn))
+
+
+def answer(request: ModelRequest) -> str | None:
+    """Return the arguments of a call, or what the results of a turn say; ``None``: neither is to be had."""
+    if request.tool is not None:
+        found = request.tool.arguments
+        return None if found is None else json.dumps(found, ensure_ascii=False)
+    last = _last_user(request.messages)
+    results = [message.text for message in request.messages[last + 1 :] if message.role == "tool"]
+    if not results:
+        return None
+    wanted = _stems(request.messages[last].text)
+    lines = [line for text in results for line in _lines(text)]
+    ranked = sorted(enumerate(lines), key=lambda one: (-len(wanted & _stems(one[1])), -one[0]))
+    return " ".join(line for _, line in ranked[:2]) or "There was no result."
+
+
+# -- a turn
+
+
+def _last_user(messages: Sequence[Message]) -> int:
+    found = [i for i, message in enumerate(messages) if message.role == "user"]
+    return found[-1] if found else len(messages) - 1
+
+
+def _turn(request: ModelRequest) -> _Turn:
+    last = _last_user(request.messages)
+    asked = request.messages[last].text
+    since = request.messages[last + 1 :]
+    return _Turn(
+        asked=asked,
+        steps=_steps(asked),
+        called=[name for message in since for name in message.calls],
+        objects=[
+            one for message in since if message.role == "tool" for one in _objects(message.text)
+        ],
+        told=request.system,
+    )
+
+
+def _steps(asked: str) -> list[str]:
+    """Cut a text at the ends of sentences and at *then*, but in quotation marks."""
+    quoted = _QUOTED.findall(asked)
+    numbers = iter(range(len(quoted)))
+    masked = _QUOTED.sub(lambda _: f'"\ue000{next(numbers)}\ue001"', asked)
+    steps = [step for one in sentences(masked) for step in _THEN.split(one) if step.strip()]
+    return [_MASK.sub(lambda found: quoted[int(found[1])], step) for step in steps]
+
+
+def _next(turn: _Turn, offered: Sequence[Tool], known: Sequence[Tool]) -> ToolChoice | None:
+    called = [*turn.called]
+    for step in turn.steps:
+        tool = _best(step, offered)
+        if tool is None:
+            continue
+        before = _lookup(tool, step, turn, known, depth=0)
+        if before is not None:
+            return before
+        if tool.name not in called:
+            return ToolChoice(tool=tool, arguments=_arguments(tool, step, turn))
+        called.remove(tool.name)
+    return None
+
+
+def _lookup(
+    tool: Tool, step: str, turn: _Turn, known: Sequence[Tool], *, depth: int
+) -> ToolChoice | None:
+    """Return a call that may tell an identifier which a tool needs; ``None``: none is needed."""
+    for name in _required(tool):
+        if depth >= _DEEPEST or not name.endswith("_id") or _identifier(name, step, turn):
+            continue
+        spoken = _stems(name.removesuffix("_id").replace("_", " "))
+        for other in known:
+            parts = other.name.split("_")
+            if (
+                other.name not in turn.called
+                and parts[0] in _READS
+                and name not in _required(other)
+                and spoken & _stems(" ".join(parts[1:]))
+            ):
+                first = _lookup(other, step, turn, known, depth=depth + 1)
+                return first or ToolChoice(tool=other, arguments=_arguments(other, step, turn))
+    return None
+
+
+def _best(step: str, tools: Sequence[Tool]) -> Tool | None:
+    said = _stems(step)
+
+    def points(tool: Tool) -> int:
+        named = _stems(tool.name.replace("_", " "))
+        verb = _stems(tool.name.split("_")[0])
+        of_name = 3 * len(said & named) + 2 * len(said & verb)
+        return of_name + len(said & (_stems(tool.description) - named))
+
+    found = max(tools, key=points, default=None)
+    return found if found is not None and points(found) >= LEAST_FIT else None
+
+
+# -- arguments
+
+
+def _arguments(tool: Tool, step: str, turn: _Turn) -> dict[str, Any]:
+    properties = tool.schema.get("properties")
+    found = {}
+    for name, kind in (properties if isinstance(properties, Mapping) else {}).items():
+        value = _value(name, kind if isinstance(kind, Mapping) else {}, step, turn)
+        if value is None and name in _required(tool):
+            value = step if kind.get("type", "string") == "string" else None
+        if value is not None:
+            found[name] = value
+    return found
+
+
+def _value(name: str, kind: Mapping[str, Any], step: str, turn: _Turn) -> Any:
+    types = {kind.get("type"), *(one.get("type") for one in kind.get("anyOf", ()))}
+    if name.endswith("_id"):
+        return _identifier(name, step, turn)
+    if types & {"integer", "number"}:
+        numbers = _SMALL.findall(_QUOTED.sub(" ", step))
+        return int(numbers[0]) if numbers else None
+    if types & {"boolean", "array", "object"}:
+        return None
+    quoted = _QUOTED.findall(step)
+    spoken = re.escape(name).replace("_", "[ _]")
+    after = re.search(
+        rf"\b{spoken}\b\s*(?::|=|\bis\b)?\s*[\"“]([^\"”]+)[\"”]", step, re.IGNORECASE
+    )
+    if after is not None:
+        return after[1]
+    named = [one for one in quoted if not _is_named(one, step, turn)]
+    return named[-1] if named else None
+
+
+def _is_named(quoted: str, step: str, turn: _Turn) -> bool:
+    """Whether a quoted text names an object of the results, and is none to be passed on."""
+    return len(_QUOTED.findall(step)) > 1 and any(
+        quoted in map(str, one.values()) for one in turn.objects
+    )
+
+
+def _identifier(name: str, step: str, turn: _Turn) -> str | None:
+    spoken = re.escape(name.removesuffix("_id")).replace("_", "[ _]")
+    near = re.search(rf"\b{spoken}\b\s*(?:id\b)?\s*[:=#]?\s*(\d{{4,}})", step, re.IGNORECASE)
+    if near is not None:
+        return near[1]
+    names = [*_QUOTED.findall(step), *re.findall(r"#([\w-]+)", step)]
+    for one in turn.objects:
+        key = next((key for key in (name, "id") if one.get(key)), None)
+        if key is None:
+            continue
+        texts = [str(value) for part, value in one.items() if part != key]
+        is_kind = key == name or _is_kind(name, one)
+        if is_kind and any(said in texts for said in names):
+            return str(one[key])
+    told = re.search(rf"\b{spoken}\b\D{{0,20}}(\d{{4,}})", turn.told, re.IGNORECASE)
+    return None if told is None else told[1]
+
+
+def _is_kind(name: str, found: Mapping[str, Any]) -> bool:
+    """Whether an object may be of the kind that an identifier names: messages have a content, channels a name."""
+    is_text = "content" in found or "body" in found
+    return is_text == (name in ("message_id", "comment_id", "post_id", "email_id"))
+
+
+def _required(tool: Tool) -> Sequence[str]:
+    found = tool.schema.get("required")
+    return found if isinstance(found, list) else []
+
+
+# -- results
+
+
+def _objects(text: str) -> Iterator[Mapping[str, Any]]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return
+    waiting = [found]
+    while waiting:
+        one = waiting.pop(0)
+        if isinstance(one, dict):
+            yield one
+        waiting += one.values() if isinstance(one, dict) else one if isinstance(one, list) else []
+
+
+def _lines(text: str) -> list[str]:
+    """Return a line for each entry of a result, or its sentences where it is no JSON."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return sentences(text)
+    while isinstance(found, dict):
+        listed = [value for value in found.values() if isinstance(value, list) and value]
+        found = listed[0] if listed else [found]
+    entries = found if isinstance(found, list) else [found]
+    return [line for entry in entries if (line := ", ".join(_leaves(entry)))]
+
+
+def _leaves(found: Any) -> Iterator[str]:
+    waiting = [found]
+    while waiting:
+        one = waiting.pop(0)
+        if isinstance(one, str | int) and one != "":
+            yield str(one)
+        waiting += one.values() if isinstance(one, dict) else one if isinstance(one, list) else []
+
+
+def _stems(text: str) -> set[str]:
+    return {word[:_STEM] for word in content_words(text)}

@@ -1,0 +1,101 @@
+"""Projects whose target is an agent of Agno, and the model that a test writes for it."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tests.support.configuration_files import write_configuration
+from tests.support.http_server import Answer, Request, chat_answer
+
+AGENTS = '''
+from pathlib import Path
+
+from agno.agent import Agent
+
+CARRIED_OUT = Path(__file__).with_name("carried-out.txt")
+
+
+def look_up(article: str) -> str:
+    """Return how many of an article are in stock."""
+    return f"{len(article)} of {article} in stock"
+
+
+def send_order(article: str) -> str:
+    """Order an article."""
+    with CARRIED_OUT.open("a") as file:
+        file.write(article + "\\n")
+    return "ordered"
+
+
+def make(params, context):
+    return Agent(model=context.model(), instructions=params["role"], tools=[look_up, send_order])
+'''
+
+
+def write_project(folder: Path, url: str, agents: str = AGENTS, **overrides: Any) -> Path:
+    """Write a project whose agents ask the model at ``url``; see ``write_configuration``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "agents.py").write_text(agents, encoding="utf-8")
+    cases = [
+        {"id": f"c{n}", "input": f"stock of {'x' * n}?", "expected": str(n)} for n in range(1, 5)
+    ]
+    (folder / "cases.json").write_text(json.dumps(cases), encoding="utf-8")
+    tree: dict[str, Any] = {
+        "api": {
+            "name": "stock",
+            "kind": "agno",
+            "function": "agents.py:make",
+            "endpoint": f"{url}/v1",
+        },
+        "search_space": {
+            "parameters": {
+                "model": {"type": "categorical", "choices": ["m"], "default": "m"},
+                "role": {"type": "categorical", "choices": ["clerk", "cook"], "default": "clerk"},
+            }
+        },
+        "evaluation": {
+            "test_cases": {"path": "cases.json"},
+            "metrics": {"right": {"type": "contains", "field": "content", "weight": 1}},
+        },
+        "optimization": {
+            "seed": 5,
+            "evolution": {"population_size": 2, "generations": 1, "elite_size": 1},
+            "execution": {"parallel_workers": 4, "max_retries": 0},
+        },
+        "prices": {"m": {"input": 1.0, "output": 2.0}},
+        "budget": {"max_usd": 1},
+        "output": {"formats": ["json"], "visualizations": []},
+    }
+    return write_configuration(folder, tree, overrides)
+
+
+def call_of(name: str, call_id: str = "call_1", **arguments: Any) -> Answer:
+    """Return an answer that calls a tool."""
+    function = {"name": name, "arguments": json.dumps(arguments)}
+    call = {"id": call_id, "type": "function", "function": function}
+    return chat_answer(None, model="m", finish_reason="tool_calls", tool_calls=[call])
+
+
+def results_of(request: Request) -> list[str]:
+    """Return the results of tools that a request shows."""
+    return [m["content"] for m in request.body["messages"] if m["role"] == "tool"]
+
+
+def article_of(request: Request) -> str:
+    """Return the article that the case of a request asks about."""
+    (asked,) = (m["content"] for m in request.body["messages"] if m["role"] == "user")
+    return str(asked).removeprefix("stock of ").removesuffix("?")
+
+
+def clerk(request: Request) -> Answer:
+    """Look an article up, and say what was found."""
+    results = results_of(request)
+    if results:
+        return chat_answer(f"There are {results[-1]}.", model="m")
+    return call_of("look_up", article=article_of(request))
+
+
+def identity(body: Mapping[str, Any]) -> str:
+    """Return what tells requests apart."""
+    return json.dumps(body, sort_keys=True)
