@@ -32,6 +32,7 @@ class Template(StrEnum):
     CHAT = "chat"
     LOCAL_CHAT = "local-chat"
     CONNECTOR = "connector"
+    AGNO_DISCORD = "agno-discord"
 
 
 def init(
@@ -50,7 +51,8 @@ def init(
             "[bold]prompt[/bold]: a prompt that is written while the run goes on. "
             "[bold]chat[/bold]: talk to a model and rate its answers; offline without a key. "
             "[bold]local-chat[/bold]: the same with a model of this machine that learns from the ratings. "
-            "[bold]connector[/bold]: an installable package with a target and a metric of your own, and its tests.",
+            "[bold]connector[/bold]: an installable package with a target and a metric of your own, and its tests. "
+            "[bold]agno-discord[/bold]: an agent with Discord's tools, on a simulated server; needs its extra.",
         ),
     ] = None,
     non_interactive: Annotated[
@@ -123,7 +125,8 @@ _QUESTION = """What do you want to optimize?
   7  a prompt to be written     (offline without a key)
   8  a chat, rated by people    (offline without a key)
   9  a chat that trains a model (on this machine; needs its extra, no key)
-  10 a connector of your own    (a package with its tests; no key)"""
+  10 a connector of your own    (a package with its tests; no key)
+  11 an agent on Discord        (a simulated server; needs its extra, offline without a key)"""
 
 
 def _ask_template() -> Template:
@@ -189,6 +192,14 @@ def _next_steps(template: Template, folder: Path, key_env: str) -> list[str]:
         from tasks.version import install_command  # noqa: PLC0415 - with its only user
 
         steps.append(install_command("quickstart"))
+    if template is Template.AGNO_DISCORD:
+        from tasks.version import install_command  # noqa: PLC0415 - with its only user
+
+        steps += [
+            install_command("agno"),
+            "convergence optimize --offline   # without a key: a stand-in answers",
+        ]
+        steps.append(f"export {key_env}=…")
     if template in {Template.LOCAL_LLM, Template.LOCAL_CHAT}:
         from tasks.models.files import install_commands  # noqa: PLC0415 - with its only user
 

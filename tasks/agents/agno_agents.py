@@ -76,6 +76,19 @@ class AgentContext:
             )
         return RunModel(id=found, name="RunModel", run=self._run, options=options)
 
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Names of ``api.agent.secrets``: what ``secret`` gives."""
+        return tuple(self._run.config.secrets)
+
+    def rewrite(self, old: str, new: str) -> None:
+        """Let models see one text in place of another in messages, e.g. in place of an address with a port.
+
+        Requests with the port of this process would be others after a resume, and be paid for again.
+        """
+        before = self._run.rewrite
+        self._run.rewrite = lambda text: before(text).replace(old, new)
+
     def secret(self, name: str) -> str:
         """Return the value of an environment variable of ``api.agent.secrets``.
 
