@@ -84,8 +84,8 @@ def cpu_of_plays(n_plays: int = N_PLAYS) -> dict[str, float]:
     return found
 
 
-def cpu_of_executed_play(n_plays: int = N_EXECUTED) -> float:
-    """Return CPU seconds of one play of the critic's game, its limited processes included."""
+def critic() -> tuple[Game, dict[str, Player]]:
+    """Return the critic's game with players that answer at once; its programs run."""
     task = CriticTask(
         task_id="sum", prompt="Calculate: {input}", rules="An input is an expression.",
         reference="from checkers import evaluate\n\ndef solve(input):\n    return str(evaluate(input))\n",
@@ -94,15 +94,21 @@ def cpu_of_executed_play(n_plays: int = N_EXECUTED) -> float:
     players: dict[str, Player] = {
         "critic": FixedPlayer("12*(3+4)"), "incumbent": FixedPlayer("84"), "sandbox": SandboxPlayer(),
     }  # fmt: skip
-    game = CriticGame((task,))
+    return CriticGame((task,)), players
+
+
+def cpu_of_executed_play(n_plays: int = N_EXECUTED) -> float:
+    """Return CPU seconds of one play of the critic's game, its limited processes included."""
+    game, players = critic()
     play(game, players, PlayKey(run_seed=0, round_number=0, index=0))  # looks for the filter once
-    before = _cpu_s()
+    before = cpu_s()
     for index in range(n_plays):
         play(game, players, PlayKey(run_seed=0, round_number=1, index=index))
-    return (_cpu_s() - before) / n_plays
+    return (cpu_s() - before) / n_plays
 
 
-def _cpu_s() -> float:
+def cpu_s() -> float:
+    """Return CPU seconds of this process and of children that have ended."""
     own, children = (
         resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     )
