@@ -19,7 +19,7 @@ from tests.support.http_server import Answer, LoopbackServer, Request, chat_answ
 from tests.support.paid_runs import STORE, begin, play
 
 TEMPLATE = "agno-discord"
-CALLS = 60
+CALLS = 80
 """Calls of tools in one answer of a model."""
 
 
