@@ -58,6 +58,7 @@ def env_fields(model: type[BaseModel], seen: set[type[BaseModel]]) -> set[str]:
 def test_no_section_names_a_variable_that_the_redactor_does_not_know_of():
     """A new field that names a secret has to be added to ``secret_names``, and here."""
     assert env_fields(Configuration, set()) == {
+        "AgnoConfig.secrets",
         "AuthConfig.password_env",
         "AuthConfig.token_env",
         "LlmConfig.api_key_env",
