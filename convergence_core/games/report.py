@@ -46,6 +46,7 @@ class GamesReportWithin:
 
     n_rounds: int
     n_plays: int
+    """Void and lost ones among them."""
     n_calls: int
     """Replies of models, and of the system as a player."""
     cost_usd: float | None
@@ -57,5 +58,5 @@ class GamesReportWithin:
     n_measured: int
     """Rounds of the system whose effect was measured, those of earlier runs among them."""
     limits: tuple[str, ...]
-    """Why rounds ended early."""
+    """Which rounds ended early, and why: sentences."""
     games: tuple[GameReport, ...]

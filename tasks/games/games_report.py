@@ -107,7 +107,7 @@ def games_within_report(store: Store, record: RunRecord) -> GamesReportWithin | 
         ),
         n_measured=len(measured),
         limits=tuple(
-            f"round {one.round_number + 1}: {one.limit.rstrip('.')}"
+            f"Round {one.round_number + 1} ended early: {one.limit.rstrip('.')}."
             for one in reports
             if one.limit is not None
         ),
@@ -121,6 +121,7 @@ def games_within_report(store: Store, record: RunRecord) -> GamesReportWithin | 
                 ],
                 effect.get(last.coin.game),
                 len(measured),
+                reports[-1].round_number,
             )
             for last in reports[-1].games
         ),
@@ -128,9 +129,9 @@ def games_within_report(store: Store, record: RunRecord) -> GamesReportWithin | 
 
 
 def _game_within(
-    rounds: Sequence[GameSummary], effect: GameEffect | None, n_measured: int
+    rounds: Sequence[GameSummary], effect: GameEffect | None, n_measured: int, last_round: int
 ) -> GameReport:
-    """Return one game over the rounds of a run."""
+    """Return one game over the rounds of a run; the reason is that of the last one."""
     last, costs = replace(rounds[-1], effect=effect), [one.cost_usd for one in rounds]
     is_off = last.coin.off_reason is not None
     return GameReport(
@@ -144,7 +145,7 @@ def _game_within(
         effect=None if effect is None else (effect.mean, *effect.interval),
         p_keep=None if is_off else 0.5 if effect is None else effect.p_keep,
         verdict=verdict_of_game(last, n_measured),
-        why=game_sentence(last, n_measured),
+        why=f"In round {last_round + 1}, {game_sentence(last, n_measured)}",
     )
 
 

@@ -72,20 +72,27 @@ def games_blocks(report: GamesReport) -> list[Block]:
 def games_within_blocks(report: GamesReportWithin) -> list[Block]:
     """Return the section of a run in which rounds were played."""
     text = (
-        f"{plural(report.n_rounds, 'round')} within the run: {plural(report.n_plays, 'play')}, "
+        f"{plural(report.n_rounds, 'round')} within the run: {plural(report.n_plays, 'play')}"
+        f"{_unscored(report.games)}, "
         f"{plural(report.n_calls, 'reply', 'replies')} of models, {usd(report.cost_usd)} in all."
     )
     if report.is_offline:
         text += f" {_STAND_IN}"
-    lines = [_looks_sentence(report.looks)]
-    lines += [f"It ended early, {one}." for one in report.limits]
+    lines = [_looks_sentence(report.looks), *report.limits]
     return [
         Heading("Language games"),
         Paragraph((text,), "lead"),
-        Paragraph(tuple(lines)),
+        Paragraph((" ".join(lines),)),
         table(report.games, _WITHIN, numeric=_WITHIN.keys() - {"game", "verdict"}),
         Bullets(tuple((one.why,) for one in report.games)),
     ]
+
+
+def _unscored(games: Sequence[GameSummary] | Sequence[GameReport]) -> str:
+    """Return how many of all plays have no score, as a part of their sentence."""
+    n_void, n_lost = sum(one.n_void for one in games), sum(one.n_lost for one in games)
+    told = [f"{n} {word}" for n, word in ((n_void, "void"), (n_lost, "lost")) if n]
+    return f" ({' and '.join(told)})" if told else ""
 
 
 def _looks_sentence(looks: Sequence[LookReport]) -> str:
@@ -104,7 +111,7 @@ def round_sentence(report: GamesReport) -> str:
     n_games = sum(one.coin.is_included and one.coin.n_plays > 0 for one in report.games)
     text = (
         f"Round {report.round_number + 1} of {report.system}: {plural(report.n_plays, 'play')} of "
-        f"{plural(n_games, 'game')}, {plural(report.n_calls, 'reply', 'replies')} of models, "
+        f"{plural(n_games, 'game')}{_unscored(report.games)}, {plural(report.n_calls, 'reply', 'replies')} of models, "
         f"{usd(report.cost_usd)} in all."
     )
     if report.is_offline:

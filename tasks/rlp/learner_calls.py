@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from convergence_core.errors import EvaluationFault, EvaluatorFault
 from convergence_core.ports import LLM, Target, WorstCase
+from convergence_core.result.number_text import usd
 from tasks.calls.metric_calls import PaidCall
 from tasks.calls.session import AskStandalone, EvaluationSession
 from tasks.rlp.channel_probe import ChannelProbe
@@ -36,22 +37,22 @@ class SubBudget:
         Raises:
             EvaluatorFault: the limit is spent.
         """
-        usd = worst.usd or 0.0
+        most_usd = worst.usd or 0.0
         if self.limit_calls is not None and self.n_calls + n_calls > self.limit_calls:
             raise EvaluatorFault(
                 f"the share of {self.owner} in `budget.max_calls` is spent ({self.n_calls:,} of "
                 f"{self.limit_calls:,} calls; `{self.key}`)",
                 error_type="budget",
             )
-        if self.limit_usd is not None and self.spent_usd + usd > self.limit_usd:
+        if self.limit_usd is not None and self.spent_usd + most_usd > self.limit_usd:
             raise EvaluatorFault(
-                f"the share of {self.owner} in `budget.max_usd` is spent ({self.spent_usd:.4f} of "
-                f"{self.limit_usd:.4f} USD; `{self.key}`)",
+                f"the share of {self.owner} in `budget.max_usd` is spent ({usd(self.spent_usd)} of "
+                f"{usd(self.limit_usd)}, and the next call may cost {usd(most_usd)}; `{self.key}`)",
                 error_type="budget",
             )
-        self.spent_usd += usd
+        self.spent_usd += most_usd
         self.n_calls += n_calls
-        return usd
+        return most_usd
 
     def settle(self, reserved: float, paid: float | None) -> None:
         """Give back what a call did not cost; an unknown price counts as the worst case."""

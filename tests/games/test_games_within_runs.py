@@ -263,6 +263,17 @@ def test_a_round_within_a_run_keeps_to_its_share_and_the_run_goes_on(tmp_path):
         assert "the share of games in `budget.max_usd` is spent" in row["limit_reason"]
         assert row["limit_reason"].count("society.games.max_share_usd") == 1
         assert 0.0 < row["cost_usd"] <= 0.01 * 0.02
+    assert result.games is not None
+    shown = report_markdown(result).replace("\\", "")
+    for n, row in enumerate(found, 1):
+        assert f". Round {n} ended early: {row['limit_reason'].rstrip('.')}." in shown
+    n_void, n_lost = (
+        sum(getattr(one, key) for one in result.games.games) for key in ("n_void", "n_lost")
+    )
+    assert n_void + n_lost > 0
+    told = " and ".join(f"{n} {word}" for n, word in ((n_void, "void"), (n_lost, "lost")) if n)
+    assert f"within the run: {result.games.n_plays} plays ({told}), " in shown
+    assert f"In round {len(found)}, kuhn-poker was " in shown
 
 
 @pytest.mark.skipif(bool(why_unavailable()), reason="programs cannot be run here")
