@@ -325,6 +325,8 @@ class _DaemonThreads(ThreadPoolExecutor):
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> "Future[Any]":
         future: Future[Any] = Future()
+        # From here on nobody cancels it: a tool that outlives its run still sets its result.
+        future.set_running_or_notify_cancel()
 
         def work() -> None:
             try:

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -234,13 +235,27 @@ def test_a_model_of_the_agents_own_is_refused(tmp_path: Path):
     assert "whose calls no limit would see" in text
 
 
-def test_a_tool_that_hangs_ends_its_evaluation(tmp_path: Path):
-    agents = AGENTS.replace("    return f", "    import time\n    time.sleep(600)\n    return f")
+def test_a_tool_that_hangs_ends_its_evaluation_and_is_heard_no_more(tmp_path: Path):
+    released = tmp_path / "released"
+    waits = f"""    import pathlib, time
+    while not pathlib.Path({str(released)!r}).exists():
+        time.sleep(0.01)
+    return f"""
     begun = time.monotonic()
-    kind, text = error_of(tmp_path, agents=agents, api__request={"timeout_seconds": 0.3})
+    kind, text = error_of(
+        tmp_path,
+        agents=AGENTS.replace("    return f", waits),
+        api__request={"timeout_seconds": 0.3},
+    )
     assert kind == "timeout"
     assert "look_up (1 times)" in text
     assert time.monotonic() - begun < 60
+    outlived = [one for one in threading.enumerate() if one.name == "agent-tool"]
+    assert outlived
+    released.touch()
+    for one in outlived:
+        one.join(60)  # one that raised would end this test
+        assert not one.is_alive()
 
 
 def test_a_tool_that_raises_is_told_to_the_model(tmp_path: Path):

@@ -3,6 +3,7 @@
 Each is skipped where its package is missing; docs/frameworks.md says which versions were tried.
 """
 
+import importlib.metadata
 import importlib.util
 import os
 import re
@@ -17,10 +18,12 @@ from tasks.mock.options import MockOptions
 from tests.docs.test_documents import ROOT, in_shell
 
 PAGE = (ROOT / "docs/frameworks.md").read_text(encoding="utf-8")
+# Example -> the distribution it needs, and its module. Not the package: a user's `agents.py` that
+# another test of this process imported would pass for the OpenAI Agents SDK.
 AGENTS = {
     "langgraph_topics": ("langgraph", "graph"),
-    "openai_agents": ("agents", "agent"),
-    "pydantic_ai_topics": ("pydantic_ai", "agent"),
+    "openai_agents": ("openai-agents", "agent"),
+    "pydantic_ai_topics": ("pydantic-ai-slim", "agent"),
     "dspy_program": ("dspy", "program"),
 }
 LOOK = (
@@ -53,9 +56,9 @@ def agent(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[Path, str]:
     """A copy of an example whose package is installed, and its module."""
-    package, module = AGENTS[request.param]
-    if importlib.util.find_spec(package) is None:
-        pytest.skip(f"{package} is missing")
+    distribution, module = AGENTS[request.param]
+    if not any(importlib.metadata.distributions(name=distribution)):
+        pytest.skip(f"{distribution} is missing")
     monkeypatch.setenv("PYTHONPATH", f"{ROOT}:.")
     monkeypatch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     return copied(request.param, tmp_path), module
