@@ -6,7 +6,7 @@ from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from convergence_core.errors import EvaluationFault
 from convergence_core.ports import LostCall
-from convergence_core.records import Json, Params, Reply
+from convergence_core.records import Json, Params, Reply, Role
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,6 +16,10 @@ class RunStarted:
     run_id: str
     label: str
     """Short name for people, e.g. ``support_bot-7f3a``."""
+    system: str = ""
+    """Name of what is optimized, ``.offline`` behind it where a stand-in answers."""
+    seed: int | None = None
+    """Seed of the run."""
     algorithm: str
     n_generations: int
     n_search_cases: int
@@ -108,12 +112,45 @@ class FinalStarted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RunOutcome:
+    """What a run came to, in few numbers (``convergence_core.result.verdict.outcome_of``)."""
+
+    verdict: str
+    """Kind of the verdict, e.g. ``likely``."""
+    sentence: str
+    """The verdict in words, with what to do next."""
+    params: Params | None
+    """Recommended parameters; ``None``: no candidate has a reward."""
+    is_default: bool
+    """Whether these are the defaults."""
+    role: Role | None
+    """Cells that both means rest on: ``holdout``, ``fresh`` or ``search``; ``None``: there are none."""
+    mean: float | None
+    """Mean reward of the recommended parameters, in [0, 1]."""
+    interval: tuple[float, float] | None
+    """Its interval at ``level``."""
+    baseline_params: Params | None
+    """Default parameters; ``None``: the configuration has none, or they were never asked."""
+    baseline_mean: float | None
+    """Mean reward of the defaults on the same kind of cells; ``None``: not asked there."""
+    baseline_interval: tuple[float, float] | None
+    level: float
+    """Probability that such an interval holds the mean, e.g. 0.95."""
+    n_calls: int
+    """Calls made, retries included."""
+    cost_usd: float | None
+    """Sum of known prices; ``None``: no call had one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunFinished:
     """All results are written."""
 
     run_id: str
     status: Literal["done", "budget", "stopped", "failed"]
     reason: str
+    outcome: RunOutcome | None = None
+    """What it came to; ``None``: it ended before its result, or has none."""
 
 
 RunNotice: TypeAlias = BudgetWarned | TrafficChanged | ThinkingStopped
@@ -166,4 +203,17 @@ class CallListener(Protocol):
 
     def close(self) -> None:
         """Send or free what is held; nothing is told afterwards."""
+        ...
+
+
+@runtime_checkable
+class RunListener(Protocol):
+    """Hears of the events of one run, in a thread of its own; a fault of it harms no run."""
+
+    def on_event(self, event: Event) -> None:
+        """Take note of an event; its texts are redacted. ``CellEvaluated`` is not told."""
+        ...
+
+    def close(self) -> None:
+        """Send or free what is held; may be called twice, and without any event."""
         ...

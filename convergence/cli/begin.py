@@ -260,6 +260,7 @@ def _build_parts(loaded: "Loaded") -> None:
     from tasks.run.destinations import check_destinations  # noqa: PLC0415 - as above
     from tasks.runners import check_runner  # noqa: PLC0415 - as above
     from tasks.secrets.redaction import Secrets  # noqa: PLC0415 - as above
+    from tasks.telemetry.listeners import check_listeners  # noqa: PLC0415 - as above
     from tasks.telemetry.spans import check_telemetry  # noqa: PLC0415 - as above
 
     configuration = loaded.configuration
@@ -277,6 +278,7 @@ def _build_parts(loaded: "Loaded") -> None:
         lambda: journal_url(configuration, Secrets()),
         lambda: check_runner(configuration, is_by_name=True),
         lambda: check_telemetry(configuration),
+        lambda: check_listeners(configuration, loaded.base_dir),
         make_priced_target,
         lambda: make_metrics(loaded, world),
     ]

@@ -1,6 +1,7 @@
 """Parts of the optimizer for programs of your own.
 
-The names here are for packages that offer targets, metrics and chat models: ``docs/targets.md`` and ``docs/metrics.md`` show such packages; ``convergence.testing`` tests them.
+The names here are for packages that offer targets, metrics, chat models and listeners: ``docs/targets.md``,
+``docs/metrics.md`` and ``docs/telemetry.md`` show such packages; ``convergence.testing`` tests them.
 """
 
 from convergence_core.errors import (
@@ -10,6 +11,19 @@ from convergence_core.errors import (
     EvaluatorFault,
     InfrastructureFault,
 )
+from convergence_core.events import (
+    BudgetWarned,
+    Event,
+    FinalStarted,
+    GenerationFinished,
+    GenerationStarted,
+    RunFinished,
+    RunListener,
+    RunOutcome,
+    RunStarted,
+    ThinkingStopped,
+    TrafficChanged,
+)
 from convergence_core.ports import LLM, Completion, Target, WorstCase
 from convergence_core.records import Case, Json, Params, Reply, Usage
 from tasks.plugins.entry_points import PluginContext
@@ -17,17 +31,28 @@ from tasks.plugins.entry_points import PluginContext
 __all__ = [
     "LLM",
     "Billed",
+    "BudgetWarned",
     "CandidateFault",
     "Case",
     "Completion",
     "ConfigurationError",
     "EvaluatorFault",
+    "Event",
+    "FinalStarted",
+    "GenerationFinished",
+    "GenerationStarted",
     "InfrastructureFault",
     "Json",
     "Params",
     "PluginContext",
     "Reply",
+    "RunFinished",
+    "RunListener",
+    "RunOutcome",
+    "RunStarted",
     "Target",
+    "ThinkingStopped",
+    "TrafficChanged",
     "Usage",
     "WorstCase",
 ]

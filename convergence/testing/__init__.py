@@ -1,4 +1,4 @@
-"""Contract suites for targets, metrics and chat models of packages of one's own.
+"""Contract suites for targets, metrics, chat models and listeners of one's own.
 
 They are plain classes of tests: pytest finds them by name, and nothing of pytest is imported here.
 A subclass says which plugin is meant and what it is asked; every ``test_…`` method is inherited::
@@ -11,6 +11,7 @@ A subclass says which plugin is meant and what it is asked; every ``test_…`` m
         case_input = {"query": "parcel"}
 """
 
+from convergence.testing.listeners import ListenerContract
 from convergence.testing.metrics import MetricContract
 from convergence.testing.providers import ProviderContract
 from convergence.testing.services import HOSTILE_ANSWERS, HostileAnswer, LoopbackService
@@ -19,6 +20,7 @@ from convergence.testing.targets import TargetContract
 __all__ = [
     "HOSTILE_ANSWERS",
     "HostileAnswer",
+    "ListenerContract",
     "LoopbackService",
     "MetricContract",
     "ProviderContract",

@@ -4,10 +4,10 @@ import json
 import re
 from typing import Literal, TypeAlias, get_args
 
-from pydantic import Field
+from pydantic import Field, JsonValue
 
 from convergence_core.config.api import ApiConfig
-from convergence_core.config.base import Section, Text
+from convergence_core.config.base import PluginName, Section, Text
 from convergence_core.config.evaluation import EvaluationConfig, LlmConfig
 from convergence_core.config.feedback import FeedbackConfig
 from convergence_core.config.optimization import OptimizationConfig, SocietyConfig
@@ -114,13 +114,16 @@ class StorageConfig(Section):
 
 
 class TelemetryConfig(Section):
-    """Where spans of calls are sent (extra `otel`)."""
+    """Who watches a run: where spans of calls are sent (extra `otel`), and listeners to its events."""
 
     endpoint: Text | None = None
     """URL that takes OpenTelemetry spans by OTLP over HTTP, e.g. `http://127.0.0.1:4318/v1/traces`.
     Headers are read from the variable `OTEL_EXPORTER_OTLP_HEADERS`. Absent: none are sent."""
     content: bool = False
     """Whether spans hold the texts of prompts and answers, redacted."""
+    listeners: dict[PluginName, dict[str, JsonValue]] = Field(default_factory=dict)
+    """Listeners to the events of an optimization, each with its options: `mlflow`, `wandb` (extras of these
+    names), or an entry point of the group `convergence.listeners`."""
 
 
 class ExportConfig(Section):

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal
 
+from convergence_core.events import RunOutcome
 from convergence_core.records import Json
 from convergence_core.result.candidates import CandidateReport, Difference, GateReport
 from convergence_core.result.number_text import (
@@ -145,6 +146,31 @@ def _compared(result: RunResult, gate: GateReport) -> dict[Kind, tuple[str, str,
             show,
         ),
     }
+
+
+def outcome_of(result: RunResult) -> RunOutcome:
+    """Return recommended parameters and defaults with their means, on the most trustworthy cells."""
+    verdict, winner, baseline = verdict_of(result), result.winner, result.baseline
+    role, found = (None, None) if winner is None else winner.headline()
+    other = None if baseline is None or role is None else baseline.estimate(role)
+    steps = f"{verdict.next_step} `{verdict.command}`." if verdict.command else verdict.next_step
+    return RunOutcome(
+        verdict=verdict.kind,
+        sentence=f"{verdict.sentence} {steps}",
+        params=None if winner is None else winner.params,
+        is_default=winner is not None
+        and baseline is not None
+        and winner.candidate_id == baseline.candidate_id,
+        role=role,
+        mean=None if found is None else found.mean,
+        interval=None if found is None else (found.low, found.high),
+        baseline_params=None if baseline is None else baseline.params,
+        baseline_mean=None if other is None else other.mean,
+        baseline_interval=None if other is None else (other.low, other.high),
+        level=result.level if found is None else found.level,
+        n_calls=result.n_calls,
+        cost_usd=result.cost_usd,
+    )
 
 
 def result_json(result: RunResult) -> dict[str, Json]:

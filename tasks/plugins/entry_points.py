@@ -22,7 +22,10 @@ from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import one_line
 
 PluginGroup: TypeAlias = Literal[
-    "convergence.targets", "convergence.metrics", "convergence.providers"
+    "convergence.targets",
+    "convergence.metrics",
+    "convergence.providers",
+    "convergence.listeners",
 ]
 
 _INSTALL = (
@@ -39,11 +42,11 @@ class PluginContext:
     name: str
     """Name under which the configuration asks for the plugin."""
     options: Mapping[str, Json] = field(default_factory=dict)
-    """``plugin_options`` of the configuration, as written."""
+    """Options of the configuration, e.g. ``plugin_options``, as written."""
     key: str = "api"
     """Section of the configuration that names the plugin, for messages."""
     name_key: str = "plugin"
-    """Key of that section that holds the name, for messages."""
+    """Key of that section that holds the name, for messages; empty: the section bears it."""
     base_dir: Path = Path()
     """Folder that relative paths of the configuration start from."""
     timeout_s: float = 30.0
@@ -57,7 +60,7 @@ class PluginContext:
     @property
     def named_at(self) -> str:
         """Key of the configuration that names the plugin."""
-        return f"{self.key}.{self.name_key}"
+        return f"{self.key}.{self.name_key}" if self.name_key else self.key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,6 +31,7 @@ from tasks.sao.factory import make_sao, make_writer
 from tasks.sao.writer import Writer
 from tasks.store import ParquetStore
 from tasks.store.tables import lineage
+from tasks.telemetry.listeners import ListenerThreads, open_listeners
 
 
 def assemble(
@@ -68,8 +69,8 @@ def assemble(
     past = read_past(store, record, loaded)
     champion = tagged_champion(record.tags, loaded.space)
     study = past.study(loaded, schedule_of(loaded, champion))
-    notify = notify_of(caller)
     with ExitStack() as held:
+        caller = _heard(caller, _listeners(record, loaded, deps, held))
         games = games_within(loaded, deps.environment, record, held)
         resources = open_resources(held, record, deps, store, caller)
         state = _opening_state(
@@ -84,7 +85,7 @@ def assemble(
             resources,
             record=record,
             state=state,
-            notify=notify,
+            notify=notify_of(caller),
         )
         playing = make_games(
             games, loaded, deps.environment, session=resources.session, state=state
@@ -104,8 +105,34 @@ def assemble(
             on_event=caller.get("on_event"),
         )
     register(run)
-    _warn(notify, price_warning, study, record)
+    _warn(notify_of(caller), price_warning, study, record)
     return run
+
+
+def _listeners(
+    record: RunRecord, loaded: Loaded, deps: EvaluationDeps, held: ExitStack
+) -> ListenerThreads | None:
+    """Return the configuration's listeners to a search; other kinds of runs have none."""
+    configuration = loaded.configuration
+    if not configuration.telemetry.listeners or lineage.PARTS & {*record.tags}:
+        return None
+    listeners = open_listeners(
+        configuration, loaded.base_dir, redact=deps.environment.redactor(configuration)
+    )
+    held.callback(listeners.close)
+    return listeners
+
+
+def _heard(caller: Caller, listeners: ListenerThreads | None) -> Caller:
+    """Return a caller whose events and notices the listeners hear as well."""
+    if listeners is None:
+        return caller
+    on_event, on_notice = caller.get("on_event"), notify_of(caller)
+    return {
+        **caller,
+        "on_event": listeners.beside(on_event),
+        "on_notice": listeners.beside(on_notice),
+    }
 
 
 def _warn(

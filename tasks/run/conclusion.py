@@ -7,7 +7,7 @@ from convergence_core.events import FinalStarted, RunFinished
 from convergence_core.ports import Row
 from convergence_core.records import Assignment, Candidate, Role, Trial, canonical_json
 from convergence_core.result import GateReport, RunResult
-from convergence_core.result.verdict import is_recommended, kind_of
+from convergence_core.result.verdict import is_recommended, kind_of, outcome_of
 from convergence_core.search.final_look import describe_shortage, final_status, finalists
 from convergence_core.search.recommend import Recommendation
 from tasks.report.candidates import Final
@@ -79,7 +79,14 @@ def conclude(run: Run, trials: Sequence[Trial]) -> RunResult:
         cases=loaded.cases,
     )
     run.finish(ended.text, canonical_json(result.to_json()))
-    run.emit(RunFinished(run_id=run.run_id, status=result.status, reason=ended.text))
+    run.emit(
+        RunFinished(
+            run_id=run.run_id,
+            status=result.status,
+            reason=ended.text,
+            outcome=outcome_of(result),
+        )
+    )
     return result
 
 

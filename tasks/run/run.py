@@ -319,6 +319,8 @@ class Run:
             RunStarted(
                 run_id=self.run_id,
                 label=self.label,
+                system=self.record.name,
+                seed=self.record.seed,
                 algorithm=self.study.sampler.name,
                 n_generations=schedule.n_generations,
                 n_search_cases=schedule.n_search_cases,

@@ -1,0 +1,226 @@
+"""Listeners to the events of a run, each in a thread of its own.
+
+A listener is made, told and closed in its thread, so that one that fails, hangs or is missing harms
+no run: what goes wrong is told once, in a sentence, and the run goes on. Events are redacted before
+a listener sees them.
+"""
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields, is_dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, TypeAlias, TypeVar
+
+from convergence_core.config import Configuration
+from convergence_core.errors import ConfigurationError, Problem
+from convergence_core.events import CellEvaluated, Event, RunListener
+from convergence_core.records import Json
+from tasks.plugins.entry_points import PluginContext, find_plugin
+from tasks.secrets.process_redaction import hide
+from tasks.secrets.redaction import Redactor, one_line
+
+_LOGGER: Final = logging.getLogger(__name__)
+MAX_WAITING: Final = 1_000
+"""Events that wait for one listener; further ones are dropped."""
+LAST_S: Final = 10.0
+"""How long a run's end waits for its listeners, all together."""
+_MAX_TOLD: Final = 300
+SECRETS: Final = ("WANDB_API_KEY", "MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN")
+"""Variables from which the shipped listeners read what must not be shown."""
+
+E = TypeVar("E", bound=Event)
+
+Make: TypeAlias = Callable[[], RunListener]
+
+
+def make_listener(name: str, options: Mapping[str, Json], base_dir: Path) -> RunListener:
+    """Return a listener, which has connected to nothing yet.
+
+    Raises:
+        ConfigurationError: it is not installed, cannot be loaded, or refuses its options.
+    """
+    key = f"telemetry.listeners.{name}"
+    context = PluginContext(name=name, options=options, key=key, name_key="", base_dir=base_dir)
+    if name == "mlflow":
+        from tasks.telemetry.mlflow_runs import MlflowRuns  # noqa: PLC0415 - an extra's
+
+        return MlflowRuns(context)
+    if name == "wandb":
+        from tasks.telemetry.wandb_runs import WandbRuns  # noqa: PLC0415 - an extra's
+
+        return WandbRuns(context)
+    made: RunListener = find_plugin("convergence.listeners", context).make(
+        context, methods=("on_event", "close")
+    )
+    return made
+
+
+def check_listeners(configuration: Configuration, base_dir: Path) -> None:
+    """Make each listener of a configuration and let it go again.
+
+    Raises:
+        ConfigurationError: one of them cannot be made.
+    """
+    problems: list[Problem] = []
+    for name, options in configuration.telemetry.listeners.items():
+        try:
+            make_listener(name, options, base_dir).close()
+        except ConfigurationError as error:
+            problems.extend(error.problems)
+    if problems:
+        raise ConfigurationError(problems)
+
+
+def open_listeners(
+    configuration: Configuration, base_dir: Path, *, redact: Redactor
+) -> "ListenerThreads":
+    """Return the listeners of a run; those that cannot be made are told in their threads."""
+    redactor = redact.joined(Redactor(SECRETS))
+    hide(redactor)
+    makes = {
+        name: partial(make_listener, name, options, base_dir)
+        for name, options in configuration.telemetry.listeners.items()
+    }
+    return ListenerThreads(makes, redact=redactor)
+
+
+class ListenerThreads:
+    """Listeners of one run.
+
+    Args:
+        makes: name → what makes the listener.
+        redact: takes secrets out of a text.
+    """
+
+    def __init__(self, makes: Mapping[str, Make], *, redact: Callable[[str], str]) -> None:
+        self._redact = redact
+        self._threads = [_ListenerThread(name, make, redact) for name, make in makes.items()]
+
+    def __call__(self, event: Event) -> None:
+        """Tell all of them; neither raises nor blocks."""
+        if isinstance(event, CellEvaluated):
+            return
+        try:
+            told = redacted_event(event, self._redact)
+        except Exception as error:  # noqa: BLE001 - no run fails by what only watches it
+            _LOGGER.warning("an event was told to no listener: %s", type(error).__name__)
+            return
+        for thread in self._threads:
+            thread.put(told)
+
+    def beside(self, listener: Callable[[E], None] | None) -> Callable[[E], None]:
+        """Return a listener that tells another one first, and then these."""
+
+        def tell(event: E) -> None:
+            if listener is not None:
+                listener(event)
+            self(event)
+
+        return tell
+
+    def close(self) -> None:
+        """Let them end, for ``LAST_S`` at most; safe to call twice."""
+        deadline = time.monotonic() + LAST_S
+        for thread in self._threads:
+            thread.end(deadline)
+        for thread in self._threads:
+            thread.join(deadline)
+
+
+class _ListenerThread:
+    """Thread of one listener, and the events that wait for it."""
+
+    def __init__(self, name: str, make: Make, redact: Callable[[str], str]) -> None:
+        self._name = name
+        self._make = make
+        self._redact = redact
+        self._events: queue.Queue[Event | None] = queue.Queue(MAX_WAITING)
+        self._is_told = False
+        self._is_ended = False
+        self._thread = threading.Thread(target=self._work, name=f"listener-{name}", daemon=True)
+
+    def put(self, event: Event) -> None:
+        """Let an event wait; one too many is dropped."""
+        if self._is_ended:
+            return
+        if self._thread.ident is None:
+            self._thread.start()
+        try:
+            self._events.put_nowait(event)
+        except queue.Full:
+            self._tell(
+                f"it hangs: {MAX_WAITING:,} events wait for it, and further ones are dropped"
+            )
+
+    def end(self, deadline: float) -> None:
+        """Say that no event follows."""
+        if self._is_ended or self._thread.ident is None:
+            self._is_ended = True
+            return
+        self._is_ended = True
+        try:
+            self._events.put(None, timeout=max(0.0, deadline - time.monotonic()))
+        except queue.Full:
+            return
+
+    def join(self, deadline: float) -> None:
+        """Wait for the end."""
+        if self._thread.ident is None:
+            return
+        self._thread.join(max(0.0, deadline - time.monotonic()))
+        if self._thread.is_alive():
+            self._tell(f"it did not end within {LAST_S:g} s at the end of the run")
+
+    def _work(self) -> None:
+        try:
+            listener = self._make()
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - as above
+            self._is_ended = True
+            self._tell(f"it cannot be made: {error}")
+            return
+        while (event := self._events.get()) is not None:
+            self._safely(partial(listener.on_event, event))
+        self._safely(listener.close)
+
+    def _safely(self, call: Callable[[], object]) -> None:
+        try:
+            call()
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - as above
+            self._tell(f"{type(error).__name__}: {error}")
+
+    def _tell(self, why: str) -> None:
+        if not self._is_told:
+            self._is_told = True
+            text = one_line(why, _MAX_TOLD, self._redact).rstrip(".")
+            _LOGGER.warning(
+                "listener `%s` (telemetry.listeners): %s. The run goes on; this is told once.",
+                self._name,
+                text,
+            )
+
+
+def redacted_event(event: Event, redact: Callable[[str], str]) -> Event:
+    """Return an event with secrets taken out of all its texts."""
+    found: Event = _redacted(event, redact)
+    return found
+
+
+def _redacted(value: Any, redact: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, Mapping):
+        return {redact(str(key)): _redacted(item, redact) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(_items(value, redact))
+    if is_dataclass(value) and not isinstance(value, type):
+        changed = {one.name: _redacted(getattr(value, one.name), redact) for one in fields(value)}
+        return replace(value, **changed)
+    return value
+
+
+def _items(values: Iterable[Any], redact: Callable[[str], str]) -> list[Any]:
+    return [_redacted(item, redact) for item in values]
