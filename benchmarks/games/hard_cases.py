@@ -6,8 +6,8 @@ and a reviewer approves is a test case of that night and all later ones. All cal
 one budget, so a night with plays searches less. Nights of one seed differ in nothing but critic and reviewer.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Final, Literal
 
@@ -22,6 +22,7 @@ from benchmarks.games.planted_sums import (
     Sums,
     kinds_of,
 )
+from convergence_core.config.evaluation import TestCasesConfig
 from convergence_core.games.critic_game import CriticGame
 from convergence_core.games.game import PlayKey, Transcript
 from convergence_core.games.meta_critic import p_keep_of, toss
@@ -34,11 +35,12 @@ from convergence_core.games.round_records import (
 )
 from convergence_core.gate import PairedGate
 from convergence_core.ports import Player
-from convergence_core.records import Candidate, Evaluation, Params, Trial
+from convergence_core.records import Candidate, Case, Evaluation, Params, Trial
 from convergence_core.search.recommend import recommend
 from convergence_core.search.sampler import Advice, AskRequest, Plan
 from convergence_core.search.samplers import make_sampler, make_surrogate
 from tasks.games.players import SandboxPlayer
+from tasks.inputs.cases import GAMES_TAG, limited_weights
 
 N_CALLS: Final = 1_200
 """Of a night: search and round."""
@@ -60,18 +62,19 @@ class Reviewer:
     """``what is asked``: inputs of a kind that no real question has are rejected."""
     most_cases: int = NEVER
     """Hard cases in a search, the newest ones."""
-    most_weight: float = 1.0
+    most_weight: float = TestCasesConfig().games_share
     """Share of the mean reward that all hard cases have together at most."""
 
     def is_approved(self, world: Sums, question: str) -> bool:
         """Whether a hard case becomes a test case."""
         return self.approves == "everything" or world.never_asked not in kinds_of(question)
 
-    def weight_of(self, n_hard: int) -> float:
-        """Return the weight of one hard case beside given ones of weight 1."""
-        if self.most_weight >= 1.0 or not n_hard:
-            return 1.0
-        return min(1.0, self.most_weight / (1.0 - self.most_weight) * N_GIVEN / n_hard)
+    def weights(self, texts: Mapping[str, str]) -> dict[str, float]:
+        """Return the weights of given cases, which are the first ones, and of hard ones."""
+        cases = [Case(case_id=name, input=text) for name, text in texts.items()]
+        given, hard = cases[:N_GIVEN], [replace(one, tags=(GAMES_TAG,)) for one in cases[N_GIVEN:]]
+        found = (*given, *limited_weights(hard, given, self.most_weight))
+        return {one.case_id: one.weight for one in found}
 
 
 @dataclass
@@ -195,8 +198,7 @@ def search(world: Sums, cases: Sequence[str], night: int, n_calls: int, *, kept:
            regrets: list[float], reviewer: Reviewer) -> Candidate:  # fmt: skip
     """Search until the calls are spent, evenly over the generations; return the recommended candidate."""
     texts = {f"c{i:03}": text for i, text in enumerate(cases)}
-    hard = reviewer.weight_of(len(cases) - N_GIVEN)
-    weights = {name: 1.0 if i < N_GIVEN else hard for i, name in enumerate(texts)}
+    weights = reviewer.weights(texts)
     surrogate = make_surrogate(world.space)
     sampler = make_sampler(
         world.configuration, world.space, case_weights=weights, surrogate=surrogate

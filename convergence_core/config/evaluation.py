@@ -79,6 +79,9 @@ class TestCasesConfig(Section):
     approved: Text | None = None
     """JSONL file of the cases that `convergence review` approved, relative to the configuration. They are read
     after the others; it need not exist yet."""
+    games_share: float = Field(default=0.2, gt=0, le=1)
+    """Share of all cases' weight that the approved cases of games have together at most; theirs is lowered to
+    it, so that a critic whose inputs nobody asks cannot turn the search. 1: no limit."""
     holdout: float = Field(default=0.0, ge=0, le=0.9)
     """Share of the cases that the search never sees; the winner is judged on them at the end. A `group`
     of cases is held out whole."""

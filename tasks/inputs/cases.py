@@ -1,6 +1,7 @@
 """Test cases: checks of each, ids, the held-out share, and the hash of all."""
 
 import difflib
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,6 +16,8 @@ from tasks.json_values import MISSING, Missing, NotJsonError, pick, to_json
 from tasks.metrics.comparisons import check_expected, needs_expected
 
 CASE_KEYS = ("id", "input", "expected", "weight", "tags", "group", "description")
+GAMES_TAG = "games"
+"""Of approved cases that a game found."""
 MAX_WEIGHT = 1_000_000_000
 """Of a case, as of a metric: sums of more are no numbers."""
 _MAX_PROBLEMS = 50
@@ -99,6 +102,27 @@ def _split(
 def _unit(case: Case) -> str:
     """Return the name of what is held out as a whole."""
     return case.case_id if case.group is None else f"group:{case.group}"
+
+
+def limited_weights(
+    cases: Sequence[Case], others: Sequence[Case], share: float
+) -> tuple[Case, ...]:
+    """Return cases of which those that games found have at most a share of the whole weight.
+
+    Args:
+        cases: approved ones; those of games have the tag ``GAMES_TAG``.
+        others: the rest of the test cases.
+        share: in (0, 1]; the games' weights W_g become min(W_g, share / (1 - share) W), W the weight of
+            all else, each lowered by the same factor.
+    """
+    of_games = math.fsum(case.weight for case in cases if GAMES_TAG in case.tags)
+    rest = math.fsum(case.weight for case in (*others, *cases)) - of_games
+    if share >= 1.0 or rest <= 0.0 or of_games <= (most := share / (1.0 - share) * rest):
+        return tuple(cases)
+    return tuple(
+        replace(case, weight=case.weight * most / of_games) if GAMES_TAG in case.tags else case
+        for case in cases
+    )
 
 
 def groups_of(cases: Sequence[Case]) -> dict[str, str]:

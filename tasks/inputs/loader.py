@@ -26,7 +26,7 @@ from tasks.inputs.case_files import (
     read_bytes,
     read_cases,
 )
-from tasks.inputs.cases import build_cases, hash_of, split_holdout, split_sealed
+from tasks.inputs.cases import build_cases, hash_of, limited_weights, split_holdout, split_sealed
 from tasks.inputs.facts import facts_of
 from tasks.json_values import Missing, names, pick
 from tasks.metrics import judge
@@ -323,6 +323,8 @@ class _Loader:
             return ()
         cases, problems = build_cases(raw.cases, self.configuration.evaluation, report)
         self._problems += [*raw.problems, *problems]
+        share = self.configuration.evaluation.test_cases.games_share
+        cases = limited_weights(cases, others, share)
         known = {case.case_id for case in others}
         for twice in (case.case_id for case in cases if case.case_id in known):
             rule, fix = "must not repeat the id of another case", "Remove one of them."

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from convergence_core.errors import InteractionNotFoundError
 from convergence_core.records import Json
 from tasks.inputs.approved_cases import append_case, input_of
+from tasks.inputs.cases import GAMES_TAG
 from tasks.inputs.loader import Loaded
 from tasks.inputs.storage import store_path
 from tasks.run.hard_cases import hard_cases
@@ -65,7 +66,7 @@ def approve_case(
     case: dict[str, Json] = {
         "id": one.case_id,
         "input": input_of(one.prompt, loaded.cases, field),
-        "tags": ["games" if one.failed else "feedback"],
+        "tags": [GAMES_TAG if one.failed else "feedback"],
         "description": one.marks,
     }
     if expected is not None or one.right is not None:

@@ -15,6 +15,7 @@ from benchmarks.games.planted_sums import (
     Sums,
     kinds_of,
 )
+from convergence_core.config.evaluation import TestCasesConfig
 from convergence_core.games.critic_game import CriticGame
 from convergence_core.games.game import PlayKey
 from convergence_core.games.play import play
@@ -92,11 +93,13 @@ def test_a_reviewer_who_knows_what_is_asked_leaves_an_adversary_nothing(small: N
 
 
 def test_hard_cases_weigh_no_more_than_they_may():
-    reviewer = Reviewer(most_weight=0.1)
     for n in (1, 5, 50):
-        total = n * reviewer.weight_of(n)
-        assert total / (total + hard_cases.N_GIVEN) <= 0.1 + 1e-12
-    assert Reviewer().weight_of(50) == 1.0
+        texts = {f"c{i:03}": str(i) for i in range(hard_cases.N_GIVEN + n)}
+        weights = [*Reviewer(most_weight=0.1).weights(texts).values()]
+        assert weights[: hard_cases.N_GIVEN] == [1.0] * hard_cases.N_GIVEN
+        assert sum(weights[hard_cases.N_GIVEN :]) / sum(weights) <= 0.1 + 1e-12
+        assert {*Reviewer(most_weight=1.0).weights(texts).values()} == {1.0}
+    assert Reviewer().most_weight == TestCasesConfig().games_share == 0.2
 
 
 def test_intervals_are_of_student_and_of_clopper_and_pearson():

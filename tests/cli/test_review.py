@@ -143,3 +143,44 @@ def test_the_field_of_the_prompt_is_asked_for_where_inputs_have_several(
     assert "`--field question`" in capsys.readouterr().err
     assert run(["review", "--approve", "i1", "--field", "n"]) == 0
     assert '"input": {"n": "question 1' in (project / "approved.jsonl").read_text()
+
+
+@pytest.mark.parametrize(
+    ("share", "weights"),
+    [
+        (
+            None,
+            [0.25, 0.5, 0.25, 3.0],
+        ),  # .2 of a whole in which all else weighs 4: 1 for the three
+        (0.75, [1.0, 2.0, 1.0, 3.0]),  # 4 of 8 is less than .75: as written
+        (1, [1.0, 2.0, 1.0, 3.0]),
+    ],
+)
+def test_cases_of_games_are_a_bounded_share_of_all(
+    tmp_path: Path, share: float | None, weights: list[float]
+):
+    cases: dict[str, object] = {
+        "inline": [{"id": "own", "input": {"n": "1"}}],
+        "approved": "approved.jsonl",
+    }
+    if share is not None:
+        cases["games_share"] = share
+    write_project(tmp_path, evaluation__test_cases=cases)
+    lines = [
+        {"id": name, "input": {"n": name}, "tags": [tag], "weight": weight}
+        for name, tag, weight in [
+            *(("g1", "games", 1), ("g2", "games", 2), ("g3", "games", 1), ("f", "feedback", 3))
+        ]
+    ]
+    (tmp_path / "approved.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
+    own, *approved = load(tmp_path / "optimization.yaml").cases
+    assert own.weight == 1.0
+    assert [one.weight for one in approved] == pytest.approx(weights)
+
+
+def test_where_all_cases_are_of_games_they_weigh_as_written(tmp_path: Path):
+    write_project(
+        tmp_path,
+        evaluation__test_cases={"inline": [{"id": "own", "input": {"n": "1"}, "tags": ["games"]}]},
+    )
+    assert [one.weight for one in load(tmp_path / "optimization.yaml").cases] == [1.0]
