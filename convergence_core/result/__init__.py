@@ -20,7 +20,7 @@ from convergence_core.result.run_result import (
     RunResult,
     VolumePoint,
 )
-from convergence_core.result.verdict import Verdict, result_json, verdict_of
+from convergence_core.result.verdict import Verdict, is_offline, result_json, verdict_of
 
 __all__ = [
     "CandidateReport",
@@ -41,6 +41,7 @@ __all__ = [
     "Verdict",
     "VolumePoint",
     "Within",
+    "is_offline",
     "result_json",
     "verdict_of",
     "worst_first",

@@ -9,7 +9,7 @@ says *promote*, or it is at least *likely* better and an answer does not cost mo
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
 from convergence_core.events import RunOutcome
@@ -30,6 +30,12 @@ FREE = "a local function that reports no cost"
 """Why what it is asked counts as $0 where people read it; the ledger keeps that nothing was told."""
 DEARER = 1.1
 """Times the other's price of an answer from which on one costs more."""
+
+AFTER_OFFLINE = (
+    "A stand-in answered in place of the models, so this says nothing about the real ones: set the "
+    "key, and run `convergence optimize` without `--offline`."
+)
+"""Next step after an offline run."""
 
 Kind = Literal[
     "nothing",
@@ -90,7 +96,22 @@ def is_recommended(kind: Kind) -> bool:
 
 
 def verdict_of(result: RunResult) -> Verdict:
-    """Return a run's verdict and its next step."""
+    """Return a run's verdict and its next step.
+
+    Of an offline run the next step is never to use what was found: the stand-in knows no real model.
+    """
+    verdict = _verdict_of(result)
+    if not is_offline(result) or verdict.kind in {"nothing", "untested"}:
+        return verdict
+    return replace(verdict, next_step=AFTER_OFFLINE, command=None)
+
+
+def is_offline(result: RunResult) -> bool:
+    """Whether a stand-in answered in place of the models."""
+    return bool(result.facts.get("offline"))
+
+
+def _verdict_of(result: RunResult) -> Verdict:
     found, gate = result.found, result.gate
     if found is None:
         return _nothing(result)

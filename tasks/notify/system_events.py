@@ -53,11 +53,11 @@ def emit_gate(result: RunResult) -> None:
     if gate is None or winner is None or gate.decision != "promote":
         return
     verdict = verdict_of(result)
+    command = "" if verdict.command is None else f" `{verdict.command}`"
     _emit(
         GATE,
         result.system,
-        f"{result.label}, {winner.label}: {verdict.sentence} {CASES} {verdict.next_step} "
-        f"`{verdict.command}`",
+        f"{result.label}, {winner.label}: {verdict.sentence} {CASES} {verdict.next_step}{command}",
         {"run_id": result.run_id, "label": result.label, "candidate_id": winner.candidate_id},
     )
 

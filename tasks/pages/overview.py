@@ -6,7 +6,7 @@ from typing import Any
 
 from convergence_core.ports import RunRecord
 from convergence_core.records import short_id
-from convergence_core.result import verdict_of
+from convergence_core.result import is_offline, verdict_of
 from convergence_core.result.number_text import plural
 from tasks.pages.source import Page, PageSource, line_of, time_of
 from tasks.report.phrases import clean
@@ -139,6 +139,8 @@ def _needs(source: PageSource, records: Sequence[RunRecord]) -> Iterator[Page]:
             yield {"kind": "resume", "sentence": sentence, "command": command, **about}
         result = source.result(record)
         if result is None or result.gate is None or result.gate.decision != "promote":
+            continue
+        if is_offline(result):  # nothing of it is for production
             continue
         champion = None if runtime is None else champion_of(runtime, record.name)
         if champion is None or (

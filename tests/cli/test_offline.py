@@ -63,7 +63,9 @@ def test_results_of_the_stand_in_lie_apart_and_bear_the_word(here: Path, cli: Ru
     assert {p.name for p in (here / "results").iterdir()} == {"best_config.py", "offline"}
     assert "mine" in (here / "results/best_config.py").read_text()
     written = here / "results/offline"
-    assert (written / "latest/report.md").read_text().startswith("# mood.offline-")
+    report = (written / "latest/report.md").read_text()
+    assert report.startswith("# mood.offline-")
+    assert "convergence promote" not in report
     assert "mood.offline-" in (written / "best_config.py").read_text().splitlines()[0]
     for name in ("best_config.json", "detailed_results.json", "report.md"):
         assert (written / name).read_text() == (written / "latest" / name).read_text()

@@ -5,7 +5,14 @@ from dataclasses import replace
 import pytest
 
 from convergence_core.result import GateReport, RunResult, result_json, verdict_of
-from convergence_core.result.verdict import DEARER, LIKELY, is_recommended, kind_of, price_sentence
+from convergence_core.result.verdict import (
+    AFTER_OFFLINE,
+    DEARER,
+    LIKELY,
+    is_recommended,
+    kind_of,
+    price_sentence,
+)
 from tests.support.results import bare_result, failed_result, made_up_result
 
 GATE = GateReport(
@@ -102,6 +109,32 @@ def test_every_verdict_names_the_next_step(changes, kind, words, command):
     if command is not None:
         assert verdict.command is not None
         assert verdict.command.startswith(f"convergence {command}")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"decision": "promote"},
+        {"decision": "promote", "is_adopted": True},
+        {"decision": "keep"},
+        {"probability_better": 0.6},
+        {},
+    ],
+)
+def test_after_an_offline_run_the_next_step_is_a_real_one(changes):
+    result = result_with(**changes)
+    real, offline = (
+        verdict_of(replace(result, facts=facts)) for facts in ({}, {"offline": "true"})
+    )
+    assert (offline.kind, offline.sentence) == (real.kind, real.sentence)
+    assert offline.next_step == AFTER_OFFLINE
+    assert "without `--offline`" in AFTER_OFFLINE
+    assert offline.command is None
+
+
+def test_what_failed_offline_is_mended_offline():
+    result = replace(made_up_result(), winner=None, gate=None, facts={"offline": "true"})
+    assert verdict_of(result).next_step.startswith("Mend what failed")
 
 
 def test_a_dearer_one_says_both_prices():
