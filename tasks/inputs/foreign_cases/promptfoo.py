@@ -5,6 +5,7 @@ import io
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,10 @@ def _load(path: Path) -> Any:
         return [orjson.loads(line) for line in text.splitlines() if line.strip()]
     if path.suffix not in (".yaml", ".yml", ".json"):
         raise ValueError("must be YAML, JSON, JSONL or CSV; code is not run")
+    if path.suffix == ".json":
+        # YAML refuses the pairs of escapes by which JSON may write a character beyond 16 bits.
+        with suppress(orjson.JSONDecodeError):
+            return orjson.loads(text)
     try:
         return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
     except yaml.YAMLError as error:
