@@ -36,8 +36,8 @@ from tests.support.configuration_files import write_configuration
 from tests.support.searching import finish
 
 N_NIGHT: Final = 1_000_000
-N_CASES: Final = 20
-"""Batches of each game."""
+N_BATCH: Final = 60
+"""Plays in a batch: far less than a call may take, even on a busy machine."""
 NEEDS: Final = {"dask": "distributed", "ray": "ray"}
 TRUTH: Final = frozenset({"evaluator", "sandbox"})
 TARGET: Final = """
@@ -63,7 +63,6 @@ class PerPlay:
     """Of models; truth (measurements, executions) is asked of nobody."""
     characters_in: float
     characters_out: float
-    grounded: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,17 +97,17 @@ def play_batch(name: str, seed: int, n_plays: int) -> int:
 def run_on(runner: str, folder: Path, n_plays: int) -> str:
     """Play on a runner; return the row of its table."""
     names = [game.id for game, _ in games()]
-    n_batch = -(-n_plays // (N_CASES * len(names)))
+    n_cases = -(-n_plays // (N_BATCH * len(names)))
     folder.mkdir()
     (folder / "target.py").write_text(TARGET, encoding="utf-8")
-    cases = [{"id": f"c{i:02}", "input": {"seed": i, "n": n_batch}} for i in range(N_CASES)]
+    cases = [{"id": f"c{i:02}", "input": {"seed": i, "n": N_BATCH}} for i in range(n_cases)]
     execution: dict[str, Any] = {"runner": runner, "parallel_workers": 2}
     if runner != "threads":
         execution["processes"] = 2
     tree = {
         "api": {"name": "plays", "function": "target.py:answer"},
         "search_space": {"parameters": {"game": {"type": "categorical", "choices": names}}},
-        "evaluation": {"test_cases": {"inline": cases, "holdout": 0.0}, "cases_per_candidate": N_CASES,
+        "evaluation": {"test_cases": {"inline": cases, "holdout": 0.0}, "cases_per_candidate": n_cases,
                        "metrics": {"worth": {"type": "function", "function": "target.py:worth"}}},
         "optimization": {"algorithm": "random", "seed": 1,
                          "evolution": {"population_size": len(names), "generations": 1},
@@ -124,7 +123,7 @@ def run_on(runner: str, folder: Path, n_plays: int) -> str:
     rows = ParquetStore(folder / "convergence-data").rows(
         "SELECT count(*) AS n FROM evaluations WHERE status = 'ok'", {}
     )
-    n_played = int(str(next(iter(rows))["n"])) * n_batch
+    n_played = int(str(next(iter(rows))["n"])) * N_BATCH
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return (
         f"| `{runner}` | {n_played:,} | {opened - began:.1f} | {took:.1f} | {n_played / took:,.0f} "
@@ -183,14 +182,14 @@ def what_plays_take(n_plays: int = 200) -> dict[str, PerPlay]:
         n_measured = N_PLAYS * (k + 1) // 9 - N_PLAYS * k // 9
         keys = (PlayKey(run_seed=2, round_number=0, index=i) for i in range(n_plays))
         seen = [turn for key in keys for turn in play(game, players, key).turns]
-        found[game.id] = per_play(game, seen, n_plays, spent[game.id] / n_measured)
+        found[game.id] = per_play(seen, n_plays, spent[game.id] / n_measured)
     game, players = critic()
     seen = list(play(game, players, PlayKey(run_seed=2, round_number=0, index=0)).turns)
-    found[game.id] = per_play(game, seen, 1, cpu_of_executed_play())
+    found[game.id] = per_play(seen, 1, cpu_of_executed_play())
     return found
 
 
-def per_play(game: Game, turns: Sequence[Turn], n_plays: int, cpu_s: float) -> PerPlay:
+def per_play(turns: Sequence[Turn], n_plays: int, cpu_s: float) -> PerPlay:
     """Return what a play takes, by the turns of so many; a solver has the second seat of solved games."""
     asked = [one for one in turns if one.ask.role not in {*TRUTH, "second"}]
     return PerPlay(
@@ -198,7 +197,6 @@ def per_play(game: Game, turns: Sequence[Turn], n_plays: int, cpu_s: float) -> P
         replies=len(asked) / n_plays,
         characters_in=sum(len(one.ask.text) for one in asked) / n_plays,
         characters_out=sum(len(one.reply) for one in asked) / n_plays,
-        grounded=game.grounded,
     )
 
 
