@@ -81,6 +81,10 @@ class TrainingConfig(Section):
     """New ratings of a role that a round waits for."""
     held_out: float = Field(default=0.2, gt=0, lt=1)
     """Share of a role's prompts that are never trained on: what the gate measures on."""
+    games: bool = False
+    """Whether moves of winners and solvers in grounded games of this system train, too, weighted by P(keep) of
+    their game where it is above one half; at most as many as rows of ratings. Whether it helps was not
+    measured: the adapter's checks decide, as for any."""
     reward: RewardConfig = Field(default_factory=RewardConfig)
     """What an answer's training reward is made of. An answer that a safety rule flags has the lowest one,
     whatever its rating."""

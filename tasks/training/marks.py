@@ -5,7 +5,7 @@ prompts, and no adapter was ever trained on one.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -170,15 +170,24 @@ def training_rows(
 
 def prompt_key(interaction: Interaction) -> str:
     """Return a hash of what was asked: the conversation without its system messages."""
-    digest = hashlib.sha256()
-    for message in interaction.asked:
-        digest.update(f"{message.role}\0{message.content}\0".encode("utf-8", "surrogatepass"))
-    return digest.hexdigest()
+    return _hash_of((one.role, one.content) for one in interaction.asked)
 
 
 def is_held_out(interaction: Interaction, share: float) -> bool:
     """Return whether its prompt is held out; the same prompt always is, or never."""
-    return int(prompt_key(interaction)[:13], 16) < share * 16**13
+    return is_held_out_prompt([(one.role, one.content) for one in interaction.asked], share)
+
+
+def is_held_out_prompt(asked: Iterable[tuple[str, str]], share: float) -> bool:
+    """Return whether a prompt, as roles and texts without system messages, is held out."""
+    return int(_hash_of(asked)[:13], 16) < share * 16**13
+
+
+def _hash_of(asked: Iterable[tuple[str, str]]) -> str:
+    digest = hashlib.sha256()
+    for role, content in asked:
+        digest.update(f"{role}\0{content}\0".encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()
 
 
 def is_own(interaction: Interaction, models: Sequence[str]) -> bool:

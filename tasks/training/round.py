@@ -18,7 +18,9 @@ from convergence_core.feedback.held_out_metrics import HeldOutMetric, metrics_js
 from convergence_core.records import Json
 from convergence_core.result.number_text import plural
 from tasks.inputs.loader import Loaded
+from tasks.inputs.storage import store_path
 from tasks.models.local_model import ModelProcessError
+from tasks.store import ParquetStore
 from tasks.store.feedback.adapter_files import training_folder
 from tasks.store.feedback.adapter_store import AdapterStore
 from tasks.store.feedback.adapter_weights import weights_problem
@@ -27,10 +29,12 @@ from tasks.store.feedback.feedback_store import FeedbackStore
 from tasks.store.feedback.training_rounds import TrainingRounds
 from tasks.store.layout import make_folder, write_file
 from tasks.training.adapter_checks import AdapterJudgement, check_adapter
+from tasks.training.game_rows import training_rows_of_games
 from tasks.training.jobs import (
     Objective,
     TrainingJob,
     TrainingResult,
+    TrainingRow,
     TrainingSettings,
     TrainingStep,
     never,
@@ -138,6 +142,8 @@ class _Work:
     marks: RoleMarks
     """Those that train now; frozen while a round is paused."""
     is_resumed: bool
+    games: tuple[TrainingRow, ...] | None = None
+    """Rows of games that a paused round began with; ``None``: it is a new one."""
 
 
 class _Round:
@@ -175,7 +181,9 @@ class _Round:
         if candidates:
             return self._judged_again(candidates[0])
         rows, used = training_rows(self._work.marks, self._work.objective)
-        _freeze(self._work, used)
+        games = self._rows_of_games(len(rows))
+        _freeze(self._work, used, games)
+        rows += games
         settings = settings_of(self._loaded.configuration.feedback.training, self._work.objective)
         job = TrainingJob(
             model=self._base.files, rows=rows, settings=settings, parent=self._parent
@@ -211,6 +219,22 @@ class _Round:
             shutil.rmtree(self._work.folder, ignore_errors=True)
         self._end(round_id, report, metrics)
         return report
+
+    def _rows_of_games(self, most: int) -> tuple[TrainingRow, ...]:
+        """Return the games' rows, no more than there are of people's; a resumed round has those it began with."""
+        options = self._loaded.configuration.feedback.training
+        store = store_path(self._loaded)
+        if self._work.games is not None:
+            return self._work.games
+        if not options.games or not (store / "store.json").is_file():
+            return ()
+        return training_rows_of_games(
+            ParquetStore(store),
+            self._loaded.configuration.api.name,
+            self._work.objective,
+            held_out=options.held_out,
+            most=most,
+        )
 
     def _judged_again(self, left: AdapterRecord) -> RoundReport:
         nothing = TrainingResult(adapter=None, n_steps=0)
@@ -349,24 +373,33 @@ def _work(marks: RoleMarks, options: TrainingConfig, folder: Path) -> _Work:
             pairs=tuple(one for one in marks.pairs if _name(one.mark) in names),
             n_foreign=marks.n_foreign,
         )
-        return _Work(folder=folder, objective=frozen[0], marks=kept, is_resumed=True)
+        return _Work(
+            folder=folder, objective=frozen[0], marks=kept, is_resumed=True, games=frozen[2]
+        )
     shutil.rmtree(folder, ignore_errors=True)
     objective = marks.objective(options.objective)
     return _Work(folder=folder, objective=objective, marks=marks, is_resumed=False)
 
 
-def _frozen(folder: Path) -> tuple[Objective, list[str]] | None:
+def _frozen(folder: Path) -> tuple[Objective, list[str], tuple[TrainingRow, ...]] | None:
     try:
         found = json.loads((folder / _FROZEN).read_text("utf-8"))
-        return found["objective"], list(found["marks"])
+        games = [
+            TrainingRow(**row | {"messages": tuple(row["messages"])}) for row in found["games"]
+        ]
+        return found["objective"], list(found["marks"]), tuple(games)
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None
 
 
-def _freeze(work: _Work, used: tuple[TrainedMark, ...]) -> None:
+def _freeze(work: _Work, used: tuple[TrainedMark, ...], games: tuple[TrainingRow, ...]) -> None:
     make_folder(work.folder)
-    text = json.dumps({"objective": work.objective, "marks": [_name(one) for one in used]})
-    write_file(work.folder / _FROZEN, text)
+    frozen = {
+        "objective": work.objective,
+        "marks": [_name(one) for one in used],
+        "games": [asdict(one) for one in games],
+    }
+    write_file(work.folder / _FROZEN, json.dumps(frozen))
 
 
 def _name(mark: TrainedMark) -> str:
