@@ -236,8 +236,8 @@ def export_games(  # noqa: PLR0917 - options of a command
     as_json: options.AsJson = False,
 ) -> None:
     """Write plays of language games as data for trainers: winners' moves, pairs, or verifiable tasks."""
-    from tasks.exports.game_data import GameForm, game_rows, stored_plays  # noqa: PLC0415
     from tasks.exports.verifiers_package import verifiers_rows, write_verifiers  # noqa: PLC0415
+    from tasks.games.game_data import GameForm, game_rows, stored_plays  # noqa: PLC0415
 
     if form not in {*GameForm, "verifiers"}:
         fix = f"Write one of: {', '.join(GameForm)}, verifiers."

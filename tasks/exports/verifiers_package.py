@@ -14,7 +14,7 @@ from typing import Any, Final
 from convergence_core.errors import ConfigurationError
 from convergence_core.games.round_records import PlayRecord
 from convergence_core.records import canonical_json
-from tasks.exports.game_data import GameForm, game_rows
+from tasks.games.game_data import GameForm, game_rows
 from tasks.store.layout import make_folder, write_file
 
 MODULE: Final = '''"""Environment of verifiable tasks, as the package verifiers loads it."""

@@ -7,7 +7,7 @@ from convergence_core.feedback.objectives import rating_quantiles
 from convergence_core.games.round_records import PlayRecord
 from convergence_core.ports import Store
 from convergence_core.records import canonical_json, sha256_hex
-from tasks.exports.game_data import GameForm, game_rows, stored_plays
+from tasks.games.game_data import GameForm, game_rows, stored_plays
 from tasks.training.jobs import Objective, TrainingRow
 from tasks.training.marks import is_held_out_prompt
 

@@ -18,10 +18,9 @@ from convergence_core.errors import ConfigurationError
 from convergence_core.games.game import Facts, PlayKey, Turn
 from convergence_core.games.round_records import PlayRecord, PlayStatus
 from convergence_core.ports import Ask
-from tasks.exports import game_data
-from tasks.exports.game_data import GameForm, game_rows, has_won
 from tasks.exports.verifiers_package import verifiers_rows, write_verifiers
-from tasks.games import reasoning_tasks
+from tasks.games import game_data, reasoning_tasks
+from tasks.games.game_data import GameForm, game_rows, has_won
 from tasks.games.reasoning_tasks import VerifierVerdict
 from tests.games.game_worlds import KUHN, NIM, Gamer, play_round, write_games
 
