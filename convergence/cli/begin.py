@@ -33,6 +33,7 @@ class Template(StrEnum):
     LOCAL_CHAT = "local-chat"
     CONNECTOR = "connector"
     AGNO_DISCORD = "agno-discord"
+    BROWSERBASE = "browserbase"
 
 
 def init(
@@ -52,7 +53,8 @@ def init(
             "[bold]chat[/bold]: talk to a model and rate its answers; offline without a key. "
             "[bold]local-chat[/bold]: the same with a model of this machine that learns from the ratings. "
             "[bold]connector[/bold]: an installable package with a target and a metric of your own, and its tests. "
-            "[bold]agno-discord[/bold]: an agent with Discord's tools, on a simulated server; needs its extra.",
+            "[bold]agno-discord[/bold]: an agent with Discord's tools, on a simulated server; needs its extra. "
+            "[bold]browserbase[/bold]: a script in browser sessions; offline without a key, needs its extra.",
         ),
     ] = None,
     non_interactive: Annotated[
@@ -126,7 +128,8 @@ _QUESTION = """What do you want to optimize?
   8  a chat, rated by people    (offline without a key)
   9  a chat that trains a model (on this machine; needs its extra, no key)
   10 a connector of your own    (a package with its tests; no key)
-  11 an agent on Discord        (a simulated server; needs its extra, offline without a key)"""
+  11 an agent on Discord        (a simulated server; needs its extra, offline without a key)
+  12 a script in a browser      (needs its extra, offline without a key)"""
 
 
 def _ask_template() -> Template:
@@ -160,6 +163,13 @@ def _ask_endpoint() -> tuple[dict[str, str], str]:
     return replaced, key_env
 
 
+_EXTRA: Mapping[Template, str] = {
+    Template.QUICKSTART: "quickstart",
+    Template.AGNO_DISCORD: "agno",
+    Template.BROWSERBASE: "browserbase",
+}
+"""The extra that an example needs."""
+
 _FURTHER_STEPS: Mapping[Template, tuple[str, ...]] = {
     Template.PROMPT: (
         "convergence optimize --offline   # without a key: a stand-in answers, rules write",
@@ -175,6 +185,12 @@ _FURTHER_STEPS: Mapping[Template, tuple[str, ...]] = {
         "python -m pytest -q tests",
         "python service.py         # in another terminal",
     ),
+    Template.BROWSERBASE: (
+        "apt install chromium      # stands in for the provider's browsers",
+        "python shop.py            # in another terminal",
+        "convergence optimize --offline   # without a key: Chromium on this machine opens the pages",
+        "export BROWSERBASE_API_KEY=…     # once test_cases.json names pages that all can open",
+    ),
     Template.LOCAL_CHAT: (
         "convergence chat    # ask, and rate each answer by one key",
         "convergence train   # learn from the ratings",
@@ -188,17 +204,12 @@ def _next_steps(template: Template, folder: Path, key_env: str) -> list[str]:
         steps.append("python server.py              # in another terminal")
     if template is Template.OPENAI:
         steps.append(f"export {key_env}=…")
-    if template is Template.QUICKSTART:
+    if template in _EXTRA:
         from tasks.version import install_command  # noqa: PLC0415 - with its only user
 
-        steps.append(install_command("quickstart"))
+        steps.append(install_command(_EXTRA[template]))
     if template is Template.AGNO_DISCORD:
-        from tasks.version import install_command  # noqa: PLC0415 - with its only user
-
-        steps += [
-            install_command("agno"),
-            "convergence optimize --offline   # without a key: a stand-in answers",
-        ]
+        steps.append("convergence optimize --offline   # without a key: a stand-in answers")
         steps.append(f"export {key_env}=…")
     if template in {Template.LOCAL_LLM, Template.LOCAL_CHAT}:
         from tasks.models.files import install_commands  # noqa: PLC0415 - with its only user

@@ -220,16 +220,24 @@ def _is_of(request: "Request", page: "Page") -> bool:
         return False
 
 
-def check_script(script: Script, path: str) -> None:
-    """Check that a function is a script of three arguments that awaits, and that Playwright is there.
+def check_playwright() -> None:
+    """Check that Playwright is installed.
 
     Raises:
-        ConfigurationError: it is none, or the extra is missing.
+        ConfigurationError: the extra is missing.
     """
     if find_spec("playwright") is None:
         rule = "needs Playwright, which drives the browser"
         fix = f"Run: {install_command(EXTRA)}"
         raise ConfigurationError.of("api.kind", rule, fix, value="browserbase")
+
+
+def check_script(script: Script, path: str) -> None:
+    """Check that a function is a script of three arguments that awaits.
+
+    Raises:
+        ConfigurationError: it is none.
+    """
     fix = "Write `async def run(page, case, parameters):`."
     if not inspect.iscoroutinefunction(script):
         rule = "must name an `async` function, since Playwright's calls are awaited"

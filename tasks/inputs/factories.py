@@ -171,12 +171,17 @@ def _plugin_target(loaded: Loaded, environment: Environment, workers: int) -> Ta
 
 
 def _browser_target(loaded: Loaded, environment: Environment, workers: int) -> Target:
-    from tasks.browser.scripts import ScriptRunner, check_script  # noqa: PLC0415 - seldom used
+    from tasks.browser.scripts import (  # noqa: PLC0415 - seldom used
+        ScriptRunner,
+        check_playwright,
+        check_script,
+    )
     from tasks.targets.browserbase import BrowserbaseTarget  # noqa: PLC0415 - as above
 
     api = loaded.configuration.api
     if api.function is None:
         raise ConfigurationError.of(_FUNCTION, "is required", "Write `function:`.")
+    check_playwright()  # before the script, which may import it
     script = load_function(api.function, loaded.base_dir, key=_FUNCTION)
     check_script(script, api.function)
     if environment.mock_url is not None:

@@ -15,7 +15,7 @@ from convergence_core.budget.prices import PriceTable
 from convergence_core.config.api import ApiConfig
 from convergence_core.errors import CandidateFault, ConfigurationError, InfrastructureFault
 from convergence_core.records import Case
-from tasks.browser.scripts import ScriptEnd, check_script
+from tasks.browser.scripts import ScriptEnd, check_playwright, check_script
 from tasks.browser.sessions import MARK, SessionClient, billed_minutes
 from tasks.functions.workers import WorkerFailure, WorkOutcome
 from tasks.mock.chromium import check_chromium
@@ -370,27 +370,23 @@ def test_a_sweep_that_fails_is_told_and_ends_nothing(caplog):
 
 
 def test_a_missing_extra_and_a_missing_browser_are_said_in_one_sentence(monkeypatch):
-    async def run(page, case, parameters):
-        """Do nothing."""
-
     monkeypatch.setattr("tasks.browser.scripts.find_spec", lambda _: None)
     with pytest.raises(
         ConfigurationError, match=r"needs Playwright.* Run: pip install .*browserbase"
     ):
-        check_script(run, "scrape.py:run")
+        check_playwright()
     monkeypatch.setattr("tasks.mock.chromium.shutil.which", lambda _: None)
     with pytest.raises(ConfigurationError, match=r"needs Chromium.* Run: apt install chromium"):
         check_chromium()
 
 
-def test_a_script_awaits_and_takes_three_arguments(monkeypatch):
+def test_a_script_awaits_and_takes_three_arguments():
     async def short(page, case):
         """Do nothing."""
 
     def plain(page: Any, case: Any, parameters: Any) -> Any:
         """Do nothing."""
 
-    monkeypatch.setattr("tasks.browser.scripts.find_spec", lambda _: object())
     with pytest.raises(ConfigurationError, match="three arguments"):
         check_script(short, "scrape.py:run")
     with pytest.raises(ConfigurationError, match="`async` function"):

@@ -1,0 +1,42 @@
+"""Reads the price of one product page: the script that is tuned."""
+
+import contextlib
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from playwright import async_api
+
+CLOSED_BY_A_BUTTON = {"banners": ".cookies", "all": ".cookies, .letter"}
+"""`dismiss` → what is closed when it covers the page."""
+FOUND = {
+    "class": ".price",
+    "itemprop": "[itemprop=price]",
+    "label": "xpath=//*[normalize-space()='Price']/following-sibling::*[1]",
+}
+"""`find_by` → where the price is looked for."""
+
+
+async def close(cover: async_api.Locator) -> None:
+    """Press the button of what covers the page."""
+    with contextlib.suppress(async_api.Error):  # the script may end while it is pressed
+        await cover.get_by_role("button").click()
+
+
+async def run(page: async_api.Page, case: Mapping[str, str], parameters: Mapping[str, Any]) -> str:
+    """Return the price as it is written, or `none` where there is none to be found."""
+    patience_ms = parameters["patience_ms"]
+    closed = CLOSED_BY_A_BUTTON.get(parameters["dismiss"])
+    if closed is not None:
+        await page.add_locator_handler(page.locator(closed).first, close)
+    await page.goto(case["url"], wait_until="domcontentloaded")
+    try:
+        button = page.get_by_role("button", name="Show price")
+        if await button.count():
+            await button.click(timeout=patience_ms)
+        price = page.locator(FOUND[parameters["find_by"]], has_text=re.compile(r"\d"))
+        await price.first.wait_for(state="visible", timeout=patience_ms)
+        written: str = await price.first.inner_text()
+        return written.strip()
+    except async_api.TimeoutError:
+        return "none"
