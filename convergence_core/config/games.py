@@ -15,6 +15,11 @@ BUILT_IN: Final[Mapping[str, tuple[str, ...]]] = {
     "tic-tac-toe": SEATS,
 }
 """Game that needs nothing but players → its roles."""
+OF_ANSWERS: Final[Mapping[str, tuple[str, ...]]] = {
+    "debate": ("advocate", "judge"),
+    "judge": ("judge",),
+}
+"""Game about answers that the system gave, of which execution knows the right ones → its roles."""
 REAL_TASK: Final = "reasoning-"
 """Beginning of the ids of real tasks; the rest is the generator's name, with ``-`` for ``_``."""
 SOLVER_OF_TASKS: Final = ("solver",)
@@ -108,7 +113,7 @@ def is_real_task(name: str, game: GameConfig) -> bool:
 
 def known_roles(name: str, game: GameConfig) -> tuple[str, ...] | None:
     """Return the roles of a game; ``None``: only its file knows them."""
-    return SOLVER_OF_TASKS if is_real_task(name, game) else BUILT_IN.get(name)
+    return SOLVER_OF_TASKS if is_real_task(name, game) else {**BUILT_IN, **OF_ANSWERS}.get(name)
 
 
 def _asks_llm(game: GameConfig, known: Collection[str] | None, *, unknown: bool) -> bool:

@@ -5,6 +5,7 @@ from typing import Final
 
 from convergence_core.config.games import (
     BUILT_IN,
+    OF_ANSWERS,
     REAL_TASK,
     TRUTH,
     GameConfig,
@@ -45,11 +46,12 @@ def _check_game(name: str, game: GameConfig, report: Report) -> None:
     path: Path = (*_GAMES, name)
     known = known_roles(name, game)
     if game.file is None and known is None:
-        rule = f"must be a built-in game ({', '.join(BUILT_IN)}), a real task ({REAL_TASK}NAME), or name its `file`"
+        built_in = ", ".join((*BUILT_IN, *OF_ANSWERS))
+        rule = f"must be a built-in game ({built_in}), a real task ({REAL_TASK}NAME), or name its `file`"
         fix = "Write e.g. `file: my_game.py:MyGame`."
         report.add(path, rule, fix, value=name, of_key=True)
         return
-    if game.file is not None and name in BUILT_IN:
+    if game.file is not None and name in {**BUILT_IN, **OF_ANSWERS}:
         rule = "must have a name of its own: a built-in game has this one"
         report.add(path, rule, "Rename the game, or remove `file`.", value=name, of_key=True)
     for role, player in game.roles.items():
@@ -61,7 +63,7 @@ def _check_game(name: str, game: GameConfig, report: Report) -> None:
             rule = f"must be a role of the game: {', '.join(known)}"
             report.add((*path, "roles", role), rule, "Rename it.", value=role, of_key=True)
         if player.player == "solver" and (game.file is not None or name not in BUILT_IN):
-            rule = "must be `llm` or `chance`: only built-in games have a solver"
+            rule = "must be `llm` or `chance`: only solved games have a solver"
             report.add((*path, "roles", role, "player"), rule, "Write `llm`.", value="solver")
         for key in _without_effect(player):
             why = f"with `player: {player.player}`, which is no model"

@@ -30,6 +30,13 @@ class LabelledPair:
     first: str
     second: str
     first_is_right: bool
+    item_id: str = ""
+    """Of the item of executed truth; empty: it is none that is known."""
+
+
+def _facts(pair: LabelledPair) -> Facts:
+    known = {"item": pair.item_id} if pair.item_id else {}
+    return {"first_is_right": pair.first_is_right, **known}
 
 
 def _log_odds(reply: str) -> float | None:
@@ -100,10 +107,10 @@ class JudgeGame:
         _check(self.pairs)
 
     def protocol(self, rng: np.random.Generator) -> Turns:
-        """Ask in both orders; facts: the label."""
+        """Ask in both orders; facts: the label, and the item's id where it is known."""
         pair = self.pairs[int(rng.integers(len(self.pairs)))]
         yield from _judged(pair)
-        return {"first_is_right": pair.first_is_right}
+        return _facts(pair)
 
     def score(self, turns: Sequence[Turn], facts: Facts) -> Scores:
         """Return the log score."""
@@ -134,7 +141,7 @@ class DebateGame:
         _check(self.pairs)
 
     def protocol(self, rng: np.random.Generator) -> Turns:
-        """Judge, argue for each answer, judge again unless nothing was said; facts: the label."""
+        """Judge, argue for each answer, judge again unless nothing was said; facts: the label, and the item's id where it is known."""
         pair = self.pairs[int(rng.integers(len(self.pairs)))]
         yield from _judged(pair)
         said = []
@@ -149,7 +156,7 @@ class DebateGame:
             said.append(reply.strip())
         if any(said):
             yield from _judged(pair, said)
-        return {"first_is_right": pair.first_is_right}
+        return _facts(pair)
 
     def score(self, turns: Sequence[Turn], facts: Facts) -> Scores:
         """Return the judge's log score after less before, in nats."""

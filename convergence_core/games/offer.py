@@ -5,18 +5,29 @@
 | the judge's trust is below .2, or unknown | games without a ground: debate, prompts |
 | the judge is exploited: its marks rise while grounded rewards fall | games without a ground |
 | coverage has collapsed | games that write texts for the pool: prompts |
+| the judge's log score surely falls by debates: upper 80 % bound of their mean gain below 0 | debate |
 
 The judge's own game is always on: it is how trust comes back. Games that are switched off toss no coin, so
 the meta-critic takes them as not included. Grounded games know no alarm: their scores cannot be talked to.
 """
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from scipy.special import stdtrit
 
 from convergence_core.games.game import Game
 from convergence_core.judges.coverage.alarms import Alarms
 from convergence_core.judges.trust.audit import LEAST_TRUST, Trust
 from convergence_core.judges.trust.exploitation import Exploitation
+
+LEAST_DEBATES: Final = 30
+"""Plays below which nothing is said of what debates gain."""
+LEVEL: Final = 0.8
+"""Of the t interval of their mean gain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +41,12 @@ class GamesOnOffer:
 
 
 def on_offer(
-    games: Iterable[Game], *, trust: Trust, exploitation: Exploitation, coverage: Alarms
+    games: Iterable[Game],
+    *,
+    trust: Trust,
+    exploitation: Exploitation,
+    coverage: Alarms,
+    gains: Sequence[float] = (),
 ) -> GamesOnOffer:
     """Return which games the next round may include, and why others may not be.
 
@@ -39,11 +55,14 @@ def on_offer(
         trust: in the judge, after the last audit.
         exploitation: of the judge, after the last round.
         coverage: of what was written, after the last round.
+        gains: of the judge's log score by each debate so far, in nats.
     """
     kept: list[Game] = []
     off: dict[str, str] = {}
     for game in games:
         why = _why_off(game, trust, exploitation, coverage)
+        if game.feeds == "debate":
+            why = why or why_unpaid(gains)
         if why:
             off[game.id] = why
         else:
@@ -63,3 +82,22 @@ def _why_off(game: Game, trust: Trust, exploitation: Exploitation, coverage: Ala
     if game.feeds == "prompts" and not coverage.gives_rows:
         return f"coverage has collapsed: {coverage.why}"
     return ""
+
+
+def why_unpaid(gains: Sequence[float]) -> str:
+    """Return why debates are not paid for; empty: they are.
+
+    Args:
+        gains: of the judge's log score by each debate so far, in nats.
+    """
+    n = len(gains)
+    if n < LEAST_DEBATES:
+        return ""
+    mean = float(np.mean(gains))
+    half = float(stdtrit(n - 1, 0.5 + LEVEL / 2)) * float(np.std(gains, ddof=1)) / math.sqrt(n)
+    if mean + half >= 0.0:
+        return ""
+    return (
+        f"debates made the judge worse, so they are not paid for: mean gain {mean:+.2f} nats "
+        f"[{mean - half:+.2f}, {mean + half:+.2f}] ({100 * LEVEL:.0f} % t interval, {n} plays)"
+    )

@@ -29,6 +29,8 @@ class SaoState:
     """Steps after which the walk of this run ends, and a further run's begins."""
     alarms: Alarms = field(default_factory=Alarms)
     trust: Trust = field(default_factory=Trust)
+    played_to: int = -1
+    """Last round of games whose verdicts ``trust`` holds; -1: none."""
     drift: Drift = field(default_factory=Drift)
     exploitation: Exploitation = field(default_factory=Exploitation)
     n_silences: int = 0
@@ -127,6 +129,7 @@ class SaoState:
             "n_silences": self.n_silences,
             "alarms": asdict(self.alarms),
             "trust": asdict(self.trust),
+            "played_to": self.played_to,
             "drift": asdict(self.drift),
             "exploitation": {
                 **asdict(self.exploitation),
@@ -152,6 +155,7 @@ class SaoState:
             n_silences=int(value.get("n_silences", 0)),
             alarms=Alarms.from_json(value["alarms"]),
             trust=Trust(**value["trust"]),
+            played_to=int(value.get("played_to", -1)),
             drift=Drift(**value["drift"]),
             exploitation=Exploitation.from_json(value["exploitation"]),
             variants={k: tuple(texts) for k, texts in value["variants"].items()},

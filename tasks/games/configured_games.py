@@ -8,6 +8,7 @@ from convergence_core.config import Configuration
 from convergence_core.config.games import (
     BUILT_IN,
     EVALUATOR,
+    OF_ANSWERS,
     SANDBOX,
     SYSTEM,
     TRUTH,
@@ -22,6 +23,7 @@ from convergence_core.games.registry import solved_games
 from convergence_core.games.solved.solver import solve
 from convergence_core.games.solved.tree import SEATS, TreeGame
 from convergence_core.ports import LLM, Player
+from tasks.games.answer_games import game_like_cases
 from tasks.games.own_games import OwnGame, own_game
 from tasks.games.players import PERSONA, WORDING_VERSION, ModelSeat, SandboxPlayer
 from tasks.games.reasoning_audits import RealTasks
@@ -50,8 +52,21 @@ class ConfiguredGame:
     """Role → what the solver gets against the solver; empty: no solver knows the game."""
     off_reason: str | None = None
     """Why it cannot be played here; ``None``: it can."""
+    dealt: tuple[Game | None, ...] | None = None
+    """The game of each play, each about another answer; ``None``: ``game`` is that of all plays."""
     close: Callable[[], None] = lambda: None
     """Ends processes of its own; safe to call twice."""
+
+    def of_play(self, index: int) -> Game:
+        """Return the game that a play is of.
+
+        Raises:
+            LookupError: the answers that it is about are not stored any more.
+        """
+        found = self.game if self.dealt is None else self.dealt[index]
+        if found is None:
+            raise LookupError("the answers that it is about are not stored any more")
+        return found
 
 
 def configured_games(
@@ -134,6 +149,8 @@ def made_game(name: str, config: GameConfig, loaded: Loaded) -> Game:
     Raises:
         ConfigurationError: it cannot be made, has another id, or breaks a rule of the contract.
     """
+    if name in OF_ANSWERS:
+        return game_like_cases(name, loaded)
     if config.file is None:
         return next(game for game in solved_games() if game.id == name)
     game = own_game(config.file, loaded.base_dir, f"{_key(name)}.file")

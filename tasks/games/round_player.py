@@ -130,7 +130,7 @@ class _Play:
         self._n_calls, self._cost_usd = 0, cast("float | None", 0.0)
         self._broken = ""
         self._open: OpenPlay | None = None
-        self._guarded(lambda: setattr(self, "_open", OpenPlay(game.game, key)))
+        self._guarded(lambda: setattr(self, "_open", OpenPlay(game.of_play(key.index), key)))
 
     @property
     def ask(self) -> Ask | None:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from convergence_core.games.game import PlayKey, Turn
+from convergence_core.games.game import Game, PlayKey, Turn
 from convergence_core.games.round_records import (
     CoinRecord,
     HeldOutLook,
@@ -38,6 +38,10 @@ _PLAYS: Final = """
 _COSTS: Final = """
     SELECT p.game, avg(p.cost_usd) AS usd FROM game_plays p JOIN runs r USING (run_id)
     WHERE r.name IN ($system, $system || '.games') AND p.cost_usd IS NOT NULL GROUP BY p.game"""
+_GAINS: Final = """
+    SELECT p.scores, p.players_json FROM game_plays p JOIN runs r USING (run_id)
+    WHERE r.name IN ($system, $system || '.games') AND p.game = $game AND p.version = $version
+      AND p.status = 'played'"""
 
 
 def system_of(record: RunRecord) -> str:
@@ -202,6 +206,25 @@ def price_of_plays(store: Store, system: str) -> dict[str, float]:
     """Return what a play of each game has cost on average, where prices are known."""
     rows = store.rows(_COSTS, {"system": system})
     return {str(row["game"]): float(str(row["usd"])) for row in rows}
+
+
+def gains_of_debates(
+    store: Store, system: str, game: Game, players: Mapping[str, str]
+) -> list[float]:
+    """Return what each debate between these players gained, in nats.
+
+    Args:
+        store: where plays are kept.
+        system: whose.
+        game: the debate, of this version.
+        players: role → who plays it.
+    """
+    asked = {"system": system, "game": game.id, "version": game.version}
+    rows = store.rows(_GAINS, asked)
+    scored: list[Any] = [
+        row["scores"] for row in rows if json.loads(str(row["players_json"])) == players
+    ]
+    return [float(dict(one)["advocate"]) for one in scored if "advocate" in dict(one or {})]
 
 
 def _final_looks(store: Store, system: str) -> dict[str, HeldOutLook]:

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from convergence_core.config.games import OF_ANSWERS
 from convergence_core.errors import EvaluatorFault
 from convergence_core.games.held_out import HeldOutGuard, HeldOutLooks
 from convergence_core.games.meta_critic import Coin, p_keep_of, toss
@@ -40,8 +41,6 @@ from convergence_core.records import (
     sha256_hex,
 )
 from convergence_core.sao.prompt_shape import shape_of
-from convergence_core.sao.rounds import Rounds
-from convergence_core.sao.state import SaoState
 from convergence_core.search.study import limit_reached
 from tasks.games.configured_games import ConfiguredGame, no_system
 from tasks.games.games_report import made_report, report_of
@@ -62,9 +61,8 @@ from tasks.http.authentication import secret_name
 from tasks.inputs.loader import Loaded
 from tasks.json_values import as_text
 from tasks.rlp.learner_calls import LearnerCalls
+from tasks.run.judged_plays import MOST_ITEMS, NO_ITEMS, JudgedPlays, asks_of_answers
 from tasks.run.run import Run
-from tasks.sao.history import history_tag, inherited_state
-from tasks.sao.learner import SAO, SaoLearner
 from tasks.store.tables.lineage import payer
 from tasks.store.tables.rows import generation_row, payload_rows
 
@@ -114,6 +112,8 @@ class GamesRound:
         )
         self.look: HeldOutLook | None = None
         self.coins: tuple[CoinRecord, ...] = ()
+        self._items: tuple[str, ...] = ()
+        self._judge = JudgedPlays(run, is_within=hold is not None)
         self._trials: list[Trial] = []
         self._plays: list[PlayRecord] = []
         self._limit: str | None = None
@@ -191,12 +191,20 @@ class GamesRound:
             self.coins = self._tossed()
             coins: list[Json] = [one.to_json() for one in self.coins]
             text = canonical_json(
-                {"generation": self.generation, "round": self.number, "coins": coins}
+                {
+                    "generation": self.generation,
+                    "round": self.number,
+                    "coins": coins,
+                    "items": [*self._items],
+                }
             )
             run.record = replace(run.record, tags={**run.record.tags, COINS_TAG: text})
             run.save("running")
         else:
             self.coins = tuple(CoinRecord.from_json(one) for one in self._fixed["coins"])
+            self._items = tuple(self._fixed.get("items", ()))
+        if self._items:
+            self.games = {**self.games, **self._judge.dealt(self.games, self._items)}
         return self.coins
 
     def play(self, name: str) -> int:
@@ -298,16 +306,23 @@ class GamesRound:
 
     def _tossed(self) -> tuple[CoinRecord, ...]:
         games = [one.game for one in self.games.values()]
-        state = self._sao_state()
+        state, audited = self._judge.after_plays()
+        items = self._judge.items(MOST_ITEMS, audited) if asks_of_answers(self.games) else []
+        self._items = tuple(one.item_id for one in items)
         nobody = "no candidate has a reward yet, so nobody is the system"
         offer = on_offer(
-            games, trust=state.trust, exploitation=state.exploitation, coverage=state.alarms
+            games,
+            trust=state.trust,
+            exploitation=state.exploitation,
+            coverage=state.alarms,
+            gains=self._judge.gains(self.games),
         )
         off = dict(offer.off) | {
             name: one.off_reason or nobody
             for name, one in self.games.items()
             if one.off_reason is not None or (one.of_system and self.incumbent is None)
         }
+        off |= {name: NO_ITEMS for name in asks_of_answers(self.games) if not items}
         on = [game for game in games if game.id not in off]
         measured = rounds_with_change(self.past, self.look, series=self.series)
         p_keep = p_keep_of(measured, [game.id for game in on])
@@ -332,24 +347,13 @@ class GamesRound:
                 grounded=game.grounded,
                 p_keep=p_keep.get(game.id),
                 coin=coins.get(game.id),
-                n_plays=n_plays.get(game.id, 0),
+                n_plays=min(n_plays.get(game.id, 0), len(items))
+                if game.id in OF_ANSWERS
+                else n_plays.get(game.id, 0),
                 off_reason=off.get(game.id),
             )
             for game in games
         )
-
-    def _sao_state(self) -> SaoState:
-        """Return what the system's preferences know of its judge; nothing where it wrote none."""
-        run, sao = self.run, self.run.configuration.society.sao
-        learner = run.learners.get(SAO)
-        if self._hold is not None and isinstance(learner, SaoLearner):
-            return learner.state
-        name = system_of(run.record)
-        record = replace(run.record, name=name, tags=history_tag(run.store, name))
-        found = inherited_state(
-            run.store, record, limit=sao.iterative_rounds, n_personas=sao.n_personas
-        )
-        return found or SaoState(rounds=Rounds(limit=sao.iterative_rounds))
 
     def _cost_usd(self) -> float | None:
         """Return what the round has cost; ``None``: a price is unknown."""

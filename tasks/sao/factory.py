@@ -31,7 +31,7 @@ from tasks.rlp.embeddings import Embedder
 from tasks.rlp.factory import described, make_model, spent_on
 from tasks.rlp.learner_calls import LearnerCalls, SubBudget
 from tasks.rlp.model_calls import SAO as CALLS
-from tasks.sao.history import history_of, inherited_state
+from tasks.sao.history import history_of, inherited_state, judge_of, played_items
 from tasks.sao.learner import SAO, SaoLearner
 from tasks.sao.round import RoundModels
 from tasks.sao.writer import AnsweringSystem, Writer
@@ -164,6 +164,9 @@ def make_sao(
         run_id=record.run_id,
         source=source_of(loaded, shape, seed=record.seed),
         answers=partial(grounded_answers, loaded, store, record.run_id),
+        played=partial(
+            played_items, store, record.name, judge_of(record.config_json), record.run_id
+        ),
         models=RoundModels(
             writer=writer,
             asked=AnsweringSystem(

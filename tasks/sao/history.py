@@ -13,9 +13,11 @@ from typing import Any, Final
 from convergence_core.judges.coverage.measures import WINDOW
 from convergence_core.ports import RunRecord, Store
 from convergence_core.sao.history import RoundHistory, prompts_of, texts_of, wide
+from convergence_core.sao.played_items import PlayedItem
 from convergence_core.sao.preferences import JudgedPair
 from convergence_core.sao.rows import PREFERENCES_SQL, PROBES_SQL, pairs_of
 from convergence_core.sao.state import SaoState
+from tasks.providers import split_model
 from tasks.store.tables.lineage import superseded
 
 TAG: Final = "preferences_of"
@@ -36,6 +38,11 @@ _STATE: Final = """
 _AUDITED: Final = """
     SELECT DISTINCT a.run_id, a.generation, a.item_id
     FROM preference_audits a JOIN runs r USING (run_id) WHERE r.name = $system ORDER BY ALL"""
+_PLAYED: Final = """
+    SELECT p.run_id, p.generation, p.round, p.scores, p.players_json, p.facts_json
+    FROM game_plays p JOIN runs r USING (run_id)
+    WHERE r.name = $system AND p.game = 'judge' AND p.status = 'played'
+    ORDER BY p.round, p.run_id, p.position"""
 
 
 def judge_of(config_json: str) -> str | None:
@@ -105,6 +112,13 @@ def history_of(store: Store, record: RunRecord) -> RoundHistory:
         for row in seen(store.rows(_AUDITED, {"system": record.name}))
         if judge_of(known[row["run_id"]].config_json) == judge
     ]
+    # Those of its own rounds of games are told apart by whether its trust holds them yet.
+    played = _played(store, record.name, judge)
+    audited += [
+        item.item_id
+        for row, item in played
+        if row["run_id"] in known and row["run_id"] != record.run_id and _is_before(row, limits)
+    ]
     return RoundHistory(
         pairs=tuple(pairs),
         prompts=tuple(prompts),
@@ -114,6 +128,41 @@ def history_of(store: Store, record: RunRecord) -> RoundHistory:
         written=tuple(prompts_of(written)[-WINDOW:]),
         audited=tuple(dict.fromkeys(audited)),
     )
+
+
+def played_items(
+    store: Store, system: str, judge: str | None, run_id: str | None = None
+) -> list[PlayedItem]:
+    """Return what the judge of preferences has said in finished rounds of games, by round.
+
+    Args:
+        store: where rounds are kept.
+        system: name of the runs that hold them.
+        judge: the model, as the configuration names it; verdicts of other players are left out.
+        run_id: whose rounds; ``None``: those of all runs of this name.
+    """
+    found = _played(store, system, judge)
+    return [item for row, item in found if run_id in (None, row["run_id"])]
+
+
+def _played(
+    store: Store, system: str, judge: str | None
+) -> list[tuple[Mapping[str, Any], PlayedItem]]:
+    if judge is None:
+        return []
+    name = split_model(judge)[1]
+    found: list[tuple[Mapping[str, Any], PlayedItem]] = []
+    for row in store.rows(_PLAYED, {"system": system}):
+        facts, players = json.loads(str(row["facts_json"])), json.loads(str(row["players_json"]))
+        scores: Any = dict(row["scores"] or {})  # type: ignore[call-overload]  # a map
+        if players.get("judge") == name and "item" in facts and "judge" in scores:
+            item = PlayedItem(
+                round_number=int(str(row["round"])),
+                item_id=str(facts["item"]),
+                log_score=float(scores["judge"]),
+            )
+            found.append((row, item))
+    return found
 
 
 def inherited_state(

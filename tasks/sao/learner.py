@@ -16,6 +16,7 @@ from convergence_core.records import Candidate, Params, Trial
 from convergence_core.sao.executed_items import GroundedAnswer
 from convergence_core.sao.filters import FilterChain, HeldOut
 from convergence_core.sao.history import RoundHistory
+from convergence_core.sao.played_items import PlayedItem, after_plays
 from convergence_core.sao.round_plan import RoundSource, grounded_means, plan_round
 from convergence_core.sao.round_result import SaoRound, conclude_round
 from convergence_core.sao.rows import round_tables
@@ -25,6 +26,7 @@ from convergence_core.search.sampler import Advice
 from convergence_core.search.study import Asked, Study
 from convergence_core.search.study_state import StudyState
 from convergence_core.space import Space
+from tasks.rlp.channel_probe import ChannelProbe
 from tasks.rlp.learner_calls import LearnerCalls
 from tasks.sao.pair_judge import probe_judge_channels
 from tasks.sao.round import RoundModels, RoundRunner
@@ -51,6 +53,8 @@ class SaoLearner:
     source: RoundSource
     answers: Callable[[], Sequence[GroundedAnswer]]
     """Reads those of committed generations, for the judge's audit."""
+    played: Callable[[], Sequence[PlayedItem]] = tuple
+    """Reads what the judge said in this run's committed rounds of games."""
     models: RoundModels
     calls: LearnerCalls
     state: SaoState
@@ -109,21 +113,17 @@ class SaoLearner:
         generation, incumbent = state.next_generation, study.leader(state)
         if incumbent is None:
             return 0
-        settings, models = self.source.settings, self.models
-        probe = self.calls.probed(
-            lambda asker: probe_judge_channels(models.writer.model, settings.use_logprobs, asker),
-            generation,
-            "sao/ladder",
-        )
+        models, probe = self.models, self._probed(generation)
         channel = probe.channel
         if channel is None:
             return 0
         # Of a probation no row leaves, so nothing is audited.
         answers = self.answers()
+        believed, audited = after_plays(self.state, self.played(), self.history.audited)
         plan = plan_round(
             self.source,
-            self.state,
-            self.history,
+            believed,
+            replace(self.history, audited=audited),
             search=state.search,
             incumbent=self._restored(study.space) or incumbent,
             answers=answers if self.state.alarms.gives_rows else (),
@@ -132,7 +132,7 @@ class SaoLearner:
             self.calls.disable("all personas of this run were asked (`society.sao.n_personas`)")
             return 0
         filters = FilterChain(
-            settings,
+            self.source.settings,
             HeldOut(self.source.held_out),
             known_prompts=self.history.prompts,
             answers=[one.answer for one in answers],
@@ -156,6 +156,15 @@ class SaoLearner:
         )
         self.pending = PendingRound(generation=generation, found=found, tables=tables)
         return sum(pair.is_kept for pair in found.pairs)
+
+    def _probed(self, generation: int) -> ChannelProbe:
+        """Return the best channel that the judge's server has."""
+        model, use_logprobs = self.models.writer.model, self.source.settings.use_logprobs
+        return self.calls.probed(
+            lambda asker: probe_judge_channels(model, use_logprobs, asker),
+            generation,
+            "sao/ladder",
+        )
 
     def _restored(self, space: Space) -> Candidate | None:
         """Return the incumbent that exploitation gives back; ``None``: there is none, or it lies elsewhere."""

@@ -34,7 +34,7 @@ def test_games_need_no_society_that_is_enabled():
         (game("g", file="g.py:G", roles={"sandbox": {}}), "society.games.games.g.roles.sandbox",
          "it brings the truth"),
         (game("g", file="g.py:G", roles={"one": {"player": "solver"}, "two": {}}),
-         "society.games.games.g.roles.one.player", "only built-in games have a solver"),
+         "society.games.games.g.roles.one.player", "only solved games have a solver"),
         (game(roles={"first": {"player": "chance", "persona": "A cat."}}),
          "society.games.games.nim.roles.first.persona", "has no effect with `player: chance`"),
         (game("reasoning-countdown", roles={"first": {}}), "society.games.games.reasoning-countdown.roles.first",
@@ -59,7 +59,7 @@ def test_real_tasks_are_known_by_their_names_and_have_no_solver():
     }
     (problem,) = problems_of(solver, MINIMAL)
     assert problem.key == "society.games.games.reasoning-lcm.roles.solver.player"
-    assert "only built-in games have a solver" in problem.rule
+    assert "only solved games have a solver" in problem.rule
 
 
 def test_models_need_an_llm():

@@ -26,8 +26,8 @@ QUIET = Exploitation()
 WIDE = Alarms()
 
 
-def off(trust=BELIEVED, exploitation=QUIET, coverage=WIDE) -> dict[str, str]:
-    found = on_offer(GAMES, trust=trust, exploitation=exploitation, coverage=coverage)
+def off(trust=BELIEVED, exploitation=QUIET, coverage=WIDE, gains=()) -> dict[str, str]:
+    found = on_offer(GAMES, trust=trust, exploitation=exploitation, coverage=coverage, gains=gains)
     ids = [game.id for game in GAMES]
     assert [game.id for game in found.games] == [name for name in ids if name not in found.off]
     return dict(found.off)
@@ -78,3 +78,15 @@ def test_collapsed_texts_stop_the_prompts_alone():
     third = replace(WIDE, n_alarms=3, why="again")
     assert off(coverage=third).keys() == {"prompts"}
     assert off(coverage=third.released(3)) == {}
+
+
+def test_debates_are_paid_for_until_their_gain_is_surely_below_zero():
+    harm = [-0.4 + 0.01 * (k % 5) for k in range(30)]
+    assert off(gains=harm[:29]) == {}, "too few plays to say"
+    assert off(gains=harm) == {
+        "debate": "debates made the judge worse, so they are not paid for: mean gain -0.38 nats "
+        "[-0.38, -0.38] (80 % t interval, 30 plays)"
+    }
+    assert off(gains=[0.0] * 40) == {}, "silent advocates change nothing"
+    unsure = [-1.0 if k % 2 else 0.9 for k in range(40)]
+    assert off(gains=unsure) == {}, "the upper bound is above 0"

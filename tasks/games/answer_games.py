@@ -1,0 +1,49 @@
+"""Games about answers that a system gave, the right ones known by execution."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from convergence_core.games.game import Game
+from convergence_core.games.judge_games import DebateGame, JudgeGame, LabelledPair
+from convergence_core.sao.executed_items import AuditItem
+from convergence_core.sao.prompt_shape import shape_of
+from tasks.inputs.loader import Loaded
+from tasks.json_values import as_text
+
+_KINDS: Final[Mapping[str, type[JudgeGame] | type[DebateGame]]] = {
+    JudgeGame.id: JudgeGame,
+    DebateGame.id: DebateGame,
+}
+
+
+def game_like_cases(name: str, loaded: Loaded) -> Game:
+    """Return a game about texts as long as the test cases and what they expect, for estimates.
+
+    What a round plays is about answers that were given: see ``deal``.
+    """
+    shape = shape_of(loaded.cases)
+    texts = [
+        ("" if shape is None else shape.text(case.input) or "", as_text(case.expected))
+        for case in loaded.search_cases
+    ]
+    pairs = [
+        LabelledPair(prompt=prompt, first=answer, second=answer, first_is_right=True)
+        for prompt, answer in texts or [("", "")]
+    ]
+    return _KINDS[name](tuple(pairs))
+
+
+def deal(name: str, items: Iterable[AuditItem | None]) -> tuple[Game | None, ...]:
+    """Return the game of each play, about one item each; ``None``: of an item that is gone."""
+    return tuple(None if one is None else _KINDS[name]((_pair(one),)) for one in items)
+
+
+def _pair(item: AuditItem) -> LabelledPair:
+    one = item.comparison
+    return LabelledPair(
+        prompt=one.prompt,
+        first=one.first.text,
+        second=one.second.text,
+        first_is_right=item.first_is_right,
+        item_id=item.item_id,
+    )

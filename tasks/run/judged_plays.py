@@ -1,0 +1,129 @@
+"""Judge of a round of games, and the answers that it is asked about.
+
+A judge is tried on answers that the system gave, of which executed metrics know the right ones: those of the
+run that the round belongs to; of a round that is played alone, those of the newest run that has some.
+"""
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from convergence_core.config.games import OF_ANSWERS
+from convergence_core.games.judge_games import DebateGame
+from convergence_core.ports import RunRecord
+from convergence_core.sao.executed_items import AuditItem, GroundedAnswer, audit_items
+from convergence_core.sao.played_items import after_plays
+from convergence_core.sao.rounds import Rounds
+from convergence_core.sao.state import SaoState
+from tasks.games.answer_games import deal
+from tasks.games.configured_games import ConfiguredGame
+from tasks.games.round_rows import gains_of_debates, system_of
+from tasks.run.run import Run
+from tasks.sao.factory import grounded_answers
+from tasks.sao.history import (
+    history_of,
+    history_tag,
+    inherited_state,
+    judge_of,
+    played_items,
+)
+from tasks.sao.learner import SAO, SaoLearner
+
+MOST_ITEMS: Final = 50
+"""Items of one round: as many as a verdict on the judge needs."""
+NO_ITEMS: Final = (
+    "there is no test case yet to which executed metrics found one answer right and another wrong"
+)
+_MOST_RUNS: Final = 5
+
+
+def asks_of_answers(games: Mapping[str, ConfiguredGame]) -> set[str]:
+    """Return the games that are about answers of the system."""
+    return OF_ANSWERS.keys() & games.keys()
+
+
+class JudgedPlays:
+    """What one round knows of its judge.
+
+    Args:
+        run: that holds the round.
+        is_within: whether it is a run of its own kind, between whose generations the round is played.
+    """
+
+    def __init__(self, run: Run, *, is_within: bool) -> None:
+        self._run, self._is_within = run, is_within
+        self._system = system_of(run.record)
+
+    def items(self, n: int | None, audited: Sequence[str] = ()) -> list[AuditItem]:
+        """Return items of executed truth, those that the judge was tried on last.
+
+        Args:
+            n: how many at most; ``None``: all.
+            audited: ids of the items that it was tried on.
+        """
+        return audit_items(self._answers(), sys.maxsize if n is None else n, used=audited)
+
+    def dealt(
+        self, games: Mapping[str, ConfiguredGame], item_ids: Sequence[str]
+    ) -> dict[str, ConfiguredGame]:
+        """Return the games about answers, each play about the item that was fixed for it."""
+        known = {one.item_id: one for one in self.items(None)}
+        items = [known.get(name) for name in item_ids]
+        return {
+            name: replace(games[name], dealt=deal(name, items)) for name in asks_of_answers(games)
+        }
+
+    def gains(self, games: Mapping[str, ConfiguredGame]) -> list[float]:
+        """Return what each debate so far between the players of today has gained, in nats."""
+        debate = games.get(DebateGame.id)
+        if debate is None:
+            return []
+        return gains_of_debates(self._run.store, self._system, debate.game, debate.names)
+
+    def after_plays(self) -> tuple[SaoState, tuple[str, ...]]:
+        """Return the state after the rounds of games of this series, and the items its judge was tried on.
+
+        Raises:
+            StoreDamagedError: a file cannot be read.
+        """
+        run, learner = self._run, self._learner
+        judge, name = judge_of(run.record.config_json), run.record.name
+        audited = (
+            history_of(run.store, self._record()).audited
+            if learner is None
+            else learner.history.audited
+        )
+        state = self._inherited() if learner is None else learner.state
+        if self._is_within:
+            return after_plays(state, played_items(run.store, name, judge, run.run_id), audited)
+        # No state holds the rounds that are played alone.
+        return after_plays(
+            replace(state, played_to=-1), played_items(run.store, name, judge), audited
+        )
+
+    @property
+    def _learner(self) -> SaoLearner | None:
+        found = self._run.learners.get(SAO) if self._is_within else None
+        return found if isinstance(found, SaoLearner) else None
+
+    def _answers(self) -> Sequence[GroundedAnswer]:
+        run = self._run
+        if self._is_within:
+            return grounded_answers(run.loaded, run.store, run.run_id)
+        for record in [*run.store.runs(self._system)][:_MOST_RUNS]:
+            if found := grounded_answers(run.loaded, run.store, record.run_id):
+                return found
+        return ()
+
+    def _record(self) -> RunRecord:
+        """Return the run's record as one of the system's, with the tag that names the earlier runs."""
+        tags = history_tag(self._run.store, self._system)
+        return replace(self._run.record, name=self._system, tags=tags)
+
+    def _inherited(self) -> SaoState:
+        """Return what earlier runs' preferences know of the judge; nothing where none wrote any."""
+        sao = self._run.configuration.society.sao
+        limit, n = sao.iterative_rounds, sao.n_personas
+        found = inherited_state(self._run.store, self._record(), limit=limit, n_personas=n)
+        return found or SaoState(rounds=Rounds(limit=limit))
