@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import difflib
 import sys
-import unicodedata
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Final, TypeVar
@@ -40,8 +39,6 @@ _UNDONE: Final = {
     "turn": "The last question and its answer are left out of what follows. They stay logged.",
     None: "There is nothing to take back.",
 }
-_TURNS: Final = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
-"""Characters that turn the direction of a text around."""
 _SHOWN: Final = 100
 """Characters of a text in a list."""
 
@@ -103,7 +100,7 @@ class ChatSession:
         async def stream() -> None:
             async with self._conversation.ask(question) as pieces:
                 async for piece in pieces:
-                    sys.stdout.write(shown(piece))
+                    sys.stdout.write(console.printable(piece))
                     sys.stdout.flush()
             sys.stdout.write("\n")
 
@@ -138,7 +135,7 @@ class ChatSession:
         pair: AnswerPair = self._wait(self._conversation.answer_twice(rest or None))
         for number, one in ((1, pair.first), (2, pair.second)):
             console.answer(f"Answer {number}:", style="bold")
-            sys.stdout.write(f"{shown(one.response)}\n")
+            sys.stdout.write(f"{console.printable(one.response)}\n")
         sys.stdout.flush()
         key = self._keyboard.choice("[1 or 2 is better; Enter: neither] ", "12")
         if key is None:
@@ -164,7 +161,7 @@ class ChatSession:
             why = "" if mark is None or mark.reason is None else f" ({mark.reason})"
             # Nobody shall know whose answer it is before it is rated.
             who = answer.model if mark is None else answered_by(answer)
-            console.answer(f"{when:%Y-%m-%d %H:%M}  {words}{why}  {shown(who)}")
+            console.answer(f"{when:%Y-%m-%d %H:%M}  {words}{why}  {who}")
             console.answer(f"  asked     {_line(answer.asked[-1].content)}")
             console.answer(f"  answered  {_line(answer.response)}")
 
@@ -177,7 +174,7 @@ class ChatSession:
         if found.n_comparisons:
             console.answer(f"{plural(found.n_comparisons, 'comparison')} of two answers")
         for sentence in self._wait(self._conversation.rater_sentences()):
-            console.answer(shown(sentence))
+            console.answer(sentence)
 
     def _role(self, rest: str) -> None:
         self._conversation.begin(rest)
@@ -213,18 +210,5 @@ def answered_by(answer: Interaction) -> str:
     return answer.model if version is None else f"{answer.model} with adapter {version}"
 
 
-def shown(text: str) -> str:
-    """Return a text that is safe to write to a terminal: of control characters tabs and line feeds only.
-
-    A model's answer is anyone's text: an escape sequence could rewrite the screen.
-    """
-    return "".join(
-        one
-        if one in "\n\t" or (unicodedata.category(one) not in {"Cc", "Cs"} and one not in _TURNS)
-        else one.encode("unicode_escape").decode()
-        for one in text
-    )
-
-
 def _line(text: str) -> str:
-    return one_line(shown(text), _SHOWN, redacted_text)
+    return one_line(console.printable(text), _SHOWN, redacted_text)

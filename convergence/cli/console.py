@@ -3,12 +3,13 @@
 import json
 import math
 import sys
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from convergence_core.errors import ConfigurationError, ConvergenceError, RunInterruptedError
 
@@ -27,6 +28,8 @@ LONGEST_WORD = 64
 """Characters of an id or hash that a table does not break; longer ones are folded."""
 NARROWEST_TEXT = 20
 """Characters that a column of texts keeps on a line beside columns of ids."""
+_TURNS: Final = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+"""Characters that turn the direction in which a terminal writes."""
 
 
 @dataclass(slots=True)
@@ -63,17 +66,27 @@ def say(text: str, style: str = "") -> None:
 def _without_secrets(text: str) -> str:
     from tasks.secrets.process_redaction import redacted_text  # noqa: PLC0415 - brings pydantic
 
-    return _writable(redacted_text(text))
+    return printable(redacted_text(text))
 
 
-def _writable(text: str) -> str:
-    """Return a text that UTF-8 has a form for; of half a pair of codes, its escape as in JSON."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+def printable(text: str) -> str:
+    """Return a text that is safe to write to a terminal: of control characters tabs and line feeds only.
+
+    Others, turns of the writing direction and halves of a pair of codes are written as escapes. A model's
+    answer is anyone's text: an escape sequence could rewrite the screen.
+    """
+    return "".join(
+        one.encode("unicode_escape").decode() if _is_unsafe(one) else one for one in text
+    )
+
+
+def _is_unsafe(one: str) -> bool:
+    return one not in "\n\t" and (unicodedata.category(one) in {"Cc", "Cs"} or one in _TURNS)
 
 
 def answer(text: str, style: str = "") -> None:
     """Write a line of the answer to standard output."""
-    out().print(_writable(text), style=style, markup=False)
+    out().print(printable(text), style=style, markup=False)
 
 
 def confirm(question: str, *, yes: bool) -> None:
@@ -115,7 +128,8 @@ def answer_json(value: object) -> None:
 def json_text(value: object) -> str:
     """Return a value as one JSON document."""
     text = json.dumps(plain(value), ensure_ascii=False, allow_nan=False, indent=2)
-    return _writable(text) + "\n"
+    # JSON has escapes of its own; the value stays what it was.
+    return "".join(f"\\u{ord(one):04x}" if _is_unsafe(one) else one for one in text) + "\n"
 
 
 def plain(value: Any) -> Any:
@@ -220,7 +234,7 @@ def simple_table(
             min_width=longest if is_words else min(longest, NARROWEST_TEXT),
         )
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
+        table.add_row(*(Text(printable(cell)) for cell in row))
     return table
 
 
@@ -273,7 +287,7 @@ def _show_texts(rows: "tuple[tuple[str, tuple[Inline, ...]], ...]") -> None:
     for name, parts in rows:
         text = Text()
         for part in parts:
-            text.append(_writable(_cell(part)), "bold yellow" if isinstance(part, Marked) else "")
+            text.append(printable(_cell(part)), "bold yellow" if isinstance(part, Marked) else "")
         if sys.stdout.isatty():
             grid.add_row(Text(f"  {name}", style="dim"), text)
         else:

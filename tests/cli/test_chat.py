@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from convergence.chat.session import COMMANDS, shown
+from convergence.chat.session import COMMANDS
+from convergence.cli.console import printable
 from tasks.store.feedback.feedback_store import FeedbackStore
 from tests.support.chat_servers import chunk, events
 from tests.support.configurations import chat_api, mapping
@@ -162,7 +163,7 @@ def test_an_answer_cannot_rewrite_the_terminal(type_lines):
     with LoopbackServer(lambda _: events([chunk(content=text), chunk("stop")])) as server:
         done = type_lines("Hi?", api=chat_api(server.url), options=())
     assert "a\\x1b[2Jb\\u202ec\\x07\n\u00e9\U0001f469\u200d\U0001f4bb\n" in done.out
-    assert shown("\ud800") == "\\ud800"
+    assert printable("\ud800") == "\\ud800"
 
 
 def test_one_key_rates_in_a_terminal_and_another_begins_the_next_line(type_lines, here):

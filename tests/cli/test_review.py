@@ -184,3 +184,21 @@ def test_where_all_cases_are_of_games_they_weigh_as_written(tmp_path: Path):
         evaluation__test_cases={"inline": [{"id": "own", "input": {"n": "1"}, "tags": ["games"]}]},
     )
     assert [one.weight for one in load(tmp_path / "optimization.yaml").cases] == [1.0]
+
+
+def test_a_models_text_cannot_write_over_the_terminal(
+    project: Path, capsys: pytest.CaptureFixture[str]
+):
+    hostile = "clear \x1b[2J\x9b2J\x7f\r and turn \u202eback \ud83d"
+    with FeedbackStore(project / "convergence-data") as store:
+        store.log(answer("evil", prompt=hostile[:-1], response=hostile[:-1]))
+        rate(store, "evil", rating=1)
+    said = []
+    for command in (["review"], ["review", "--json"]):
+        capsys.readouterr()
+        assert run(command) == 0
+        written = capsys.readouterr()
+        assert not {*"\x1b\x9b\x7f\r\u202e"} & {*written.out, *written.err}
+        said.append(written.out)
+    (one,) = [x for x in json.loads(said[1])["proposed"] if x["interaction_id"] == "evil"]
+    assert hostile[:-1] in one.values()
