@@ -181,6 +181,11 @@ def game_sentence(one: GameSummary, n_measured: int) -> str:
         text += f" and given {plural(coin.n_plays, 'play')}"
     if one.effect is None:
         text += "; P(keep) is 0.50, for the effect of no round with it was measured yet."
+    elif not one.effect.n_included:
+        text += (
+            f"; none of {plural(one.effect.n_rounds, 'measured round')} had it, so nothing was measured of its effect "
+            f"yet. P(keep), the probability that it is above 0, stands at {one.effect.p_keep:.2f}."
+        )
     else:
         mean, (low, high) = one.effect.mean, one.effect.interval
         text += (

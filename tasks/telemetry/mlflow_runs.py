@@ -14,10 +14,10 @@ from convergence_core.events import (
     RunFinished,
     RunStarted,
 )
+from tasks.json_values import as_text
 from tasks.plugins.entry_points import PluginContext
 from tasks.secrets.redaction import shortened
 from tasks.telemetry.tracker_facts import (
-    as_text,
     check_installed,
     described,
     generation_numbers,

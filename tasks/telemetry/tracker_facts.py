@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from convergence_core.config.problems import guessed, listing
 from convergence_core.errors import ConfigurationError
 from convergence_core.events import GenerationFinished, RunOutcome, RunStarted
-from convergence_core.records import Json, canonical_json
 from tasks.plugins.entry_points import PluginContext
 from tasks.version import install_command
 
@@ -65,35 +64,36 @@ def described(event: RunStarted) -> dict[str, str]:
 def generation_numbers(event: GenerationFinished) -> dict[str, float]:
     """Return the numbers of a generation that are known."""
     low, high = event.best_interval or (None, None)
-    numbers = {
-        "best_mean": event.best_mean,
-        "best_low": low,
-        "best_high": high,
-        "n_evaluations": event.n_evaluations,
-        "n_failed": event.n_failed,
-        "n_calls": event.n_calls,
-        "cost_usd": event.cost_usd,
-    }
-    return {name: float(number) for name, number in numbers.items() if number is not None}
+    return _known(
+        {
+            "best_mean": event.best_mean,
+            "best_low": low,
+            "best_high": high,
+            "n_evaluations": event.n_evaluations,
+            "n_failed": event.n_failed,
+            "n_calls": event.n_calls,
+            "cost_usd": event.cost_usd,
+        }
+    )
 
 
 def outcome_numbers(outcome: RunOutcome) -> dict[str, float]:
     """Return the final numbers that are known."""
     low, high = outcome.interval or (None, None)
     baseline_low, baseline_high = outcome.baseline_interval or (None, None)
-    numbers = {
-        "recommended_mean": outcome.mean,
-        "recommended_low": low,
-        "recommended_high": high,
-        "default_mean": outcome.baseline_mean,
-        "default_low": baseline_low,
-        "default_high": baseline_high,
-        "total_calls": outcome.n_calls,
-        "total_cost_usd": outcome.cost_usd,
-    }
+    return _known(
+        {
+            "recommended_mean": outcome.mean,
+            "recommended_low": low,
+            "recommended_high": high,
+            "default_mean": outcome.baseline_mean,
+            "default_low": baseline_low,
+            "default_high": baseline_high,
+            "total_calls": outcome.n_calls,
+            "total_cost_usd": outcome.cost_usd,
+        }
+    )
+
+
+def _known(numbers: Mapping[str, float | None]) -> dict[str, float]:
     return {name: float(number) for name, number in numbers.items() if number is not None}
-
-
-def as_text(value: Json) -> str:
-    """Return a parameter's value as a text."""
-    return value if isinstance(value, str) else canonical_json(value)

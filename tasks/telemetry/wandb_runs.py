@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from convergence_core.events import Event, GenerationFinished, RunFinished, RunStarted
 from convergence_core.records import Json
+from tasks.json_values import as_text
 from tasks.plugins.entry_points import PluginContext
 from tasks.telemetry.tracker_facts import (
-    as_text,
     check_installed,
     described,
     generation_numbers,
