@@ -115,14 +115,24 @@ class Dispatcher:
         self._jobs.clear()
         self.calls.stop(0.0)
 
+    async def drain(self, most_s: float) -> None:
+        """Wait, after a stop, until what was in flight has ended, and until it is measured, at most ``most_s``."""
+        await self.calls.drain()
+        await asyncio.sleep(0)  # what has ended begins to be measured
+        if self._cells:
+            await asyncio.wait(self._cells, timeout=most_s)
+
     async def aclose(self) -> None:
-        """Stop, give up calls in flight, and wait until what was answered is settled."""
+        """Stop, give up calls in flight and what is measured, and let nobody wait for it."""
         await self.calls.aclose()
         for cell in self._cells:
             cell.cancel()
         if self._cells:
             await asyncio.wait(self._cells)
         await asyncio.sleep(0)  # their callbacks run
+        for job in self._jobs:
+            job.results.put(RuntimeError("the session was closed before all cells were measured"))
+        self._jobs.clear()
 
     async def make(
         self, paid: PaidCall, cell: Cell, *, lane: str, eval_id: str, generation: int | None

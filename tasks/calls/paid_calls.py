@@ -162,9 +162,10 @@ class Calls:
         self.loop.call_later(grace_s, self._cancel_slots)
 
     async def drain(self) -> None:
-        """Wait until no call is in flight: after ``stop`` that is its grace at most."""
-        while slots := [slot for lane in self._lanes.values() for slot in lane.slots]:
-            await asyncio.wait(slots)
+        """Wait until no call is in flight and what was answered is settled: after ``stop`` its grace at most."""
+        while open_tasks := self._settling.union(*(lane.slots for lane in self._lanes.values())):
+            await asyncio.wait(open_tasks)
+            await asyncio.sleep(0)  # their callbacks run
 
     async def aclose(self) -> None:
         """Stop, give up calls in flight, and wait until what was answered is settled."""
@@ -172,9 +173,7 @@ class Calls:
         self._cancel_slots()
         if self._timer is not None:
             self._timer.cancel()
-        while open_tasks := self._settling.union(*(lane.slots for lane in self._lanes.values())):
-            await asyncio.wait(open_tasks)
-            await asyncio.sleep(0)  # their callbacks run
+        await self.drain()
 
     def _cancel_slots(self) -> None:
         for lane in self._lanes.values():

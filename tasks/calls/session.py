@@ -217,9 +217,13 @@ class EvaluationSession:
             self._loop.call_soon_threadsafe(self._calls.stop, grace_s)
 
     def drain(self) -> None:
-        """Wait, after ``stop``, until the calls in flight have ended or their seconds are over."""
+        """Wait, after ``stop``, until the calls in flight have ended or their seconds are over.
+
+        What was answered is measured then, unless that takes longer than a stop waits for calls.
+        """
         with contextlib.suppress(RuntimeError):  # closed already
-            asyncio.run_coroutine_threadsafe(self._calls.drain(), self._loop).result()
+            ended = self._dispatcher.drain(STOP_GRACE_S)
+            asyncio.run_coroutine_threadsafe(ended, self._loop).result()
 
     def close(self) -> None:
         """Stop, give up calls in flight, free the target, end all threads. Safe to call twice."""

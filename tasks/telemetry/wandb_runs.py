@@ -58,7 +58,7 @@ class WandbRuns:
     def _begun(self, event: RunStarted) -> Any:
         import wandb  # noqa: PLC0415 - an extra's
 
-        mode = self._options.get("mode", "online")
+        mode: Any = self._options.get("mode", "online")
         # It would ask for a key at the terminal, and a night would wait for the answer.
         if mode == "online" and not wandb.login(prompt=False):
             raise ConnectionError("no key is set: set WANDB_API_KEY, or write `mode: offline`")

@@ -1,12 +1,14 @@
 """A run that a signal leaves is stopped, not failed; one that has ended is found, not begun again."""
 
 import asyncio
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from convergence_core.records import canonical_json
+from tasks.calls import session
 from tasks.prefect_support.flow_runs import stopping_when_left
 from tasks.run.adoption import concluded_by
 from tasks.run.opener import open_run
@@ -99,6 +101,54 @@ def test_calls_in_flight_are_kept_when_a_signal_leaves_a_run(tmp_path: Path):
             statuses = [evaluation.status for evaluation in trial.result().evaluations]
         assert statuses.count("ok") == len(server.requests) > 0
     assert set(statuses) <= {"ok", "skipped"}
+
+
+MEASURE = """
+import asyncio
+import pathlib
+
+FOLDER = pathlib.Path({folder!r})
+
+
+async def measure(result, expected, params, metric):
+    (FOLDER / "begun").touch()
+    while not (FOLDER / "go").exists():
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.5)  # longer than it takes to leave without waiting for it
+    return 1.0
+"""
+METRICS = {"slow": {"type": "function", "function": "measure.py:measure"}}
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_what_is_measured_when_a_signal_leaves_a_run_is_kept_or_given_up_and_nobody_waits(
+    ends: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(session, "STOP_GRACE_S", 10.0 if ends else 0.1)
+    (tmp_path / "measure.py").write_text(MEASURE.format(folder=str(tmp_path)), encoding="utf-8")
+    run = opened(tmp_path, evaluation__metrics=METRICS)
+    assignment = run.ask().assignments[0]
+    with ThreadPoolExecutor(2) as pool:
+        trial = pool.submit(run.session.evaluate, assignment, 0)
+        while not (tmp_path / "begun").exists():
+            assert not trial.done()
+
+        def let_it_end() -> None:
+            while not run.is_stopping:
+                time.sleep(0.01)
+            (tmp_path / "go").touch()
+
+        released = pool.submit(let_it_end) if ends else None
+        with pytest.raises(Signal), run:
+            raise Signal
+        if released is None:
+            with pytest.raises(RuntimeError, match="was closed before all cells were measured"):
+                trial.result(timeout=60)
+        else:
+            released.result(timeout=60)
+            statuses = [one.status for one in trial.result(timeout=60).evaluations]
+            assert "ok" in statuses
+            assert set(statuses) <= {"ok", "skipped"}
 
 
 def test_a_flow_run_that_is_run_again_finds_what_it_has_finished(tmp_path: Path):
