@@ -136,6 +136,17 @@ def test_a_judge_that_lies_earns_nothing(tmp_path: Path):
     assert off == {"judge": None, "debate": "trust in the judge is 0.00, below 0.2"}
 
 
+def test_silent_advocates_at_a_server_gain_exactly_nothing(tmp_path: Path):
+    def silent(text: str, number: int) -> str:
+        return honest(text, number) if "probability that A is right" in text else " \n"
+
+    off, _ = one_round(tmp_path, silent)
+    assert off["debate"] is None
+    debates = [one for one in rows(tmp_path, PLAYED) if one["game"] == "debate"]
+    assert len(debates) > 5
+    assert {one["scores"]["advocate"] for one in debates} == {0.0}
+
+
 def test_what_others_say_in_the_judges_place_earns_the_judge_nothing(believed):
     folder, _, _ = believed
     store = ParquetStore(folder / STORE)
