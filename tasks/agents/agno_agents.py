@@ -35,6 +35,8 @@ from tasks.secrets.redaction import Secrets
 for _name in ("agno", "agno-team", "agno-workflow"):
     logging.getLogger(_name).addFilter(lambda _: False)
 
+_THOUGHTS_OF = "model"
+"""Key of a message's provider data: the model whose thoughts it holds; no other is sent them."""
 _OWN_TOOLS = (
     "agno.agent",
     "agno.team",
@@ -126,7 +128,7 @@ class RunModel(Model):
             reply = await run.ask(*asked)
         except EvaluationFault as fault:
             raise self._ended(fault) from fault
-        return _response(reply)
+        return self._read(reply)
 
     def invoke_stream(self, messages: list[Message], **settings: Any) -> Iterator[ModelResponse]:
         """Ask once; the answer comes as one part."""
@@ -144,12 +146,31 @@ class RunModel(Model):
         return [self._guarded(call) for call in found]
 
     def _parse_provider_response(self, response: Any, **_: Any) -> ModelResponse:
-        return _response(response)
+        return self._read(response)
 
     def _parse_provider_response_delta(self, response: Any) -> ModelResponse:
-        return _response(response)
+        return self._read(response)
 
     # -- asking
+
+    def _read(self, reply: Reply) -> ModelResponse:
+        message = reply.value if isinstance(reply.value, dict) else {}
+        calls, thoughts = message.get("tool_calls"), message.get("thoughts")
+        usage = reply.usage
+        return ModelResponse(
+            role="assistant",
+            content=message.get("content") or "",
+            tool_calls=[dict(call) for call in calls if isinstance(call, dict)]
+            if isinstance(calls, list)
+            else [],
+            provider_data={_THOUGHTS_OF: self.id, "thoughts": thoughts} if thoughts else None,
+            response_usage=MessageMetrics(
+                input_tokens=usage.prompt_tokens or 0,
+                output_tokens=usage.completion_tokens or 0,
+                total_tokens=usage.total or 0,
+                cost=reply.cost_usd,
+            ),
+        )
 
     def _answer(
         self,
@@ -159,7 +180,7 @@ class RunModel(Model):
     ) -> ModelResponse:
         run, asked = self._asked(messages, settings)
         try:
-            return _response(ask(run, *asked))
+            return self._read(ask(run, *asked))
         except EvaluationFault as fault:
             raise self._ended(fault) from fault
 
@@ -175,7 +196,7 @@ class RunModel(Model):
                 options["tool_choice"] = settings["tool_choice"]
         if isinstance(settings.get("response_format"), dict):
             options["response_format"] = settings["response_format"]
-        shown = [_sent(message, compressed=compressed) for message in messages]
+        shown = [_sent(message, self.id, compressed=compressed) for message in messages]
         return self.run, (self.id, shown, options)
 
     def _ended(self, fault: EvaluationFault) -> ModelProviderError:
@@ -207,27 +228,8 @@ class RunModel(Model):
         return FunctionCall(function=instead, arguments=call.arguments, call_id=call.call_id)
 
 
-def _response(reply: Reply) -> ModelResponse:
-    message = reply.value if isinstance(reply.value, dict) else {}
-    calls = message.get("tool_calls")
-    usage = reply.usage
-    return ModelResponse(
-        role="assistant",
-        content=message.get("content") or "",
-        tool_calls=[dict(call) for call in calls if isinstance(call, dict)]
-        if isinstance(calls, list)
-        else [],
-        response_usage=MessageMetrics(
-            input_tokens=usage.prompt_tokens or 0,
-            output_tokens=usage.completion_tokens or 0,
-            total_tokens=usage.total or 0,
-            cost=reply.cost_usd,
-        ),
-    )
-
-
-def _sent(message: Message, *, compressed: bool) -> dict[str, Json]:
-    """Return a message in OpenAI's form.
+def _sent(message: Message, model: str, *, compressed: bool) -> dict[str, Json]:
+    """Return a message in OpenAI's form, for a model; its own thoughts are with it.
 
     Raises:
         CandidateFault: it holds what is no text.
@@ -245,6 +247,9 @@ def _sent(message: Message, *, compressed: bool) -> dict[str, Json]:
         found["tool_call_id"] = message.tool_call_id
     if message.tool_calls:
         found["tool_calls"] = [dict(call) for call in message.tool_calls]
+    told = message.provider_data or {}
+    if told.get(_THOUGHTS_OF) == model:
+        found.update(told["thoughts"])
     return found
 
 

@@ -15,11 +15,14 @@ from convergence_core.records import Json, Reply, Usage, canonical_json
 from tasks.calls.metric_calls import PaidCall
 from tasks.providers import billing_provider, make_llm, split_model
 from tasks.providers.answers import first_of, mapping, mappings
+from tasks.providers.anthropic_fields import THINKING, THINKING_BLOCKS
 from tasks.secrets.redaction import Secrets
 
 PURPOSE: Final = "agent"
 DEFAULT_MAX_TOKENS: Final = 1024
 """Longest answer of a model where the factory does not say, in tokens."""
+_THOUGHTS: Final = ("reasoning_content", "reasoning_details")
+"""Fields of a message with its thoughts: of DeepSeek and local servers, and of OpenRouter."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -45,6 +48,8 @@ class AgentModels:
         repeat: int,
     ) -> PaidCall:
         """Return the call of a model; its reply's value is the message of the answer.
+
+        Beside calls of tools it has ``thoughts``: fields that the message sent back must have.
 
         Args:
             name: of the model; ``openai/…`` and its like name the provider.
@@ -151,9 +156,12 @@ def _longest(settings: Mapping[str, Json]) -> int | None:
 
 
 def _message(done: Completion) -> Json:
-    """Return text and tool calls of an answer, these in OpenAI's form with their ids."""
-    calls = mapping(first_of(done.raw.get("choices")).get("message")).get("tool_calls")
+    """Return text and tool calls of an answer, these in OpenAI's form with their ids, and its thoughts."""
+    told = mapping(first_of(done.raw.get("choices")).get("message"))
+    thoughts = {name: told[name] for name in _THOUGHTS if told.get(name)}
+    calls = told.get("tool_calls")
     if not isinstance(calls, list):  # Anthropic's form
+        blocks = mappings(done.raw.get("content"))
         calls = [
             {
                 "id": block.get("id"),
@@ -163,7 +171,11 @@ def _message(done: Completion) -> Json:
                     "arguments": canonical_json(block.get("input")),
                 },
             }
-            for block in mappings(done.raw.get("content"))
+            for block in blocks
             if block.get("type") == "tool_use"
         ]
-    return {"content": done.text, "tool_calls": calls}
+        kept: list[Json] = [dict(block) for block in blocks if block.get("type") in THINKING]
+        thoughts = {THINKING_BLOCKS: kept} if kept else {}
+    found: dict[str, Json] = {"content": done.text, "tool_calls": calls}
+    # Beside calls alone: a server wants its model's thoughts back with the results of tools.
+    return {**found, "thoughts": thoughts} if calls and thoughts else found

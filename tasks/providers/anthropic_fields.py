@@ -21,6 +21,10 @@ _SAME: Final = frozenset(
 )
 _CHOICES: Final = {"auto": "auto", "none": "none", "required": "any"}
 _LEAST_BUDGET: Final = 1024
+THINKING: Final = frozenset({"thinking", "redacted_thinking"})
+"""Types of blocks that hold a model's thoughts."""
+THINKING_BLOCKS: Final = "thinking_blocks"
+"""Field of a message in OpenAI's form that holds such blocks."""
 _BY_OPTIONS: Final = "write `thinking` or `output_config` in `api.request.options`"
 _KEYWORDS: Final = frozenset(
     """
@@ -232,7 +236,7 @@ def anthropic_turns(
         if role in ("system", "developer"):
             system += _blocks(content)
             continue
-        blocks = _blocks(content)
+        blocks = [*_thinking(message), *_blocks(content)]
         if role == "tool":
             answered: dict[str, Json] = {
                 "type": "tool_result",
@@ -248,6 +252,12 @@ def anthropic_turns(
         else:
             turns.append((own, blocks))
     return system, [{"role": role, "content": blocks} for role, blocks in turns]
+
+
+def _thinking(message: Mapping[str, Json]) -> list[Json]:
+    """Return the thoughts of a message, which the protocol wants back, unchanged and first, with results of tools."""
+    blocks = message.get(THINKING_BLOCKS)
+    return list(blocks) if isinstance(blocks, list) else []
 
 
 def _call(call: Json) -> Json:

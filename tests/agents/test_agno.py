@@ -10,9 +10,12 @@ from typing import Any
 
 import pytest
 
+from convergence.cost_estimate.estimate import estimate
 from convergence_core.result import RunResult
+from tasks.inputs.loader import load
 from tasks.store import ParquetStore
 from tests.support.agents import AGENTS, article_of, call_of, clerk, results_of, write_project
+from tests.support.chat_servers import anthropic_answer
 from tests.support.http_server import Answer, LoopbackServer, Request, chat_answer
 from tests.support.paid_runs import STORE, begin, is_done, play, start
 
@@ -71,6 +74,115 @@ def test_model_calls_are_priced_and_journaled_and_the_answer_is_measured(tmp_pat
     (made,) = answer["tool_calls"]
     assert made["name"] == "look_up"
     assert made["result"].endswith("in stock")
+
+
+CLAUDE = {
+    "search_space__parameters__model": {
+        "type": "categorical", "choices": ["anthropic/claude-m"], "default": "anthropic/claude-m",
+    },
+    "prices": {"claude-m": {"input": 1.0, "output": 2.0}},
+}  # fmt: skip
+THOUGHTS: list[dict[str, Any]] = [
+    {"type": "thinking", "thinking": "Two shelves.", "signature": "c2ln"},
+    {"type": "redacted_thinking", "data": "ZGF0YQ=="},
+]
+
+
+def test_claude_calls_tools_in_its_own_form_and_gets_its_thoughts_back(tmp_path: Path):
+    """Two calls in one answer; Anthropic refuses their results without the thoughts before them."""
+    calls = [
+        {"type": "tool_use", "id": f"toolu_{n}", "name": "look_up", "input": {"article": "x" * n}}
+        for n in (2, 5)
+    ]
+    asked: list[dict[str, Any]] = []
+
+    def answer(request: Request) -> Answer:
+        assert request.path == "/v1/messages"
+        asked.append(request.body)
+        if len(request.body["messages"]) == 1:
+            said = [*THOUGHTS, {"type": "text", "text": "Let me see."}, *calls]
+            return anthropic_answer(model="claude-m", content=said, stop_reason="tool_use")
+        return anthropic_answer("There are 2 and 5.", model="claude-m")
+
+    with LoopbackServer(answer) as server:
+        result = run(tmp_path, server, **CLAUDE)
+    (first, second) = (next(body for body in asked if len(body["messages"]) == n) for n in (1, 3))
+    assert [one["name"] for one in first["tools"]] == ["look_up", "send_order"]
+    assert first["tools"][0]["input_schema"]["properties"].keys() == {"article"}
+    assert (first["max_tokens"], first["model"]) == (1024, "claude-m")
+    _, said, results = second["messages"]
+    text = {"type": "text", "text": "Let me see."}
+    assert said == {"role": "assistant", "content": [*THOUGHTS, text, *calls]}
+    assert results["role"] == "user"
+    assert [(one["type"], one["tool_use_id"]) for one in results["content"]] == [
+        ("tool_result", "toolu_2"), ("tool_result", "toolu_5"),
+    ]  # fmt: skip
+    assert "5 of xxxxx in stock" in json.dumps(results["content"][1])
+    found = evaluations(tmp_path)
+    assert {row["status"] for row in found} == {"ok"}
+    told = json.loads(found[0]["answer"])
+    assert told["content"] == "Let me see.There are 2 and 5.", "Agno joins what its model said"
+    assert [one["arguments"] for one in told["tool_calls"]] == [one["input"] for one in calls]
+    assert result.cost_usd == pytest.approx(len(asked) * EACH_USD)
+
+
+@pytest.mark.parametrize(
+    "field", [{"reasoning_content": "Hm."}, {"reasoning_details": [{"type": "reasoning.text"}]}]
+)
+def test_a_server_gets_its_models_thoughts_back_beside_results_and_nowhere_else(
+    tmp_path: Path, field: dict[str, Any]
+):
+    ((name, thought),) = field.items()
+
+    def answer(request: Request) -> Answer:
+        found = clerk(request)
+        found.body["choices"][0]["message"][name] = thought
+        found.body["choices"][0]["message"]["reasoning"] = "never sent back"
+        return found
+
+    with LoopbackServer(answer) as server:
+        run(tmp_path, server)
+        bodies = [request.body for request in server.requests]
+    sent = [m for body in bodies for m in body["messages"] if m["role"] == "assistant"]
+    assert sent
+    assert {json.dumps(m.get(name)) for m in sent} == {json.dumps(thought)}
+    assert not any("reasoning" in m for m in sent)
+    assert {row["status"] for row in evaluations(tmp_path)} == {"ok"}
+
+
+def test_another_model_is_not_sent_the_thoughts_of_one():
+    from agno.models.message import Message
+
+    from tasks.agents.agno_agents import _sent
+
+    told = Message(role="assistant", content="", tool_calls=[{"id": "1"}])
+    told.provider_data = {"model": "m", "thoughts": {"reasoning_content": "Hm."}}
+    assert _sent(told, "m", compressed=False)["reasoning_content"] == "Hm."
+    assert "reasoning_content" not in _sent(told, "n", compressed=False)
+    told.provider_data = {"id": "of Agno's own"}
+    assert _sent(told, "m", compressed=False).keys() == {"role", "content", "tool_calls"}
+
+
+def test_the_estimate_knows_after_a_run_how_often_agents_ask(tmp_path: Path):
+    write_project(tmp_path, "http://127.0.0.1:9")
+    before = estimate(load(tmp_path / "optimization.yaml"))
+    (role,) = before.roles
+    assert (role.role, role.name, role.usd.high) == ("evaluation", "agno", None)
+    assert before.total.usd.high is None
+    assert "up to 20 times a run, is known after the first run" in str(role.unknown)
+    n_runs = role.calls.high
+    with LoopbackServer(clerk) as server:
+        run(tmp_path, server)
+        n_asked = len(server.requests)
+    (after,) = estimate(load(tmp_path / "optimization.yaml")).roles
+    assert after.unknown is None
+    ((n_made,),) = (row.values() for row in rows(tmp_path, "select count(*) from evaluations"))
+    assert n_asked == 2 * n_made
+    runs = (n_runs or 0) / 21
+    assert after.calls.high == pytest.approx(3 * runs), "a run, and two calls of its model"
+    assert after.tokens.high == pytest.approx(2 * runs * 10)
+    assert after.usd.high == pytest.approx(2 * runs * EACH_USD)
+    assert after.basis == f"calibrated by {n_asked} calls of 1 earlier run"
 
 
 def test_agents_that_were_answered_ask_nothing_again(tmp_path: Path):

@@ -72,6 +72,19 @@ def test_a_conversation_becomes_blocks_and_turns_of_one_role_are_joined():
         made({}, [{"role": "user", "content": [{"type": "input_audio"}]}])
 
 
+def test_thoughts_come_first_and_unchanged():
+    thought = {"type": "thinking", "thinking": "Hm.", "signature": "c2ln"}
+    call = {"id": "t1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    body = made({}, [
+        {"role": "user", "content": "Look."},
+        {"role": "assistant", "content": "So.", "tool_calls": [call], "thinking_blocks": [thought]},
+        {"role": "tool", "tool_call_id": "t1", "content": "Seen."},
+    ]).body  # fmt: skip
+    said = body["messages"][1]["content"]
+    assert said[0] == thought
+    assert [block["type"] for block in said] == ["thinking", "text", "tool_use"]
+
+
 def test_settings_are_named_as_anthropic_names_them():
     body = made({"stop": "END", "tools": [TOOL], "tool_choice": "required", "top_k": 5}).body
     assert body["stop_sequences"] == ["END"]
