@@ -17,7 +17,8 @@ from convergence_core.games.play import GameRuleError, play
 from convergence_core.ports import Ask, Player
 
 N_PLAYS: Final = 5
-_ID: Final = re.compile(r"[a-z][a-z0-9-]{0,63}")
+ID: Final = re.compile(r"[a-z][a-z0-9-]{0,63}")
+"""Of a game."""
 GARBAGE: Final = (
     "",
     " \n\t",
@@ -76,7 +77,7 @@ def _of_declaration(game: object) -> Iterator[str]:
         yield "a game must have id, version, roles, cost, feeds, grounded, protocol and score"
         return
     own: Any = game  # a game of one's own may keep no annotation
-    if not isinstance(own.id, str) or not _ID.fullmatch(own.id):
+    if not isinstance(own.id, str) or not ID.fullmatch(own.id):
         yield f"`id` must be lower-case letters, digits and `-`, but is {own.id!r}"
     if not isinstance(own.version, int) or own.version < 1:
         yield f"`version` must be 1 or more, but is {own.version!r}"

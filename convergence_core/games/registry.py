@@ -1,10 +1,10 @@
 """Registry of games, and shares of a round's plays."""
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from convergence_core.games.contract import ID
 from convergence_core.games.game import Game
 from convergence_core.games.solved.hidden_information import KuhnPoker, RockPaperScissors
 from convergence_core.games.solved.perfect_information import Nim, TicTacToe
@@ -12,7 +12,6 @@ from convergence_core.games.solved.tree import TreeGame
 
 MOST_UNGROUNDED: Final = 0.5
 """Share of a round's plays that games without a ground may have together."""
-_ID: Final = re.compile(r"[a-z][a-z0-9-]{0,63}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +27,7 @@ class Registry:
     def __post_init__(self) -> None:
         seen: set[str] = set()
         for game in self.games:
-            if not _ID.fullmatch(game.id):
+            if not ID.fullmatch(game.id):
                 raise ValueError(
                     "`id` of a game must be lower-case letters, digits and `-`, beginning with a "
                     f"letter, but got {game.id!r}. Rename it."

@@ -93,7 +93,8 @@ def make_target(
 
 def has_stand_in(configuration: Configuration) -> bool:
     """Whether something is asked that ``--offline`` stands in for."""
-    return configuration.api.kind == "browserbase" or asks_models(configuration)
+    plays = configuration.llm is not None and "games" in configuration.society.model_fields_set
+    return configuration.api.kind == "browserbase" or plays or asks_models(configuration)
 
 
 def asks_models(configuration: Configuration) -> bool:

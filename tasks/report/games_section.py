@@ -74,7 +74,7 @@ def games_within_blocks(report: GamesReportWithin) -> list[Block]:
     text = (
         f"{plural(report.n_rounds, 'round')} within the run: {plural(report.n_plays, 'play')}"
         f"{_unscored(report.games)}, "
-        f"{plural(report.n_calls, 'reply', 'replies')} of models, {usd(report.cost_usd)} in all."
+        f"{plural(report.n_calls, 'reply', 'replies')} of models, {_in_all(report.cost_usd)}."
     )
     if report.is_offline:
         text += f" {_STAND_IN}"
@@ -86,6 +86,11 @@ def games_within_blocks(report: GamesReportWithin) -> list[Block]:
         table(report.games, _WITHIN, numeric=_WITHIN.keys() - {"game", "verdict"}),
         Bullets(tuple((one.why,) for one in report.games)),
     ]
+
+
+def _in_all(cost_usd: float | None) -> str:
+    """Return what a round cost, as the end of its sentence."""
+    return "at a cost that is not known" if cost_usd is None else f"{usd(cost_usd)} in all"
 
 
 def _unscored(games: Sequence[GameSummary] | Sequence[GameReport]) -> str:
@@ -112,7 +117,7 @@ def round_sentence(report: GamesReport) -> str:
     text = (
         f"Round {report.round_number + 1} of {report.system}: {plural(report.n_plays, 'play')} of "
         f"{plural(n_games, 'game')}{_unscored(report.games)}, {plural(report.n_calls, 'reply', 'replies')} of models, "
-        f"{usd(report.cost_usd)} in all."
+        f"{_in_all(report.cost_usd)}."
     )
     if report.is_offline:
         text += f" {_STAND_IN}"

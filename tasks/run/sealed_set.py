@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from convergence_core.games.held_out import HeldOutError
 from convergence_core.games.round_records import PastRound, SealedResult
-from convergence_core.ports import Row
+from convergence_core.ports import Row, RunRecord
 from convergence_core.records import Assignment, Candidate, Cell, Trial, short_id
 from convergence_core.result.number_text import plural
 from convergence_core.search.recommend import mean_interval, paired_difference
@@ -162,6 +162,12 @@ def _rounds(
         raise HeldOutError(
             f"round {latest.label} is not finished. `convergence games run` ends it; then open the sealed cases."
         )
+    newest = next(iter(store.runs(system)), None) if store.exists else None
+    if newest is not None and _plays_on(newest):
+        raise HeldOutError(
+            f"run {newest.label} plays rounds of games and is not finished. Let it end, or end it with "
+            "`convergence resume`; then open the sealed cases."
+        )
     past = past_rounds(store, system) if store.exists else []
     before = max((one.last_round for one in results), default=-1)
     found = tuple(
@@ -173,6 +179,14 @@ def _rounds(
             "configuration with which it begins is what the incumbent is compared with."
         )
     return found
+
+
+def _plays_on(record: RunRecord) -> bool:
+    """Whether an unfinished run may play rounds of games yet."""
+    if record.status not in {"running", "interrupted"}:
+        return False
+    society = json.loads(record.config_json).get("society") or {}
+    return (society.get("games") or {}).get("every") is not None
 
 
 def _asked_since(

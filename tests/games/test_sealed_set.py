@@ -175,6 +175,17 @@ def test_what_cannot_be_compared_stays_sealed(tmp_path, server):
     assert open_sealed(load(write(tmp_path, server, BETTER))).n_compared == 4
 
 
+def test_they_stay_sealed_while_a_run_may_play_rounds(tmp_path, server):
+    played(tmp_path, server)
+    every = load(write(tmp_path, server, BETTER, society__games__every=2))
+    with prepare_run(every) as run:
+        run.save("running")
+        with pytest.raises(HeldOutError, match=rf"run {run.record.label} plays rounds of games"):
+            plan_opening(every)
+        run.save("done")
+    assert plan_opening(every).case_ids
+
+
 def test_a_sealed_case_that_was_asked_all_the_same_is_left_out(tmp_path, server):
     played(tmp_path, server)
     assess(open_assessment(load(write(tmp_path, server, society__games__sealed_share=0.2))))

@@ -226,6 +226,21 @@ game_openings (run_id, generation): The sealed cases, asked once at the end: the
 15 | cost_usd     | f64    | USD    | of all calls; NULL: unknown
 """)
 
+GAME_PROPOSALS = table("""
+game_proposals (run_id, generation, position): Games that a model proposed, as text; nothing of them was run.
+1  | run_id      | text |     | the run that asked for them
+2  | generation  | i32  |     | 0
+3  | position    | i32  |     | number of the request, from 0
+4  | proposal_id | text |     | hash of the text, by which a person decides
+5  | game        | text |     | id of the game; NULL: the reply is no proposal
+6  | class_name  | text |     | of the game; NULL as above
+7  | purpose     | text |     | first line of the docstring of the class; NULL as above
+8  | text        | text |     | of the file; of a reply that is no proposal, its beginning
+9  | reason      | text |     | why the reply is no proposal; NULL: it is one
+10 | model       | text |     | that replied
+11 | cost_usd    | f64  | USD | of the call; NULL: unknown
+""")
+
 GAME_COINS = table("""
 game_coins (run_id, generation, game): One game in one round; fixed before anything was played.
 1  | run_id      | text |  | the run

@@ -34,7 +34,9 @@ OFFLINE = "offline"
 """Tag, and end of the system's name, of runs whose answers come from the mock."""
 SEALED_TAG = "sealed"
 """The same of runs that open the sealed cases of games."""
-PARTS = frozenset({TEST_TAG, POLICY_TAG, GAMES_TAG, SEALED_TAG})
+PROPOSALS_TAG = "proposals"
+"""The same of runs that ask a model for games."""
+PARTS = frozenset({TEST_TAG, POLICY_TAG, GAMES_TAG, SEALED_TAG, PROPOSALS_TAG})
 """Tags of runs that are no search; each is a system of its own, so that no search takes it for one of its own."""
 _WITHOUT_REWARD = """
 SELECT count(*) AS n FROM (
