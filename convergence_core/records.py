@@ -202,6 +202,8 @@ class Reply:
     """Further numbers the target measured itself, by metric name."""
     finish_reason: str | None = None
     """Why a chat model's answer ended; ``None``: not told, or no chat model."""
+    recording_url: str | None = None
+    """Where a person can watch how it came about; ``None``: nowhere."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,6 +228,7 @@ class Evaluation:
     usage: Usage = NO_USAGE
     dropped: tuple[str, ...] = ()
     """Request fields that were left out, each as ``name: reason``."""
+    recording_url: str | None = None
     model: str | None = None
     provider: str | None = None
     call_key: str | None = None

@@ -24,6 +24,8 @@ class CaseAnswer:
     """Why there is no answer, or why it counts as a failure."""
     reasons: tuple[str, ...] = ()
     """What judges wrote of it."""
+    recording_url: str | None = None
+    """Where its first repeat can be watched; ``None``: nowhere."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ and so may open a second session that nobody knows of.
 
 import asyncio
 import math
+import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -24,6 +25,7 @@ MARK: Final = "convergence_run"
 RECORDING: Final = "https://www.browserbase.com/sessions/"
 """Where people watch a session's recording, before its id."""
 
+_PLAIN_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,100}")
 _ANSWER_S: Final = 60.0
 PATH: Final = "/v1/sessions"
 """Of the sessions, below the endpoint."""
@@ -54,6 +56,11 @@ class RemoteBrowser:
     def minutes(self) -> int | None:
         """Minutes that are billed, one at least; ``None``: it has not ended."""
         return None if self.seconds is None else billed_minutes(self.seconds)
+
+
+def recording_of(session_id: str) -> str | None:
+    """Return where a session's recording is watched; ``None``: its id is none of the provider's."""
+    return RECORDING + session_id if _PLAIN_ID.fullmatch(session_id) else None
 
 
 def billed_minutes(seconds: float) -> int:

@@ -90,6 +90,7 @@ class PendingCell:
             cost_usd=0.0 if record.cached else cost_usd,
             usage=NO_USAGE if reply is None else reply.usage,
             dropped=() if reply is None else reply.dropped,
+            recording_url=None if reply is None else reply.recording_url,
             model=None if reply is None else reply.model,
             provider=intent.provider if reply is None else reply.provider,
             call_key=intent.call_key,

@@ -52,6 +52,7 @@ def reply_outcome(reply: Reply) -> dict[str, Json]:
             "dropped": list(reply.dropped),
             "extra": dict(reply.extra),
             **({"finish_reason": reply.finish_reason} if reply.finish_reason else {}),
+            **({"recording_url": reply.recording_url} if reply.recording_url else {}),
         }
     }
 
@@ -102,7 +103,7 @@ def score_of(outcome: Json) -> CellScore | None:
     return CellScore.from_json(outcome["verdict"])
 
 
-_REDACTED_FIELDS = ("value", "model", "finish_reason", "extra", "dropped")
+_REDACTED_FIELDS = ("value", "model", "finish_reason", "extra", "dropped", "recording_url")
 """Texts of a reply that the endpoint wrote."""
 
 

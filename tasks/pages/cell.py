@@ -27,7 +27,7 @@ texts AS (
     SELECT request_sha256 FROM e UNION SELECT payload_sha256 FROM e) GROUP BY ALL)
 SELECT e.eval_id, e.replicate, e.generation, e.role, e.status, e.reward, e.error, e.error_type,
        e.fault, e.cached, e.metrics, e.latency_ms, e.first_token_ms, e.cost_usd, e.tokens_in,
-       e.tokens_out, e.model, e.call_key, e.dropped, p.text AS prompt, r.text AS answer
+       e.tokens_out, e.model, e.call_key, e.dropped, e.recording_url, p.text AS prompt, r.text AS answer
 FROM e LEFT JOIN texts p ON p.payload_sha256 = e.request_sha256
      LEFT JOIN texts r ON r.payload_sha256 = e.payload_sha256
 ORDER BY e.role, e.replicate, e.generation NULLS LAST
@@ -129,7 +129,7 @@ def _repeat(
 ) -> Page:
     same = ("eval_id", "replicate", "generation", "role", "status", "reward", "fault", "error_type",
             "cached", "model", "tokens_in", "tokens_out", "cost_usd", "latency_ms",
-            "first_token_ms", "dropped")  # fmt: skip
+            "first_token_ms", "dropped", "recording_url")  # fmt: skip
     error = row["error"] or row["error_type"]
     texts = {"prompt": row["prompt"], "answer": row["answer"]}
     page: Page = {name: row[name] for name in same}

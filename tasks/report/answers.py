@@ -46,7 +46,7 @@ prices AS (
   SELECT call_key, max(cost_usd) AS usd FROM attempts
   WHERE state = 'done' AND call_key IN (SELECT call_key FROM e) GROUP BY ALL)
 SELECT e.eval_id, e.case_id, e.role, e.replicate, e.error_type, e.error, e.reward, e.metrics,
-       e.latency_ms, prices.usd AS cost_usd, coalesce(e.weight, 1.0) AS weight,
+       e.latency_ms, e.recording_url, prices.usd AS cost_usd, coalesce(e.weight, 1.0) AS weight,
        p.text AS request, r.text AS response
 FROM e LEFT JOIN prices USING (call_key)
      LEFT JOIN texts p ON p.payload_sha256 = e.request_sha256
@@ -105,6 +105,7 @@ def _asked(rows: Sequence[Mapping[str, Any]]) -> AskedCase:
         error=None
         if failed is None
         else redacted_text(failure_example(failed["error"] or failed["error_type"], 400)),
+        recording_url=first["recording_url"],
     )
     return AskedCase(
         answer=answer,

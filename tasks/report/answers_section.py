@@ -8,7 +8,17 @@ from convergence_core.records import Params, Role
 from convergence_core.result import CaseAnswer, CaseAnswers, RunResult, number_text
 from convergence_core.result.number_text import milliseconds, plural
 from tasks.report import phrases
-from tasks.report.blocks import Block, Heading, Inline, Marked, Paragraph, TextDiff, Texts, marked
+from tasks.report.blocks import (
+    Block,
+    Heading,
+    Inline,
+    Marked,
+    Paragraph,
+    TextDiff,
+    Texts,
+    WebLink,
+    marked,
+)
 from tasks.report.phrases import clean, name_of_found, short
 
 ARROW = " \N{RIGHTWARDS ARROW} "
@@ -112,6 +122,8 @@ def _rows(case: CaseAnswers, first: str, second: str) -> Iterator[tuple[str, tup
         if shown:
             more = f" (first of {answer.n_repeats})" if answer.n_repeats > 1 else ""
             yield f"{name}{more}", shown
+        if answer.recording_url is not None:
+            yield f"recording of {name}", (WebLink(answer.recording_url),)
         if answer.error is not None:
             yield f"{name} failed", (clean(answer.error),)
         for reason in answer.reasons:

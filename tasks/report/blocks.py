@@ -28,7 +28,14 @@ class Marked:
     text: str
 
 
-Inline: TypeAlias = str | Code | LongText | Marked
+@dataclass(frozen=True, slots=True)
+class WebLink:
+    """An address of the web, which only the page makes a link."""
+
+    text: str
+
+
+Inline: TypeAlias = str | Code | LongText | Marked | WebLink
 """A piece of a line; a plain string is text, never markup."""
 
 

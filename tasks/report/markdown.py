@@ -21,6 +21,7 @@ from tasks.report.blocks import (
     Plots,
     TextDiff,
     Texts,
+    WebLink,
 )
 from tasks.report.document import document
 from tasks.report.phrases import clean, short
@@ -92,6 +93,8 @@ def _inline(part: Inline) -> str:
             return _code(short(part.text)) + " (whole below)"
         case Marked():
             return f"<mark>{_text(part.text)}</mark>"
+        case WebLink():
+            return _text(part.text)
         case str():
             return _text(part)
 

@@ -28,6 +28,7 @@ from tasks.report.blocks import (
     Plots,
     TextDiff,
     Texts,
+    WebLink,
 )
 from tasks.report.document import document
 from tasks.report.effect_plots import MAX_EFFECTS
@@ -176,6 +177,12 @@ def _inline(part: Inline) -> str:
             return f"<details>{begin}<pre>{_text(part.text)}</pre></details>"
         case Marked():
             return f"<mark>{_text(part.text)}</mark>"
+        case WebLink():
+            shown = _text(part.text)
+            # A store may come from elsewhere: what is no address of the web stays text.
+            if not part.text.startswith("https://"):
+                return shown
+            return f'<a href="{shown}" rel="noopener noreferrer">{shown}</a>'
         case str():
             return _INTERVAL.sub(r"\1&nbsp;", _text(part))
 

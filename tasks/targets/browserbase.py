@@ -27,10 +27,10 @@ from tasks.browser.scripts import ScriptEnd, ScriptRunner
 from tasks.browser.sessions import (
     ENDPOINT,
     PATH,
-    RECORDING,
     RemoteBrowser,
     SessionClient,
     billed_minutes,
+    recording_of,
 )
 from tasks.functions.function_results import reply_of
 from tasks.functions.workers import WorkersHungError, WorkTimeoutError
@@ -83,6 +83,7 @@ class BrowserbaseTarget:
         self._proxy_gb_usd = None if price is None else price.proxy_gb_usd
         self._price_version = None if prices is None else prices.version_of(self.provider, None)
         self._endpoint = mock_url or api.endpoint or ENDPOINT
+        self._is_recorded = mock_url is None
         self._run_id = ""
         self._open: set[str] = set()
         """Sessions that this target has opened and not yet released."""
@@ -258,14 +259,20 @@ class BrowserbaseTarget:
             except CandidateFault as reported:
                 fault = reported
             else:
-                return self._priced(reply, end, billed, released)
+                priced = self._priced(reply, end, billed, released)
+                return replace(priced, recording_url=self._recording(session))
         assert fault is not None  # noqa: S101 - one of the two
         own = None if fault.billed is None else fault.billed.cost_usd
         fault.billed = replace(billed, cost_usd=_sum(billed.cost_usd, own))
-        text = _cleaned(f"{fault} (recording: {RECORDING}{session.session_id})", session)
-        fault.args = (text,)
+        recording = self._recording(session)
+        told = f"{fault}" if recording is None else f"{fault} (recording: {recording})"
+        fault.args = (_cleaned(told, session),)
         fault.details = _cleaned(fault.details, session)
         raise fault
+
+    def _recording(self, session: RemoteBrowser) -> str | None:
+        """Return where the session's recording is; ``None``: the stand-in makes none."""
+        return recording_of(session.session_id) if self._is_recorded else None
 
     def _fault_of(self, end: ScriptEnd, released: RemoteBrowser | None) -> EvaluationFault | None:
         """Return what the end of a script means beside its own result; ``None``: nothing."""

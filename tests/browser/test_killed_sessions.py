@@ -16,9 +16,10 @@ from convergence_core.config.browser_rules import REGIONS
 from tasks.mock.chromium import chromium_path
 from tasks.mock.mock_server import MockServer
 from tasks.mock.options import MockOptions
+from tasks.store import ParquetStore
 from tests.paid import books
 from tests.support.configuration_files import write_configuration
-from tests.support.paid_runs import begin, is_done, start
+from tests.support.paid_runs import STORE, begin, is_done, start
 
 SCRIPT: Final = """
 async def run(page, case, parameters):
@@ -107,6 +108,10 @@ def test_runs_killed_in_sessions_leave_none_open_and_pay_nothing_twice(tmp_path:
         done, lost = books.done(rows), books.lost(rows)
         assert len(done) <= statuses(server).total() <= len(done) + len(lost)
         assert len(lost) <= 2 * WORKERS
+        stored = ParquetStore(tmp_path / STORE).rows("SELECT recording_url FROM evaluations")
+        watched = {str(row["recording_url"]).rpartition("/")[2] for row in stored}
+        assert len(watched) == len(stored) > 0
+        assert watched <= {*server._sessions._sessions}
         assert sum(row["cost_usd"] or 0.0 for row in rows) == pytest.approx(len(done) * 0.002)
 
 

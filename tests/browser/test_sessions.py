@@ -16,7 +16,7 @@ from convergence_core.config.api import ApiConfig
 from convergence_core.errors import CandidateFault, ConfigurationError, InfrastructureFault
 from convergence_core.records import Case
 from tasks.browser.scripts import ScriptEnd, check_playwright, check_script
-from tasks.browser.sessions import MARK, SessionClient, billed_minutes
+from tasks.browser.sessions import MARK, SessionClient, billed_minutes, recording_of
 from tasks.functions.workers import WorkerFailure, WorkOutcome
 from tasks.mock.chromium import check_chromium
 from tasks.mock.mock_server import MockServer
@@ -51,7 +51,7 @@ class Script:
 
 
 def target_at(
-    url: str, script: Any = None, *, body: Any = None, prices: Any = PRICES
+    url: str, script: Any = None, *, body: Any = None, prices: Any = PRICES, mock: bool = False
 ) -> BrowserbaseTarget:
     api = ApiConfig.model_validate(
         {
@@ -71,6 +71,7 @@ def target_at(
         secrets=Secrets({"BB_KEY": "bb-secret"}),
         workers=2,
         prices=prices,
+        mock_url=url if mock else None,
     )
     target.bind("run-1")
     return target
@@ -291,6 +292,36 @@ def test_however_a_script_ends_its_session_is_billed_and_its_key_is_hidden(
     assert found.value.billed.cost_usd == pytest.approx(0.004)
     assert "recording: https://www.browserbase.com/sessions/s1" in str(found.value)
     assert "very-secret" not in f"{found.value}{found.value.details}"
+
+
+def test_an_answer_names_the_recording_of_its_session():
+    with provider(lambda *_: (200, session(status="COMPLETED"))) as url:
+        assert ask(target_at(url)).recording_url == "https://www.browserbase.com/sessions/s1"
+
+
+@pytest.mark.parametrize(
+    "session_id",
+    [
+        "",
+        "../..",
+        "s1?next=//evil",
+        "javascript:alert(1)",
+        's1" onclick="x',
+        "s1\n",
+        "s" * 101,
+        "\u202e1",
+    ],
+)
+def test_an_id_of_another_form_makes_no_address(session_id: str):
+    assert recording_of(session_id) is None
+
+
+def test_the_stand_in_makes_no_recording(url):
+    assert ask(target_at(url, mock=True)).recording_url is None
+    failed = Script(ScriptEnd(ending="done", outcome=FAILED))
+    with pytest.raises(CandidateFault) as found:
+        ask(target_at(url, failed, mock=True))
+    assert "recording" not in str(found.value)
 
 
 def test_a_session_that_cannot_be_released_is_billed_until_its_time_out(monkeypatch, caplog):

@@ -13,9 +13,17 @@ import pytest
 
 from convergence_core.explanation.records import Explanation
 from convergence_core.records import Params
-from convergence_core.result import CandidateReport, Difference, RunResult, verdict_of
+from convergence_core.result import (
+    CandidateReport,
+    CaseAnswer,
+    CaseAnswers,
+    Difference,
+    RunResult,
+    verdict_of,
+)
+from tasks.report.answers_section import answer_blocks
 from tasks.report.markdown import markdown_of, report_markdown
-from tasks.report.page import report_html
+from tasks.report.page import block_html, report_html
 from tasks.report.tables import leaderboard_grid
 from tests.support.results import bare_result, failed_result, made_up_result
 
@@ -343,3 +351,27 @@ def test_the_leaderboard_is_a_markdown_table_of_its_own():
     assert lines[0].startswith("| rank | configuration | posterior mean |")
     assert len(lines) == 7
     assert markdown_of([leaderboard_grid(failed_result())]).count("\n") == 2
+
+
+def test_a_recording_is_a_link_on_the_page_and_an_address_elsewhere():
+    url = "https://www.browserbase.com/sessions/s1"
+    answer = CaseAnswer(text="yes", reward=1.0, recording_url=url)
+    case = CaseAnswers(case_id="c", role="holdout", input="?", first=None, second=answer)
+    blocks = answer_blocks([case], "default", "recommended")
+    assert f"* recording of recommended: {url}" in markdown_of(blocks)
+    page = read("".join(block_html(block, made_up_result()) for block in blocks))
+    assert ("href", url) in page.attributes
+    assert ("rel", "noopener noreferrer") in page.attributes
+
+
+@pytest.mark.parametrize(
+    "url", ["javascript:alert(1)", "http://x", 'https://x" onclick="y', NASTY]
+)
+def test_what_is_no_address_of_the_web_is_text(url: str):
+    answer = CaseAnswer(text="yes", reward=1.0, recording_url=url)
+    case = CaseAnswers(case_id="c", role="holdout", input="?", first=None, second=answer)
+    blocks = answer_blocks([case], "default", "recommended")
+    page = read("".join(block_html(block, made_up_result()) for block in blocks))
+    assert {name for name, _ in page.attributes} <= {"href", "rel", "class"}
+    assert all(value == url for name, value in page.attributes if name == "href")
+    assert "script" not in page.tags

@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 
 from convergence_core.errors import CandidateFault, ConfigurationError
 from convergence_core.records import Json, Reply
-from tasks.calls.outcomes import fault_outcome, redacted, reply_outcome
+from tasks.calls.outcomes import fault_outcome, redacted, reply_of, reply_outcome
 from tasks.calls.scorer import error_text
 from tasks.http.authentication import check_environment
 from tasks.secrets.redaction import MASK, Redactor, Secrets, one_line, redact_json, shortened
@@ -271,9 +271,11 @@ def test_a_letter_whose_lower_case_is_longer_moves_nothing(redact):
 def test_every_text_of_a_reply_is_redacted(redact):
     reply = Reply(
         value={TOKEN: TOKEN}, latency_ms=1.0, model=TOKEN, provider="p", finish_reason=TOKEN,
-        dropped=(f"x: {TOKEN}",), extra={"a": 1.0},
+        dropped=(f"x: {TOKEN}",), extra={"a": 1.0}, recording_url=f"https://x/{TOKEN}",
     )  # fmt: skip
-    assert TOKEN not in json.dumps(reply_outcome(redacted(reply, redact)))
+    clean = redacted(reply, redact)
+    assert TOKEN not in json.dumps(reply_outcome(clean))
+    assert reply_of(reply_outcome(clean)) == clean
 
 
 @pytest.mark.parametrize("length", [1900, 1990, 2000, 3990, 4000, 6000])

@@ -112,6 +112,7 @@ evaluations (run_id, eval_id): The outcome of one cell: one candidate, one test 
 29 | dropped        | text |        | request fields left out and why, joined by `; `
 26 | request_sha256 | text |        | the request in payloads
 22 | payload_sha256 | text |        | the answer in payloads
+30 | recording_url  | text |        | where the browser session that answered can be watched; NULL: none, or it failed, and its error names it
 """)
 
 ESTIMATES = table("""

@@ -143,6 +143,7 @@ function Evaluation({ of }: { of: Repeat }) {
       {of.error && <div class="notice bad"><b>{of.fault ? `Fault of the ${of.fault}` : "Error"}</b><div class="text" dir="auto"><One text={of.error} max={4_000} /></div></div>}
       <h3>Answer</h3>
       <Texts text={of.answer} label="Answer" whole={of.answer_url ? `/ui/api/${of.answer_url}` : undefined} />
+      {of.recording_url?.startsWith("https://") && <p class="small"><a href={of.recording_url} rel="noopener noreferrer">Recording of the session</a></p>}
       {of.metrics.length > 0 && (
         <dl class="params">
           {of.metrics.map((m) => [<dt key={m.name}><One text={m.name} /></dt>, <dd>{m.value === null ? "–" : Number(m.value.toPrecision(4))} {m.unit}</dd>])}
