@@ -314,8 +314,7 @@ def _purpose(found: ast.ClassDef) -> str:
     if not lines or not lines[0].strip():
         raise _RefusedError("its class must say in a docstring what is played")
     purpose = lines[0].strip()
-    if len(purpose) > LONGEST_PURPOSE:
-        raise _RefusedError(
-            f"the first line of its docstring must have at most {LONGEST_PURPOSE} characters"
-        )
+    if len(purpose) > LONGEST_PURPOSE or not purpose.isprintable():
+        rule = f"at most {LONGEST_PURPOSE} characters, all of them printable"
+        raise _RefusedError(f"the first line of its docstring must have {rule}")
     return purpose

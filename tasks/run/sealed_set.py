@@ -6,15 +6,17 @@ of the difference was not used to choose anything; so it is the one number of th
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from convergence_core.errors import LeaseHeldError
 from convergence_core.games.held_out import HeldOutError
 from convergence_core.games.round_records import PastRound, SealedResult
-from convergence_core.ports import Row, RunRecord
+from convergence_core.ports import Row
 from convergence_core.records import Assignment, Candidate, Cell, Trial, short_id
 from convergence_core.result.number_text import plural
 from convergence_core.search.recommend import mean_interval, paired_difference
@@ -34,7 +36,8 @@ from tasks.run.champions import champion_tag, tagged_champion
 from tasks.run.opener import prepare_run
 from tasks.run.resources import Caller
 from tasks.run.run import Run
-from tasks.store import ParquetStore
+from tasks.store import Lease, ParquetStore
+from tasks.store.tables.interrupted_runs import as_they_are
 from tasks.store.tables.lineage import GAMES_TAG, PARTS, SEALED_TAG
 from tasks.store.tables.rows import generation_row, payload_rows
 
@@ -73,6 +76,7 @@ def plan_opening(loaded: Loaded, *, mock_url: str | None = None) -> OpeningPlan:
             compare.
     """
     store, system = store_of(loaded), system_name(loaded, mock_url)
+    _check_no_rounds_go_on(store, system)
     if not loaded.sealed_cases:
         raise HeldOutError(
             "no held-out case is sealed. Write e.g. `society.games.sealed_share: 0.5` before the first round."
@@ -118,7 +122,7 @@ def open_sealed(loaded: Loaded, *, mock_url: str | None = None) -> SealedResult:
     plan = plan_opening(loaded, mock_url=mock_url)
     caller: Caller = {} if mock_url is None else {"mock_url": mock_url}
     run = interrupted(loaded, caller, SEALED_TAG) or prepare_run(loaded, part=SEALED_TAG, **caller)
-    with run:
+    with _no_rounds_begin(store_of(loaded), plan.system), run:
         run.begin_final()
         incumbent = champion_of_test(run) or run.study.baseline or plan.incumbent
         with ThreadPoolExecutor(2) as threads:
@@ -136,6 +140,34 @@ def open_sealed(loaded: Loaded, *, mock_url: str | None = None) -> SealedResult:
         f"{why.partition(' Raise it')[0].rstrip('.')}. Nothing was told, and the cases stay sealed: run "
         f"`convergence games open` again{'' if limit is None else ' with a larger budget'}."
     )
+
+
+def _check_no_rounds_go_on(store: ParquetStore, system: str) -> None:
+    """Raise if an optimization is under way that plays rounds of games: they would follow what was opened."""
+    if not store.exists:
+        return
+    for record in as_they_are(store, store.runs(system)):
+        society = json.loads(record.config_json).get("society") or {}
+        if record.status == "running" and (society.get("games") or {}).get("every") is not None:
+            raise HeldOutError(
+                f"run {record.label} is under way and plays rounds of games. Wait until it has ended, or stop it; "
+                "then open the sealed cases."
+            )
+
+
+@contextmanager
+def _no_rounds_begin(store: ParquetStore, system: str) -> Iterator[None]:
+    """Keep optimizations of a system from beginning in the block; one that plays no rounds may go on.
+
+    Raises:
+        HeldOutError: one that plays rounds began meanwhile.
+    """
+    with ExitStack() as held:
+        try:
+            held.enter_context(Lease(store.path, system).acquire())
+        except LeaseHeldError:
+            _check_no_rounds_go_on(store, system)
+        yield
 
 
 def _once(done: SealedResult) -> str:
@@ -162,12 +194,6 @@ def _rounds(
         raise HeldOutError(
             f"round {latest.label} is not finished. `convergence games run` ends it; then open the sealed cases."
         )
-    newest = next(iter(store.runs(system)), None) if store.exists else None
-    if newest is not None and _plays_on(newest):
-        raise HeldOutError(
-            f"run {newest.label} plays rounds of games and is not finished. Let it end, or end it with "
-            "`convergence resume`; then open the sealed cases."
-        )
     past = past_rounds(store, system) if store.exists else []
     before = max((one.last_round for one in results), default=-1)
     found = tuple(
@@ -179,14 +205,6 @@ def _rounds(
             "configuration with which it begins is what the incumbent is compared with."
         )
     return found
-
-
-def _plays_on(record: RunRecord) -> bool:
-    """Whether an unfinished run may play rounds of games yet."""
-    if record.status not in {"running", "interrupted"}:
-        return False
-    society = json.loads(record.config_json).get("society") or {}
-    return (society.get("games") or {}).get("every") is not None
 
 
 def _asked_since(

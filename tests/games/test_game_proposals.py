@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from convergence_core.errors import ConfigurationError
+from convergence_core.errors import ConfigurationError, ResumeError
 from tasks.inputs.loader import load
 from tasks.pages.overview import overview
 from tasks.pages.source import PageSource
@@ -24,6 +24,7 @@ from tasks.run.game_proposals import (
     stored_proposals,
     waiting,
 )
+from tasks.run.opener import resume_run
 from tasks.store import ParquetStore
 from tasks.store.feedback.feedback_store import FeedbackStore
 from tests.cli.conftest import cli as cli  # noqa: PLC0414 - the fixture
@@ -223,6 +224,8 @@ def test_what_was_killed_goes_on_and_pays_nothing_twice(
     assert child.wait(timeout=120) == -signal.SIGKILL
     assert rows(tmp_path, "SELECT * FROM game_proposals") == []
     gamer.before_answer = lambda _: None
+    with pytest.raises(ResumeError, match="Run `convergence games propose` again"):
+        resume_run(tmp_path / STORE, ParquetStore(tmp_path / STORE).runs()[0].run_id)
     found, _ = propose_games(load(config), 2)
     assert len(gamer.asked) == 3, "the one that was under way is asked again"
     assert gamer.asked[1] == gamer.asked[2]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from convergence_core.errors import ConfigurationError
+from convergence_core.errors import ConfigurationError, LeaseHeldError
 from convergence_core.games.held_out import HeldOutError
 from convergence_core.search.recommend import paired_difference
 from tasks.games.games_report import latest_round, report_of
@@ -18,6 +18,7 @@ from tasks.games.sealed_openings import sealed_results
 from tasks.inputs.loader import load
 from tasks.json_values import as_text
 from tasks.report.games_section import opened_sentence
+from tasks.run import sealed_set
 from tasks.run.assessment import assess, open_assessment
 from tasks.run.opener import prepare_run
 from tasks.run.sealed_set import open_sealed, plan_opening
@@ -175,15 +176,34 @@ def test_what_cannot_be_compared_stays_sealed(tmp_path, server):
     assert open_sealed(load(write(tmp_path, server, BETTER))).n_compared == 4
 
 
-def test_they_stay_sealed_while_a_run_may_play_rounds(tmp_path, server):
+def test_they_stay_sealed_while_a_run_plays_rounds(tmp_path, server):
     played(tmp_path, server)
     every = load(write(tmp_path, server, BETTER, society__games__every=2))
     with prepare_run(every) as run:
         run.save("running")
-        with pytest.raises(HeldOutError, match=rf"run {run.record.label} plays rounds of games"):
+        with pytest.raises(HeldOutError, match=rf"run {run.record.label} is under way and plays"):
             plan_opening(every)
-        run.save("done")
-    assert plan_opening(every).case_ids
+    assert plan_opening(every).case_ids, "one that was killed plays on only if it is resumed"
+    with prepare_run(load(write(tmp_path, server, BETTER))) as run:
+        run.save("running")
+        assert open_sealed(every).n_compared == 4, "a run without rounds may go on"
+
+
+def test_no_run_begins_while_they_are_opened(tmp_path, server, monkeypatch):
+    every = load(write(tmp_path, server, BETTER, society__games__every=2))
+    played(tmp_path, server)
+    refused = []
+    asked_once = sealed_set._trial
+
+    def and_try_to_begin(*given: Any) -> Any:
+        with pytest.raises(LeaseHeldError), prepare_run(every):
+            pass
+        refused.append(1)
+        return asked_once(*given)
+
+    monkeypatch.setattr(sealed_set, "_trial", and_try_to_begin)
+    assert open_sealed(load(write(tmp_path, server, BETTER))).n_compared == 4
+    assert len(refused) == 2
 
 
 def test_a_sealed_case_that_was_asked_all_the_same_is_left_out(tmp_path, server):
