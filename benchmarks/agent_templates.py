@@ -4,8 +4,8 @@
 
 Writes each template by ``convergence init``, optimizes it offline with its default budget for each seed,
 and prints what was found. Planted is what the template's instructions and tools are best for by construction:
-without the tool that lists channels no call can name the right one, and the third instructions make the
-stand-in careful. A run finds it if the configuration that it names as best has both. Needs the extra ``agno``.
+without the tools that list channels, posts or emails no call can name the right one, and the third instructions make the
+stand-in careful. A run finds it if the configuration that it names as best has both. Needs the extra ``agno``, or ``agno-gmail``.
 """
 
 import argparse
@@ -23,7 +23,9 @@ from scipy.stats import binomtest
 
 ROOT: Final = Path(__file__).parents[1]
 PLANTED: Final[Mapping[str, Mapping[str, str]]] = {
-    "agno-discord": {"toolkit": "all", "instructions": "You moderate a Discord server."}
+    "agno-discord": {"toolkit": "all", "instructions": "You moderate a Discord server."},
+    "agno-reddit": {"toolkit": "all", "instructions": "You look after subreddits."},
+    "agno-gmail": {"toolkit": "all", "instructions": "You look after a mailbox."},
 }
 """Template → parameter → how its planted value begins."""
 

@@ -34,6 +34,8 @@ class Template(StrEnum):
     CONNECTOR = "connector"
     AGNO_DISCORD = "agno-discord"
     BROWSERBASE = "browserbase"
+    AGNO_REDDIT = "agno-reddit"
+    AGNO_GMAIL = "agno-gmail"
 
 
 def init(
@@ -54,7 +56,9 @@ def init(
             "[bold]local-chat[/bold]: the same with a model of this machine that learns from the ratings. "
             "[bold]connector[/bold]: an installable package with a target and a metric of your own, and its tests. "
             "[bold]agno-discord[/bold]: an agent with Discord's tools, on a simulated server; needs its extra. "
-            "[bold]browserbase[/bold]: a script in browser sessions; offline without a key, needs its extra.",
+            "[bold]browserbase[/bold]: a script in browser sessions; offline without a key, needs its extra. "
+            "[bold]agno-reddit[/bold]: an agent with Reddit's tools, on a simulated Reddit; needs its extra. "
+            "[bold]agno-gmail[/bold]: an agent with Gmail's tools, on a simulated Gmail; needs its extra.",
         ),
     ] = None,
     non_interactive: Annotated[
@@ -129,7 +133,9 @@ _QUESTION = """What do you want to optimize?
   9  a chat that trains a model (on this machine; needs its extra, no key)
   10 a connector of your own    (a package with its tests; no key)
   11 an agent on Discord        (a simulated server; needs its extra, offline without a key)
-  12 a script in a browser      (needs its extra, offline without a key)"""
+  12 a script in a browser      (needs its extra, offline without a key)
+  13 an agent on Reddit         (a simulated Reddit; needs its extra, offline without a key)
+  14 an agent for Gmail         (a simulated Gmail; needs its extra, offline without a key)"""
 
 
 def _ask_template() -> Template:
@@ -167,6 +173,8 @@ _EXTRA: Mapping[Template, str] = {
     Template.QUICKSTART: "quickstart",
     Template.AGNO_DISCORD: "agno",
     Template.BROWSERBASE: "browserbase",
+    Template.AGNO_REDDIT: "agno",
+    Template.AGNO_GMAIL: "agno-gmail",
 }
 """The extra that an example needs."""
 
@@ -208,7 +216,7 @@ def _next_steps(template: Template, folder: Path, key_env: str) -> list[str]:
         from tasks.version import install_command  # noqa: PLC0415 - with its only user
 
         steps.append(install_command(_EXTRA[template]))
-    if template is Template.AGNO_DISCORD:
+    if _EXTRA.get(template) in {"agno", "agno-gmail"}:
         steps.append("convergence optimize --offline   # without a key: a stand-in answers")
         steps.append(f"export {key_env}=…")
     if template in {Template.LOCAL_LLM, Template.LOCAL_CHAT}:

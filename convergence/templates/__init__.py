@@ -38,7 +38,7 @@ def plan_files(template: str, replaced: Mapping[str, str]) -> dict[str, str]:
     """Return the files of a template: path relative to the new folder → text.
 
     Args:
-        template: ``function``, ``http``, ``openai``, ``local-llm``, ``prompt``, ``chat``, ``local-chat``, ``connector``, ``agno-discord``, ``browserbase``, ``quickstart`` or ``recorded-exam``.
+        template: ``function``, ``http``, ``openai``, ``local-llm``, ``prompt``, ``chat``, ``local-chat``, ``connector``, ``agno-discord``, ``browserbase``, ``agno-reddit``, ``agno-gmail``, ``quickstart`` or ``recorded-exam``.
         replaced: texts of the example configuration and what stands there instead.
     """
     root = _folder(template)

@@ -194,15 +194,18 @@ def _arguments(tool: Tool, step: str, turn: _Turn) -> dict[str, Any]:
     properties = tool.schema.get("properties")
     found = {}
     for name, kind in (properties if isinstance(properties, Mapping) else {}).items():
-        value = _value(name, kind if isinstance(kind, Mapping) else {}, step, turn)
-        if value is None and name in _required(tool):
+        is_needed = name in _required(tool)
+        known = kind if isinstance(kind, Mapping) else {}
+        value = _value(name, known, step, turn, is_needed=is_needed)
+        if value is None and is_needed:
             value = step if kind.get("type", "string") == "string" else None
         if value is not None:
             found[name] = value
     return found
 
 
-def _value(name: str, kind: Mapping[str, Any], step: str, turn: _Turn) -> Any:
+def _value(name: str, kind: Mapping[str, Any], step: str, turn: _Turn, *, is_needed: bool) -> Any:
+    """Return an argument; one that is not needed only where the step says its name, or a number."""
     types = {kind.get("type"), *(one.get("type") for one in kind.get("anyOf", ()))}
     if name.endswith("_id"):
         return _identifier(name, step, turn)
@@ -218,7 +221,7 @@ def _value(name: str, kind: Mapping[str, Any], step: str, turn: _Turn) -> Any:
     )
     if after is not None:
         return after[1]
-    named = [one for one in quoted if not _is_named(one, step, turn)]
+    named = [one for one in quoted if is_needed and not _is_named(one, step, turn)]
     return named[-1] if named else None
 
 
@@ -249,7 +252,7 @@ def _identifier(name: str, step: str, turn: _Turn) -> str | None:
 
 def _is_kind(name: str, found: Mapping[str, Any]) -> bool:
     """Whether an object may be of the kind that an identifier names: messages have a content, channels a name."""
-    is_text = "content" in found or "body" in found
+    is_text = not found.keys().isdisjoint({"content", "body", "selftext"})
     return is_text == (name in ("message_id", "comment_id", "post_id", "email_id"))
 
 
@@ -297,4 +300,4 @@ def _leaves(found: Any) -> Iterator[str]:
 
 
 def _stems(text: str) -> set[str]:
-    return {word[:_STEM] for word in content_words(text)}
+    return {word.removesuffix("s")[:_STEM] for word in content_words(text)}

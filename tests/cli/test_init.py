@@ -151,4 +151,4 @@ def test_a_template_is_named_or_numbered_and_what_is_neither_is_asked_again(
     assert done.code == 0
     assert (here / "here/server.py").is_file()
     asked_again = said.count("\n") > 1
-    assert ("write a number from 1 to 12, or one of function" in done.out) == asked_again
+    assert ("write a number from 1 to 14, or one of function" in done.out) == asked_again

@@ -15,7 +15,7 @@ def tool(name: str, description: str = "", **properties: str) -> Tool:
     schema = {
         "type": "object",
         "properties": {key: {"type": kind} for key, kind in properties.items()},
-        "required": [key for key in properties if key != "limit"],
+        "required": [key for key in properties if key not in {"limit", "time_filter", "flair"}],
     }
     return Tool(name=name, description=description, schema=schema, by_name=False)
 
@@ -29,6 +29,7 @@ DELETE = tool("delete_message", "Delete it.", channel_id="string", message_id="s
 TOOLS = (SEND, READ, CHANNELS, DELETE)
 SYSTEM = "You look after the guild 900100200300400500."
 RESULTS = {
+    "get_top_posts": [{"id": "p7", "title": "Flat bread", "selftext": "It did not rise."}],
     "list_channels": [{"id": "1001", "name": "support"}, {"id": "1002", "name": "general"}],
     "get_channel_messages": [
         {"id": "5005", "content": "Buy gold now!", "author": {"username": "spam"}},
@@ -82,6 +83,29 @@ def test_each_step_is_taken_and_the_results_are_quoted():
     ]
     _, answer = turn("Which printer is broken? Get the messages of channel 1001.")
     assert answer.startswith("5006, The printer is broken.")
+
+
+TOP = tool(
+    "get_top_posts", "Get top posts.", subreddit="string", time_filter="string", limit="integer"
+)
+REPLY = tool("reply_to_post", "Reply.", post_id="string", content="string", flair="string")
+
+
+def test_what_is_not_needed_is_said_by_its_name_alone_and_posts_are_found_by_title():
+    calls, _ = turn('Get the top 5 posts of subreddit "baking".', offered=(TOP, REPLY))
+    assert calls == [("get_top_posts", {"subreddit": "baking", "limit": 5})]
+    calls, _ = turn(
+        'Get the top posts of subreddit "baking" with time filter "month".', offered=(TOP,)
+    )
+    assert calls == [("get_top_posts", {"subreddit": "baking", "time_filter": "month"})]
+    calls, _ = turn(
+        'Reply to the post "Flat bread" in subreddit "baking" with content "Buy yeast".',
+        offered=(REPLY, TOP),
+    )
+    assert calls == [
+        ("get_top_posts", {"subreddit": "baking"}),
+        ("reply_to_post", {"post_id": "p7", "content": "Buy yeast"}),
+    ]
 
 
 def test_what_no_tool_is_for_is_answered_in_words():

@@ -1,0 +1,56 @@
+"""Limits over all kinds of targets: do they hold, by the service's own count?
+
+    python -m benchmarks.caps --runs 200
+
+Draws runs by their numbers: a kind in turn, limits of dollars, calls and tokens, workers, retries, and the faults of
+a service on this machine that speaks the kind's protocol (429, 500 or 529, answers that are cut or no JSON). Beside
+each run's ledger stands what its service counted and billed itself. Ends with exit code 1 if a limit was passed, a request is
+missing in a ledger, or the service billed more than the ledger says.
+"""
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.support.paid_kinds import KINDS, Outcome, run_of
+
+
+def main() -> int:
+    """Print a line for each kind; return the exit code."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--runs", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=0, help="number of the first run")
+    arguments = parser.parse_args()
+    found: dict[str, list[Outcome]] = {kind: [] for kind in KINDS}
+    for seed in range(arguments.seed, arguments.seed + arguments.runs):
+        kind = [*KINDS][seed % len(KINDS)]
+        with tempfile.TemporaryDirectory() as place:
+            one = run_of(kind, Path(place), seed)
+        found[kind].append(one)
+        told = f"{seed}: {kind}, {dict(one.budget)}: {one.n_calls} calls, ${one.billed_usd:.6f}"
+        print(f"{told}; broken: {', '.join(one.broken) or 'nothing'}", file=sys.stderr, flush=True)
+    print(
+        "| kind | runs | ended by a limit | calls | billed by the service | most of `max_usd` | rules broken |"
+    )
+    print("|---|---|---|---|---|---|---|")
+    for kind, runs in found.items():
+        print(line(kind, runs))
+    every = [one for runs in found.values() for one in runs]
+    print(line("all", every))
+    return int(any(one.broken for one in every))
+
+
+def line(kind: str, runs: Sequence[Outcome]) -> str:
+    """Return the row of a kind."""
+    shares = [one.share for one in runs if one.share is not None]
+    most = f"{100 * max(shares):.1f} %" if shares else "no such limit"
+    n_ended = sum(one.result.status == "budget" for one in runs)
+    n_broken = sum(len(one.broken) for one in runs)
+    n_calls, usd = sum(one.n_calls for one in runs), sum(one.billed_usd for one in runs)
+    return f"| {kind} | {len(runs)} | {n_ended} | {n_calls:,} | ${usd:.4f} | {most} | {n_broken} |"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
