@@ -1,7 +1,12 @@
 """The judge's game and the debate: answers of the run, each verdict counted once, trust that nobody can buy."""
 
 import json
+import os
 import re
+import signal
+import subprocess
+import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,7 +26,8 @@ from tasks.run.judged_plays import JudgedPlays
 from tasks.run.opener import prepare_run, resume_run
 from tasks.sao.history import played_items
 from tasks.store import ParquetStore
-from tests.games.game_worlds import EVERY_2, Gamer, play_round, write_games
+from tests.games.game_worlds import EVERY_2, Gamer, optimize, play_round, write_games
+from tests.support.children import ROOT
 from tests.support.planted_server import planted_server
 from tests.support.preferring_runs import (
     learner_of,
@@ -195,6 +201,36 @@ def test_a_round_that_was_left_goes_on_with_the_same_items_and_asks_nobody_twice
         assert len(gamer.asked) == n_asked
     found = rows(tmp_path, PLAYED)
     assert [json.loads(one["facts_json"])["item"] for one in found] == json.loads(fixed)["items"]
+
+
+def test_verdicts_of_a_round_that_was_killed_count_once(tmp_path: Path):
+    serial = {"society__games__n_at_once": 1, "society__games__every": 4}
+    gamers = {name: Gamer(honest) for name in ("whole", "killed")}
+    for name, gamer in gamers.items():
+        with gamer.server() as server:
+            config = begun(tmp_path / name, server.url, {"judge": {}}, **serial)
+            if name == "killed":
+                child = subprocess.Popen(
+                    [sys.executable, "-m", "tests.games.game_worlds", "run", str(config)],
+                    env={**os.environ, "PYTHONPATH": str(ROOT)},
+                )
+                gamer.before_answer = lambda n, pid=child.pid: (
+                    os.kill(pid, signal.SIGKILL) if n == 61 else None
+                )
+                assert child.wait(timeout=120) == -signal.SIGKILL
+                assert rows(tmp_path / name, PLAYED) == []
+            optimize(config)
+    whole, killed = (Counter(gamer.asked) for gamer in gamers.values())
+    assert sum((killed - whole).values()) <= 1, "the reply that was under way may be asked again"
+    assert not whole - killed
+    of_both = [
+        played_items(ParquetStore(tmp_path / name / STORE), "visitors", "scribe")
+        for name in gamers
+    ]
+    assert of_both[0] == of_both[1]
+    assert len(of_both[1]) == len({one.item_id for one in of_both[1]}) == 50
+    state, _ = after_plays(SaoState(rounds=Rounds(limit=3)), of_both[1], [])
+    assert state.trust == Trust(n_right=50.0, n_items=50.0, n_different=50)
 
 
 def test_before_any_answer_the_games_about_answers_are_off_with_the_reason(tmp_path: Path):
