@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -203,6 +204,11 @@ def test_a_round_that_was_left_goes_on_with_the_same_items_and_asks_nobody_twice
     assert [json.loads(one["facts_json"])["item"] for one in found] == json.loads(fixed)["items"]
 
 
+def kill_at(n: int, pid: int, asked: int) -> None:
+    if asked == n:
+        os.kill(pid, signal.SIGKILL)
+
+
 def test_verdicts_of_a_round_that_was_killed_count_once(tmp_path: Path):
     serial = {"society__games__n_at_once": 1, "society__games__every": 4}
     gamers = {name: Gamer(honest) for name in ("whole", "killed")}
@@ -214,9 +220,7 @@ def test_verdicts_of_a_round_that_was_killed_count_once(tmp_path: Path):
                     [sys.executable, "-m", "tests.games.game_worlds", "run", str(config)],
                     env={**os.environ, "PYTHONPATH": str(ROOT)},
                 )
-                gamer.before_answer = lambda n, pid=child.pid: (
-                    os.kill(pid, signal.SIGKILL) if n == 61 else None
-                )
+                gamer.before_answer = partial(kill_at, 61, child.pid)
                 assert child.wait(timeout=120) == -signal.SIGKILL
                 assert rows(tmp_path / name, PLAYED) == []
             optimize(config)
