@@ -32,9 +32,10 @@ export async function get<T>(path: string, query: Query = {}, signal?: AbortSign
 }
 
 async function read(answer: Response): Promise<unknown> {
-  const body: unknown = await answer.json().catch(() => null);
-  if (!answer.ok) throw new ApiError(answer.status, problem(answer.status, body));
-  return body;
+  // An error's body may be no JSON, an answer's must be: an aborted one rejects here.
+  const body = answer.json() as Promise<unknown>;
+  if (answer.ok) return body;
+  throw new ApiError(answer.status, problem(answer.status, await body.catch(() => null)));
 }
 
 export async function post<T>(path: string, body: unknown, headers: Record<string, string> = {}): Promise<T> {
@@ -59,30 +60,42 @@ export function useData<T>(path: string | null, query: Query = {}, live: string 
   const key = path === null ? null : address(path, query);
   const [state, set] = useState<{ key: string | null; data?: T; error?: Error; loading: boolean }>({ key, loading: key !== null });
   const running = useRef<AbortController | null>(null);
+  const isStale = useRef(false);
 
   const load = useCallback(() => {
     running.current?.abort();
     if (path === null || key === null) return set({ key, loading: false });
     const control = new AbortController();
     running.current = control;
+    isStale.current = false;
     set((old) => ({ ...old, loading: true }));
     get<T>(path, query, control.signal).then(
       // The same answer stays the same object, so that charts keep their zoom and tables their place.
       (data) => set((old) => ({ key, loading: false, data: old.data !== undefined && same(old.data, data) ? old.data : data })),
       (error: Error) => {
-        if (error.name !== "AbortError") set((old) => ({ key, data: old.key === key ? old.data : undefined, error, loading: false }));
+        if (!control.signal.aborted) set((old) => ({ key, data: old.key === key ? old.data : undefined, error, loading: false }));
       },
-    );
+    ).finally(() => {
+      if (running.current !== control) return;
+      running.current = null;
+      if (isStale.current) load();
+    });
   }, [key]);
 
   useEffect(() => {
     load();
-    return () => running.current?.abort();
+    return () => {
+      running.current?.abort();
+      running.current = null;
+    };
   }, [load]);
   useEffect(() => {
     if (live === false) return;
     return onChange((about) => {
-      if (live === true || about === undefined || about === live) load();
+      if (live !== true && about !== undefined && about !== live) return;
+      // An answer on its way is not aborted: slow ones would never come while a run goes on.
+      if (running.current) isStale.current = true;
+      else load();
     });
   }, [load, live]);
   return { data: state.data, error: state.key === key ? state.error : undefined, loading: state.loading || state.key !== key, again: load };

@@ -13,7 +13,7 @@ export const HOSTILE = `<script>window.hacked=1</script><img src=x onerror="wind
 const noise = (i, salt = 0) => { const x = Math.sin(i * 12.9898 + salt * 78.233) * 43758.5453; return x - Math.floor(x); };
 
 export function planted({ nCandidates = 40, nCases = 24, hostile = false, empty = false, long = false, running = false } = {}) {
-  const state = { generation: 3, running, asked: [] };
+  const state = { generation: 3, running, asked: [], torn: null }; // torn: bodies end midway: "held" open or "cut"
   const bad = (text) => (hostile ? `${text} ${HOSTILE}` : text);
   const id = (i) => (0x3fa9c1 + i * 7919).toString(16).padStart(6, "0") + "0".repeat(10);
   const models = ["small", "medium", "large"];
@@ -112,7 +112,12 @@ export function planted({ nCandidates = 40, nCases = 24, hostile = false, empty 
       response.writeHead(404).end();
     }
   });
-  const json = (response, status, body) => response.writeHead(status, { "Content-Type": "application/json" }).end(JSON.stringify(body));
+  const json = (response, status, body) => {
+    const text = JSON.stringify(body);
+    response.writeHead(status, { "Content-Type": "application/json" });
+    if (!state.torn) return response.end(text);
+    response.write(text.slice(0, text.length / 2), () => state.torn === "cut" && setImmediate(() => response.destroy()));
+  };
   return {
     state,
     tell: (data) => listeners.forEach((one) => one.write(`event: generation\ndata: ${JSON.stringify(data)}\n\n`)),

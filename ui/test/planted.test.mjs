@@ -172,6 +172,36 @@ describe("people", () => {
     await context.close();
   }));
 
+  test("live through bodies that end midway: aborted by leaving, cut by the server, held while the run goes on", () => over({ running: true }, async (base, server) => {
+    const { page, problems, context } = await open(browser, `${base}runs/01JRUN`);
+    const errors = () => problems.filter((one) => one.startsWith("exception"));
+    await settled(page);
+    server.state.torn = "held";
+    const asked = server.state.asked.length;
+    server.tell({ run_id: "01JRUN" });
+    await page.waitForTimeout(1_500);
+    server.tell({ run_id: "01JRUN" });
+    await page.waitForTimeout(1_500);
+    const paths = server.state.asked.slice(asked);
+    assert.equal(new Set(paths).size, paths.length, "an event asks again while an answer is on its way");
+    await page.click("nav >> text=Production");
+    server.state.torn = null;
+    await page.click("nav >> text=Overview");
+    await page.click("main >> text=support-answers-7f3a");
+    await page.waitForSelector("text=Generation 3 of 8");
+    server.state.torn = "cut";
+    server.tell({ run_id: "01JRUN" });
+    await page.waitForSelector("[role=alert] >> text=Try again");
+    assert.match(await page.innerText("main"), /Generation 3 of 8/);
+    server.state.torn = null;
+    server.state.generation = 5;
+    server.tell({ run_id: "01JRUN" });
+    await page.waitForSelector("text=Generation 5 of 8");
+    assert.doesNotMatch(await page.innerText("main"), /Cannot read|Try again/);
+    assert.deepEqual(errors(), []);
+    await context.close();
+  }));
+
   test("are asked twice before a promotion, and told why it was refused", () => over({}, async (base, server) => {
     const { page, context } = await open(browser, `${base}production`);
     await settled(page);
