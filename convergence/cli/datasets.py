@@ -45,7 +45,7 @@ def import_cases(  # noqa: PLR0917 - options of a command
             "--format",
             "-f",
             metavar="TOOL",
-            help="promptfoo, inspect, langfuse, langsmith, openai-evals, hugging-face, opentelemetry.",
+            help="promptfoo, langfuse, langsmith, openai-evals, or table: any other rows.",
         ),
     ] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="File of test cases.")] = Path(
@@ -66,18 +66,17 @@ def import_cases(  # noqa: PLR0917 - options of a command
     ] = False,
     size: Annotated[
         int | None,
-        typer.Option("--sample", min=1, help="Keep so many at most. Default: all; of traces 500."),
+        typer.Option("--sample", min=1, help="Keep so many at most. Default: all."),
     ] = None,
     by: Annotated[
         str | None,
         typer.Option(metavar="FIELD", help="Take alike many of each of its values."),
     ] = None,
     seed: Annotated[int, typer.Option(help="Of the sample.")] = 0,
-    split: Annotated[str | None, typer.Option(help="Split of a Hugging Face dataset.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output.")] = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Read test cases and production traces of other tools into a file of test cases."""
+    """Read test cases of other tools, and any table, into a file of test cases."""
     from tasks.inputs.foreign_cases.case_forms import FieldNames  # noqa: PLC0415 - with its only user
     from tasks.inputs.foreign_cases.case_import import (  # noqa: PLC0415 - as above
         CaseForm,
@@ -86,6 +85,8 @@ def import_cases(  # noqa: PLR0917 - options of a command
     )
 
     tool = guess_form(file) if form is None else form
+    if tool is None and (inputs or expected):
+        tool = CaseForm.TABLE
     if tool not in set(CaseForm):
         rule = "must name the tool" if form is None else "must be one of the known tools"
         fix = f"Write one of: {', '.join(CaseForm)}."
@@ -102,7 +103,6 @@ def import_cases(  # noqa: PLR0917 - options of a command
             size=size,
             by=by,
             seed=seed,
-            split=split,
         )
     except (OSError, ValueError) as error:
         fix = f"Name what {tool} exports; docs/test-cases.md shows the forms."
@@ -150,7 +150,7 @@ def export_config(
             "--format",
             "-f",
             metavar="FORM",
-            help="env, configmap (Kubernetes), openai, anthropic (bodies of requests), litellm, promptfoo.",
+            help="env, promptfoo.",
         ),
     ] = "env",
     output: Annotated[

@@ -9,7 +9,7 @@ from convergence_core.errors import ConfigurationError
 from convergence_core.ports import RunRecord
 from convergence_core.records import Params
 from convergence_core.result import RunResult, verdict_of
-from tasks.exports.winner_forms import CHAT_FORMS, Winner, WinnerForm, placeholder_case
+from tasks.exports.winner_forms import Winner, WinnerForm, placeholder_case
 from tasks.http.authentication import secret_name
 from tasks.inputs.loader import Loaded, load
 from tasks.secrets.redaction import Secrets
@@ -31,7 +31,7 @@ def winner_of(record: RunRecord, form: WinnerForm, config: Path | None) -> Winne
         return None
     params = dict(result.winner.params)
     request, key = None, None
-    if form in CHAT_FORMS:
+    if form is WinnerForm.PROMPTFOO:
         request, key = _request_of(loaded_of(record, config), params)
     return Winner(
         system=record.name,

@@ -18,32 +18,13 @@ class WinnerForm(StrEnum):
     """What reads it."""
 
     ENV = "env"
-    CONFIGMAP = "configmap"
-    OPENAI = "openai"
-    ANTHROPIC = "anthropic"
-    LITELLM = "litellm"
     PROMPTFOO = "promptfoo"
 
 
-CHAT_FORMS = frozenset(WinnerForm) - {WinnerForm.ENV, WinnerForm.CONFIGMAP}
-"""Forms of a request, which chat kinds alone have."""
 _PLAIN = re.compile(r"[A-Za-z0-9_.:/@%+-]+")
-_LITELLM_PREFIX = {"openai": "openai", "azure": "azure", "groq": "groq", "gemini": "gemini"}
-_OWN_ENDPOINT = {"openai": "https://api.openai.com/v1"}
-_SYSTEM = ("system", "developer")
-_NATIVE = "anthropic"
-"""Provider whose requests are in Anthropic's form already."""
-_OF_ANTHROPIC = {
-    "temperature": "temperature",
-    "top_p": "top_p",
-    "top_k": "top_k",
-    "stop": "stop_sequences",
-    "stream": "stream",
-    "max_tokens": "max_tokens",
-    "max_completion_tokens": "max_tokens",
-}
-"""Fields of OpenAI's chat → the same of Anthropic's messages."""
 _OUTSIDE_SETTINGS = ("model", "messages", "stream", "stream_options")
+_HOSTED = ("openai", "azure", "groq", "gemini")
+"""Providers whose chat models promptfoo can ask."""
 _KEY = "--format"
 
 
@@ -80,58 +61,30 @@ def winner_text(winner: Winner, form: WinnerForm) -> str:
         ConfigurationError: the system has no such form; the message says why.
     """
     if form is WinnerForm.ENV:
-        return f"# {winner.note}\n" + "".join(
-            f"{name}={_quoted(value)}\n" for name, value in _variables(winner.params).items()
-        )
-    if form is WinnerForm.CONFIGMAP:
-        return _yaml(winner, _config_map(winner))
-    body = _body(winner, form)
-    match form:
-        case WinnerForm.OPENAI:
-            return _json(body)
-        case WinnerForm.ANTHROPIC:
-            return _json(body if _is_native(winner) else _anthropic(body))
-        case WinnerForm.LITELLM:
-            return _yaml(winner, {"model_list": [_litellm(winner, body)]})
-        case WinnerForm.PROMPTFOO:
-            return _yaml(winner, _promptfoo(winner, body))
+        lines = [f"{name}={_quoted(value)}\n" for name, value in _variables(winner.params).items()]
+        return f"# {winner.note}\n" + "".join(lines)
+    made = _promptfoo(winner, _body(winner))
+    text = yaml.safe_dump(made, sort_keys=False, allow_unicode=True, width=100)
+    return f"# {winner.note}\n{text}"
 
 
-def _is_native(winner: Winner) -> bool:
-    """Whether the target's requests are in Anthropic's form already."""
-    return winner.request is not None and winner.request["provider"] == _NATIVE
-
-
-def _body(winner: Winner, form: WinnerForm) -> dict[str, Any]:
+def _body(winner: Winner) -> dict[str, Any]:
     """Return the request in the form of OpenAI's chat.
 
     Raises:
         ConfigurationError: there is none.
     """
-    if winner.request is None:
-        fix = "Use `--format env` or `--format configmap`, which write its parameters."
-        raise ConfigurationError.of(_KEY, "needs a chat kind as target", fix, value=form)
-    body = dict(winner.request["body"])
-    if _is_native(winner):
-        if form is WinnerForm.ANTHROPIC:
-            return body
-        fix = "Use `--format anthropic`, or `--format env`."
-        raise ConfigurationError.of(
-            _KEY,
-            "needs a target that speaks OpenAI's chat, not Anthropic's messages",
-            fix,
-            value=form,
-        )
-    if "messages" not in body:
-        fix = "Write `protocol: openai`, or use `--format env`."
-        rule = "needs a target that speaks OpenAI's chat, not Gemini's own form"
-        raise ConfigurationError.of(_KEY, rule, fix, value=form)
-    if winner.request["provider"] not in _LITELLM_PREFIX and form is not WinnerForm.OPENAI:
-        fix = "Use `--format openai`: `convergence serve --chat` answers such requests with that model."
+    request, rule = winner.request, None
+    if request is None:
+        rule = "needs a chat kind as target"
+    elif "messages" not in request["body"] or request["provider"] == "anthropic":
+        rule = "needs a target that speaks OpenAI's chat"
+    elif request["provider"] not in _HOSTED:
         rule = "needs a hosted model, but the target runs on this machine"
-        raise ConfigurationError.of(_KEY, rule, fix, value=form)
-    body.setdefault("model", winner.request["model"])
-    return body
+    if request is None or rule is not None:
+        fix = "Use `--format env`, which writes its parameters."
+        raise ConfigurationError.of(_KEY, str(rule), fix, value=WinnerForm.PROMPTFOO)
+    return {"model": request["model"], **request["body"]}
 
 
 # -- variables
@@ -149,7 +102,7 @@ def _variables(params: Params) -> dict[str, str]:
         variable = f"_{variable}" if variable[:1].isdigit() else variable
         if variable in found:
             rule = f"needs names that differ in more than case and signs, but two are {variable}"
-            fix = "Rename one of the parameters, or use `--format openai`."
+            fix = "Rename one of the parameters, or read `best_config.json`."
             raise ConfigurationError.of("search_space.parameters", rule, fix, value=name)
         found[variable] = as_text(value)
     return found
@@ -163,61 +116,11 @@ def _quoted(text: str) -> str:
     return f"'{escaped}'"
 
 
-def _config_map(winner: Winner) -> dict[str, Any]:
-    name = re.sub(r"[^a-z0-9.-]+", "-", winner.system.lower()).strip("-.")
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": name or "convergence"},
-        "data": _variables(winner.params),
-    }
-
-
 # -- requests
-
-
-def _anthropic(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the body of Anthropic's messages.
-
-    Raises:
-        ConfigurationError: a setting has no place there, or one is missing that must be there.
-    """
-    made: dict[str, Any] = {"model": body["model"]}
-    for name, value in body.items():
-        if name in ("model", "messages", "stream_options"):
-            continue
-        if name not in _OF_ANTHROPIC:
-            fix = "Leave it out of the configuration, or use `--format openai`."
-            rule = f"has no place for the field `{name}`"
-            raise ConfigurationError.of(_KEY, rule, fix, value="anthropic")
-        made[_OF_ANTHROPIC[name]] = [value] if name == "stop" and isinstance(value, str) else value
-    if "max_tokens" not in made:
-        rule, fix = "needs a limit of the answer", "Add `max_tokens` to `api.request.options`."
-        raise ConfigurationError.of(_KEY, rule, fix, value="anthropic")
-    if made.get("temperature", 0) > 1:
-        rule = "takes temperatures up to 1"
-        raise ConfigurationError.of(_KEY, rule, "Use `--format openai`.", value="anthropic")
-    system = [as_text(one["content"]) for one in body["messages"] if one["role"] in _SYSTEM]
-    if system:
-        made["system"] = "\n\n".join(system)
-    made["messages"] = [dict(one) for one in body["messages"] if one["role"] not in _SYSTEM]
-    return made
 
 
 def _settings(body: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in body.items() if name not in _OUTSIDE_SETTINGS}
-
-
-def _litellm(winner: Winner, body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an entry of LiteLLM's router; its messages are the caller's."""
-    assert winner.request is not None  # noqa: S101 - there is a body
-    provider, base_url = winner.request["provider"], winner.request["base_url"]
-    params: dict[str, Any] = {"model": f"{_LITELLM_PREFIX[provider]}/{body['model']}"}
-    if base_url != _OWN_ENDPOINT.get(provider):
-        params["api_base"] = base_url
-    if winner.key_env is not None:
-        params["api_key"] = f"os.environ/{winner.key_env}"
-    return {"model_name": winner.system, "litellm_params": params | _settings(body)}
 
 
 def _promptfoo(winner: Winner, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -239,15 +142,3 @@ def _promptfoo(winner: Winner, body: Mapping[str, Any]) -> dict[str, Any]:
             }
         ],
     }
-
-
-# -- texts
-
-
-def _json(value: Mapping[str, Any]) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def _yaml(winner: Winner, value: Mapping[str, Any]) -> str:
-    text = yaml.safe_dump(dict(value), sort_keys=False, allow_unicode=True, width=100)
-    return f"# {winner.note}\n{text}"

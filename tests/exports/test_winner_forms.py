@@ -70,63 +70,9 @@ def test_a_dotenv_file_is_read_back_by_python_dotenv():
     }
 
 
-def test_a_config_map_holds_texts_under_names_that_kubernetes_takes():
-    text = winner_text(of_params(prompt=NASTY, temperature=0.5), WinnerForm.CONFIGMAP)
-    assert text.startswith("# Better.\n")
-    assert yaml.safe_load(text) == {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": "help-desk"},
-        "data": {"PROMPT": NASTY, "TEMPERATURE": "0.5"},
-    }
-
-
 def test_names_that_a_shell_cannot_tell_apart_are_refused():
     with pytest.raises(ConfigurationError, match="two are TOP_K"):
         winner_text(of_params(top_k=1, **{"top-k": 2}), WinnerForm.ENV)
-
-
-def test_requests_of_openai_and_anthropic():
-    made = winner(temperature=0.4, max_tokens=12, stop="\n")
-    assert json.loads(winner_text(made, WinnerForm.OPENAI)) == made.request["body"]  # type: ignore[index]
-    assert json.loads(winner_text(made, WinnerForm.ANTHROPIC)) == {
-        "model": "gpt-4o-mini",
-        "temperature": 0.4,
-        "max_tokens": 12,
-        "stop_sequences": ["\n"],
-        "system": MESSAGES[0]["content"],
-        "messages": MESSAGES[1:],
-    }
-
-
-@pytest.mark.parametrize(
-    ("body", "rule"),
-    [
-        ({}, "needs a limit of the answer"),
-        ({"max_tokens": 5, "temperature": 1.5}, "takes temperatures up to 1"),
-        ({"max_tokens": 5, "logit_bias": {"1": 2}}, "has no place for the field `logit_bias`"),
-    ],
-)
-def test_what_anthropic_has_no_place_for_is_refused_by_name(body: dict[str, Any], rule: str):
-    with pytest.raises(ConfigurationError, match=rule):
-        winner_text(winner(**body), WinnerForm.ANTHROPIC)
-
-
-def test_an_entry_of_litellms_router():
-    text = winner_text(winner(temperature=0.4, max_tokens=12), WinnerForm.LITELLM)
-    assert yaml.safe_load(text) == {
-        "model_list": [
-            {
-                "model_name": "Help desk",
-                "litellm_params": {
-                    "model": "openai/gpt-4o-mini", "api_key": "os.environ/MY_KEY",
-                    "temperature": 0.4, "max_tokens": 12,
-                },
-            }
-        ]
-    }  # fmt: skip
-    other = yaml.safe_load(winner_text(winner(base_url="http://a/v1"), WinnerForm.LITELLM))
-    assert other["model_list"][0]["litellm_params"]["api_base"] == "http://a/v1"
 
 
 def test_a_promptfoo_provider_asks_with_the_recommended_prompt():
@@ -145,12 +91,17 @@ def test_a_promptfoo_provider_asks_with_the_recommended_prompt():
     assert azure["providers"][0]["id"] == "azure:chat:gpt-4o-mini"
 
 
-def test_systems_without_such_a_request_are_refused_with_what_they_have():
-    for form in set(WinnerForm) - {WinnerForm.ENV, WinnerForm.CONFIGMAP}:
-        with pytest.raises(ConfigurationError, match="--format env"):
-            winner_text(of_params(k=3), form)
-    with pytest.raises(ConfigurationError, match="needs a hosted model"):
-        winner_text(winner(provider="local"), WinnerForm.LITELLM)
+@pytest.mark.parametrize(
+    ("made", "rule"),
+    [
+        (of_params(k=3), "needs a chat kind"),
+        (winner(provider="local"), "needs a hosted model"),
+        (winner(provider="anthropic"), "speaks OpenAI's chat"),
+    ],
+)
+def test_systems_without_such_a_request_are_refused_with_what_they_have(made: Winner, rule: str):
+    with pytest.raises(ConfigurationError, match=f"{rule}.*--format env"):
+        winner_text(made, WinnerForm.PROMPTFOO)
 
 
 def test_fields_of_a_case_become_places_of_a_template():
@@ -171,10 +122,10 @@ def test_the_command_writes_what_a_run_recommends(
         found = play(begin(tmp_path))
     assert found.winner is not None
     monkeypatch.chdir(tmp_path)
-    assert run(["export", "config", "--format", "openai"]) == 0
-    body = json.loads(capsys.readouterr().out)
-    assert body["model"] == found.winner.params["model"]
-    assert body["messages"] == [
+    assert run(["export", "config", "--format", "promptfoo"]) == 0
+    made = yaml.safe_load(capsys.readouterr().out)
+    assert made["providers"][0]["id"] == f"openai:chat:{found.winner.params['model']}"
+    assert json.loads(made["prompts"][0]) == [
         {"role": "system", "content": found.winner.params["prompt"]},
         {"role": "user", "content": "{{input}}"},
     ]
@@ -182,16 +133,7 @@ def test_the_command_writes_what_a_run_recommends(
     assert Path(".env").read_text().startswith("# ")
     assert f"Recommended by run {found.label}." in Path(".env").read_text()
     assert run(["export", "config", "--format", "toml"]) == 2
-    assert "env, configmap" in capsys.readouterr().err
+    assert "env, promptfoo" in capsys.readouterr().err
     Path("optimization.yaml").rename("elsewhere.yaml")
-    assert run(["export", "config", "--format", "openai", "--store", "convergence-data"]) == 2
+    assert run(["export", "config", "--format", "promptfoo", "--store", "convergence-data"]) == 2
     assert "--config" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("form", [WinnerForm.OPENAI, WinnerForm.LITELLM, WinnerForm.PROMPTFOO])
-def test_a_request_in_anthropics_form_is_written_as_it_is_and_as_nothing_else(form: WinnerForm):
-    native = winner(provider="anthropic", thinking={"type": "enabled", "budget_tokens": 1024})
-    assert native.request is not None
-    assert json.loads(winner_text(native, WinnerForm.ANTHROPIC)) == native.request["body"]
-    with pytest.raises(ConfigurationError, match="not Anthropic's messages"):
-        winner_text(native, form)

@@ -2,8 +2,6 @@
 
 import gzip
 import json
-import zipfile
-import zlib
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,6 @@ from convergence.__main__ import run
 from tasks.inputs.case_files import Reporter, read_cases
 from tasks.inputs.foreign_cases.case_forms import FieldNames, ForeignCase
 from tasks.inputs.foreign_cases.case_import import (
-    SAMPLED_TRACES,
     CaseForm,
     CaseImport,
     guess_form,
@@ -44,35 +41,6 @@ def message(role: str, text: str) -> dict[str, Any]:
     return {"role": role, "content": text}
 
 
-def span(number: int, **attributes: Any) -> dict[str, Any]:
-    """Return a span of a chat as the convention has it, with texts as JSON."""
-    told = [{"role": "user", "parts": [{"type": "text", "content": f"question {number}"}]}]
-    return {
-        "name": "chat m",
-        "attributes": {
-            "gen_ai.operation.name": "chat", "gen_ai.input.messages": json.dumps(told), **attributes,
-        },
-    }  # fmt: skip
-
-
-def otlp(*spans: dict[str, Any], service: str = "shop") -> dict[str, Any]:
-    """Return a line of the Collector's file exporter."""
-
-    def value(one: Any) -> dict[str, Any]:
-        if isinstance(one, list):
-            return {"arrayValue": {"values": [value(part) for part in one]}}
-        if isinstance(one, dict):
-            return {"kvlistValue": {"values": pairs(one)}}
-        return {"intValue": str(one)} if isinstance(one, int) else {"stringValue": one}
-
-    def pairs(attributes: dict[str, Any]) -> list[dict[str, Any]]:
-        return [{"key": key, "value": value(one)} for key, one in attributes.items()]
-
-    made = [{**one, "attributes": pairs(one["attributes"])} for one in spans]
-    resource = {"attributes": pairs({"service.name": service})}
-    return {"resourceSpans": [{"resource": resource, "scopeSpans": [{"spans": made}]}]}
-
-
 # -- each form
 
 
@@ -86,25 +54,22 @@ def test_a_thousand_cases_of_each_form_lose_nothing(tmp_path: Path):
         CaseForm.OPENAI_EVALS: [
             {"input": [message("system", "be brief"), message("user", a)], "ideal": b} for a, b in pairs
         ],
-        CaseForm.INSPECT: [{"id": i, "epoch": 1, "input": a, "target": [b]} for i, (a, b) in enumerate(pairs)],
-        CaseForm.HUGGING_FACE: [{"q": a, "a": b} for a, b in pairs],
-        CaseForm.OPENTELEMETRY: [otlp(span(i)) for i in range(n)],
+        CaseForm.TABLE: [{"q": a, "a": b} for a, b in pairs],
         CaseForm.PROMPTFOO: [
             {"vars": {"q": a}, "assert": [{"type": "equals", "value": b}]} for a, b in pairs
         ],
     }  # fmt: skip
     assert set(sources) == set(CaseForm)
     for form, rows in sources.items():
-        names = FieldNames(("q",), "a") if form is CaseForm.HUGGING_FACE else FieldNames()
+        names = FieldNames(("q",), "a") if form is CaseForm.TABLE else FieldNames()
         found, cases = imported(written(tmp_path / "rows.jsonl", *rows), form, names=names, size=n)
         assert (found.n_read, found.n_written, found.skipped) == (n, n, {}), form
         inputs = [
             one["input"]["q"] if form is CaseForm.PROMPTFOO else one["input"] for one in cases
         ]
         assert inputs == asked, form
-        if form is not CaseForm.OPENTELEMETRY:
-            assert [one["expected"] for one in cases] == right, form
-            assert found.n_expected == n
+        assert [one["expected"] for one in cases] == right, form
+        assert found.n_expected == n
         loaded = read_cases(tmp_path / "out.jsonl", Reporter(None, "test_cases"))
         assert len(loaded.cases) == n
         assert not loaded.problems
@@ -139,13 +104,7 @@ def test_a_thousand_cases_of_each_form_lose_nothing(tmp_path: Path):
             {"id": "3", "input": {"q": "hi"}, "expected": "ho"},
         ),
         (CaseForm.OPENAI_EVALS, {"item": {"input": "hi", "ground_truth": 4}}, {"input": "hi", "expected": 4}),
-        (
-            CaseForm.INSPECT,
-            {"id": 7, "input": [message("user", "pick")], "choices": ["a", "b"], "target": "A"},
-            {"id": "7", "input": {"input": "pick", "choices": ["a", "b"]}, "expected": "A"},
-        ),
-        (CaseForm.INSPECT, {"id": "x", "input": "free", "target": ""}, {"id": "x", "input": "free"}),
-        (CaseForm.HUGGING_FACE, {"id": 4, "text": "hi"}, {"id": "4", "input": {"id": 4, "text": "hi"}}),
+        (CaseForm.TABLE, {"id": 4, "text": "hi"}, {"id": "4", "input": {"id": 4, "text": "hi"}}),
     ],
 )  # fmt: skip
 def test_a_row_of_a_tool_is_this_case(
@@ -164,23 +123,11 @@ def test_a_row_of_a_tool_is_this_case(
         (CaseForm.LANGFUSE, [1], "a row is no object"),
         (CaseForm.LANGSMITH, {"run_type": "llm", "parent_run_id": "p", "inputs": {"q": 1}}, "a part of another run"),
         (CaseForm.LANGSMITH, {"inputs": {"messages": [{"content": "x"}]}}, "a message has no role"),
-        (CaseForm.INSPECT, {"epoch": 2, "input": "a"}, "another epoch of a sample"),
         (
             CaseForm.OPENAI_EVALS,
             {"input": [{"role": "user", "content": [{"type": "image_url", "image_url": "x"}]}]},
             "a message holds more than text",
         ),
-        (CaseForm.OPENTELEMETRY, {"resourceSpans": 3}, "a line is not of OpenTelemetry's form"),
-        (CaseForm.OPENTELEMETRY, span(1, **{"gen_ai.operation.name": "embeddings"}),
-         "the operation embeddings asks no model for an answer"),
-        (CaseForm.OPENTELEMETRY, {"attributes": {"http.method": "GET"}}, "a span that is no model call"),
-        (CaseForm.OPENTELEMETRY, {"attributes": {"gen_ai.request.model": "m"}},
-         "a call without its messages: recording them is off by default"),
-        (CaseForm.OPENTELEMETRY, span(1, **{"gen_ai.input.messages": '[{"role": "user", "par'}),
-         "messages that were cut off when they were recorded"),
-        (CaseForm.OPENTELEMETRY, span(1, **{"gen_ai.input.messages": json.dumps([
-            message("user", "a"), {"role": "tool", "content": "4"}])}),
-         "the call answers a tool's result, not a person"),
     ],
 )  # fmt: skip
 def test_what_is_left_out_is_counted_with_its_reason(
@@ -252,43 +199,21 @@ def test_lists_of_a_promptfoo_test_stand_for_all_combinations_unless_there_are_t
     assert found.skipped == {"a test of more than 10,000 combinations of its lists": 1}
 
 
-# -- traces
+# -- the sample
 
 
-@pytest.mark.parametrize(
-    "made",
-    [
-        {"attributes": {"gen_ai.prompt.0.role": "system", "gen_ai.prompt.0.content": "be kind",
-                        "gen_ai.prompt.1.role": "user", "gen_ai.prompt.1.content": "hello",
-                        "gen_ai.completion.0.content": "hi"}},
-        {"attributes": {"llm.input_messages.0.message.role": "user",
-                        "llm.input_messages.0.message.content": "hello",
-                        "llm.output_messages.0.message.content": "hi"}},
-        {"attributes": {}, "events": [
-            {"name": "gen_ai.content.prompt", "attributes": {"gen_ai.prompt": json.dumps([message("user", "hello")])}},
-            {"name": "gen_ai.content.completion", "attributes": {"gen_ai.completion": json.dumps([message("assistant", "hi")])}},
-        ]},
-        {"attributes": {"gen_ai.input.messages": [{"role": "user", "parts": [{"type": "text", "content": "hello"}]}],
-                        "gen_ai.output.messages": [{"role": "assistant", "parts": [{"type": "text", "content": "hi"}]}]}},
-    ],
-)  # fmt: skip
-@pytest.mark.parametrize("is_otlp", [False, True])
-def test_messages_of_a_span_are_found_in_every_form_in_use(
-    made: dict[str, Any], is_otlp: bool, tmp_path: Path
-):
-    row = otlp(made) if is_otlp else made
-    names = FieldNames(answers_as_expected=True)
-    _, cases = imported(written(tmp_path / "s.jsonl", row), CaseForm.OPENTELEMETRY, names=names)
-    assert cases == [{"input": "hello", "expected": "hi"}]
-
-
-def test_traces_are_sampled_alike_of_each_agent_whatever_their_order(tmp_path: Path):
+def test_a_sample_is_taken_alike_of_each_value_whatever_the_order(tmp_path: Path):
     rows = [
-        otlp(span(i, **{"gen_ai.agent.name": "rare" if i % 100 == 0 else "often",
-                        "gen_ai.conversation.id": f"c{i // 2}"}))
+        {
+            "input": f"question {i}",
+            "sessionId": f"c{i // 2}",
+            "metadata": {"agent": "rare" if i % 100 == 0 else "often"},
+        }
         for i in range(3_000)
-    ]  # fmt: skip
-    first, cases = imported(written(tmp_path / "a.jsonl", *rows), CaseForm.OPENTELEMETRY, size=40)
+    ]
+    first, cases = imported(
+        written(tmp_path / "a.jsonl", *rows), CaseForm.LANGFUSE, size=40, by="agent"
+    )
     assert first.strata == {"often": (20, 2_970), "rare": (20, 30)}
     assert (first.n_written, first.n_distinct) == (40, 3_000)
     assert all(case["group"].startswith("c") for case in cases)
@@ -296,23 +221,11 @@ def test_traces_are_sampled_alike_of_each_agent_whatever_their_order(tmp_path: P
     zipped.write_bytes(
         gzip.compress("".join(json.dumps(row) + "\n" for row in rows[::-1]).encode())
     )
-    again, others = imported(zipped, CaseForm.OPENTELEMETRY, size=40)
+    again, others = imported(zipped, CaseForm.LANGFUSE, size=40, by="agent")
     assert again.strata == first.strata
     assert {one["input"] for one in others} == {one["input"] for one in cases}
-    _, seeded = imported(tmp_path / "a.jsonl", CaseForm.OPENTELEMETRY, size=40, seed=1)
+    _, seeded = imported(tmp_path / "a.jsonl", CaseForm.LANGFUSE, size=40, by="agent", seed=1)
     assert {one["input"] for one in seeded} != {one["input"] for one in cases}
-    by_service, _ = imported(tmp_path / "a.jsonl", CaseForm.OPENTELEMETRY, by="service.name")
-    assert by_service.strata == {"shop": (SAMPLED_TRACES, 3_000)}
-
-
-def test_agents_without_a_name_are_told_apart_by_their_instructions(tmp_path: Path):
-    rows = [
-        span(i, **{"gen_ai.system_instructions": [{"type": "text", "content": f"role {i % 2}"}]})
-        for i in range(20)
-    ]
-    found, _ = imported(written(tmp_path / "s.jsonl", *rows, span(99)), CaseForm.OPENTELEMETRY)
-    assert sorted(n for _, n in found.strata.values()) == [1, 10, 10]
-    assert "no instructions" in found.strata
 
 
 def test_repeated_questions_are_one_case_and_secrets_are_masked(tmp_path: Path):
@@ -356,60 +269,13 @@ def test_files_of_lists_tables_and_parquet_are_read(tmp_path: Path):
     assert len(imported(tmp_path / "d.json", CaseForm.LANGFUSE)[1]) == 2
 
 
-def test_a_log_of_inspect_is_read_as_it_is_compressed(tmp_path: Path):
-    sample = json.dumps({"id": 1, "epoch": 1, "input": "q", "target": "t", "scores": float("nan")})
-    with zipfile.ZipFile(tmp_path / "plain.eval", "w", zipfile.ZIP_DEFLATED) as log:
-        log.writestr("header.json", "{}")
-        log.writestr("samples/1_epoch_1.json", sample)
-        log.writestr("samples/2_epoch_1.json", "{broken")
-        log.writestr("samples/3_epoch_1.json", json.dumps({"input": {"n": 2**70}}))
-    found, cases = imported(tmp_path / "plain.eval", CaseForm.INSPECT)
-    assert cases == [{"id": "1", "input": "q", "expected": "t"}]
-    assert found.skipped == {
-        "a sample is no JSON": 1,
-        "a value that JSON cannot carry, such as a number of more than 64 bits": 1,
-    }
-    zstandard = pytest.importorskip("zstandard")
-    squeezed = zstandard.ZstdCompressor().compress(sample.encode())
-    # A zip file whose member is said to be compressed by method 93, as Inspect writes it.
-    with zipfile.ZipFile(tmp_path / "z.eval", "w") as log:
-        log.writestr("samples/1_epoch_1.json", squeezed)
-        (info,) = log.infolist()
-        info.file_size, info.CRC = len(sample), zlib.crc32(sample.encode())
-        info.compress_type = 93
-    assert imported(tmp_path / "z.eval", CaseForm.INSPECT)[1] == cases
-
-
-def test_a_dataset_on_disk_is_read_by_split(tmp_path: Path):
-    import polars as pl
-
-    for name, n in (("train", 3), ("test", 2)):
-        (tmp_path / "d" / name).mkdir(parents=True)
-        frame = pl.DataFrame({"question": [f"{name} {i}" for i in range(n)], "answer": ["a"] * n})
-        frame.write_ipc_stream(tmp_path / "d" / name / "data-00000-of-00001.arrow")
-        state = {"_data_files": [{"filename": "data-00000-of-00001.arrow"}]}
-        (tmp_path / "d" / name / "state.json").write_text(json.dumps(state))
-    (tmp_path / "d/dataset_dict.json").write_text(json.dumps({"splits": ["train", "test"]}))
-    names = FieldNames(("question",), "answer")
-    _, cases = imported(tmp_path / "d", CaseForm.HUGGING_FACE, names=names, split="test")
-    assert cases == [{"input": f"test {i}", "expected": "a"} for i in range(2)]
-    with pytest.raises(ValueError, match=r"several splits; name one by --split: train, test"):
-        imported(tmp_path / "d", CaseForm.HUGGING_FACE)
-    with pytest.raises(ValueError, match="has no split 'dev'"):
-        imported(tmp_path / "d", CaseForm.HUGGING_FACE, split="dev")
-    wrong, _ = imported(
-        tmp_path / "d", CaseForm.HUGGING_FACE, names=FieldNames(("q",)), split="test"
-    )
-    assert wrong.skipped == {"no field q": 2}
-
-
 def test_the_command_says_what_is_wrong_and_never_overwrites_unasked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     monkeypatch.chdir(tmp_path)
     written(tmp_path / "r.jsonl", {"input": "a"})
     assert run(["import", "cases", "r.jsonl"]) == 2
-    assert "promptfoo, inspect, langfuse" in capsys.readouterr().err
+    assert "promptfoo, langfuse" in capsys.readouterr().err
     assert run(["import", "cases", "r.jsonl", "-f", "langfues"]) == 2
     assert run(["import", "cases", "none.jsonl", "-f", "langfuse"]) == 2
     assert not Path("cases.jsonl").exists()
@@ -423,9 +289,6 @@ def test_the_command_says_what_is_wrong_and_never_overwrites_unasked(
         == 100
     )
     assert "no field b" in capsys.readouterr().err
-
-
-# -- the sample
 
 
 @given(st.dictionaries(st.text(max_size=3), st.integers(1, 50), min_size=1, max_size=8), st.data())

@@ -1,9 +1,7 @@
 """1,000 cases in each file of each tool, some repeated and some broken: all are accounted for."""
 
 import gzip
-import io
 import json
-import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,18 +20,10 @@ ROWS: Mapping[CaseForm, Callable[[str, str], Row]] = {
     CaseForm.LANGFUSE: lambda q, a: {"input": q, "expectedOutput": a},
     CaseForm.LANGSMITH: lambda q, a: {"inputs": {"q": q} if q else {}, "outputs": {"o": a}},
     CaseForm.OPENAI_EVALS: lambda q, a: {"input": q, "ideal": a},
-    CaseForm.INSPECT: lambda q, a: {"epoch": 1, "input": q, "target": a},
-    CaseForm.HUGGING_FACE: lambda q, a: {"q": q, "a": a},
+    CaseForm.TABLE: lambda q, a: {"q": q, "a": a},
     CaseForm.PROMPTFOO: lambda q, a: {
         "vars": {"q": q} if q else {},
         "assert": [{"type": "equals", "value": a}],
-    },
-    CaseForm.OPENTELEMETRY: lambda q, a: {
-        "name": "chat m",
-        "attributes": {
-            "gen_ai.operation.name": "chat",
-            "gen_ai.input.messages": json.dumps([{"role": "user", "content": q}] if q else []),
-        },
     },
 }
 """Form → a row of it that asks a question; an empty one asks nothing."""
@@ -69,25 +59,6 @@ def parquet(folder: Path, rows: Sequence[Row]) -> Path:
     return path
 
 
-def dataset(folder: Path, rows: Sequence[Row]) -> Path:
-    path = folder / "saved"
-    path.mkdir()
-    pl.DataFrame(rows).write_ipc_stream(path / "data-00000-of-00001.arrow")
-    state = {"_data_files": [{"filename": "data-00000-of-00001.arrow"}]}
-    (path / "state.json").write_text(json.dumps(state), encoding="utf-8")
-    return path
-
-
-def log(folder: Path, rows: Sequence[Row]) -> Path:
-    path, data = folder / "run.eval", io.BytesIO()
-    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as made:
-        made.writestr("header.json", "{}")
-        for number, row in enumerate(rows):
-            made.writestr(f"samples/{number:04d}_epoch_1.json", json.dumps(row))
-    path.write_bytes(data.getvalue())
-    return path
-
-
 def configuration(folder: Path, rows: Sequence[Row]) -> Path:
     path = folder / "promptfooconfig.json"
     path.write_text(json.dumps({"tests": list(rows)}), encoding="utf-8")
@@ -100,10 +71,8 @@ def configuration(folder: Path, rows: Sequence[Row]) -> Path:
         *((CaseForm.LANGFUSE, write) for write in (squeezed, listed, csv, parquet)),
         (CaseForm.LANGSMITH, jsonl),
         (CaseForm.OPENAI_EVALS, jsonl),
-        (CaseForm.INSPECT, log),
-        *((CaseForm.HUGGING_FACE, write) for write in (dataset, parquet)),
+        (CaseForm.TABLE, parquet),
         (CaseForm.PROMPTFOO, configuration),
-        (CaseForm.OPENTELEMETRY, jsonl),
     ],
 )
 def test_a_thousand_cases_are_written_repeated_or_left_out_for_a_reason(
@@ -114,7 +83,7 @@ def test_a_thousand_cases_are_written_repeated_or_left_out_for_a_reason(
     whole = [ROWS[form](one, f"answer {n}") for n, one in enumerate(asked)]
     broken = [ROWS[form]("", "nothing was asked")] * N_BROKEN
     source = write(tmp_path, [*whole, *whole[:N_REPEATED], *broken])
-    names = FieldNames(("q",), "a") if form is CaseForm.HUGGING_FACE else FieldNames()
+    names = FieldNames(("q",), "a") if form is CaseForm.TABLE else FieldNames()
     output = tmp_path / "out.jsonl"
     found = import_cases(source, output, form, names=names, size=N)
     told = sum(found.skipped.values())
@@ -130,5 +99,4 @@ def test_a_thousand_cases_are_written_repeated_or_left_out_for_a_reason(
     written = [json.loads(line) for line in output.read_text(encoding="utf-8").splitlines()]
     inputs = [one["input"] for one in written]
     assert [one["q"] if isinstance(one, dict) else one for one in inputs] == asked
-    if form is not CaseForm.OPENTELEMETRY:
-        assert [one["expected"] for one in written] == [f"answer {n}" for n in range(n_whole)]
+    assert [one["expected"] for one in written] == [f"answer {n}" for n in range(n_whole)]

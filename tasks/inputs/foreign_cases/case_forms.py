@@ -243,24 +243,8 @@ def of_openai_evals(row: Mapping[str, Any], names: FieldNames) -> ForeignCase:
     return ForeignCase(input=pair[0], expected=_only(pair[1]), facts=_texts(row))
 
 
-def of_inspect(row: Mapping[str, Any], names: FieldNames) -> ForeignCase:
-    """A sample of a log; of several epochs the first."""
-    if row.get("epoch", 1) != 1:
-        raise SkippedCaseError("another epoch of a sample")
-    metadata = row.get("metadata")
-    facts = dict(metadata) if isinstance(metadata, Mapping) else {}
-    pair = picked({**facts, **row}, names)
-    if pair is None:
-        asked = _plain(row.get("input"))
-        if row.get("choices"):
-            asked = {"input": asked, "choices": list(row["choices"])}
-        target = row.get("target")
-        pair = asked, None if target in ("", []) else _only(target)
-    return ForeignCase(input=pair[0], expected=pair[1], case_id=_name(row.get("id")), facts=facts)
-
-
-def of_hugging_face(row: Mapping[str, Any], names: FieldNames) -> ForeignCase:
-    """A row of a dataset: the named fields, else all but the named answer."""
+def of_table(row: Mapping[str, Any], names: FieldNames) -> ForeignCase:
+    """A row of a table: the named fields, else all but the named answer."""
     pair = picked(row, names)
     if pair is None:
         asked = {name: value for name, value in row.items() if name != names.expected}

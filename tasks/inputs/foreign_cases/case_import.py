@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from convergence_core.records import Json
-from tasks.inputs.foreign_cases import case_forms, foreign_files, spans
+from tasks.inputs.foreign_cases import case_forms, foreign_files
 from tasks.inputs.foreign_cases.case_forms import FieldNames, ForeignCase, SkippedCaseError
 from tasks.inputs.foreign_cases.case_sample import CaseSample, stratum_of
 from tasks.inputs.foreign_cases.promptfoo import CARRIED, read_promptfoo
@@ -24,23 +24,18 @@ class CaseForm(StrEnum):
     """Tools whose test cases or traces can be read."""
 
     PROMPTFOO = "promptfoo"
-    INSPECT = "inspect"
     LANGFUSE = "langfuse"
     LANGSMITH = "langsmith"
     OPENAI_EVALS = "openai-evals"
-    HUGGING_FACE = "hugging-face"
-    OPENTELEMETRY = "opentelemetry"
+    TABLE = "table"
 
 
 _ROW_FORMS: dict[CaseForm, Callable[[Mapping[str, Any], FieldNames], ForeignCase]] = {
-    CaseForm.INSPECT: case_forms.of_inspect,
     CaseForm.LANGFUSE: case_forms.of_langfuse,
     CaseForm.LANGSMITH: case_forms.of_langsmith,
     CaseForm.OPENAI_EVALS: case_forms.of_openai_evals,
-    CaseForm.HUGGING_FACE: case_forms.of_hugging_face,
+    CaseForm.TABLE: case_forms.of_table,
 }
-SAMPLED_TRACES = 500
-"""Cases that traces are sampled to, unless a size is given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +43,7 @@ class CaseImport:
     """What was read, written and left out."""
 
     n_read: int
-    """Rows, tests or spans."""
+    """Rows or tests."""
     n_written: int
     n_expected: int
     """Of those written: with an expected answer."""
@@ -68,11 +63,7 @@ class CaseImport:
 
 def guess_form(path: Path) -> CaseForm | None:
     """Return whose file that is, where its name says it."""
-    if path.suffix == ".eval":
-        return CaseForm.INSPECT
-    if path.name.startswith("promptfoo"):
-        return CaseForm.PROMPTFOO
-    return CaseForm.HUGGING_FACE if path.is_dir() else None
+    return CaseForm.PROMPTFOO if path.name.startswith("promptfoo") else None
 
 
 def import_cases(
@@ -84,31 +75,25 @@ def import_cases(
     size: int | None = None,
     by: str | None = None,
     seed: int = 0,
-    split: str | None = None,
 ) -> CaseImport:
     """Write the test cases of another tool's file as JSON lines; each is distinct and redacted.
 
     Args:
-        path: the file or folder.
+        path: the file.
         output: file of test cases.
         form: of which tool.
         names: fields to take.
-        size: cases to keep at most; ``None``: all, of traces ``SAMPLED_TRACES``.
-        by: fact, such as a span's attribute or a field of the metadata, of whose values alike many
-            cases are taken.
+        size: cases to keep at most; ``None``: all.
+        by: fact, such as a field of the metadata, of whose values alike many cases are taken.
         seed: of the sample.
-        split: of a Hugging Face dataset.
 
     Raises:
         ValueError: the file is none of this tool.
         OSError: it cannot be read, or the output not be written.
     """
-    if form is CaseForm.OPENTELEMETRY:
-        size = SAMPLED_TRACES if size is None else size
-        by = spans.DEFAULT_STRATUM if by is None else by
     sample, skipped, n_read = CaseSample(size, seed), Counter[str](), 0
     lost: Counter[str] = Counter()
-    for found in _cases(path, form, names, split):
+    for found in _cases(path, form, names):
         n_read += 1
         if isinstance(found, SkippedCaseError):
             skipped[str(found)] += 1
@@ -138,23 +123,13 @@ def import_cases(
 
 
 def _cases(
-    path: Path, form: CaseForm, names: FieldNames, split: str | None
+    path: Path, form: CaseForm, names: FieldNames
 ) -> Iterator[ForeignCase | SkippedCaseError]:
     """Yield each row as a test case, or the reason why it is none."""
     if form is CaseForm.PROMPTFOO:
         yield from read_promptfoo(path)
         return
-    if form is CaseForm.OPENTELEMETRY:
-        yield from _traced(path, names)
-        return
-    rows = (
-        foreign_files.inspect_samples(path)
-        if form is CaseForm.INSPECT
-        else foreign_files.hugging_face_rows(path, split)
-        if form is CaseForm.HUGGING_FACE
-        else foreign_files.rows_of(path)
-    )
-    for row in rows:
+    for row in foreign_files.rows_of(path):
         yield row if isinstance(row, SkippedCaseError) else _read(row, form, names)
 
 
@@ -165,21 +140,6 @@ def _read(row: Any, form: CaseForm, names: FieldNames) -> ForeignCase | SkippedC
         return _ROW_FORMS[form](row, names)
     except SkippedCaseError as error:
         return error
-
-
-def _traced(path: Path, names: FieldNames) -> Iterator[ForeignCase | SkippedCaseError]:
-    for document in foreign_files.rows_of(path):
-        if isinstance(document, SkippedCaseError) or not isinstance(document, Mapping):
-            yield SkippedCaseError("a line is no JSON object")
-            continue
-        try:
-            for span, attributes in spans.spans_of(document):
-                try:
-                    yield spans.of_span(span, attributes, names)
-                except SkippedCaseError as error:
-                    yield error
-        except (AttributeError, KeyError, TypeError, ValueError):
-            yield SkippedCaseError("a line is not of OpenTelemetry's form")
 
 
 def _with_distinct_ids(rows: list[dict[str, Json]]) -> list[dict[str, Json]]:
