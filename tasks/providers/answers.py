@@ -5,13 +5,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from convergence_core.budget.usage import usage_of
-from convergence_core.errors import CandidateFault
+from convergence_core.errors import Billed, CandidateFault, EvaluationFault, InfrastructureFault
 from convergence_core.ports import Completion
-from convergence_core.records import Json
+from convergence_core.records import Json, Usage
 from tasks.json_values import as_text
 
 REFUSAL = "refusal"
 EMPTY = "empty_reply"
+ABSENT = "no_answer"
+"""Error type of a 200 that holds no answer at all: the server's doing, so it is tried again."""
 
 _STOPPED_BY_FILTER = frozenset(
     """
@@ -29,8 +31,26 @@ class ChatCompletion(Completion):
     """Log-probability of each token of the answer, nats; ``None``: not told."""
     tool_calls: tuple[Mapping[str, Json], ...] = ()
     """Each with ``name`` and ``arguments``, parsed where they are JSON."""
-    fault: CandidateFault | None = None
-    """Why there is no answer in it: refused, filtered, or empty."""
+    fault: EvaluationFault | None = None
+    """Why there is no answer in it: refused, filtered, empty, or absent."""
+
+    def failure(
+        self, *, cost_usd: float | None, price_version: str | None = None
+    ) -> EvaluationFault | None:
+        """Return ``fault`` with what the answer cost; ``None``: there is an answer.
+
+        An absent answer without a report of its tokens may cost as much as its request can.
+        """
+        if self.fault is not None and (
+            isinstance(self.fault, CandidateFault) or self.usage.total is not None
+        ):
+            self.fault.billed = Billed(
+                usage=self.usage,
+                cost_usd=cost_usd,
+                price_version=price_version,
+                model=self.model,
+            )
+        return self.fault
 
     @property
     def value(self) -> Json:
@@ -49,9 +69,7 @@ def read_chat(
     message = mapping(choice.get("message"))
     refusal, reason = message.get("refusal"), choice.get("finish_reason")
     why = None
-    if not choice:
-        why = "the model's answer holds no choice", EMPTY
-    elif isinstance(refusal, str) and refusal:
+    if isinstance(refusal, str) and refusal:
         why = f"the model refused: {refusal}", REFUSAL
     elif reason == "content_filter":
         why = "the provider's filter stopped the answer", REFUSAL
@@ -71,6 +89,7 @@ def read_chat(
             if function
         ],
         why=why,
+        is_absent=not choice,
         latency_ms=latency_ms,
         first_token_ms=first_token_ms,
     )
@@ -108,6 +127,7 @@ def read_gemini(
         finish_reason=reason,
         tool_calls=calls,
         why=why,
+        is_absent=not candidate,
         latency_ms=latency_ms,
         first_token_ms=first_token_ms,
     )
@@ -147,27 +167,44 @@ def _completion(
     why: tuple[str, str] | None,
     latency_ms: float,
     first_token_ms: float | None,
+    is_absent: bool = False,
     logprobs: tuple[float, ...] | None = None,
 ) -> ChatCompletion:
-    """Return a completion; ``why`` there is no answer in it is a message and an error type."""
+    """Return a completion; ``why`` there is no answer in it is a message and an error type.
+
+    ``is_absent``: there is no choice at all, whatever the answer reports beside it.
+    """
     reason = finish_reason if isinstance(finish_reason, str) else None
-    is_empty = not text.strip() and not tool_calls
-    if why is None and is_empty:
-        told = f" (finish reason: {reason})" if reason else ""
-        why = f"the model's answer is empty{told}", EMPTY
+    usage = usage_of(raw)
+    fault: EvaluationFault | None = (
+        None if why is None else CandidateFault(why[0], error_type=why[1])
+    )
+    if fault is None and not text.strip() and not tool_calls:
+        fault = _blank_fault(reason, usage, is_absent=is_absent)
     return ChatCompletion(
         # White space beside tool calls is no text.
-        text=text if text.strip() or why is not None else "",
+        text=text if text.strip() or fault is not None else "",
         latency_ms=latency_ms,
         model=model if isinstance(model, str) else None,
-        usage=usage_of(raw),
+        usage=usage,
         first_token_ms=first_token_ms,
         finish_reason=reason,
         raw=raw,
         logprobs=logprobs,
         tool_calls=tuple(tool_calls),
-        fault=None if why is None else CandidateFault(why[0], error_type=why[1]),
+        fault=fault,
     )
+
+
+def _blank_fault(reason: str | None, usage: Usage, *, is_absent: bool) -> EvaluationFault:
+    """Return the fault of an answer without text and calls: the model's, if the model ended it."""
+    if is_absent or not (reason or usage.completion_tokens):
+        what = "no choice" if is_absent else "no text, no finish reason and no billed tokens"
+        return InfrastructureFault(
+            f"the server's answer holds {what}", error_type=ABSENT, may_be_billed=True
+        )
+    told = f" (finish reason: {reason})" if reason else ""
+    return CandidateFault(f"the model's answer is empty{told}", error_type=EMPTY)
 
 
 def _logprobs(choice: Mapping[str, Json]) -> tuple[float, ...] | None:

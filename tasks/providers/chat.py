@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import httpx
 
-from convergence_core.errors import Billed, CandidateFault, EvaluationFault, InfrastructureFault
+from convergence_core.errors import CandidateFault, EvaluationFault, InfrastructureFault
 from convergence_core.records import Json
 from tasks.http.clients import ClientSettings
 from tasks.http.faults import bad_body_fault, bare, header_fault
@@ -119,19 +119,17 @@ class Provider(ABC):
         """Ask once; see ``LLM.complete``.
 
         Raises:
-            CandidateFault: the request is refused, or the answer holds nothing; its ``billed``
+            CandidateFault: the request is refused, or the answer is empty; its ``billed``
                 says what that cost.
             ConfigurationError: an environment variable is not set.
-            InfrastructureFault: network, time-out, rate limit, server, or refused access.
+            InfrastructureFault: network, time-out, rate limit, server, refused access, or an
+                absent answer.
         """
         mapped = self.mapped(messages, model=model, settings=options)
         check_refused(mapped, model=model, provider=self.provider)
         completion = await self.send(mapped.body, model=model)
-        if completion.fault is not None:
-            completion.fault.billed = Billed(
-                usage=completion.usage, cost_usd=completion.cost_usd, model=completion.model
-            )
-            raise completion.fault
+        if (fault := completion.failure(cost_usd=completion.cost_usd)) is not None:
+            raise fault
         return replace(completion, dropped=mapped.dropped) if mapped.dropped else completion
 
     # -- one exchange

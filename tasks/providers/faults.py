@@ -7,6 +7,7 @@ OpenRouter and vLLM end an answer that their machines could not finish by a reas
 """
 
 import json
+import re
 from collections.abc import Mapping
 
 import httpx
@@ -71,8 +72,8 @@ def reported_fault(
         return None
     body = json.dumps(dict(piece), ensure_ascii=False)
     status = error.get("status_code", error.get("code")) if isinstance(error, dict) else None
-    if isinstance(status, int) and not isinstance(status, bool) and 400 <= status < 600:
-        return provider_fault(status, body, headers, url=url, secret=secret)
+    if re.fullmatch(r"[45]\d\d", str(status)):  # gateways write the number as a text, too
+        return provider_fault(int(str(status)), body, headers, url=url, secret=secret)
     return InfrastructureFault(
         f"the answer of {url} reports an error",
         error_type="stream_error",

@@ -88,6 +88,7 @@ class ChatJoiner:
         self._calls: list[dict[str, Json]] = []
         self._slots: dict[object, int] = {}
         self._finish_reason: str | None = None
+        self._has_choice = False
 
     def add(self, piece: Mapping[str, Json]) -> bool:
         """Take a chunk; return whether it holds a piece of text or of a tool call."""
@@ -100,6 +101,7 @@ class ChatJoiner:
         return False
 
     def _add_choice(self, choice: Mapping[str, Json]) -> bool:
+        self._has_choice = True
         reason, delta = choice.get("finish_reason"), mapping(choice.get("delta"))
         if isinstance(reason, str) and reason:
             self._finish_reason = reason
@@ -157,7 +159,8 @@ class ChatJoiner:
         }
         if self._logprobs:
             choice["logprobs"] = {"content": self._logprobs}
-        return {**self._head, "object": "chat.completion", "choices": [choice]}
+        choices: list[Json] = [choice] if self._has_choice else []
+        return {**self._head, "object": "chat.completion", "choices": choices}
 
 
 class GeminiJoiner:

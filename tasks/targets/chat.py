@@ -8,7 +8,7 @@ from pathlib import Path
 from convergence_core.budget.bounds import prompt_bound
 from convergence_core.budget.prices import CONFIGURED, PriceTable, provider_of
 from convergence_core.config import Configuration
-from convergence_core.errors import Billed, CandidateFault
+from convergence_core.errors import CandidateFault
 from convergence_core.ports import WorstCase
 from convergence_core.prompts.shots import END, Shot, split
 from convergence_core.records import Case, Json, Params, Reply
@@ -167,14 +167,9 @@ class ChatTarget:
         if on_text is not None and completion.first_token_ms is None and completion.text:
             on_text(completion.text)
         cost_usd, price_version = self._cost(self._billing_provider(params), model, completion)
-        if completion.fault is not None:
-            completion.fault.billed = Billed(
-                usage=completion.usage,
-                cost_usd=cost_usd,
-                price_version=price_version,
-                model=completion.model,
-            )
-            raise completion.fault
+        fault = completion.failure(cost_usd=cost_usd, price_version=price_version)
+        if fault is not None:
+            raise fault
         reply = Reply(
             value=completion.value,
             latency_ms=completion.latency_ms,

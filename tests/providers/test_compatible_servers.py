@@ -375,6 +375,9 @@ INFRASTRUCTURES_FAULTS = [
     (OPENROUTER, error(502, openai_form("Provider returned error", code=502)), "http_502"),
     (OPENROUTER, error(529, openai_form("Provider overloaded", code=529)), "http_529"),
     (OPENROUTER, Answer(openai_form("Provider returned error", code=502, metadata={"raw": "overloaded"})), "http_502"),
+    (OPENROUTER, Answer(openai_form("Rate limit exceeded: free-models-per-min", code="429")), "http_429"),
+    (VLLM, Answer({"object": "error", "message": "Engine is overloaded", "type": "internal_error", "code": 50302}), "bad_body"),
+    (LLAMA_CPP, Answer({"error": "upstream timed out"}), "stream_error"),
     (OLLAMA, error(503, openai_form("server busy, please try again.  maximum pending requests exceeded", type="api_error")), "http_503"),
     (VLLM, error(500, {"object": "error", "message": "EngineCore encountered an issue.", "type": "InternalServerError", "code": 500}), "http_500"),
     (VLLM, chat_answer("hal", finish_reason="abort"), "unfinished_answer"),
@@ -387,7 +390,8 @@ def test_what_the_server_could_not_do_is_tried_again(endpoint, answer, kind):
     fault = fault_of(endpoint, answer)
     assert isinstance(fault, InfrastructureFault)
     assert (fault.error_type, fault.retryable) == (kind, True)
-    assert fault.may_be_billed == (kind in ("unfinished_answer", "http_502"))
+    billed = ("unfinished_answer", "http_502", "bad_body", "stream_error")
+    assert fault.may_be_billed == (kind in billed)
 
 
 def test_the_error_of_a_choice_is_that_of_the_answer():

@@ -13,6 +13,7 @@ from tests.support.chat_servers import (
     ENVIRON,
     KEY,
     answer_of,
+    anthropic_api,
     ask,
     azure_api,
     fault_of,
@@ -255,7 +256,6 @@ def test_thoughts_are_no_part_of_the_answer():
         (gemini_answer(finish_reason="RECITATION"), "refusal"),
         (Answer({"promptFeedback": {"blockReason": "SAFETY"}}), "refusal"),
         (gemini_answer(finish_reason="MAX_TOKENS"), "empty_reply"),
-        (Answer({"candidates": []}), "empty_reply"),
         (gemini_error(400, "bad temperature"), "http_400"),
         (gemini_error(404), "http_404"),
     ],
@@ -264,6 +264,29 @@ def test_geminis_own_ways_to_refuse_are_the_candidates_fault(answer, error_type)
     fault = fault_of(native_api, answer)
     assert isinstance(fault, CandidateFault)
     assert fault.error_type == error_type
+
+
+NO_TOKENS = {"prompt_tokens": 7, "completion_tokens": 0}
+ABSENT = [
+    (chat_api, {"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 3}}),
+    (azure_api, {"choices": [], "prompt_filter_results": []}),
+    (groq_api, {"choices": None}),
+    (chat_api, {"choices": [{"message": {"role": "assistant", "content": None}}]}),
+    (chat_api, {"choices": [{"message": {}, "finish_reason": None}], "usage": NO_TOKENS}),
+    (native_api, {"candidates": [], "usageMetadata": {"promptTokenCount": 7}}),
+    (native_api, {"candidates": [{"content": {"role": "model"}}]}),
+    (anthropic_api, {"type": "message", "content": [], "stop_reason": None}),
+    (anthropic_api, {"content": None, "usage": {"input_tokens": 7, "output_tokens": 0}}),
+]
+
+
+@pytest.mark.parametrize(("api", "body"), ABSENT)
+def test_a_body_without_an_answer_is_tried_again(api, body):
+    fault = fault_of(api, Answer(body))
+    assert isinstance(fault, InfrastructureFault)
+    assert (fault.error_type, fault.retryable, fault.may_be_billed) == ("no_answer", True, True)
+    reports_tokens = "usage" in body or "usageMetadata" in body
+    assert (fault.billed is not None) == reports_tokens
 
 
 @pytest.mark.parametrize("api", [gemini_api, native_api])

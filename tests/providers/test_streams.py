@@ -79,6 +79,16 @@ def test_thoughts_come_before_the_first_token():
     assert fault_of(events(pieces, done=False), native_api).error_type == "empty_reply"
 
 
+@pytest.mark.parametrize("api", [chat_api, azure_api, groq_api])
+def test_a_stream_without_an_answer_is_tried_again(api):
+    filtered = {"id": "", "choices": [], "prompt_filter_results": [{"prompt_index": 0}]}
+    for pieces in ([], [filtered, USAGE_CHUNK], [chunk(content="")]):
+        fault = fault_of(events(pieces), api)
+        assert isinstance(fault, InfrastructureFault)
+        assert fault.error_type in ("no_answer", "bad_body")
+    assert streamed(events([filtered, *HELLO_CHUNKS]), api)[0].value == "hello"
+
+
 def test_usage_may_come_in_groqs_own_place():
     pieces = [chunk(content="hi"), {**chunk("stop"), "x_groq": {"usage": USAGE}}]
     assert streamed(events(pieces), groq_api)[0].usage.total == 10

@@ -177,10 +177,6 @@ def test_an_empty_reply_is_the_candidates_fault(text):
     assert "length" in str(fault)
 
 
-def test_an_answer_without_choices_is_the_candidates_fault():
-    assert fault_of(Answer({"choices": []})).error_type == "empty_reply"
-
-
 def test_a_filtered_answer_is_a_refusal():
     assert fault_of(chat_answer("par", finish_reason="content_filter")).error_type == "refusal"
 
