@@ -50,8 +50,11 @@ def chat(
     from tasks.inputs.loader import load  # noqa: PLC0415 - as above
     from tasks.inputs.storage import bound_folder  # noqa: PLC0415 - as above
     from tasks.store.feedback.feedback_store import FeedbackStore  # noqa: PLC0415 - brings SQLite
+    from tasks.store.feedback.rows import checked_name  # noqa: PLC0415 - as above
     from tasks.store.runtime.runtime_store import RuntimeStore  # noqa: PLC0415 - as above
 
+    user = getpass.getuser() if user is None else user
+    checked_name("--user", user)
     loaded = load(config)
     folder = bound_folder(loaded)
     with (
@@ -63,7 +66,7 @@ def chat(
         environment = Environment.of(loaded.configuration, mock_url=mock_url)
         talk = LoggedChat(loaded, environment, feedback, runtime)
         try:
-            conversation = Conversation(talk, user_id=user or getpass.getuser(), role=role)
+            conversation = Conversation(talk, user_id=user, role=role)
             name = talk.model
             console.say(f"{name} answers as {role}. /help lists the commands, /quit leaves.")
             if offline:

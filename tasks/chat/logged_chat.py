@@ -34,6 +34,7 @@ from tasks.serving.rated_answers import send_rewards
 from tasks.serving.systems import Systems
 from tasks.store.clock import wall_clock_us
 from tasks.store.feedback.feedback_store import FeedbackStore, new_interaction_id
+from tasks.store.feedback.rows import checked_name
 from tasks.store.in_flight import RequestsInFlight
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tasks.targets.chat import ChatTarget
@@ -170,8 +171,12 @@ class LoggedChat:
         Raises:
             CandidateFault: no model is named, or it has no field for a setting.
             ConfigurationError: there is no such role.
+            FeedbackRefusedError: a name of the prompt could not be logged with its answer.
             StoreError: the decision could not be logged.
         """
+        for key in ("user_id", "role", "source", "conversation_id", "event_id"):
+            if name := getattr(prompt, key):
+                checked_name(key, name)
         persona = persona_of(prompt.role, self.roles)
         chosen = await asyncio.to_thread(self._selected, prompt)
         own = self._standard if chosen is None else self._params_of(chosen)

@@ -34,7 +34,7 @@ def type_lines(cli, here, monkeypatch):
         (here / "lines").write_text("".join(f"{line}\n" for line in lines))
         with (here / "lines").open() as stdin:
             monkeypatch.setattr(sys, "stdin", stdin)
-            return cli("chat", "--user", "ada", *options)
+            return cli("chat", *(() if "--user" in options else ("--user", "ada")), *options)
 
     return typed
 
@@ -134,6 +134,16 @@ def test_an_unknown_role_is_bad_input(type_lines):
     done = type_lines(options=("--offline", "--role", "asistant"))
     assert done.code == 2
     assert "Did you mean `assistant`?" in done.err
+
+
+@pytest.mark.parametrize("name", ["ev\x1bil", "", " ada", "a" * 201])
+def test_a_name_that_no_answer_could_be_logged_under_is_refused_before_the_first(
+    type_lines, here, name
+):
+    done = type_lines("Hi?", "Again?", options=("--offline", "--user", name))
+    assert (done.code, done.out) == (2, "")
+    assert "`--user` must be a text of 1 to 200 printable characters" in " ".join(done.err.split())
+    assert not (here / "data").exists()
 
 
 def test_a_provider_that_fails_is_told_without_its_key_and_the_chat_goes_on(

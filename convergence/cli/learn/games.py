@@ -277,7 +277,7 @@ def run(  # noqa: PLR0917 - Typer's options
     """Play a round of language games: look at the held-out cases, toss coins, play, say what it was worth.
 
     Within the share of the budget that `society.games.max_share_usd` allows. What flow `games` does by
-    week; a round that was interrupted goes on, and no reply is paid twice.
+    week; a round that was interrupted goes on, and no recorded reply is paid again.
     """
     from tasks.run.games_opener import open_games_round, play_games  # noqa: PLC0415 - brings NumPy
 
