@@ -9,7 +9,6 @@ is quick and silent.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from convergence.compat import install
 from convergence_core.packages import check_packages
 
 if TYPE_CHECKING:
@@ -49,7 +48,6 @@ if TYPE_CHECKING:
 CONVERGENCE_PACKAGE = "convergence-optimizer"
 
 check_packages(("convergence", "convergence_core", "deployments", "flows", "tasks"))
-install()
 
 __all__ = [
     "OptimizationResult",

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from convergence_core.result import RunResult
 
 __all__ = [
-    "AdaptersConfig",
-    "AgentConfig",
     "ApiConfig",
     "CellEvaluated",
     "Config",
@@ -61,7 +59,7 @@ __all__ = [
 
 
 class Evaluator(Protocol):
-    """What judges an answer, in version 0.1's newer form.
+    """What judges an answer.
 
     A function ``f(result, expected, params, metric) -> float`` will do as well. Either may be
     async.
@@ -80,7 +78,7 @@ class Evaluator(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptimizationResult(NotebookView):
-    """What a run found. Version 0.1's fields, also by key: ``result["best_config"]``."""
+    """Result of a run; its fields are keys too: ``result["best_config"]``."""
 
     success: bool
     """Whether there is a candidate to hand over."""
@@ -103,7 +101,7 @@ class OptimizationResult(NotebookView):
     """Everything: intervals, held-out results, the defaults beside the winner, files."""
 
     def __getitem__(self, name: str) -> Any:
-        """Return a field by name, as version 0.1's examples do.
+        """Return a field by name.
 
         Raises:
             KeyError: there is no such field.
@@ -114,7 +112,7 @@ class OptimizationResult(NotebookView):
 
 
 OptimizationRunResult = OptimizationResult
-"""Version 0.1's name of the result."""
+"""Other name of the result."""
 
 
 SELF_MEASURED = frozenset({"latency_ms", "cost_usd", "success_rate", "accuracy"})
@@ -162,11 +160,7 @@ class ApiConfig(_Section):
 
 
 class SearchSpaceConfig(_Section):
-    """Parameters by name, in the form of ``optimization.yaml``.
-
-    the-convergence 0.1 rounded ``float`` parameters without a ``step`` to steps of 0.1; here they are
-    continuous.
-    """
+    """Parameters by name, in the form of ``optimization.yaml``."""
 
     parameters: dict[str, dict[str, Any]]
 
@@ -206,17 +200,14 @@ class EvaluationConfig(_Section):
     required_metrics: list[str]
     weights: dict[str, float] = Field(default_factory=dict)
     """Metric → weight; absent: 1."""
-    thresholds: dict[str, float] | None = None
-    """Values worth no reward: milliseconds of ``latency_ms``, dollars of ``cost_usd``."""
 
     def to_section(self, *, has_evaluator: bool) -> dict[str, Any]:
         """Return the ``evaluation`` section without test cases.
 
         Raises:
-            ConfigurationError: a threshold or weight has no metric to belong to.
+            ConfigurationError: a weight has no metric to belong to.
         """
-        thresholds = self.thresholds or {}
-        self._check_names(thresholds)
+        self._check_names()
         metrics: dict[str, dict[str, Any]] = {}
         for name in self.required_metrics:
             metric: dict[str, Any] = {"weight": self.weights.get(name, 1.0)}
@@ -224,13 +215,10 @@ class EvaluationConfig(_Section):
                 metric["type"] = "function"
                 if not has_evaluator:
                     metric["function"] = REPORTED
-            if name in thresholds:
-                key = "threshold" if name == "latency_ms" else "budget_per_call"
-                metric[key] = thresholds[name]
             metrics[name] = metric
         return {"metrics": metrics}
 
-    def _check_names(self, thresholds: Mapping[str, float]) -> None:
+    def _check_names(self) -> None:
         problems = [
             Problem(
                 key=f"evaluation.weights.{name}",
@@ -241,17 +229,6 @@ class EvaluationConfig(_Section):
             for name in self.weights
             if name not in self.required_metrics
         ]
-        problems += [
-            Problem(
-                key=f"evaluation.thresholds.{name}",
-                rule="must belong to `latency_ms` or `cost_usd` in `required_metrics`",
-                value=repr(name),
-                fix="Remove it; for limits on other metrics use `min` and `max` in a mapping of "
-                "the form of optimization.yaml.",
-            )
-            for name in thresholds
-            if name not in {"latency_ms", "cost_usd"} or name not in self.required_metrics
-        ]
         if problems:
             raise ConfigurationError(problems)
 
@@ -259,26 +236,8 @@ class EvaluationConfig(_Section):
 class StorageConfig(_Section):
     """Where runs are kept."""
 
-    provider: str | None = None
-    """Only ``local``."""
     path: str | None = None
     """Folder of the results store; ``None``: ``./convergence-data``."""
-
-
-class AdaptersConfig(_Section):
-    """Transformations of requests and answers; refused with a reason."""
-
-    input_adapter: Any = None
-    output_adapter: Any = None
-    case_adapter: Any = None
-    batch_adapter: Any = None
-
-
-class AgentConfig(_Section):
-    """Settings of agent connectors; refused with a reason."""
-
-    models: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    discord_auth: dict[str, Any] | None = None
 
 
 class ConvergenceConfig(_Section):
@@ -289,19 +248,13 @@ class ConvergenceConfig(_Section):
     evaluation: EvaluationConfig
     runner: RunnerConfig = Field(default_factory=RunnerConfig)
     storage: StorageConfig | None = None
-    adapters: AdaptersConfig | None = None
-    agent: AgentConfig | None = None
 
     def to_mapping(self, *, has_evaluator: bool = False) -> dict[str, Any]:
         """Return the mapping of the form of ``optimization.yaml``; test cases come apart.
 
         Args:
             has_evaluator: whether metrics that do not measure themselves come from an evaluator.
-
-        Raises:
-            ConfigurationError: a part that is not available was asked for.
         """
-        self._refuse()
         mapping: dict[str, Any] = {
             "api": self.api.to_section(),
             "search_space": {"parameters": dict(self.search_space.parameters)},
@@ -311,32 +264,6 @@ class ConvergenceConfig(_Section):
         if self.storage is not None and self.storage.path is not None:
             mapping["storage"] = {"path": self.storage.path}
         return mapping
-
-    def _refuse(self) -> None:
-        """Raise if a part is asked for that is not available."""
-        adapts = self.adapters is not None and self.adapters != AdaptersConfig()
-        provider = None if self.storage is None else self.storage.provider
-        refusals = {
-            "adapters": adapts
-            and (
-                "must be absent, for adapters are not applied",
-                "Shape requests and answers in a function of yours and give it as `local_function`.",
-            ),
-            "agent": self.agent is not None
-            and (
-                "must be absent, for agent connectors are not available yet",
-                "Call the agent in a function of yours and give it as `local_function`.",
-            ),
-            "storage.provider": provider not in {None, "local"}
-            and ("must be 'local'; others are not available yet", "Remove it."),
-        }
-        problems = [
-            Problem(key=key, rule=why[0], value=repr(provider) if "." in key else "", fix=why[1])
-            for key, why in refusals.items()
-            if why
-        ]
-        if problems:
-            raise ConfigurationError(problems)
 
 
 def _given(section: Mapping[str, Any]) -> dict[str, Any]:

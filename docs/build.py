@@ -18,10 +18,7 @@ CONFIGURATION = """# Configuration
 
 `optimization.yaml`, key by key. `convergence schema` writes a JSON Schema for editors; the line
 `# yaml-language-server: $schema=./optimization.schema.json` makes them use it. Relative paths start
-from the file's own folder. An unknown key is an error that names the nearest known one; a key whose
-feature does not exist yet is refused with that reason. Version 0.1's spellings (`continuous`,
-`discrete`, `values`, `genetic`, `mab_only`) are read too; `convergence migrate OLD.yaml` rewrites a
-whole file.
+from the file's own folder. An unknown key is an error that names the nearest known one.
 
 `<name>` in a key stands for a name that you choose.
 

@@ -54,7 +54,7 @@ def convergence(
 
 
 COMMANDS = {
-    "Begin": (begin.init, begin.validate, estimate.estimate, begin.migrate, begin.schema),
+    "Begin": (begin.init, begin.validate, estimate.estimate, begin.schema),
     "Run": (
         optimize.optimize,
         optimize.resume,

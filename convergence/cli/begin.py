@@ -1,4 +1,4 @@
-"""``init``, ``validate``, ``migrate`` and ``schema``: commands before a run."""
+"""``init``, ``validate`` and ``schema``: commands before a run."""
 
 import json
 import os
@@ -404,37 +404,3 @@ def schema(
         return
     output.write_text(schema_text(), encoding="utf-8")
     console.say(f"Wrote {output}.")
-
-
-def migrate(
-    old: Annotated[
-        Path, typer.Argument(metavar="OLD", help="Configuration of the-convergence 0.1.")
-    ],
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="Write to this file. Default: standard output."),
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
-    as_json: options.AsJson = False,
-) -> None:
-    """Turn a configuration of the-convergence 0.1 into one of this version.
-
-    Keys that mean something else or nothing here are noted, as comments and on standard error.
-    """
-    from convergence.compat.migration import migrate_text  # noqa: PLC0415 - needs the core
-    from tasks.inputs.loader import read_config  # noqa: PLC0415 - brings pydantic and numpy
-
-    migration = migrate_text(read_config(old), str(old))
-    if output is not None:
-        if output.exists() and not force:
-            raise _exists(str(output), "Choose another name")
-        output.write_text(migration.text, encoding="utf-8")
-    if as_json:
-        console.answer_json({"text": migration.text, "notes": list(migration.notes)})
-        return
-    if output is None:
-        sys.stdout.write(migration.text)
-    for note in migration.notes:
-        console.say(note)
-    if output is not None:
-        console.say(f"Wrote {output}. Check it: convergence validate {output}")

@@ -9,7 +9,6 @@ request.
 
 import asyncio
 import functools
-import inspect
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import asdict
@@ -18,8 +17,6 @@ from typing import Any, ParamSpec, TypeVar
 
 from pydantic import ValidationError
 
-from convergence.compat.runtime_settings import translated
-from convergence.runtime.custom_storage import CustomStorageBandit, RuntimeStorage
 from convergence.runtime.run_arms import runtime_config
 from convergence.types import ConvergenceConfig
 from convergence_core.errors import ConfigurationError, NoArmsError, Problem
@@ -62,32 +59,26 @@ __all__ = [
 
 P = ParamSpec("P")
 T = TypeVar("T")
-Later = Coroutine[Any, Any, T]
-"""Work of a storage of the caller's own: awaited in the caller's loop, or run."""
 
 DEFAULT_STORAGE = "./convergence-data"
 _systems: dict[str, Systems] = {}
 """System → the store that it was configured in."""
 _stores: dict[Path, Systems] = {}
-_custom: dict[str, CustomStorageBandit] = {}
-"""System → its bandit on a storage of the caller's own."""
 _mutex = threading.Lock()
 
 
 def _twins(
-    function: Callable[P, T | Later[T]],
-) -> tuple[Callable[P, Later[T]], Callable[P, T]]:
+    function: Callable[P, T],
+) -> tuple[Callable[P, Coroutine[Any, Any, T]], Callable[P, T]]:
     """Return a function to be awaited, its blocking work done in a thread, and one that blocks."""
 
     @functools.wraps(function)
     async def awaited(*args: P.args, **kwargs: P.kwargs) -> T:
-        found = await asyncio.to_thread(function, *args, **kwargs)
-        return await found if inspect.iscoroutine(found) else found  # type: ignore[return-value]
+        return await asyncio.to_thread(function, *args, **kwargs)
 
     @functools.wraps(function)
     def blocking(*args: P.args, **kwargs: P.kwargs) -> T:
-        found = function(*args, **kwargs)
-        return asyncio.run(found) if inspect.iscoroutine(found) else found  # type: ignore[return-value]
+        return function(*args, **kwargs)
 
     for twin, end in ((awaited, ""), (blocking, "_sync")):
         twin.__name__ = twin.__qualname__ = f"{function.__name__.removeprefix('_')}{end}"
@@ -105,9 +96,7 @@ def _checked_settings(
     if isinstance(config, RuntimeConfig):
         values: dict[str, Any] = config.model_dump()
     else:
-        values, problems = translated(config or {})
-        if problems:
-            raise ConfigurationError(problems)
+        values = dict(config or {})
     if values.setdefault("system", system) != system:
         problem = Problem(
             key="system",
@@ -136,37 +125,27 @@ def _configure_runtime(
     system: str,
     *,
     config: RuntimeConfig | ConvergenceConfig | Mapping[str, Any] | None = None,
-    storage: str | Path | RuntimeStorage | None = None,
+    storage: str | Path | None = None,
 ) -> RuntimeConfig:
     """Say what a system offers and how it serves; may be called again with other settings.
 
-    Settings are kept in the store, and every process that serves the system follows. With a storage of
-    your own they are kept in this process.
+    Settings are kept in the store, and every process that serves the system follows.
 
     Args:
         system: name of the optimized system.
         config: its settings; by default what is in the store serves as it is. A ``ConvergenceConfig``
             offers the best candidates of its latest run, or before there is one points of its space.
         storage: folder of the store, shared by all processes of this machine; by default
-            ``./convergence-data``. Or an object with the five methods of
-            ``convergence.runtime.custom_storage.RuntimeStorage``, which keeps arms and decisions itself.
+            ``./convergence-data``.
 
     Raises:
-        ConfigurationError: a setting is wrong, or needs the store of this tool.
+        ConfigurationError: a setting is wrong.
         ArmChangedError: an arm of that name has other parameters.
         StoreError: the folder cannot be used.
     """
     if isinstance(config, ConvergenceConfig):
-        folder = storage if isinstance(storage, str | Path) else None
-        own = None if config.storage is None else config.storage.path
-        storage = storage or own
-        config = runtime_config(system, config, Path(folder or own or DEFAULT_STORAGE))
-    if storage is not None and not isinstance(storage, str | Path):
-        settings = _checked_settings(system, config or {})
-        bandit = CustomStorageBandit(settings, storage)
-        with _mutex:
-            _custom[system] = bandit
-        return settings
+        storage = storage or (None if config.storage is None else config.storage.path)
+        config = runtime_config(system, config, Path(storage or DEFAULT_STORAGE))
     opened = _opened(Path(storage or DEFAULT_STORAGE))
     if config is None:
         settings = opened.config(system)
@@ -175,7 +154,6 @@ def _configure_runtime(
         opened.configure(settings)
     with _mutex:
         _systems[system] = opened
-        _custom.pop(system, None)
     return settings
 
 
@@ -185,7 +163,7 @@ def _runtime_select(
     user_id: str,
     agent_type: str | None = None,
     context: Mapping[str, Any] | None = None,
-) -> RuntimeSelection | Later[RuntimeSelection]:
+) -> RuntimeSelection:
     """Choose an arm for a request; the decision is durable when this returns.
 
     Without arms in the store, or fewer than ``min_arms``, the first default arm serves with
@@ -195,9 +173,6 @@ def _runtime_select(
         LookupError: there is neither an arm nor a default.
         StoreError: the decision could not be logged.
     """
-    custom = _custom_of(system)
-    if custom is not None:
-        return custom.select(user_id=user_id, agent_type=agent_type, context=context)
     systems = systems_of(system)
     selection = systems.selection(system, user_id=user_id, agent_type=agent_type, context=context)
     return performed(systems.store, selection)
@@ -210,12 +185,11 @@ def _runtime_update(
     user_id: str | None = None,
     reward: float | None = None,
     signals: Mapping[str, float] | None = None,
-    agent_type: str | None = None,
     engagement_score: float | None = None,
     grading_score: float | None = None,
     metadata: Mapping[str, Any] | None = None,
     cost: float | None = None,
-) -> dict[str, Any] | Later[dict[str, Any]]:
+) -> dict[str, Any]:
     """Take in the reward of a decision; durable when this returns.
 
     The reward is that of ``signals`` if metrics are configured, else ``reward``, else
@@ -238,20 +212,12 @@ def _runtime_update(
         engagement_score=engagement_score, grading_score=grading_score, metadata=metadata,
         cost=cost,
     )  # fmt: skip
-    custom = _custom_of(system)
-    if custom is not None:
-        return custom.update(given, agent_type)
     systems = systems_of(system)
     return as_dict(performed(systems.store, systems.update(system, given)))
 
 
-def _runtime_get_decision(
-    system: str, *, user_id: str, decision_id: str
-) -> dict[str, Any] | Later[dict[str, Any] | None] | None:
+def _runtime_get_decision(system: str, *, user_id: str, decision_id: str) -> dict[str, Any] | None:
     """Return a decision and its reward, ``None`` if this user has none of that id."""
-    custom = _custom_of(system)
-    if custom is not None:
-        return custom.decision(user_id=user_id, decision_id=decision_id)
     found = systems_of(system).decision(system, user_id, decision_id)
     return None if found is None else as_dict(found)
 
@@ -325,21 +291,18 @@ def _runtime_reset_priors(system: str, *, agent_type: str | None = None) -> None
 def _runtime_evolve_arms(
     system: str,
     *,
-    user_id: str | None = None,
     agent_type: str | None = None,
     top_n: int = 3,
     search_space: Mapping[str, Any] | None = None,
     evolution_config: Mapping[str, Any] | None = None,
     storage: str | Path | None = None,
-) -> list[RuntimeArm] | Later[list[RuntimeArm]]:
+) -> list[RuntimeArm]:
     """Return new arms bred from the best ones, for a look: they are not on offer yet.
 
     ``runtime_offer_arms`` puts them there. No arm, on offer or retired, comes again.
 
     Args:
         system: whose arms.
-        user_id: whose arms, where a storage of your own keeps them per user; in a store users share
-            their arms, and it is not needed.
         agent_type: its kind of agent; by default that of its settings.
         top_n: arms that are parents, those of the highest posterior means.
         search_space: as in ``optimization.yaml``; by default what the arms on offer span.
@@ -354,12 +317,6 @@ def _runtime_evolve_arms(
     """
     if top_n < 1:
         raise ValueError(f"top_n must be 1 or more, but got {top_n}")
-    propose = functools.partial(
-        proposed_arms, top_n=top_n, search_space=search_space, evolution=evolution_config
-    )
-    custom = _custom_of(system) if storage is None else None
-    if custom is not None:
-        return custom.evolve(propose, user_id=user_id or "", agent_type=agent_type)
     systems = systems_of(system) if storage is None else _opened(Path(storage))
     group = systems.known_group(system, agent_type)
     bandit = systems.bandit(system, agent_type)
@@ -367,7 +324,14 @@ def _runtime_evolve_arms(
     if not bandit.n_on_offer():
         raise NoArmsError(f"all arms of `{system}` are retired")
     means = means_of(group.kind, arms, bandit.settings)
-    return propose(arms, means, rng_of(systems.config(system).seed))
+    return proposed_arms(
+        arms,
+        means,
+        rng_of(systems.config(system).seed),
+        top_n=top_n,
+        search_space=search_space,
+        evolution=evolution_config,
+    )
 
 
 configure_runtime, configure_runtime_sync = _twins(_configure_runtime)
@@ -384,26 +348,10 @@ runtime_evolve_arms, runtime_evolve_arms_sync = _twins(_runtime_evolve_arms)
 
 
 def systems_of(system: str) -> Systems:
-    """Return the store that a system is served from: where it was configured, or the default.
-
-    Raises:
-        ConfigurationError: it is served from a storage of the caller's own.
-    """
-    if _custom_of(system) is not None:
-        raise ConfigurationError.of(
-            "storage",
-            "must be a folder for this: a storage of your own keeps arms and decisions alone",
-            "Call `configure_runtime` with the folder of a store.",
-            value=system,
-        )
+    """Return the store that a system is served from: where it was configured, or the default."""
     with _mutex:
         found = _systems.get(system)
     return _opened(Path(DEFAULT_STORAGE)) if found is None else found
-
-
-def _custom_of(system: str) -> CustomStorageBandit | None:
-    with _mutex:
-        return _custom.get(system)
 
 
 def _opened(path: Path) -> Systems:

@@ -52,7 +52,7 @@ class AuthConfig(Section):
     """Environment variable that holds the token or key; needed by `bearer` and `api_key`."""
     header_name: str = Field(default="x-api-key", pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
     """Header that carries the key of `api_key`. Default for `azure`: `api-key`, for `anthropic`: `x-api-key`, for `gemini`:
-    `x-goog-api-key`, for `browserbase`: `x-bb-api-key`. Version 0.1's `api_key_header` is read too."""
+    `x-goog-api-key`, for `browserbase`: `x-bb-api-key`."""
     username: Text | None = None
     """User name of `basic`."""
     password_env: EnvName | None = None

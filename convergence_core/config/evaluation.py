@@ -50,8 +50,7 @@ class LlmConfig(Section):
     """Name of the model; a leading `openai/`, `azure/`, `groq/`, `gemini/` or `anthropic/` names the provider,
     `plugin/NAME/` one that an installed package offers by the group `convergence.providers`."""
     endpoint: Text | None = None
-    """URL. Absent: that of the provider which `model` names; `azure` has none. Version 0.1's
-    `base_url` is read too."""
+    """URL. Absent: that of the provider which `model` names; `azure` has none. `base_url` is read too."""
     api_key_env: EnvName | None = None
     """Environment variable that holds the key. Absent: no key is sent, which only an `endpoint` of
     your own can do without."""
@@ -104,17 +103,16 @@ class MetricConfig(Section):
     type: MetricType
     """What is measured; `llm_judge` pays for it, `first_token_ms` needs `api.request.stream`, `plugin` is
     what an installed package offers. Default: `plugin` when `plugin` is written, else the metric's own name
-    if it is a type (`accuracy` means `exact_match`), else `function`. Version 0.1's `higher_is_better` and `lower_is_better` are
-    read as `direction`."""
+    if it is a type (`accuracy` means `exact_match`), else `function`. `higher_is_better` and `lower_is_better` are read as
+    `direction`."""
     weight: float = Field(default=1.0, ge=0, le=1e9)
     """Share in the reward, relative to the other metrics'; 0: only shown and constrained."""
     direction: Direction
     """Which values are good. Default: what `scale` says, else `lower` for `latency_ms`,
     `first_token_ms`, `cost_usd` and `tool_calls`, else `higher`."""
     scale: ScaleConfig | None = None
-    """How values become rewards. Default: values are rewards in [0, 1]; `latency_ms` 0 to 5,000
-    (or version 0.1's `threshold`), `first_token_ms` 0 to 5,000, `cost_usd` 0 to 1 (or its
-    `budget_per_call`), `tool_calls` 0 to 10."""
+    """How values become rewards. Default: values are rewards in [0, 1]; `latency_ms` 0 to 5,000,
+    `first_token_ms` 0 to 5,000, `cost_usd` 0 to 1, `tool_calls` 0 to 10."""
     min: float | None = None
     """Hard constraint: an answer whose value lies below is worth reward 0."""
     max: float | None = None

@@ -1,6 +1,6 @@
 """``feedback``: roles of a chat, and how a local model learns from ratings."""
 
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
@@ -8,20 +8,6 @@ from convergence_core.config.base import FunctionPath, Section, Text
 
 RoleName: TypeAlias = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,63}$")]
 """Name of a role: small letters, digits, dashes and underscores."""
-
-CHECKPOINT_SIZES: Final = (
-    *(
-        "hidden_size",
-        "intermediate_size",
-        "n_layers",
-        "num_layers",
-        "num_hidden_layers",
-        "n_heads",
-    ),
-    *("num_heads", "num_attention_heads", "num_key_value_heads", "vocab_size", "vocabulary_size"),
-    *("max_position_embeddings", "head_dim"),
-)
-"""Sizes of a language model, in the words of its `config.json` and in usual ones."""
 
 
 class RewardConfig(Section):

@@ -12,7 +12,6 @@ from pydantic import ValidationError
 
 from convergence_core.config.models import Configuration
 from convergence_core.config.normalize import normalize
-from convergence_core.config.not_available import refuse
 from convergence_core.config.problems import Report, meant_by, path_of, problems_of, value_at
 from convergence_core.config.rules import check
 from convergence_core.config.secrecy import shown
@@ -111,10 +110,8 @@ def _validate(
 ) -> tuple[Configuration | None, list[Problem]]:
     """Return the configuration, or one repaired enough to be checked, and its problems."""
     raw: dict[str, Any] = copy.deepcopy(source.data)
-    problems, broken = refuse(raw, source)
     normalized = normalize(raw, source, allow_callable=allow_callable)
-    problems += normalized.problems
-    broken += normalized.broken
+    problems, broken = [*normalized.problems], [*normalized.broken]
     refused = {(problem.line, problem.column) for problem in source.problems}
     broken += [path for path, at in source.values.items() if at in refused]
     configuration: Configuration | None

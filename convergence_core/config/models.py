@@ -148,8 +148,7 @@ class OutputConfig(Section):
     """Whether `detailed_results.json` and `experiments.csv` hold every candidate; `false`: each
     generation's first, the winner and the default only."""
     visualizations: list[Visualization] = Field(default_factory=lambda: list(VISUALIZATIONS))
-    """Plots of the report. Version 0.1's `score_over_time`, `parameter_importance`,
-    `pareto_front` and `cost_vs_quality` are read too."""
+    """Plots of the report."""
     export_best_config: ExportConfig = Field(default_factory=ExportConfig)
 
 

@@ -12,11 +12,8 @@ from urllib.parse import urlsplit
 from convergence_core.config.api import CHAT_KINDS
 from convergence_core.config.evaluation import MetricType, provider_of
 from convergence_core.config.schema import (
-    ALGORITHMS,
-    ALSO_READ,
     DIRECTIONS,
     PARAMETER_TYPES,
-    VISUALIZATIONS,
 )
 from convergence_core.config.secrecy import shown
 from convergence_core.config.source import ConfigSource, Path
@@ -26,9 +23,6 @@ METRIC_TYPES: frozenset[str] = frozenset(get_args(MetricType))
 
 _BAD = {"latency_ms": 5000.0, "first_token_ms": 5000.0, "cost_usd": 1.0, "tool_calls": 10.0}
 """Values worth reward 0 of metrics that count downwards, unless a scale is written."""
-_LIMITS = {"threshold": "latency_ms", "budget_per_call": "cost_usd"}
-"""Keys of the-convergence 0.1 that say such a value, and the types they are read for."""
-_PLAIN_FUNCTIONS = ("exact_match", "similarity")
 _KEY_HEADERS = {
     "azure": "api-key",
     "gemini": "x-goog-api-key",
@@ -82,7 +76,6 @@ class Normalized:
 def normalize(data: dict[str, Any], source: ConfigSource, *, allow_callable: bool) -> Normalized:
     """Return the data in the models' form; the argument stays as it is."""
     n = Normalized(source=source, data=copy.deepcopy(data))
-    _sections(n)
     _api(n, allow_callable=allow_callable)
     _parameters(n)
     _evaluation(n, allow_callable=allow_callable)
@@ -99,31 +92,11 @@ def mapping_at(holder: Any, *keys: str) -> dict[str, Any]:
     return holder if isinstance(holder, dict) else {}
 
 
-def _sections(n: Normalized) -> None:
-    n.data.pop("legacy", None)  # refused unless it is switched off
-    if n.data.get("agent", 0) is None:
-        del n.data["agent"]
-    optimization = mapping_at(n.data, "optimization")
-    algorithm = optimization.get("algorithm")
-    if isinstance(algorithm, str):
-        optimization["algorithm"] = ALGORITHMS.get(algorithm, algorithm)
-    # Refused unless false, as earlier versions wrote it into the configuration of every stored run.
-    mapping_at(n.data, "society", "rlp").pop("both_orders", None)
-    output = mapping_at(n.data, "output")
-    plots = output.get("visualizations")
-    if isinstance(plots, list):
-        named = [VISUALIZATIONS.get(p, p) if isinstance(p, str) else p for p in plots]
-        output["visualizations"] = [p for i, p in enumerate(named) if p not in named[:i]]
-
-
 # -- api
 
 
 def _api(n: Normalized, *, allow_callable: bool) -> None:
     api = mapping_at(n.data, "api")
-    for key in ALSO_READ["ApiConfig"]:  # refused unless false
-        api.pop(key, None)
-    n.rename(mapping_at(api, "auth"), ("api", "auth"), "api_key_header", "header_name")
     response = mapping_at(api, "response")
     if response.get("result_field") is not None and response.get("result_required") is None:
         response["result_required"] = True
@@ -187,13 +160,8 @@ def _parameters(n: Normalized) -> None:
 
 def _parameter(n: Normalized, parameter: dict[str, Any], path: Path) -> None:
     kind = parameter.get("type")
-    if kind == "discrete":
-        has_values = parameter.get("values") is not None or parameter.get("choices") is not None
-        kind = "categorical" if has_values else "int"
     if isinstance(kind, str):
         parameter["type"] = kind = PARAMETER_TYPES.get(kind, kind)
-    if kind == "categorical":
-        n.rename(parameter, path, "values", "choices")
     when = parameter.get("when")
     if isinstance(when, dict):
         for name, value in when.items():
@@ -212,8 +180,6 @@ def _evaluation(n: Normalized, *, allow_callable: bool) -> None:
         key = "path" if isinstance(cases, str) else "inline"
         evaluation["test_cases"] = {key: cases}
         n.renamed["evaluation", "test_cases", key] = ("evaluation", "test_cases")
-    elif isinstance(cases, dict):
-        cases.pop("augmentation", None)  # refused unless it is switched off
     evaluator = evaluation.get("custom_evaluator")
     if isinstance(evaluator, dict):
         if evaluator.get("enabled") is None:
@@ -239,15 +205,7 @@ def _metric(n: Normalized, name: str, metric: dict[str, Any], *, has_function: b
         guess = _guess_metric(name, metric, has_function=has_function)
         if guess is not None:
             metric["type"] = guess
-    if metric.get("function") in ("custom", *_PLAIN_FUNCTIONS):  # version 0.1's words
-        del metric["function"]
     kind = metric.get("type")
-    for key, owner in _LIMITS.items():
-        if kind == owner:
-            _read_limit(n, metric, path, key)
-        elif key in metric and isinstance(kind, str):
-            rule = f"is read for metrics of type `{owner}` only"
-            n.refuse(metric, (*path, key), rule, "Use `scale`, `min` or `max`.")
     if isinstance(kind, str) and kind in _BAD and metric.get("scale") is None:
         lower, bad = metric.get("direction") in (None, "lower"), _BAD[kind]
         metric["scale"] = {"good": 0.0, "bad": bad} if lower else {"good": bad, "bad": 0.0}
@@ -292,7 +250,7 @@ def _default_rubric(api: dict[str, Any]) -> str:
 
 
 def _read_direction(n: Normalized, metric: dict[str, Any], path: Path) -> None:
-    """Read version 0.1's ``type: higher_is_better``, which means a direction."""
+    """Read ``type: higher_is_better``, which means a direction."""
     written = metric.get("type")
     if not isinstance(written, str) or written not in DIRECTIONS:
         return
@@ -313,27 +271,12 @@ def _guess_metric(name: str, metric: dict[str, Any], *, has_function: bool) -> s
     if metric.get("plugin") is not None:
         return "plugin"
     if function is not None:
-        return function if function in _PLAIN_FUNCTIONS else "function"
+        return "function"
     if name == "accuracy":
         return "exact_match"
     if name in METRIC_TYPES:
         return name
     return "function" if has_function else None
-
-
-def _read_limit(n: Normalized, metric: dict[str, Any], path: Path, key: str) -> None:
-    """Turn version 0.1's limit into a scale."""
-    limit = metric.get(key)
-    if limit is None:
-        metric.pop(key, None)
-    elif metric.get("scale") is not None:
-        n.refuse(metric, (*path, key), "must not stand beside `scale`", "Remove one of them.")
-    elif isinstance(limit, bool) or not isinstance(limit, int | float) or not limit > 0:
-        n.refuse(metric, (*path, key), "must be a number above 0", "Write e.g. 5000.")
-    else:
-        metric["scale"] = {"good": 0, "bad": metric.pop(key)}
-        n.renamed[(*path, "scale", "bad")] = (*path, key)
-        n.renamed[(*path, "scale")] = (*path, key)
 
 
 # -- cache and llm

@@ -125,7 +125,7 @@ class OptimizationConfig(Section):
     """How to search."""
 
     algorithm: Algorithm = "mab_evolution"
-    """Version 0.1's `genetic` is read as `evolution`, its `mab_only` as `thompson`."""
+    """How candidates are chosen."""
     seed: int = Field(default=0, ge=0, le=2**63 - 1)
     """Same seed, same run."""
     mab: MabConfig = Field(default_factory=MabConfig)

@@ -345,7 +345,7 @@ def _host(url: str) -> str:
         return ""
 
 
-_ADDRESS = r"[a-z0-9]+://[A-Za-z0-9_][^/\s?#]*(/[^\s?#]*)?$"
+_ADDRESS = r"(s3|gs|az)://[A-Za-z0-9_][^/\s?#]*(/[^\s?#]*)?$"
 """Scheme, bucket and prefix."""
 
 
@@ -355,7 +355,8 @@ def _check_storage(configuration: Configuration, report: Report) -> None:
         rule, fix = "must be a local folder, not an address", "Write e.g. `./results`."
         report.add("output.save_path", rule, fix, value=shown_url(results))
     if storage.remote is not None and not re.match(_ADDRESS, storage.remote):
-        rule, fix = "must name a bucket after `://`", "Write e.g. `s3://bucket/nightly`."
+        rule = "must be s3://, gs:// or az:// and a bucket"
+        fix = "Write e.g. `s3://bucket/nightly`."
         report.add("storage.path", rule, fix, value=shown_url(storage.remote))
     if storage.remote is None and storage.local is not None:
         fix = "Remove it, or write an address as `storage.path`, e.g. `s3://bucket/nightly`."

@@ -18,15 +18,10 @@ from convergence_core.config.models import Configuration
 from convergence_core.config.source import Path
 
 ALSO_READ: Mapping[str, tuple[str, ...]] = {
-    "ApiConfig": ("adapter_enabled", "mock_mode"),
-    "AuthConfig": ("api_key_header",),
-    "CategoricalParam": ("values",),
-    "TestCasesConfig": ("augmentation",),
-    "MetricConfig": ("threshold", "budget_per_call"),
     "SocietyConfig": ("llm",),
     "LlmConfig": ("base_url",),
 }
-"""Keys of the-convergence 0.1 that ``normalize`` reads beside a section's own."""
+"""Keys that ``normalize`` reads beside a section's own."""
 GUESSED: frozenset[tuple[str, str]] = frozenset(
     {("ApiConfig", "kind"), ("MetricConfig", "type"), ("MetricConfig", "direction")}
 )
@@ -34,14 +29,7 @@ GUESSED: frozenset[tuple[str, str]] = frozenset(
 
 PARAMETER_TYPES = {"continuous": "float", "bool": "boolean"}
 DIRECTIONS = {"higher_is_better": "higher", "lower_is_better": "lower"}
-ALGORITHMS = {"genetic": "evolution", "mab_only": "thompson"}
-VISUALIZATIONS = {
-    "score_over_time": "learning_curve",
-    "parameter_importance": "parameter_effects",
-    "pareto_front": "tradeoffs",
-    "cost_vs_quality": "tradeoffs",
-}
-"""Words of the-convergence 0.1 and ours, here and above."""
+"""Words that are read too, and ours, here and above."""
 
 _LISTED_ELSEWHERE = frozenset({("MetricConfig", "llm")})
 """Sections whose keys the reference lists at another place."""
@@ -209,7 +197,7 @@ Schema: TypeAlias = dict[str, Any]
 
 
 def json_schema() -> Schema:
-    """Return the JSON Schema (2020-12) of a configuration file, with version 0.1's spellings."""
+    """Return the JSON Schema (2020-12) of a configuration file, with the spellings that are read too."""
     schema = Configuration.model_json_schema(by_alias=True, mode="validation")
     definitions: Schema = schema["$defs"]
     for model, key in GUESSED:
@@ -218,16 +206,6 @@ def json_schema() -> Schema:
     _patch_parameters(definitions)
     _patch_evaluation(definitions)
     _patch_calls(schema, definitions)
-    optimization = definitions["OptimizationConfig"]["properties"]
-    optimization["algorithm"]["enum"] += list(ALGORITHMS)
-    definitions["OutputConfig"]["properties"]["visualizations"]["items"]["enum"] += VISUALIZATIONS
-    schema["properties"]["legacy"] = {
-        "description": "Of the-convergence 0.1; only switched off.",
-        "type": "object",
-        "properties": {"enabled": {"const": False}},
-        "required": ["enabled"],
-        "additionalProperties": False,
-    }
     for holder in (schema, *definitions.values()):
         _allow_empty_sections(holder)
         _join_lines(holder)
@@ -266,16 +244,8 @@ def _join_lines(holder: Schema) -> None:
 
 def _patch_api(definitions: Schema) -> None:
     api = definitions["ApiConfig"]
-    for key in ALSO_READ["ApiConfig"]:
-        api["properties"][key] = {
-            "const": False,
-            "description": "Of the-convergence 0.1; only `false`.",
-        }
     own = {"properties": {"kind": {"enum": sorted(HOSTED_KINDS)}}, "required": ["kind"]}
     api["anyOf"] = [*({"required": [key]} for key in ("endpoint", "models", "function")), own]
-    auth = definitions["AuthConfig"]["properties"]
-    auth["api_key_header"] = {**auth["header_name"], "description": "Same as `header_name`."}
-    auth["api_key_header"].pop("default", None)
 
 
 def _patch_parameters(definitions: Schema) -> None:
@@ -287,20 +257,13 @@ def _patch_parameters(definitions: Schema) -> None:
         when["additionalProperties"] = {
             "anyOf": [*choice["anyOf"], when["additionalProperties"]],
         }
-    for model, spelling, base, key in (
-        ("ContinuousParam", "continuous", "FloatParam", None),
-        ("DiscreteParam", "discrete", "IntParam", None),
-        ("BoolParam", "bool", "BooleanParam", None),
-        ("ValuesParam", "categorical", "CategoricalParam", "values"),
-        ("DiscreteValuesParam", "discrete", "CategoricalParam", "values"),
-        ("DiscreteChoicesParam", "discrete", "CategoricalParam", "choices"),
+    for model, spelling, base in (
+        ("ContinuousParam", "continuous", "FloatParam"),
+        ("BoolParam", "bool", "BooleanParam"),
     ):
-        found = definitions[base]
-        properties = {**found["properties"], "type": {"const": spelling, "type": "string"}}
-        definitions[model] = {**found, "title": model, "properties": properties}
-        if key is not None:
-            properties[key] = properties.pop("choices")
-            definitions[model]["required"] = ["type", key]
+        schema = definitions[base]
+        properties = {**schema["properties"], "type": {"const": spelling, "type": "string"}}
+        definitions[model] = {**schema, "title": model, "properties": properties}
         options.append(model)
     plain = {"type": "array", "items": choice, "minItems": 1}
     parameters["additionalProperties"] = {"anyOf": [*map(_ref, options), plain]}
@@ -314,21 +277,12 @@ def _patch_evaluation(definitions: Schema) -> None:
     meaning = "Where the test cases are: a path, a list, or a mapping."
     path = {"type": "string", "minLength": 1}
     evaluation["test_cases"] = _any_of(meaning, _ref("TestCasesConfig"), path, inline)
-    cases["augmentation"] = {
-        "description": "Of the-convergence 0.1; only switched off.",
-        "type": "object",
-        "properties": {"enabled": {"const": False}},
-    }
     metric = definitions["MetricConfig"]["properties"]
     metric["type"]["enum"] += list(DIRECTIONS)
-    metric["function"]["anyOf"].append({"enum": ["custom", "exact_match", "similarity"]})
-    for key, kind in zip(ALSO_READ["MetricConfig"], ("latency_ms", "cost_usd"), strict=True):
-        meaning = f"Of the-convergence 0.1: `scale: {{good: 0, bad: …}}` of `{kind}`."
-        metric[key] = {"type": "number", "exclusiveMinimum": 0, "description": meaning}
 
 
 def _patch_calls(schema: Schema, definitions: Schema) -> None:
-    """Plain epochs, version 0.1's place for ``llm``, and judges that complete theirs from it."""
+    """Plain epochs, ``llm`` within ``society``, and judges that complete theirs from it."""
     null = {"type": "null"}
     cache_config, llm = definitions["CacheConfig"], definitions["LlmConfig"]
     epoch = cache_config["properties"]["epoch"]
@@ -339,10 +293,10 @@ def _patch_calls(schema: Schema, definitions: Schema) -> None:
         cache_config["description"], _ref("CacheConfig"), *plain, null
     )
     llm["properties"]["base_url"] = _any_of(
-        "Of the-convergence 0.1: same as `endpoint`.", *llm["properties"]["endpoint"]["anyOf"]
+        "Same as `endpoint`.", *llm["properties"]["endpoint"]["anyOf"]
     )
     definitions["SocietyConfig"]["properties"]["llm"] = _any_of(
-        "Of the-convergence 0.1: same as `llm` at top level.", _ref("LlmConfig"), null
+        "Same as `llm` at top level.", _ref("LlmConfig"), null
     )
     partial = {key: value for key, value in llm.items() if key != "required"}
     definitions["JudgeLlmConfig"] = {**partial, "title": "JudgeLlmConfig"}

@@ -24,7 +24,7 @@ class BaseParam(Section):
 
 
 class FloatParam(BaseParam):
-    """A real number. Version 0.1's `continuous` is read too; its default `step` is not."""
+    """A real number; `continuous` is read too."""
 
     type: Literal["float"]
     """Also `continuous`."""
@@ -41,7 +41,7 @@ class FloatParam(BaseParam):
 
 
 class IntParam(BaseParam):
-    """A whole number. Version 0.1's `discrete` with `min` and `max` is read too."""
+    """A whole number."""
 
     type: Literal["int"]
     """Also `discrete`."""
@@ -58,7 +58,7 @@ class IntParam(BaseParam):
 
 
 class CategoricalParam(BaseParam):
-    """One of several values. Version 0.1's `values`, and its `discrete` with them, are read."""
+    """One of several values."""
 
     type: Literal["categorical"]
     """Also `discrete` with `values`; a plain list stands for a categorical parameter."""

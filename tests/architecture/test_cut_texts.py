@@ -62,19 +62,11 @@ _PRECISION = re.compile(r"\.\d+s?$")
 _CUTTERS = frozenset({"shorten", "aRepr"})
 
 ALLOWED = {
-    "convergence/runtime/custom_storage.py": {"repr(getattr(config, name))[:80]", "str(one)[:120]"},
     "convergence/cli/arms.py": {"json.dumps(arm.params)[:60]", "text[:80]"},
     "convergence/optimize/inputs.py": {"repr(section)[:80]"},
-    "convergence/compat/migration/api.py": {
-        "re.sub('[^A-Za-z0-9._-]+', '_', name).lstrip('.-')[:64]"
-    },
-    "convergence/compat/migration/optimization.py": {
-        "str(export.pop('format'))[:40]", "str(value)[:40]", "str(algorithm)[:40]"
-    },
     "tasks/mock/protocol.py": {"repr(value)[:60]"},
     "convergence/plugins/learning/rlp.py": {"text[:80]"},
     "convergence/runtime/functions.py": {"repr(found['input'])[:80]"},
-    "convergence/compat/runtime_settings.py": {"repr(value)[:80]"},
     "convergence_core/search/archive.py": {"str(value)[:80]"},
     "convergence_core/bandit/drift.py": {"str(value)[:80]"},
     "convergence_core/config/evaluation_rules.py": {"str(error)[:80]"},

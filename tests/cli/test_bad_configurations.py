@@ -404,9 +404,7 @@ def test_objects_that_raise_when_they_are_asked_are_functions_still():
     assert is_async(Mock()) is False
 
 
-@pytest.mark.parametrize(
-    "command", [("migrate", "optimization.yaml"), ("runs",), ("estimate",), ("init", "bot.py")]
-)
+@pytest.mark.parametrize("command", [("runs",), ("estimate",), ("init", "bot.py")])
 def test_no_command_waits_for_a_pipe_or_stumbles_over_a_file(
     project: Path, cli: Runner, command: tuple[str, ...]
 ):

@@ -22,7 +22,7 @@ def test_wrong_arguments_are_bad_input(arguments: list[str], cli: Runner):
     assert cli(*arguments).code == 2
 
 
-@pytest.mark.parametrize("command", ["", "init", "validate", "migrate", "schema", "optimize",
+@pytest.mark.parametrize("command", ["", "init", "validate", "schema", "optimize",
                                      "resume", "runs", "report", "query", "doctor", "version"])  # fmt: skip
 def test_every_command_has_help(command: str, cli: Runner):
     done = cli(*command.split(), "--help")
@@ -231,24 +231,3 @@ def test_markup_in_messages_is_not_read(capsys: pytest.CaptureFixture[str]):
     problem = Problem(key="a[0]", rule="must be [red]", value="[/bold]", fix="Write [x].")
     console.fail(ConfigurationError([problem]))
     assert capsys.readouterr().err.startswith("`a[0]` must be [red], but got [/bold]. Write [x].")
-
-
-def test_migrate_writes_ours_and_tells_what_changed(here: Path, cli: Runner):
-    (here / "old.yaml").write_text(
-        "api: {name: bot, endpoint: 'http://localhost:9/x'}\n"
-        "search_space: {parameters: {t: {type: continuous, min: 0, max: 1, step: 0.1}}}\n"
-        "evaluation:\n"
-        "  test_cases: {inline: [{id: a, input: {}, expected: {}}]}\n"
-        "  metrics: {latency_ms: {weight: 1.0, type: lower_is_better, threshold: 100}}\n"
-        "optimization: {execution: {experiments_per_generation: 5}}\n"
-    )
-    done = cli("migrate", "old.yaml", "-o", "optimization.yaml")
-    assert done.code == 0, done.err
-    assert "experiments_per_generation" in done.err
-    assert cli("validate").code == 0
-    again = cli("migrate", "old.yaml", "-o", "optimization.yaml")
-    assert again.code == 2
-    assert "--force" in again.err
-    assert cli("migrate", "old.yaml").out == (here / "optimization.yaml").read_text()
-    assert set(cli("migrate", "old.yaml", "--json").json) == {"text", "notes"}
-    assert cli("migrate", "none.yaml").code == 2

@@ -9,8 +9,6 @@ from pydantic import ValidationError
 from convergence.evaluators import reported
 from convergence.optimize.inputs import load_config
 from convergence.types import (
-    AdaptersConfig,
-    AgentConfig,
     ApiConfig,
     ConvergenceConfig,
     EvaluationConfig,
@@ -77,29 +75,14 @@ def test_auth_names_the_environment(monkeypatch: pytest.MonkeyPatch):
     assert (loaded.auth.header_name, loaded.request.timeout_seconds) == ("x-key", 7)
 
 
-def test_thresholds_of_latency_and_cost_become_their_scales():
-    evaluation = EvaluationConfig(
-        required_metrics=["latency_ms", "quality"], thresholds={"latency_ms": 250}
-    )
-    metrics = load_config(config(evaluation=evaluation)).configuration.evaluation.metrics
-    scale = metrics["latency_ms"].scale
-    assert scale is not None
-    assert (scale.good, scale.bad) == (0, 250)
-
-
 @pytest.mark.parametrize(
     ("changes", "key"),
     [
-        ({"adapters": AdaptersConfig(input_adapter="m.f")}, "adapters"),
-        ({"agent": AgentConfig()}, "agent"),
-        ({"storage": StorageConfig(provider="s3")}, "storage.provider"),
         ({"evaluation": EvaluationConfig(required_metrics=["q"], weights={"p": 1})},
          "evaluation.weights.p"),
-        ({"evaluation": EvaluationConfig(required_metrics=["q"], thresholds={"q": 1})},
-         "evaluation.thresholds.q"),
     ],
 )  # fmt: skip
-def test_what_is_not_available_is_refused_with_a_reason(changes: dict[str, Any], key: str):
+def test_a_weight_without_a_metric_is_refused(changes: dict[str, Any], key: str):
     with pytest.raises(ConfigurationError) as caught:
         load_config(config(**changes))
     assert [problem.key for problem in caught.value.problems] == [key]

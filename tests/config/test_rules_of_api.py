@@ -137,19 +137,6 @@ API: dict[str, Rule] = {
         "has no effect with auth type `bearer`",
         "`type: api_key`",
     ),
-    "both spellings": (
-        {
-            "api/auth": {
-                "type": "api_key",
-                "token_env": "T",
-                "header_name": "k",
-                "api_key_header": "l",
-            }
-        },
-        "api.auth.api_key_header",
-        "must not stand beside `header_name`",
-        "Remove one",
-    ),
     "header that auth sets": (
         {
             "api/auth": {"type": "bearer", "token_env": "T"},

@@ -119,24 +119,6 @@ EVALUATION: dict[str, Rule] = {
         "must not be below `min`",
         "Swap",
     ),
-    "threshold beside scale": (
-        {M + "latency_ms": {"threshold": 3, "scale": {"good": 1, "bad": 2}}},
-        "evaluation.metrics.latency_ms.threshold",
-        "must not stand beside `scale`",
-        "Remove one",
-    ),
-    "threshold of another metric": (
-        {M + "exact_match/threshold": 3},
-        "evaluation.metrics.exact_match.threshold",
-        "for metrics of type `latency_ms` only",
-        "`scale`",
-    ),
-    "threshold that is no number": (
-        {M + "latency_ms": {"threshold": "fast"}},
-        "evaluation.metrics.latency_ms.threshold",
-        "must be a number above 0",
-        "5000",
-    ),
     "two directions": (
         {M + "exact_match": {"type": "lower_is_better", "direction": "higher"}},
         "evaluation.metrics.exact_match.type",

@@ -68,12 +68,3 @@ def test_one_answer_is_no_batch_to_compare_within(objective: str):
     assert problem.key == "feedback.training.batch_size"
     assert "objective: kto" in problem.fix
     assert problems_of(training(batch_size=1, objective="kto"), MINIMAL) == []
-
-
-def test_sizes_of_the_network_are_refused_with_the_reason():
-    found = problems_of(training(hidden_size=768, n_layers=12, n_heads=12, vocab_size=9), MINIMAL)
-    assert {one.key.rpartition(".")[2] for one in found} == {
-        "hidden_size", "n_layers", "n_heads", "vocab_size"
-    }  # fmt: skip
-    assert all("belong to the checkpoint" in one.rule for one in found)
-    assert all("base_model_path" in one.fix for one in found)

@@ -212,7 +212,7 @@ def test_what_is_right_for_a_provider_is_accepted(base, changes):
     [
         (AZURE, {"token_env": "K"}, "api_key", "api-key"),
         (AZURE, {"type": "api_key", "token_env": "K"}, "api_key", "api-key"),
-        (AZURE, {"type": "api_key", "token_env": "K", "api_key_header": "x-own"}, "api_key", "x-own"),
+        (AZURE, {"type": "api_key", "token_env": "K", "header_name": "x-own"}, "api_key", "x-own"),
         (AZURE, {"type": "bearer", "token_env": "K"}, "bearer", "x-api-key"),
         (AZURE, {}, "none", "x-api-key"),
         (GEMINI, {"token_env": "K"}, "bearer", "x-api-key"),

@@ -86,7 +86,7 @@ def test_without_an_llm_the_configuration_is_fine_and_the_run_will_say_so():
         (rlp(strategies=[]), "society.rlp.strategies", "at least"),
         (rlp(strategies=["winers"]), "society.rlp.strategies[0]", "must be"),
         (rlp(strategies=["novelty", "novelty"]), "society.rlp.strategies", "once"),
-        (rlp(use_gpu=True), "society.rlp.use_gpu", "is not supported"),
+        (rlp(use_gpu=True), "society.rlp.use_gpu", "must be"),
         (rlp(tought_length=5), "society.rlp.tought_length", "thought_length"),
         (sao(every=0), "society.sao.every", "must be at least 1"),
         (sao(response_pairs=1), "society.sao.response_pairs", "must be at least 2"),

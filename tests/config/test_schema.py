@@ -20,27 +20,24 @@ ORIGINAL = """\
 api:
   name: openai
   models: {a: {endpoint: "https://x.example.com", description: d}}
-  adapter_enabled: false
-  mock_mode: false
-  auth: {type: api_key, token_env: K, api_key_header: api-key}
+  auth: {type: api_key, token_env: K, header_name: api-key}
 search_space:
   parameters:
-    model: {type: categorical, values: [a], description: which}
+    model: {type: categorical, choices: [a], description: which}
     t: {type: continuous, min: 0.0, max: 1.0, step: 0.1}
-    n: {type: discrete, min: 1, max: 5}
-    k: {type: discrete, values: [1, 2], when: {model: a}}
+    n: {type: int, min: 1, max: 5}
+    k: {type: categorical, choices: [1, 2], when: {model: a}}
     b: {type: bool}
     plain: [1, x, true]
 evaluation:
-  test_cases: {path: x.json, augmentation: {enabled: false, mutation_rate: 0.3}}
+  test_cases: {path: x.json}
   metrics:
-    quality: {weight: 0.4, type: higher_is_better, function: custom}
-    latency_ms: {weight: 0.3, type: lower_is_better, threshold: 5000}
-    cost_usd: {weight: 0.3, type: lower_is_better, budget_per_call: 0.1}
+    quality: {weight: 0.4, type: higher_is_better}
+    latency_ms: {weight: 0.3, type: lower_is_better}
+    cost_usd: {weight: 0.3, type: lower_is_better}
   custom_evaluator: {enabled: true, module: m, function: f}
-optimization: {algorithm: genetic}
-output: {visualizations: [score_over_time, pareto_front]}
-legacy: {enabled: false}
+optimization: {algorithm: evolution}
+output: {visualizations: [learning_curve, tradeoffs]}
 budget:
 """
 
@@ -85,7 +82,6 @@ def test_schema_accepts_what_is_accepted(text):
         {"storage/journal": "JOURNAL"},
         {"society/enabled": "maybe"},
         {"society/rlp": {"n_thoughts": 0}},
-        {"legacy": {"enabled": True}},
         {"search_space/parameters/t/type": "flot"},
         {"search_space/parameters/t/min": "0"},
         {"search_space/parameters/m/choices": [None]},
@@ -93,7 +89,6 @@ def test_schema_accepts_what_is_accepted(text):
         {"search_space/parameters": {}},
         {"evaluation/metrics/exact_match/wieght": 1},
         {"evaluation/metrics/exact_match/weight": -1},
-        {"evaluation/test_cases/augmentation": {"enabled": True}},
         {"output/formats": ["pdf"]},
         {"storage/keep_text": "yes"},
     ],

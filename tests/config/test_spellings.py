@@ -1,4 +1,4 @@
-"""Both spellings of version 0.1, and all shorthands, mean one configuration."""
+"""All spellings and shorthands mean one configuration."""
 
 from typing import Any
 
@@ -8,7 +8,6 @@ from convergence_core.config import (
     BooleanParam,
     CategoricalParam,
     FloatParam,
-    IntParam,
     MetricConfig,
     ParameterConfig,
     ScaleConfig,
@@ -40,18 +39,6 @@ def metric(name: str, written: dict[str, Any], **more: Any) -> MetricConfig:
             {"type": "continuous", "min": 0, "max": 1, "step": 0.5},
             FloatParam(type="float", min=0.0, max=1.0, step=0.5),
         ),
-        (
-            {"type": "discrete", "min": 1, "max": 9, "step": 2},
-            IntParam(type="int", min=1, max=9, step=2),
-        ),
-        (
-            {"type": "discrete", "values": [1, 5]},
-            CategoricalParam(type="categorical", choices=[1, 5]),
-        ),
-        (
-            {"type": "categorical", "values": ["a", True]},
-            CategoricalParam(type="categorical", choices=["a", True]),
-        ),
         (["a", 2], CategoricalParam(type="categorical", choices=["a", 2])),
         ({"type": "bool", "default": None}, BooleanParam(type="boolean")),
         (
@@ -68,14 +55,12 @@ def test_parameters(written, meant):
     ("name", "written", "type_", "direction", "scale"),
     [
         ("accuracy", {"weight": 1.0}, "exact_match", "higher", None),
-        ("accuracy", {"function": "similarity"}, "similarity", "higher", None),
         ("numeric", {}, "numeric", "higher", None),
-        ("closeness", {"function": "exact_match"}, "exact_match", "higher", None),
         ("own", {"function": "a:b", "type": "lower_is_better"}, "function", "lower", None),
         ("latency_ms", {}, "latency_ms", "lower", ScaleConfig(good=0.0, bad=5000.0)),
         (
             "latency_ms",
-            {"type": "lower_is_better", "threshold": 200},
+            {"type": "lower_is_better", "scale": {"good": 0, "bad": 200}},
             "latency_ms",
             "lower",
             ScaleConfig(good=0.0, bad=200.0),
@@ -90,12 +75,12 @@ def test_parameters(written, meant):
         ("cost_usd", {}, "cost_usd", "lower", ScaleConfig(good=0.0, bad=1.0)),
         (
             "price",
-            {"type": "cost_usd", "budget_per_call": 0.1},
+            {"type": "cost_usd", "scale": {"good": 0, "bad": 0.1}},
             "cost_usd",
             "lower",
             ScaleConfig(good=0.0, bad=0.1),
         ),
-        ("success_rate", {"function": "custom"}, "success_rate", "higher", None),
+        ("success_rate", {}, "success_rate", "higher", None),
         (
             "far",
             {"type": "numeric", "scale": {"good": 0, "bad": 3}},
@@ -110,7 +95,7 @@ def test_metrics(name, written, type_, direction, scale):
     assert (read.type, read.direction, read.scale) == (type_, direction, scale)
 
 
-@pytest.mark.parametrize("written", [{"function": "custom"}, {}, {"type": "function"}])
+@pytest.mark.parametrize("written", [{}, {"type": "function"}])
 @pytest.mark.parametrize("name", ["quality", "cost_per_call"])
 def test_metrics_without_a_type_are_left_to_the_custom_evaluator(name, written):
     read = metric(name, written, **{"evaluation/custom_evaluator": EVALUATOR})
@@ -137,27 +122,6 @@ def test_test_cases_are_a_path_or_a_list():
     ).evaluation.test_cases
     assert (by_path.path, by_path.inline) == ("a.csv", None)
     assert (in_line.path, in_line.inline) == (None, [{"input": 1}])
-
-
-@pytest.mark.parametrize(
-    ("written", "meant"),
-    [("genetic", "evolution"), ("mab_only", "thompson"), ("mab_evolution", "mab_evolution")],
-)
-def test_algorithms(written, meant):
-    configuration = parse_mapping(edited({"optimization/algorithm": written}))
-    assert configuration.optimization.algorithm == meant
-
-
-def test_visualizations_of_the_original_are_ours():
-    names = ["score_over_time", "pareto_front", "cost_vs_quality", "spend"]
-    output = parse_mapping(edited({"output/visualizations": names})).output
-    assert output.visualizations == ["learning_curve", "tradeoffs", "spend"]
-
-
-def test_api_key_header_is_the_header_name():
-    auth = {"type": "api_key", "token_env": "K", "api_key_header": "api-key"}
-    data = edited({"api/function": REMOVED, "api/endpoint": "http://x", "api/auth": auth})
-    assert parse_mapping(data).api.auth.header_name == "api-key"
 
 
 @pytest.mark.parametrize(
@@ -188,7 +152,7 @@ def test_a_result_field_that_is_written_is_required():
 
 
 def test_input_is_not_changed():
-    data = edited({"search_space/parameters/x": ["a"], "optimization/algorithm": "genetic"})
+    data = edited({"search_space/parameters/x": ["a"]})
     before = repr(data)
     parse_mapping(data)
     assert repr(data) == before

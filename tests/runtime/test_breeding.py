@@ -47,9 +47,7 @@ def evolved(system: str, **evolution: Any) -> list[RuntimeArm]:
 def test_children_are_of_the_best_and_none_is_on_offer(system: str):
     before = [arm["arm_id"] for arm in convergence.runtime_arms_sync(system)]
     config = {"population_size": 12, "mutation_rate": 0.0}
-    children = convergence.runtime_evolve_arms_sync(
-        system, user_id="u", top_n=2, evolution_config=config
-    )
+    children = convergence.runtime_evolve_arms_sync(system, top_n=2, evolution_config=config)
     assert len(children) == 12
     # Both parents are large; what the others span is where numbers may move.
     assert sum(child.params["model"] == "large" for child in children) >= 9

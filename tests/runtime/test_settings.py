@@ -9,7 +9,7 @@ import convergence
 from convergence_core.errors import ConfigurationError
 from tasks.serving.bandit import Bandit
 from tasks.store.runtime.runtime_store import RuntimeStore
-from tests.runtime.requests import configured, select, update
+from tests.runtime.requests import configured, select
 
 ARMS = [{"arm_id": "a", "params": {}}]
 QUALITY = {"mode": "quality", "least_quality": 0.8}
@@ -46,49 +46,6 @@ def test_settings_that_do_not_fit_are_refused(
 ):
     with pytest.raises(ConfigurationError, match=words):
         configured(tmp_path, **settings)
-
-
-def strategy(**given: object) -> dict[str, Any]:
-    return {"selection_strategy": {"use_stability": False, **given}}
-
-
-def evaluator(**given: object) -> dict[str, Any]:
-    return {"reward_evaluator": given}
-
-
-@pytest.mark.parametrize(
-    ("config", "key"),
-    [
-        ({"cache_ttl_seconds": 30}, "cache_ttl_seconds"),
-        ({"selection_strategy": {}}, "selection_strategy.use_stability"),
-        (strategy(exploration_bonus=0.1), "selection_strategy.exploration_bonus"),
-        ({"selection_strategy": "best"}, "selection_strategy"),
-        (
-            evaluator(custom_evaluator={"enabled": True, "function": "f"}),
-            "reward_evaluator.custom_evaluator",
-        ),
-        (
-            evaluator(metrics=[{"name": "x", "weight": 1, "normalize": False}]),
-            "reward_evaluator.metrics.0.normalize",
-        ),
-        (evaluator(metrics=[{"weight": 1}]), "reward_metrics.0.name"),
-    ],
-)
-def test_spellings_of_version_0_1_without_a_meaning_here_are_refused(
-    tmp_path: Path, config: dict[str, Any], key: str
-):
-    with pytest.raises(ConfigurationError) as caught:
-        configured(tmp_path, default_arms=ARMS, **config)
-    assert [problem.key for problem in caught.value.problems] == [key]
-
-
-def test_metrics_of_an_evaluator_make_the_reward(tmp_path: Path):
-    config = {"default_arms": ARMS, "reward_evaluator": EVALUATOR}
-    system = configured(tmp_path, **config, **strategy(exploration_bonus=0))
-    settings = convergence.configure_runtime_sync(system, storage=tmp_path / "s")
-    assert [metric.name for metric in settings.reward_metrics] == ["helpful", "short"]
-    given = update(system, select(system), signals={"helpful": 1.0, "short": 0.4})
-    assert given["reward"] == pytest.approx(0.8)
 
 
 def test_settings_hold_for_every_process_that_serves(tmp_path: Path):

@@ -56,13 +56,13 @@ api:
 search_space:
   parameters:
     temperature: {type: continuous, min: 0, max: 1}
-    max_tokens: {type: discrete, values: [64, 256]}
+    max_tokens: {type: categorical, choices: [64, 256]}
 evaluation:
   test_cases:
     - {id: a, input: {question: "1+1?"}, expected: "2"}
   metrics:
-    accuracy: {weight: 1.0, type: higher_is_better, function: exact_match}
-    cost_usd: {weight: 0.1, type: lower_is_better, budget_per_call: 0.01, max: 0.02}
+    accuracy: {weight: 1.0, type: higher_is_better}
+    cost_usd: {weight: 0.1, type: lower_is_better, scale: {good: 0, bad: 0.01}, max: 0.02}
 """
 
 OPENAI = """\
@@ -112,7 +112,7 @@ evaluation:
   test_cases: [{id: a, input: "1+1?", expected: {text: "2", label: 9}}]
   metrics:
     first_token_ms: {weight: 0.1, max: 2000}
-    cost_usd: {weight: 0.1, budget_per_call: 0.01}
+    cost_usd: {weight: 0.1, scale: {good: 0, bad: 0.01}}
     quality:
       type: llm_judge
       rubric: "Is it right, and short?"
