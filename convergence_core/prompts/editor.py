@@ -34,7 +34,14 @@ from convergence_core.prompts.policy import (
     with_learned_shares,
 )
 from convergence_core.prompts.shots import Shot, joined, split
-from convergence_core.prompts.state import KEPT, NO_ANSWER, Mutation, PromptState, text_id_of
+from convergence_core.prompts.state import (
+    KEPT,
+    NO_ANSWER,
+    UNTAGGED,
+    Mutation,
+    PromptState,
+    text_id_of,
+)
 from convergence_core.records import Case, Json, canonical_json, sha256_hex
 from convergence_core.search.archive import Archive
 
@@ -379,10 +386,11 @@ class Editor:
             cost_usd: of the call; ``None``: unknown.
             reason: why there is no answer.
         """
-        text = edit.ready
-        if answer is not None:
+        text, verdict = edit.ready, NO_ANSWER
+        if answer is not None and answer.text is not None:
             text = joined(answer.text.strip(), edit.shots)
-        verdict = NO_ANSWER
+        elif answer is not None:
+            verdict = UNTAGGED
         if text is not None:
             verdict = (
                 self.invariants.violation(

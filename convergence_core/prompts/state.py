@@ -17,6 +17,8 @@ RULES: Final = "rules"
 KEPT: Final = "kept"
 NO_ANSWER: Final = "no_answer"
 """Verdict on a request that failed, or was not paid for."""
+UNTAGGED: Final = "untagged"
+"""Verdict on an answer without one pair of ``prompt`` tags around a text."""
 
 
 def text_id_of(text: str) -> str:
@@ -44,7 +46,7 @@ class Mutation:
     text_id: str
     text: str
     verdict: str
-    """``kept``, or the invariant that it breaks, or ``no_answer``."""
+    """``kept``, ``no_answer``, ``untagged``, or the invariant that it breaks."""
     writer: str
     """``rules``, or the model."""
     wording_version: str
@@ -59,7 +61,7 @@ class Mutation:
 
     @property
     def is_refused(self) -> bool:
-        """Whether there is a text that breaks an invariant."""
+        """Whether there is an answer that became no variant."""
         return self.verdict not in (KEPT, NO_ANSWER)
 
     @classmethod

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from convergence_core.prompts.operators import read_answer
 from tasks.inputs.loader import load
 from tests.support.writing_runs import (
     PARENT,
@@ -155,6 +156,7 @@ def test_a_planted_held_out_text_is_never_evaluated_nor_stored(tmp_path):
 LIES = {
     "noise": lambda _, n: f"<prompt>{{place}} zq{n} vrr{n * 7} lorem {n}</prompt>",
     "empty": lambda _, n: "",
+    "refusal": lambda _, n: f"I'm sorry, but I can't help with that ({n}).",
     "tags only": lambda _, n: "<prompt></prompt>",
     "megabyte": lambda _, n: "<prompt>" + f"{PARENT} {n} " * 40_000 + "</prompt>",
     "foreign": lambda _, n: f"<prompt>Klassifiziere in {{place}} Wörtern. 値{n}は良い。</prompt>",
@@ -168,6 +170,26 @@ LIES = {
 }
 
 
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        ("<diagnosis>a  b</diagnosis>\n<prompt>Sort.</prompt>", "Sort."),
+        ("Here it is:\n```xml\n<prompt>\n```\nSort.\n```\n</prompt>\n```", "Sort."),
+        (
+            "<prompt>Answer in <diagnosis>…</diagnosis>.</prompt>",
+            "Answer in <diagnosis>…</diagnosis>.",
+        ),
+        ("<diagnosis>The <prompt> is vague</diagnosis><prompt>Sort.</prompt>", "Sort."),
+        ("The prompt is vague.\n\n```\nSort.\n```", None),
+        ("<diagnosis>vague</diagnosis><prompt>Sort.", None),
+        ("<prompt>Sort.</prompt> or <prompt>Sort by date.</prompt>", None),
+        ("<prompt>the whole new prompt</prompt>", None),
+    ],
+)
+def test_only_what_stands_between_the_tags_becomes_a_prompt(answer, text):
+    assert read_answer(answer).text == text
+
+
 @pytest.mark.parametrize("name", LIES)
 def test_whatever_a_writer_answers_the_run_ends_and_keeps_the_invariants(tmp_path, name):
     scribe = Scribe(LIES[name])
@@ -177,7 +199,8 @@ def test_whatever_a_writer_answers_the_run_ends_and_keeps_the_invariants(tmp_pat
     verdicts = Counter(r["verdict"] for r in mutations(tmp_path) if r["writer"] == "scribe")
     assert verdicts
     wanted = {
-        "empty": "no_answer", "tags only": "empty", "megabyte": "too_long",
+        "empty": "no_answer", "refusal": "untagged",
+        "tags only": "empty", "megabyte": "too_long",
         "broken placeholders": "placeholders", "more placeholders": "placeholders",
         "own demonstrations": "shots", "control characters": "unprintable",
     }.get(name)  # fmt: skip
