@@ -22,7 +22,7 @@ OTHER = (Shown(input="a", answer="so-so", expected="happy", reason="exact=0.00")
 def test_no_sentence_is_added_twice(operator: OperatorName, labels: tuple[str, ...]):
     rng, text = np.random.default_rng(0), "Name the mood."
     for _ in range(40):
-        text = written_by_rules(operator, [text], WRONG, rng, labels).text
+        text = written_by_rules(operator, [text], WRONG, rng, labels).text or ""
         lines = text.splitlines()
         assert len(lines) == len(set(lines))
 
@@ -42,6 +42,6 @@ def test_a_diagnosis_tells_wrong_labels_from_no_labels():
 def test_a_merge_by_rules_keeps_the_placeholders_of_both_parents():
     first, second = "Answer {q}. Be brief.", "Answer {q}. Use {page} alone. Cite {page} and {q}."
     for order in ([first, second], [second, first]):
-        text = written_by_rules("merge", order, (), np.random.default_rng(0)).text
+        text = written_by_rules("merge", order, (), np.random.default_rng(0)).text or ""
         assert placeholders_of(text) == kept_placeholders(order) == ("{page}", "{q}")
         assert "Be brief." in text
