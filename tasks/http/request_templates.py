@@ -5,13 +5,18 @@
 filled. A text that is exactly one placeholder keeps the value's JSON type. Braces around anything
 else are plain braces, and ``{{name}}`` is the plain text ``{name}``. A parameter that is not active
 leaves nothing: its text is empty, and a field that it would fill alone is left out.
+
+A parameter's text, such as a prompt, may itself hold ``{input.field}`` and other parameters. They
+are filled once: what a case or another parameter brings in is never read as a template.
 """
 
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from convergence_core.errors import CandidateFault
+from convergence_core.prompts.shots import joined, split
 from convergence_core.records import Json, Params
 from tasks.json_values import MISSING, Missing, as_text, pick
 
@@ -66,12 +71,33 @@ class Values:
         value = self._value(match)
         return "" if isinstance(value, Missing) else as_text(value)
 
+    def parameter(self, name: str) -> "Json | Missing":
+        """Return a parameter's value, in a text with its placeholders filled.
+
+        Raises:
+            CandidateFault: the case has no such input.
+        """
+        value = self.params.get(name, MISSING)
+        if not isinstance(value, str) or "{" not in value:
+            return value
+        text, shots = split(value)
+        return joined(_PLACEHOLDER.sub(partial(self._nested, name), text), shots)
+
+    def _nested(self, parameter: str, match: re.Match[str]) -> str:
+        """Return what a placeholder in a parameter's text stands for; other braces are plain."""
+        name, rest = match["name"], match["rest"]
+        if name == "input":
+            return self._replacement(match)
+        if name == parameter or name not in self.params or rest:
+            return match[0]
+        return match[0][1:-1] if match["plain"] else as_text(self.params[name])
+
     def _value(self, match: re.Match[str]) -> "Json | Missing":
         name, path = match["name"], match["rest"].removeprefix(".")
         if name == "templates":
             return Values(self.params, self.case_input).text(self.templates[path])
         if name != "input":
-            return self.params.get(name, MISSING)
+            return self.parameter(name)
         found = pick(self.case_input, path) if path else self.case_input
         if isinstance(found, Missing):
             raise CandidateFault(

@@ -15,7 +15,7 @@ from convergence_core.errors import ConfigurationError, Problem
 from convergence_core.records import Case, Json, sha256_hex
 from convergence_core.space import Space
 from convergence_core.space.builder import build_space
-from tasks.http.request_templates import placeholders
+from tasks.http.request_templates import Placeholder, placeholders
 from tasks.inputs.case_files import (
     FileProblem,
     RawCase,
@@ -177,7 +177,8 @@ class _Loader:
         rubrics = self._rubrics()
         cases = self._cases()
         self._check_templates(templates, cases)
-        self._check_request(templates)
+        self._check_request(templates, texts or {})
+        self._check_texts(texts or {}, cases)
         space = None
         if texts is not None:
             space = self._collect(partial(build_space, configuration.search_space, texts))
@@ -384,30 +385,48 @@ class _Loader:
                 rule = f"must hold the placeholder {names(sorted(missing))}"
                 self._problem((*at, "path"), rule, "Add it, or correct `variables`.")
 
+    def _check_texts(self, texts: Mapping[str, str], cases: tuple[Case, ...]) -> None:
+        """Check that the inputs that a text variant names are there; other braces are plain."""
+        api = self.configuration.api
+        if api.kind not in CHAT_KINDS and api.request.body is None:
+            return  # the target receives the texts as they are
+        for name, parameter in self.configuration.search_space.parameters.items():
+            for i, variant in enumerate(getattr(parameter, "variants", ())):
+                at: KeyPath = ("search_space", "parameters", name, "variants", i)
+                for found in placeholders(texts.get(variant, "")):
+                    if found.name == "input":
+                        self._check_input(at, found, cases)
+
+    def _check_input(self, path: KeyPath, found: Placeholder, cases: tuple[Case, ...]) -> None:
+        if not found.path:
+            return
+        lacking = [c.case_id for c in cases if isinstance(pick(c.input, found.path), Missing)]
+        if lacking:
+            rule = f"must name a field that every test case's input has, but {found.text}"
+            fix = (
+                f"{len(lacking)} of {len(cases)} cases lack it, e.g. {lacking[0]!r}. For plain text "
+                f"double the braces: `{{{found.text}}}`."
+            )
+            self._problem(path, rule + " is not always there", fix)
+
     def _check_placeholders(self, path: KeyPath, template: Json, cases: tuple[Case, ...]) -> None:
         parameters = self.configuration.search_space.parameters
         in_template = path[:2] == ("search_space", "templates")
         for found in placeholders(template):
-            if found.name == "input" and found.path:
-                lacking = [
-                    c.case_id for c in cases if isinstance(pick(c.input, found.path), Missing)
-                ]
-                if lacking:
-                    rule = f"must name a field that every test case's input has, but {found.text}"
-                    fix = f"{len(lacking)} of {len(cases)} cases lack it, e.g. {lacking[0]!r}."
-                    self._problem(path, rule + " is not always there", fix)
-            elif found.name not in parameters and found.name not in ("input", "templates"):
+            if found.name == "input":
+                self._check_input(path, found, cases)
+            elif found.name not in parameters and found.name != "templates":
                 rule, fix = "must name parameters or `{input}` only", _known(parameters)
                 self._problem(path, rule, fix, value=found.text)
             elif found.name == "templates" and in_template:
                 rule = "must not hold another template"
                 self._problem(path, rule, "Copy its text here.", value=found.text)
 
-    def _check_request(self, templates: Mapping[str, str]) -> None:
+    def _check_request(self, templates: Mapping[str, str], texts: Mapping[str, str]) -> None:
         if self.configuration.api.kind in CHAT_KINDS:
             from tasks.targets.chat_checks import check_parameters  # noqa: PLC0415 - brings httpx
 
-            found = check_parameters(self.configuration, templates)
+            found = check_parameters(self.configuration, templates, texts.values())
             self._problems += map(self.source.located, found)
 
 

@@ -250,7 +250,7 @@ class ChatTarget:
         """Return what the configuration and the candidate put before a conversation."""
         written = self._api.request.messages
         if written is None:
-            return [] if self._system is None else [as_text(values.params.get(self._system, ""))]
+            return [] if self._system is None else [values.text(f"{{{self._system}}}")]
         return [values.text(m.content) for m in written if m.role in ("system", "developer")]
 
     def _plain_messages(self, values: Values) -> list[Mapping[str, Json]]:
@@ -258,8 +258,8 @@ class ChatTarget:
         if written is not None:
             return [{"role": m.role, "content": values.text(m.content)} for m in written]
         messages: list[Mapping[str, Json]] = []
-        if self._system is not None and (text := values.params.get(self._system)):
-            messages.append({"role": "system", "content": as_text(text)})
+        if self._system is not None and (text := values.text(f"{{{self._system}}}")):
+            messages.append({"role": "system", "content": text})
         return messages + input_messages(values.case_input)
 
     def _billing_provider(self, params: Params) -> str:

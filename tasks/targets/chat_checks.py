@@ -1,7 +1,7 @@
 """Checks of chat requests: parameters without a use, settings without a field."""
 
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from convergence_core.config import (
     ApiConfig,
@@ -43,15 +43,23 @@ def sent_fields(configuration: Configuration, templates: Mapping[str, str]) -> f
     )
 
 
-def check_parameters(configuration: Configuration, templates: Mapping[str, str]) -> list[Problem]:
+def check_parameters(
+    configuration: Configuration, templates: Mapping[str, str], texts: Iterable[str] = ()
+) -> list[Problem]:
     """Return what is wrong with the requests of a configuration, before any is sent.
 
     That is each parameter that no request would hold, a request without a model, and, unless
     ``api.request.unsupported`` is ``drop``, each setting that no model has a field for.
+
+    Args:
+        configuration: to look at.
+        templates: name → text of a file that requests use.
+        texts: variants of text parameters, which may name other parameters.
     """
     api = configuration.api
     used = sent_fields(configuration, templates) | _filled_names(api, templates)
     used |= {system_parameter(configuration) or ""}
+    used |= {placeholder.name for text in texts for placeholder in placeholders(text)}
     problems = []
     for name in configuration.search_space.parameters:
         if name in used:

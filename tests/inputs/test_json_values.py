@@ -63,6 +63,22 @@ def test_templates_of_any_braces_are_filled_without_an_error(template):
     list(placeholders(template))
 
 
+@pytest.mark.parametrize(
+    ("prompt", "text"),
+    [
+        ("Reply to {input.question} in a {tone} tone", "Reply to {{x}} {tone} in a {prompt} tone"),
+        ("{input} is {input.question}.", '{"question": "{{x}} {tone}"} is {{x}} {tone}.'),
+        ('As {"city": "x"}, {json}, {{x}} and {# no', 'As {"city": "x"}, {json}, {{x}} and {# no'),
+        ("{{input.question}} {{tone}} {prompt} {tone.a}", "{input.question} {tone} {prompt} {tone.a}"),
+        ("{input.question}\n\n<shots>\n<shot>\n<user>{tone}</user>\n<assistant>b</assistant>\n</shot>\n</shots>",
+         "{{x}} {tone}\n\n<shots>\n<shot>\n<user>{tone}</user>\n<assistant>b</assistant>\n</shot>\n</shots>"),
+    ],
+)  # fmt: skip
+def test_a_text_of_the_search_space_is_filled_once_and_other_braces_stay(prompt, text):
+    values = Values({"prompt": prompt, "tone": "{prompt}"}, {"question": "{{x}} {tone}"})
+    assert values.fill(["{prompt}", "({prompt})"]) == [text, f"({text})"]
+
+
 def test_names_read_as_a_sentence():
     assert names(["a"]) == "`a`"
     assert names(["a", "b", "c"]) == "`a`, `b` and `c`"
