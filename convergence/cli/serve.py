@@ -71,6 +71,7 @@ def serve(  # noqa: PLR0917 - Typer's options
     Every path needs a bearer token, but for /ui, which needs the address that is printed or a token of
     scope admin. Ctrl-C ends it; no answer is lost.
     """
+    from convergence.service.auth import allowed_hosts  # noqa: PLC0415 - brings FastAPI
     from convergence.service.server import (  # noqa: PLC0415 - brings FastAPI
         Service,
         ServiceOptions,
@@ -78,7 +79,7 @@ def serve(  # noqa: PLR0917 - Typer's options
     )
     from convergence.service.tokens import read_tokens  # noqa: PLC0415 - as above
     from convergence.ui.app import ServedChat  # noqa: PLC0415 - as above
-    from convergence.ui.guard import UiGuard, allowed_hosts  # noqa: PLC0415 - as above
+    from convergence.ui.guard import UiGuard  # noqa: PLC0415 - as above
     from convergence.ui.server import announce, guarded  # noqa: PLC0415 - as above
     from convergence.ui.sessions import BrowserSessions  # noqa: PLC0415 - as above
     from tasks.pages.source import PageSource  # noqa: PLC0415 - brings NumPy

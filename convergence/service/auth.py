@@ -1,24 +1,63 @@
-"""Middleware for tokens, rates and length of bodies.
+"""Middleware for tokens, hosts, rates and length of bodies.
 
 One plain ASGI layer before the application, so that a refusal costs next to nothing and no route
 can forget to ask.
+
+Without tokens a service is a demonstration on one machine. A page of another site can make a browser send requests
+to this machine, and can make its own name resolve to it (DNS rebinding). So ``Host`` must name this server, and an
+``Origin`` must be one of its names.
 """
 
 import asyncio
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from urllib.parse import urlsplit
 
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from convergence.service.metrics import Metrics
 from convergence.service.problems import ProblemResponse, RequestRefusedError
-from convergence.service.tokens import Scope as TokenScope, Token, TokenRegistry
+from convergence.service.tokens import SCOPES, Scope as TokenScope, Token, TokenRegistry
 from convergence_core.budget.rate_limit import TokenBucket
 
 TOKEN = "convergence.token"  # noqa: S105 - a key, not a secret
 _BODY_S = 30.0
 """Seconds in which a body has to arrive."""
+_LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+_LOCAL = Token("local", frozenset(SCOPES))
+"""Bearer of a request to a service without tokens."""
+_KEPT = "/v1/"
+"""Paths that a service without tokens does not serve: arms, answers and ratings."""
+
+
+def allowed_hosts(host: str, port: int, further: Collection[str] = ()) -> frozenset[str]:
+    """Return the values of ``Host`` that are answered.
+
+    Args:
+        host: address that is listened at.
+        port: its port.
+        further: names by which a proxy calls this server, with their port unless it is 80 or 443.
+    """
+    shown = f"[{host}]" if ":" in host else host
+    names = {shown.lower(), *(_LOOPBACK if shown in (*_LOOPBACK, "0.0.0.0", "[::]") else ())}  # noqa: S104 - compared
+    return frozenset({f"{name}:{port}" for name in names} | {name.lower() for name in further})
+
+
+def site_refusal(
+    headers: Mapping[bytes, bytes], hosts: Collection[str], fix: str
+) -> ProblemResponse | None:
+    """Return why a request is refused that names another host or comes from a page of another site."""
+    if headers.get(b"host", b"").decode("latin-1").lower() not in hosts:
+        return ProblemResponse(421, f"This server is not known by that name. {fix}")
+    origin = headers.get(b"origin")
+    site, mode = headers.get(b"sec-fetch-site"), headers.get(b"sec-fetch-mode")
+    is_foreign = (
+        origin is not None and urlsplit(origin.decode("latin-1")).netloc.lower() not in hosts
+    )
+    if is_foreign or (site in (b"cross-site", b"same-site") and mode != b"navigate"):
+        return ProblemResponse(403, "Requests of other sites are refused.")
+    return None
 
 
 def require(request: Request, *scopes: TokenScope) -> None:
@@ -38,7 +77,8 @@ class AuthMiddleware:
         self,
         app: ASGIApp,
         *,
-        tokens: TokenRegistry,
+        tokens: TokenRegistry | None,
+        hosts: Collection[str] = (),
         metrics: Metrics,
         max_body: int,
         rate: float | None,
@@ -48,14 +88,15 @@ class AuthMiddleware:
 
         Args:
             app: what is guarded.
-            tokens: those that are known.
+            tokens: those that are known; ``None``: requests to one of ``hosts`` need none.
+            hosts: values of ``Host`` that are answered without tokens.
             metrics: counts every answer.
             max_body: longest body, in bytes.
             rate: requests a second of each token; ``None``: no limit.
             open_paths: paths that need no token.
         """
         self._app, self._tokens, self._metrics = app, tokens, metrics
-        self._max_body, self._rate = max_body, rate
+        self._hosts, self._max_body, self._rate = hosts, max_body, rate
         self._open = frozenset(open_paths)
         self._buckets: dict[str, TokenBucket] = {}
 
@@ -83,18 +124,31 @@ class AuthMiddleware:
             await self._app(scope, receive, send)
             return
         headers = dict(scope["headers"])
-        token = self._tokens.of(headers.get(b"authorization"))
-        refusal = self._refusal(token)
+        token = self._token(scope, headers)
+        refusal = token if isinstance(token, ProblemResponse) else self._refusal(token)
         if refusal is None and _has_nul(scope):
             refusal = ProblemResponse(404, "No name has the character 0.")
         if refusal is None:
             body = await self._body(headers.get(b"content-length"), receive)
             if isinstance(body, bytes):
                 scope[TOKEN] = token
+                # Every body here is JSON; `curl -d` calls it a form.
+                kept = [one for one in scope["headers"] if one[0] != b"content-type"]
+                scope["headers"] = [*kept, (b"content-type", b"application/json")]
                 await self._app(scope, _replayed(body, receive), send)
                 return
             refusal = body
         await refusal(scope, receive, send)
+
+    def _token(
+        self, scope: Scope, headers: Mapping[bytes, bytes]
+    ) -> Token | ProblemResponse | None:
+        if self._tokens is not None:
+            return self._tokens.of(headers.get(b"authorization"))
+        if scope["path"].startswith(_KEPT):
+            return None
+        fix = "Behind a proxy, serve with --token."
+        return site_refusal(headers, self._hosts, fix) or _LOCAL
 
     def _refusal(self, token: Token | None) -> ProblemResponse | None:
         if token is None:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Request
-from pydantic import BaseModel, Field, StrictBool
+from pydantic import AliasChoices, BaseModel, Field, StrictBool, StrictInt
 from starlette.responses import Response
 
 from convergence.service.auth import require
@@ -21,7 +21,6 @@ from convergence_core.errors import (
     PolicyRequestError,
     StoreError,
 )
-from convergence_core.feedback.text_features import HASHED_NGRAMS
 from convergence_core.policy import PROMPT_ACTIONS, PromptEpisode, UpdateStatistics
 from convergence_core.policy.gate import PolicyName
 from convergence_core.policy.network import Floats
@@ -50,8 +49,11 @@ Action = Literal[
     "reflect", "stop",
 ]  # fmt: skip
 Number = Annotated[float, Field(strict=True)]
+Embedding = Annotated[list[Number], Field(min_length=1, max_length=16_384)]
+StepReward = Annotated[float, Field(strict=True, ge=-LARGEST_REWARD, le=LARGEST_REWARD)]
 Text = Annotated[str, Field(min_length=1, max_length=50_000)]
 ShortText = Annotated[str, Field(max_length=20_000)]
+DEFAULT_CHECKPOINT: Final = "latest"
 CheckpointName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
 _log = logging.getLogger("convergence.service")
 
@@ -69,8 +71,8 @@ class PolicyMount:
 class StateBody(Body):
     """A prompt as it is now, in its episode."""
 
-    embedding: Annotated[list[Number], Field(min_length=1, max_length=16_384)] | None = None
-    """Of the prompt, by the policy's embedding (`GET /stats` names it). Absent: `prompt` is given."""
+    embedding: Embedding | None = None
+    """Of the prompt, made in the same way for all prompts of a policy. Absent: `prompt` is given."""
     prompt: Text | None = None
     """The text, where the service makes the embeddings itself."""
     history: Annotated[tuple[Action, ...], Field(max_length=16)] = ()
@@ -118,7 +120,7 @@ class ExperienceBody(Body):
     decision_id: Name
     episode_id: Name
     step: Count
-    reward: Annotated[float, Field(strict=True, ge=-LARGEST_REWARD, le=LARGEST_REWARD)]
+    reward: StepReward
     terminated: StrictBool
     """Whether the episode ended for good: nothing more could be earned."""
     truncated: StrictBool
@@ -127,11 +129,25 @@ class ExperienceBody(Body):
     """The prompt at which the episode was cut; its value stands for what was not seen any more."""
 
 
+class TransitionBody(Body):
+    """What came of an action, in the form of a Markov decision process, without ids."""
+
+    state: Embedding
+    """Embedding of the prompt before the action."""
+    action: Action | Annotated[StrictInt, Field(ge=0, lt=len(PROMPT_ACTIONS))]
+    """Its name, or its index among the `actions` of `GET /stats`."""
+    reward: StepReward
+    next_state: Embedding
+    """Embedding of the prompt after it."""
+    done: StrictBool
+    """Whether the episode ended for good. Otherwise the value of `next_state` stands for what follows."""
+
+
 class CheckpointBody(Body):
     """A checkpoint's name."""
 
-    name: CheckpointName
-    """A word of small letters, digits, - and _; never a path."""
+    name: CheckpointName = Field(DEFAULT_CHECKPOINT, validation_alias=AliasChoices("name", "path"))
+    """A word of small letters, digits, - and _, within the store's folder of checkpoints. `path` means the same."""
 
 
 class ActionAnswer(BaseModel):
@@ -278,13 +294,19 @@ class PolicyRoutes:
         self._metrics.policy("mutation", mutated.verdict)
         return json_answer({**_action(answer), **asdict(mutated)})
 
-    async def store_experience(self, body: ExperienceBody, request: Request) -> Response:
+    async def store_experience(
+        self, body: ExperienceBody | TransitionBody, request: Request
+    ) -> Response:
         """Take in what came of a decision; durable when this answers. Scope: update.
 
         The same outcome again is a duplicate and counts once, so this may be repeated at will. The
-        log-probability and the value are those that the policy itself had when it chose.
+        log-probability and the value are those that the policy itself had when it chose. A transition without
+        ids belongs to the decision that waits for this state and action; without one, the policy counts it as a
+        choice of its current version, and a repetition counts again.
         """
         require(request, "update")
+        if isinstance(body, TransitionBody):
+            body = await self._decided(body)
         report = ExperienceReport(
             **{
                 name: getattr(body, name)
@@ -388,11 +410,6 @@ class PolicyRoutes:
     async def _embedding(self, body: StateBody) -> list[float] | Floats:
         settings = self._policy.settings
         if body.embedding is not None:
-            if settings.embedding == HASHED_NGRAMS:
-                raise PolicyRequestError(
-                    f"`embedding` must be absent, for this policy makes its embeddings, `{HASHED_NGRAMS}`, itself. "
-                    "Give `prompt`, or serve with `--embedding NAME` of yours"
-                )
             return body.embedding
         if body.prompt is None:
             raise PolicyRequestError("`embedding` or `prompt` must be given")
@@ -403,6 +420,21 @@ class PolicyRoutes:
         except EvaluationFault as fault:
             detail = one_line(str(fault), 500, redacted_text)
             raise RequestRefusedError(502, detail) from None
+
+    async def _decided(self, given: TransitionBody) -> ExperienceBody:
+        """Return the outcome of the decision to which a transition belongs."""
+        action = given.action if isinstance(given.action, str) else PROMPT_ACTIONS[given.action]
+        question = await self._question(StateBody(embedding=given.state))
+        decision = self._policy.claim(question, action)
+        return ExperienceBody(
+            decision_id=decision.decision_id,
+            episode_id=decision.episode_id,
+            step=decision.step,
+            reward=given.reward,
+            terminated=given.done,
+            truncated=not given.done,
+            final=None if given.done else StateBody(embedding=given.next_state),
+        )
 
     # -- beside the requests
 

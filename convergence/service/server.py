@@ -15,7 +15,7 @@ import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from convergence.service.app import make_app
-from convergence.service.auth import AuthMiddleware
+from convergence.service.auth import AuthMiddleware, allowed_hosts
 from convergence.service.connections import (
     ACCEPTED_AT_ONCE,
     GuardedProtocol,
@@ -66,7 +66,7 @@ class Service(SocketServer):
     def __init__(
         self,
         store: RuntimeStore,
-        tokens: TokenRegistry,
+        tokens: TokenRegistry | None,
         options: ServiceOptions | None = None,
         pages: Callable[[str, int], ASGIApp] | None = None,
         chat: LoggedChat | None = None,
@@ -77,7 +77,7 @@ class Service(SocketServer):
 
         Args:
             store: the runtime state.
-            tokens: those that are known.
+            tokens: those that are known; ``None``: on loopback the policy's paths need none.
             options: of the service.
             pages: makes the application below ``/ui`` of host and port, which guards itself; ``None``:
                 there is none.
@@ -110,6 +110,7 @@ class Service(SocketServer):
         guarded = AuthMiddleware(
             app,
             tokens=tokens,
+            hosts=allowed_hosts(self.options.host, listening.getsockname()[1]),
             metrics=metrics,
             max_body=self.options.max_body,
             rate=self.options.rate,

@@ -6,13 +6,13 @@ resolve to it (DNS rebinding). So the name in ``Host`` must be one that this ser
 session, which no other site's request carries (``SameSite=Strict``).
 """
 
-from collections.abc import Collection
 from http.cookies import CookieError, SimpleCookie
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from convergence.service.auth import site_refusal
 from convergence.service.problems import ProblemResponse
 from convergence.service.tokens import Token, TokenRegistry
 from convergence.ui.sessions import BrowserSession, BrowserSessions, is_same
@@ -34,7 +34,6 @@ _HEADERS = (
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
-_LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _MAX_BODY = 65_536
 _BEGIN = (
     "Open the address that `convergence ui` printed; it can be used once, and each use prints a new "
@@ -44,19 +43,6 @@ NO_WRITES = (
     "Nothing can be changed from here: start `convergence ui` with --token NAME=admin, where NAME is an "
     "environment variable that holds a token, and give that token when you are asked."
 )
-
-
-def allowed_hosts(host: str, port: int, further: Collection[str] = ()) -> frozenset[str]:
-    """Return the values of ``Host`` that are answered.
-
-    Args:
-        host: address that is listened at.
-        port: its port.
-        further: names by which a proxy calls this server, with their port unless it is 80 or 443.
-    """
-    shown = f"[{host}]" if ":" in host else host
-    names = {shown.lower(), *(_LOOPBACK if shown in (*_LOOPBACK, "0.0.0.0", "[::]") else ())}  # noqa: S104 - compared
-    return frozenset({f"{name}:{port}" for name in names} | {name.lower() for name in further})
 
 
 class UiGuard:
@@ -104,14 +90,11 @@ class UiGuard:
     def _answer(self, scope: Scope) -> Response | None:
         """Return what is answered at once; ``None``: the application answers."""
         headers = {name.decode("latin-1"): value for name, value in scope["headers"]}
-        host = _text(headers.get("host")).lower()
-        if host not in self._hosts:
-            return ProblemResponse(
-                421,
-                "This server is not known by that name. Behind a proxy, name it with --allow-host.",
-            )
-        if not self._is_own(headers):
-            return ProblemResponse(403, "Requests of other sites are refused.")
+        refusal = site_refusal(
+            dict(scope["headers"]), self._hosts, "Behind a proxy, name it with --allow-host."
+        )
+        if refusal is not None:
+            return refusal
         if scope["path"] in (ROOT, f"{ROOT}/") and b"token=" in scope["query_string"]:
             return self._begun(scope)
         if scope["path"].startswith(API):
@@ -131,14 +114,6 @@ class UiGuard:
         if scope["method"] in ("GET", "HEAD"):
             return None
         return self._write_refusal(headers, session, token)
-
-    def _is_own(self, headers: dict[str, bytes]) -> bool:
-        """Return whether a request comes from a page of this server, or from no page at all."""
-        origin = headers.get("origin")
-        if origin is not None and urlsplit(_text(origin)).netloc.lower() not in self._hosts:
-            return False
-        site, mode = headers.get("sec-fetch-site"), headers.get("sec-fetch-mode")
-        return site not in (b"cross-site", b"same-site") or mode == b"navigate"
 
     def _begun(self, scope: Scope) -> Response:
         """Exchange the one-time token of an address for a cookie."""

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 import uvicorn
 
+from convergence.service.auth import allowed_hosts
 from convergence.service.socket_server import SocketServer, listening_socket, url_of
 from convergence.service.tokens import TokenRegistry
 from convergence.ui.app import ServedChat, make_app
-from convergence.ui.guard import ROOT, UiGuard, allowed_hosts
+from convergence.ui.guard import ROOT, UiGuard
 from convergence.ui.sessions import BrowserSessions
 from tasks.pages.source import PageSource
 

@@ -153,12 +153,15 @@ class Rollout:
 
 
 def choose(
-    networks: ActorCritic, offer: Offer, rng: np.random.Generator | None = None
+    networks: ActorCritic, offer: Offer, rng: np.random.Generator | int | None = None
 ) -> PolicyChoice:
-    """Return a legal action for each row of an offer, drawn, or the likeliest without a generator."""
+    """Return a legal action for each row of an offer: drawn, without a generator the likeliest, or a given one."""
     observations = offer.observations.astype(networks.flat.dtype, copy=False)
     chosen = MaskedCategorical.of(networks.policy.layers(observations)[-1], offer.legal)
-    actions = chosen.mode() if rng is None else chosen.sample(rng)
+    if isinstance(rng, int):
+        actions = np.full(len(observations), rng)
+    else:
+        actions = chosen.mode() if rng is None else chosen.sample(rng)
     return PolicyChoice(
         actions=actions,
         log_probs=chosen.log_prob(actions),

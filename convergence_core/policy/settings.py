@@ -26,7 +26,8 @@ class PPOConfig:
     learning_rate: float = 3e-4
     """Step of Adam at the first update, above 0."""
     total_steps: int | None = None
-    """Environment steps over which the learning rate falls linearly to 0; ``None``: it is constant."""
+    """Environment steps over which the learning rate falls linearly to 0. ``None``: no end is known, and after ten
+    rollouts it falls with the square root of the steps."""
     gamma: float = 0.99
     """Discount of a reward one step later, in [0, 1]."""
     gae_lambda: float = 0.95
@@ -66,7 +67,9 @@ class PPOConfig:
     def rate(self, n_steps: int) -> float:
         """Return Adam's step for an update that begins after ``n_steps`` environment steps."""
         if self.total_steps is None:
-            return self.learning_rate
+            return self.learning_rate * min(
+                1.0, math.sqrt(10 * self.buffer_size / max(1, n_steps))
+            )
         return self.learning_rate * max(0.0, 1.0 - n_steps / self.total_steps)
 
 

@@ -40,7 +40,7 @@ from convergence_core.policy import (
     unpack,
 )
 from convergence_core.policy.gate import PPO
-from convergence_core.policy.rollout import values_of
+from convergence_core.policy.rollout import PolicyChoice, values_of
 from tasks.policy.baselines import Baseline, baseline_of
 from tasks.policy.records import (
     ExperienceReceipt,
@@ -95,6 +95,7 @@ class ServedPolicy(Closing):
             threading.Lock(), threading.Lock(), threading.Lock()
         )  # fmt: skip
         self._pending: OrderedDict[str, tuple[PolicyDecision, int]] = OrderedDict()
+        self._claimed: set[str] = set()
         self._n_reported = 0
         self._last: UpdateStatistics | None = None
         try:
@@ -157,25 +158,14 @@ class ServedPolicy(Closing):
         with self._lock:
             state = self._state
             chosen = choose(state.networks, offer, None if deterministic else self._rng)
-            action = int(chosen.actions[0])
-            decision = PolicyDecision(
-                decision_id=uuid.uuid4().hex,
-                episode_id=episode_id,
-                step=step,
-                version=state.version,
-                observation=offer.observations[0],
-                legal=offer.legal[0],
-                action=action,
-                log_prob=float(chosen.log_probs[0]),
-                value=float(chosen.values[0]),
-            )
+            decision = _decision(offer, chosen, state.version, episode_id, step)
             if not deterministic:
                 self._keep(decision)
         return PolicyAnswer(
             decision_id=None if deterministic else decision.decision_id,
             episode_id=episode_id,
             step=step,
-            action=PROMPT_ACTIONS[action],
+            action=PROMPT_ACTIONS[decision.action],
             log_prob=decision.log_prob,
             value=decision.value,
             legal=_legal_names(offer),
@@ -183,6 +173,32 @@ class ServedPolicy(Closing):
             policy_version=state.version,
             policy=PPO,
         )
+
+    def claim(self, question: PolicyQuestion, action: str) -> PolicyDecision:
+        """Return the latest decision that waits for this state and action, each one once.
+
+        Where none does, the action counts as a choice of the current version.
+
+        Raises:
+            PolicyRequestError: the embedding is none.
+        """
+        offer, number = self._offer(question), PROMPT_ACTIONS.index(action)
+        with self._lock:
+            self._claimed &= self._pending.keys()
+            for decision, _ in reversed(self._pending.values()):
+                if (
+                    decision.action == number
+                    and decision.decision_id not in self._claimed
+                    and np.array_equal(decision.observation, offer.observations[0])
+                ):
+                    break
+            else:
+                state = self._state
+                chosen = choose(state.networks, offer, number)
+                decision = _decision(offer, chosen, state.version, uuid.uuid4().hex, 0)
+                self._keep(decision)
+            self._claimed.add(decision.decision_id)
+        return decision
 
     def _by_baseline(
         self, champion: Baseline, offer: Offer, episode_id: str, step: int
@@ -541,6 +557,22 @@ class _Alone:
 
     def __exit__(self, *_: object) -> None:
         self._lock.release()
+
+
+def _decision(
+    offer: Offer, chosen: PolicyChoice, version: int, episode_id: str, step: int
+) -> PolicyDecision:
+    return PolicyDecision(
+        decision_id=uuid.uuid4().hex,
+        episode_id=episode_id,
+        step=step,
+        version=version,
+        observation=offer.observations[0],
+        legal=offer.legal[0],
+        action=int(chosen.actions[0]),
+        log_prob=float(chosen.log_probs[0]),
+        value=float(chosen.values[0]),
+    )
 
 
 def _legal_names(offer: Offer) -> tuple[str, ...]:

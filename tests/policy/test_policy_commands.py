@@ -1,6 +1,11 @@
 """``convergence policy serve`` as a process: its client, its refusals, kills, and the tables."""
 
+import json
+import os
+import re
 import secrets
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +18,7 @@ from convergence_core.policy import PROMPT_ACTIONS
 from tasks.serving.fold import fold_store
 from tasks.store import ParquetStore
 from tasks.store.policy.experience_store import ExperienceStore
+from tests.support.children import ROOT
 
 
 def score(prompt: str) -> float:
@@ -109,6 +115,49 @@ def test_a_wrong_setting_is_refused_before_anything_is_served(
     assert rule in capsys.readouterr().err
     with ExperienceStore(tmp_path / "other") as store:
         assert store.latest_version() is None
+
+
+def test_an_address_that_others_reach_needs_a_token(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    store = str(tmp_path / "store")
+    assert run(["policy", "serve", "--host", "0.0.0.0", "--store", store]) == 2  # noqa: S104 - refused
+    assert "must name an environment variable that holds a token" in capsys.readouterr().err
+
+
+def test_the_printed_requests_and_the_demonstration_work(tmp_path: Path):
+    requests = (ROOT / "docs/policy.md").read_text(encoding="utf-8")
+    (script,) = re.findall(
+        r"^```sh\n(python -m convergence.policy --server.*?)^```$", requests, re.M | re.S
+    )
+    server, *curls = script.strip().splitlines()
+    command = [sys.executable, *server.replace("8765", "0").split()[1:-1]]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        found = re.search(r"http://(\S+)", process.stdout.readline())
+        assert found is not None
+        vector = json.dumps([0.1] * 1536)
+        try:
+            for line in curls:
+                filled = line.replace("localhost:8765", found[1]).replace("[...]", vector)
+                done = subprocess.run(
+                    ["bash", "-c", f"{filled} --silent --show-error --fail-with-body"],
+                    capture_output=True, text=True, check=False,
+                )  # fmt: skip
+                assert done.returncode == 0, f"{line}: {done.stdout}{done.stderr}"
+                assert isinstance(json.loads(done.stdout), dict)
+        finally:
+            process.terminate()
+    assert len(curls) == 9
+    shown = subprocess.run(
+        [sys.executable, "-m", "convergence.policy"], cwd=tmp_path, env=environment,
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    means = [float(one) for one in re.findall(r"mean reward of an episode (\S+)", shown)]
+    assert means[-1] > means[0]
 
 
 def test_a_kill_loses_nothing_that_was_acknowledged_and_adds_nothing(tmp_path: Path):

@@ -42,7 +42,7 @@ class Caller:
         )
         CLIENTS.append(self.http)
 
-    def __call__(self, path: str, **body: Any) -> httpx.Response:
+    def __call__(self, path: str, /, **body: Any) -> httpx.Response:
         if path in {"stats", "health", "metrics"}:
             return self.http.get(f"/{path}")
         return self.http.post(f"/{path}", json=body)
@@ -129,6 +129,61 @@ def test_updates_learn_and_checkpoints_go_back(call: Caller):
     page = Caller(str(call.http.base_url))("metrics").text
     assert 'convergence_policy_total{kind="experience",status="stored"} 16.0' in page
     assert 'convergence_policy_total{kind="update",status="done"} 1.0' in page
+
+
+def test_a_transition_without_ids_belongs_to_the_decision_that_waits_for_it(call: Caller):
+    state, after = [1.0, 0, 0, 0], [0, 1.0, 0, 0]
+    chosen = call("select_action", embedding=state).json()
+    given = {"state": state, "action": chosen["action"], "reward": 0.4, "next_state": after}
+    first = call("store_experience", **given, done=False).json()
+    assert (first["decision_id"], first["status"]) == (chosen["decision_id"], "stored")
+    assert call("stats").json()["n_pending"] == 0
+    index = PROMPT_ACTIONS.index(chosen["action"])
+    again = call("store_experience", **given | {"action": index}, done=True).json()
+    assert again["status"] == "stored"
+    assert again["decision_id"] != chosen["decision_id"]
+    assert call("stats").json()["n_ready"] == 2
+    refused(call("store_experience", **given | {"action": 7}, done=True), 422)
+    refused(call("store_experience", **given | {"state": [1.0]}, done=True), 409, "4 numbers")
+    # What was not seen any more counts by the value of the next state.
+    batch = [call("store_experience", **given, done=False).json() for _ in range(14)]
+    assert {one["status"] for one in batch} == {"stored"}
+    assert call("update").json()["updated"]
+
+
+def test_a_checkpoint_has_a_name_by_default_and_a_path_is_a_name(call: Caller):
+    assert call("save").json() == {"name": "latest", "policy_version": 0}
+    assert call("save", path="mine").json()["name"] == "mine"
+    assert [call("load").status_code, call("load", path="mine").status_code] == [200, 200]
+    for path in ("../mine", "/etc/passwd", "a/b", ""):
+        refused(call("save", path=path), 422)
+    refused(call("load", path="other"), 409, "saved/other.safetensors is not")
+
+
+@pytest.fixture
+def local(runtime: RuntimeStore, served: ServedPolicy) -> Iterator[Service]:
+    """A service without tokens, on loopback."""
+    mount = PolicyMount(policy=served, mutator=PromptMutator())
+    with Service(runtime, None, ServiceOptions(port=0), policy=mount) as service:
+        yield service
+
+
+def test_without_tokens_loopback_is_answered_and_other_sites_and_names_are_not(local: Service):
+    with httpx.Client(base_url=local.url) as http:
+        # As `curl -d` sends it.
+        form = {"Content-Type": "application/x-www-form-urlencoded"}
+        body = json.dumps({"embedding": [1, 0, 0, 0]})
+        chosen = http.post("/select_action", content=body, headers=form)
+        assert chosen.json()["decision_id"]
+        port = local.url.rpartition(":")[2]
+        assert http.get("/stats", headers={"Host": f"localhost:{port}"}).status_code == 200
+        refused(http.get("/stats", headers={"Host": f"evil.example:{port}"}), 421, "--token")
+        for headers in (
+            {"Origin": "https://evil.example"}, {"Origin": "null"}, {"Sec-Fetch-Site": "cross-site"},
+        ):  # fmt: skip
+            refused(http.post("/save", json={}, headers=headers), 403, "other sites")
+        assert http.post("/save", json={}, headers={"Origin": local.url}).status_code == 200
+        refused(http.get("/v1/feedback/status"), 401)
 
 
 def test_a_whole_rollout_is_learned_from_unasked(call: Caller, served: ServedPolicy):
@@ -229,7 +284,7 @@ def test_a_prompt_is_changed_by_the_action_that_is_chosen(ngrams: Caller):
         one = ngrams("select_mutation", prompt=PROMPT, failures=[failure]).json()
         actions.add(one["action"])
     assert "reflect" in actions
-    refused(ngrams("select_action", embedding=[1, 0, 0, 0]), 409, "Give `prompt`")
+    assert ngrams("select_action", embedding=[1, 0, 0, 0]).json()["decision_id"]
     assert ngrams("select_mutation", prompt="Go").json()["mask"][1] is False, "too short to reduce"
     refused(ngrams("select_action", prompt="?!"), 409, "not all of them 0")
 

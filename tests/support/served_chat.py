@@ -6,10 +6,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from convergence.service.auth import allowed_hosts
 from convergence.service.server import Service, ServiceOptions
 from convergence.service.tokens import read_tokens
 from convergence.ui.app import ServedChat
-from convergence.ui.guard import UiGuard, allowed_hosts
+from convergence.ui.guard import UiGuard
 from convergence.ui.server import guarded
 from convergence.ui.sessions import BrowserSessions
 from convergence_core.budget.prices import PriceTable

@@ -12,8 +12,9 @@ from dataclasses import replace
 import httpx
 import pytest
 
+from convergence.service.auth import allowed_hosts
 from convergence.service.server import Service, ServiceOptions
-from convergence.ui.guard import UiGuard, allowed_hosts
+from convergence.ui.guard import UiGuard
 from convergence.ui.server import UiOptions, UiServer, guarded
 from convergence.ui.sessions import BrowserSessions
 from tasks.inputs.loader import load

@@ -5,7 +5,8 @@ import json
 import httpx
 import pytest
 
-from convergence.ui.guard import POLICY, allowed_hosts
+from convergence.service.auth import allowed_hosts
+from convergence.ui.guard import POLICY
 from convergence.ui.sessions import LIFETIME_S, BrowserSessions
 from tests.support.optimizations import write_project
 from tests.support.page_viewer import ADMIN, READER, Viewer, store_of

@@ -6,6 +6,7 @@
  */
 import createClient, { type Client } from "openapi-fetch";
 
+import { environment, ServiceProcess } from "./process.js";
 import type { components, paths } from "./schema.js";
 
 type Schemas = components["schemas"];
@@ -14,6 +15,9 @@ export type ChosenAction = Schemas["ActionAnswer"];
 export type Mutation = Schemas["MutationAnswer"];
 export type State = Omit<Schemas["ActionBody"], "embedding">;
 export type MutationRequest = Omit<Schemas["MutationBody"], "prompt">;
+/** What came of an action, without the ids of the decision. */
+export type Transition = Omit<Schemas["TransitionBody"], "next_state"> &
+  ({ next_state: number[] } | { nextState: number[] });
 export type Outcome = Pick<Schemas["ExperienceBody"], "reward"> &
   Partial<Pick<Schemas["ExperienceBody"], "terminated" | "truncated" | "final">>;
 export type Statistics = Schemas["UpdateStatistics"];
@@ -37,16 +41,39 @@ export interface ClientOptions {
   token: string;
 }
 
+/** Prompt → its mean score on the same cases each time, in [0, 1]. */
+export type Score = (prompt: string) => number | Promise<number>;
+
+export interface PolicyOptions {
+  /** Root of the policy's paths. Default: that of `convergence policy serve`. */
+  url?: string;
+  /** The bearer token. Default: `CONVERGENCE_POLICY_TOKEN`; a service on this machine may need none. */
+  token?: string;
+  /** Starts the service. Default: `convergence policy serve` at the port of `url`. */
+  command?: readonly string[];
+  /** Default: `wishScore`, a stand-in. */
+  score?: Score;
+}
+
+const URL_OF_POLICY = "http://127.0.0.1:8765";
+const TOKEN_OF_POLICY = "CONVERGENCE_POLICY_TOKEN";
+const WISHES = [/\b(only|exactly)\b/i, /\bsteps?\b/i, /\bif\b/i, /\b(at most|limit|short|brief)/i];
+
+/** Share of four wishes that a prompt states: a stand-in for a score of answers, which asks no model. */
+export function wishScore(prompt: string): number {
+  return WISHES.filter((wish) => wish.test(prompt)).length / WISHES.length;
+}
+
 interface Result<T> {
   data?: T | undefined;
   error?: unknown;
   response: Response;
 }
 
-function connected(options: ClientOptions): Client<paths> {
-  if (!options.token) throw new TypeError("`token` must be the bearer token, but it is empty");
-  const headers = { Authorization: `Bearer ${options.token}` };
-  return createClient<paths>({ baseUrl: options.url, headers });
+function connected(url: string, token?: string): Client<paths> {
+  if (token === "") throw new TypeError("`token` must be the bearer token, but it is empty");
+  const headers = token === undefined ? {} : { Authorization: `Bearer ${token}` };
+  return createClient<paths>({ baseUrl: url, headers });
 }
 
 function answered<T>({ data, error, response }: Result<T>): T {
@@ -59,8 +86,8 @@ function answered<T>({ data, error, response }: Result<T>): T {
 export class ServiceClient {
   protected readonly http: Client<paths>;
 
-  constructor(options: ClientOptions) {
-    this.http = connected(options);
+  constructor({ url, token }: ClientOptions) {
+    this.http = connected(url, token);
   }
 
   /** Choose an arm for a request; the decision is durable then. */
@@ -101,10 +128,38 @@ export class ServiceClient {
 
 /** The policy of prompt changes. */
 export class RLInterface {
-  private readonly http: Client<paths>;
+  private http: Client<paths>;
+  private service: ServiceProcess | undefined;
+  private readonly url: string;
+  private readonly token: string | undefined;
+  private readonly command: readonly string[];
+  private readonly score: Score;
 
-  constructor(options: ClientOptions) {
-    this.http = connected(options);
+  constructor({ url = URL_OF_POLICY, token, command, score = wishScore }: PolicyOptions = {}) {
+    this.url = url;
+    this.token = token ?? (environment[TOKEN_OF_POLICY] || undefined);
+    const port = new URL(url).port || "8765";
+    const named = this.token === undefined ? [] : ["--token", TOKEN_OF_POLICY];
+    this.command = command ?? ["convergence", "policy", "serve", "--port", port, ...named];
+    this.score = score;
+    this.http = connected(url, this.token);
+  }
+
+  /** Start the service of `command`, and ask that from now on; return its URL. */
+  async startServer(): Promise<string> {
+    await this.stopServer();
+    const given = this.token === undefined ? {} : { [TOKEN_OF_POLICY]: this.token };
+    this.service = await ServiceProcess.start(this.command, given);
+    this.http = connected(this.service.url, this.token);
+    return this.service.url;
+  }
+
+  /** End the service that this has started; every answer that was begun is given. */
+  async stopServer(): Promise<void> {
+    const service = this.service;
+    this.service = undefined;
+    this.http = connected(this.url, this.token);
+    await service?.stop();
   }
 
   /** Say that the service lives. */
@@ -127,14 +182,14 @@ export class RLInterface {
     return answered(await this.http.POST("/select_mutation", { body: { ...request, prompt } }));
   }
 
-  /** Report what came of an action, durably; the same again counts once. */
-  async storeExperience(chosen: ChosenAction, outcome: Outcome): Promise<Schemas["ExperienceAnswer"]> {
-    const { decision_id, episode_id, step } = chosen;
-    if (decision_id === null) {
-      throw new TypeError("`chosen` must be drawn, for nothing is learned from a deterministic action");
-    }
-    const ends = { terminated: false, truncated: false, ...outcome };
-    const body = { decision_id, episode_id, step, ...ends };
+  /** Report what came of an action, durably: a transition, or a decision and its outcome, which counts once. */
+  async storeExperience(experience: Transition): Promise<Schemas["ExperienceAnswer"]>;
+  async storeExperience(chosen: ChosenAction, outcome: Outcome): Promise<Schemas["ExperienceAnswer"]>;
+  async storeExperience(
+    given: ChosenAction | Transition,
+    outcome?: Outcome,
+  ): Promise<Schemas["ExperienceAnswer"]> {
+    const body = "decision_id" in given ? reported(given, outcome) : transition(given as Transition);
     return answered(await this.http.POST("/store_experience", { body }));
   }
 
@@ -149,13 +204,51 @@ export class RLInterface {
   }
 
   /** Save the policy under a name; return whether it was saved. */
-  async save(name: string): Promise<boolean> {
-    return this.isDone(await this.http.POST("/save", { body: { name } }));
+  async saveCheckpoint(path?: string): Promise<boolean> {
+    return this.isDone(await this.http.POST("/save", { body: named(path) }));
   }
 
   /** Go on with a saved policy; return whether it was loaded. */
-  async load(name: string): Promise<boolean> {
-    return this.isDone(await this.http.POST("/load", { body: { name } }));
+  async loadCheckpoint(path?: string): Promise<boolean> {
+    return this.isDone(await this.http.POST("/load", { body: named(path) }));
+  }
+
+  /** Change one of the prompts until the policy stops or the steps are done, and report each step. */
+  async trainEpisode(prompts: readonly string[], maxSteps = 5, number = 0): Promise<EpisodeResult> {
+    const start = prompts[number % prompts.length];
+    if (start === undefined) throw new TypeError("`prompts` must hold one text or more");
+    const whole = (await this.stats()).max_steps;
+    const steps = Math.min(maxSteps, whole);
+    const actions: Action[] = [];
+    let prompt = start;
+    let score = await this.score(prompt);
+    let episode: string | null = null;
+    const scores = [score];
+    for (let step = 0; step < steps; step++) {
+      const state: MutationRequest = { history: [...actions], episode_id: episode, score, chooser: "ppo" };
+      const chosen = await this.selectMutation(prompt, state);
+      episode = chosen.episode_id;
+      actions.push(chosen.action);
+      if (chosen.action === "stop") {
+        await this.storeExperience(chosen, { reward: 0, terminated: true });
+        break;
+      }
+      const before = score;
+      if (chosen.prompt !== null) {
+        prompt = chosen.prompt;
+        score = await this.score(prompt);
+      }
+      scores.push(score);
+      const isLast = step === steps - 1;
+      const isCut = isLast && steps < whole;
+      await this.storeExperience(chosen, {
+        reward: score - before,
+        terminated: isLast && !isCut,
+        truncated: isCut,
+        final: isCut ? { prompt, history: [...actions], score } : null,
+      });
+    }
+    return { start, prompt, actions, scores };
   }
 
   private isDone(result: Result<unknown>): boolean {
@@ -163,6 +256,24 @@ export class RLInterface {
     answered(result);
     return true;
   }
+}
+
+function named(path?: string): Schemas["CheckpointBody"] {
+  return path === undefined ? {} : { name: path };
+}
+
+function transition(given: Transition): Schemas["TransitionBody"] {
+  const { state, action, reward, done } = given;
+  return { state, action, reward, done, next_state: "nextState" in given ? given.nextState : given.next_state };
+}
+
+function reported(chosen: ChosenAction, outcome?: Outcome): Schemas["ExperienceBody"] {
+  const { decision_id, episode_id, step } = chosen;
+  if (outcome === undefined) throw new TypeError("`outcome` must be given beside a decision");
+  if (decision_id === null) {
+    throw new TypeError("`chosen` must be drawn, for nothing is learned from a deterministic action");
+  }
+  return { decision_id, episode_id, step, terminated: false, truncated: false, ...outcome };
 }
 
 export interface EpisodeResult {
@@ -175,74 +286,66 @@ export interface EpisodeResult {
 }
 
 export interface TrainingOptions {
-  episodes?: number;
+  numEpisodes?: number;
   episodeLength?: number;
   updateInterval?: number;
   onEpisode?: (result: EpisodeResult) => void;
 }
 
+export interface TrainingStats {
+  episodes: EpisodeResult[];
+  updates: Statistics[];
+  /** Mean gain of an episode: its last score less its first one. */
+  avgReward: number;
+}
+
+/** The part of a policy that a trainer uses. */
+export type TrainedPolicy = Pick<RLInterface, "startServer" | "stopServer" | "trainEpisode" | "update">;
+
 /** Plays episodes on prompts, and has the policy learn from them. */
 export class RLTrainer {
-  constructor(
-    private readonly policy: RLInterface,
-    /** Prompt → its mean score on the same cases each time, in [0, 1]. */
-    private readonly score: (prompt: string) => number | Promise<number>,
-  ) {}
+  constructor(private readonly policy: TrainedPolicy = new RLInterface()) {}
 
-  /** Change one of the prompts until the policy stops or the steps are done, and report each step. */
-  async trainEpisode(prompts: readonly string[], maxSteps = 5, number = 0): Promise<EpisodeResult> {
-    const start = prompts[number % prompts.length];
-    if (start === undefined) throw new TypeError("`prompts` must hold one text or more");
-    const whole = (await this.policy.stats()).max_steps;
-    const steps = Math.min(maxSteps, whole);
-    const actions: Action[] = [];
-    let prompt = start;
-    let score = await this.score(prompt);
-    let episode: string | null = null;
-    const scores = [score];
-    for (let step = 0; step < steps; step++) {
-      const state: MutationRequest = { history: [...actions], episode_id: episode, score, chooser: "ppo" };
-      const chosen = await this.policy.selectMutation(prompt, state);
-      episode = chosen.episode_id;
-      actions.push(chosen.action);
-      if (chosen.action === "stop") {
-        await this.policy.storeExperience(chosen, { reward: 0, terminated: true });
-        break;
-      }
-      const before = score;
-      if (chosen.prompt !== null) {
-        prompt = chosen.prompt;
-        score = await this.score(prompt);
-      }
-      scores.push(score);
-      const isLast = step === steps - 1;
-      const isCut = isLast && steps < whole;
-      await this.policy.storeExperience(chosen, {
-        reward: score - before,
-        terminated: isLast && !isCut,
-        truncated: isCut,
-        final: isCut ? { prompt, history: [...actions], score } : null,
-      });
-    }
-    return { start, prompt, actions, scores };
+  /** Start the policy's service. */
+  async start(): Promise<void> {
+    await this.policy.startServer();
+  }
+
+  /** End the service that `start` started. */
+  async stop(): Promise<void> {
+    await this.policy.stopServer();
   }
 
   /** Play episodes on the prompts in turn, and update the policy after every few of them. */
   async train(
     prompts: readonly string[],
-    { episodes = 100, episodeLength = 5, updateInterval = 10, onEpisode }: TrainingOptions = {},
-  ): Promise<{ episodes: EpisodeResult[]; updates: Statistics[] }> {
-    const played: EpisodeResult[] = [];
+    numEpisodes?: number,
+    episodeLength?: number,
+    updateInterval?: number,
+  ): Promise<TrainingStats>;
+  async train(prompts: readonly string[], options: TrainingOptions): Promise<TrainingStats>;
+  async train(
+    prompts: readonly string[],
+    given?: number | TrainingOptions,
+    length?: number,
+    interval?: number,
+  ): Promise<TrainingStats> {
+    const options: TrainingOptions =
+      typeof given === "object" ? given : { numEpisodes: given, episodeLength: length, updateInterval: interval };
+    const { numEpisodes = 100, episodeLength = 5, updateInterval = 10, onEpisode } = options;
+    const episodes: EpisodeResult[] = [];
     const updates: Statistics[] = [];
-    for (let number = 0; number < episodes; number++) {
-      const result = await this.trainEpisode(prompts, episodeLength, number);
-      played.push(result);
+    let total = 0;
+    for (let number = 0; number < numEpisodes; number++) {
+      const result = await this.policy.trainEpisode(prompts, episodeLength, number);
+      episodes.push(result);
+      total += (result.scores.at(-1) ?? 0) - (result.scores[0] ?? 0);
       onEpisode?.(result);
-      if (played.length % updateInterval === 0) {
+      if (episodes.length % updateInterval === 0) {
         const statistics = await this.policy.update();
         if (statistics !== null) updates.push(statistics);
       }
     }
-    return { episodes: played, updates };
+    return { episodes, updates, avgReward: episodes.length === 0 ? 0 : total / episodes.length };
   }
 }

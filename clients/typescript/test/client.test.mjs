@@ -26,10 +26,10 @@ test("an action is chosen, its outcome stored once, and its probabilities sum to
 
 test("a trainer plays episodes, updates the policy and saves it", async () => {
   const score = (prompt) => (prompt.includes("result only") ? 1 : 0.5);
-  const trainer = new RLTrainer(policy, score);
+  const trainer = new RLTrainer(new RLInterface({ ...options, score }));
   const seen = [];
-  const { episodes, updates } = await trainer.train(["Answer the question of {user}.", "Sum up: {text}"], {
-    episodes: 10,
+  const { episodes, updates, avgReward } = await trainer.train(["Answer the question of {user}.", "Sum up: {text}"], {
+    numEpisodes: 10,
     updateInterval: 5,
     onEpisode: (one) => seen.push(one),
   });
@@ -41,13 +41,18 @@ test("a trainer plays episodes, updates the policy and saves it", async () => {
   }
   assert.ok(updates.length > 0);
   assert.equal((await policy.stats()).policy_version, updates.length);
-  const short = await trainer.trainEpisode(["Answer it now, please."], 1);
+  const gains = episodes.map((one) => one.scores.at(-1) - one.scores[0]);
+  assert.ok(Math.abs(avgReward - gains.reduce((total, one) => total + one) / 10) < 1e-9);
+  const short = await policy.trainEpisode(["Answer it now, please."], 1);
   assert.equal(short.actions.length, 1);
-  assert.equal(await policy.save("first"), true);
-  assert.equal(await policy.save("../first"), false);
-  assert.equal(await policy.load("first"), true);
-  assert.equal(await policy.load("second"), false);
-  await assert.rejects(trainer.trainEpisode([]), TypeError);
+  assert.equal(await policy.loadCheckpoint("latest"), false);
+  assert.equal(await policy.saveCheckpoint(), true);
+  assert.equal(await policy.saveCheckpoint("first"), true);
+  assert.equal(await policy.saveCheckpoint("../first"), false);
+  assert.deepEqual((await policy.stats()).checkpoints, ["first", "latest"]);
+  assert.equal(await policy.loadCheckpoint("first"), true);
+  assert.equal(await policy.loadCheckpoint("second"), false);
+  await assert.rejects(policy.trainEpisode([]), TypeError);
 });
 
 test("arms are offered, chosen and rewarded, and an answer is rated", async () => {

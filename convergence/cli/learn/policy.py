@@ -87,7 +87,7 @@ def serve(  # noqa: PLR0917 - Typer's options
         typer.Option(
             metavar="NAME",
             help="Model whose embeddings requests give. Default: the service makes hashed n-grams of "
-            "prompts, which know no meanings.",
+            "prompts, which know no meanings, where a request gives no embedding.",
         ),
     ] = None,
     embedding_dim: Annotated[
@@ -117,13 +117,14 @@ def serve(  # noqa: PLR0917 - Typer's options
 
     The service of `convergence serve` with the policy's paths: /select_action, /select_mutation,
     /store_experience, /update, /get_distribution, /save, /load, /stats. The `llm` of --config writes
-    changed prompts; without one fixed rules do. Ctrl-C ends it; no acknowledged experience is lost.
+    changed prompts; without one fixed rules do. On loopback it needs no token, as a demonstration; bound
+    elsewhere it must have one. Ctrl-C ends it; no acknowledged experience is lost.
     """
-    from convergence.service.server import Service, ServiceOptions  # noqa: PLC0415 - brings FastAPI
+    from convergence.service.server import Service, ServiceOptions, is_loopback  # noqa: PLC0415 - brings FastAPI
     from convergence.service.tokens import read_tokens  # noqa: PLC0415 - as above
     from tasks.store.runtime.runtime_store import RuntimeStore  # noqa: PLC0415 - brings SQLite
 
-    tokens = read_tokens(token or [])
+    tokens = read_tokens(token or []) if token or not is_loopback(host) else None
     settings = policy_settings(
         embedding, embedding_dim, assignments or (), max_steps=max_steps, seed=seed
     )

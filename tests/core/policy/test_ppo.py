@@ -288,10 +288,11 @@ def test_a_long_gradient_is_scaled_down_over_both_networks():
     assert np.linalg.norm(10 * after.first_moment) == pytest.approx(0.5, rel=1e-4)
 
 
-def test_the_rate_falls_linearly_to_zero():
+def test_the_rate_falls_linearly_to_zero_or_with_the_root_of_the_steps_where_no_end_is_known():
     config = replace(SMALL, total_steps=100)
     assert [config.rate(n) for n in (0, 50, 100, 150)] == [3e-4, 1.5e-4, 0.0, 0.0]
-    assert SMALL.rate(10**9) == 3e-4
+    known = [SMALL.rate(rollouts * SMALL.buffer_size) for rollouts in (0, 10, 40, 1_000)]
+    assert known == pytest.approx([3e-4, 3e-4, 1.5e-4, 3e-5])
 
 
 def test_adam_equals_its_definition():
