@@ -19,6 +19,7 @@ import httpx
 
 from convergence_core.errors import ConfigurationError, ConvergenceError, InfrastructureFault
 from tasks.http.bodies import CODINGS, MAX_RESPONSE_BYTES, limit_body
+from tasks.http.environment import check_network_environment
 from tasks.serving.answers import (
     Arm,
     Decision,
@@ -256,8 +257,10 @@ class _Calls(ABC):
             timeout_s: of one answer.
 
         Raises:
-            ConfigurationError: there is no token.
+            ConfigurationError: there is no token, or the environment names a proxy or certificates that
+                cannot be used.
         """
+        check_network_environment()
         secret = token or (os.environ.get(token_env, "") if token_env else "")
         if not secret:
             raise ConfigurationError.of(

@@ -1,11 +1,18 @@
 """Execution of a prepared run: its flow, on a server that is there or is started."""
 
 import contextlib
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from convergence_core.errors import ConvergenceError, PrefectServerError
+from tasks.prefect_support.settings import (
+    NO_TELEMETRY,
+    SERVER_PROFILE,
+    check_prefect_settings,
+    prepare,
+)
 
 if TYPE_CHECKING:
     from convergence_core.result import RunResult
@@ -25,9 +32,8 @@ def execute(running: "Run", *, verbose: bool) -> "RunResult":
         PrefectServerError: Prefect's server cannot be reached or started.
     """
     try:
-        from tasks.prefect_support.settings import prepare  # noqa: PLC0415 - must come before Prefect
-
         prepare(quiet=not verbose)
+        check_prefect_settings()
         with _prefect_server():
             if running.is_stopping:
                 with running:  # which records how it ended
@@ -47,6 +53,7 @@ def _prefect_server() -> Iterator[None]:
     A server that ends with this process is sent no heartbeats: it could act on none. To another one
     all flow runs beat by themselves.
     """
+    from httpx import HTTPError  # noqa: PLC0415 - comes with Prefect's client
     from prefect.settings import (  # noqa: PLC0415 - takes a second
         PREFECT_API_URL,
         PREFECT_FLOWS_HEARTBEAT_FREQUENCY,
@@ -61,13 +68,17 @@ def _prefect_server() -> Iterator[None]:
         with flows_beat_themselves():
             yield
         return
-    from tasks.prefect_support.temporary_server import full_disk, temporary_server  # noqa: PLC0415 - where needed
+    from tasks.prefect_support.temporary_server import TRAFFIC, full_disk, temporary_server  # noqa: PLC0415 - where needed
 
     server = temporary_server()
     _import_what_a_run_needs()  # while the server starts
     server.wait()
     with temporary_settings(
-        updates={PREFECT_API_URL: server.api_url, PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}
+        updates={
+            **TRAFFIC,
+            PREFECT_API_URL: server.api_url,
+            PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None,
+        }
     ):
         try:
             yield
@@ -76,6 +87,11 @@ def _prefect_server() -> Iterator[None]:
         except Exception as error:
             # A server that cannot write answers with an error of its own, which says nothing of it.
             problem = full_disk()
+            if problem is None and isinstance(error, HTTPError):
+                problem = (
+                    f"Prefect's temporary server fails: {error}; fix: unset the variables "
+                    f"{', '.join(_variables()) or 'of Prefect'}, or see what `prefect server start` says"
+                )
             if problem is None:
                 raise
             raise PrefectServerError(problem) from error
@@ -93,15 +109,26 @@ def greet(api_url: str | None) -> None:
     import httpx  # noqa: PLC0415 - comes with Prefect's client
     from prefect.client.orchestration import get_client  # noqa: PLC0415 - takes seconds
 
+    if not api_url:
+        raise PrefectServerError(
+            "PREFECT_API_URL: must be the address of a running Prefect server, because Prefect's settings "
+            "(PREFECT_SERVER_EPHEMERAL_ENABLED) forbid a temporary one; fix: set it, or allow that"
+        )
     try:
         with get_client(sync_client=True) as client:
             client.hello()
-    except httpx.TransportError as error:
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise PrefectServerError(
             f"PREFECT_API_URL: must be the address of a running Prefect server; "
             f"{_without_password(api_url or '')}: {error}; fix: start that server, or "
             "`prefect config unset PREFECT_API_URL` to run with a temporary one"
         ) from error
+
+
+def _variables() -> list[str]:
+    """Return the names of Prefect's variables that somebody else has set."""
+    ours = {*SERVER_PROFILE, *NO_TELEMETRY}
+    return sorted(name for name in os.environ if name[:8] == "PREFECT_" and name not in ours)
 
 
 def _without_password(url: str) -> str:

@@ -1,11 +1,9 @@
 """HTTP clients: time-outs, bounded bodies, pooled connections, one exchange."""
 
 import asyncio
-import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import cache
 from typing import Self
 
 import httpx
@@ -13,14 +11,9 @@ import httpx
 from convergence_core.config.api import RequestConfig
 from convergence_core.errors import InfrastructureFault
 from tasks.http.bodies import CODINGS, MAX_RESPONSE_BYTES, limiting
-from tasks.http.connections import connection_mounts
+from tasks.http.connections import ConnectionPool
+from tasks.http.environment import certificates
 from tasks.http.stopwatch import Stopwatch
-
-
-@cache
-def _certificates() -> ssl.SSLContext:
-    """Return the certificates to trust: reading them takes longer than all else of a client."""
-    return httpx.create_ssl_context()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,15 +43,18 @@ class ClientSettings:
         )
 
     def open(self) -> httpx.AsyncClient:
-        """Return a client that never retries; its time-out is the longest silence."""
+        """Return a client that never retries; its time-out is the longest silence.
+
+        Raises:
+            ConfigurationError: the environment names certificates that cannot be read.
+        """
         n, connect_s = self.n_connections, self.connect_s or self.timeout_s
         return httpx.AsyncClient(
             headers={"Accept-Encoding": ", ".join(CODINGS)},
             event_hooks={"response": [limiting(self.max_response_bytes)]},
-            verify=_certificates(),
             timeout=httpx.Timeout(self.timeout_s, connect=connect_s, pool=None),
-            limits=httpx.Limits(max_connections=n, max_keepalive_connections=n),
-            mounts=connection_mounts(n, verify=_certificates()),
+            transport=ConnectionPool(n, verify=certificates()),
+            trust_env=False,  # the pool reads it
         )
 
     @asynccontextmanager

@@ -10,9 +10,10 @@ import ssl
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from urllib.request import getproxies
 
 import httpx
+
+from tasks.http.environment import proxy_of
 
 IDLE_S = 5.0
 """How long an idle connection is kept, as httpx does by default."""
@@ -66,7 +67,9 @@ class ConnectionPool(httpx.AsyncBaseTransport):
         limits = httpx.Limits(
             max_connections=1, max_keepalive_connections=1, keepalive_expiry=IDLE_S
         )
-        transport = httpx.AsyncHTTPTransport(verify=self._verify, limits=limits)
+        transport = httpx.AsyncHTTPTransport(
+            verify=self._verify, limits=limits, proxy=proxy_of(*origin)
+        )
         self._all.add(transport)
         return transport
 
@@ -106,12 +109,3 @@ class _Stream(httpx.AsyncByteStream):
             await self._stream.aclose()
         finally:
             self._on_close()
-
-
-def connection_mounts(most: int, *, verify: ssl.SSLContext) -> dict[str, httpx.AsyncBaseTransport]:
-    """Return what to give a client as ``mounts``; what the environment sends by a proxy stays so.
-
-    httpx mounts those proxies by scheme, before what is mounted for all; only one for all schemes
-    would be replaced.
-    """
-    return {} if "all" in getproxies() else {"all://": ConnectionPool(most, verify=verify)}

@@ -8,6 +8,7 @@ from convergence_core.budget.prices import PriceTable
 from convergence_core.config import Configuration
 from convergence_core.config.api import CHAT_KINDS
 from tasks.http.authentication import check_environment, journal_url
+from tasks.http.environment import check_network_environment
 from tasks.inputs.prices import prices_of
 from tasks.secrets.process_redaction import hide
 from tasks.secrets.redaction import Redactor, Secrets, target_secret_names
@@ -40,8 +41,10 @@ class Environment:
         From here on, nothing that this process logs or fails with shows its secrets.
 
         Raises:
-            ConfigurationError: a variable that it names is not set.
+            ConfigurationError: a variable that it names is not set, or the environment names a proxy or
+                certificates that cannot be used.
         """
+        check_network_environment()
         prices = prices_of(configuration)
         if mock_url is None:
             check_environment(configuration)

@@ -5,7 +5,11 @@ Whatever the user has set in the environment wins, except telemetry.
 """
 
 import os
+import re
 import sys
+
+from convergence_core.errors import ConfigurationError, Problem
+from tasks.http.environment import check_network_environment
 
 NO_TELEMETRY = {
     "DO_NOT_TRACK": "1",
@@ -28,7 +32,11 @@ def prepare(*, quiet: bool = False) -> None:
 
     Args:
         quiet: log only what needs a person; the caller shows progress itself.
+
+    Raises:
+        ConfigurationError: the environment names a proxy or certificates that cannot be used.
     """
+    check_network_environment()
     os.environ.update(NO_TELEMETRY)
     # For workers and servers of deployments; the command line sets it earlier.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -42,3 +50,40 @@ def prepare(*, quiet: bool = False) -> None:
         # it tells of each with a traceback.
         os.environ.setdefault("PREFECT_SERVER_LOGGING_LEVEL", "CRITICAL")
         os.environ.setdefault("PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW", "ignore")
+
+
+def check_prefect_settings() -> None:
+    """Import Prefect, and let it read its settings.
+
+    Raises:
+        ConfigurationError: Prefect refuses variables or a profile; names the variables.
+    """
+    try:
+        from prefect.settings import get_current_settings  # noqa: PLC0415 - takes a second
+
+        get_current_settings()
+    except ValueError as error:  # of Pydantic, of its settings, or of a profile's TOML
+        raise ConfigurationError(_refused_settings(error)) from None
+
+
+def _refused_settings(error: ValueError) -> list[Problem]:
+    from pydantic import ValidationError  # noqa: PLC0415 - Prefect has imported it
+
+    reasons = {"": str(error).splitlines()[0]}
+    if isinstance(error, ValidationError):
+        reasons = {
+            str(problem["loc"][-1]): problem["msg"]
+            for problem in error.errors(include_input=False)
+            if problem["loc"] and problem["type"] != "default_factory_not_called"
+        }
+    elif match := re.search(r'field "(\w+)"', str(error)):
+        reasons = {match[1]: "it cannot be parsed"}
+    names = [name for name in os.environ if name.startswith("PREFECT_")]
+    return [
+        Problem(
+            key=next((name for name in names if name.endswith(f"_{field.upper()}")), "PREFECT_*"),
+            rule=f"must be a setting that Prefect accepts: {reason}",
+            fix="Correct the variable or Prefect's profile; `prefect config view` lists both.",
+        )
+        for field, reason in reasons.items()
+    ]

@@ -15,17 +15,43 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from convergence_core.errors import PrefectServerError
+from tasks.http.environment import exempt_from_proxies
 from tasks.prefect_support.program import PARENT
 
 _OF_A_TEMPORARY_SERVER = {
     "PREFECT_UI_ENABLED": "0",
     "PREFECT__SERVER_EPHEMERAL": "1",
     "PREFECT__SERVER_FINAL": "1",
+    "PREFECT_PROFILES_PATH": os.devnull,
 }
-"""What Prefect itself sets for its own temporary server."""
+"""What Prefect itself sets for its own temporary server; it reads no profile besides our settings."""
+TRAFFIC: Final[dict[Any, Any]] = {
+    "api.auth_string": None,
+    "api.enable_http2": False,
+    "api.key": None,
+    "api.request_timeout": 60.0,
+    "api.ssl_cert_file": None,
+    "api.tls_insecure_skip_verify": False,
+    "client.csrf_support_enabled": True,
+    "client.custom_headers": {},
+    "client.max_retries": 5,
+    "results.default_storage_block": None,
+    "server.api.auth_string": None,
+    "server.api.base_path": None,
+    "server.api.csrf_protection_enabled": False,
+    "server.api.default_limit": 200,
+    "server.api.max_parameter_size": 524_288,
+    "server.concurrency.lease_storage": "prefect.server.concurrency.lease_storage.memory",
+    "server.docket.url": "memory://",
+    "server.events.messaging_broker": "prefect.server.utilities.messaging.memory",
+    "server.events.messaging_cache": "prefect.server.utilities.messaging.memory",
+    "server.metrics_enabled": False,
+    "tasks.scheduling.default_storage_block": None,
+}
+"""Settings between this process and its own server, where those for other servers do not hold."""
 ROOM: Final = 16 * 2**20
 """Bytes that must be free for Prefect's database: a new one takes a few megabytes."""
 _STOP_S = 5.0
@@ -64,13 +90,17 @@ class TemporaryServer:
         """
         from prefect.settings import get_current_settings  # noqa: PLC0415 - takes a second
 
-        settings = get_current_settings().to_environment_variables(exclude_unset=True)
+        settings = get_current_settings().copy_with_update(updates=TRAFFIC)
+        variables = settings.to_environment_variables(exclude_unset=True)
+        inherited = {name: os.environ[name] for name in os.environ if name[:8] != "PREFECT_"}
         with socket.create_server(("127.0.0.1", 0)) as listener:
             # Answers go out in two writes; the second must not wait for word of the first. asyncio
             # sees to that on sockets it opens, and those accepted here inherit it.
             listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             descriptor = listener.fileno()
-            self.api_url = f"http://127.0.0.1:{listener.getsockname()[1]}/api"
+            address = f"127.0.0.1:{listener.getsockname()[1]}"
+            exempt_from_proxies(address)
+            self.api_url = f"http://{address}/api"
             self._process = subprocess.Popen(  # noqa: S603 - this interpreter, our own arguments
                 [
                     sys.executable, "-m", "tasks.prefect_support.program", "uvicorn", "--factory",
@@ -78,7 +108,7 @@ class TemporaryServer:
                     "--fd", str(descriptor), "--log-level", "error", "--lifespan", "on",
                 ],
                 env={
-                    **os.environ, **_OF_A_TEMPORARY_SERVER, **settings, PARENT: str(os.getpid()),
+                    **inherited, **variables, **_OF_A_TEMPORARY_SERVER, PARENT: str(os.getpid()),
                 },
                 pass_fds=[descriptor],
                 start_new_session=True,

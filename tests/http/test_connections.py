@@ -2,12 +2,19 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 
 import httpx
 import pytest
 
+from convergence_core.errors import ConfigurationError
 from tasks.http.clients import ClientSettings
+from tasks.http.environment import (
+    certificates,
+    check_network_environment,
+    exempt_from_proxies,
+    proxy_of,
+)
 
 
 class Server:
@@ -139,17 +146,91 @@ def test_closing_the_client_closes_all_connections():
     asyncio.run(check())
 
 
-@pytest.mark.parametrize("variable", ["HTTP_PROXY", "ALL_PROXY"])
-def test_a_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch, variable: str):
-    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.lower(), raising=False)
+@pytest.fixture
+def environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+    """The environment without variables of proxies and certificates."""
+    names = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"]
+    for name in [*names, *map(str.lower, names), "SSL_CERT_FILE", "SSL_CERT_DIR", "SSLKEYLOGFILE"]:
+        monkeypatch.setenv(name, "")  # restored at the end, also where the test leaves a value
+        monkeypatch.delenv(name)
+    certificates.cache_clear()
+    yield monkeypatch
+    certificates.cache_clear()
 
+
+@pytest.mark.parametrize("variable", ["HTTP_PROXY", "ALL_PROXY"])
+def test_a_proxy_of_the_environment_is_used(environment: pytest.MonkeyPatch, variable: str):
     async def check() -> None:
         async with running() as proxy:
-            monkeypatch.setenv(variable, proxy.url)
+            environment.setenv(variable, proxy.url)
             async with client_of(2) as client:
                 assert (await client.get("http://example.invalid/now")).json() == {}
             assert proxy.n_connections == 1
 
     asyncio.run(check())
+
+
+@pytest.mark.parametrize(
+    ("no_proxy", "url", "is_direct"),
+    [
+        ("[::1]", "http://[::1]:80/", True),
+        ("::1", "http://[::1]/", True),
+        ("fe80::/10", "http://[fe80::7]/", True),
+        ("fe80::/10", "http://[2001:db8::7]/", False),
+        ("10.0.0.0/8", "http://10.20.30.40/", True),
+        ("10.0.0.0/8", "http://11.20.30.40/", False),
+        ("10.0.0.0/8", "http://ten.example.com/", False),
+        (".example.com, localhost", "http://a.Example.com/", True),
+        ("example.com", "http://notexample.com/", False),
+        ("*.example.com", "http://a.b.example.com/", True),
+        ("example.com:8080", "http://example.com:8080/", True),
+        ("example.com:8080", "http://example.com/", False),
+        ("[::1]:8080", "http://[::1]:8080/", True),
+        ("http://example.com", "http://example.com/", True),
+        ("no%such:thing", "http://example.com/", False),
+        ("a,*", "http://example.com/", True),
+    ],
+)
+def test_exemptions_of_the_environment_hold_and_leave_httpx_able_to_open_clients(
+    environment: pytest.MonkeyPatch, no_proxy: str, url: str, is_direct: bool
+):
+    environment.setenv("HTTP_PROXY", "proxy.example.com:3128")
+    environment.setenv("NO_PROXY", no_proxy)
+    check_network_environment()
+    httpx.Client().close()
+    address = httpx.URL(url)
+    found = proxy_of(address.scheme, address.host, address.port)
+    assert found == (None if is_direct else "http://proxy.example.com:3128")
+
+
+def test_an_address_of_this_process_is_exempt_from_proxies(environment: pytest.MonkeyPatch):
+    environment.setenv("http_proxy", "http://proxy.example.com:3128")
+    environment.setenv("NO_PROXY", "[::1]")
+    exempt_from_proxies("127.0.0.1:4711")
+    assert proxy_of("http", "127.0.0.1", 4711) is None
+    assert proxy_of("http", "127.0.0.1", 4712) is not None
+    assert proxy_of("http", "::1", None) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("https_proxy", "ftp://me:s3cr3t@proxy:21", "must be the address of a proxy"),
+        ("HTTP_PROXY", "http://me:s3cr3t@proxy:port", "must be the address of a proxy"),
+        ("ALL_PROXY", "socks5://me:s3cr3t@proxy:1080", "`pip install socksio`"),
+        ("SSL_CERT_FILE", "/no/such/ca.pem", "/no/such/ca.pem (No such file or directory)"),
+        ("SSL_CERT_FILE", __file__, "certificates in PEM form"),
+        ("SSL_CERT_DIR", "/no/such/folder", "must name a folder of certificates"),
+        ("SSLKEYLOGFILE", "/no/such/keys", "must name a file that can be written"),
+    ],
+)
+def test_a_variable_that_no_client_can_use_is_named_before_a_call(
+    environment: pytest.MonkeyPatch, name: str, value: str, words: str
+):
+    environment.setattr("importlib.util.find_spec", lambda _: None)
+    environment.setenv(name, value)
+    with pytest.raises(ConfigurationError) as caught:
+        check_network_environment()
+    assert str(caught.value).startswith(f"`{name}` ")
+    assert words in str(caught.value)
+    assert "s3cr3t" not in str(caught.value)
