@@ -135,6 +135,14 @@ class WarpedPosterior:
         above[index] = 1.0
         return np.asarray(above, np.float64)
 
+    def changes_from(self, index: int) -> np.ndarray:
+        """Return how far warped rewards lie from one of them, root mean square, (n,)."""
+        mean, covariance = self._joint
+        variance = np.diag(covariance)
+        of_gap = variance + variance[index] - 2.0 * covariance[index]
+        squares = (mean - mean[index]) ** 2 + np.maximum(of_gap, 0.0)
+        return np.asarray(np.sqrt(squares), np.float64)
+
     def probability_within(
         self, rng: np.random.Generator, n: int, *, index: int, delta: float
     ) -> float:

@@ -165,7 +165,7 @@ class Sampler(Protocol):
         ...
 
     def ask(self, state: SearchState, rng: np.random.Generator, request: AskRequest) -> Plan:
-        """Plan a generation; an empty plan says that the space holds nothing new to ask."""
+        """Plan a generation; an empty plan says that the sampler knows nothing new to ask."""
         ...
 
     def tell(self, state: SearchState, trials: Sequence[Trial]) -> SearchState:

@@ -168,7 +168,8 @@ class Study:
 
     def _why_done(self, state: StudyState) -> str | None:
         if state.is_exhausted:
-            return "the search space holds nothing that was not asked"
+            n = len(state.search.archive)
+            return f"all {n:,} settings of the search space are evaluated on all search cases"
         if self.has_run_all_generations(state):
             n = self.schedule.n_generations
             return "its one generation was run" if n == 1 else f"all {n} generations were run"
@@ -262,7 +263,7 @@ class Study:
             and not asked.is_repair,  # what is still missing stays so
             is_exhausted=state.is_exhausted
             if asked.is_repair
-            else not trials and not self.is_open,
+            else not trials and not self.is_open and self._is_covered(search),
             is_answered=state.is_answered or has_answer(trials),
             limit=limit_reached(trials),
         )
@@ -298,6 +299,11 @@ class Study:
             rival_id=rival_id,
             goals=None if self.goals is None else self.goals.fit(search.archive, self.space),
         )
+
+    def _is_covered(self, search: SearchState) -> bool:
+        """Whether every point of a finite space is known; an endless one never is."""
+        size = self.space.size()
+        return size is not None and len(search.archive) >= size
 
     def _capacity(self, state: StudyState) -> int:
         return self.schedule.capacity(state.next_generation, state.n_calls)

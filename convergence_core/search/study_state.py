@@ -31,7 +31,7 @@ class StudyState:
     repairs_next: bool = False
     """Whether cells without a reward are asked again first; not part of a checkpoint."""
     is_exhausted: bool = False
-    """Whether the sampler found nothing new to ask."""
+    """Whether a finite space is wholly evaluated."""
     is_answered: bool = False
     """Whether any candidate answered: rewards of failures alone recommend none."""
     limit: str | None = None

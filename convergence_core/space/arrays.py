@@ -77,6 +77,13 @@ class Encoding:
         """Parameters in the order of dimensions: numbers, then choices."""
         return (*self.number_names, *self.choice_names)
 
+    @property
+    def free_columns(self) -> tuple[int, ...]:
+        """Dimensions of numbers that are a continuum."""
+        parameters = self.space.parameters
+        is_free = [parameters[name].n_values is None for name in self.number_names]
+        return tuple(j for j, free in enumerate(is_free) if free)
+
     def genes(self, points: Sequence[Params]) -> np.ndarray:
         """Return canonical points as rows of numbers, (n, n_dims).
 

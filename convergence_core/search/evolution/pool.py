@@ -11,7 +11,8 @@ children that are their first parent again are dropped too.
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -24,6 +25,8 @@ TOURNAMENT = 4
 """Contestants to be a parent."""
 N_LEVELS = 100_000
 """Numbers with more steps than this move freely and are then snapped; a move may come to none."""
+FINEST = 10_000
+"""Levels of a free number from which on it moves freely: four digits of its range tell more apart."""
 N_RESCUED = 8
 """Points drawn one by one where constraints refused all rows."""
 
@@ -82,8 +85,9 @@ class PoolBreeder:
     """Breeds and draws rows of genes of a space."""
 
     encoding: Encoding
-    levels: int | None = None
-    """Steps to which free numbers are snapped, so that evidence gathers on few candidates."""
+    levels: Mapping[str, int] = field(default_factory=dict)
+    """Free number → steps to which it is snapped, so that evidence gathers on few candidates; absent
+    ones move freely."""
     style: BreedingStyle = BreedingStyle()
 
     @cached_property
@@ -93,7 +97,16 @@ class PoolBreeder:
     @cached_property
     def _grids(self) -> tuple[np.ndarray | None, ...]:
         """Values that numbers may take; ``None`` of choices and of free numbers."""
-        return tuple(_grid(parameter, self.levels) for parameter in self._parameters)
+        return tuple(
+            _grid(parameter, self.levels.get(name))
+            for name, parameter in zip(self.encoding.names, self._parameters, strict=True)
+        )
+
+    @property
+    def finer(self) -> "PoolBreeder | None":
+        """The breeder of half the steps, whose levels hold this one's; ``None``: all move freely."""
+        finer = {name: 2 * n for name, n in self.levels.items() if 2 * n < FINEST}
+        return replace(self, levels=finer) if self.levels else None
 
     @cached_property
     def _n_values(self) -> np.ndarray:

@@ -23,6 +23,7 @@ from convergence_core.posterior.warped_posterior import WarpedPosterior
 from convergence_core.records import Candidate
 from convergence_core.search.archive import Archive
 from convergence_core.search.evolution import BreedingMix, Pool, PoolBreeder
+from convergence_core.search.evolution.pool import FINEST
 from convergence_core.space.arrays import Encoding
 
 MIN_PARENTS = 10
@@ -110,10 +111,13 @@ class Competitors:
         A generation that thinks asks twice from one state of the generator; the second time it gets
         the draws of the first.
         """
-        key = f"{rng.bit_generator.state} {id(breeder)} {n}"
+        key = f"{rng.bit_generator.state} {breeder.levels} {n}"
         found = self._kept_draws.get(key)
         if found is None:
             pool = self.pool(breeder, rng)
+            while len(pool) < n and (finer := breeder.finer) is not None:
+                breeder = finer
+                pool = self.pool(breeder, rng)
             values = self.draws(self.elites, pool.genes, rng, n)
             values.setflags(write=False)
             found = PosteriorDraws(pool=pool, values=values, rng_state=rng.bit_generator.state)
@@ -193,6 +197,30 @@ class Competitors:
     def posterior_at(self, genes: np.ndarray, rows: np.ndarray) -> WarpedPosterior:
         """Return the joint posterior of worths at these genes, (n, n_dims), of training rows or -1, (n,)."""
         return self.fitted.worth_at(("",) * len(genes), self.encoding.places(genes), rows)
+
+    def levels(self, n_levels: int) -> Mapping[str, int]:
+        """Return free numbers → steps between which the evidence sees nothing; absent ones are free.
+
+        From ``n_levels`` on steps are halved until over half a step, to either side of the leaders,
+        the surface changes less than is unknown about them.
+        """
+        free = self.encoding.free_columns
+        half = 0.5 / (n_levels * 2.0 ** np.arange(math.ceil(math.log2(FINEST / n_levels))))
+        is_visible = np.zeros((len(free), len(half)), dtype=bool)
+        for leader in self.ranking[:N_CLOSE]:
+            moved = np.tile(self.genes[leader], (len(free), len(half), 2, 1))
+            for i, j in enumerate(free):
+                sides = self.genes[leader, j] + np.stack([-half, half], axis=1)
+                moved[i, :, :, j] = np.clip(sides, 0.0, 1.0)
+            genes = np.concatenate([self.genes[[leader]], moved.reshape(-1, moved.shape[-1])])
+            posterior = self.posterior_at(genes, unseen(len(genes)))
+            changes = posterior.changes_from(0)[1:].reshape(len(free), len(half), 2)
+            is_visible |= changes.max(axis=2) > self.marginals[1][leader]
+        return {
+            self.encoding.names[j]: n_levels << int(seen.argmin())
+            for j, seen in zip(free, is_visible, strict=True)
+            if not seen.all()
+        }
 
     def pool(self, breeder: PoolBreeder, rng: np.random.Generator) -> Pool:
         """Return new rows that compete, known to no member; their parents count by ``ranking``."""

@@ -57,7 +57,8 @@ class ThompsonSampler:
     goals: Goals | None = None
     """What counts besides the mean reward; ``None``: nothing."""
     n_levels: int | None = 20
-    """Steps that free numbers are snapped to where there are cases; ``None``: none."""
+    """Steps that free numbers begin with where there are cases; ``None``: none. They are halved as
+    evidence grows (``Competitors.levels``), and where they hold too few new candidates."""
     meta_optimizer: MetaOptimizer | None = None
     """Chooses the operators that breed the pool; ``None``: the pool is the fixed one."""
 
@@ -84,7 +85,7 @@ class ThompsonSampler:
             competitors=competitors,
             builder=builder,
             rng=rng,
-            breeder=self._breeder(request),
+            breeder=self._breeder(request, competitors),
             chunk=chunk,
             max_new=_max_new(request, chunk),
             n_slots=request.n_cells // self.chunk(request),
@@ -204,16 +205,19 @@ class ThompsonSampler:
             case_weights=self.case_weights,
         )
 
-    def _breeder(self, request: AskRequest) -> PoolBreeder:
-        return self._stepped if len(request.case_ids) > 1 else self._free
+    def _breeder(self, request: AskRequest, competitors: Competitors | None = None) -> PoolBreeder:
+        """Return the breeder of a generation; without competitors, of the first."""
+        encoding, n = self.surrogate.encoding, self.n_levels
+        if n is None or len(request.case_ids) < 2 or not encoding.free_columns:
+            return self._free
+        if competitors is not None:
+            return replace(self._free, levels=competitors.levels(n))
+        names = [encoding.names[j] for j in encoding.free_columns]
+        return replace(self._free, levels=dict.fromkeys(names, n))
 
     @cached_property
     def _free(self) -> PoolBreeder:
         return PoolBreeder(encoding=self.surrogate.encoding)
-
-    @cached_property
-    def _stepped(self) -> PoolBreeder:
-        return PoolBreeder(encoding=self.surrogate.encoding, levels=self.n_levels)
 
     def _open(self, builder: PlanBuilder, rng: np.random.Generator) -> None:
         """Ask the first generation: candidates spread over the space, a chunk each."""
@@ -223,7 +227,9 @@ class ThompsonSampler:
         n = min(_max_new(request, chunk), -(-builder.n_left // chunk))
         chosen = builder.priority_candidates()[:n]
         seen = {*builder.seen(), *(candidate.candidate_id for candidate in chosen)}
-        for pool in (breeder.design(n, rng), breeder.sample(4 * n, rng)):
+        pools = [breeder.design(n, rng), breeder.sample(4 * n, rng)]
+        while pools:
+            pool = pools.pop(0)
             for row in range(len(pool)):
                 if len(chosen) >= n:
                     break
@@ -231,6 +237,9 @@ class ThompsonSampler:
                 if candidate.candidate_id not in seen:
                     seen.add(candidate.candidate_id)
                     chosen.append(candidate)
+            if not pools and len(chosen) < n and (finer := breeder.finer) is not None:
+                breeder = finer
+                pools.append(breeder.sample(4 * n, rng))
         n_rounds = -(-len(request.case_ids) * request.repeats // chunk)
         for _ in range(n_rounds):
             for candidate in chosen:

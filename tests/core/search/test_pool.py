@@ -18,8 +18,9 @@ SEEDS = st.integers(0, 10_000)
 
 
 def breeder(space: Space, levels: int | None = None, crossover_rate: float = 0.5) -> PoolBreeder:
-    style = BreedingStyle(crossover_rate=crossover_rate)
-    return PoolBreeder(encoding=Encoding.of(space), levels=levels, style=style)
+    style, encoding = BreedingStyle(crossover_rate=crossover_rate), Encoding.of(space)
+    names = [encoding.names[j] for j in encoding.free_columns if levels is not None]
+    return PoolBreeder(encoding=encoding, levels=dict.fromkeys(names, levels or 0), style=style)
 
 
 def of(**parameters: Parameter) -> PoolBreeder:
@@ -247,6 +248,20 @@ def test_free_numbers_are_snapped_to_levels():
     assert values == {-1.0, 0.0, 1.0, 2.0, 3.0}
     children = {bred.point(row)["x"] for row in bred.breed(np.array([[0.3]]), 300, rng).genes}
     assert children <= values
+    finer = bred.finer
+    assert finer is not None
+    assert values < {finer.point(row)["x"] for row in finer.sample(400, rng).genes}
+
+
+def test_half_the_steps_end_in_free_numbers_and_numbers_with_values_have_no_levels():
+    space = Space(
+        parameters={"x": Float(min=1e-6, max=1, log=True), "n": Integer(min=1, max=10**6)}
+    )
+    bred, n_steps = breeder(space, levels=20), []
+    while (finer := bred.finer) is not None:
+        bred = finer
+        n_steps.append(bred.levels.get("x"))
+    assert n_steps == [40, 80, 160, 320, 640, 1280, 2560, 5120, None]
 
 
 def test_logarithmic_numbers_are_uniform_on_their_scale():

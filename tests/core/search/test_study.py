@@ -11,8 +11,11 @@ from convergence_core.records import Evaluation, Params, Trial, canonical_json
 from convergence_core.search.sampler import Advice, Plan
 from convergence_core.search.samplers import SAMPLERS
 from convergence_core.search.schedule import Schedule
+from convergence_core.search.stopper import Stopper
 from convergence_core.search.study import Asked, StopReason, Study, limit_reached
 from convergence_core.search.study_state import StudyState
+from convergence_core.space import Choice, Float, Integer, Space
+from tests.support.mixed_problem import trial
 from tests.support.problems import World, configuration, space
 
 SPACE = space()
@@ -164,8 +167,10 @@ def test_a_search_says_why_it_ends():
     assert own.stop_reason(ended) == StopReason(status="done", text="its one generation was run")
     cut = StopReason(status="budget", text="max_usd is spent")
     assert own.stop_reason(replace(ended, limit=cut.text, is_exhausted=True)) == cut
+    n = len(ended.search.archive)
     assert own.stop_reason(replace(ended, is_exhausted=True)) == StopReason(
-        status="done", text="the search space holds nothing that was not asked"
+        status="done",
+        text=f"all {n} settings of the search space are evaluated on all search cases",
     )
     flat = replace(own.stopper, enabled=True, patience=1)
     early = replace(study(), stopper=flat).stop_reason(
@@ -179,12 +184,74 @@ def test_a_search_says_why_it_ends():
     )
 
 
-def test_a_generation_without_trials_exhausts_the_space():
-    own = study()
-    state, _ = step(own, own.start())
-    asked = own.ask(state)
-    after, _ = own.learn(state, asked, (), n_calls=0)
-    assert after.is_exhausted
+def of_space(own_space: Space, **plan: Any) -> Study:
+    cases = [f"c{i}" for i in range(6)]
+    numbers: dict[str, Any] = {"n_generations": 6, "population_size": 12, **plan}
+    return Study.of(
+        configuration("mab_evolution", seed=1),
+        own_space,
+        Schedule(n_search_cases=len(cases), n_holdout_cases=0, **numbers),
+        SpaceModel(space=own_space),
+        case_weights=dict.fromkeys(cases, 1.0),
+    )
+
+
+def run(own: Study, worth: Callable[[Params], float]) -> StudyState:
+    """Run a study to its end in a world without noise."""
+    state = own.start()
+    while own.should_continue(state):
+        asked = own.ask(state)
+        trials = [
+            trial(a.candidate, dict.fromkeys(a.cells, worth(a.candidate.params)))
+            for a in asked.plan.assignments
+        ]
+        state = own.learn(state, asked, trials, n_calls=state.n_calls + asked.plan.n_cells)[0]
+    return state
+
+
+def test_only_a_finite_space_that_is_wholly_evaluated_is_exhausted():
+    few = Space(
+        parameters={"n": Integer(min=1, max=5), "b": Choice(kind="boolean", choices=(False, True))}
+    )
+    patient = replace(of_space(few), stopper=Stopper(enabled=False))
+    state = run(patient, lambda params: float(params["n"]) / 5)
+    reason = patient.stop_reason(state)
+    assert reason is not None
+    assert reason.text == "all 10 settings of the search space are evaluated on all search cases"
+    for own_space, is_exhausted in (
+        (few, True),
+        (Space(parameters={"x": Float(min=0, max=1)}), False),
+    ):
+        own = of_space(own_space)
+        known = state if is_exhausted else own.start()
+        assert own.learn(known, own.ask(known), (), n_calls=0)[0].is_exhausted is is_exhausted
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        {"x": Float(min=0, max=1)},
+        {"x": Float(min=1e-6, max=1, log=True)},
+        {"x": Float(min=0, max=1), "y": Float(min=-50, max=50)},
+    ],
+    ids=["linear", "log", "two"],
+)
+def test_levels_of_free_numbers_are_refined_around_leaders(numbers: dict[str, Float]):
+    """The optimum lies between two of the levels that the search begins with."""
+
+    def worth(params: Params) -> float:
+        units = [number.to_unit(params[name]) for name, number in numbers.items()]
+        return max(
+            0.0,
+            1.0 - sum(abs(unit - 0.5237) for unit in units) / (0.04 if len(units) == 1 else 0.12),
+        )
+
+    own = of_space(Space(parameters=numbers))
+    state = run(own, worth)
+    found = own.recommend(state)
+    assert found is not None
+    best = worth(state.params_of(found.candidate_id))
+    assert best > 0.85, (best, own.stop_reason(state))
 
 
 def test_failures_alone_recommend_none_and_a_limit_is_remembered():
