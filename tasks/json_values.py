@@ -195,6 +195,11 @@ def as_text(value: Json) -> str:
     return json.dumps(value, ensure_ascii=False, sort_keys=True, allow_nan=False)
 
 
+def answers_of(expected: Json) -> list[Json]:
+    """Return the answers that an expected value calls right: each of a list, or the value itself."""
+    return expected if isinstance(expected, list) and expected else [expected]
+
+
 def names(words: Sequence[str]) -> str:
     """Return names as `a`, `b` and `c`."""
     quoted = [f"`{word}`" for word in words]

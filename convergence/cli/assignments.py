@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from convergence.cli import console
 from convergence_core.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -21,6 +22,13 @@ def load_with(config: Path, assignments: Sequence[str] | None) -> "Loaded":
     Raises:
         ConfigurationError: the file or an assignment is wrong; holds all problems.
     """
+    loaded = _load(config, assignments)
+    for warning in loaded.warnings:
+        console.say(f"warning: {warning}", style="yellow")
+    return loaded
+
+
+def _load(config: Path, assignments: Sequence[str] | None) -> "Loaded":
     from convergence_core.config.source import read_yaml  # noqa: PLC0415 - brings pydantic
     from tasks.inputs.loader import load, load_mapping, read_config  # noqa: PLC0415 - as above
 

@@ -387,6 +387,7 @@ def _described(loaded: "Loaded", run: "Forecast") -> dict[str, Any]:
             "max_calls": run.max_calls,
         },
         "without_effect": without_effect(configuration),
+        "warnings": [str(warning) for warning in loaded.warnings],
         "environment": _environment(loaded),
     }
 

@@ -68,6 +68,8 @@ class ConfigSource:
     data: Any = None
     keys: dict[Path, Position] = field(default_factory=dict)
     values: dict[Path, Position] = field(default_factory=dict)
+    retyped: dict[Path, str] = field(default_factory=dict)
+    """Scalars without quotes that are no texts → how they are written."""
     problems: list[Problem] = field(default_factory=list)
 
     def position(self, path: Path, *, of_key: bool) -> Position | None:
@@ -329,6 +331,8 @@ class _Converter:
 
     def _scalar(self, node: yaml.ScalarNode, path: Path) -> Any:
         text, kind = str(node.value), node.tag.removeprefix(_TAG)
+        if kind != "str":
+            self._source.retyped[path] = text
         if kind in {"int", "float"}:
             return self._number(text, kind, path)
         if kind in {"str", "merge"}:

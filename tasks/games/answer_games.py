@@ -8,7 +8,7 @@ from convergence_core.games.judge_games import DebateGame, JudgeGame, LabelledPa
 from convergence_core.sao.executed_items import AuditItem
 from convergence_core.sao.prompt_shape import shape_of
 from tasks.inputs.loader import Loaded
-from tasks.json_values import as_text
+from tasks.json_values import answers_of, as_text
 
 _KINDS: Final[Mapping[str, type[JudgeGame] | type[DebateGame]]] = {
     JudgeGame.id: JudgeGame,
@@ -23,7 +23,10 @@ def game_like_cases(name: str, loaded: Loaded) -> Game:
     """
     shape = shape_of(loaded.cases)
     texts = [
-        ("" if shape is None else shape.text(case.input) or "", as_text(case.expected))
+        (
+            "" if shape is None else shape.text(case.input) or "",
+            as_text(answers_of(case.expected)[0]),
+        )
         for case in loaded.search_cases
     ]
     pairs = [

@@ -3,6 +3,7 @@
 import csv
 import difflib
 import io
+import itertools
 import json
 import math
 import os
@@ -15,9 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from convergence_core.config.secrecy import shown
-from convergence_core.config.source import read_yaml, shown_key
+from convergence_core.config.source import ConfigSource, read_yaml, shown_key
 from convergence_core.errors import Problem
-from tasks.json_values import NotJsonError, to_json
+from convergence_core.records import Json
+from tasks.json_values import NotJsonError, as_text, to_json
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import one_line
 
@@ -35,6 +37,19 @@ class RawCase:
     value: Any
     line: int | None = None
     column: int | None = None
+    retyped: tuple["Retyped", ...] = ()
+    """Values that are written otherwise than their text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retyped:
+    """A number, truth value or null whose text is not what is written, such as ``3.10``."""
+
+    path: tuple[str | int, ...]
+    """Within the case."""
+    written: str
+    value: Json
+    line: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,14 +185,21 @@ def read_cases(path: Path, report: Reporter) -> RawCases:
 # -- JSON
 
 
-def load_json(text: str, report: Reporter, *, line: int = 1) -> Any:
+def load_json(
+    text: str, report: Reporter, *, line: int = 1, read_float: Callable[[str], float] = float
+) -> Any:
     """Return the JSON value of a text.
 
     Raises:
         FileProblem: it is no JSON, or an object has a key twice; the message has the line.
     """
     try:
-        return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_of_pairs)
+        return json.loads(
+            text,
+            parse_float=read_float,
+            parse_constant=_refuse_constant,
+            object_pairs_hook=_of_pairs,
+        )
     except json.JSONDecodeError as error:
         rule, fix = f"must be valid JSON: {error.msg}", "Correct the text at this place."
         at = {"line": line + error.lineno - 1, "column": error.colno}
@@ -227,7 +249,7 @@ def _cases_of(data: Any, report: Reporter) -> tuple[list[Any], str]:
 
 def _json(text: str, report: Reporter) -> RawCases:
     try:
-        found, key = _cases_of(load_json(text, report), report)
+        found, key = _cases_of(load_json(text, report, read_float=_WrittenFloat), report)
     except FileProblem:
         problems = _twice_in_cases(text, report)
         if not problems:
@@ -235,7 +257,7 @@ def _json(text: str, report: Reporter) -> RawCases:
         return RawCases((), tuple(problems))
     places = _places(text, _starts(text, key))
     pairs = zip(found, places, strict=True)
-    return RawCases(tuple(RawCase(value, line, column) for value, (_, line, column) in pairs))
+    return RawCases(tuple(_of_json(value, line, column) for value, (_, line, column) in pairs))
 
 
 def _places(text: str, starts: Iterable[int]) -> Iterator[tuple[int, int, int]]:
@@ -301,7 +323,8 @@ def _jsonl(text: str, report: Reporter) -> RawCases:
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
             try:
-                cases.append(RawCase(load_json(line, report, line=number), number))
+                value = load_json(line, report, line=number, read_float=_WrittenFloat)
+                cases.append(_of_json(value, number))
             except FileProblem as error:
                 problems.append(error.problem)
     return RawCases(tuple(cases), tuple(problems))
@@ -315,22 +338,108 @@ def _yaml(text: str, report: Reporter) -> RawCases:
     if source.problems:
         return RawCases((), tuple(map(report.below, source.problems)))
     found, key = _cases_of(source.data, report)
-    places = [source.position((key, i) if key else (i,), of_key=False) for i in range(len(found))]
-    pairs = zip(found, places, strict=True)
-    return RawCases(tuple(RawCase(value, *(place or ())) for value, place in pairs))
+    above: tuple[str, ...] = (key,) if key else ()
+    return RawCases(tuple(raw_case(source, (*above, i), value) for i, value in enumerate(found)))
+
+
+def raw_case(source: ConfigSource, path: tuple[str | int, ...], value: Any) -> RawCase:
+    """Return the case that stands at a path of a YAML document."""
+    place = source.position(path, of_key=False)
+    retyped = []
+    for below, leaf in _leaves(value):
+        at = (*path, *below)
+        written = source.retyped.get(at)
+        if written is not None and written != as_text(leaf):
+            line = source.values[at].line
+            retyped.append(Retyped(path=below, written=written, value=leaf, line=line))
+    if place is None:
+        return RawCase(value, retyped=tuple(retyped))
+    return RawCase(value, place.line, place.column, tuple(retyped))
+
+
+def _leaves(
+    value: Any, path: tuple[str | int, ...] = ()
+) -> Iterator[tuple[tuple[str | int, ...], Any]]:
+    """Yield each scalar of plain data with its path."""
+    if isinstance(value, (dict, list)):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _leaves(item, (*path, key))
+    else:
+        yield path, value
+
+
+class _WrittenFloat(float):
+    """A number of JSON with the text it is written as."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
+def _of_json(value: Any, line: int, column: int | None = None) -> RawCase:
+    """Return a case of JSON, whose numbers know how they are written."""
+    retyped = tuple(
+        Retyped(path=path, written=leaf.text, value=float(leaf), line=line)
+        for path, leaf in _leaves(value)
+        if isinstance(leaf, _WrittenFloat) and leaf.text != as_text(float(leaf))
+    )
+    return RawCase(value, line, column, retyped)
+
+
+def csv_rows(text: str, delimiter: str = ",") -> Iterator[tuple[int, list[str]]]:
+    """Yield the cells of each row that is not blank, with the line where it begins.
+
+    A first line ``sep=;`` names the delimiter. Else it is the one that gives the first rows alike many cells.
+
+    Args:
+        text: of a CSV file.
+        delimiter: the one that the file's name stands for.
+
+    Raises:
+        csv.Error: the text is no CSV; the message names the line.
+    """
+    csv.field_size_limit(2**31 - 1)
+    named = _SEPARATOR.match(text)
+    before = 0 if named is None else 1
+    found = _delimiter(text, delimiter) if named is None else named[1]
+    start = 0 if named is None else named.end()
+    reader = csv.reader(io.StringIO(text[start:], newline=""), delimiter=found, strict=True)
+    offset = before
+    try:
+        for row in reader:
+            line, before = before + 1, offset + reader.line_num
+            if any(cell.strip() for cell in row):
+                yield line, row
+    except csv.Error as error:
+        raise csv.Error(f"{error} (line {offset + reader.line_num})") from None
+
+
+_SEPARATOR = re.compile(r'"?[sS][eE][pP]=([^\w\s"]|\t)"?(?:\r\n|\r|\n|$)')
+"""First line by which Excel names the delimiter."""
+_DELIMITERS = (",", ";", "\t", "|")
+_SAMPLE = 2**16
+"""Characters of a CSV file by which its delimiter is detected."""
+
+
+def _delimiter(text: str, default: str) -> str:
+    """Return the delimiter by which the first rows have alike many cells, and several."""
+
+    def score(delimiter: str) -> tuple[bool, bool]:
+        sample = csv.reader(io.StringIO(text[:_SAMPLE], newline=""), delimiter=delimiter)
+        widths = [len(row) for row in itertools.islice(sample, 20) if any(row)]
+        if len(text) > _SAMPLE and len(widths) > 1:
+            widths.pop()  # it may be cut off
+        has_several = widths[:1] > [1]
+        return has_several and len(set(widths)) == 1, has_several
+
+    return max((default, *_DELIMITERS), key=score)
 
 
 def _csv(text: str, report: Reporter, delimiter: str) -> RawCases:
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     cases: list[RawCase] = []
     problems: list[Problem] = []
     names: list[str] | None = None
     try:
-        before = 0
-        for row in reader:
-            line, before = before + 1, reader.line_num
-            if not any(cell.strip() for cell in row):
-                continue
+        for line, row in csv_rows(text, delimiter):
             if names is None:
                 names = [name.strip() for name in row]
                 problems += _column_problems(names, report)
@@ -344,8 +453,9 @@ def _csv(text: str, report: Reporter, delimiter: str) -> RawCases:
                 case = _with_fields(dict(zip(names, row, strict=True)))
                 cases.append(RawCase(case, line))
     except csv.Error as error:
-        rule, fix = f"must be valid CSV: {error}", "Check the double quotes before this line."
-        problems.append(report.problem(rule, fix, line=reader.line_num))
+        reason, _, line_text = str(error).rstrip(")").rpartition(" (line ")
+        rule, fix = f"must be valid CSV: {reason}", "Check the double quotes before this line."
+        problems.append(report.problem(rule, fix, line=int(line_text)))
     return RawCases(tuple(cases), tuple(problems))
 
 
@@ -368,30 +478,29 @@ def _column_problems(names: list[str], report: Reporter) -> Iterator[Problem]:
 
 
 def _with_fields(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a case from the columns of a CSV file: those of no other meaning are fields of the input."""
+    """Return a case from the columns of a table: those of no other meaning are fields of the input."""
     others = [name for name in row if _is_field(name)]
-    if not others:
-        return _of_row({n: v for n, v in row.items() if not n.startswith("_")}, is_typed=False)
-    parts = {
-        (f"input.{name}" if name in others or name == "input" else name): value
-        for name, value in row.items()
-        if not name.startswith("_")
-    }
-    return _of_row(parts, is_typed=False)
+    return _of_row(
+        {
+            (f"input.{name}" if others and (name in others or name == "input") else name): value
+            for name, value in row.items()
+            if not name.startswith("_")
+        }
+    )
 
 
 def _is_field(name: str) -> bool:
     return name not in COLUMNS and not name.startswith(("_", *_OF_PARTS))
 
 
-def _of_row(row: Mapping[str, Any], *, is_typed: bool) -> dict[str, Any]:
-    """Return a case from columns: ``input.a.b`` nests, empty cells are absent, JSON is decoded."""
+def _of_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a case from columns: ``input.a.b`` nests, empty cells are absent."""
     case: dict[str, Any] = {}
     for name, cell in row.items():
-        value = _decoded(cell, is_part=not is_typed and ("." in name or name == "expected"))
+        value = decoded(cell)
         if value is None or value == "":
             continue
-        *parents, last = name.split(".") if name.startswith(("input.", "expected.")) else [name]
+        *parents, last = name.split(".") if name.startswith(_OF_PARTS) else [name]
         here = case
         for part in parents:
             if not isinstance(here.get(part), dict):
@@ -406,15 +515,30 @@ def _of_row(row: Mapping[str, Any], *, is_typed: bool) -> dict[str, Any]:
     return case
 
 
-def _decoded(cell: Any, *, is_part: bool) -> Any:
-    """Decode JSON objects and lists in a cell; in parts of a case without types any JSON."""
-    text = cell.strip() if isinstance(cell, str) else ""
-    if text[:1] in ("{", "[") or (is_part and text):
-        try:
-            return json.loads(text, parse_constant=_refuse_constant)
-        except (ValueError, RecursionError):
-            return cell
-    return cell
+def decoded(cell: Any) -> Any:
+    """Return a cell: its text, unless that is a JSON object, or a list of objects or of texts.
+
+    Numbers stay texts, and so does ``[12]``, which may be a pattern.
+    """
+    if not isinstance(cell, str) or cell.lstrip()[:1] not in ("{", "["):
+        return cell
+    try:
+        value = json.loads(
+            cell,
+            parse_constant=_refuse_constant,
+            parse_float=_finite,
+            object_pairs_hook=_of_pairs,
+        )
+    except (ValueError, RecursionError, _TwiceError):
+        return cell
+    parts = value if isinstance(value, list) else [value]
+    kinds = {type(part) for part in parts}
+    return value if kinds in (set(), {dict}, {str}) else cell
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    return number if math.isfinite(number) else _refuse_constant(text)
 
 
 def _as_number(text: str) -> float | str:
@@ -438,7 +562,8 @@ def _parquet(path: Path, report: Reporter) -> RawCases:
     for number, row in enumerate(rows, start=1):
         try:
             plain = {name: to_json(cell) for name, cell in row.items()}
-            cases.append(RawCase(_of_row(plain, is_typed=True)))
+            has_input = any(name == "input" or name.startswith("input.") for name in plain)
+            cases.append(RawCase(_of_row(plain) if has_input else _with_fields(plain)))
         except NotJsonError as error:
             rule = f"must hold values that JSON can carry, but in row {number} {error}"
             problems.append(report.problem(rule, "Convert the column to text or numbers."))

@@ -23,9 +23,11 @@ from tasks.inputs.case_files import (
     Reporter,
     decode,
     load_json,
+    raw_case,
     read_bytes,
     read_cases,
 )
+from tasks.inputs.case_warnings import leak_warnings, retyped_warnings
 from tasks.inputs.cases import build_cases, hash_of, limited_weights, split_holdout, split_sealed
 from tasks.inputs.facts import facts_of
 from tasks.json_values import Missing, names, pick
@@ -65,6 +67,8 @@ class Loaded:
     """Metric → the text of its ``rubric_path``."""
     sealed_cases: tuple[Case, ...] = ()
     """Held-out cases that nobody is asked before ``convergence games open``."""
+    warnings: tuple[Problem, ...] = ()
+    """What is allowed, and probably not meant."""
 
     @property
     def hidden_cases(self) -> tuple[Case, ...]:
@@ -168,6 +172,7 @@ class _Loader:
     """Of the configuration, for positions; empty when it came from Python."""
     path: Path | None
     _problems: list[Problem] = field(default_factory=list, init=False)
+    _warnings: list[Problem] = field(default_factory=list, init=False)
 
     def load(self) -> Loaded:
         configuration = self.configuration
@@ -208,6 +213,7 @@ class _Loader:
             templates=templates,
             schemas=schemas,
             rubrics=rubrics,
+            warnings=tuple(self._warnings),
         )
 
     # -- problems
@@ -305,6 +311,8 @@ class _Loader:
         # A file of which no line can be read holds no case for that reason.
         self._problems += [] if raw.problems and not raw.cases else problems
         cases += self._approved(cases)
+        self._warnings += retyped_warnings(raw.cases, self.configuration, report)
+        self._warnings += leak_warnings(cases, report)
         units = {case.group or (case.case_id,) for case in cases}
         if config.holdout > 0 and len(units) == 1 and not problems:
             rule = "needs at least two test cases, one for each side"
@@ -335,8 +343,7 @@ class _Loader:
     def _inline(self, index: int, value: Any) -> RawCase:
         for path in ((*_INLINE, index), (*_INLINE[:-1], index)):
             if path in self.source.values:
-                at = self.source.values[path]
-                return RawCase(value, at.line, at.column)
+                return raw_case(self.source, path, value)
         return RawCase(value)
 
     # -- checks over several files

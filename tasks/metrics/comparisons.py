@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from convergence_core.config import MetricConfig
 from convergence_core.errors import CandidateFault
 from convergence_core.records import Json, canonical_json
-from tasks.json_values import as_text
+from tasks.json_values import answers_of, as_text
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import one_line
 
@@ -54,11 +54,12 @@ def check_expected(config: MetricConfig, expected: Json) -> str | None:
     """Return what is wrong with an expected value for this metric, ``None`` if nothing is."""
     try:
         if config.type == "numeric":
-            _expected_number(expected)
+            _expected_numbers(expected)
         elif config.type == "contains":
             _expected_texts(expected)
         elif config.type == "regex" and config.pattern is None:
-            _pattern(expected, case_sensitive=config.case_sensitive)
+            for source in answers_of(expected):
+                _pattern(source, case_sensitive=config.case_sensitive)
         elif config.type == "json_schema" and config.json_schema is None:
             _validator(canonical_json(expected))
     except ValueError as error:
@@ -67,8 +68,9 @@ def check_expected(config: MetricConfig, expected: Json) -> str | None:
 
 
 def _exact_match(config: MetricConfig, result: Json, expected: Json) -> float:
-    """1 if the two are equal: JSON by value, a number and a text by how they are written."""
-    return float(_equal(result, expected, config))
+    """1 if the result equals the expected value, or any of a list of them."""
+    right = [expected, *answers_of(expected)]
+    return float(any(_equal(result, answer, config) for answer in right))
 
 
 def _contains(config: MetricConfig, result: Json, expected: Json) -> float:
@@ -78,21 +80,22 @@ def _contains(config: MetricConfig, result: Json, expected: Json) -> float:
 
 
 def _regex(config: MetricConfig, result: Json, expected: Json) -> float:
-    """1 if the pattern, or else the expected text as a pattern, is found in the result's text."""
-    source = expected if config.pattern is None else config.pattern
-    pattern = _pattern(source, case_sensitive=config.case_sensitive)
-    return float(pattern.search(as_text(result)) is not None)
+    """1 if the result's text holds the pattern, or else the expected text, or any of a list, as a pattern."""
+    text = as_text(result)
+    sources = answers_of(expected) if config.pattern is None else [config.pattern]
+    patterns = [_pattern(one, case_sensitive=config.case_sensitive) for one in sources]
+    return float(any(pattern.search(text) is not None for pattern in patterns))
 
 
 def _numeric(config: MetricConfig, result: Json, expected: Json) -> float:
-    """1 if the result is a number within the tolerance of the expected one."""
-    target = _expected_number(expected)
+    """1 if the result is a number within the tolerance of the expected one, or of any of a list."""
+    targets = _expected_numbers(expected)
     number = _number(result)
     if number is None:
         written = one_line(as_text(result), 100, redacted_text)
         raise CandidateFault(f"the answer is not a number: {written!r}", error_type="not_numeric")
-    tolerance = max(config.tolerance or 0.0, (config.relative_tolerance or 0.0) * abs(target))
-    return float(abs(number - target) <= tolerance)
+    least, share = config.tolerance or 0.0, config.relative_tolerance or 0.0
+    return float(any(abs(number - n) <= max(least, share * abs(n)) for n in targets))
 
 
 def _fits_schema(schema_json: str | None, result: Json, expected: Json) -> float:
@@ -110,7 +113,12 @@ def _fits_schema(schema_json: str | None, result: Json, expected: Json) -> float
 
 
 def _similarity(config: MetricConfig, result: Json, expected: Json) -> float:
-    """How alike the two texts are, in [0, 1], by a string distance of jellyfish.
+    """How alike the two texts are, in [0, 1]; of a list of expected texts, the one most alike."""
+    return max(_alike(config, result, answer) for answer in answers_of(expected))
+
+
+def _alike(config: MetricConfig, result: Json, expected: Json) -> float:
+    """Return the likeness of two texts by a string distance of jellyfish.
 
     An edit distance d becomes 1 - d / (length of the longer text).
     """
@@ -145,13 +153,33 @@ def _tidy(config: MetricConfig, value: Json) -> str:
 
 
 def _equal(a: Json, b: Json, config: MetricConfig) -> bool:
+    """Whether a result equals an expected value; either may be the JSON text of the other.
+
+    Two texts are compared as texts: ``3.10`` is not ``3.1``.
+    """
     if isinstance(a, dict) and isinstance(b, dict):
         return a.keys() == b.keys() and all(_equal(a[key], b[key], config) for key in a)
     if isinstance(a, list) and isinstance(b, list):
         return len(a) == len(b) and all(_equal(x, y, config) for x, y in zip(a, b, strict=True))
     if isinstance(a, str) or isinstance(b, str):
-        return _tidy(config, a) == _tidy(config, b)
+        return _tidy(config, a) == _tidy(config, b) or _equals_as_json(a, b, config)
     return isinstance(a, bool) == isinstance(b, bool) and a == b
+
+
+def _equals_as_json(a: Json, b: Json, config: MetricConfig) -> bool:
+    """Whether one is a mapping, list or number result, and the other a text of equal JSON."""
+    other: Json
+    if isinstance(a, str) and isinstance(b, (dict, list)):
+        value, other = a, b
+    elif isinstance(b, str) and isinstance(a, (dict, list, float, int)):
+        value, other = b, a
+    else:
+        return False
+    try:
+        parsed: Json = json.loads(value)
+    except (ValueError, RecursionError):
+        return False
+    return not isinstance(parsed, str) and _equal(parsed, other, config)
 
 
 def _expected_texts(expected: Json) -> list[str]:
@@ -161,11 +189,12 @@ def _expected_texts(expected: Json) -> list[str]:
     return [as_text(part) for part in parts]
 
 
-def _expected_number(expected: Json) -> float:
-    number = _number(expected)
-    if number is None:
-        raise ValueError("must be a number")
-    return number
+def _expected_numbers(expected: Json) -> list[float]:
+    parts = answers_of(expected)
+    numbers = [number for part in parts if (number := _number(part)) is not None]
+    if len(numbers) < len(parts):
+        raise ValueError("must be a number, or a list of numbers")
+    return numbers
 
 
 def _number(value: Json) -> float | None:

@@ -20,7 +20,7 @@ from tasks.calls.session import EvaluationSession
 from tasks.inputs.environment import Environment
 from tasks.inputs.loader import Loaded
 from tasks.inputs.storage import store_path
-from tasks.json_values import as_text
+from tasks.json_values import answers_of, as_text
 from tasks.prompts.learner import PROMPTS, PromptLearner
 from tasks.prompts.served_operators import explained, served_operators
 from tasks.prompts.writer import ModelWriter, RulesWriter, TextWriter
@@ -160,7 +160,9 @@ def make_editor(loaded: Loaded, redact: Callable[[str], str], *, run_id: str = "
     known = [text for case in search.values() for text in texts_in([case.input, case.expected])]
     metrics = configuration.evaluation.metrics.values()
     expected = {
-        name: as_text(case.expected) for name, case in search.items() if case.expected is not None
+        name: as_text(answers_of(case.expected)[0])
+        for name, case in search.items()
+        if case.expected is not None
     }
     inputs = {name: as_text(case.input) for name, case in search.items()}
     return Editor(

@@ -59,7 +59,7 @@ from tasks.games.round_rows import (
 )
 from tasks.http.authentication import secret_name
 from tasks.inputs.loader import Loaded
-from tasks.json_values import as_text
+from tasks.json_values import answers_of, as_text
 from tasks.rlp.learner_calls import LearnerCalls
 from tasks.run.judged_plays import MOST_ITEMS, NO_ITEMS, JudgedPlays, asks_of_answers
 from tasks.run.run import Run
@@ -433,7 +433,7 @@ def _held_out_texts(loaded: Loaded) -> Iterator[str]:
         values = [*case.input.values()] if isinstance(case.input, dict) else [case.input]
         yield from (as_text(one) for one in values)
         if case.expected is not None:
-            yield as_text(case.expected)
+            yield from map(as_text, answers_of(case.expected))
 
 
 def games_round_of(run_id: str) -> GamesRound:

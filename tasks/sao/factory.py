@@ -26,7 +26,7 @@ from tasks.http.authentication import secret_name
 from tasks.inputs.environment import Environment
 from tasks.inputs.loader import Loaded
 from tasks.inputs.shipped_files import shipped
-from tasks.json_values import as_text
+from tasks.json_values import answers_of, as_text
 from tasks.rlp.embeddings import Embedder
 from tasks.rlp.factory import described, make_model, spent_on
 from tasks.rlp.learner_calls import LearnerCalls, SubBudget
@@ -197,7 +197,12 @@ def source_of(loaded: Loaded, shape: PromptShape, *, seed: int) -> RoundSource:
     configuration, hidden = loaded.configuration, loaded.hidden_cases
     prompts = {case.case_id: shape.text(case.input) or "" for case in loaded.cases}
     hidden_prompts = tuple(prompts[case.case_id] for case in hidden)
-    expected = (as_text(case.expected) for case in hidden if case.expected is not None)
+    expected = (
+        as_text(answer)
+        for case in hidden
+        if case.expected is not None
+        for answer in answers_of(case.expected)
+    )
     return RoundSource(
         settings=configuration.society.sao,
         seed=seed,

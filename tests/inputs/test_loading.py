@@ -54,7 +54,7 @@ def as_jsonl(cases) -> Any:
 
 CSV = (
     "id,input.q,expected,weight,tags,group,description\n"
-    'a,one,"""1""",2,x;y,numbers,\nb,two,"""2""",,,,the second\n'
+    "a,one,1,2,x;y,numbers,\nb,two,2,,,,the second\n"
 )
 YAML = """
 test_cases:
@@ -76,6 +76,12 @@ test_cases:
         ("c.yml", YAML.replace("test_cases:", "cases:")),
         ("c.csv", CSV),
         ("c.csv", CSV.replace("\n", "\r\n")),
+        ("c.csv", CSV.replace("\n", "\r")),
+        ("c.csv", "\ufeff" + CSV.replace(",", "|").replace(";", ",")),
+        ("c.csv", CSV.replace(";", " ").replace(",", ";").replace("x y", '"x;y"')),
+        ("c.csv", "sep=,\r\n" + CSV.replace("\n", "\r\n")),
+        ("c.csv", '"sep=\t"\n' + CSV.replace(",", "\t")),
+        ("c.csv", CSV.replace(",", "\t")),
         ("c.tsv", CSV.replace(",", "\t")),
     ],
 )
@@ -112,17 +118,103 @@ def test_parquet_columns_may_be_flat_or_json_text(tmp_path):
     assert made.cases[1].expected == {"a": {"b": 2.5}}
 
 
-def test_csv_cells_are_decoded(tmp_path):
-    text = (
-        "input.text,input.n,input.flag,input.deep.list,expected\n"
-        'hello,3,true,"[1, 2]","{""a"": null}"\n'
-        "007,1e2,no,,007\n"
+AS_WRITTEN = [
+    "3.10",
+    "29.90",
+    "1234e5",
+    "-0",
+    "7e12345",
+    "null",
+    "true",
+    "00123",
+    "[12]",
+    '"x"',
+    " x",
+]
+
+
+def test_csv_cells_are_their_text(tmp_path):
+    """Also in dotted columns; metrics of texts and of numbers hold an answer against it."""
+    lines = "".join(
+        ",".join([f'"{cell.replace(chr(34), 2 * chr(34))}"'] * 4) + "\n" for cell in AS_WRITTEN
     )
-    first, second = load_cases(tmp_path, "c.csv", text).cases
-    assert first.input == {"text": "hello", "n": 3, "flag": True, "deep": {"list": [1, 2]}}
+    made = load_cases(tmp_path, "c.csv", "input.a,input.b.c,k,expected\n" + lines)
+    for case, cell in zip(made.cases, AS_WRITTEN, strict=True):
+        assert (case.input, case.expected) == ({"a": cell, "b": {"c": cell}, "k": cell}, cell)
+
+
+def test_csv_cells_of_json_objects_and_lists_of_texts_or_objects_are_decoded(tmp_path):
+    text = (
+        "input.text,input.deep.list,expected\n"
+        'hello,"[{""role"": ""user""}]","{""a"": null}"\n'
+        'b,"[""x"", ""y""]","[""4"", ""four""]"\n'
+        'c,"[1, 2]","{""a"": 7e12345}"\n'
+    )
+    first, second, third = load_cases(tmp_path, "c.csv", text).cases
+    assert first.input == {"text": "hello", "deep": {"list": [{"role": "user"}]}}
     assert first.expected == {"a": None}
-    assert second.input == {"text": "007", "n": 100.0, "flag": "no"}
-    assert second.expected == "007"
+    assert second.input == {"text": "b", "deep": {"list": ["x", "y"]}}
+    assert second.expected == ["4", "four"]
+    assert third.input == {"text": "c", "deep": {"list": "[1, 2]"}}
+    assert third.expected == '{"a": 7e12345}'
+
+
+def test_columns_of_parquet_without_an_input_are_fields_of_it(tmp_path):
+    pl.DataFrame({"question": ["x"], "k": [3], "expected": ["y"]}).write_parquet(
+        tmp_path / "c.parquet"
+    )
+    (case,) = loaded(tmp_path, evaluation__test_cases={"path": "c.parquet"}).cases
+    assert (case.input, case.expected) == ({"question": "x", "k": 3}, "y")
+
+
+# -- warnings
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "line", "written"),
+    [
+        ("c.yaml", "- {input: x, expected: 3.10}", 1, "3.10"),
+        ("c.yaml", "- input: x\n  expected: 0123", 2, "0123"),
+        ("c.yaml", "- input: x\n  expected: 0x1F", 2, "0x1F"),
+        ("c.yaml", "test_cases:\n- input: x\n  expected: 1e3", 3, "1e3"),
+        ("c.yaml", "- {input: x, expected: [True, 'x']}", 1, "True"),
+        ("c.jsonl", '{"input": "x", "expected": 3.10}', 1, "3.10"),
+        ("c.json", '[{"input": "x", "expected": 1e3}]', 1, "1e3"),
+    ],
+)
+def test_a_value_that_is_no_text_as_written_is_warned_of_where_texts_are_compared(
+    tmp_path, name: str, content: str, line: int, written: str
+):
+    (warning,) = load_cases(tmp_path, name, content).warnings
+    assert (warning.line, warning.value) == (line, written)
+    assert f'Write "{written}"' in warning.fix
+    numeric = {"right": {"type": "numeric", "weight": 1}}
+    if written not in ("True", "0x1F"):
+        assert not load_cases(tmp_path, name, content, evaluation__metrics=numeric).warnings
+
+
+def test_plain_numbers_and_quoted_texts_are_not_warned_of(tmp_path):
+    text = (
+        "- {input: x, expected: 3.1}\n- {input: y, expected: '3.10'}\n- {input: 1e3, expected: 12}"
+    )
+    assert not load_cases(tmp_path, "c.yaml", text).warnings
+
+
+@pytest.mark.parametrize(
+    ("cases", "rule"),
+    [
+        ([{"input": {"q": "a", "label": x}, "expected": x} for x in "abc"], "its field `label` is that"),
+        ([{"input": f"{x} or blue?", "expected": [x]} for x in ("red", "green")], "within its text in 2 of 2"),
+        ([{"input": {"q": x, "k": "1"}, "expected": "1"} for x in ("red", "reddish", "blue")], "`k`"),
+        ([{"input": "reddish", "expected": "red"}, {"input": "b", "expected": "red"}], None),
+        ([{"input": {"choices": ["a", "b"]}, "expected": x} for x in "ab"], None),
+        ([{"input": x, "expected": x} for x in ("red",)], None),
+    ],
+)  # fmt: skip
+def test_an_input_that_holds_its_expected_answer_is_warned_of(tmp_path, cases, rule: str | None):
+    warnings = load_cases(tmp_path, "c.json", json.dumps(cases)).warnings
+    assert len(warnings) == (rule is not None)
+    assert all(str(rule) in str(one) for one in warnings)
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,15 @@ def value_of(config, result, expected) -> Any:
         ({}, {"a": 1}, {"a": 1, "b": 2}, 0),
         ({}, [1, 2], [2, 1], 0),
         ({}, None, None, 1),
+        ({}, "3.1", "3.10", 0),
+        ({}, 29.9, "29.90", 1),
+        ({}, {"n": 12.5, "on": True}, {"n": "12.50", "on": "true"}, 1),
+        ({}, '{"a": 1.10}', {"a": 1.1}, 1),
+        ({}, [1, 2], "[1, 2]", 1),
+        ({}, "four", ["4", "four"], 1),
+        ({}, 4, ["4", "four"], 1),
+        ({}, "five", ["4", "four"], 0),
+        ({}, ["4", "four"], ["4", "four"], 1),
         ({"field": "answer[0].text"}, {"answer": [{"text": "x"}]}, "x", 1),
         ({"expected_field": "a.b"}, "x", {"a": {"b": "x"}}, 1),
     ],
@@ -99,6 +108,8 @@ def test_contains(config, result, expected, value):
         ({"pattern": r"^\d{3}$"}, "call 911", None, 0),
         ({}, "call 911", r"\d+", 1),
         ({"case_sensitive": False}, "ABC", "abc", 1),
+        ({}, "b", ["a", "b"], 1),
+        ({}, "c", ["a", "b"], 0),
     ],
 )
 def test_regex(config, result, expected, value):
@@ -117,6 +128,7 @@ def test_regex(config, result, expected, value):
         ({}, " 1,234.5 ", 1234.5, 1),
         ({}, "$12", "12", 1),
         ({}, "1e3", 1000, 1),
+        ({"relative_tolerance": 0.1}, 109, [1, "100"], 1),
     ],
 )
 def test_numeric(config, result, expected, value):
@@ -182,6 +194,7 @@ def test_similarity_is_1_for_equal_texts_and_small_for_others(method):
 def test_similarity_matches_a_value_computed_by_hand():
     config = {"type": "similarity", "method": "levenshtein"}
     assert value_of(config, "kitten", "sitting") == pytest.approx(1 - 3 / 7)
+    assert value_of(config, "kitten", ["x", "kitten"]) == 1.0
     config = {"type": "similarity", "method": "damerau_levenshtein"}
     assert value_of(config, "abcd", "bacd") == pytest.approx(1 - 1 / 4)
     config = {"type": "similarity", "method": "jaro_winkler"}
