@@ -139,7 +139,7 @@ def _assess(
 def _tell(screen: "Screen", run: "Run") -> None:
     from convergence_core.result.number_text import plural  # noqa: PLC0415 - with its only user
 
-    cases = plural(len(run.loaded.open_cases), "test case")
+    cases = plural(len(run.loaded.cases), "test case")
     screen.line(f"{run.label}: the present settings on {cases}", "bold")
     if run.resumed_from or run.spent.calls:
         screen.line("goes on with a test that was interrupted; finished calls are not made again")

@@ -331,7 +331,6 @@ def _described_lines(loaded: "Loaded", run: "Forecast") -> list[tuple[str, str]]
     size = "" if run.space_size is None else f" ({plural(run.space_size, 'combination')})"
     parameters = ", ".join(configuration.search_space.parameters)
     held_out = f"{run.n_holdout_cases:,}" if run.n_holdout_cases else "none"
-    sealed = f", {len(loaded.sealed_cases):,} sealed" if loaded.sealed_cases else ""
     limit = (
         "" if run.max_calls is None else f"; never more than {run.max_calls:,} (budget.max_calls)"
     )
@@ -345,7 +344,7 @@ def _described_lines(loaded: "Loaded", run: "Forecast") -> list[tuple[str, str]]
     return [
         ("system", f"{api.name} ({api.kind}: {where})"),
         ("parameters", f"{parameters}{size}"),
-        ("cases", f"{run.n_search_cases:,} for the search, {held_out} held out{sealed}"),
+        ("cases", f"{run.n_search_cases:,} for the search, {held_out} held out"),
         ("reward", ", ".join(f"{name} {metric.weight:g}" for name, metric in metrics.items())),
         ("search", search),
         ("at the end", f"nothing: {run.final_shortage}" if run.final_shortage else final),
@@ -372,7 +371,6 @@ def _described(loaded: "Loaded", run: "Forecast") -> dict[str, Any]:
         "cases": {
             "search": run.n_search_cases,
             "holdout": run.n_holdout_cases,
-            "sealed": len(loaded.sealed_cases),
         },
         "metrics": {name: metric.weight for name, metric in metrics.items()},
         "run": {

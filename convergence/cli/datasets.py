@@ -212,8 +212,7 @@ def export_games(  # noqa: PLR0917 - options of a command
             "--format",
             "-f",
             metavar="FORM",
-            help="sft (moves that won), dpo (pairs), grpo (prompts and their verifier), verifiers (the same as "
-            "an environment of that package).",
+            help="sft (moves that won), dpo (pairs), grpo (prompts and their verifier).",
         ),
     ] = "sft",
     output: Annotated[
@@ -221,7 +220,7 @@ def export_games(  # noqa: PLR0917 - options of a command
         typer.Option(
             "--output",
             "-o",
-            help="File of JSON lines; of verifiers a folder. Default: games.jsonl, convergence-games.",
+            help="File of JSON lines. Default: games.jsonl.",
         ),
     ] = None,
     system: Annotated[
@@ -236,15 +235,13 @@ def export_games(  # noqa: PLR0917 - options of a command
     as_json: options.AsJson = False,
 ) -> None:
     """Write plays of language games as data for trainers: winners' moves, pairs, or verifiable tasks."""
-    from tasks.exports.verifiers_package import verifiers_rows, write_verifiers  # noqa: PLC0415
     from tasks.games.game_data import GameForm, game_rows, stored_plays  # noqa: PLC0415
 
-    if form not in {*GameForm, "verifiers"}:
-        fix = f"Write one of: {', '.join(GameForm)}, verifiers."
+    if form not in {*GameForm}:
+        fix = f"Write one of: {', '.join(GameForm)}."
         raise ConfigurationError.of("--format", "must be one of the known forms", fix, value=form)
     plays = stored_plays(locations.open_store(store, config), system, game)
-    is_package = form == "verifiers"
-    rows = verifiers_rows(plays) if is_package else list(game_rows(plays, GameForm(form)))
+    rows = list(game_rows(plays, GameForm(form)))
     if not rows:
         console.say(
             f"None of {len(plays):,} plays gives a row of this form."
@@ -253,19 +250,7 @@ def export_games(  # noqa: PLR0917 - options of a command
             "written with `--system NAME.offline`."
         )
         raise typer.Exit(EXIT_NO)
-    if not is_package:
-        _write(rows, output or Path("games.jsonl"), "rows", as_json=as_json)
-        return
-    folder = output or Path("convergence-games")
-    name = write_verifiers(rows, folder)
-    where = folder if folder.is_absolute() else f"./{folder}"
-    if as_json:
-        console.answer_json({"rows": len(rows), "folder": str(folder), "environment": name})
-    else:
-        console.say(
-            f"Wrote {len(rows):,} tasks to {folder}. Install it beside verifiers (pip install {where}), then "
-            f'verifiers.load_environment("{name}") loads it.'
-        )
+    _write(rows, output or Path("games.jsonl"), "rows", as_json=as_json)
 
 
 class RatingFile(StrEnum):

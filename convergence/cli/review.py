@@ -48,7 +48,6 @@ def review(  # noqa: PLR0917 - Typer's options
         proposed_for,
         reject_case,
     )
-    from tasks.run.game_proposals import COMMAND, waiting, waiting_sentence  # noqa: PLC0415 - as above
     from tasks.store.feedback.feedback_store import FeedbackStore  # noqa: PLC0415 - brings SQLite
 
     if approve is not None and reject is not None:
@@ -61,10 +60,7 @@ def review(  # noqa: PLR0917 - Typer's options
         elif reject is not None:
             done = reject_case(loaded, feedback, reject)
         else:
-            games = waiting(loaded, feedback)
             _list(proposed_for(loaded, feedback), as_json=as_json)
-            if games and not as_json:
-                console.say(f"{waiting_sentence(len(games))} `{COMMAND}` lists them.")
             return
     if as_json:
         console.answer_json({"decision": done.decision, "case_id": done.case_id})

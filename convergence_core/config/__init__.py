@@ -23,7 +23,7 @@ from convergence_core.config.evaluation import (
     ScaleConfig,
     TestCasesConfig,
 )
-from convergence_core.config.loader import parse_configuration, parse_mapping
+from convergence_core.config.loader import parse_configuration, parse_mapping, parse_stored
 from convergence_core.config.models import (
     BudgetConfig,
     CacheConfig,
@@ -98,5 +98,6 @@ __all__ = [
     "json_schema",
     "parse_configuration",
     "parse_mapping",
+    "parse_stored",
     "reference",
 ]

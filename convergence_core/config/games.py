@@ -83,9 +83,6 @@ class GamesConfig(Section):
     max_share_usd: float = Field(default=0.1, gt=0, le=1)
     """Share of `budget.max_usd` and `budget.max_calls` that one round may use, its look at held-out cases
     included."""
-    sealed_share: float = Field(default=0.0, ge=0, lt=1)
-    """Share of the held-out cases that are sealed: no run, test, round or prompt holds them before
-    `convergence games open`, which asks them once."""
 
     @property
     def asks_llm(self) -> bool:

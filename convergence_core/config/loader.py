@@ -2,6 +2,7 @@
 
 import copy
 import datetime
+import json
 import math
 import sys
 from collections.abc import Mapping
@@ -59,6 +60,28 @@ def parse_mapping(
     source = ConfigSource(file=file)
     source.data = _Reader(source).convert(mapping, ())
     return configuration_of(source, allow_callable=allow_callable)
+
+
+REMOVED_KEYS: tuple[Path, ...] = (("society", "games", "sealed_share"),)
+"""Keys that stored configurations of earlier versions hold, with the defaults of then."""
+
+
+def parse_stored(text: str) -> Configuration:
+    """Read the configuration of a stored run, whatever version of this tool wrote it.
+
+    Args:
+        text: JSON, as ``Configuration.to_json`` wrote it.
+
+    Raises:
+        ConfigurationError: holds all problems.
+    """
+    tree = json.loads(text)
+    for *sections, key in REMOVED_KEYS:
+        node = tree
+        for section in sections:
+            node = node.get(section) or {}
+        node.pop(key, None)
+    return parse_mapping(tree, allow_callable=True)
 
 
 def configuration_of(source: ConfigSource, *, allow_callable: bool = False) -> Configuration:

@@ -1,13 +1,12 @@
 """Looks at held-out cases, one a round, and the guard that keeps their texts.
 
 What decides which games are kept must not be learned from. So the held-out cases are looked at once a
-round, a third set is sealed until the end, and no text of either may share 13 words in a row with
+round, and no text of them may share 13 words in a row with
 anything that a model is shown.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from convergence_core.errors import ConvergenceError
 from convergence_core.sao.filters import N_RUN, HeldOut
@@ -25,47 +24,22 @@ class HeldOutLooks:
 
     rounds: tuple[int, ...] = ()
     """Rounds whose look was taken."""
-    opened_after: int | None = None
-    """Rounds after which the sealed set was opened; ``None``: it is sealed."""
 
     def after(self, round_number: int) -> "HeldOutLooks":
         """Return the state once a round's look is taken.
 
         Raises:
-            HeldOutError: it was taken before, or the sealed set was opened.
+            HeldOutError: it was taken before.
         """
-        if self.opened_after is not None:
-            raise HeldOutError(
-                f"the sealed cases were opened after {self.opened_after} rounds, which ended them. "
-                "Begin anew with other held-out cases."
-            )
         if round_number in self.rounds:
             raise HeldOutError(
                 f"the held-out cases were looked at in round {round_number} already; a round has one look"
             )
         return replace(self, rounds=(*self.rounds, round_number))
 
-    def opened(self) -> "HeldOutLooks":
-        """Return the state once the sealed set is opened, at the end.
-
-        Raises:
-            HeldOutError: it was opened before.
-        """
-        if self.opened_after is not None:
-            raise HeldOutError(
-                f"the sealed cases were opened before, after {self.opened_after} rounds; what they say "
-                "counts once"
-            )
-        return replace(self, opened_after=len(self.rounds))
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> "HeldOutLooks":
-        """Rebuild a state from ``asdict``."""
-        return cls(rounds=tuple(value["rounds"]), opened_after=value["opened_after"])
-
 
 class HeldOutGuard:
-    """The texts that no prompt may hold: held-out and sealed cases."""
+    """The texts that no prompt may hold: held-out cases."""
 
     def __init__(self, texts: Iterable[str]) -> None:
         self._texts = HeldOut(texts)

@@ -157,8 +157,6 @@ class PastRound:
     """Run that it was played in, the first of those that went on from one another; empty: it was played alone."""
     coins: tuple[CoinRecord, ...]
     look: HeldOutLook
-    sealed: frozenset[str] = frozenset()
-    """Held-out cases that nobody was asked."""
     after: HeldOutLook | None = None
     """What the final test of its run measured of the leader on the held-out cases; ``None``: nothing, or it was
     played alone."""
@@ -167,34 +165,6 @@ class PastRound:
     def place(self) -> tuple[str, int]:
         """Run and generation."""
         return self.run_id, self.generation
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SealedResult:
-    """What the sealed cases said when they were opened, once, at the end."""
-
-    run_id: str
-    first_round: int
-    """The first round with these sealed cases."""
-    last_round: int
-    """The last one before they were opened."""
-    first_id: str
-    """Candidate with which that first round began."""
-    candidate_id: str
-    """The incumbent when they were opened."""
-    case_ids: tuple[str, ...]
-    n_compared: int
-    """Cases of which both have a reward."""
-    first_mean: float
-    mean: float
-    difference: float
-    """Mean of the difference by case, the incumbent less the first."""
-    low: float
-    high: float
-    level: float
-    """Probability of the interval of ``difference``."""
-    cost_usd: float | None
-    """``None``: a price is unknown."""
 
 
 def rounds_with_change(
@@ -312,7 +282,3 @@ class GamesReport:
     """Whether the built-in stand-in answered in the models' place."""
     limit: str | None
     """Why it ended early; ``None``: it did not."""
-    n_sealed: int = 0
-    """Held-out cases that nobody was asked, and that are still sealed."""
-    opened: SealedResult | None = None
-    """What they said; ``None``: they were not opened."""

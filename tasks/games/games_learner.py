@@ -25,7 +25,6 @@ from tasks.games.configured_games import (
     models_of,
     no_system,
 )
-from tasks.games.sealed_openings import check_still_sealed
 from tasks.inputs.environment import Environment
 from tasks.inputs.loader import Loaded
 from tasks.rlp.learner_calls import LearnerCalls, SubBudget
@@ -123,11 +122,9 @@ def games_within(
 
     Raises:
         ConfigurationError: a game cannot be played as it is configured.
-        HeldOutError: its sealed cases were opened, which ended the rounds.
     """
     if loaded.configuration.society.games.every is None or {*record.tags} & {*PARTS, ROUNDS_TAG}:
         return {}
-    check_still_sealed(loaded, mock_url=world.mock_url)
     games = configured_games(loaded, world, world.redactor(loaded.configuration))
     for one in games.values():
         held.callback(one.close)

@@ -13,7 +13,6 @@ from convergence_core.games.round_records import (
     GameSummary,
     PastRound,
     PlayRecord,
-    SealedResult,
     role_scores,
     rounds_with_change,
 )
@@ -27,7 +26,6 @@ from tasks.games.round_rows import (
     rounds_of_run,
     system_of,
 )
-from tasks.games.sealed_openings import sealed_results
 from tasks.report.games_section import game_sentence, verdict_of_game
 from tasks.store import ParquetStore
 from tasks.store.tables.lineage import OFFLINE
@@ -69,7 +67,6 @@ def report_of(store: Store, record: RunRecord, generation: int | None = None) ->
         plays,
         cost_usd=cost,
         limit=row["limit_reason"],
-        openings=sealed_results(store, system),
     )
 
 
@@ -157,7 +154,6 @@ def made_report(
     *,
     cost_usd: float | None,
     limit: str | None,
-    openings: Sequence[SealedResult] = (),
 ) -> GamesReport:
     """Return what a round did.
 
@@ -168,7 +164,6 @@ def made_report(
         plays: of the round.
         cost_usd: of all its calls.
         limit: why it ended early; ``None``: it did not.
-        openings: of sealed cases of the system.
     """
     measured = rounds_with_change(before, own.look, series=own.series)
     known = {one.game: one for one in effects(measured)} if measured else {}
@@ -176,9 +171,6 @@ def made_report(
     for play in plays:
         of_game.setdefault(play.game, []).append(play)
     reference = _references(of_game)
-    opened = next(
-        (one for one in openings if one.first_round <= own.round_number <= one.last_round), None
-    )
     games = tuple(
         _summary(one, of_game.get(one.game, []), reference.get(one.game, {}), known.get(one.game))
         for one in sorted(own.coins, key=lambda coin: coin.game)
@@ -195,8 +187,6 @@ def made_report(
         cost_usd=cost_usd,
         is_offline=OFFLINE in record.tags,
         limit=limit,
-        n_sealed=0 if opened is not None else len(own.sealed),
-        opened=opened,
     )
 
 

@@ -57,7 +57,6 @@ def round_row(  # noqa: PLR0917 - of one row
     n_plays: int,
     cost_usd: float | None,
     limit: str | None,
-    sealed: Sequence[str] = (),
 ) -> Row:
     """Return the row of a round."""
     return {
@@ -72,12 +71,11 @@ def round_row(  # noqa: PLR0917 - of one row
         "n_plays": n_plays,
         "cost_usd": cost_usd,
         "limit_reason": limit,
-        "sealed": [*sealed] or None,
     }
 
 
 def candidate_row(run_id: str, candidate: Candidate) -> Row:
-    """Return the row of a candidate that a round, or the sealed cases, looked at."""
+    """Return the row of a candidate that a round looked at."""
     params = canonical_json(dict(candidate.params))
     return {
         "run_id": run_id,
@@ -174,7 +172,6 @@ def all_rounds(store: Store, system: str) -> list[PastRound]:
             coins=tuple(coins.get((run_id, generation), ())),
             look=_look(row),
             after=ended.get(run_id),
-            sealed=frozenset(_texts(row["sealed"])),
         )
         for row in store.rows(_ROUNDS, {"system": system})
         for run_id, generation in [(str(row["run_id"]), int(str(row["generation"])))]

@@ -68,24 +68,11 @@ def split_holdout(
     Which cases are held out depends on their ids and groups alone; each side has at least one, and
     a group lies whole on one of them.
     """
-    return _split(cases, share, "holdout")
-
-
-def split_sealed(
-    held_out: Sequence[Case], share: float
-) -> tuple[tuple[Case, ...], tuple[Case, ...]]:
-    """Return held-out cases that may be looked at, and sealed ones; chosen as ``split_holdout`` does."""
-    return _split(held_out, share, "sealed")
-
-
-def _split(
-    cases: Sequence[Case], share: float, salt: str
-) -> tuple[tuple[Case, ...], tuple[Case, ...]]:
     sizes = Counter(_unit(case) for case in cases)
     n_units = len(sizes)
     if share <= 0 or n_units < 2:
         return tuple(cases), ()
-    ranked = sorted(sizes, key=lambda unit: sha256_hex(f"{salt}:{unit}"))
+    ranked = sorted(sizes, key=lambda unit: sha256_hex(f"holdout:{unit}"))
     wanted = max(1, round(share * len(cases)))
     held: set[str] = set()
     n_held = 0

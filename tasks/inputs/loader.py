@@ -28,7 +28,7 @@ from tasks.inputs.case_files import (
     read_cases,
 )
 from tasks.inputs.case_warnings import leak_warnings, retyped_warnings
-from tasks.inputs.cases import build_cases, hash_of, limited_weights, split_holdout, split_sealed
+from tasks.inputs.cases import build_cases, hash_of, limited_weights, split_holdout
 from tasks.inputs.facts import facts_of
 from tasks.json_values import Missing, names, pick
 from tasks.metrics import judge
@@ -65,21 +65,8 @@ class Loaded:
     """Metric → its JSON Schema."""
     rubrics: Mapping[str, str] = field(default_factory=dict)
     """Metric → the text of its ``rubric_path``."""
-    sealed_cases: tuple[Case, ...] = ()
-    """Held-out cases that nobody is asked before ``convergence games open``."""
     warnings: tuple[Problem, ...] = ()
     """What is allowed, and probably not meant."""
-
-    @property
-    def hidden_cases(self) -> tuple[Case, ...]:
-        """Cases that no prompt may hold: held-out and sealed ones."""
-        return (*self.holdout_cases, *self.sealed_cases)
-
-    @property
-    def open_cases(self) -> tuple[Case, ...]:
-        """All cases but the sealed ones, in their order."""
-        sealed = {case.case_id for case in self.sealed_cases}
-        return tuple(case for case in self.cases if case.case_id not in sealed)
 
     @property
     def facts(self) -> dict[str, str]:
@@ -191,14 +178,8 @@ class _Loader:
             self._check_judges(space, texts, cases)
         if self._problems or space is None or texts is None:
             raise ConfigurationError(list(dict.fromkeys(self._problems)))
-        search_cases, held_out = split_holdout(cases, configuration.evaluation.test_cases.holdout)
-        share = configuration.society.games.sealed_share
-        holdout_cases, sealed_cases = split_sealed(held_out, share)
-        if share > 0 and not sealed_cases:
-            rule = "needs two held-out cases, or groups of them: one to look at and one to seal"
-            at: KeyPath = ("society", "games", "sealed_share")
-            self._problem(at, rule, "Hold out more cases, or write 0.", value=f"{share:g}")
-            raise ConfigurationError(self._problems)
+        share = configuration.evaluation.test_cases.holdout
+        search_cases, holdout_cases = split_holdout(cases, share)
         return Loaded(
             configuration=configuration,
             base_dir=self.base_dir,
@@ -207,7 +188,6 @@ class _Loader:
             cases=cases,
             search_cases=search_cases,
             holdout_cases=holdout_cases,
-            sealed_cases=sealed_cases,
             cases_sha256=hash_of(cases),
             texts=texts,
             templates=templates,

@@ -27,7 +27,6 @@ from typing import Final, cast, get_args
 import numpy as np
 
 from convergence_core.config.prompts import OperatorName
-from convergence_core.games.proposal import PROPOSE
 from convergence_core.prompts.operators import ROLE, Shown
 from convergence_core.prompts.twins import written_by_rules
 from tasks.mock import forecasts, option_choice, schemas, tool_use, verdicts
@@ -68,37 +67,6 @@ _PROMPT: Final = re.compile(r"<prompt>(.*?)</prompt>", re.DOTALL)
 _LABELS: Final = re.compile(r"<labels>(.*?)</labels>")
 _FAILURE: Final = re.compile(r"<failure>(.*?)</failure>", re.DOTALL)
 _FIELD: Final = re.compile(r"<(input|answer|expected|reason)>(.*?)</\1>", re.DOTALL)
-
-_KNOWN_GAMES: Final = re.compile(r"Games that are known; propose another one: ([^\n]*)\.\Z")
-_GAME: Final = '''Here is a game.
-
-```python
-from convergence_core.games.game import Scores
-from convergence_core.ports import Ask
-
-
-class SumBelow{most}:
-    """The sum of two numbers below {most}: whether a player calculates, or guesses."""
-
-    id = "sum-below-{most}"
-    version = 1
-    roles = ("player",)
-    cost = {{"player": 1}}
-    feeds = "players"
-    grounded = True
-
-    def protocol(self, rng):
-        first, second = (int(rng.integers({most})) for _ in range(2))
-        text = f"What is {{first}} + {{second}}? Reply with the number alone."
-        reply = yield Ask(role="player", text=text)
-        return {{"sum": first + second, "length": len(reply)}}
-
-    def score(self, turns, facts):
-        right = turns[0].reply.strip() == str(facts["sum"])
-        reason = "" if right else "`player` replied with another number"
-        return Scores(by_role={{"player": float(right)}}, reason=reason)
-```
-'''
 
 
 def ability(request: ModelRequest) -> float:
@@ -146,7 +114,7 @@ def _whole(request: ModelRequest, index: int) -> str:
         return json.dumps(weights)
     if (notes := forecasts.notes(request.system, request.user)) is not None:
         return notes
-    written = _edit(request.system, request.user) or _proposed_game(request.user)
+    written = _edit(request.system, request.user)
     if written is not None:
         return written
     schema = _wanted_schema(request)
@@ -158,18 +126,6 @@ def _whole(request: ModelRequest, index: int) -> str:
         return answer
     source = schemas.ValueSource(text=request.user, answer=answer, good=good, draw=str(index))
     return json.dumps(schemas.fill(schema, source), ensure_ascii=False)
-
-
-def _proposed_game(user: str) -> str | None:
-    """Return a game that is not known yet; ``None``: none is asked for."""
-    if not user.startswith(PROPOSE):
-        return None
-    found = _KNOWN_GAMES.search(user)
-    known = set() if found is None else set(found[1].split(", "))
-    n = 1
-    while f"sum-below-{10**n}" in known:
-        n += 1
-    return _GAME.format(most=10**n)
 
 
 def _wanted_schema(request: ModelRequest) -> dict[str, object] | None:

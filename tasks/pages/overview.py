@@ -10,12 +10,11 @@ from convergence_core.result import is_offline, verdict_of
 from convergence_core.result.number_text import plural
 from tasks.pages.source import Page, PageSource, line_of, time_of
 from tasks.report.phrases import clean
-from tasks.run.game_proposals import COMMAND, waiting_of, waiting_sentence
 from tasks.run.hard_cases import hard_cases
 from tasks.store.feedback.proposals import proposed_cases, reviewed
 from tasks.store.runtime.promotions import champion_of
 from tasks.store.runtime.watches import alarms
-from tasks.store.tables.lineage import GAMES_TAG, OFFLINE, PROPOSALS_TAG, TEST_TAG
+from tasks.store.tables.lineage import GAMES_TAG, OFFLINE, TEST_TAG
 
 MOST_RUNS = 500
 _LEADERS = """
@@ -152,7 +151,6 @@ def _needs(source: PageSource, records: Sequence[RunRecord]) -> Iterator[Page]:
             yield {"kind": "promote", "sentence": sentence, "command": verdict.command, **about}
     yield from _drift(source)
     yield from _cases(source, records)
-    yield from _games(source, records)
 
 
 def _cases(source: PageSource, records: Sequence[RunRecord]) -> Iterator[Page]:
@@ -181,32 +179,6 @@ def _cases(source: PageSource, records: Sequence[RunRecord]) -> Iterator[Page]:
             "sentence": f"{' and '.join(told)} may become {'a test case' if n == 1 else 'test cases'}.",
             "command": "convergence review", "run_id": None, "system": None,
         }  # fmt: skip
-
-
-def _games(source: PageSource, records: Sequence[RunRecord]) -> Iterator[Page]:
-    """Yield that games which a model proposed wait for a person."""
-    end = f".{PROPOSALS_TAG}"
-    systems = {
-        record.name.removesuffix(end)
-        for record in records
-        if OFFLINE not in record.tags and record.name.endswith(end)
-    }
-    feedback = source.feedback()
-    decided: frozenset[str] = frozenset() if feedback is None else reviewed(feedback)
-    found = {
-        one.proposal.proposal_id
-        for name in systems
-        for one in waiting_of(source.store, name, decided)
-    }
-    if found:
-        sentence = waiting_sentence(len(found))
-        yield {
-            "kind": "games",
-            "sentence": sentence,
-            "command": COMMAND,
-            "run_id": None,
-            "system": None,
-        }
 
 
 def _drift(source: PageSource) -> Iterator[Page]:

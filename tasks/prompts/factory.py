@@ -175,7 +175,7 @@ def make_editor(loaded: Loaded, redact: Callable[[str], str], *, run_id: str = "
         expected=expected,
         labels=labels_of([*expected.values()]),
         invariants=Invariants(
-            held_out=HeldOutTexts(loaded.hidden_cases, [*known, *given]),
+            held_out=HeldOutTexts(loaded.holdout_cases, [*known, *given]),
             max_length=settings.max_length,
             max_shots=settings.max_shots,
         ),

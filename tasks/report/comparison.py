@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from convergence_core.config import Configuration, parse_mapping
+from convergence_core.config import Configuration, parse_stored
 from convergence_core.errors import RunNotFoundError
 from convergence_core.ports import RunRecord, Store
 from convergence_core.records import Case, Params, ParamValue, Role, short_id
@@ -190,7 +190,7 @@ def compared(store: Store, first: Subject, second: Subject) -> PairComparison:
 
 
 def _configuration_of(record: RunRecord) -> Configuration:
-    return parse_mapping(json.loads(record.config_json), allow_callable=True)
+    return parse_stored(record.config_json)
 
 
 def _notes(

@@ -12,14 +12,11 @@ from convergence_core.games.round_records import (
     HeldOutLook,
     PlayRecord,
     RoleScore,
-    SealedResult,
 )
-from convergence_core.records import short_id
 from convergence_core.result.number_text import (
     UNKNOWN,
     percent,
     plural,
-    reward,
     signed,
     signed_interval,
     usd,
@@ -43,11 +40,6 @@ def games_blocks(report: GamesReport) -> list[Block]:
         Heading("Language games"),
         Paragraph((round_sentence(report),), "lead"),
         Paragraph((look_sentence(report.look),)),
-        *(
-            [Paragraph((sealed,))]
-            if (sealed := sealed_sentence(report.n_sealed, report.opened))
-            else ()
-        ),
         table(report.games, _GAMES, numeric=_GAMES.keys() - {"game", "verdict"}),
         Heading("Why", 3),
         Bullets(tuple((game_sentence(one, report.n_measured),) for one in report.games)),
@@ -122,31 +114,6 @@ def round_sentence(report: GamesReport) -> str:
     if report.is_offline:
         text += f" {_STAND_IN}"
     return text if report.limit is None else f"{text} It ended early: {report.limit.rstrip('.')}."
-
-
-def sealed_sentence(n_sealed: int, opened: SealedResult | None) -> str:
-    """Return what became of the sealed cases; empty: there are none."""
-    if opened is not None:
-        return opened_sentence(opened)
-    if not n_sealed:
-        return ""
-    return (
-        f"{plural(n_sealed, 'held-out case')} {'is' if n_sealed == 1 else 'are'} sealed: nobody is "
-        "asked before `convergence games open`, once, at the end."
-    )
-
-
-def opened_sentence(found: SealedResult) -> str:
-    """Return what the sealed cases said."""
-    gap = signed_interval(found.difference, found.low, found.high)
-    n, missing = len(found.case_ids), len(found.case_ids) - found.n_compared
-    without = f"; {plural(missing, 'case')} of {n} without a reward left out" if missing else ""
-    return (
-        f"{plural(n, 'sealed case')} were opened after round {found.last_round + 1}: the incumbent "
-        f"{short_id(found.candidate_id)} earns {reward(found.mean)}, {short_id(found.first_id)}, with which round "
-        f"{found.first_round + 1} began, {reward(found.first_mean)}. The difference is {gap} "
-        f"({percent(found.level)} interval, paired by case{without}). It was not used to choose anything."
-    )
 
 
 def look_sentence(look: HeldOutLook) -> str:

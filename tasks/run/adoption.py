@@ -1,11 +1,10 @@
 """Adoption of what the promotion gate promotes: once, whoever says yes first."""
 
-import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, Self
 
-from convergence_core.config import parse_mapping
+from convergence_core.config import parse_stored
 from convergence_core.errors import ConfigurationError
 from convergence_core.ports import RunRecord
 from convergence_core.result import RunResult
@@ -44,7 +43,7 @@ class Concluded:
         if record.summary_json is None:
             raise ValueError(f"run {record.label} has no result")
         result = RunResult.from_json(record.summary_json)
-        configuration = parse_mapping(json.loads(record.config_json), allow_callable=True)
+        configuration = parse_stored(record.config_json)
         passed = result.gate is not None and result.gate.decision == "promote"
         needs_approval = passed and configuration.promotion.require_adoption
         return cls(result=result, store=store, needs_approval=needs_approval)

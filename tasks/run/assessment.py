@@ -249,7 +249,7 @@ def _cells(run: Run, candidate: Candidate) -> Assignment:
                 repeat=repeat,
                 role="holdout" if case.case_id in held_out else "search",
             )
-            for case in run.loaded.open_cases
+            for case in run.loaded.cases
             for repeat in range(run.study.schedule.repeats)
         ),
         label=run.study.space.name(candidate, n=3),
@@ -336,7 +336,7 @@ def _assessment(
 
 def _unasked(run: Run, asked: Sequence[CaseAnswers]) -> tuple[str, ...]:
     known = {case.case_id for case in asked}
-    return tuple(case.case_id for case in run.loaded.open_cases if case.case_id not in known)
+    return tuple(case.case_id for case in run.loaded.cases if case.case_id not in known)
 
 
 def _limit(trials: Sequence[Trial]) -> str | None:

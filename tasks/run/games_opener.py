@@ -8,7 +8,6 @@ from typing import Any
 from convergence_core.games.round_records import GamesReport
 from tasks.games.configured_games import configured_games, models_of
 from tasks.games.games_learner import GAMES, GamesLearner, share_of_round
-from tasks.games.sealed_openings import check_still_sealed
 from tasks.inputs.environment import Environment
 from tasks.inputs.loader import Loaded
 from tasks.rlp.learner_calls import LearnerCalls, SubBudget
@@ -77,7 +76,6 @@ def open_games_round(
 
     Raises:
         ConfigurationError: a game cannot be played as it is configured.
-        HeldOutError: its sealed cases were opened, which ended the rounds.
         LeaseHeldError: another process plays a round of this system alone.
         StoreError: the store cannot be used.
     """
@@ -87,7 +85,6 @@ def open_games_round(
         loaded, configuration=with_overrides(loaded.configuration, seed=seed, budget=budget)
     )
     caller: Caller = {} if mock_url is None else {"mock_url": mock_url}
-    check_still_sealed(loaded, mock_url=mock_url)
     world = Environment.of(loaded.configuration, mock_url=mock_url)
     redact = world.redactor(loaded.configuration)
     with ExitStack() as held:

@@ -375,7 +375,6 @@ class GamesRound:
                 series=self.series,
                 coins=self.coins,
                 look=look,
-                sealed=frozenset(one.case_id for one in run.loaded.sealed_cases),
             ),
             self.past,
             self._plays,
@@ -387,10 +386,9 @@ class GamesRound:
         run_id, look = self.run_id, self.look
         assert look is not None  # noqa: S101 - a round begins with it
         seed, n_plays, cost = self.run.record.seed, len(self._plays), self._cost_usd()
-        sealed = [case.case_id for case in self.run.loaded.sealed_cases]
         rows: dict[str, list[Row]] = {
             "game_rounds": [
-                round_row(run_id, self.number, seed, look, n_plays, cost, self._limit, sealed)
+                round_row(run_id, self.number, seed, look, n_plays, cost, self._limit)
             ],
             "game_coins": coin_rows(run_id, self.number, self.coins),
             "game_plays": play_rows(run_id, self._plays),
@@ -429,7 +427,7 @@ def _sum_of(costs: Iterable[float | None]) -> float | None:
 
 
 def _held_out_texts(loaded: Loaded) -> Iterator[str]:
-    for case in loaded.hidden_cases:
+    for case in loaded.holdout_cases:
         values = [*case.input.values()] if isinstance(case.input, dict) else [case.input]
         yield from (as_text(one) for one in values)
         if case.expected is not None:

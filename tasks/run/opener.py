@@ -31,10 +31,8 @@ from tasks.store.tables.lineage import (
     OFFLINE,
     PARTS,
     POLICY_TAG,
-    PROPOSALS_TAG,
     RETRY_TAG,
     ROUNDS_TAG,
-    SEALED_TAG,
     TEST_TAG,
     check_missing,
     successor,
@@ -340,15 +338,6 @@ def _check_resumable(record: RunRecord, caller: Caller, *, can_go_on: bool, roun
         raise ResumeError(
             f"run {label} plays language games. Run `convergence games run` again: it goes on with a round "
             "that was interrupted."
-        )
-    if SEALED_TAG in record.tags:
-        raise ResumeError(
-            f"run {label} opens the sealed cases of language games. Run `convergence games open` again: it "
-            "goes on."
-        )
-    if PROPOSALS_TAG in record.tags:
-        raise ResumeError(
-            f"run {label} asks a model for games. Run `convergence games propose` again: it goes on."
         )
     if not can_go_on:
         raise ResumeError(

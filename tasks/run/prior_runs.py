@@ -163,7 +163,7 @@ def read_past(store: ParquetStore, record: RunRecord, loaded: Loaded) -> PriorRu
         price=LengthPrice.of(configuration),
     )
     start = warm_start(
-        model, archives, held_out=frozenset(case.case_id for case in loaded.hidden_cases)
+        model, archives, held_out=frozenset(case.case_id for case in loaded.holdout_cases)
     )
     return PriorRuns(
         surrogate=model.with_prior_runs(start.runs),

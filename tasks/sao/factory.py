@@ -194,7 +194,7 @@ def source_of(loaded: Loaded, shape: PromptShape, *, seed: int) -> RoundSource:
         shape: where a prompt stands in a case.
         seed: where the walk of personas begins.
     """
-    configuration, hidden = loaded.configuration, loaded.hidden_cases
+    configuration, hidden = loaded.configuration, loaded.holdout_cases
     prompts = {case.case_id: shape.text(case.input) or "" for case in loaded.cases}
     hidden_prompts = tuple(prompts[case.case_id] for case in hidden)
     expected = (

@@ -64,7 +64,7 @@ class RightAnswers:
         ]
         self._cases = {
             text: one
-            for one in loaded.open_cases
+            for one in loaded.cases
             if one.expected is not None and (text := _asked(one)) is not None
         }
 

@@ -28,7 +28,7 @@ def test_the_example_is_written_with_its_licence_and_is_valid(
     told = json.loads(capsys.readouterr().out)
     assert told["ok"] is True
     assert told["space_size"] == 143
-    assert told["cases"] == {"search": 50, "holdout": 50, "sealed": 0}
+    assert told["cases"] == {"search": 50, "holdout": 50}
     assert told["environment"] == {}
 
 

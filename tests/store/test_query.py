@@ -53,8 +53,7 @@ OF_PEOPLE = {"interactions", "ratings", "comparisons", "rated_answers", "answer_
 OF_POLICY = {"policy_experiences", "policy_versions", "policy_episodes", "policy_gates"}
 OF_ADAPTERS = {"adapter_events", "training_rounds", "gate_checks", "live_tests", "adapters"}
 OF_GAMES = {
-    *("game_rounds", "game_coins", "game_openings", "game_plays"),
-    *("game_proposals", "task_audits"),
+    *("game_rounds", "game_coins", "game_plays", "task_audits"),
 }
 EMPTY = {"failures"} | OF_PRODUCTION | OF_PEOPLE | OF_ADAPTERS | OF_POLICY | OF_GAMES
 """Views of which this store, made of runs without a failure, has no rows."""

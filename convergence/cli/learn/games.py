@@ -1,8 +1,6 @@
 """``games``: language games between models, and what they were worth."""
 
-from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,13 +8,12 @@ import typer
 from convergence.cli import console, locations, options
 from convergence.cli.assignments import load_with
 from convergence.cli.optimize import mock_server
-from convergence_core.errors import ConfigurationError, RunNotFoundError
+from convergence_core.errors import RunNotFoundError
 
 if TYPE_CHECKING:
     from convergence_core.games.round_records import GamesReport
     from tasks.games.reasoning_audits import StoredAudit
     from tasks.report.blocks import Block
-    from tasks.run.game_proposals import StoredProposal
 
 app = typer.Typer(
     name="games",
@@ -42,23 +39,16 @@ def list_games(
     """
     from tasks.games.reasoning_audits import stored_audit  # noqa: PLC0415 - as above
     from tasks.games.reasoning_tasks import PACKAGE, why_missing  # noqa: PLC0415 - as above
-    from tasks.games.sealed_openings import opening_of  # noqa: PLC0415 - as above
     from tasks.inputs.storage import store_path  # noqa: PLC0415 - as above
-    from tasks.report.games_section import sealed_sentence  # noqa: PLC0415 - as above
     from tasks.run.games_opener import listed_games  # noqa: PLC0415 - brings NumPy
 
     with mock_server(wanted=offline) as mock_url:
         loaded = load_with(config, assignments)
         found = listed_games(loaded, mock_url=mock_url)
-        opened = opening_of(loaded, mock_url=mock_url)
     real = None if why_missing() else stored_audit(store_path(loaded))
     if as_json:
         told = None if real is None else {**_told(real), "n_generators": real.n_generators}
-        sealed = {
-            "n": len(loaded.sealed_cases),
-            "opened": None if opened is None else asdict(opened),
-        }
-        console.answer_json({"games": found, "real_tasks": told, "sealed": sealed})
+        console.answer_json({"games": found, "real_tasks": told})
         return
     columns = {
         "game": lambda one: str(one["game"]),
@@ -84,184 +74,6 @@ def list_games(
             f"Real tasks: {n} of {known} generators of {PACKAGE} {real.version} can be played. "
             "`convergence games audit` names them, and the rejected ones with the reason."
         )
-    if sealed_text := sealed_sentence(len(loaded.sealed_cases), opened):
-        console.answer(sealed_text)
-
-
-@app.command("open")
-def open_cases(
-    config: options.ConfigFile = options.CONFIG_FILE,
-    assignments: options.Assignments = None,
-    yes: options.Yes = False,
-    offline: options.Offline = False,
-    as_json: options.AsJson = False,
-) -> None:
-    """Open the sealed held-out cases, once, at the end: the incumbent against where the rounds began.
-
-    Both are asked them within `budget`. That ends the rounds, for what they say counts once. What was interrupted
-    goes on with the same command.
-    """
-    from tasks.report.games_section import opened_sentence  # noqa: PLC0415 - as above
-    from tasks.run.sealed_set import open_sealed, plan_opening  # noqa: PLC0415 - brings NumPy
-
-    with mock_server(wanted=offline) as mock_url:
-        loaded = load_with(config, assignments)
-        plan = plan_opening(loaded, mock_url=mock_url)
-        console.confirm(
-            f"Ask {len(plan.case_ids)} sealed cases of two configurations? It can be done once, and ends the rounds.",
-            yes=yes,
-        )
-        found = open_sealed(loaded, mock_url=mock_url)
-    if as_json:
-        console.answer_json({"opened": asdict(found), "left_out": list(plan.seen)})
-        return
-    console.answer(opened_sentence(found))
-    if plan.seen:
-        n = len(plan.seen)
-        console.answer(
-            f"{n} left out, for they were asked since the rounds began: {', '.join(plan.seen[:5])}."
-        )
-
-
-@app.command()
-def propose(
-    config: options.ConfigFile = options.CONFIG_FILE,
-    n: Annotated[int, typer.Option("--n", min=1, max=100, help="Proposals, one a call.")] = 1,
-    assignments: options.Assignments = None,
-    offline: options.Offline = False,
-    as_json: options.AsJson = False,
-) -> None:
-    """Ask the `llm` for new games; they are stored as text, and nothing of them is run.
-
-    Within the share of the budget of one round. What is no game is stored with the reason. You decide by
-    `convergence games proposals`. Exit code 100: no proposal can be decided about.
-    """
-    from tasks.run.game_proposals import propose_games  # noqa: PLC0415 - brings NumPy
-
-    with mock_server(wanted=offline) as mock_url:
-        found, why = propose_games(load_with(config, assignments), n, mock_url=mock_url)
-    readable = [one for one in found if not one.proposal.reason]
-    if as_json:
-        console.answer_json({"proposals": [_proposal(one) for one in found], "why_ended": why})
-    else:
-        _show_proposals(found)
-        if readable:
-            where = " --offline" if offline else ""
-            console.say(f"Read one: convergence games proposals --show ID{where}")
-    if why is not None and not as_json:
-        console.say(f"{len(found)} of {n} were asked for: {why}")
-    if not readable:
-        raise typer.Exit(options.EXIT_NO)
-
-
-@app.command()
-def proposals(  # noqa: PLR0917 - Typer's options
-    config: options.ConfigFile = options.CONFIG_FILE,
-    show_id: Annotated[
-        str | None, typer.Option("--show", metavar="ID", help="Print its text.")
-    ] = None,
-    approve: Annotated[
-        str | None, typer.Option(metavar="ID", help="Write it to the file --output.")
-    ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="New file of an approved game.")
-    ] = None,
-    reject: Annotated[str | None, typer.Option(metavar="ID", help="Do not list it again.")] = None,
-    store: options.Store = None,
-    offline: options.Offline = False,
-    as_json: options.AsJson = False,
-) -> None:
-    """List games that a model proposed and nobody decided about; read one, approve or reject it.
-
-    An approved one is a file of yours from then on; neither listing nor approving runs anything of it.
-    """
-    from tasks.inputs.loader import load  # noqa: PLC0415 - brings pydantic
-    from tasks.run import game_proposals  # noqa: PLC0415 - brings NumPy
-    from tasks.store.feedback.feedback_store import FeedbackStore  # noqa: PLC0415 - brings SQLite
-
-    _check_decision(show_id, approve, reject, output)
-    loaded = load(config)
-    with (
-        mock_server(wanted=offline) as mock_url,
-        FeedbackStore(locations.store_path(store, config)) as feedback,
-    ):
-        if approve is not None and output is not None:
-            done = game_proposals.approve_game(
-                loaded, feedback, approve, output, mock_url=mock_url
-            )
-        elif reject is not None:
-            done = game_proposals.reject_game(loaded, feedback, reject, mock_url=mock_url)
-        else:
-            found = game_proposals.waiting(loaded, feedback, mock_url=mock_url)
-            _list_proposals(found, show_id, as_json=as_json)
-            return
-    one, decision = done.proposal, "rejected" if approve is None else "approved"
-    if as_json:
-        console.answer_json(
-            {"decision": decision, "proposal_id": one.proposal_id, "game": one.game}
-        )
-    elif output is None or approve is None:
-        console.say(f"{one.game} is not proposed again.")
-    else:
-        console.say(
-            f"Wrote {output}. Nothing of it was run: read it. To play it, write in the configuration"
-        )
-        console.answer(
-            f'society:\n  games:\n    games:\n      {one.game}: {{file: "{output.as_posix()}:{one.class_name}"}}'
-        )
-
-
-def _check_decision(*given: object) -> None:
-    *what, output = given
-    if sum(one is not None for one in what) > 1:
-        rule, fix = "must stand alone", "Read, approve or reject one game at a time."
-        raise ConfigurationError.of("--show, --approve, --reject", rule, fix)
-    if (output is None) != (what[1] is None):
-        rule, fix = "must be given beside --approve", "Write `--approve ID --output FILE.py`."
-        raise ConfigurationError.of("--output", rule, fix)
-
-
-def _proposal(one: "StoredProposal") -> dict[str, Any]:
-    return {
-        "proposal_id": one.proposal.proposal_id,
-        **{k: v for k, v in asdict(one.proposal).items() if k != "text"},
-        "text": one.proposal.text,
-        "model": one.model,
-        "cost_usd": one.cost_usd,
-    }
-
-
-def _show_proposals(found: "Sequence[StoredProposal]") -> None:
-    for one in found:
-        if one.proposal.reason:
-            console.answer(f"{one.model} proposed no game: {one.proposal.reason}.")
-        else:
-            console.answer(
-                f"{one.proposal.proposal_id}  {one.proposal.game}: {one.proposal.purpose}"
-            )
-
-
-def _list_proposals(
-    found: "Sequence[StoredProposal]", show_id: str | None, *, as_json: bool
-) -> None:
-    from tasks.run.game_proposals import no_such_proposal  # noqa: PLC0415 - brings NumPy
-
-    shown = [one for one in found if show_id in (None, one.proposal.proposal_id)]
-    if show_id is not None and not shown:
-        raise no_such_proposal(show_id)
-    if as_json:
-        console.answer_json({"proposals": [_proposal(one) for one in shown]})
-    elif show_id is not None:
-        console.answer(shown[0].proposal.text)
-    else:
-        _show_proposals(shown)
-        if shown:
-            console.say(
-                "`convergence games proposals --show ID` prints one, `--approve ID --output FILE.py` writes it to a "
-                "file, `--reject ID` lists it no more."
-            )
-        else:
-            console.say("No game is proposed. `convergence games propose` asks a model for one.")
 
 
 @app.command()

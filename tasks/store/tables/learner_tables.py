@@ -204,41 +204,6 @@ game_rounds (run_id, generation): One round of language games, and its look at t
 9  | n_plays      | i32  |        | plays that ended
 10 | cost_usd     | f64  | USD    | of all calls of the round; NULL: unknown
 11 | limit_reason | text |        | why it ended early; NULL: it did not
-12 | sealed       | text[] |      | held-out cases that were sealed: nobody was asked them; NULL: none
-""")
-
-GAME_OPENINGS = table("""
-game_openings (run_id, generation): The sealed cases, asked once at the end: the incumbent against the configuration with which the rounds began.
-1  | run_id       | text   |        | the run that asked them
-2  | generation   | i32    |        | 0
-3  | first_round  | i32    |        | number of the first round of games with these sealed cases
-4  | last_round   | i32    |        | number of the last one before they were opened
-5  | first_id     | text   |        | candidate with which that round began
-6  | candidate_id | text   |        | the incumbent when they were opened: the champion, else the defaults
-7  | case_ids     | text[] |        | the sealed cases that were asked
-8  | n_compared   | i32    |        | those of which both have a reward
-9  | first_mean   | f64    | [0, 1] | mean reward of `first_id` on what is compared, weighted as cases are
-10 | mean         | f64    | [0, 1] | that of `candidate_id`
-11 | difference   | f64    |        | mean of the difference by case, `candidate_id` less `first_id`
-12 | low          | f64    |        | lower end of its interval
-13 | high         | f64    |        | upper end
-14 | level        | f64    |        | probability of the interval
-15 | cost_usd     | f64    | USD    | of all calls; NULL: unknown
-""")
-
-GAME_PROPOSALS = table("""
-game_proposals (run_id, generation, position): Games that a model proposed, as text; nothing of them was run.
-1  | run_id      | text |     | the run that asked for them
-2  | generation  | i32  |     | 0
-3  | position    | i32  |     | number of the request, from 0
-4  | proposal_id | text |     | hash of the text, by which a person decides
-5  | game        | text |     | id of the game; NULL: the reply is no proposal
-6  | class_name  | text |     | of the game; NULL as above
-7  | purpose     | text |     | first line of the docstring of the class; NULL as above
-8  | text        | text |     | of the file; of a reply that is no proposal, its beginning
-9  | reason      | text |     | why the reply is no proposal; NULL: it is one
-10 | model       | text |     | that replied
-11 | cost_usd    | f64  | USD | of the call; NULL: unknown
 """)
 
 GAME_COINS = table("""

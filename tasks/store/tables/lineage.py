@@ -32,12 +32,8 @@ GAMES_TAG = "games"
 """The same of rounds of language games."""
 OFFLINE = "offline"
 """Tag, and end of the system's name, of runs whose answers come from the mock."""
-SEALED_TAG = "sealed"
-"""The same of runs that open the sealed cases of games."""
-PROPOSALS_TAG = "proposals"
-"""The same of runs that ask a model for games."""
-PARTS = frozenset({TEST_TAG, POLICY_TAG, GAMES_TAG, SEALED_TAG, PROPOSALS_TAG})
-"""Tags of runs that are no search; each is a system of its own, so that no search takes it for one of its own."""
+PARTS = frozenset({TEST_TAG, POLICY_TAG, GAMES_TAG, "sealed", "proposals"})
+"""Tags of runs that are no search, two of them of earlier versions; each is a system of its own, so that no search takes it for one of its own."""
 _WITHOUT_REWARD = """
 SELECT count(*) AS n FROM (
   SELECT candidate_id, case_id, replicate, role FROM evaluations WHERE run_id = $run

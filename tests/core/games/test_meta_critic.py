@@ -1,6 +1,6 @@
 """The meta-critic keeps what helps on held-out cases, and says nothing without coins."""
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -136,23 +136,10 @@ def test_held_out_rewards_keep_what_helps_and_a_judge_keeps_what_pleases_it():
 TEXT = "the parcel left our store on monday and should reach you within five working days or so"
 
 
-def test_one_look_a_round_and_the_sealed_set_once():
+def test_one_look_a_round():
     looks = HeldOutLooks().after(0).after(1)
     with pytest.raises(HeldOutError, match="a round has one look"):
         looks.after(1)
-    ended = looks.opened()
-    assert ended.opened_after == 2
-    with pytest.raises(HeldOutError, match="counts once"):
-        ended.opened()
-    with pytest.raises(HeldOutError, match="opened after 2 rounds"):
-        ended.after(2)
-
-
-def test_looks_survive_a_restart():
-    import json
-
-    looks = HeldOutLooks().after(3).opened()
-    assert HeldOutLooks.from_json(json.loads(json.dumps(asdict(looks)))) == looks
 
 
 def test_held_out_text_in_a_prompt_is_caught():
