@@ -69,5 +69,5 @@ serve: ## Serve optimize/nightly from one process, without a worker.
 
 constraints: ## Rewrite constraints.txt from a fresh environment.
 	rm -rf build/constraints && python3 -m venv build/constraints
-	build/constraints/bin/python -m pip install -q '.[test,lint,quickstart,docs,dask,ray,test-slow]'
+	build/constraints/bin/python -m pip install -q '.[test,lint,quickstart,docs,ray,test-slow]'
 	build/constraints/bin/python -m pip freeze --exclude convergence-optimizer | grep -v ' @ ' > constraints.txt

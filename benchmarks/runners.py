@@ -1,6 +1,6 @@
 """The same run of 200 candidates on each runner: wall time, and whether the result is the same.
 
-    python -m benchmarks.runners [--runners threads processes dask ray]
+    python -m benchmarks.runners [--runners threads processes ray]
 
 Ten generations of twenty candidates with nine cells each of a function that answers at once, so
 that all of the time is our own; two processes. A runner's start, imports of its workers included, is
@@ -22,7 +22,7 @@ from tasks.run.opener import prepare_run
 from tests.support.optimizations import tables_of, write_project
 from tests.support.searching import finish
 
-NEEDS = {"dask": "distributed", "ray": "ray"}
+NEEDS = {"ray": "ray"}
 
 
 def run(runner: str, folder: Path) -> tuple[float, float, str]:
@@ -51,7 +51,7 @@ def run(runner: str, folder: Path) -> tuple[float, float, str]:
 def main() -> None:
     """Run on each and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runners", nargs="+", default=["threads", "processes", "dask", "ray"])
+    parser.add_argument("--runners", nargs="+", default=["threads", "processes", "ray"])
     options = parser.parse_args()
     print(f"{describe_machine()}, load {os.getloadavg()[0]:.1f}\n")
     print("| runner | opening, s | run, s | same result |")

@@ -38,7 +38,7 @@ from tests.support.searching import finish
 N_NIGHT: Final = 1_000_000
 N_BATCH: Final = 60
 """Plays in a batch: far less than a call may take, even on a busy machine."""
-NEEDS: Final = {"dask": "distributed", "ray": "ray"}
+NEEDS: Final = {"ray": "ray"}
 TRUTH: Final = frozenset({"evaluator", "sandbox"})
 TARGET: Final = """
 from benchmarks.games.night import play_batch
@@ -256,7 +256,7 @@ def main() -> None:
     """Print the plan, or measure."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runners", action="store_true")
-    parser.add_argument("--only", nargs="+", default=["threads", "processes", "dask", "ray"])
+    parser.add_argument("--only", nargs="+", default=["threads", "processes", "ray"])
     parser.add_argument("--plays", type=int, default=10_000)
     parser.add_argument("--round", action="store_true")
     parser.add_argument("--serve", action="store_true", help="what --round asks")

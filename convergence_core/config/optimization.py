@@ -9,7 +9,7 @@ from convergence_core.config.games import GamesConfig
 
 Algorithm: TypeAlias = Literal["mab_evolution", "thompson", "evolution", "random"]
 MetaOptimizerName: TypeAlias = Literal["fixed", "credit"]
-Runner: TypeAlias = Literal["threads", "processes", "dask", "ray"]
+Runner: TypeAlias = Literal["threads", "processes", "ray"]
 StrategyName: TypeAlias = Literal[
     "winners",
     "contrast",
@@ -88,14 +88,14 @@ class ExecutionConfig(Section):
     So a call is attempted at most 1 + both times; the waits it is asked for come to 600 s at most."""
     early_stopping: EarlyStoppingConfig = Field(default_factory=EarlyStoppingConfig)
     runner: Runner = "threads"
-    """Where candidates are evaluated: in this process, in others of this machine, or on a cluster of
-    Dask or Ray. The result is the same."""
+    """Where candidates are evaluated: in this process, in others of this machine, or on a Ray
+    cluster. The result is the same."""
     processes: int | None = Field(default=None, ge=1, le=512)
     """Candidates evaluated at the same time, each in a process of its own with an equal part of
     `parallel_workers` (not runner `threads`). Absent: one for each processor of this machine, and
     at most `parallel_workers`."""
     cluster: Text | None = None
-    """Address of a running cluster (runners `dask` and `ray`), e.g. `tcp://10.0.0.5:8786` or
+    """Address of a running cluster (runner `ray`), e.g.
     `ray://10.0.0.5:10001`. Absent: one is started on this machine for the run."""
     calls_per_second: dict[str, Rate] = Field(default_factory=dict)
     """Host, as in its URL → calls per second at most, over all processes that share the store, or

@@ -296,9 +296,9 @@ _EXECUTION: Path = ("optimization", "execution")
 def _check_execution(configuration: Configuration, report: Report) -> None:
     """Check that what stands beside a runner has an effect, and that each process can have a call."""
     execution, about = configuration.optimization.execution, ((*_EXECUTION, "runner"),)
-    if execution.cluster is not None and execution.runner not in ("dask", "ray"):
+    if execution.cluster is not None and execution.runner != "ray":
         why = f"with `runner: {execution.runner}`"
-        fix = "Remove it, or write `runner: dask` or `runner: ray`."
+        fix = "Remove it, or write `runner: ray`."
         report.no_effect((*_EXECUTION, "cluster"), why, fix, about=about)
     processes, workers = execution.processes, execution.parallel_workers
     path = (*_EXECUTION, "processes")

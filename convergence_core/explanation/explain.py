@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from convergence_core.explanation.deciding_cells import CellToGeneration, compare, spent_on
 from convergence_core.explanation.discards import discards
 from convergence_core.explanation.effects import cut
 from convergence_core.explanation.records import Effect, Explanation
@@ -30,9 +29,7 @@ def explain(
     recommendation: Recommendation,
     *,
     rng: np.random.Generator,
-    baseline_id: str | None = None,
     case_weights: Mapping[str, float] | None = None,
-    cell_to_generation: CellToGeneration | None = None,
     rules: Rules | None = None,
     goals: FittedGoals | None = None,
 ) -> Explained:
@@ -43,9 +40,7 @@ def explain(
         archive: the evidence; at least one candidate has a reward.
         recommendation: of this evidence.
         rng: for the sample of the space and the draws of the surface.
-        baseline_id: the default; ``None``: the configuration gives none.
         case_weights: search case → positive weight; absent ones weigh 1.
-        cell_to_generation: which generation first asked a cell; ``None``: unknown.
         rules: of the race; ``None``: the algorithm eliminates no candidate.
         goals: what counts besides the mean reward, fitted to the same archive; ``None``: nothing.
     """
@@ -58,17 +53,6 @@ def explain(
         effects=() if found is None else found.effects,
         explanation=Explanation(
             surface=None if found is None else found.surface,
-            comparisons=compare(
-                fitted,
-                archive,
-                ranking,
-                space=space,
-                baseline_id=baseline_id,
-                case_weights=case_weights,
-            ),
-            spent=spent_on(
-                archive, ranking, space=space, cell_to_generation=cell_to_generation or {}
-            ),
             discards=None
             if rules is None
             else discards(fitted, archive, standing, space=space, rules=rules, goals=goals),

@@ -99,47 +99,6 @@ class Surface:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CaseGap:
-    """One test case on which two candidates were compared."""
-
-    case_id: str
-    gap: float
-    """Reward of the recommended candidate less the rival's; means over repeats."""
-    share: float
-    """The case's part in the difference of means, in reward; the parts sum to it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RivalComparison:
-    """The recommended candidate and a rival, on the search cells of both."""
-
-    rival_id: str
-    rival: Literal["runner-up", "default"]
-    label: str
-    n_shared: int
-    """Cases that both were asked."""
-    n_above: int
-    n_equal: int
-    n_below: int
-    gap: float | None
-    """Mean difference over shared cases, weighted; ``None``: they share none."""
-    probability: float
-    """Posterior probability that the recommended one has the higher mean reward."""
-    cases: tuple[CaseGap, ...] = ()
-    """Those with the largest part in the difference, largest first."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CandidateCells:
-    """Cells of a leading candidate, by generation."""
-
-    candidate_id: str
-    label: str
-    by_generation: tuple[tuple[int, int], ...] = ()
-    """(generation, cells with a reward first asked in it), earliest first."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Discard:
     """An eliminated candidate."""
 
@@ -180,8 +139,5 @@ class Explanation:
 
     surface: Surface | None = None
     """``None``: nothing in the space varies."""
-    comparisons: tuple[RivalComparison, ...] = ()
-    spent: tuple[CandidateCells, ...] = ()
-    """Leading candidates, first the recommended one."""
     discards: Discards | None = None
     """``None``: the algorithm eliminates none."""

@@ -69,12 +69,6 @@ FROM learning_curve LEFT JOIN calls USING (generation)
 WHERE run_id = $run ORDER BY generation
 """
 
-_FIRST_ASKED = """
-SELECT candidate_id, case_id, replicate, min(generation) AS generation
-FROM evaluations WHERE run_id = $run AND role = 'search'
-GROUP BY candidate_id, case_id, replicate
-"""
-
 _COSTS = """
 SELECT purpose, provider, model,
        count(*) FILTER (WHERE state <> 'cached') AS n_calls,
@@ -121,8 +115,6 @@ class RunEvidence:
     """One point per committed generation: what was known then."""
     failures: tuple[Failure, ...] = ()
     costs: tuple[RoleCost, ...] = ()
-    cell_to_generation: Mapping[tuple[str, str, int], int] = field(default_factory=dict)
-    """(candidate, case, repeat) → generation that asked it; search cells."""
 
 
 def rows_of(store: Store, sql: str, parameters: Mapping[str, object]) -> Sequence[dict[str, Any]]:
@@ -171,10 +163,6 @@ def read_evidence(
         curve=curve_of(store, run_id),
         costs=costs_of(store, run_id),
         failures=tuple(_failure(row) for row in rows_of(store, _FAILURES, run)[:MAX_FAILURES]),
-        cell_to_generation={
-            (row["candidate_id"], row["case_id"], row["replicate"]): row["generation"]
-            for row in rows_of(store, _FIRST_ASKED, run)
-        },
     )
 
 

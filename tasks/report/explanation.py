@@ -2,14 +2,11 @@
 
 from convergence_core.explanation.records import (
     ERROR,
-    CandidateCells,
-    CaseGap,
     Discard,
     Discards,
     Effect,
     EffectPoint,
     ParameterInteraction,
-    RivalComparison,
     Surface,
 )
 from convergence_core.result import RunResult, number_text
@@ -31,11 +28,6 @@ def explanation_blocks(result: RunResult, wanted: frozenset[Visualization]) -> l
         return blocks
     if found.surface is not None and found.surface.n_pairs:
         blocks += _pairs(found.surface)
-    if found.comparisons or found.spent:
-        blocks += [Heading("Which evaluations decided")]
-        for comparison in found.comparisons:
-            blocks += _comparison(comparison)
-        blocks += _spent(result)
     if found.discards is not None and found.discards.n_candidates > 1:
         blocks += _discards(found.discards)
     return blocks
@@ -158,55 +150,6 @@ def _pairs(surface: Surface) -> list[Block]:
         numeric = ("share of variance", "beyond the sum there")
         blocks.append(table(surface.interactions, columns, numeric=numeric, folded=folded))
     return blocks
-
-
-# -- evaluations
-
-
-def _comparison(found: RivalComparison) -> list[Block]:
-    name = "default" if found.rival == "default" else "runner-up"
-    label = named_label(found.label, found.rival_id)
-    text = f"The recommended configuration beside the {name}, {label}: "
-    if found.gap is None:
-        text += "they share no test case, so the model alone compares them"
-    else:
-        text += (
-            f"of {plural(found.n_shared, 'test case')} asked of both, its reward is higher on "
-            f"{found.n_above}, equal on {found.n_equal} and lower on {found.n_below}, by "
-            f"{number_text.signed(found.gap)} in the mean over these cases, as measured in the search"
-        )
-    text += (
-        f"; the posterior probability that its mean reward is higher is "
-        f"{percent(found.probability)}."
-    )
-    blocks: list[Block] = [Paragraph((text,))]
-    if found.cases and found.n_shared > 1:
-        columns: Columns[CaseGap] = {
-            "test case": lambda gap: Code(short(gap.case_id)),
-            "difference of rewards": lambda gap: number_text.signed(gap.gap),
-            "its part in the mean": lambda gap: number_text.signed(gap.share),
-        }
-        folded = f"The {plural(len(found.cases), 'test case')} with the largest part, {name}"
-        numeric = ("difference of rewards", "its part in the mean")
-        blocks.append(table(found.cases, columns, numeric=numeric, folded=folded))
-    return blocks
-
-
-def _spent(result: RunResult) -> list[Block]:
-    leading = () if result.explanation is None else result.explanation.spent
-    if not leading or result.n_search_cases < 2:
-        return []
-    columns: Columns[CandidateCells] = {
-        "configuration": lambda one: named_label(one.label, one.candidate_id),
-        "evaluations": lambda one: f"{sum(n for _, n in one.by_generation):,}",
-        "generation: evaluations": lambda one: ", ".join(
-            f"{g}: {n:,}" for g, n in one.by_generation
-        ),
-    }
-    text = (
-        "The leading configurations' evaluations, by the generation that first made them, from 0:"
-    )
-    return [Paragraph((text,)), table(leading, columns, numeric=("evaluations",))]
 
 
 # -- candidates that left the race

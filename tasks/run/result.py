@@ -135,7 +135,7 @@ def collect(
     result = _with_prompts(result, store, loaded, record)
     if not explains:
         return result
-    explained = _explained(recommendation, view, loaded, past, fitted, baseline_id)
+    explained = _explained(recommendation, view, loaded, past, fitted)
     return replace(result, effects=explained.effects, explanation=explained.explanation)
 
 
@@ -265,13 +265,12 @@ def _with_winner(
     )
 
 
-def _explained(  # noqa: PLR0917 - of one place
+def _explained(
     recommendation: Recommendation,
     view: View,
     loaded: Loaded,
     past: PriorRuns | None,
     goals: FittedGoals | None,
-    baseline_id: str | None,
 ) -> Explained:
     """Return why the recommendation is what it is; the same for the same evidence."""
     configuration = loaded.configuration
@@ -284,9 +283,7 @@ def _explained(  # noqa: PLR0917 - of one place
         view.search.archive,
         recommendation,
         rng=np.random.default_rng(0),
-        baseline_id=baseline_id,
         case_weights={case.case_id: case.weight for case in loaded.search_cases},
-        cell_to_generation=view.evidence.cell_to_generation,
         rules=sampler.rules if isinstance(sampler, ThompsonSampler) else None,
         goals=goals,
     )

@@ -13,7 +13,7 @@ from tasks.version import install_command
 _PATIENCE_S: Final = 15.0
 """What a worker process has to end by itself: its calls in flight, and its journal."""
 _KEY = "optimization.execution.runner"
-_NEEDS = {"dask": "distributed", "ray": "ray"}
+_NEEDS = {"ray": "ray"}
 """Runner → package that it cannot do without; the extra has the runner's name."""
 
 
@@ -76,10 +76,6 @@ def make_runner(execution: ExecutionConfig) -> Runner | None:
     match execution.runner:
         case "processes":
             return ProcessRunner(n_workers)
-        case "dask":
-            from tasks.runners.dask_runner import DaskRunner  # noqa: PLC0415 - an extra
-
-            return DaskRunner(n_workers, execution.cluster)
         case "ray":
             from tasks.runners.ray_runner import RayRunner  # noqa: PLC0415 - an extra
 

@@ -23,7 +23,7 @@ RULES: dict[str, Rule] = {
         {f"{AT}/runner": "processes", f"{AT}/cluster": "tcp://a:1"},
         "optimization.execution.cluster",
         "has no effect with `runner: processes`",
-        "`runner: dask`",
+        "`runner: ray`",
     ),
 }
 
@@ -33,7 +33,7 @@ def test_rule(name: str):
     check_rule(RULES[name])
 
 
-@pytest.mark.parametrize("runner", ["threads", "processes", "dask", "ray"])
+@pytest.mark.parametrize("runner", ["threads", "processes", "ray"])
 def test_every_runner_is_read(runner: str):
     tree = edited({f"{AT}/runner": runner})
     assert parse_mapping(tree).optimization.execution.runner == runner

@@ -80,11 +80,6 @@ def nasty_explanation(result: RunResult) -> Explanation:
     return replace(
         found,
         surface=replace(found.surface, interactions=pairs),
-        comparisons=tuple(
-            replace(one, label=NASTY, cases=tuple(replace(c, case_id=NASTY) for c in one.cases))
-            for one in found.comparisons
-        ),
-        spent=tuple(replace(one, label=NASTY) for one in found.spent),
         discards=replace(
             found.discards,
             closest=tuple(replace(one, label=NASTY) for one in found.discards.closest),

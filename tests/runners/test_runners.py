@@ -17,7 +17,7 @@ from tests.support.optimizations import ledger, tables_of, write_project
 pytestmark = pytest.mark.slow
 
 AT = "optimization__execution__"
-EXTRAS = {"processes": None, "dask": "distributed", "ray": "ray"}
+EXTRAS = {"processes": None, "ray": "ray"}
 
 
 def project(folder: Path, runner: str, **changes: Any) -> Path:

@@ -158,7 +158,7 @@ def test_errors_arrive_as_they_left_or_in_words():
     assert str(portable(LocalError("lost on the way"))) == "LocalError: lost on the way"
 
 
-@pytest.mark.parametrize("runner", ["dask", "ray"])
+@pytest.mark.parametrize("runner", ["ray"])
 def test_a_runner_whose_package_is_missing_is_refused_with_what_installs_it(
     runner: str, monkeypatch: pytest.MonkeyPatch
 ):

@@ -7,15 +7,12 @@ from typing import Any
 import numpy as np
 
 from convergence_core.explanation.records import (
-    CandidateCells,
-    CaseGap,
     Discard,
     Discards,
     Effect,
     EffectPoint,
     Explanation,
     ParameterInteraction,
-    RivalComparison,
     Surface,
 )
 from convergence_core.records import Params
@@ -235,33 +232,6 @@ def _explanation(rows: tuple[LeaderboardRow, ...]) -> Explanation:
                     effect_high=0.05,
                 ),
             ),
-        ),
-        comparisons=tuple(
-            RivalComparison(
-                rival_id=rows[i].candidate_id,
-                rival="default" if i > 1 else "runner-up",
-                label=rows[i].label,
-                n_shared=110,
-                n_above=40,
-                n_equal=50,
-                n_below=20,
-                gap=0.0125,
-                probability=0.83,
-                cases=tuple(
-                    CaseGap(case_id=f"case {j}", gap=0.5 - 0.1 * j, share=0.005 - 0.001 * j)
-                    for j in range(4)
-                ),
-            )
-            for i in sorted({1, n // 2})
-            if 0 < i < n
-        ),
-        spent=tuple(
-            CandidateCells(
-                candidate_id=row.candidate_id,
-                label=row.label,
-                by_generation=((0, 5), (3, 10)),
-            )
-            for row in rows[:3]
         ),
         discards=Discards(
             bound=0.05 / n,

@@ -9,7 +9,6 @@ from scipy import stats
 
 from convergence_core.config.expressions import parse
 from convergence_core.explanation.anova import is_sure
-from convergence_core.explanation.deciding_cells import compare, spent_on
 from convergence_core.explanation.discards import discards
 from convergence_core.explanation.effects import SurfaceEffects, cut
 from convergence_core.explanation.explain import explain
@@ -411,71 +410,6 @@ def test_none_of_the_ball_is_nothing_and_all_of_it_is_an_effect():
     assert not is_sure(np.zeros((2, 4)), np.array([0.5, 0.5]), 0.05)
 
 
-# -- cells ---------------------------------------------------------------------------------------
-
-
-def test_parts_of_the_cases_sum_to_the_difference():
-    space = ADDITIVE
-    archive = archive_of(space, additive, seed=2, n=12, n_cases=6)
-    weights = {case: 1.0 + (i % 3) for i, case in enumerate(CASES)}
-    fitted = SpaceModel(space=space).fit(archive, case_weights=weights)
-    ids = list(archive.members)
-    found = compare(fitted, archive, ids, space=space, baseline_id=ids[5], case_weights=weights)
-    assert [one.rival_id for one in found] == [ids[1], ids[5]]
-    assert [one.rival for one in found] == ["runner-up", "default"]
-    for one in found:
-        a, b = archive.members[ids[0]].rewards, archive.members[one.rival_id].rewards
-        shared = sorted(a.keys() & b.keys())
-        gaps = np.array([a[key] - b[key] for key in shared])
-        w = np.array([weights[case] for case, _ in shared])
-        assert one.gap == pytest.approx(float(w @ gaps / w.sum()))
-        assert one.n_shared == len(shared) == one.n_above + one.n_equal + one.n_below
-        assert one.gap == pytest.approx(sum(case.share for case in one.cases))
-        parts = [abs(case.share) for case in one.cases]
-        assert parts == sorted(parts, reverse=True)
-        assert 0 < one.probability < 1
-
-
-def test_a_default_that_is_recommended_or_second_is_compared_once():
-    archive = archive_of(ADDITIVE, additive, seed=2, n=4)
-    fitted = SpaceModel(space=ADDITIVE).fit(archive)
-    ids = list(archive.members)
-
-    def rivals(baseline_id: str | None) -> list[tuple[str, str]]:
-        found = compare(fitted, archive, ids, space=ADDITIVE, baseline_id=baseline_id)
-        return [(one.rival_id, one.rival) for one in found]
-
-    assert rivals(ids[1]) == [(ids[1], "default")]
-    assert rivals(ids[0]) == [(ids[1], "runner-up")]
-    assert rivals(None) == rivals("never asked") == [(ids[1], "runner-up")]
-    assert compare(fitted, archive, ids[:1], space=ADDITIVE) == ()
-
-
-def test_candidates_without_a_common_case_have_no_gap():
-    space = ADDITIVE
-    a, b = (space.candidate(point) for point in points(space, 2, np.random.default_rng(0)))
-    archive = Archive(
-        {
-            a.candidate_id: Member(candidate=a, generation=0, rewards={("x", 0): 0.5}),
-            b.candidate_id: Member(candidate=b, generation=0, rewards={("y", 0): 0.5}),
-        }
-    )
-    (one,) = compare(
-        SpaceModel(space=space).fit(archive), archive, list(archive.members), space=space
-    )
-    assert (one.gap, one.n_shared, one.cases) == (None, 0, ())
-
-
-def test_cells_count_for_the_generation_that_first_asked_them():
-    archive = archive_of(ADDITIVE, additive, seed=0, n=3, n_cases=3)
-    ids = list(archive.members)
-    cells = list(archive.members[ids[0]].rewards)
-    asked = {(ids[0], *cells[0]): 0, (ids[0], *cells[1]): 4, (ids[0], *cells[2]): 4}
-    first, second, _ = spent_on(archive, ids, space=ADDITIVE, cell_to_generation=asked)
-    assert first.by_generation == ((0, 1), (4, 2))
-    assert second.by_generation == ((0, 3),)
-
-
 # -- who left ------------------------------------------------------------------------------------
 
 
@@ -531,8 +465,6 @@ def test_an_explanation_holds_all_parts_and_is_a_function_of_the_evidence():
     assert told(Rules()) == found
     assert len(found.effects) == 5
     assert found.explanation.surface is not None
-    assert len(found.explanation.spent) == 5
-    assert [one.rival for one in found.explanation.comparisons] == ["runner-up"]
     assert found.explanation.discards is not None
     without = explain(surrogate, archive, recommendation, rng=np.random.default_rng(0))
     assert without.explanation.discards is None
