@@ -16,7 +16,6 @@ from tests.support.results import made_up_result
 TITLES = (
     "What the parameters do",
     "Which parameters interact",
-    "Which evaluations decided",
     "What was discarded, and why",
 )
 
@@ -31,14 +30,11 @@ def test_each_section_has_its_title_and_its_numbers():
     text = report_markdown(made_up_result())
     assert [title for title in TITLES if f"## {title}\n" in text] == list(TITLES)
     for said in (
-        "of 110 test cases asked of both, its reward is higher on 40, equal on 50 and lower on 20, "
-        "by +0.013 in the mean",
         "88 of 119 other configurations left the race",
         "the probability that its mean reward lies above the leader's is below 0.042 % for each",
         "60 with 5 evaluations, 28 with 10 evaluations",
         "| `stemmer` | 41 % [30, 52] | yes | english |",
         "| k1 with stemmer | 6 % [2, 11] | yes | 1, porter | +0.030 [+0.010, +0.050] |",
-        "0: 5, 3: 10",
     ):
         assert said in text
     assert all(title in report_html(made_up_result()) for title in TITLES)
@@ -52,14 +48,6 @@ def test_no_sure_pair_is_said_so():
     assert "No pair of parameters surely does anything together" in text
     assert "error of 5 % over 3 pairs" in text
     assert "surely, at an error" not in text
-
-
-def test_candidates_that_share_no_case_are_compared_by_the_model_alone():
-    (comparison, *_) = explained().explanation.comparisons  # type: ignore[union-attr]
-    alone = replace(comparison, gap=None, n_shared=0, n_above=0, n_equal=0, n_below=0, cases=())
-    text = report_markdown(explained(comparisons=(alone,)))
-    assert "they share no test case, so the model alone compares them" in text
-    assert "asked of both" not in text
 
 
 def test_a_race_nobody_left_says_so():
