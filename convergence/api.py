@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from convergence.types import Config, Evaluator, OptimizationResult, TestCases
-from convergence_core.errors import ConfigurationError, Problem, RunInterruptedError
+from convergence_core.errors import ConfigurationError, NoRewardError, Problem, RunInterruptedError
 from convergence_core.events import CellEvaluated, Event, Listener
 
 if TYPE_CHECKING:
@@ -78,6 +78,7 @@ async def run_optimization(config: Config, **options: Unpack[RunOptions]) -> Opt
 
     Raises:
         ConfigurationError: the configuration or a file it names is wrong.
+        NoRewardError: no candidate has a reward, for example because the metric returns no number.
         ConvergenceError: the run could not go on; see ``convergence_core.errors``.
     """
     job = _Job(config, **options)
@@ -205,6 +206,8 @@ class _Job:
                 raise
         if self._complaint is not None:
             raise self._complaint
+        if result.winner is None and result.status == "done":
+            raise NoRewardError(f"{result.label}: {_describe_failure(result)}")
         return _result_of(result, self._events)
 
     def _open(self, listener: Listener) -> "Run":
@@ -286,4 +289,5 @@ def _result_of(result: "RunResult", events: Iterable[Event]) -> OptimizationResu
 def _describe_failure(result: "RunResult") -> str:
     reasons = ", ".join(f"{failure.reason} ({failure.n} times)" for failure in result.failures)
     why = "every evaluation failed" if result.all_failed else "no candidate got a reward"
-    return f"{why}: {reasons or result.reason}"
+    example = next((f" For example: {one.example}" for one in result.failures if one.example), "")
+    return f"{why}: {reasons or result.reason}.{example}"

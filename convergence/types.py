@@ -81,7 +81,7 @@ class OptimizationResult(NotebookView):
     """Result of a run; its fields are keys too: ``result["best_config"]``."""
 
     success: bool
-    """Whether there is a candidate to hand over."""
+    """Whether there is a candidate to hand over; a limit may have come before the first."""
     best_config: dict[str, Any]
     """Parameters of the candidate handed over; empty without one."""
     best_score: float

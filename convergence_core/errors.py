@@ -26,6 +26,7 @@
     ├── RunNotFoundError          no run, or several, of that name                 (exit 2)
     ├── LeaseHeldError            another process optimizes this system            (exit 1)
     ├── ResumeError               the run cannot go on as it was                   (exit 2)
+    ├── NoRewardError             a run has ended without a configuration to return (exit 1)
     ├── RunInterruptedError       Ctrl-C or a cancel: paid work kept               (exit 130)
     ├── EndpointDownError         an endpoint answers nothing any more             (exit 1)
     ├── NotificationError         a notice did not reach its address               (exit 1)
@@ -231,6 +232,10 @@ class ResumeError(ConvergenceError):
     """The run cannot go on as it was: its files or its function changed."""
 
     exit_code = 2
+
+
+class NoRewardError(ConvergenceError):
+    """A run has ended, and no configuration has a reward for an answer."""
 
 
 class RunInterruptedError(ConvergenceError):

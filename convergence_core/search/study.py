@@ -15,6 +15,7 @@ the same generation, and a run that is resumed from its checkpoint is the same r
 ``tasks.run`` connects a study to the world: it evaluates plans and makes states durable.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
@@ -167,6 +168,8 @@ class Study:
         return None
 
     def _why_done(self, state: StudyState) -> str | None:
+        if state.no_reward is not None:
+            return state.no_reward
         if state.is_exhausted:
             n = len(state.search.archive)
             return f"all {n:,} settings of the search space are evaluated on all search cases"
@@ -265,6 +268,7 @@ class Study:
             if asked.is_repair
             else not trials and not self.is_open and self._is_covered(search),
             is_answered=state.is_answered or has_answer(trials),
+            no_reward=None if any(m.n for m in search.archive) else why_no_reward(trials),
             limit=limit_reached(trials),
         )
         return after, found
@@ -317,6 +321,15 @@ class Study:
 def has_answer(trials: Sequence[Trial]) -> bool:
     """Whether a candidate answered in any cell of these trials."""
     return any(e.status == "ok" for trial in trials for e in trial.evaluations)
+
+
+def why_no_reward(trials: Sequence[Trial]) -> str | None:
+    """Return what kept trials without a single reward from one; ``None``: a limit, or no cell."""
+    kinds = Counter(e.error_type or e.status for trial in trials for e in trial.evaluations)
+    if not kinds or limit_reached(trials) is not None:
+        return None
+    (kind, n), *_ = kinds.most_common()
+    return f"none of {kinds.total():,} evaluations has a reward ({kind}, {n:,} times)"
 
 
 def limit_reached(trials: Sequence[Trial]) -> str | None:

@@ -34,6 +34,8 @@ class StudyState:
     """Whether a finite space is wholly evaluated."""
     is_answered: bool = False
     """Whether any candidate answered: rewards of failures alone recommend none."""
+    no_reward: str | None = None
+    """Why no evaluation has a reward, in words; ``None``: one has, or a limit kept all from it."""
     limit: str | None = None
     """Limit of the budget that cut a generation short, in words; ``None``: none did."""
     learned: Mapping[str, Json] = field(default_factory=dict)
@@ -70,6 +72,7 @@ class StudyState:
             "n_repairs": self.n_repairs,
             "exhausted": self.is_exhausted,
             "answered": self.is_answered,
+            "no_reward": self.no_reward,
             "spent": self.limit,
             **{_STORED_NAMES.get(name, name): state for name, state in self.learned.items()},
         }
@@ -85,7 +88,9 @@ class StudyState:
         """Rebuild the state that ``to_checkpoint`` wrote, in this version or an earlier one."""
         progress = json.loads(checkpoint.progress_json)
         search = SearchState.from_json(json.loads(checkpoint.sampler_state_json))
-        own = {"stopper", "n_calls", "n_repairs", "exhausted", "answered", "spent"}
+        own = {
+            "stopper", "n_calls", "n_repairs", "exhausted", "answered", "no_reward", "spent",
+        }  # fmt: skip
         names = {key: name for name, key in _STORED_NAMES.items()}
         return cls(
             search=search,
@@ -96,6 +101,7 @@ class StudyState:
             n_repairs=progress.get("n_repairs", 0),
             is_exhausted=progress["exhausted"],
             is_answered=progress.get("answered", _has_reward(search)),
+            no_reward=progress.get("no_reward"),
             limit=progress.get("spent"),
             learned={
                 names.get(key, key): state

@@ -9,7 +9,7 @@ import pytest
 
 from convergence import OptimizationResult, run_optimization, run_optimization_sync
 from convergence.types import Event, GenerationFinished, RunStarted
-from convergence_core.errors import ConfigurationError, RunInterruptedError
+from convergence_core.errors import ConfigurationError, NoRewardError, RunInterruptedError
 from tasks.store import ParquetStore
 
 SPACE = {"parameters": {"x": {"type": "float", "min": 0.0, "max": 1.0, "default": 0.1}}}
@@ -69,6 +69,24 @@ def test_mapping_with_callables_runs(evaluator: Any, here: Path):
     assert result["best_config"] == result.best_config
     with pytest.raises(KeyError):
         result["best"]
+
+
+@pytest.mark.prefect
+def test_a_metric_without_a_number_ends_the_run_after_one_generation_and_raises(here: Path):
+    asked = []
+
+    def recorded(n: int, x: float) -> float:
+        asked.append((n, x))
+        return x
+
+    with pytest.raises(NoRewardError, match=r"no_number \(\d+ times\).*returned 'good'"):
+        run_optimization_sync(
+            config(9), local_function=recorded, evaluator=lambda result: "good", test_cases=CASES
+        )
+    assert len(asked) <= 4 * len(CASES)
+    (row,) = ParquetStore("convergence-data").runs()
+    assert row.reason is not None
+    assert row.reason.startswith("none of ")
 
 
 @pytest.mark.prefect

@@ -254,6 +254,25 @@ def test_levels_of_free_numbers_are_refined_around_leaders(numbers: dict[str, Fl
     assert best > 0.85, (best, own.stop_reason(state))
 
 
+def test_a_generation_without_a_single_reward_ends_the_search():
+    own = study()
+
+    def lose(e: Evaluation) -> Evaluation:
+        return replace(e, status="error", fault="evaluator", error_type="no_number", reward=None)
+
+    state, asked = step(own, own.start(), lose)
+    n = asked.plan.n_cells
+    text = f"none of {n} evaluations has a reward (no_number, {n} times)"
+    assert own.stop_reason(state) == StopReason(status="done", text=text)
+    assert StudyState.from_checkpoint(state.to_checkpoint()).no_reward == text
+    # Once the metric is mended, a resumed run asks again and goes on.
+    mended, _ = step(own, replace(state, repairs_next=True))
+    assert own.should_continue(mended)
+    # One reward is enough to go on, and so is one from an earlier generation.
+    later, _ = step(own, mended, lose)
+    assert later.no_reward is None
+
+
 def test_failures_alone_recommend_none_and_a_limit_is_remembered():
     own = study()
 
