@@ -119,7 +119,9 @@ def import_cases(  # noqa: PLR0917 - options of a command
 def _import_lines(found: "CaseImport", output: Path) -> Iterator[str]:
     """Yield what an import of test cases did, line by line."""
     yield (
-        f"Read {found.n_read:,}, wrote {found.n_written:,} test cases to {output}: "
+        f"Read {found.n_read:,}, and none is a test case: {output} is not written."
+        if not found.n_written
+        else f"Read {found.n_read:,}, wrote {found.n_written:,} test cases to {output}: "
         f"{found.n_expected:,} with an expected answer, {found.n_written - found.n_expected:,} without."
     )
     if found.n_written < found.n_distinct:
@@ -131,6 +133,8 @@ def _import_lines(found: "CaseImport", output: Path) -> Iterator[str]:
         yield f"Of each: {listed}{more}."
     if found.n_repeated:
         yield f"Left out {found.n_repeated:,}: the same input and expected answer as another."
+    if found.n_same_id:
+        yield f"{found.n_same_id:,} share their id with another row: each is named by its content instead."
     for reason, n in found.skipped.items():
         yield f"Left out {n:,}: {reason}."
     for what, n in found.not_carried.items():

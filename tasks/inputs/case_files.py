@@ -413,6 +413,19 @@ def csv_rows(text: str, delimiter: str = ",") -> Iterator[tuple[int, list[str]]]
         raise csv.Error(f"{error} (line {offset + reader.line_num})") from None
 
 
+def csv_mappings(text: str, delimiter: str = ",") -> Iterator[dict[str, str] | None]:
+    """Yield each row by the names of the first one; ``None``: it has another number of cells.
+
+    Raises:
+        csv.Error: the text is no CSV; the message names the line.
+    """
+    rows = csv_rows(text, delimiter)
+    _, header = next(rows, (0, []))
+    names = [name.strip() for name in header]
+    for _, row in rows:
+        yield dict(zip(names, row, strict=True)) if len(row) == len(names) else None
+
+
 _SEPARATOR = re.compile(r'"?[sS][eE][pP]=([^\w\s"]|\t)"?(?:\r\n|\r|\n|$)')
 """First line by which Excel names the delimiter."""
 _DELIMITERS = (",", ";", "\t", "|")

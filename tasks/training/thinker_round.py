@@ -61,7 +61,7 @@ def read_outcomes(path: Path, persona: str) -> tuple[TrainingRow, ...]:
         ConfigurationError: the file is missing, or a line breaks a rule.
     """
     try:
-        lines = path.read_text("utf-8").splitlines()
+        lines = path.read_text("utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         rule = "must name a file of JSON lines in UTF-8"
         raise ConfigurationError.of("--thoughts", rule, str(error), value=str(path)) from error

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from convergence.__main__ import run
+from convergence_core.errors import ConfigurationError
 from tasks.inputs.case_files import Reporter, read_cases
 from tasks.inputs.foreign_cases.case_forms import FieldNames, ForeignCase
 from tasks.inputs.foreign_cases.case_import import (
@@ -34,7 +35,10 @@ def imported(
 ) -> tuple[CaseImport, list[dict[str, Any]]]:
     output = source.parent / "out.jsonl"
     found = import_cases(source, output, form, **named)
-    return found, [json.loads(line) for line in output.read_text("utf-8").splitlines()]
+    if not found.n_written:
+        assert not output.exists()
+        return found, []
+    return found, [json.loads(line) for line in output.read_text("utf-8").split("\n")[:-1]]
 
 
 def message(role: str, text: str) -> dict[str, Any]:
@@ -52,7 +56,7 @@ def test_a_thousand_cases_of_each_form_lose_nothing(tmp_path: Path):
         CaseForm.LANGFUSE: [{"id": f"i{i}", "input": a, "expectedOutput": b} for i, (a, b) in enumerate(pairs)],
         CaseForm.LANGSMITH: [{"inputs": {"messages": [message("user", a)]}, "outputs": {"o": b}} for a, b in pairs],
         CaseForm.OPENAI_EVALS: [
-            {"input": [message("system", "be brief"), message("user", a)], "ideal": b} for a, b in pairs
+            {"input": [message("user", a)], "ideal": b} for a, b in pairs
         ],
         CaseForm.TABLE: [{"q": a, "a": b} for a, b in pairs],
         CaseForm.PROMPTFOO: [
@@ -243,11 +247,100 @@ def test_repeated_questions_are_one_case_and_secrets_are_masked(tmp_path: Path):
 
 def test_ids_that_two_rows_share_are_left_to_their_content(tmp_path: Path):
     rows = [{"id": "a", "input": "1"}, {"id": "a", "input": "2"}, {"id": "b", "input": "3"}]
-    _, cases = imported(written(tmp_path / "r.jsonl", *rows), CaseForm.LANGFUSE)
+    found, cases = imported(written(tmp_path / "r.jsonl", *rows), CaseForm.LANGFUSE)
     assert [case.get("id") for case in cases] == [None, None, "b"]
+    assert found.n_same_id == 2
+
+
+# -- what is expected never stays in the input
+
+
+ITEM = {"q": "a", "label": "x"}
+
+
+@pytest.mark.parametrize(
+    ("form", "row"),
+    [
+        (CaseForm.OPENAI_EVALS, {"item": ITEM}),
+        (CaseForm.OPENAI_EVALS, {"datasource_item": {"item": {**ITEM, "ideal": "y"}}}),
+        (CaseForm.LANGFUSE, {"input": ITEM}),
+        (CaseForm.LANGSMITH, {"inputs": ITEM, "outputs": {"other": 1}}),
+        (CaseForm.LANGSMITH, {"inputs": {"q": "a"}, "outputs": {"label": "x", "other": 1}}),
+        (CaseForm.LANGSMITH, {"input_q": "a", "output_label": "x", "output_n": 1}),
+        (CaseForm.TABLE, {**ITEM, "expected": "y"}),
+        (CaseForm.PROMPTFOO, {"vars": ITEM}),
+    ],
+)
+def test_the_field_that_is_named_as_expected_leaves_the_input(
+    form: CaseForm, row: dict[str, Any], tmp_path: Path
+):
+    source = written(tmp_path / "r.jsonl", row)
+    _, cases = imported(source, form, names=FieldNames(expected="label"))
+    assert cases == [{"input": {"q": "a"}, "expected": "x"}]
+    with pytest.raises(ConfigurationError, match=r"--expected.*got lable.*Did you mean `label`"):
+        imported(source, form, names=FieldNames(expected="lable"))
+
+
+def test_answers_by_their_usual_names_leave_the_input(tmp_path: Path):
+    rows = [{"q": "a", "expected": "x"}, {"input": "b", "ideal": ["4", "four"]}]
+    _, cases = imported(written(tmp_path / "r.jsonl", *rows), CaseForm.TABLE)
+    assert cases == [
+        {"input": {"q": "a"}, "expected": "x"},
+        {"input": "b", "expected": ["4", "four"]},
+    ]
+
+
+@pytest.mark.parametrize("role", ["system", "developer"])
+def test_instructions_of_a_conversation_are_kept(role: str, tmp_path: Path):
+    told = [message(role, "be brief"), message("user", "hi")]
+    _, cases = imported(written(tmp_path / "r.jsonl", {"input": told}), CaseForm.OPENAI_EVALS)
+    assert cases == [{"input": told}]
+
+
+@pytest.mark.parametrize(
+    ("prompts", "checks", "kept"),
+    [
+        (["Give the answer to {{ q | trim }}."], [{"type": "equals", "value": "{{answer}}"}], {"q"}),
+        (["{% if q %}{{q}}{% endif %}"], [{"type": "javascript", "value": "output == context.vars.answer"}], {"q"}),
+        (["file://prompt.txt"], [{"type": "llm-rubric", "value": "says {{answer}}"}], {"q"}),
+        (["{{q}} {{answer}}"], [{"type": "equals", "value": "{{answer}}"}], {"q", "answer"}),
+        (["{{q}}"], [{"type": "equals", "value": "x"}], {"q", "answer"}),
+        ([], [{"type": "equals", "value": "{{answer}}"}], {"q"}),
+        ([], [{"type": "llm-rubric", "value": "answers {{q}}"}], {"q", "answer"}),
+    ],
+)  # fmt: skip
+def test_variables_of_promptfoo_that_assertions_alone_use_leave_the_input(
+    prompts: list[str], checks: list[dict[str, Any]], kept: set[str], tmp_path: Path
+):
+    (tmp_path / "prompt.txt").write_text("Say {{ q }}")
+    test = {"vars": {"q": "a", "answer": "x"}, "assert": checks}
+    source = tmp_path / "promptfooconfig.json"
+    source.write_text(json.dumps({"prompts": prompts, "tests": [test]}))
+    _, (case,) = imported(source, CaseForm.PROMPTFOO)
+    assert set(case["input"]) == kept
 
 
 # -- files
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+def test_cells_of_a_table_are_their_text_whatever_separates_them(delimiter: str, tmp_path: Path):
+    lines = [["q", "label"], ["price", "29.90"], ["hash", "7e12345"], ["quotes", '"""x"""']]
+    text = "\ufeff" + "".join(delimiter.join(line) + "\r\n" for line in lines)
+    (tmp_path / "a.csv").write_bytes(text.encode())
+    _, cases = imported(tmp_path / "a.csv", CaseForm.TABLE, names=FieldNames(("q",), "label"))
+    assert [case["expected"] for case in cases] == ["29.90", "7e12345", '"x"']
+
+
+def test_a_byte_order_mark_and_line_separators_in_texts_break_no_line(tmp_path: Path):
+    row = json.dumps({"input": "a\u2028b"}, ensure_ascii=False)
+    for name in ("a.jsonl", "a.json"):
+        (tmp_path / name).write_bytes(f'\ufeff{row}\n{row[:-2]}c"}}\n'.encode())
+        found, cases = imported(tmp_path / name, CaseForm.LANGFUSE)
+        assert [case["input"] for case in cases] == ["a\u2028b", "a\u2028bc"], found.skipped
+    test = json.dumps({"vars": {"q": "a\u2028b"}}, ensure_ascii=False)
+    (tmp_path / "t.jsonl").write_bytes(f"\ufeff{test}\n".encode())
+    assert imported(tmp_path / "t.jsonl", CaseForm.PROMPTFOO)[1] == [{"input": {"q": "a\u2028b"}}]
 
 
 def test_files_of_lists_tables_and_parquet_are_read(tmp_path: Path):
@@ -284,11 +377,13 @@ def test_the_command_says_what_is_wrong_and_never_overwrites_unasked(
     assert (told["n_written"], told["file"]) == (1, "cases.jsonl")
     assert run(["import", "cases", "r.jsonl", "-f", "langfuse"]) == 2
     assert run(["import", "cases", "r.jsonl", "-f", "langfuse", "--overwrite"]) == 0
-    assert (
-        run(["import", "cases", "r.jsonl", "-f", "openai-evals", "-o", "x.jsonl", "--input", "b"])
-        == 100
-    )
-    assert "no field b" in capsys.readouterr().err
+    arguments = ["import", "cases", "r.jsonl", "-f", "openai-evals", "-o", "x.jsonl"]
+    assert run([*arguments, "--input", "inptu"]) == 2
+    assert "Did you mean `input`?" in capsys.readouterr().err
+    written(tmp_path / "r.jsonl", {"input": ""})
+    assert run(arguments) == 100
+    assert "x.jsonl is not written" in capsys.readouterr().err
+    assert not Path("x.jsonl").exists()
 
 
 @given(st.dictionaries(st.text(max_size=3), st.integers(1, 50), min_size=1, max_size=8), st.data())

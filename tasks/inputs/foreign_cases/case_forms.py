@@ -1,6 +1,6 @@
 """Rows of datasets of other tools as test cases."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -63,7 +63,7 @@ class FieldNames:
 
 
 def user_input(messages: Any) -> Json:
-    """Return what a conversation asks: its one text, else its messages without instructions.
+    """Return what a conversation asks: its one text, else its messages, instructions included.
 
     Args:
         messages: a text, or a list of ``{role, content}``; content is a text or a list of parts.
@@ -75,21 +75,16 @@ def user_input(messages: Any) -> Json:
         return _asked(messages)
     if not isinstance(messages, Sequence) or not messages:
         raise SkippedCaseError("nothing is asked")
-    told: list[Json] = []
+    told: list[dict[str, Json]] = []
     for one in messages:
         if not isinstance(one, Mapping) or not isinstance(one.get("role"), str):
             raise SkippedCaseError("a message has no role")
-        if one["role"] in ("system", "developer"):
-            continue
         if one["role"] in ("tool", "function"):
             raise SkippedCaseError("the call answers a tool's result, not a person")
         told.append({"role": one["role"], "content": text_of(one)})
-    asked = [one for one in told if isinstance(one, dict) and one["role"] == "user"]
-    if not asked:
+    if not any(one["role"] == "user" for one in told):
         raise SkippedCaseError("nothing is asked")
-    if len(told) == 1:
-        return _asked(asked[0]["content"])
-    return told
+    return _asked(told[0]["content"]) if len(told) == 1 else [*told]
 
 
 def text_of(message: Mapping[str, Any]) -> str:
@@ -156,20 +151,51 @@ def _only(value: Any) -> Json:
 # -- rows
 
 
-def picked(row: Mapping[str, Any], names: FieldNames) -> tuple[Json, Json] | None:
-    """Return input and expected answer of the fields that the user named; ``None``: none named."""
-    if not names.inputs:
-        return None
-    missing = [name for name in (*names.inputs, *_named(names)) if name not in row]
-    if missing:
-        raise SkippedCaseError(f"no field {missing[0]}")
-    chosen = {name: row[name] for name in names.inputs}
-    asked = chosen[names.inputs[0]] if len(chosen) == 1 else chosen
-    return _plain(asked), None if names.expected is None else row[names.expected]
+class MissingFieldError(SkippedCaseError):
+    """A row lacks a field that the user named."""
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        super().__init__(f"no field {name}")
+        self.name = name
+        self.known = tuple(known)
+        """Fields that the row has."""
 
 
-def _named(names: FieldNames) -> tuple[str, ...]:
-    return () if names.expected is None else (names.expected,)
+ANSWER_NAMES = ("expected", "ideal", "expected_output", "expectedOutput", "ground_truth")
+"""Fields that hold the expected answer by their names."""
+
+
+def picked(
+    fields: Mapping[str, Any], names: FieldNames, asked: Any, right: Any
+) -> tuple[Json, Json]:
+    """Return input and expected answer: of the fields that the user named, else as the tool has them.
+
+    What is expected never stays in the input, unless the user names it there.
+
+    Args:
+        fields: what may be named.
+        names: what the user named.
+        asked: the input, as the tool has it.
+        right: the expected answer, as the tool has it.
+
+    Raises:
+        MissingFieldError: a named field is not there.
+    """
+    for name in (*names.inputs, *([] if names.expected is None else [names.expected])):
+        if name not in fields:
+            raise MissingFieldError(name, fields)
+    if names.expected is not None:
+        right = fields[names.expected]
+    if names.inputs:
+        chosen = {name: fields[name] for name in names.inputs}
+        asked = chosen[names.inputs[0]] if len(chosen) == 1 else chosen
+    elif isinstance(asked, Mapping):
+        if right is None:
+            right = next((asked[key] for key in ANSWER_NAMES if asked.get(key) is not None), None)
+        left_out = {names.expected, *ANSWER_NAMES}
+        asked = {name: value for name, value in asked.items() if name not in left_out}
+        asked = asked["input"] if set(asked) == {"input"} else asked
+    return _plain(asked), _only(right)
 
 
 def of_langfuse(row: Mapping[str, Any], names: FieldNames) -> ForeignCase:
@@ -178,13 +204,15 @@ def of_langfuse(row: Mapping[str, Any], names: FieldNames) -> ForeignCase:
         raise SkippedCaseError("archived")
     metadata = row.get("metadata")
     facts = {**(metadata if isinstance(metadata, Mapping) else {}), **_texts(row)}
-    expected = row.get("expectedOutput", row.get("expected_output"))
-    if expected is None and names.answers_as_expected:
-        expected = row.get("output")
-    asked, chosen = picked(row, names) or (_plain(row.get("input")), None)
+    right = row.get("expectedOutput", row.get("expected_output"))
+    if right is None and names.answers_as_expected:
+        right = row.get("output")
+    inputs = row.get("input")
+    fields = {**facts, **(inputs if isinstance(inputs, Mapping) else {}), **row}
+    asked, expected = picked(fields, names, inputs, right)
     return ForeignCase(
         input=asked,
-        expected=_only(expected) if chosen is None else chosen,
+        expected=expected,
         case_id=_name(row.get("id")),
         group=_name(row.get("sessionId") or row.get("session_id")),
         tags=tuple(tag for tag in row.get("tags") or () if isinstance(tag, str)),
@@ -203,14 +231,14 @@ def of_langsmith(row: Mapping[str, Any], names: FieldNames) -> ForeignCase:
         raise SkippedCaseError("a part of another run")
     if is_run and not names.answers_as_expected:
         outputs = None
-    asked, chosen = picked(inputs if isinstance(inputs, Mapping) else {}, names) or (
-        _plain(inputs),
-        None,
-    )
+    fields = {**row}
+    for part in (outputs, inputs):
+        fields.update(part if isinstance(part, Mapping) else {})
+    asked, expected = picked(fields, names, inputs, outputs)
     metadata = row.get("metadata")
     return ForeignCase(
         input=asked,
-        expected=_only(outputs) if chosen is None else chosen,
+        expected=expected,
         case_id=_name(row.get("id") or row.get("run_id")),
         group=_name(row.get("session_id")) if is_run else None,
         facts={**(metadata if isinstance(metadata, Mapping) else {}), **_texts(row)},
@@ -223,36 +251,18 @@ def of_openai_evals(row: Mapping[str, Any], names: FieldNames) -> ForeignCase:
     if isinstance(item, Mapping):
         nested = item.get("item")
         item = nested if isinstance(nested, Mapping) and len(item) == 1 else item
-        pair = picked(item, names)
-        if pair is None:
-            right = next(
-                (key for key in ("ideal", "expected", "ground_truth") if key in item), None
-            )
-            asked = {key: value for key, value in item.items() if key != right}
-            pair = (
-                _plain(asked["input"] if set(asked) == {"input"} else asked),
-                item.get(right or ""),
-            )
-        return ForeignCase(
-            input=pair[0],
-            expected=pair[1],
-            case_id=_name(row.get("datasource_item_id")),
-            facts=dict(item),
-        )
-    pair = picked(row, names) or (_plain(row.get("input")), row.get("ideal"))
-    return ForeignCase(input=pair[0], expected=_only(pair[1]), facts=_texts(row))
+        asked, expected = picked(item, names, item, None)
+        case_id = _name(row.get("datasource_item_id"))
+        return ForeignCase(input=asked, expected=expected, case_id=case_id, facts=dict(item))
+    asked, expected = picked(row, names, row.get("input"), row.get("ideal"))
+    return ForeignCase(input=asked, expected=expected, facts=_texts(row))
 
 
 def of_table(row: Mapping[str, Any], names: FieldNames) -> ForeignCase:
-    """A row of a table: the named fields, else all but the named answer."""
-    pair = picked(row, names)
-    if pair is None:
-        asked = {name: value for name, value in row.items() if name != names.expected}
-        if names.expected is not None and names.expected not in row:
-            raise SkippedCaseError(f"no field {names.expected}")
-        pair = _plain(asked), row.get(names.expected) if names.expected else None
+    """A row of a table: the named fields, else all but the expected answer."""
+    asked, expected = picked(row, names, row, None)
     case_id = row.get("id") if "id" not in names.inputs else None
-    return ForeignCase(input=pair[0], expected=pair[1], case_id=_name(case_id), facts=dict(row))
+    return ForeignCase(input=asked, expected=expected, case_id=_name(case_id), facts=dict(row))
 
 
 def _prefixed(row: Mapping[str, Any], prefix: str) -> dict[str, Any]:

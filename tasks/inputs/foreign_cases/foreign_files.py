@@ -2,14 +2,14 @@
 
 import csv
 import gzip
-import io
-import sys
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
 import orjson
 
+from tasks.inputs.case_files import csv_mappings, decoded
 from tasks.inputs.foreign_cases.case_forms import SkippedCaseError
 from tasks.json_values import NotJsonError, to_json
 from tasks.secrets.process_redaction import redacted_text
@@ -23,10 +23,14 @@ _LIST_KEYS = ("data", "examples", "items", "samples")
 _LINES = (".jsonl", ".ndjson", ".log")
 
 
-def rows_of(path: Path) -> Iterator[Any]:
+def rows_of(path: Path, *, has_json_texts: bool = True) -> Iterator[Any]:
     """Yield the rows of a file: JSON lines, a JSON list, CSV or parquet; ``.gz`` of these.
 
     A row that cannot be read is yielded as the reason, a ``SkippedCaseError``.
+
+    Args:
+        path: the file.
+        has_json_texts: whether cells of CSV may be texts of JSON, in quotes of their own.
 
     Raises:
         ValueError: the file holds no rows.
@@ -38,7 +42,8 @@ def rows_of(path: Path) -> Iterator[Any]:
         return
     with _opened(path) as stream:
         if name.endswith((".csv", ".tsv")):
-            yield from _of_table(stream, "\t" if name.endswith(".tsv") else ",")
+            default = "\t" if name.endswith(".tsv") else ","
+            yield from _of_table(stream.read(), default, has_json_texts=has_json_texts)
         elif name.endswith(_LINES) or _is_lines(path):
             yield from _of_lines(stream)
         else:
@@ -55,15 +60,18 @@ def _is_lines(path: Path) -> bool:
     with _opened(path) as stream:
         first, second = stream.readline(MAX_LINE), stream.readline(16)
     try:
-        return bool(second.strip()) and isinstance(orjson.loads(first), dict)
+        return bool(second.strip()) and isinstance(
+            orjson.loads(first.removeprefix(BOM_UTF8)), dict
+        )
     except orjson.JSONDecodeError:
         return False
 
 
 def _of_lines(stream: IO[bytes]) -> Iterator[Any]:
-    number = 0
+    is_first = True
     while line := stream.readline(MAX_LINE):
-        number += 1
+        if is_first:
+            line, is_first = line.removeprefix(BOM_UTF8), False
         if len(line) >= MAX_LINE and not line.endswith(b"\n"):
             while (more := stream.readline(MAX_LINE)) and not more.endswith(b"\n"):
                 continue
@@ -80,7 +88,7 @@ def _of_document(stream: IO[bytes]) -> Iterator[Any]:
     if len(content) > MAX_DOCUMENT:
         raise ValueError("is one JSON document of more than 1 GB; export JSON lines")
     try:
-        found = orjson.loads(content.removeprefix(b"\xef\xbb\xbf"))
+        found = orjson.loads(content.removeprefix(BOM_UTF8))
     except orjson.JSONDecodeError as error:
         raise ValueError(f"must be JSON: {error.msg} (line {error.lineno})") from None
     del content
@@ -92,17 +100,24 @@ def _of_document(stream: IO[bytes]) -> Iterator[Any]:
     yield from found
 
 
-def _of_table(stream: IO[bytes], delimiter: str) -> Iterator[Any]:
-    csv.field_size_limit(min(MAX_LINE, sys.maxsize))
-    with io.TextIOWrapper(stream, encoding="utf-8-sig", newline="") as text:
-        for row in csv.DictReader(text, delimiter=delimiter):
-            if None in row or None in row.values():
+def _of_table(content: bytes, delimiter: str, *, has_json_texts: bool) -> Iterator[Any]:
+    try:
+        for row in csv_mappings(content.decode("utf-8-sig"), delimiter):
+            if row is None:
                 yield SkippedCaseError("a line has another number of columns than the first")
             else:
-                yield {name: _cell(value) for name, value in row.items() if value}
+                yield {
+                    name: _of_cell(value) if has_json_texts else decoded(value)
+                    for name, value in row.items()
+                    if value
+                }
+    except UnicodeDecodeError as error:
+        raise ValueError(f"must be UTF-8 text, but byte {error.start} is none") from None
+    except csv.Error as error:
+        raise ValueError(f"must be CSV: {error}") from None
 
 
-def _cell(value: str) -> Any:
+def _of_cell(value: str) -> Any:
     """Return a cell, decoded where it is a JSON object, list or text."""
     if value[:1] in ("{", "[", '"'):
         try:

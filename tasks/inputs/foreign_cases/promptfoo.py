@@ -1,8 +1,7 @@
 """Tests of a promptfoo configuration as test cases."""
 
-import csv
-import io
 import itertools
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -13,6 +12,7 @@ import orjson
 import yaml
 
 from convergence_core.records import Json
+from tasks.inputs.case_files import csv_mappings
 from tasks.inputs.foreign_cases.case_forms import ForeignCase, SkippedCaseError
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import one_line
@@ -29,9 +29,14 @@ CARRIED = {
 """Assertions whose value becomes the expected answer → the metric that compares with it."""
 _CODE = ("javascript", "fn", "eval", "python", "file")
 _ASSERTION = re.compile(r"(?s)((?:not-)?[a-z][a-z-]*)(?:\(([\d.]+)\))?:\s*(.*)")
+_CODE_SUFFIXES = (".js", ".ts", ".mjs", ".cjs", ".py")
+_EXPRESSION = re.compile(r"(?s)\{[{%].*?[%}]\}")
+_NAME = re.compile(r"[A-Za-z_]\w*")
 _VARIABLE = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}")
 MAX_EXPANSION = 10_000
 """Combinations of one test's lists of values."""
+MAX_PATH = 200
+"""Characters of a prompt that may be the name of a file."""
 
 Row = Mapping[str, Any] | SkippedCaseError
 """A test, or why one cannot be read."""
@@ -49,6 +54,7 @@ def read_promptfoo(path: Path) -> Iterator[ForeignCase | SkippedCaseError]:
         document = {"tests": document}
     if not isinstance(document, Mapping):
         raise ValueError("must hold a mapping with `tests:`, or a list of tests")
+    asked = _asked_names(document, path.parent)
     default = document.get("defaultTest")
     default = default if isinstance(default, Mapping) else {}
     rows = itertools.chain(
@@ -58,15 +64,60 @@ def read_promptfoo(path: Path) -> Iterator[ForeignCase | SkippedCaseError]:
         if isinstance(row, SkippedCaseError):
             yield row
         else:
-            yield from _cases(row, default, path.parent)
+            yield from _cases(row, default, path.parent, asked)
+
+
+def _asked_names(document: Mapping[str, Any], folder: Path) -> frozenset[str] | None:
+    """Return the names that prompts and providers use; ``None``: no prompt is known."""
+    prompts = document.get("prompts") or ()
+    used: set[str] = set()
+    is_known = False
+    for prompt in prompts if isinstance(prompts, list) else [prompts]:
+        text = prompt if isinstance(prompt, str) else json.dumps(prompt, default=str)
+        names = _names_in(text)
+        if not names and len(text) < MAX_PATH and "\n" not in text:
+            for file in _files(text.removeprefix("file://"), folder):
+                with suppress(OSError, UnicodeDecodeError):
+                    content = file.read_text(encoding="utf-8-sig")
+                    names |= _names_in(content, is_code=file.suffix in _CODE_SUFFIXES)
+        used |= names
+        is_known = is_known or bool(names)
+    providers = [document.get(key) for key in ("providers", "targets")]
+    return frozenset(used | _names_in(json.dumps(providers, default=str))) if is_known else None
+
+
+def _names_in(text: str, *, is_code: bool = False) -> set[str]:
+    """Return the words of a template's expressions, or of code."""
+    parts = [text] if is_code else _EXPRESSION.findall(text)
+    return {name for part in parts for name in _NAME.findall(part)}
+
+
+def _answers_alone(
+    test: Mapping[str, Any],
+    variables: Mapping[str, Json],
+    expected: Json,
+    asked: frozenset[str] | None,
+) -> set[str]:
+    """Return the variables that only assertions use; where no prompt is known, those that are the answer."""
+    checked: set[str] = set()
+    for assertion in _assertions(test.get("assert") or ()):
+        is_code = str(assertion.get("type")).removeprefix("not-") in _CODE
+        checked |= _names_in(json.dumps(assertion, default=str), is_code=is_code)
+    within = {name for value in variables.values() for name in _names_in(str(value))}
+    return {
+        name
+        for name, value in variables.items()
+        if name in checked - within and (value == expected if asked is None else name not in asked)
+    }
 
 
 def _load(path: Path) -> Any:
     text = path.read_text(encoding="utf-8-sig")
     if path.suffix == ".csv":
-        return [_of_table(row) for row in csv.DictReader(io.StringIO(text, newline=""))]
+        wrong = SkippedCaseError("a line has another number of columns than the first")
+        return [wrong if row is None else _of_table(row) for row in csv_mappings(text)]
     if path.suffix in (".jsonl", ".ndjson"):
-        return [orjson.loads(line) for line in text.splitlines() if line.strip()]
+        return [orjson.loads(line) for line in text.split("\n") if line.strip()]
     if path.suffix not in (".yaml", ".yml", ".json"):
         raise ValueError("must be YAML, JSON, JSONL or CSV; code is not run")
     if path.suffix == ".json":
@@ -103,8 +154,8 @@ def _tests(tests: Any, folder: Path) -> Iterator[Row]:
                 yield SkippedCaseError(f"tests in {_shown(name)}: {error}")
                 continue
             for test in found if isinstance(found, list) else [found]:
-                is_test = isinstance(test, Mapping)
-                yield test if is_test else SkippedCaseError("a test is no mapping")
+                is_row = isinstance(test, Mapping | SkippedCaseError)
+                yield test if is_row else SkippedCaseError("a test is no mapping")
 
 
 def _shown(name: str) -> str:
@@ -144,12 +195,15 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 
 def _cases(
-    test: Mapping[str, Any], default: Mapping[str, Any], folder: Path
+    test: Mapping[str, Any],
+    default: Mapping[str, Any],
+    folder: Path,
+    asked: frozenset[str] | None,
 ) -> Iterator[ForeignCase | SkippedCaseError]:
     whole = _merged(default, test)
     try:
         for variables in _expanded(whole, folder):
-            yield _case(whole, variables)
+            yield _case(whole, variables, asked)
     except SkippedCaseError as error:
         yield error
 
@@ -175,7 +229,7 @@ def _read(value: Any, folder: Path) -> Json:
     if not isinstance(value, str) or not value.startswith("file://"):
         return value  # type: ignore[no-any-return]  # of YAML, checked where it is written
     file = (folder / value.removeprefix("file://")).resolve()
-    if file.suffix in (".js", ".ts", ".mjs", ".cjs", ".py"):
+    if file.suffix in _CODE_SUFFIXES:
         raise SkippedCaseError("a variable is made by code, which is not run")
     if not file.is_relative_to(folder.resolve()):
         raise SkippedCaseError("a variable is a file outside of the configuration's folder")
@@ -185,7 +239,9 @@ def _read(value: Any, folder: Path) -> Json:
         raise SkippedCaseError("a variable is a file that cannot be read as text") from None
 
 
-def _case(test: Mapping[str, Any], variables: dict[str, Json]) -> ForeignCase:
+def _case(
+    test: Mapping[str, Any], variables: dict[str, Json], asked: frozenset[str] | None
+) -> ForeignCase:
     if not variables:
         raise SkippedCaseError("a test without variables")
     expected: Json = None
@@ -199,10 +255,11 @@ def _case(test: Mapping[str, Any], variables: dict[str, Json]) -> ForeignCase:
         else:
             lost.append(f"assertion {name}")
     tags = [] if kind is None else [f"promptfoo:{kind}"]
+    alone = _answers_alone(test, variables, expected, asked)
     metadata = _mapping(test.get("metadata"))
     description = test.get("description")
     return ForeignCase(
-        input=variables,
+        input={name: value for name, value in variables.items() if name not in alone} or variables,
         expected=expected,
         description=description if isinstance(description, str) else "",
         tags=tuple(tags),
@@ -233,8 +290,6 @@ def _of_table(row: Mapping[str, str]) -> dict[str, Any]:
     """Return a test from a line of CSV: ``__expected`` holds assertions, others are variables."""
     test: dict[str, Any] = {"vars": {}, "assert": [], "metadata": {}}
     for name, cell in row.items():
-        if name is None:
-            raise ValueError("a line has more columns than the first")
         if name.startswith("__expected"):
             if cell:
                 test["assert"].append(_of_cell(cell))

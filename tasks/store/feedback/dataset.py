@@ -153,7 +153,7 @@ def _rows(file: Path, form: RatingForm) -> Iterator[Any]:
     if form != "jsonl":
         yield from rows_of(json.loads(text), form)
         return
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
             try:
                 yield json.loads(line)
