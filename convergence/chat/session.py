@@ -137,6 +137,10 @@ class ChatSession:
             console.answer(f"Answer {number}:", style="bold")
             sys.stdout.write(f"{console.printable(one.response)}\n")
         sys.stdout.flush()
+        if pair.first.is_same_answer(pair.second):
+            self._conversation.keep(pair, pair.first)
+            console.answer("Both answers are equal: there is nothing to prefer.")
+            return
         key = self._keyboard.choice("[1 or 2 is better; Enter: neither] ", "12")
         if key is None:
             self._conversation.keep(pair, pair.first)

@@ -145,6 +145,8 @@ class ProblemAnswer(BaseModel):
     detail: str
     errors: list[str] | None = None
     """Of a body: each field and rule."""
+    error: dict[str, str | None] | None = None
+    """`message`, `type`, `param`, `code`, of paths in OpenAI's form."""
 
 
 def json_answer(value: Any, status: int = 200) -> Response:

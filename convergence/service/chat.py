@@ -19,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 
 from convergence.service.auth import TOKEN, require
 from convergence.service.bodies import Name, json_answer
-from convergence.service.problems import RequestRefusedError, refusals
+from convergence.service.problems import RequestRefusedError, openai_error, refusals
 from convergence_core.errors import CandidateFault, EvaluationFault
 from convergence_core.feedback.records import ChatMessage, Interaction
 from convergence_core.records import Json
@@ -47,6 +47,9 @@ _SETTINGS: Final = (
     "temperature", "top_p", "max_tokens", "max_completion_tokens", "stop", "seed", "presence_penalty",
     "frequency_penalty", "reasoning_effort",
 )  # fmt: skip
+_ENDING: Final = (
+    "The service ends, and the answer was not whole by then; it is not logged. Ask again."
+)
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _CUT: Final = frozenset({"length", "max_tokens"})
 """Reasons for the end, in providers' words, of answers that were cut by their limit."""
@@ -251,9 +254,12 @@ class _EventStream(Response):
         del scope
         try:
             await while_connected(receive, self._stream(send))
-        except ClientGoneError:
+        except RequestRefusedError as refusal:
             if not self._has_begun:
                 raise
+            if not isinstance(refusal, ClientGoneError):
+                await _event(send, {"error": openai_error(refusal.status, refusal.detail)})
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _stream(self, send: Send) -> None:
         async with AnswerStream(partial(self._chat.write, self._prepared)) as stream:
@@ -272,8 +278,7 @@ class _EventStream(Response):
                 if not isinstance(error, EvaluationFault):
                     raise
                 refused = refusal_of(error)
-                told = {"message": refused.detail, "type": "upstream_error", "code": None}
-                await _event(send, {"error": {**told, "param": None}})
+                await _event(send, {"error": openai_error(refused.status, refused.detail)})
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _send(
@@ -315,6 +320,7 @@ async def while_connected(receive: Receive, work: Coroutine[Any, Any, Result]) -
 
     Raises:
         ClientGoneError: it went away; nobody reads that.
+        RequestRefusedError: the service ends, and the answer did not within its grace.
     """
 
     async def gone() -> None:
@@ -327,6 +333,8 @@ async def while_connected(receive: Receive, work: Coroutine[Any, Any, Result]) -
         if working.done():
             return working.result()
         raise ClientGoneError(400, "The connection closed before the answer.")
+    except asyncio.CancelledError:
+        raise RequestRefusedError(503, _ENDING, {"Retry-After": "5"}) from None
     finally:
         for task in (working, leaving):
             task.cancel()

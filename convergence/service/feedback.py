@@ -4,7 +4,7 @@ import asyncio
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query, Request
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, StrictInt
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, StrictInt, model_validator
 from starlette.responses import Response
 
 from convergence.service.auth import TOKEN, require
@@ -110,9 +110,16 @@ class _MarkBody(Body):
 
 
 class RatingBody(_MarkBody):
-    """A rating from 1 to 5."""
+    """A rating from 1 to 5, or thumbs."""
 
-    rating: Stars
+    rating: Stars | None = None
+    thumbs: Literal["up", "down"] | None = None
+
+    @model_validator(mode="after")
+    def _has_a_mark(self) -> "RatingBody":
+        if (self.rating is None) == (self.thumbs is None):
+            raise ValueError("either `rating` or `thumbs` must be given")
+        return self
 
 
 class ThumbsBody(_MarkBody):
@@ -215,12 +222,13 @@ class _Handlers:
         return json_answer({"interaction_id": stored.interaction_id, "status": status})
 
     async def rate(self, interaction_id: Id, body: RatingBody, request: Request) -> Response:
-        """Rate an answer from 1 to 5; durable when this answers. Scope: update.
+        """Rate an answer from 1 to 5, or with thumbs; durable when this answers. Scope: update.
 
         A user rates the own answers and shared ones, with a token of scope admin any. Another rating of
         the same user replaces the first, and what the arm was rewarded with stays.
         """
-        return await self._mark(interaction_id, body, request, rating=body.rating)
+        mark = {"rating": body.rating, "thumbs": body.thumbs}
+        return await self._mark(interaction_id, body, request, **mark)
 
     async def thumb(self, interaction_id: Id, body: ThumbsBody, request: Request) -> Response:
         """Give an answer thumbs up or down, in place of a rating; as for ratings. Scope: update."""

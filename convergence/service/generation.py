@@ -51,7 +51,7 @@ class GenerateBody(Body):
 
 
 def generation_routes(chat: LoggedChat) -> APIRouter:
-    """Return the route; the application closes the chat."""
+    """Return the routes; the application closes the chat."""
     router = APIRouter(tags=["chat"])
 
     async def generate(body: GenerateBody, request: Request) -> Response:
@@ -92,10 +92,11 @@ def generation_routes(chat: LoggedChat) -> APIRouter:
         made.headers[INTERACTION_ID] = logged.interaction_id
         return made
 
-    router.add_api_route(
-        "/v1/generate",
-        generate,
-        methods=["POST"],
-        responses={200: {"model": GeneratedAnswer}, **refusals(404, 502, 504)},
-    )
+    for path in ("/v1/generate", "/generate"):
+        router.add_api_route(
+            path,
+            generate,
+            methods=["POST"],
+            responses={200: {"model": GeneratedAnswer}, **refusals(404, 502, 504)},
+        )
     return router

@@ -7,8 +7,14 @@ from http import HTTPStatus
 from typing import Any
 
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 MEDIA_TYPE = "application/problem+json"
+_OPENAI_PATHS = ("/v1/chat/completions", "/v1/models")
+"""Paths in OpenAI's form, whose clients show the reason of an ``error``."""
+_ERROR_TYPES = {
+    401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error",
+}  # fmt: skip
 _log = logging.getLogger("convergence.service")
 
 
@@ -41,10 +47,33 @@ class ProblemResponse(Response):
         **more: Any,
     ) -> None:
         """Say what is wrong; ``more`` are further members."""
-        body = {"title": HTTPStatus(status).phrase, "status": status, "detail": detail, **more}
+        self._problem = {
+            "title": HTTPStatus(status).phrase, "status": status, "detail": detail, **more
+        }  # fmt: skip
         super().__init__(
-            json.dumps(body).encode(), status_code=status, headers=dict(headers or {})
+            json.dumps(self._problem).encode(), status_code=status, headers=dict(headers or {})
         )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it; where the request has OpenAI's form, so has the reason."""
+        if scope["path"] in _OPENAI_PATHS:
+            reasons = [self._problem["detail"], *self._problem.get("errors", ())]
+            error = openai_error(self.status_code, " ".join(reasons))
+            self.body = json.dumps({**self._problem, "error": error}).encode()
+            self.headers["content-length"] = str(len(self.body))
+        await super().__call__(scope, receive, send)
+
+
+def openai_error(status: int, message: str) -> dict[str, str | None]:
+    """Return a refusal in OpenAI's form."""
+    other = "upstream_error" if status >= 500 else "invalid_request_error"
+    code = HTTPStatus(status).name.lower()
+    return {
+        "message": message,
+        "type": _ERROR_TYPES.get(status, other),
+        "param": None,
+        "code": code,
+    }
 
 
 def error_handler(answer: Callable[[Any], ProblemResponse], *, is_logged: bool) -> Any:

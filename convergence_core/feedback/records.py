@@ -75,6 +75,10 @@ class Interaction:
     is_shared: bool = False
     """Whether users other than its own may rate it."""
 
+    def is_same_answer(self, other: "Interaction") -> bool:
+        """Return whether nothing distinguishes two answers for a reader."""
+        return self.response.strip() == other.response.strip()
+
     @property
     def asked(self) -> tuple[ChatMessage, ...]:
         """The prompt without its system messages, which two arms may word differently."""

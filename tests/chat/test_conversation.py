@@ -20,7 +20,7 @@ from tasks.chat.roles import BUILT_IN
 from tasks.mock.mock_server import MockServer
 from tasks.serving.settings import RuntimeArm, RuntimeConfig
 from tasks.serving.systems import Systems
-from tests.support.chat_servers import chunk, events
+from tests.support.chat_servers import chunk, echo, events
 from tests.support.configurations import chat_api
 from tests.support.http_server import error_answer
 
@@ -164,6 +164,8 @@ def test_two_answers_are_compared_in_an_order_drawn_by_chance(chats):
             await conversation.answer_twice()
         orders, pair = set(), None
         for n in range(12):
+            texts = iter(("one", "another"))
+            chats.answer = lambda _, left=texts: events([chunk(content=next(left)), chunk("stop")])
             pair = await conversation.answer_twice(f"Hi {n}?")
             logged = [one.interaction for one in chats.feedback.history("ada")][-2:]
             orders.add(pair.first == logged[0])
@@ -177,8 +179,12 @@ def test_two_answers_are_compared_in_an_order_drawn_by_chance(chats):
             pair.second.interaction_id, pair.first.interaction_id, "ada", "chat",
         )  # fmt: skip
         assert await conversation.undo() == "comparison"
+        chats.answer = echo
         again = await conversation.answer_twice()
         assert again.question == "Hi 11?"
+        assert again.first.is_same_answer(again.second)
+        with pytest.raises(FeedbackRefusedError, match="whose texts are equal"):
+            await conversation.choose(again, 1)
         return orders
 
     assert chats.run(use) == {True, False}

@@ -1,5 +1,6 @@
 """``convergence chat``: questions, marks and commands, line by line and by single keys."""
 
+import itertools
 import json
 import os
 import pty
@@ -37,6 +38,14 @@ def type_lines(cli, here, monkeypatch):
             return cli("chat", *(() if "--user" in options else ("--user", "ada")), *options)
 
     return typed
+
+
+def numbering_provider() -> LoopbackServer:
+    """A provider that never answers the same."""
+    numbers = itertools.count(1)
+    return LoopbackServer(
+        lambda _: events([chunk(content=f"Answer number {next(numbers)}."), chunk("stop")])
+    )
 
 
 def history(here: Path):
@@ -78,9 +87,11 @@ def test_commands_mark_and_take_back(type_lines, here):
 def test_the_status_counts_answers_marks_and_comparisons(type_lines):
     none = type_lines("/status")
     assert none.out == "There are no answers yet.\n"
-    done = type_lines(
+    lines = (
         "Hi?", "5", "Hi!", "3", "Ho?", "", "/compare Hm?", "1", "/role code", "Hi?", "2", "/status"
-    )
+    )  # fmt: skip
+    with numbering_provider() as server:
+        done = type_lines(*lines, api=chat_api(server.url), options=())
     assert done.code == 0, done.err
     assert done.out.endswith(
         "assistant: 5 answers, 2 rated, mean reward 0.50 of -1 to 1 (95 % interval -0.48 to 1.00)\n"
@@ -90,7 +101,9 @@ def test_the_status_counts_answers_marks_and_comparisons(type_lines):
 
 
 def test_the_better_of_two_answers_is_stored(type_lines, here):
-    done = type_lines("/compare Hi?", "2", "/compare", "", "/history 1")
+    with numbering_provider() as server:
+        lines = ("/compare Hi?", "2", "/compare", "", "/history 1")
+        done = type_lines(*lines, api=chat_api(server.url), options=())
     assert done.code == 0, done.err
     assert "Answer 2 is better. The conversation goes on with it." in done.out
     assert "No choice. The conversation goes on with answer 1." in done.out
@@ -98,6 +111,13 @@ def test_the_better_of_two_answers_is_stored(type_lines, here):
         rows = store.fetch("SELECT chosen_id, first_id FROM comparisons")
     assert len(rows) == 1
     assert rows[0][0] != rows[0][1]
+
+
+def test_between_equal_answers_there_is_nothing_to_prefer(type_lines, here):
+    done = type_lines("/compare Hi?", "/status")
+    assert done.code == 0, done.err
+    assert "Both answers are equal: there is nothing to prefer." in done.out
+    assert "comparison" not in done.out
 
 
 def test_roles_of_ones_own_answer_too(type_lines, here):

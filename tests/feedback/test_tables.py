@@ -32,7 +32,7 @@ def fill(store: FeedbackStore) -> None:
     for user in ("ann", "bob"):
         for number in (1, 2):
             store.log(answer(f"{user}-{number}", prompt=f"Where is the-parcel-of-{user}?",
-                             user_id=user, response=f"With the-parcel-of-{user}", is_shared=True))  # fmt: skip
+                             user_id=user, response=f"With the-parcel-of-{user}{'!' * (number - 1)}", is_shared=True))  # fmt: skip
     rate(store, "ann-1", rating=2, reason=f"{TEXT} is wrong")
     rate(store, "ann-1", rating=5)
     rate(store, "ann-1", "bob", thumbs="down", reason=f"I know {TEXT}")

@@ -1,5 +1,6 @@
 """Chat completions in OpenAI's form: logged before they end, under their id; whole and streamed."""
 
+import asyncio
 import http.client
 import json
 import secrets
@@ -48,8 +49,8 @@ class Talk:
         )
         environment = Environment(secrets=Secrets({}), prices=PriceTable(version="2026-01-01"))
         chat = LoggedChat(made, environment, self.feedback, store)
-        service = Service(store, all_tokens(), ServiceOptions(port=0), chat=chat)
-        self.url = stack.enter_context(service).url
+        self.service = Service(store, all_tokens(), ServiceOptions(port=0, grace_s=1), chat=chat)
+        self.url = stack.enter_context(self.service).url
 
     def client(self, scope: str = "admin") -> httpx.Client:
         bearer = {"Authorization": f"Bearer {SECRETS[scope]}"}
@@ -193,7 +194,7 @@ def test_what_is_not_served_is_refused_by_name_before_anyone_is_asked(talk, more
     answer = talk.post({**HI, **more})
     assert answer.status_code == 422
     assert answer.headers["content-type"] == "application/problem+json"
-    assert words in answer.text
+    assert words in answer.json()["error"]["message"]
     assert talk.provider.requests == []
 
 
@@ -206,7 +207,8 @@ def test_a_megabyte_is_refused_and_a_token_without_the_scope_too(talk):
     long = [{"role": "user", "content": "x" * 1_000_000}]
     assert talk.post({**HI, "messages": long}).status_code == 413
     for scope in ("select", "update"):
-        assert talk.post(HI, scope).status_code == 403
+        refusal = talk.post(HI, scope)
+        assert (refusal.status_code, refusal.json()["error"]["type"]) == (403, "permission_error")
         with talk.client(scope) as client:
             assert client.get("/v1/models").status_code == 403
     assert talk.provider.requests == []
@@ -332,7 +334,31 @@ def test_without_a_chat_there_are_no_such_paths(service):
         assert client.get("/v1/models").status_code == 404
 
 
+@pytest.mark.parametrize("begun", [None, False, True], ids=["whole", "stream", "begun stream"])
+def test_an_answer_that_is_not_whole_when_the_service_ends_is_a_readable_error(
+    talk, monkeypatch, begun
+):
+    asked = threading.Event()
+
+    async def endless(_chat: LoggedChat, _prompt: Any, on_text: Callable[[str], object]) -> Any:
+        if begun:
+            on_text("well")
+        asked.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(LoggedChat, "write", endless)
+    with ThreadPoolExecutor(1) as pool:
+        got = pool.submit(talk.post, {**HI, "stream": begun is not None})
+        assert asked.wait(30)
+        talk.service.stop()
+        answer = got.result(60)
+    assert answer.status_code == (200 if begun else 503)
+    said = answer.text.rpartition("data: ")[2]
+    assert json.loads(said)["error"]["message"].startswith("The service ends")
+
+
 GENERATE = "/v1/generate"
+FORM = "application/x-www-form-urlencoded"
 
 
 def test_one_prompt_is_answered_in_one_call_and_logged(talk):
@@ -353,6 +379,11 @@ def test_one_prompt_is_answered_in_one_call_and_logged(talk):
 
 def test_what_is_left_out_of_a_prompt_has_its_default(talk):
     with talk.client("chat") as client:
+        # As users' documents send it, from `curl -d`.
+        short = client.post(
+            "/generate", content='{"prompt": "Hi?"}', headers={"content-type": FORM}
+        )
+        assert short.json()["response"] == "2: Hi?"
         answer = client.post(GENERATE, json={"prompt": "Hi?", "conversation_id": "c1"})
     got = answer.json()
     assert got["role"] == "assistant"

@@ -73,7 +73,7 @@ def test_an_answer_is_logged_rated_edited_and_unrated(app: Caller, feedback: Fee
     }  # fmt: skip
     twice = app("POST", f"{path}/rating", user_id="ann", rating=4, event_id="click")
     assert twice.json()["status"] == "duplicate"
-    edited = app("POST", f"{path}/thumbs", user_id="ann", thumbs="down", reason="wrong")
+    edited = app("POST", f"{path}/rating", user_id="ann", thumbs="down", reason="wrong")
     assert (edited.json()["status"], edited.json()["label"]) == ("edited", "thumbs down")
     for deleted in (True, False):
         found = app("DELETE", f"{path}/rating?user_id=ann")

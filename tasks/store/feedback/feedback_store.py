@@ -233,7 +233,7 @@ class FeedbackStore(Closing):
             any_user: whether the rater may compare answers that others were given.
 
         Raises:
-            FeedbackRefusedError: the answers are to different prompts; nothing is stored.
+            FeedbackRefusedError: the answers are to different prompts, or are the same; nothing is stored.
             InteractionNotFoundError: an answer was not logged.
             RequestReusedError: its source's event stands for another comparison.
             WrongUserError: an answer is another user's, and not shared.
@@ -244,7 +244,7 @@ class FeedbackStore(Closing):
         with self.database.transaction() as connection:
             for one in (low, high):  # in one order, so that no two wait for each other
                 _check_may_rate(connection, one, stored.user_id, any_user=any_user)
-            _check_same_prompt(*(_interaction(connection, one) for one in (low, high)))
+            _check_comparable(*(_interaction(connection, one) for one in (low, high)))
             before = self._event(connection, _COMPARISON, stored)
             if before is not None:
                 known = comparison_of(before)
@@ -412,13 +412,20 @@ def _check_may_rate(
         )
 
 
-def _check_same_prompt(one: Interaction, other: Interaction) -> None:
+def _check_comparable(one: Interaction, other: Interaction) -> None:
     if one.asked != other.asked:
         raise refused(
             "rejected_id",
             "must be an answer to the prompt that `chosen_id` answers",
             f"{one.interaction_id} and {other.interaction_id}, whose prompts differ",
             "Compare answers to one prompt; system messages may differ.",
+        )
+    if one.is_same_answer(other):
+        raise refused(
+            "rejected_id",
+            "must be another answer than `chosen_id`",
+            f"{one.interaction_id} and {other.interaction_id}, whose texts are equal",
+            "Compare answers that differ.",
         )
 
 
