@@ -6,17 +6,17 @@ held-out reward the second. What was not measured is not passed.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from convergence_core.feedback.adapter_records import GateCheck
-from convergence_core.result.number_text import beside
+from convergence_core.result.number_text import beside, plural
 
 CONDITIONS: Final[Mapping[str, str]] = {
     "weights": "the weights must be finite and not all zero",
     "held_out": "enough held-out prompts must be measured",
-    "kl": "the answers must stay close to the incumbent's",
+    "kl": "the answers must stay close to the incumbent's by the estimate k3",
     "well_formed": "the answers must be whole and readable",
     "reward": "the held-out reward must be above the incumbent's",
     "safety": "no answer may be flagged that was not before",
@@ -52,6 +52,8 @@ class GateMeasures:
     """Reward of the candidate less the incumbent's, in [-2, 2]."""
     reward_rests_on: str = ""
     """What the difference was estimated from."""
+    n_ratings: int | None = None
+    """Ratings of the role from which it was estimated. ``None``: none were."""
     n_new_flags: int | None = None
     """Safety flags on its answers to the fixed prompts, beyond the incumbent's."""
     safety_rests_on: str = ""
@@ -100,6 +102,12 @@ def failed_words(checks: tuple[GateCheck, ...]) -> str | None:
     return "; ".join(one.words.rstrip(".") for one in checks if not one.passed) or None
 
 
+def lacks_power(checks: Iterable[GateCheck]) -> bool:
+    """Return whether nothing is wrong with an adapter but that its gain is not certain yet."""
+    failed = [one for one in checks if not one.passed]
+    return [one.name for one in failed] == ["reward"] and (failed[0].value or 0.0) > 0.0
+
+
 def _weights(measures: GateMeasures) -> GateCheck:
     problem = measures.weights_problem
     if problem is None:
@@ -122,6 +130,11 @@ def _reward(measures: GateMeasures) -> GateCheck:
         f"the difference is {_shown(found)}, and its lower end must exceed 0; it rests on "
         f"{measures.reward_rests_on or 'what is not said'}"
     )
+    if measures.n_ratings is not None and found.low <= 0 < found.value:
+        # An interval's width falls with the square root of the ratings.
+        wanted = ((found.value - found.low) / found.value) ** 2
+        more = max(1, math.ceil(measures.n_ratings * (wanted - 1)))
+        said = f"{said}; about {plural(more, 'more rating')} would settle it if the difference stays as it is"
     return _check("reward", found, passed=found.low > 0, said=said, threshold=0.0, unit="reward")
 
 

@@ -17,7 +17,7 @@ from convergence_core.result.number_text import beside
 
 AdapterStatus = Literal["candidate", "active", "inactive", "rolled_back", "rejected", "stale"]
 STATUSES: Final[Mapping[AdapterStatus, str]] = {
-    "candidate": "waits for its checks",
+    "candidate": "waits for its checks, or for a trial because its gain is not certain",
     "active": "answers for its role",
     "inactive": "another one took its place; it can be activated again",
     "rolled_back": "was taken back; it can be activated again",

@@ -7,7 +7,7 @@ import math
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Final
 
@@ -41,6 +41,16 @@ class HeldOutAnswer:
     log_ratio: float | None = None
     """Of a new adapter's answer: its log-likelihood by the new one less that by the one in service, nats."""
 
+    @property
+    def divergence(self) -> float | None:
+        """Estimate k3 of the divergence by this answer (Schulman 2020): ``exp(-r) - 1 + r`` of its log-ratio r.
+
+        It is unbiased like r, and never negative.
+        """
+        if self.log_ratio is None:
+            return None
+        return math.expm1(min(700.0, -self.log_ratio)) + self.log_ratio
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldOutComparison:
@@ -48,7 +58,7 @@ class HeldOutComparison:
 
     n_prompts: int
     kl_nats: Interval | None
-    """Kullback-Leibler divergence of the new from the old, nats per answer: the mean log-ratio of the new
+    """Kullback-Leibler divergence of the new from the old, nats per answer: the mean ``divergence`` of the new
     one's own answers. ``None``: not measured."""
     well_formed: Interval | None
     """Share of the new one's answers with a good form."""
@@ -87,7 +97,7 @@ def compare_held_out(
     rewards, before = _means(new, "reward"), _means(old, "reward")
     return HeldOutComparison(
         n_prompts=len(prompts),
-        kl_nats=mean_with_t(list(_means(new, "log_ratio").values())),
+        kl_nats=_not_negative(mean_with_t(list(_means(new, "divergence").values()))),
         well_formed=well_formed,
         form_faults=Counter(fault for fault in faults if fault is not None),
         reward_difference=paired_difference(rewards, before) if rewards and before else None,
@@ -146,6 +156,11 @@ def mean_with_t(values: Sequence[float]) -> Interval | None:
     mean, sd = float(np.mean(values)), float(np.std(values, ddof=1))
     half = float(student_t.ppf((1 + LEVEL) / 2, n - 1)) * sd / math.sqrt(n)
     return Interval(mean=mean, low=mean - half, high=mean + half, level=LEVEL, n=n, n_groups=n)
+
+
+def _not_negative(found: Interval | None) -> Interval | None:
+    """Return the interval of what cannot be negative."""
+    return None if found is None else replace(found, low=max(0.0, found.low))
 
 
 def _mean_words(answers: Sequence[HeldOutAnswer]) -> float:

@@ -130,6 +130,7 @@ def check_adapter(
             well_formed=None if compared is None else _measured(compared.well_formed),
             reward_difference=difference,
             reward_rests_on=rests_on,
+            n_ratings=len(marks.answers) + len(marks.held_out) if rater is None else None,
             n_new_flags=n_flags if prompts else None,
             safety_rests_on=flags_rest_on,
             n_repairs=repairs.n,

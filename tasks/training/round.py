@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 from convergence_core.config.feedback import TrainingConfig
 from convergence_core.errors import AdapterRefusedError
-from convergence_core.feedback.activation_gate import failed_words
+from convergence_core.feedback.activation_gate import failed_words, lacks_power
 from convergence_core.feedback.adapter_records import AdapterRecord, GateCheck, TrainedMark
 from convergence_core.feedback.held_out_metrics import HeldOutMetric, metrics_json
 from convergence_core.records import Json
@@ -279,13 +279,20 @@ class _Round:
         self._adapters.record_checks(version, checks)
         reason = failed_words(checks)
         if reason is not None:
-            self._adapters.reject(version, reason, by=BY)
+            is_open = lacks_power(checks)
+            if not is_open:
+                self._adapters.reject(version, reason, by=BY)
             failed = [one.name for one in checks if not one.passed]
             who = "the base model" if self._incumbent is None else self._incumbent.version
             told = (
                 f"{version} did not pass {len(failed)} of {len(checks)} checks ({', '.join(failed)}); "
                 f"{who} answers as before"
             )
+            if is_open:
+                told += (
+                    f". Only more ratings are missing: `convergence adapters activate {version}` tries it, blinded, "
+                    "on live traffic until they decide"
+                )
             return self._report("rejected", told, result, version, judged)
         rule = live_rule_of(self._loaded.configuration.feedback.training)
         self._adapters.activate(version, by=BY, live_rule=rule)
@@ -318,7 +325,9 @@ def _unjudged(adapters: AdapterStore, role: str) -> list[AdapterRecord]:
     return [
         one
         for one in adapters.records(role)
-        if one.status == "candidate" and one.objective != "rlp"
+        if one.status == "candidate"
+        and one.objective != "rlp"
+        and not lacks_power(adapters.checks(one.version))
     ]
 
 

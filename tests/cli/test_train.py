@@ -1,6 +1,7 @@
 """`convergence train` and `chat --demo`, up to where PyTorch would begin."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,8 @@ def test_a_daemon_looks_again_after_its_interval(
 ):
     found = iter(
         [
+            [rounds.RoundReport(role="assistant", status="waiting", sentence="quiet for 3 s")],
+            [rounds.RoundReport(role="assistant", status="waiting", sentence="quiet for 4.5 s")],
             [rounds.RoundReport(role="assistant", status="waiting", sentence="nothing is new")],
             [rounds.RoundReport(role="assistant", status="activated", sentence="it is better")],
         ]
@@ -99,14 +102,19 @@ def test_a_daemon_looks_again_after_its_interval(
 
     def sleep(seconds: float) -> None:
         slept.append(seconds)
-        if len(slept) == 2:
+        if len(slept) == 4:
             raise KeyboardInterrupt
 
     monkeypatch.setattr(looks, "look_at_roles", lambda *_a, **_k: next(found))
     monkeypatch.setattr("convergence.cli.learn.train.time.sleep", sleep)
     done = cli("train", "--daemon")
-    assert slept == [60.0, 60.0]
-    assert "waiting" not in done.out  # every minute would be noise
+    assert slept == [60.0] * 4
+    first, *lines = done.out.splitlines()
+    assert re.search("^Looking at the ratings of .* every 60 s. Ctrl-C ends it.$", first)
+    assert lines[:2] == [
+        "assistant: waiting. Quiet for 3 s.",
+        "assistant: waiting. Nothing is new.",
+    ]
     assert "assistant: activated. It is better." in done.out
 
 

@@ -17,6 +17,7 @@ from convergence_core.errors import (
     StoreWriteError,
 )
 from convergence_core.feedback.adapter_records import TrainedMark
+from convergence_core.feedback.live_test_records import LiveRule
 from convergence_core.feedback.records import AnswerComparison, Rating
 from tasks.store.feedback.adapter_files import folder_sha256
 from tasks.store.feedback.adapter_store import AdapterStore
@@ -156,6 +157,21 @@ def test_what_did_not_pass_its_checks_is_not_activated(adapters: AdapterStore, s
         adapters.record_checks("nobody-0001", [PASSED])
     with pytest.raises(AdapterNotFoundError):
         adapters.activate("nobody-0001", "cli")
+
+
+def test_an_adapter_whose_gain_is_only_uncertain_may_be_tried(
+    adapters: AdapterStore, source: Path
+):
+    version = adapters.register(
+        source, role="assistant", base_model="tiny", objective="qrpo", marks=()
+    )
+    reward = replace(PASSED, name="reward", passed=False, value=0.2, low=-0.1, high=0.5)
+    adapters.record_checks(version, [PASSED, reward])
+    with pytest.raises(AdapterRefusedError, match="every check"):
+        adapters.activate(version, "cli")
+    adapters.activate(version, "cli", live_rule=LiveRule())
+    assert active(adapters) == version
+    assert [one.version for one in adapters.live_tests()] == [version]
 
 
 def test_a_rejected_or_stale_adapter_never_answers(

@@ -9,7 +9,9 @@ import typer
 
 from convergence.cli import console, options
 from convergence.cli.locations import open_feedback
+from convergence_core.feedback.activation_gate import lacks_power
 from convergence_core.feedback.adapter_records import answering_words
+from convergence_core.feedback.live_test_records import LiveRule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -133,11 +135,16 @@ def activate(
     yes: options.Yes = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Let an adapter that passed every check answer for its role; asks unless --yes."""
+    """Let an adapter that passed every check answer for its role; asks unless --yes.
+
+    One that only lacks ratings for a certain gain is tried, blinded, on half of the conversations.
+    """
     with _adapters(store, config) as adapters:
         role = adapters.record(version).role
-        console.confirm(f"Let {version} answer for the role {role}?", yes=yes)
-        adapters.activate(version, BY, reason="activated by hand")
+        rule = LiveRule() if lacks_power(adapters.checks(version)) else None
+        what = "answer" if rule is None else "be tried on live traffic"
+        console.confirm(f"Let {version} {what} for the role {role}?", yes=yes)
+        adapters.activate(version, BY, reason="activated by hand", live_rule=rule)
     if as_json:
         console.answer_json({"role": role, "active": version})
         return

@@ -1,5 +1,6 @@
 """``train``: adapters of a local model, trained on what people rate."""
 
+import re
 import time
 from dataclasses import asdict
 from functools import partial
@@ -66,7 +67,12 @@ def train(  # noqa: PLR0917 - Typer's options
         raise ConfigurationError.of("--thoughts", rule, "Name the role that thinks.")
     loaded = load(config)
     training = loaded.configuration.feedback.training
+    waiting: dict[str, str] = {}
     with FeedbackStore(bound_folder(loaded) if store is None else store) as feedback:
+        if daemon:
+            console.answer(
+                f"Looking at the ratings of {feedback.root} every {training.interval_s:g} s. Ctrl-C ends it."
+            )
         while True:
             progress = None if as_json else partial(_progress, n_steps=training.steps)
             if thoughts is not None and role is not None:
@@ -81,7 +87,11 @@ def train(  # noqa: PLR0917 - Typer's options
                 reports = look_at_roles(
                     loaded, feedback, role=role, is_forced=now, on_step=progress
                 )
-            _show(reports, as_json=as_json, is_daemon=daemon)
+            has_marks = bool(reports)
+            if daemon:
+                reports = _news(reports, waiting)
+            _show(reports, as_json=as_json, has_marks=has_marks or "" in waiting)
+            waiting.setdefault("", "no marks")
             if not daemon:
                 break
             time.sleep(training.interval_s)
@@ -102,7 +112,19 @@ def _progress(role: str, n_steps: int) -> "Callable[[TrainingStep], None]":
     return tell
 
 
-def _show(reports: "list[RoundReport]", *, as_json: bool, is_daemon: bool) -> None:
+def _news(reports: "list[RoundReport]", waiting: dict[str, str]) -> "list[RoundReport]":
+    """Return the reports without those that wait for what they waited for; keeps what each role waits for."""
+    news = []
+    for one in reports:
+        # Times and loads change with every look; what is missing is the reason.
+        reason = re.sub(r"\d+(\.\d+)?", "#", one.sentence) if one.status == "waiting" else ""
+        if not reason or waiting.get(one.role) != reason:
+            news.append(one)
+        waiting[one.role] = reason
+    return news
+
+
+def _show(reports: "list[RoundReport]", *, as_json: bool, has_marks: bool) -> None:
     if as_json:
         found: Any = [
             {
@@ -118,13 +140,11 @@ def _show(reports: "list[RoundReport]", *, as_json: bool, is_daemon: bool) -> No
         ]
         console.answer_json({"rounds": found})
         return
-    if not reports and not is_daemon:
+    if not has_marks:
         console.say(
             "No answer of the model that is trained was rated yet. `convergence chat` asks and rates."
         )
     for one in reports:
-        if is_daemon and one.status == "waiting":
-            continue
         for check in one.checks:
             console.answer(f"  {'passed' if check.passed else 'FAILED'}  {check.words}")
         sentence = one.sentence[0].upper() + one.sentence[1:].removesuffix(".")

@@ -14,6 +14,7 @@ from convergence_core.feedback.activation_gate import (
     Measured,
     failed_words,
     gate_checks,
+    lacks_power,
 )
 from convergence_core.feedback.offline_reward import offline_reward
 from convergence_core.result.number_text import beside
@@ -62,7 +63,7 @@ def test_a_candidate_that_meets_every_condition_passes():
     assert [one.words for one in checks] == [
         "weights passed: the weights must be finite and not all zero; they are.",
         "held_out passed: enough held-out prompts must be measured; 40 prompts, at least 20.",
-        "kl passed: the answers must stay close to the incumbent's; 1.3 [95 % interval 1.1 to 1.6] nats "
+        "kl passed: the answers must stay close to the incumbent's by the estimate k3; 1.3 [95 % interval 1.1 to 1.6] nats "
         "per response, at most 1.5.",
         "well_formed passed: the answers must be whole and readable; 0.97 share, at least 0.95.",
         "reward passed: the held-out reward must be above the incumbent's; the difference is 0.2 [95 % "
@@ -181,3 +182,13 @@ def test_a_number_beside_its_limit_is_told_from_it():
     assert beside(1.4996, 1.5) == "1.4996"
     assert beside(math.nextafter(1.5, 2), 1.5) == "1.5000000000000002"
     assert beside(0.12345, None) == "0.123"
+
+
+def test_where_only_power_is_missing_the_verdict_says_how_many_more_ratings_would_settle_it():
+    wide = replace(GOOD, reward_difference=Measured(value=0.2, low=-0.2, high=0.6), n_ratings=100)
+    assert "about 300 more ratings would settle it" in words(wide, "reward")
+    assert lacks_power(gate_checks(wide))
+    worse = replace(wide, reward_difference=Measured(value=-0.1, low=-0.5, high=0.3))
+    assert "more ratings" not in words(worse, "reward")
+    for other in (worse, replace(wide, n_new_flags=1), GOOD, GateMeasures(n_held_out=0)):
+        assert not lacks_power(gate_checks(other))

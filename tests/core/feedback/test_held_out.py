@@ -33,14 +33,16 @@ def test_a_better_adapter_is_seen_better_and_its_distance_measured():
     rng = np.random.default_rng(1)
     old = rng.uniform(0.2, 0.6, 60)
     new = old + 0.2 + rng.normal(0, 0.05, 60)
-    found = compare_held_out(answers(new, rng.normal(0.8, 0.3, 60)), answers(old))
+    # Log-ratios of two normals .5 standard deviations apart, whose divergence is .5 ** 2 / 2.
+    ratios = rng.normal(0.125, 0.5, 60)
+    found = compare_held_out(answers(new, ratios), answers(old))
     assert found.n_prompts == 60
     assert found.reward_difference is not None
     assert 0.1 < found.reward_difference.low < 0.2 < found.reward_difference.high < 0.3
     assert found.kl_nats is not None
-    assert found.kl_nats.low < 0.8 < found.kl_nats.high
+    assert found.kl_nats.low < 0.125 < found.kl_nats.high
     assert found.kl_nats.high - found.kl_nats.low == pytest.approx(
-        2 * 2.001 * 0.3 / math.sqrt(60), rel=0.25
+        2 * 2.001 * float(np.std(np.expm1(-ratios) + ratios)) / math.sqrt(60), rel=0.02
     )
     assert found.well_formed is not None
     assert found.well_formed.mean == 1.0
@@ -82,3 +84,9 @@ def test_faults_of_form_are_counted():
 def test_adapters_that_answered_other_prompts_are_not_compared(new: list[float], old: list[float]):
     with pytest.raises(ValueError, match="the same prompts"):
         compare_held_out(answers(new), answers(old))
+
+
+def test_the_divergence_of_a_new_adapter_is_never_negative():
+    few = compare_held_out(answers([None] * 4, [-0.4, -0.3, 0.1, -0.2]), answers([None] * 4))
+    assert few.kl_nats is not None
+    assert 0 <= few.kl_nats.low <= few.kl_nats.mean < 0.1
