@@ -159,7 +159,8 @@ def test_of_two_answers_to_one_prompt_the_better_is_chosen(store: FeedbackStore)
     assert store.compare(better("b", "a", reason="shorter")).status == "compared"
     with pytest.raises(FeedbackRefusedError, match="must be an answer to the prompt"):
         store.compare(better("a", "z"))
-    store.log(answer("same", prompt="one", response=f"{store.interaction('a').response} "))
+    twin = answer("a", prompt="one").response
+    store.log(answer("same", prompt="one", response=f"{twin} "))
     with pytest.raises(FeedbackRefusedError, match="must be another answer"):
         store.compare(better("a", "same"))
     with pytest.raises(WrongUserError):
