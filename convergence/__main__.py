@@ -4,8 +4,6 @@ Exit codes: 0 done; 1 error; 2 bad input; 3 the budget is reached; 100 a gate sa
 interrupted. Errors are one message without a traceback, unless ``--debug`` is given.
 """
 
-import atexit
-import contextlib
 import os
 import sys
 from collections.abc import Sequence
@@ -53,23 +51,11 @@ def _debug_first(arguments: list[str]) -> list[str]:
     return debug + rest + arguments[end:]
 
 
-def _close_stderr() -> None:
-    """Let nothing be written to standard error any more: registered first, this runs last.
-
-    What comes after it is for nobody. DuckDB's bindings list what is not freed by then, a hundred
-    lines, because Prefect's background threads keep the context that they began in.
-    """
-    with contextlib.suppress(OSError, ValueError):
-        sys.stderr.flush()
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-
-
 def main() -> None:
     """Run the command line's arguments and leave with the exit code."""
     from convergence.cli.interrupts import Terminated, raise_on_ctrl_c  # noqa: PLC0415 - as in ``run``
 
     raise_on_ctrl_c()
-    atexit.register(_close_stderr)
     # Parallelism comes from the workers. Our matrices are small, and a second BLAS thread spends
     # more time waiting for work than doing it. Must be set before NumPy is loaded.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

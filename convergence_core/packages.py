@@ -16,7 +16,7 @@ MARKER = 'CONVERGENCE_PACKAGE = "convergence-optimizer"'
 
 FIX = (
     "Install again in an environment of its own: "
-    "`pip uninstall the-convergence`, then `pip install --force-reinstall convergence-optimizer`. "
+    "`pip uninstall the-convergence`, then `pip install --force-reinstall .` in the clone. "
     "If the folder is yours, rename it, or start the command `convergence` from elsewhere."
 )
 

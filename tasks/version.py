@@ -3,6 +3,26 @@
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Final
+
+EXTRA_OF_PACKAGE: Final = {
+    "agno": "agno",
+    "bm25s": "quickstart",
+    "google": "agno-gmail",
+    "google_auth_httplib2": "agno-gmail",
+    "google_auth_oauthlib": "agno-gmail",
+    "googleapiclient": "agno-gmail",
+    "gymnasium": "policy",
+    "httplib2": "agno-gmail",
+    "playwright": "browserbase",
+    "praw": "agno",
+    "psycopg": "postgres",
+    "reasoning_gym": "games",
+    "Stemmer": "quickstart",
+    "torch": "local",
+    "transformers": "local",
+}
+"""Packages that examples and templates import → the extra that brings each."""
 
 
 @lru_cache(maxsize=1)
@@ -15,8 +35,21 @@ def code_version() -> str:
 
 
 def install_command(extra: str) -> str:
-    """Return the command that installs an extra: of the checkout where this is one."""
+    """Return the command that installs an extra: of this checkout, else from the folder of a clone."""
     root = Path(__file__).resolve().parents[1]
-    if (root / "pyproject.toml").is_file():
-        return f"pip install '{root}[{extra}]'"
-    return f"pip install 'convergence-optimizer[{extra}]'"
+    folder = root if (root / "pyproject.toml").is_file() else "."
+    return f"pip install -e '{folder}[{extra}]'"
+
+
+def missing_extra(error: BaseException) -> tuple[str, str] | None:
+    """Return the package that an import lacks and the extra that brings it; ``None``: it lacks no such one.
+
+    Agno raises an error of its own over the one that names the package.
+    """
+    cause: BaseException | None = error
+    while isinstance(cause, ImportError):
+        package = (cause.name or "").split(".", maxsplit=1)[0]
+        if isinstance(cause, ModuleNotFoundError) and package in EXTRA_OF_PACKAGE:
+            return package, EXTRA_OF_PACKAGE[package]
+        cause = cause.__cause__ or cause.__context__
+    return None

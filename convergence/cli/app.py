@@ -37,8 +37,20 @@ app = typer.Typer(
 )
 
 
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        operate.version()
+        raise typer.Exit
+
+
 @app.callback()
 def convergence(
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
     debug: Annotated[
         bool,
         typer.Option("--debug", help="Show tracebacks and Prefect's logs (anywhere in the line)."),

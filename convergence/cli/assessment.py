@@ -147,9 +147,10 @@ def _tell(screen: "Screen", run: "Run") -> None:
 
 def _listener(screen: "Screen") -> "Callable[[Event], None]":
     """Return what shows the cells that are done, and what has to be said of budget and providers."""
+    from convergence.optimize.progress import NewTexts  # noqa: PLC0415 - with its only user
     from convergence_core.events import BudgetWarned, CellEvaluated, TrafficChanged  # noqa: PLC0415
 
-    done = 0
+    done, is_new = 0, NewTexts()
 
     def show(event: "Event") -> None:
         nonlocal done
@@ -157,6 +158,8 @@ def _listener(screen: "Screen") -> "Callable[[Event], None]":
             case CellEvaluated():
                 done += 1
                 screen.status(f"{done} answers", done, 0)
+            case TrafficChanged() if not is_new(event.text):
+                screen.status(f"{done} answers · {event.text}", done, 0)
             case BudgetWarned() | TrafficChanged():
                 screen.line(event.text, "yellow")
             case _:

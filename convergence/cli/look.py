@@ -18,6 +18,7 @@ from tasks.store.tables.csv_cells import csv_writer
 
 if TYPE_CHECKING:
     from convergence_core.ports import RunRecord
+    from convergence_core.result import RunResult
     from tasks.store.tables.query import ExportFormat, QueryResult
 
 MOST_ROWS = 1_000
@@ -246,7 +247,11 @@ def report(  # noqa: PLR0917 - Typer's options
     """Show what a finished run found, with intervals and plots."""
     form = ReportFormat.JSON if as_json else form
     console.settings.json = form is ReportFormat.JSON and output is None
-    text = _rendered(finished_run(locations.open_store(store, config), run), form)
+    opened = locations.open_store(store, config)
+    from tasks.run.champions import stored_result  # noqa: PLC0415 - brings pydantic
+
+    record = finished_run(opened, run)
+    text = _rendered(record, stored_result(record, opened.path), form)
     if output is None:
         sys.stdout.write(text)
         return
@@ -254,10 +259,9 @@ def report(  # noqa: PLR0917 - Typer's options
     console.say(f"Wrote {output}.")
 
 
-def _rendered(record: "RunRecord", form: ReportFormat) -> str:
-    from convergence_core.result import RunResult, result_json  # noqa: PLC0415 - brings pydantic
+def _rendered(record: "RunRecord", result: "RunResult", form: ReportFormat) -> str:
+    from convergence_core.result import result_json  # noqa: PLC0415 - brings pydantic
 
-    result = RunResult.from_json(record.summary_json or "")
     match form:
         case ReportFormat.JSON:
             return console.json_text(result_json(result))

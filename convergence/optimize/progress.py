@@ -4,6 +4,7 @@ Written to standard error by a listener of ``convergence_core.events``; events c
 threads.
 """
 
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +18,7 @@ from convergence_core.events import (
     GenerationFinished,
     GenerationStarted,
     RunFinished,
+    RunNotice,
     RunStarted,
     ThinkingStopped,
     TrafficChanged,
@@ -113,6 +115,20 @@ class LiveScreen(Screen):
         return grid
 
 
+class NewTexts:
+    """Tells texts that were not seen yet; those that differ in numbers alone count as one."""
+
+    def __init__(self) -> None:
+        self._seen: set[str] = set()
+
+    def __call__(self, text: str) -> bool:
+        """Return whether a text is new, and remember it."""
+        words = re.sub(r"\d[\d.,]*", "", text)
+        is_new = words not in self._seen
+        self._seen.add(words)
+        return is_new
+
+
 class ProgressDisplay:
     """Turns events into words; a context manager and the run's listener."""
 
@@ -129,6 +145,8 @@ class ProgressDisplay:
         self._best = ""
         self._warm_start: str | None = None
         self._n_calls = 0
+        self._traffic = ""
+        self._is_new = NewTexts()
 
     def __enter__(self) -> Self:
         """Begin to show."""
@@ -162,7 +180,7 @@ class ProgressDisplay:
                 case GenerationFinished():
                     self._on_generation(event)
                 case BudgetWarned() | TrafficChanged() | ThinkingStopped():
-                    self._screen.line(event.text, style="yellow")
+                    self._on_notice(event)
                 case FinalStarted():
                     self._generation = None
                     self._n_planned = self._n_done + event.n_cells
@@ -198,6 +216,14 @@ class ProgressDisplay:
             for line in describe_maybe_paid(event.maybe_paid):
                 self._screen.line(line, style="yellow")
 
+    def _on_notice(self, event: RunNotice) -> None:
+        """Write a line; what changes about traffic in numbers alone is a part of the status."""
+        if isinstance(event, TrafficChanged):
+            self._traffic = event.text
+            if not self._is_new(event.text):
+                return
+        self._screen.line(event.text, style="yellow")
+
     def _on_plan(self, event: GenerationStarted) -> None:
         """Take this generation's size for that of the rest, as far as the plan allows it."""
         self._generation = event.generation
@@ -212,6 +238,7 @@ class ProgressDisplay:
             self._best = f"best {event.best_mean:.3f} [{low:.3f}, {high:.3f}]"
         self._n_calls = event.n_calls
         self._n_asked = 0
+        self._traffic = ""
         failed = f", {event.n_failed} failed" if event.n_failed else ""
         cost = f", ${event.cost_usd:.4f}" if event.cost_usd else ""
         self._screen.line(
@@ -240,6 +267,7 @@ class ProgressDisplay:
             self._time_left(),
             f"{self._n_calls + self._n_asked} calls",
             self._best,
+            self._traffic,
         ]
         return " · ".join(part for part in parts if part)
 

@@ -84,7 +84,17 @@ def evidence(log_e: float, log_threshold: float, verb: str = "of") -> str:
         log_threshold: what decides, nats.
         verb: between the two.
     """
-    return f"{math.exp(min(log_e, 99.0)):.3g} {verb} {math.exp(log_threshold):.3g}"
+    return f"{_three_digits(log_e)} {verb} {_three_digits(log_threshold)}"
+
+
+def _three_digits(log_value: float) -> str:
+    """Return a positive number in three significant digits, given its logarithm; no exponents."""
+    if log_value > math.log(1e6):
+        return "over 1,000,000"
+    value = float(f"{math.exp(log_value):.3g}")
+    if value >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.3g}" if value >= 0.001 else "under 0.001"
 
 
 def milliseconds(value: float | None) -> str:

@@ -364,7 +364,9 @@ class Calls:
                 self.budget.settle(reservation, usd=None, tokens=None)
             self._leave_unused(call)
             raise
-        record = AttemptRecord(started_us=started_us, ended_us=self.now_us(), attempt=attempt)
+        record = AttemptRecord(
+            started_us=started_us, ended_us=max(self.now_us(), started_us), attempt=attempt
+        )
         self._pay(call, reservation, ending)
         self._report(call, record, ending)
         # Each attempt is settled before this slot claims another.

@@ -22,6 +22,7 @@ from typing import Any, TypeAlias
 
 from convergence_core.errors import ConfigurationError, Problem, ProcessEnding
 from tasks.functions.workers import failure_of
+from tasks.version import install_command, missing_extra
 
 UserFunction: TypeAlias = Callable[..., Any]
 """A function of the user's: sync or async, of any signature."""
@@ -196,6 +197,10 @@ def _import_problem(error: BaseException, path: str, key: str, source: str) -> P
             fix=f"There is no module {error.name!r}; write `{error.name}.py:…` for a file beside "
             "the configuration, or install the package.",
         )
+    if missing := missing_extra(error):
+        rule = f"needs the package {missing[0]}, which is not installed"
+        fix = f"Run {install_command(missing[1])}."
+        return Problem(key=key, rule=rule, value=repr(path), fix=fix)
     frames = traceback.extract_tb(error.__traceback__)
     users = [f for f in frames if f.filename != __file__ and "importlib" not in f.filename]
     at: Any = error if isinstance(error, SyntaxError) else users[-1] if users else None

@@ -15,6 +15,7 @@ from convergence_core.errors import ConvergenceError
 from convergence_core.games.game import Facts, Feed, Scores, Turn, Turns
 from convergence_core.ports import Ask
 from tasks.games.line_process import LineProcess, NoReplyError
+from tasks.version import install_command
 
 CHILD: Final = Path(__file__).with_name("reasoning_child.py")
 PACKAGE: Final = "reasoning-gym"
@@ -71,7 +72,7 @@ def why_missing() -> str:
     if importlib.util.find_spec("reasoning_gym") is None:
         return (
             "Package reasoning-gym is not installed: it comes with the extra `games` "
-            '(pip install "convergence-optimizer[games]").'
+            f"({install_command('games')})."
         )
     return ""
 
@@ -159,7 +160,7 @@ class ReasoningLibrary:
         except NoReplyError as error:
             raise ReasoningGymError(
                 f"The process of reasoning-gym does not start: it gave {error}. Install the extra anew "
-                '(pip install --force-reinstall "convergence-optimizer[games]").'
+                f"({install_command('games')} --force-reinstall)."
             ) from error
         try:
             return self._process.ask(request, self.limit_s)

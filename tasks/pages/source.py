@@ -21,10 +21,12 @@ from convergence_core.result import RunResult
 from convergence_core.space import Space
 from tasks.inputs.loader import load_mapping
 from tasks.report.phrases import clean, iso, named_label
+from tasks.run.champions import with_champion
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import shortened
 from tasks.store.feedback.feedback_store import FeedbackStore, has_feedback
 from tasks.store.policy.experience_store import ExperienceStore, has_policy
+from tasks.store.runtime.promotions import champion_of
 from tasks.store.runtime.runtime_store import RuntimeStore, has_runtime
 from tasks.store.tables.interrupted_runs import as_they_are
 from tasks.store.tables.parquet_store import ParquetStore
@@ -87,7 +89,15 @@ class PageSource:
         text = record.summary_json
         if text is None or record.tags.get("test"):
             return None
-        return self.kept((record.run_id, "result", hash(text)), lambda: RunResult.from_json(text))
+        result = self.kept(
+            (record.run_id, "result", hash(text)), lambda: RunResult.from_json(text)
+        )
+        runtime = self.runtime()
+        return (
+            result
+            if runtime is None
+            else with_champion(result, champion_of(runtime, result.system))
+        )
 
     def configuration(self, record: RunRecord) -> Configuration:
         """Return a run's configuration."""

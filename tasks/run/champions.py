@@ -1,16 +1,20 @@
-"""Champion that a run is compared with.
+"""Champions: the one that a run is compared with, and the one in production now.
 
-Read once when the run begins, so that a resumed run has the same.
+The first is read once when the run begins, so that a resumed run has the same.
 """
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from convergence_core.ports import RunRecord
 from convergence_core.records import Candidate, canonical_json
+from convergence_core.result import RunResult
 from convergence_core.space import Space
 from tasks.store.runtime.promotions import champion_of
+from tasks.store.runtime.rows import Champion
 from tasks.store.runtime.runtime_store import RuntimeStore, has_runtime
 
 if TYPE_CHECKING:
@@ -37,6 +41,23 @@ def champion_now(loaded: "Loaded") -> Candidate | None:
     configuration = loaded.configuration
     path = (loaded.base_dir / configuration.storage.folder).resolve()
     return tagged_champion(champion_tag(path, configuration.api.name, loaded.space), loaded.space)
+
+
+def stored_result(record: RunRecord, store_path: Path) -> RunResult:
+    """Return the result of a finished run, which knows whether its candidate is in production now."""
+    result = RunResult.from_json(record.summary_json or "")
+    if not has_runtime(store_path):
+        return result
+    with RuntimeStore(store_path) as store:
+        return with_champion(result, champion_of(store, result.system))
+
+
+def with_champion(result: RunResult, champion: Champion | None) -> RunResult:
+    """Return a result whose verdict says whether its candidate is the present champion."""
+    if result.gate is None or result.winner is None:
+        return result
+    is_adopted = champion is not None and champion.candidate_id == result.winner.candidate_id
+    return replace(result, gate=replace(result.gate, is_adopted=is_adopted))
 
 
 def tagged_champion(tags: Mapping[str, str], space: Space) -> Candidate | None:

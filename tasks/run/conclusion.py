@@ -16,7 +16,7 @@ from tasks.run.champions import tagged_champion
 from tasks.run.promotion_gate import judge, record_verdict
 from tasks.run.result import collect
 from tasks.run.run import Run
-from tasks.store.clock import wall_clock_us
+from tasks.store.clock import end_us
 from tasks.store.tables.rows import measured_row, payload_rows, posterior_rows
 
 FINAL = -1
@@ -54,7 +54,7 @@ def conclude(run: Run, trials: Sequence[Trial]) -> RunResult:
     _publish(run, recommendation, final, recommended=kept or found)
     result = collect(
         run.store,
-        replace(run.record, ended_us=wall_clock_us()),
+        replace(run.record, ended_us=end_us(run.record.started_us)),
         loaded,
         run.state.search,
         recommendation,

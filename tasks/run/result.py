@@ -28,7 +28,7 @@ from tasks.report.rlp_section import thinking_report
 from tasks.report.sao_section import preference_report
 from tasks.run.prior_runs import PriorRuns
 from tasks.run.run import Run
-from tasks.store.clock import wall_clock_us
+from tasks.store.clock import end_us
 from tasks.store.tables.ids import label_of
 from tasks.store.tables.lineage import ancestors
 
@@ -40,7 +40,7 @@ def collect_progress(run: Run) -> RunResult:
     """Return what an open run has found so far, as if it were stopped now."""
     return collect(
         run.store,
-        replace(run.record, ended_us=wall_clock_us()),
+        replace(run.record, ended_us=end_us(run.record.started_us)),
         run.loaded,
         run.state.search,
         run.study.recommend(run.state),

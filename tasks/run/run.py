@@ -29,7 +29,7 @@ from tasks.inputs.loader import Loaded
 from tasks.run.prior_runs import PriorRuns, read_past
 from tasks.run.resources import RunResources
 from tasks.secrets.process_redaction import redacted_text
-from tasks.store.clock import wall_clock_us
+from tasks.store.clock import end_us, wall_clock_us
 from tasks.store.tables.lineage import describe_lineage
 from tasks.store.tables.rows import evaluation_row
 
@@ -297,7 +297,7 @@ class Run:
             self.record,
             status=status,
             reason=reason,
-            ended_us=None if status == "running" else wall_clock_us(),
+            ended_us=None if status == "running" else end_us(self.record.started_us),
             n_generations=self.next_generation,
             summary_json=summary_json or self.record.summary_json,
         )

@@ -162,6 +162,9 @@ def test_agnos_toolkit_reads_and_writes_by_praw(tmp_path: Path, monkeypatch: pyt
     monkeypatch.delitem(sys.modules, "reddit_service", raising=False)
     write_template(tmp_path)
     make: Any = load_function("agents.py:make", tmp_path, key="api.function")
+    part = SimpleNamespace(secrets=("REDDIT_CLIENT_ID", "REDDIT_USERNAME"))
+    with pytest.raises(ValueError, match="lacks REDDIT_CLIENT_SECRET, REDDIT_PASSWORD"):
+        make({"toolkit": "all", "instructions": "", "temperature": 0.0}, part)
     context = SimpleNamespace(
         secrets=(), model=lambda **_: None, rewrite=lambda *_: None, allow_writes=True
     )

@@ -30,7 +30,7 @@ def test_a_missing_extra_is_one_sentence_with_the_command(
     (problem,) = caught.value.problems
     assert problem.key == "api.kind"
     assert problem.rule == "needs Agno, which is not installed"
-    assert re.fullmatch(r"Run pip install '.*\[agno\]'\.", problem.fix)
+    assert re.fullmatch(r"Run pip install -e '.*\[agno\]'\.", problem.fix)
 
 
 @pytest.mark.parametrize(

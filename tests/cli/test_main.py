@@ -30,6 +30,10 @@ def test_every_command_has_help(command: str, cli: Runner):
     assert "Usage: convergence" in done.out
 
 
+def test_the_version_is_an_option_too(cli: Runner):
+    assert cli("--version").out == cli("version").out
+
+
 def test_problems_are_listed_one_per_line_with_their_places(here: Path, cli: Runner):
     (here / "optimization.yaml").write_text("api: {titles: x}\nsearch_space: {parameters: 3}\n")
     done = cli("validate")

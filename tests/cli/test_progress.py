@@ -144,6 +144,20 @@ def test_what_budget_and_providers_say_is_told():
     assert lines[1:3] == ["50 % is spent", "slower"]
 
 
+def test_a_slower_provider_is_one_line_whose_numbers_change_in_the_status():
+    screen = told(
+        started(),
+        TrafficChanged(text="slowed down to 8 in flight: HTTP 429, 1.5 s"),
+        TrafficChanged(text="slowed down to 4 in flight: HTTP 429, 12 s"),
+        TrafficChanged(text="paused for 9 s, as api.example.com asks"),
+    )
+    assert screen.lines[1:3] == [
+        "slowed down to 8 in flight: HTTP 429, 1.5 s",
+        "paused for 9 s, as api.example.com asks",
+    ]
+    assert screen.statuses[-2][0].endswith("slowed down to 4 in flight: HTTP 429, 12 s")
+
+
 def test_status_counts_evaluations_and_estimates_the_rest():
     screen, clock = Recorder(), Clock()
     progress = ProgressDisplay(screen, clock=clock)

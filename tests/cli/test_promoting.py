@@ -57,6 +57,9 @@ def test_a_run_is_judged_adopted_kept_and_rolled_back(here: Path, cli: Runner):
     assert adopted.code == 0, adopted.err
     winner = first["winner"]
     assert isinstance(winner, dict)
+    report = cli("report", first["label"]).out
+    assert "It is the champion now." in report
+    assert "convergence promote" not in report
     told = json.loads(adopted.out)
     assert told["params"] == winner["params"]
     assert told["arm_id"] == winner["candidate_id"]

@@ -1,6 +1,7 @@
 """Finding functions of the user's."""
 
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -72,6 +73,25 @@ def test_a_module_missing_inside_of_the_users_is_told_with_its_line(tmp_path):
         load_function("f.py:f", tmp_path, key="api.function")
     (problem,) = caught.value.problems
     assert (problem.file, problem.line) == (str(tmp_path / "f.py"), 2)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import praw.models",
+        "try:\n    import praw\nexcept ImportError:\n    raise ImportError('install praw')",
+    ],
+)
+def test_a_package_of_an_extra_that_is_missing_is_named_with_its_command(
+    tmp_path, monkeypatch, code
+):
+    monkeypatch.setitem(sys.modules, "praw", None)
+    (tmp_path / "f.py").write_text(code + "\n")
+    with pytest.raises(ConfigurationError) as caught:
+        load_function("f.py:f", tmp_path, key="api.function")
+    (problem,) = caught.value.problems
+    assert problem.rule == "needs the package praw, which is not installed"
+    assert re.fullmatch(r"Run pip install -e '.+\[agno\]'\.", problem.fix)
 
 
 def test_dotted_names_are_resolved():

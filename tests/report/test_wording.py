@@ -1,10 +1,12 @@
 """How numbers are said."""
 
+import math
 from dataclasses import replace
 
 import pytest
 
 from convergence_core.result import GateReport, number_text
+from convergence_core.result.number_text import evidence
 from tasks.report import phrases
 from tests.support.results import made_up_result
 
@@ -110,3 +112,12 @@ def test_the_gates_evidence_is_said_with_its_error():
 
 def test_without_a_gate_nothing_is_said():
     assert phrases.gate_sentence(replace(made_up_result(), gate=None)) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(1.0, "1 of 20"), (69.44, "69.4 of 20"), (1270.4, "1,270 of 20"), (123_456.0, "123,000 of 20"),
+     (1e30, "over 1,000,000 of 20"), (1e-30, "under 0.001 of 20")],
+)  # fmt: skip
+def test_evidence_is_written_without_exponents(value: float, text: str):
+    assert evidence(math.log(value), math.log(20)) == text

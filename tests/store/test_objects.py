@@ -368,7 +368,7 @@ def test_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatch, t
     from tasks.store.tables.object_storage import check_installed
 
     monkeypatch.setitem(sys.modules, "obstore", None)
-    with pytest.raises(StoreError, match=r"pip install '.+\[objects\]'"):
+    with pytest.raises(StoreError, match=r"pip install -e '.+\[objects\]'"):
         check_installed()
 
 

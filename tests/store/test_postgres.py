@@ -345,7 +345,7 @@ def test_a_database_that_cannot_hold_every_text_is_refused(server):
 
 def test_without_the_extra_the_error_names_it(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(StoreError, match=r"pip install '.+\[postgres\]'"):
+    with pytest.raises(StoreError, match=r"pip install -e '.+\[postgres\]'"):
         open_journal(tmp_path, f"postgresql://me:{PASSWORD}@host/db")
 
 

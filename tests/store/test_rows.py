@@ -2,6 +2,7 @@
 
 from convergence_core.ports import Checkpoint, Row
 from convergence_core.records import Cell, Evaluation
+from tasks.store import clock
 from tasks.store.tables.rows import generation_row
 from tasks.store.tables.tables import TABLES
 from tests.support.store_rows import RUN
@@ -61,3 +62,9 @@ def test_no_table_gives_a_field_id_or_a_name_twice():
         ids = [column.field_id for column in table.columns]
         assert len(set(ids)) == len(ids), name
         assert len({column.name for column in table.columns}) == len(ids), name
+
+
+def test_what_ends_after_the_clock_was_set_back_ends_when_it_began(monkeypatch):
+    monkeypatch.setattr(clock, "wall_clock_us", lambda: 5)
+    assert clock.end_us(7) == 7
+    assert clock.end_us(3) == 5

@@ -23,7 +23,13 @@ TOOLS = {"writing": WRITING, "reading": READING, "all": READING | WRITING}
 
 def make(params: dict[str, Any], context: Any) -> Agent:
     """Return an agent with tools of Reddit; of the simulated one unless the configuration lists credentials."""
-    if set(NAMES) <= set(context.secrets):
+    missing = [name for name in NAMES if name not in context.secrets]
+    if missing and len(missing) < len(NAMES):
+        message = (
+            f"`api.agent.secrets` must list all four names or none, but lacks {', '.join(missing)}"
+        )
+        raise ValueError(message)
+    if not missing:
         client, secret, user, password = (context.secret(name) for name in NAMES)
         site, api = REAL, OAUTH
     else:

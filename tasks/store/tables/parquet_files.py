@@ -8,6 +8,7 @@ DuckDB 2 and a hundred times slower on 1.5).
 
 import json
 import operator
+import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -25,6 +26,23 @@ from tasks.store.layout import (
 from tasks.store.tables.columns import Column, ColumnType, Table, quoted
 from tasks.store.tables.damage import damaged_error, in_memory
 from tasks.store.tables.object_storage import Mirror
+
+
+class _QuietEnd:
+    """Closes standard error when the interpreter clears its modules, after every exit handler.
+
+    All that follows are lists of DuckDB's bindings, some forty lines, because threads that still run hold
+    connections or the contexts that they began in.
+    """
+
+    def __init__(self) -> None:
+        self._nowhere, self._point_to = os.open(os.devnull, os.O_WRONLY), os.dup2
+
+    def __del__(self) -> None:
+        self._point_to(self._nowhere, 2)
+
+
+_quiet_end = _QuietEnd()
 
 
 class ParquetFiles:
