@@ -1,4 +1,4 @@
-"""Contract suites for targets, metrics, chat models and listeners of one's own.
+"""Contract suites for targets and metrics of a package.
 
 They are plain classes of tests: pytest finds them by name, and nothing of pytest is imported here.
 A subclass says which plugin is meant and what it is asked; every ``test_…`` method is inherited::
@@ -11,18 +11,14 @@ A subclass says which plugin is meant and what it is asked; every ``test_…`` m
         case_input = {"query": "parcel"}
 """
 
-from convergence.testing.listeners import ListenerContract
 from convergence.testing.metrics import MetricContract
-from convergence.testing.providers import ProviderContract
 from convergence.testing.services import HOSTILE_ANSWERS, HostileAnswer, LoopbackService
 from convergence.testing.targets import TargetContract
 
 __all__ = [
     "HOSTILE_ANSWERS",
     "HostileAnswer",
-    "ListenerContract",
     "LoopbackService",
     "MetricContract",
-    "ProviderContract",
     "TargetContract",
 ]

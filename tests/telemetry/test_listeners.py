@@ -13,8 +13,6 @@ from typing import Any
 
 import pytest
 
-from convergence.testing import ListenerContract
-from convergence.testing.listeners import finished, generation, started, whole_run
 from convergence_core.errors import ConfigurationError
 from convergence_core.events import (
     BudgetWarned,
@@ -36,6 +34,13 @@ from tests.support.configurations import loaded
 from tests.support.optimizations import write_project
 from tests.support.plugin_packages import install
 from tests.support.searching import finish
+from tests.telemetry.listener_contract import (
+    ListenerContract,
+    finished,
+    generation,
+    started,
+    whole_run,
+)
 
 SECRET = "canary-0123456789"  # noqa: S105 - not one
 SMALL: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""Contract of a listener to runs that a package offers."""
+"""Contract of a listener to runs, and the events of a whole run."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -25,7 +25,7 @@ _RUN = "01J8ZD0000000000000000RUNA"
 
 
 class ListenerContract(PluginContract):
-    """Every listener must pass these tests; subclass it in a test module of the package.
+    """Every listener must pass these tests.
 
     ``plugin`` is in the group ``convergence.listeners``, ``options`` are those of
     ``telemetry.listeners``; what it sends to must answer, e.g. a ``LoopbackService``.
