@@ -23,13 +23,21 @@ def check(
     config: options.Config = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Read every file of the store to its last page. Exit code 1 if one is damaged."""
-    damage = [f"{one.path}: {one.reason}" for one in locations.open_store(store, config).check()]
+    """Read every file of the store and compare it with its digest. Exit code 1 if one is damaged."""
+    opened = locations.open_store(store, config)
+    damage = [f"{one.path}: {one.reason}" for one in opened.check()]
+    n_without = opened.n_without_digest()
     if as_json:
-        console.answer_json({"ok": not damage, "damage": damage})
+        answer = {"ok": not damage, "damage": damage, "n_without_digest": n_without}
+        console.answer_json(answer)
     else:
-        for line in damage or ["Every file of the store can be read."]:
+        for line in damage or ["Every file of the store can be read and is as it was written."]:
             console.say(line)
+        if n_without:
+            console.say(
+                f"{n_without:,} files carry no digest, for an older version wrote them: changed bits "
+                "that keep ranges and sums stay unseen there."
+            )
     if damage:
         raise typer.Exit(1)
 

@@ -38,8 +38,8 @@ FILE_MODE = 0o600
 FOLDER_MODE = 0o700
 FORMAT = 1
 """Raised only when an older version could not read what this one writes."""
-SCHEMA_VERSION = 5
-"""Of the tables, written into every file; raised whenever a column is added."""
+SCHEMA_VERSION = 6
+"""Of the tables, written into every file; raised whenever a column is added. From 6 on files carry digests."""
 
 MARKER_FILE = "store.json"
 JOURNAL_FILE = "journal.sqlite"

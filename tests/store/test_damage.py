@@ -7,7 +7,10 @@ import pytest
 
 from convergence_core.errors import StoreDamagedError
 from tasks.store import ParquetStore, SqliteJournal
+from tasks.store.tables import parquet_files
+from tasks.store.tables.parquet_files import ParquetFiles
 from tasks.store.tables.resolver import resolve
+from tasks.store.tables.tables import TABLES
 from tests.support.store_rows import RUN, final_tables, generation_tables, run_record
 
 
@@ -27,6 +30,12 @@ def flipped(path: Path) -> None:
     """Damage the pages and leave the footer, which a count reads alone."""
     content = bytearray(path.read_bytes())
     content[20:200] = bytes(byte ^ 0x55 for byte in content[20:200])
+    path.write_bytes(content)
+
+
+def flipped_one(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 3] ^= 16
     path.write_bytes(content)
 
 
@@ -105,11 +114,93 @@ def test_check_names_a_file_of_another_run(store):
     assert "6 rows are not of run" in found.reason
 
 
-def test_check_names_a_generation_whose_evaluations_are_gone(store):
-    file_of(store, "evaluations").unlink()
+@pytest.mark.parametrize("is_finished", [False, True])
+@pytest.mark.parametrize("table", ["evaluations", "attempts", "candidates", "generations", "runs"])
+def test_no_flipped_bit_stays_unseen(store, table, is_finished):
+    file = file_of(store, table, "run.parquet" if table == "runs" else "g00001.parquet")
+    if is_finished:
+        store.finish_run(run_record(status="done"))
+        file = store.path / "final" / table / f"run_id={RUN}" / "part-0.parquet"
+    whole = file.read_bytes()
+    for at in range(3, len(whole), len(whole) // 7):
+        file.write_bytes(whole[:at] + bytes([whole[at] ^ 4]) + whole[at + 1 :])
+        named = {found.path for found in store.check()}
+        assert file in named, f"byte {at} of {len(whole)}"
+        with pytest.raises(StoreDamagedError, match=file.name):
+            ParquetStore(store.path).rows(f"FROM {table}")
+    file.write_bytes(whole)
+    assert store.check() == []
+
+
+def test_a_flipped_bit_is_not_merged_into_a_finished_run(store):
+    flipped_one(file_of(store, "attempts"))
+    with pytest.raises(StoreDamagedError, match=r"attempts/run_id=.*g00001\.parquet"):
+        store.finish_run(run_record(status="done"))
+
+
+@pytest.mark.parametrize("table", ["evaluations", "attempts"])
+@pytest.mark.parametrize("is_finished", [False, True])
+def test_a_missing_file_is_named_by_check_and_by_a_query_that_needs_it(store, table, is_finished):
+    file = file_of(store, table)
+    if is_finished:
+        store.finish_run(run_record(status="done"))
+        file = store.path / "final" / table / f"run_id={RUN}" / "part-0.parquet"
+    file.unlink()
+    assert [found.path for found in store.check()] == [file]
+    with pytest.raises(StoreDamagedError, match=f"{table}/.*{file.name} .*not there"):
+        store.rows(f"FROM {table}")
+    assert store.rows("SELECT count(*) AS n FROM candidates") == [{"n": 4}]
+
+
+def test_a_missing_commit_marker_is_named_when_a_later_one_is_there(store):
+    file = file_of(store, "generations", "g00000.parquet")
+    file.unlink()
+    assert file in [found.path for found in store.check()]
+    with pytest.raises(StoreDamagedError, match=r"g00000\.parquet"):
+        store.rows("SELECT count(*) FROM generations")
+
+
+def test_a_file_of_an_earlier_try_is_not_the_one_that_was_committed(store, tmp_path):
+    other = ParquetStore(tmp_path / "other")
+    other.publish(RUN, 1, generation_tables(generation=1, n=40, text="another"))
+    replaced = file_of(store, "payloads")
+    replaced.write_bytes(file_of(other, "payloads").read_bytes())
     (found,) = store.check()
-    assert found.path == file_of(store, "generations")
-    assert "40 evaluations, but 0 are there" in found.reason
+    assert found.path == replaced
+    assert "committed another file" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"reward": 1.5}, "reward of 1 rows is not BETWEEN 0 AND 1"),
+        ({"reward": float("nan")}, "reward of 1 rows is not BETWEEN 0 AND 1"),
+        ({"reward": 0.75}, "has 0.25 mean reward, but 0.2"),
+        ({"cost_usd": 0.5}, "has 10.0 USD of evaluations, but 10.25 are there"),
+        (None, "has 40 evaluations, but 39 are there"),
+    ],
+)
+def test_ranges_and_sums_are_checked_where_files_carry_no_digests(
+    built, tmp_path, monkeypatch, change, reason
+):
+    monkeypatch.setattr(parquet_files, "SCHEMA_VERSION", 5)
+    monkeypatch.setattr(parquet_files, "digests_sql", lambda _: "no_digest: ''")
+    monkeypatch.setattr(parquet_files, "seal", lambda _: None)
+    store = ParquetStore(tmp_path / "old")
+    store.save_run(run_record())
+    tables = generation_tables(n=40)
+    store.publish(RUN, 0, tables)
+    assert store.check() == []
+    assert (store.n_without_digest(), ParquetStore(built).n_without_digest()) == (7, 0)
+    rows = [dict(row) for row in tables["evaluations"]]
+    if change is None:
+        rows.pop()
+    else:
+        rows[3].update(change)
+    file = file_of(store, "evaluations", "g00000.parquet")
+    ParquetFiles().write(TABLES["evaluations"], rows, file)
+    assert reason in store.check()[0].reason
+    assert store.rows("SELECT count(*) AS n FROM evaluations") == [{"n": len(rows)}]
 
 
 def test_a_file_deleted_under_a_reader_is_named(store, monkeypatch):

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from tasks.store import ParquetStore
 from tasks.store.tables.columns import Column, Table
+from tasks.store.tables.damage import digest_in
 from tasks.store.tables.parquet_files import ParquetFiles
 from tasks.store.tables.tables import TABLES, describe
 from tasks.store.tables.views import DERIVED, describe_views
@@ -87,7 +88,11 @@ def test_files_carry_field_ids_table_and_schema_version(table, tmp_path):
     top = {name: field_id for name, field_id in found if field_id < 1_000}
     assert top == {column.name: column.field_id for column in table.columns}
     assert len({field_id for _, field_id in found}) == len(found)
-    assert dict(metadata) == {"convergence_table": table.name, "convergence_schema_version": "5"}
+    assert dict(metadata) == {
+        "convergence_table": table.name,
+        "convergence_schema_version": "6",
+        "convergence_sha256": digest_in(path),
+    }
 
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)

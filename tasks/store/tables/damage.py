@@ -1,14 +1,163 @@
-"""Errors of DuckDB that name the damaged file."""
+"""Damaged files of the store: found by digests, commit markers and DuckDB, and named.
 
-from collections.abc import Sequence
+Each file carries the SHA-256 of its own bytes, taken with zeros in the digest's place. A commit marker,
+``generations`` of an unfinished run and ``runs`` of a finished one, carries those of the files that it
+makes visible as well. Files that older versions wrote carry none.
+"""
+
+import contextlib
+import hashlib
+import os
+import re
+import struct
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import duckdb
 
 from convergence_core.errors import StoreDamagedError
+from tasks.store.layout import generation_file
 from tasks.store.tables.columns import quoted
 
 _OFFLINE = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
+_KEY = "convergence_sha256"
+_BLANK = "0" * 64
+# In Thrift's compact protocol a text of 64 characters follows these two bytes.
+_OWN = _KEY.encode() + b"\x18\x40"
+_COMMITTED = re.compile(_KEY.encode() + rb"_(\w+)\x18\x40([0-9a-f]{64})")
+_VERSION = re.compile(rb"convergence_schema_version\x18.([0-9]+)", re.DOTALL)
+_FIRST_WITH_DIGEST = 6
+_TAIL = struct.Struct("<I4s")
+FLIPPED = "its bytes are not those that were written"
+MOST_CHECKED = 32 << 20
+"""Bytes of the files of one question whose digests are computed: a twentieth of a command's time."""
+
+
+def digests_sql(committed: Mapping[str, str]) -> str:
+    """Return the entries of COPY's ``KV_METADATA`` that ``seal`` completes.
+
+    Args:
+        committed: table → digest of the file that this one, a commit marker, makes visible.
+    """
+    found = {_KEY: _BLANK} | {f"{_KEY}_{name}": digest for name, digest in committed.items()}
+    return ", ".join(f"{key}: '{digest}'" for key, digest in found.items())
+
+
+def seal(path: Path) -> None:
+    """Write the digest of a new file into its place."""
+    with path.open("r+b") as stream:
+        data = stream.read()
+        stream.seek(data.rfind(_OWN) + len(_OWN))
+        stream.write(hashlib.sha256(data).hexdigest().encode())
+
+
+def digest_in(path: Path | str) -> str | None:
+    """Return the digest that a file carries; ``None``: none."""
+    footer = _footer(path)
+    at = _place(footer)
+    return None if at is None else footer[at : at + len(_BLANK)].decode("ascii", "replace")
+
+
+def is_flipped(path: Path | str) -> bool:
+    """Return whether a file's bytes differ from those of its digest, which an old one need not have."""
+    data = Path(path).read_bytes()
+    at = _place(data)
+    if at is None:
+        version = _VERSION.search(_footer(path))
+        return version is not None and int(version[1]) >= _FIRST_WITH_DIGEST
+    end, view = at + len(_BLANK), memoryview(data)
+    found = hashlib.sha256(view[:at])
+    found.update(_BLANK.encode())
+    found.update(view[end:])
+    return found.hexdigest().encode() != data[at:end]
+
+
+def missing_files(
+    files: Mapping[str, Sequence[str]], tables: Collection[str]
+) -> list[tuple[str, str]]:
+    """Return (path, reason) of each file of these tables that a commit marker names and is not there.
+
+    Args:
+        files: visible paths by table, markers among them.
+        tables: those that matter.
+    """
+    visible = {file for name in tables for file in files[name]}
+    found = [
+        (file, "it was committed and is not there")
+        for name, file in committed_files(files)
+        if name in tables and file not in visible
+    ]
+    return [(file, reason) for file, reason in found if not Path(file).exists()]
+
+
+def committed_files(files: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, str]]:
+    """Yield (table, path) of the files that visible commit markers name, and of earlier markers."""
+    for marker in (*files["runs"], *files["generations"]):
+        folder, _, name = marker.rpartition("/")
+        stage, _, run = folder.rpartition("/")
+        root = stage.rpartition("/")[0]
+        for table, _ in committed(marker):
+            yield table, f"{root}/{table}/{run}/{name}"
+        if name[0] == "g" and name != generation_file(0):
+            before = generation_file(int(name[1:].partition(".")[0]) - 1)
+            yield "generations", f"{folder}/{before}"
+
+
+def committed(marker: str) -> tuple[tuple[str, str], ...]:
+    """Return (table, digest) of each file that a commit marker makes visible; none if it is gone."""
+    return tuple(
+        entry
+        for file, inode, time_ns, _ in _versions([marker])
+        for entry in _committed(file, inode, time_ns)
+    )
+
+
+@lru_cache(maxsize=100_000)
+def _committed(marker: str, inode: int, time_ns: int) -> tuple[tuple[str, str], ...]:  # noqa: ARG001 - the key of the cache
+    return tuple((m[1].decode(), m[2].decode()) for m in _COMMITTED.finditer(_footer(marker)))
+
+
+def check_files(files: Mapping[str, Sequence[str]], tables: Collection[str]) -> None:
+    """Make sure that the files of these tables are there and, if they are small, as written.
+
+    Raises:
+        StoreDamagedError: one is missing or was changed.
+    """
+    if missing := missing_files(files, tables):
+        raise _error(missing)
+    found = [file for name in tables for file in files[name]]
+    if sum(size for *_, size in _versions(found)) <= MOST_CHECKED:
+        check_written(found)
+
+
+def check_written(files: Iterable[str]) -> None:
+    """Make sure that files have the bytes that were written; each is read once in a process.
+
+    Raises:
+        StoreDamagedError: one has not.
+    """
+    flipped = [
+        (file, FLIPPED)
+        for file, inode, time_ns, _ in _versions(files)
+        if _is_flipped(file, inode, time_ns)
+    ]
+    if flipped:
+        raise _error(flipped)
+
+
+def _versions(files: Iterable[str]) -> Iterator[tuple[str, int, int, int]]:
+    """Yield path, inode, time and size of the files that are there."""
+    for file in files:
+        with contextlib.suppress(FileNotFoundError):  # swept since it was listed
+            stat = os.stat(file)  # noqa: PTH116 - for each file of the store, and half the time
+            yield file, stat.st_ino, stat.st_mtime_ns, stat.st_size
+
+
+@lru_cache(maxsize=100_000)
+def _is_flipped(file: str, inode: int, time_ns: int) -> bool:  # noqa: ARG001 - the key of the cache
+    return is_flipped(file)
 
 
 def in_memory(*, threads: int | None = 1) -> duckdb.DuckDBPyConnection:
@@ -17,16 +166,19 @@ def in_memory(*, threads: int | None = 1) -> duckdb.DuckDBPyConnection:
     return duckdb.connect(":memory:", config={**_OFFLINE, **limit})
 
 
-def find_damaged(files: Sequence[str]) -> list[tuple[str, str]]:
-    """Return (path, reason) of each file that cannot be read to its last page."""
+def find_damaged(files: Iterable[str]) -> list[tuple[str, str]]:
+    """Return (path, reason) of each file that was changed or cannot be read to its last page."""
     damaged = []
     with in_memory() as connection:
         for file in files:
             try:
+                if is_flipped(file):
+                    damaged.append((file, FLIPPED))
+                    continue
                 connection.execute(
                     f"SELECT bit_xor(hash(t)) FROM read_parquet([{quoted(file)}]) t"  # noqa: S608 - quoted
                 ).fetchall()
-            except duckdb.Error as error:
+            except (duckdb.Error, OSError) as error:
                 damaged.append((file, str(error).splitlines()[0]))
     return damaged
 
@@ -34,10 +186,32 @@ def find_damaged(files: Sequence[str]) -> list[tuple[str, str]]:
 def damaged_error(files: Sequence[str]) -> StoreDamagedError | None:
     """Return the error that names the damaged ones among these files, ``None`` if all are whole."""
     damaged = find_damaged(files)
-    if not damaged:
-        return None
+    return _error(damaged) if damaged else None
+
+
+def _error(damaged: Sequence[tuple[str, str]]) -> StoreDamagedError:
     named = "; ".join(f"{file} ({reason})" for file, reason in damaged[:3])
     return StoreDamagedError(
         f"{len(damaged)} file(s) of the store cannot be read: {named}. Restore them from a "
         "backup, or move their run's folders out of the store."
     )
+
+
+def _footer(path: Path | str) -> bytes:
+    """Return the metadata at the end of a file; nothing of one that is no parquet file."""
+    with Path(path).open("rb") as stream:
+        end = stream.seek(0, os.SEEK_END) - _TAIL.size
+        if end < 0:
+            return b""
+        stream.seek(end)
+        length, magic = _TAIL.unpack(stream.read(_TAIL.size))
+        if magic != b"PAR1" or length > end:
+            return b""
+        stream.seek(end - length)
+        return stream.read(length)
+
+
+def _place(data: bytes) -> int | None:
+    """Return where the digest stands in a file's bytes; ``None``: it has none."""
+    at = data.rfind(_OWN)
+    return None if at < 0 else at + len(_OWN)

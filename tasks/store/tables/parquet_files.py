@@ -24,7 +24,13 @@ from tasks.store.layout import (
     writing,
 )
 from tasks.store.tables.columns import Column, ColumnType, Table, quoted
-from tasks.store.tables.damage import damaged_error, in_memory
+from tasks.store.tables.damage import (
+    check_written,
+    damaged_error,
+    digests_sql,
+    in_memory,
+    seal,
+)
 from tasks.store.tables.object_storage import Mirror
 
 
@@ -57,8 +63,21 @@ class ParquetFiles:
         self._lock = threading.Lock()
         self._connection: duckdb.DuckDBPyConnection | None = None
 
-    def write(self, table: Table, rows: Sequence[Row], final: Path) -> None:
+    def write(
+        self,
+        table: Table,
+        rows: Sequence[Row],
+        final: Path,
+        *,
+        committed: Mapping[str, str] | None = None,
+    ) -> None:
         """Write rows, in order, to a file that appears whole or not at all.
+
+        Args:
+            table: its registry entry.
+            rows: by column.
+            final: the file.
+            committed: of a commit marker: table → digest of the file that it makes visible.
 
         Raises:
             ValueError: a row has a column the table lacks, or a number out of its range.
@@ -69,7 +88,8 @@ class ParquetFiles:
         select = (
             f"SELECT {columns} FROM (SELECT unnest(from_json($rows, '{_json_types(table)}')) AS r)"  # noqa: S608 - a registry's SQL
         )
-        self._copy(table, select, {"rows": _json_rows(table, rows)}, (), final)
+        parameters: dict[str, object] = {"rows": _json_rows(table, rows)}
+        self._copy(table, select, parameters, (), final, committed=committed or {})
 
     def merge(self, table: Table, sources: Sequence[str], final: Path) -> None:
         """Concatenate files of one table into one; payloads keep one row per key.
@@ -78,13 +98,14 @@ class ParquetFiles:
             StoreDamagedError: a source cannot be read.
             StoreWriteError: the file cannot be written.
         """
+        check_written(sources)
         select = table.files_sql(sources)
         if table.name == "payloads":
             select = (
                 "SELECT run_id, payload_sha256, min(kind) AS kind, min(text) AS text "  # noqa: S608 - a registry's SQL
                 f"FROM ({select}) GROUP BY ALL ORDER BY ALL"
             )
-        self._copy(table, select, {}, sources, final)
+        self._copy(table, select, {}, sources, final, committed={})
 
     def read(self, table: Table, files: Sequence[str], tail: str = "") -> list[dict[str, object]]:
         """Return rows as they were given to ``write``: times in microseconds.
@@ -102,6 +123,7 @@ class ParquetFiles:
             for c in table.columns
         )
         sql = f"SELECT {columns} FROM ({table.files_sql(files)}) {tail}"  # noqa: S608 - a registry's SQL
+        check_written(files)
         with self._lock:
             try:
                 rows = self._connected().execute(sql).fetchall()
@@ -139,6 +161,8 @@ class ParquetFiles:
         parameters: dict[str, object],
         sources: Sequence[str],
         final: Path,
+        *,
+        committed: Mapping[str, str],
     ) -> None:
         with writing(final):
             make_folder(final.parent)
@@ -147,13 +171,14 @@ class ParquetFiles:
                 f"COPY ({select}) TO {quoted(str(temporary))} (FORMAT parquet, COMPRESSION zstd, "
                 f"USE_TMP_FILE false, FIELD_IDS {table.field_ids_sql()}, KV_METADATA "
                 f"{{convergence_table: '{table.name}', "
-                f"convergence_schema_version: '{SCHEMA_VERSION}'}})"
+                f"convergence_schema_version: '{SCHEMA_VERSION}', {digests_sql(committed)}}})"
             )
             try:
                 with self._lock:
                     self._connected().execute(copy, parameters or None)
             except duckdb.Error as error:
                 raise (damaged_error(sources) or write_error(final, str(error))) from error
+            seal(temporary)
             if self._mirror is not None:
                 self._mirror.put(temporary, final)
 

@@ -30,7 +30,8 @@ from tasks.store.layout import (
 )
 from tasks.store.tables.catalog import renew_catalog, write_catalog
 from tasks.store.tables.continued_runs import generations_for
-from tasks.store.tables.integrity import Damage, check_store
+from tasks.store.tables.damage import digest_in
+from tasks.store.tables.integrity import Damage, check_store, n_without_digest
 from tasks.store.tables.object_storage import mirror_of
 from tasks.store.tables.parquet_files import ParquetFiles
 from tasks.store.tables.query import ExportFormat, QueryResult, Reader, open_views
@@ -104,7 +105,9 @@ class ParquetStore:
                 continue
             rows = tables.get(table.name, ())
             path = folder_of(self.path, "live", table.name, run_id) / name
-            if rows or table is GENERATIONS:
+            if table is GENERATIONS:
+                self._files.write(table, rows, path, committed=self._digests(path))
+            elif rows:
                 self._files.write(table, rows, path)
             else:
                 self._files.forget(path)  # left by an earlier try that had such rows
@@ -193,7 +196,7 @@ class ParquetStore:
             if sources:
                 self._files.merge(table, sources, path)
         path = folder_of(self.path, "final", RUNS.name, record.run_id) / PART_FILE
-        self._files.write(RUNS, [_row_of(record)], path)
+        self._files.write(RUNS, [_row_of(record)], path, committed=self._digests(path))
         self._tidy(record)
 
     def continue_run(self, source_id: str, run_id: str) -> None:
@@ -352,6 +355,10 @@ class ParquetStore:
         """Read every visible file and the journal; return what is wrong, nothing if all is well."""
         return check_store(self.path) if self.exists else []
 
+    def n_without_digest(self) -> int:
+        """Return how many visible files carry no digest, as an older version wrote them."""
+        return n_without_digest(self.path) if self.exists else 0
+
     def close(self) -> None:
         """Free DuckDB's memory; safe to call twice, and the store can be used again."""
         self._files.close()
@@ -371,6 +378,15 @@ class ParquetStore:
             renew_catalog(self.path)
         except StoreError as error:
             _LOGGER.warning("%s", error)
+
+    def _digests(self, marker: Path) -> dict[str, str]:
+        """Return table → digest of the files that a commit marker is about to make visible."""
+        found = {}
+        for table in GENERATION_TABLES:
+            path = marker.parents[2] / table.name / marker.parent.name / marker.name
+            if path != marker and path.exists():
+                found[table.name] = digest_in(path) or ""
+        return found
 
     def _run_file(self, run_id: str) -> Path:
         return folder_of(self.path, "live", RUNS.name, run_id) / RUN_FILE

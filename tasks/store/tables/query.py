@@ -7,7 +7,7 @@ connection may touch nothing but the parquet folders.
 
 import re
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
@@ -22,7 +22,7 @@ from tasks.store.layout import (
 )
 from tasks.store.tables.columns import quoted
 from tasks.store.tables.csv_cells import FORMULA, neutral
-from tasks.store.tables.damage import damaged_error, in_memory
+from tasks.store.tables.damage import check_files, damaged_error, in_memory
 from tasks.store.tables.resolver import Resolution, resolve
 from tasks.store.tables.views import VIEW_NAMES, view_statements, views_for
 
@@ -130,7 +130,7 @@ class Reader:
             raise write_error(path, "it is no regular file, and would be replaced by one")
         resolution = resolve(self._root)
         with whole_file(path) as temporary:
-            connection = open_views(self._root, resolution, writable=temporary)
+            connection = open_views(self._root, resolution, views_for(sql), writable=temporary)
             mode = (path if path.exists() else temporary).stat().st_mode
 
             def copy() -> None:
@@ -168,7 +168,7 @@ class Reader:
         resolution = resolve(self._root)
         with self._lock:
             if self._connection is None or self._resolution != resolution:
-                self._connection = open_views(self._root, resolution, ())
+                self._connection = open_views(self._root, resolution, frozenset())
                 self._resolution, self._views = resolution, set()
             missing = views - self._views
             if missing:
@@ -189,7 +189,7 @@ def _fetched(result: duckdb.DuckDBPyConnection) -> QueryResult:
 def open_views(
     root: Path,
     resolution: Resolution,
-    views: Collection[str] = VIEW_NAMES,
+    views: Set[str] = frozenset(VIEW_NAMES),
     *,
     writable: Path | None = None,
     memory: str | None = None,
@@ -226,7 +226,7 @@ def open_views(
 
 
 def create_views(
-    connection: duckdb.DuckDBPyConnection, resolution: Resolution, views: Collection[str]
+    connection: duckdb.DuckDBPyConnection, resolution: Resolution, views: Set[str]
 ) -> None:
     """Create views that the connection does not have yet.
 
@@ -236,8 +236,9 @@ def create_views(
         views: their names, with those of all that they use and the connection lacks.
 
     Raises:
-        StoreDamagedError: a file is gone.
+        StoreDamagedError: a file is gone or was changed.
     """
+    check_files(resolution.files, views & resolution.files.keys())
 
     def create() -> None:
         for statement in view_statements(resolution.files, views).values():
