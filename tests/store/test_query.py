@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import shutil
+import unicodedata
 from decimal import Decimal
 
 import duckdb
@@ -400,6 +401,17 @@ def test_texts_of_an_exported_cell_run_in_no_spreadsheet(store, tmp_path):
     assert {tuple(row[1:]) for row in rows} == {("-1.5", "-2", "'=b", "['=x']", "", "-3.50", "1")}
     assert [neutral(text) for text in [*risky, *harmless]] == [row[0] for row in rows]
     assert (tmp_path / "out.csv").stat().st_mode & 0o777 == 0o600
+
+
+def test_an_exported_csv_holds_no_control_characters(store, tmp_path):
+    texts = ["\x1b[31mred", "a\x07\x08b", "\x9b2J\x7f"]
+    sql = "SELECT unnest($texts) AS a, $texts AS list, {'a': $texts[1]} AS part"
+    store.export(sql, tmp_path / "out.csv", "csv", {"texts": texts})
+    written = (tmp_path / "out.csv").read_text()
+    assert not [one for one in written if unicodedata.category(one) == "Cc" and one not in "\r\n"]
+    rows = csv.reader(written.splitlines()[1:])
+    assert [row[0] for row in rows] == ["␛[31mred", "a␇␈b", "\ufffd2J␡"]
+    assert [neutral(text) for text in texts] == ["␛[31mred", "a␇␈b", "\ufffd2J␡"]
 
 
 @pytest.mark.parametrize("form", ["csv", "json", "parquet"])

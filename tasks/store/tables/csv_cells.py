@@ -17,14 +17,22 @@ _BLANK: Final = r"\x01-\x20\x7f-\xa0" + "\u1680\u2000-\u200f\u2028-\u202f\u205f-
 FORMULA: Final = rf"^(?:[{_BLANK}]*[=+@\-＝＋＠－]|[\t\r\n])"  # noqa: RUF001 - the full-width ones
 """Beginning of a text that a spreadsheet may run; for Python's ``re`` and for DuckDB's RE2."""
 
+PICTURES: Final = {
+    **{code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\t\n\r"},
+    0x7F: "\u2421",
+    **dict.fromkeys(range(0x80, 0xA0), "\ufffd"),
+}
+"""Control character → what is written in its place: an escape sequence could rewrite a terminal."""
+
 _FORMULA: Final = re.compile(FORMULA)
 
 
 def neutral(value: object) -> object:
-    """Return a cell's value; a text that begins like a formula gets an apostrophe in front."""
-    if isinstance(value, str) and _FORMULA.match(value):
-        return f"'{value}"
-    return value
+    """Return a cell's value; a text without control characters, and with an apostrophe before a formula."""
+    if not isinstance(value, str):
+        return value
+    text = value.translate(PICTURES)
+    return f"'{text}" if _FORMULA.match(value) else text
 
 
 def csv_writer(stream: TextIO) -> Callable[[Sequence[object]], object]:

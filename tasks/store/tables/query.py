@@ -21,7 +21,7 @@ from tasks.store.layout import (
     writing,
 )
 from tasks.store.tables.columns import quoted
-from tasks.store.tables.csv_cells import FORMULA, neutral
+from tasks.store.tables.csv_cells import FORMULA, PICTURES, neutral
 from tasks.store.tables.damage import check_files, damaged_error, in_memory
 from tasks.store.tables.resolver import Resolution, resolve
 from tasks.store.tables.views import VIEW_NAMES, view_statements, views_for
@@ -41,9 +41,9 @@ _COPY_OPTIONS: Mapping[ExportFormat, str] = {
 }
 _NO_TEXT = (
     "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT",
-    "UINTEGER", "UBIGINT", "UHUGEINT", "DECIMAL", "FLOAT", "DOUBLE", "DATE", "TIME", "STRUCT", "MAP",
+    "UINTEGER", "UBIGINT", "UHUGEINT", "DECIMAL", "FLOAT", "DOUBLE", "DATE", "TIME",
 )  # fmt: skip
-"""Types whose CSV is a number, a time, or begins with a bracket."""
+"""Types whose CSV is a number or a time."""
 _T = TypeVar("_T")
 
 
@@ -300,12 +300,18 @@ def _neutral_query(
 
 
 def _neutral_cell(name: str, kind: str) -> str:
-    if kind.startswith(_NO_TEXT) or kind.endswith("]"):
+    if kind.startswith(_NO_TEXT):
         return name
     text = f"CAST({name} AS VARCHAR)"
-    return (
-        f"CASE WHEN regexp_matches({text}, {quoted(FORMULA)}) THEN '''' || {text} ELSE {text} END"
-    )
+    shown = f"translate({text}, {_CONTROLS}, {_PICTURES})"
+    if kind.endswith("]") or kind.startswith(("STRUCT", "MAP")):  # they begin with a bracket
+        return shown
+    return f"CASE WHEN regexp_matches({text}, {quoted(FORMULA)}) THEN '''' || {shown} ELSE {shown} END"
+
+
+# A text of DuckDB's SQL cannot hold the character 0.
+_CONTROLS = quoted("".join(chr(code) for code in PICTURES if code))
+_PICTURES = quoted("".join(picture for code, picture in PICTURES.items() if code))
 
 
 def _identifier(name: str) -> str:
