@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from convergence_core.errors import ConfigurationError, Problem
+from tasks.secrets.process_redaction import hide
+from tasks.secrets.redaction import Redactor
 
 Scope = Literal["select", "update", "chat", "admin"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
@@ -54,7 +56,7 @@ class TokenRegistry:
 def read_tokens(
     specs: Sequence[str], environment: Mapping[str, str] | None = None
 ) -> TokenRegistry:
-    """Return the tokens that were named.
+    """Return the tokens that were named; from now on no text that this process stores shows one.
 
     Args:
         specs: ``NAME`` or ``NAME=scope,scope``: an environment variable and what its bearer may
@@ -80,6 +82,7 @@ def read_tokens(
             problems.append(problem)
     if problems:
         raise ConfigurationError(problems)
+    hide(Redactor(values=found))
     return TokenRegistry(found)
 
 

@@ -8,6 +8,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from tasks.secrets.process_redaction import hide
+from tasks.secrets.redaction import Redactor
+
 LIFETIME_S = 12 * 3600.0
 """Seconds without a request after which a session ends."""
 _MOST = 1_000
@@ -40,6 +43,7 @@ class BrowserSessions:
         token = secrets.token_urlsafe(_BYTES)
         with self._mutex:
             self._once.add(_digest(token))
+        hide(Redactor(values=[token]))
         return token
 
     def exchange(self, token: str) -> str | None:
@@ -61,6 +65,7 @@ class BrowserSessions:
             while len(self._sessions) > _MOST:
                 oldest = min(self._sessions, key=lambda one: self._sessions[one].used_s)
                 del self._sessions[oldest]
+        hide(Redactor(values=[cookie, made.csrf]))
         return cookie
 
     def of(self, cookie: str | None) -> BrowserSession | None:

@@ -5,7 +5,9 @@ import secrets
 import pytest
 
 from convergence.service.tokens import read_tokens, weakness_of
+from convergence.ui.sessions import BrowserSessions
 from convergence_core.errors import ConfigurationError
+from tasks.store.feedback.feedback_store import FeedbackStore
 
 STRONG = secrets.token_urlsafe(32)
 OTHER = secrets.token_urlsafe(32)
@@ -64,3 +66,18 @@ def test_other_headers_are_nobodys(header: bytes | None):
     assert read_tokens(["APP"], {"APP": STRONG}).of(header) is None
     assert read_tokens(["APP"], {"APP": STRONG}).of(b"Bearer " + OTHER.encode()) is None
     assert read_tokens(["APP"], {"APP": STRONG}).of(STRONG.encode()) is None
+
+
+def test_tokens_login_links_and_cookies_are_kept_out_of_stored_texts(tmp_path):
+    read_tokens(["MINE"], {"MINE": STRONG})
+    sessions = BrowserSessions()
+    link = sessions.one_time_token()
+    cookie = sessions.exchange(link)
+    assert cookie is not None
+    session = sessions.of(cookie)
+    assert session is not None
+    with FeedbackStore(tmp_path) as feedback:
+        for secret in (STRONG, link, cookie, session.csrf):
+            text = f"my token is {secret}: http://127.0.0.1:1/ui/?token={secret}"
+            assert secret not in feedback.clean(text)
+            assert secret[:16] not in feedback.clean(text)
