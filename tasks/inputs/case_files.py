@@ -380,7 +380,9 @@ def _of_json(value: Any, line: int, column: int | None = None) -> RawCase:
     retyped = tuple(
         Retyped(path=path, written=leaf.text, value=float(leaf), line=line)
         for path, leaf in _leaves(value)
-        if isinstance(leaf, _WrittenFloat) and leaf.text != as_text(float(leaf))
+        if isinstance(leaf, _WrittenFloat)
+        and math.isfinite(leaf)
+        and leaf.text != as_text(float(leaf))
     )
     return RawCase(value, line, column, retyped)
 
@@ -485,6 +487,11 @@ def _column_problems(names: list[str], report: Reporter) -> Iterator[Problem]:
             fix = f"Did you mean `{near[0]}` by `{name}`? If not, write `input.{name}`."
             yield report.problem(rule, fix, value=value, line=1)
             return
+    for name in names:
+        below = next((other for other in names if other.startswith(f"{name}.")), None)
+        if below is not None and (name == "expected" or name.startswith(_OF_PARTS)):
+            rule = f"must not have a column `{name}` beside `{below}`, which is a part of it"
+            yield report.problem(rule, "Remove or rename one of them.", line=1)
     if not any(name not in COLUMNS or name == "input" for name in names):
         rule = "must have a column `input`, or one for each field of the input"
         yield report.problem(rule, "Name the columns in the first line.", value=value, line=1)
@@ -492,10 +499,10 @@ def _column_problems(names: list[str], report: Reporter) -> Iterator[Problem]:
 
 def _with_fields(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return a case from the columns of a table: those of no other meaning are fields of the input."""
-    others = [name for name in row if _is_field(name)]
+    others = [name for name in row if _is_field(name) or name.startswith("input.")]
     return _of_row(
         {
-            (f"input.{name}" if others and (name in others or name == "input") else name): value
+            (f"input.{name}" if _is_field(name) or (others and name == "input") else name): value
             for name, value in row.items()
             if not name.startswith("_")
         }

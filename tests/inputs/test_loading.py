@@ -193,6 +193,11 @@ def test_a_value_that_is_no_text_as_written_is_warned_of_where_texts_are_compare
         assert not load_cases(tmp_path, name, content, evaluation__metrics=numeric).warnings
 
 
+def test_a_number_of_json_that_is_too_large_is_refused(tmp_path):
+    (problem,) = problems_of(tmp_path, "c.jsonl", '{"input": "x", "expected": 1e400}')
+    assert "not a finite number" in str(problem)
+
+
 def test_plain_numbers_and_quoted_texts_are_not_warned_of(tmp_path):
     text = (
         "- {input: x, expected: 3.1}\n- {input: y, expected: '3.10'}\n- {input: 1e3, expected: 12}"
@@ -225,6 +230,7 @@ def test_an_input_that_holds_its_expected_answer_is_warned_of(tmp_path, cases, r
         ("question,language,expected\nhello,en,1\n", {"question": "hello", "language": "en"}),
         ("input.text,language,expected\nhello,en,1\n", {"text": "hello", "language": "en"}),
         ("input,expected,_note\nhello,1,easy\n", "hello"),
+        ("input,input.text,expected\nhello,en,1\n", {"input": "hello", "text": "en"}),
     ],
 )
 def test_further_columns_are_fields_of_the_input(tmp_path, text: str, wanted: object):
@@ -237,6 +243,11 @@ def test_one_wrong_header_is_one_problem(tmp_path, header: str):
     problem = problem_of(tmp_path, "c.csv", f"{header}\n" + f"{cells}\n" * 41)
     assert problem.line == 1
     assert "Did you mean" in str(problem)
+
+
+@pytest.mark.parametrize("header", ["q,expected,expected.a", "input.a,input.a.b,expected"])
+def test_a_column_beside_a_part_of_itself_is_refused(tmp_path, header: str):
+    assert "a part of it" in str(problem_of(tmp_path, "c.csv", f"{header}\nx,y,z\n"))
 
 
 def test_what_all_cases_lack_is_told_once(tmp_path):
