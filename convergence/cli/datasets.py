@@ -116,6 +116,41 @@ def import_cases(  # noqa: PLR0917 - options of a command
         raise typer.Exit(EXIT_NO)
 
 
+@importing.command("promptfoo")
+def import_promptfoo(
+    file: Annotated[Path, typer.Argument(help="promptfoo's configuration.")],
+    output: Annotated[
+        Path,
+        typer.Option("--output", "-o", help="Configuration; the cases are written beside it."),
+    ] = Path("optimization.yaml"),
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace both files.")] = False,
+) -> None:
+    """Write a configuration that runs, and its test cases, from one of promptfoo."""
+    import yaml  # noqa: PLC0415 - with its only user
+
+    from tasks.inputs.foreign_cases.promptfoo_project import promptfoo_project  # noqa: PLC0415
+    from tasks.store.layout import write_file  # noqa: PLC0415 - as above
+
+    cases = output.with_name("cases.jsonl")
+    for path in (output, cases):
+        if path.is_dir() or (path.exists() and not overwrite):
+            fix = "Name another folder, or add --overwrite."
+            raise ConfigurationError.of("--output", "must be a new file", fix, value=str(path))
+    try:
+        found = promptfoo_project(file, cases.name)
+    except (OSError, ValueError) as error:
+        fix = "Name a configuration of promptfoo in YAML or JSON."
+        raise ConfigurationError.of(str(file), str(error), fix) from error
+    rows = (json.dumps(case, ensure_ascii=False) + "\n" for case in found.cases)
+    write_file(cases, "".join(rows))
+    text = yaml.safe_dump(found.configuration, sort_keys=False, allow_unicode=True, width=100)
+    write_file(output, text)
+    console.say(f"Wrote {output} and {len(found.cases):,} test cases to {cases}.")
+    for what, n in found.lost.most_common():
+        console.say(f"Not carried, {n:,}: {what}.")
+    console.say(f"Next: convergence validate {output}")
+
+
 def _import_lines(found: "CaseImport", output: Path) -> Iterator[str]:
     """Yield what an import of test cases did, line by line."""
     yield (

@@ -14,6 +14,7 @@ MetricType: TypeAlias = Literal[
     "numeric",
     "json_schema",
     "similarity",
+    "checks",
     "latency_ms",
     "cost_usd",
     "first_token_ms",
@@ -101,7 +102,7 @@ class MetricConfig(Section):
     description: str = ""
     """For people."""
     type: MetricType
-    """What is measured; `llm_judge` pays for it, `first_token_ms` needs `api.request.stream`, `plugin` is
+    """What is measured; `checks` reads a list of checks from each case, `llm_judge` pays for it, `first_token_ms` needs `api.request.stream`, `plugin` is
     what an installed package offers. Default: `plugin` when `plugin` is written, else the metric's own name
     if it is a type (`accuracy` means `exact_match`), else `function`. `higher_is_better` and `lower_is_better` are read as
     `direction`."""
@@ -122,7 +123,8 @@ class MetricConfig(Section):
     its `tool_calls` (types `tool_choice`, `tool_arguments`, `tool_calls`, `tool_allowed`)."""
     expected_field: Text | None = None
     """Dotted path into the case's `expected`. Absent: the whole value; `tool_calls` (types `tool_choice`
-    and `tool_arguments`); no further tools are forbidden (type `tool_allowed`)."""
+    and `tool_arguments`); no further tools are forbidden (type `tool_allowed`). `llm_judge` judges only
+    cases that have it, `checks` leaves out those whose list is empty."""
     forbidden: list[Text] = Field(default_factory=list)
     """Names of tools that must not be called, `*` for any letters (type `tool_allowed`), beside those that
     `expected_field` names."""

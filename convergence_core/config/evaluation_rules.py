@@ -19,7 +19,7 @@ _METRICS: Path = ("evaluation", "metrics")
 
 _COMPARING: tuple[MetricType, ...] = (
     *("exact_match", "contains", "regex", "numeric"),
-    *("json_schema", "similarity", "function", "llm_judge"),
+    *("json_schema", "similarity", "checks", "function", "llm_judge"),
 )
 _OF_TOOLS: tuple[MetricType, ...] = (
     *("tool_choice", "tool_arguments", "tool_allowed", "tool_calls"),

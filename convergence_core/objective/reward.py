@@ -8,7 +8,7 @@ value leaves the reward unknown.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Set as AbstractSet
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -111,8 +111,15 @@ class RewardModel:
         """
         return cls(rules=tuple(_rule(name, metric) for name, metric in metrics.items()))
 
-    def score(self, metrics: Mapping[str, float | None]) -> Scored:
-        """Return the reward of one cell; an absent metric counts as unknown."""
+    def score(
+        self, metrics: Mapping[str, float | None], left_out: AbstractSet[str] = frozenset()
+    ) -> Scored:
+        """Return the reward of one cell; an absent metric counts as unknown.
+
+        Args:
+            metrics: name → value.
+            left_out: metrics that do not apply to the cell's case: the others share their weight.
+        """
         known = [(rule, metrics.get(rule.name)) for rule in self.rules]
         for rule, value in known:
             if value is not None and not math.isfinite(value):
@@ -122,8 +129,9 @@ class RewardModel:
             if reason is not None:
                 return Scored(reward=0.0, reason=reason, fault="candidate")
         parts: list[float] = []
+        weights: list[float] = []
         for rule, value in known:
-            if rule.weight == 0:
+            if rule.weight == 0 or rule.name in left_out:
                 continue
             if value is None:
                 return _missing(f"metric {rule.name} is unknown")
@@ -134,8 +142,10 @@ class RewardModel:
                     f"give `scale: {{good: …, bad: …}}` under `evaluation.metrics.{rule.name}`"
                 )
             parts.append(rule.weight * scaled)
-        total = math.fsum(rule.weight for rule in self.rules)
-        return Scored(reward=min(1.0, max(0.0, math.fsum(parts) / total)))  # (eq. 1)
+            weights.append(rule.weight)
+        if not weights:
+            return _missing("no metric with a weight applies to this test case")
+        return Scored(reward=min(1.0, max(0.0, math.fsum(parts) / math.fsum(weights))))  # (eq. 1)
 
     @property
     def has_constraints(self) -> bool:

@@ -45,6 +45,15 @@ class FaultMetric(Protocol):
         ...
 
 
+@runtime_checkable
+class CaseMetric(Protocol):
+    """A metric that may have no share in the reward of a case."""
+
+    def applies(self, case: Case) -> bool:
+        """Whether it is measured on the case."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellScore:
     """What an evaluation is worth, and why."""
@@ -114,9 +123,12 @@ class Scorer:
             asker: makes the paid calls of metrics that need some.
         """
         metrics: dict[str, float] = {}
+        left_out: set[str] = set()
         for metric in self._metrics:
             try:
-                if isinstance(metric, PaidMetric):
+                if isinstance(metric, CaseMetric) and not metric.applies(case):
+                    left_out.add(metric.name)
+                elif isinstance(metric, PaidMetric):
                     metrics |= await metric.judge(reply, case, params, asker)
                 elif (value := await metric.measure(reply, case, params)) is not None:
                     metrics[metric.name] = value
@@ -124,7 +136,7 @@ class Scorer:
                 return replace(self.score_of_fault(fault), metrics=metrics)
             except EvaluationFault as fault:
                 return replace(self.score_of_fault(fault), metrics={**metrics, **self._failed})
-        found = self._rewards.score(metrics)
+        found = self._rewards.score(metrics, left_out)
         kinds: dict[FaultName | None, str] = {"candidate": CONSTRAINT, "evaluator": "no_reward"}
         return CellScore(
             metrics=metrics,

@@ -245,7 +245,9 @@ def make_metrics(
         if config.type == "function":
             return FunctionMetric(name, evaluators.of(name, config))
         compare = comparison(config, loaded.schemas.get(name))
-        return Compared(name, compare, config.field, config.expected_field)
+        return Compared(
+            name, compare, config.field, config.expected_field, config.type == "checks"
+        )
 
     metrics = [metric(*item) for item in loaded.configuration.evaluation.metrics.items()]
     if evaluators.problems:

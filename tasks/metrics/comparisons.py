@@ -7,13 +7,16 @@ a form that cannot be compared, ``ValueError`` that the expected value is.
 import json
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
+
+from pydantic import ValidationError
 
 from convergence_core.config import MetricConfig
 from convergence_core.errors import CandidateFault
 from convergence_core.records import Json, canonical_json
-from tasks.json_values import answers_of, as_text
+from tasks.json_values import answers_of, as_text, names
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import one_line
 
@@ -32,6 +35,7 @@ def comparison(config: MetricConfig, schema: Json = None) -> Comparison:
     if config.type == "json_schema":
         return partial(_fits_schema, None if schema is None else canonical_json(schema))
     comparisons: dict[str, Callable[[MetricConfig, Json, Json], float]] = {
+        "checks": _checks,
         "exact_match": _exact_match,
         "contains": _contains,
         "regex": _regex,
@@ -47,7 +51,7 @@ def needs_expected(config: MetricConfig) -> bool:
         return config.pattern is None
     if config.type == "json_schema":
         return config.json_schema is None
-    return config.type in ("exact_match", "contains", "numeric", "similarity")
+    return config.type in ("checks", "exact_match", "contains", "numeric", "similarity")
 
 
 def check_expected(config: MetricConfig, expected: Json) -> str | None:
@@ -57,11 +61,90 @@ def check_expected(config: MetricConfig, expected: Json) -> str | None:
             _expected_numbers(expected)
         elif config.type == "contains":
             _expected_texts(expected)
+        elif config.type == "checks":
+            _read_checks(expected)
         elif config.type == "regex" and config.pattern is None:
             for source in answers_of(expected):
                 _pattern(source, case_sensitive=config.case_sensitive)
         elif config.type == "json_schema" and config.json_schema is None:
             _validator(canonical_json(expected))
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+_CHECK_OPTIONS: Final = (
+    *("type", "weight", "case_sensitive", "strip", "tolerance", "relative_tolerance", "method"),
+)
+"""Keys of a metric that a check of a case may hold, beside ``expected``, ``not`` and ``threshold``."""
+_CHECKED: Final = (
+    *("exact_match", "contains", "regex", "numeric", "json_schema", "similarity", "checks"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Check:
+    """A comparison that one case names for itself."""
+
+    compare: Comparison
+    expected: Json
+    weight: float
+    is_negated: bool
+    threshold: float | None
+    """Value from which on the check passes whole; ``None``: its value counts."""
+
+    def value(self, result: Json) -> float:
+        try:
+            value = self.compare(result, self.expected)
+        except CandidateFault:
+            value = 0.0
+        if self.threshold is not None and value >= self.threshold:
+            value = 1.0
+        return 1.0 - value if self.is_negated else value
+
+
+def _checks(config: MetricConfig, result: Json, expected: Json) -> float:  # noqa: ARG001
+    """Weighted share of a case's own checks that the result passes."""
+    checks = _read_checks(expected)
+    total = sum(check.weight for check in checks)
+    return sum(check.weight * check.value(result) for check in checks) / total
+
+
+def _read_checks(expected: Json) -> list[_Check]:
+    if not isinstance(expected, list):
+        raise ValueError("must be a list of checks, e.g. `[{type: contains, expected: Paris}]`")
+    checks = [_check(check) for check in expected]
+    if checks and not any(check.weight for check in checks):
+        raise ValueError("must hold a check whose `weight` is above 0")
+    return checks
+
+
+def _check(check: Json) -> _Check:
+    known = (*_CHECK_OPTIONS, "expected", "not", "threshold")
+    if not isinstance(check, dict) or "expected" not in check or not check.keys() <= {*known}:
+        raise ValueError(f"must hold checks: mappings with `expected`, of the keys {names(known)}")
+    options = {key: value for key, value in check.items() if key in _CHECK_OPTIONS}
+    try:
+        config = MetricConfig.model_validate({"direction": "higher", **options})
+    except ValidationError as error:
+        key = ".".join(map(str, error.errors()[0]["loc"]))
+        raise ValueError(f"must hold checks whose `{key}` is one of a metric") from None
+    threshold, is_negated = check.get("threshold"), check.get("not", False)
+    if config.type not in _CHECKED or not isinstance(is_negated, bool):
+        raise ValueError(
+            f"must hold checks of the types {names(_CHECKED)}; `not` is true or false"
+        )
+    if isinstance(threshold, bool) or not isinstance(threshold, int | float | None):
+        raise ValueError("must hold checks whose `threshold` is a number")
+    if (wrong := check_expected(config, check["expected"])) is not None:
+        raise ValueError(f"{wrong} (check of type `{config.type}`)")
+    return _Check(comparison(config), check["expected"], config.weight, is_negated, threshold)
+
+
+def check_problem(check: Json) -> str | None:
+    """Return what is wrong with one check of a case, ``None`` if nothing is."""
+    try:
+        _check(check)
     except ValueError as error:
         return str(error)
     return None

@@ -50,6 +50,18 @@ class Compared:
     compare: Comparison
     field: str | None = None
     expected_field: str | None = None
+    is_optional: bool = False
+    """Whether it has no share in the reward of cases that expect an empty list."""
+
+    def applies(self, case: Case) -> bool:
+        """Whether the case has something to compare with."""
+        return not self.is_optional or self._expected(case) != []
+
+    def _expected(self, case: Case) -> Json:
+        if self.expected_field is None:
+            return case.expected
+        found = pick(case.expected, self.expected_field)
+        return None if found is MISSING else found
 
     async def measure(self, reply: Reply, case: Case, params: Params) -> float:  # noqa: ARG002 - protocol
         """Return the comparison's number.
@@ -67,12 +79,8 @@ class Compared:
                     error_type="missing_field",
                 )
             result = found
-        expected = case.expected
-        if self.expected_field is not None:
-            found = pick(expected, self.expected_field)
-            expected = None if found is MISSING else found
         try:
-            value = self.compare(result, expected)
+            value = self.compare(result, self._expected(case))
         except CandidateFault:
             raise
         except Exception as error:

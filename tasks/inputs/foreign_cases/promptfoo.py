@@ -49,22 +49,47 @@ def read_promptfoo(path: Path) -> Iterator[ForeignCase | SkippedCaseError]:
         ValueError: the file is no configuration of promptfoo.
         OSError: it cannot be read.
     """
+    document = read_document(path)
+    asked = _asked_names(document, path.parent)
+    for found in expanded_tests(document, path.parent):
+        try:
+            if isinstance(found, SkippedCaseError):
+                raise found
+            yield _case(*found, asked)
+        except SkippedCaseError as error:
+            yield error
+
+
+def read_document(path: Path) -> Mapping[str, Any]:
+    """Return a configuration; a list is that of its tests.
+
+    Raises:
+        ValueError: the file is no configuration of promptfoo.
+        OSError: it cannot be read.
+    """
     document = _load(path)
     if isinstance(document, list):
         document = {"tests": document}
     if not isinstance(document, Mapping):
         raise ValueError("must hold a mapping with `tests:`, or a list of tests")
-    asked = _asked_names(document, path.parent)
-    default = document.get("defaultTest")
-    default = default if isinstance(default, Mapping) else {}
-    rows = itertools.chain(
-        _tests(document.get("tests"), path.parent), _scenarios(document, path.parent)
-    )
+    return document
+
+
+def expanded_tests(
+    document: Mapping[str, Any], folder: Path
+) -> Iterator[tuple[dict[str, Any], dict[str, Json]] | SkippedCaseError]:
+    """Yield each test with what is set for all, and its variables; or why it cannot be read."""
+    default = _mapping(document.get("defaultTest"))
+    rows = itertools.chain(_tests(document.get("tests"), folder), _scenarios(document, folder))
     for row in rows:
-        if isinstance(row, SkippedCaseError):
-            yield row
-        else:
-            yield from _cases(row, default, path.parent, asked)
+        try:
+            if isinstance(row, SkippedCaseError):
+                raise row
+            whole = _merged(default, row)
+            for variables in _expanded(whole, folder):
+                yield whole, variables
+        except SkippedCaseError as error:
+            yield error
 
 
 def _asked_names(document: Mapping[str, Any], folder: Path) -> frozenset[str] | None:
@@ -100,7 +125,7 @@ def _answers_alone(
 ) -> set[str]:
     """Return the variables that only assertions use; where no prompt is known, those that are the answer."""
     checked: set[str] = set()
-    for assertion in _assertions(test.get("assert") or ()):
+    for assertion in assertions_of(test.get("assert") or ()):
         is_code = str(assertion.get("type")).removeprefix("not-") in _CODE
         checked |= _names_in(json.dumps(assertion, default=str), is_code=is_code)
     within = {name for value in variables.values() for name in _names_in(str(value))}
@@ -194,20 +219,6 @@ def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _cases(
-    test: Mapping[str, Any],
-    default: Mapping[str, Any],
-    folder: Path,
-    asked: frozenset[str] | None,
-) -> Iterator[ForeignCase | SkippedCaseError]:
-    whole = _merged(default, test)
-    try:
-        for variables in _expanded(whole, folder):
-            yield _case(whole, variables, asked)
-    except SkippedCaseError as error:
-        yield error
-
-
 def _expanded(test: Mapping[str, Any], folder: Path) -> Iterator[dict[str, Json]]:
     """Yield the variables of a test: lists of values stand for one test of each combination."""
     variables = {name: _read(value, folder) for name, value in test["vars"].items()}
@@ -246,10 +257,10 @@ def _case(
         raise SkippedCaseError("a test without variables")
     expected: Json = None
     kind, lost = None, []
-    for assertion in _assertions(test.get("assert") or ()):
+    for assertion in assertions_of(test.get("assert") or ()):
         name, value = _shown(str(assertion.get("type"))), assertion.get("value")
         if name in CARRIED and kind is None and value is not None:
-            kind, expected = name, _filled(value, variables)
+            kind, expected = name, filled(value, variables)
         elif name in CARRIED and kind is not None:
             lost.append(f"a second assertion ({name} beside {kind})")
         else:
@@ -268,19 +279,21 @@ def _case(
     )
 
 
-def _assertions(assertions: Sequence[Any]) -> Iterator[Mapping[str, Any]]:
+def assertions_of(assertions: Sequence[Any]) -> Iterator[Mapping[str, Any]]:
     """Yield assertions; those of a set one by one."""
     for one in assertions:
         if not isinstance(one, Mapping):
             continue
         if one.get("type") == "assert-set":
-            yield from _assertions(one.get("assert") or ())
+            yield from assertions_of(one.get("assert") or ())
         else:
             yield one
 
 
-def _filled(value: Json, variables: Mapping[str, Json]) -> Json:
+def filled(value: Json, variables: Mapping[str, Json]) -> Json:
     """Return a value with variables in their places, ``{{ name }}``."""
+    if isinstance(value, list):
+        return [filled(item, variables) for item in value]
     if not isinstance(value, str):
         return value
     return _VARIABLE.sub(lambda found: str(variables.get(found[1], found[0])), value)

@@ -107,6 +107,11 @@ class LlmJudge:
         """What the judge says."""
         return self.config.mode
 
+    def applies(self, case: Case) -> bool:
+        """Whether the case is judged: it has the ``expected_field``, where one is named."""
+        path = self.config.expected_field
+        return path is None or pick(case.expected, path) is not MISSING
+
     async def judge(
         self, reply: Reply, case: Case, params: Params, asker: Asker
     ) -> dict[str, float]:

@@ -1,0 +1,439 @@
+"""A promptfoo configuration as one of ours: prompts, models, and assertions of each test.
+
+An assertion becomes a check of its test case (metric type ``checks``), a rubric text for the judge
+(``llm_judge``), or a metric of latency and cost. What has no place is counted by its kind.
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from convergence_core.records import Json
+from tasks.inputs.foreign_cases.case_forms import SkippedCaseError
+from tasks.inputs.foreign_cases.promptfoo import expanded_tests, filled, read_document
+from tasks.metrics.comparisons import check_problem
+from tasks.secrets.process_redaction import redacted_text
+from tasks.secrets.redaction import one_line, redact_json
+
+_SERVICES: Final[Mapping[str, tuple[str, str | None, str | None]]] = {
+    "openai": ("openai", "https://api.openai.com/v1", "OPENAI_API_KEY"),
+    "anthropic": ("anthropic", None, "ANTHROPIC_API_KEY"),
+    "groq": ("groq", None, "GROQ_API_KEY"),
+    "google": ("gemini", None, "GEMINI_API_KEY"),
+    "mistral": ("openai", "https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
+    "deepseek": ("openai", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
+    "openrouter": ("openai", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
+    "ollama": ("openai", "http://localhost:11434/v1", None),
+}
+"""Prefix of a provider → kind, endpoint, environment variable of the key."""
+_FORMS: Final = ("chat", "messages", "responses", "completion")
+_OPTIONS: Final = (
+    *("temperature", "max_tokens", "max_completion_tokens", "top_p", "frequency_penalty"),
+    *("presence_penalty", "seed", "stop", "response_format", "reasoning_effort", "tools"),
+    "tool_choice",
+)
+_RUBRICS: Final[Mapping[str, str]] = {
+    "llm-rubric": "{}",
+    "factuality": "The answer agrees with this statement: {}",
+    "model-graded-factuality": "The answer agrees with this statement: {}",
+    "model-graded-closedqa": "The answer meets this criterion: {}",
+}
+_JUDGE: Final = (
+    "REFERENCE says what the answer must be like. The answer passes if it meets all of it."
+)
+_IGNORED: Final = frozenset(
+    {"prompts", "providers", "targets", "tests", "scenarios", "defaultTest", "description", "env"}
+    | {"outputPath", "sharing", "evaluateOptions", "$schema", "commandLineOptions", "tags"}
+)
+_VARIABLE: Final = re.compile(r"\{\{-?\s*([A-Za-z_]\w*)((?:\.\w+)*)\s*-?\}\}")
+_CODE: Final = re.compile(r"\{\{|\{%|\{#")
+_PLAIN: Final = re.compile(r"\{input(?:\.[A-Za-z0-9_-]+|\[-?\d+\])*\}")
+_PROMPT_FILES: Final = (".txt", ".md", ".j2", ".json", ".yaml", ".yml")
+_LEAST_HELD_OUT: Final = 8
+"""Cases from which on a quarter of them is held out."""
+
+Messages = list[dict[str, str]]
+
+
+@dataclass(slots=True)
+class Project:
+    """A configuration of ours with its cases, and what was left out."""
+
+    configuration: dict[str, Any] = field(default_factory=dict)
+    cases: list[dict[str, Json]] = field(default_factory=list)
+    lost: Counter[str] = field(default_factory=Counter)
+    """What is not carried → how often it stands there."""
+
+
+def promptfoo_project(path: Path, cases_name: str) -> Project:
+    """Return what a configuration of promptfoo becomes.
+
+    Args:
+        path: of the configuration; files that it names stand beside it.
+        cases_name: file of the test cases, as the configuration names it.
+
+    Raises:
+        ValueError: it is none of promptfoo, or holds no prompt that can be carried.
+        OSError: it cannot be read.
+    """
+    document, project = read_document(path), Project()
+    for key in document.keys() - _IGNORED:
+        where = ": move it below `defaultTest`" if key == "assert" else ""
+        project.lost[f"top-level `{_short(key)}`{where}"] += 1
+    names, prompts = _prompts(document.get("prompts"), path.parent, project.lost)
+    if not prompts:
+        raise ValueError("must hold a prompt that can be carried, as text, chat JSON or a file")
+    api, parameters = _models(document, project.lost)
+    metrics = _add_cases(project, document, path.parent, sorted(names))
+    api["request"] = {"messages": _messages(prompts, parameters, project.lost), **api["request"]}
+    description = document.get("description")
+    project.configuration = redact_json(
+        {
+            "api": {
+                "name": "imported",
+                **({"description": description} if isinstance(description, str) else {}),
+                **api,
+            },
+            "search_space": {"parameters": parameters},
+            "evaluation": {
+                "test_cases": {
+                    "path": cases_name,
+                    "holdout": 0.25 if len(project.cases) >= _LEAST_HELD_OUT else 0,
+                },
+                "metrics": metrics,
+            },
+            **({"llm": _judge_model(api, parameters)} if "judge" in metrics else {}),
+        },
+        redacted_text,
+    )  # type: ignore[assignment]  # a mapping stays one
+    project.cases = [redact_json(case, redacted_text) for case in project.cases]  # type: ignore[misc]
+    return project
+
+
+def _short(value: object) -> str:
+    return one_line(str(value), 80, redacted_text)
+
+
+# -- prompts
+
+
+def _prompts(written: Any, folder: Path, lost: Counter[str]) -> tuple[set[str], list[Messages]]:
+    """Return the variables that prompts name, and each prompt as messages with our placeholders."""
+    names: set[str] = set()
+    prompts: list[Messages] = []
+    for text in _prompt_texts(written, folder, lost):
+        messages = _chat(text)
+        if any(_CODE.search(_VARIABLE.sub("", message["content"])) for message in messages):
+            lost["prompt with code of its template language"] += 1
+            continue
+        for message in messages:
+            content = message["content"]
+            names |= {found[1] for found in _VARIABLE.finditer(content)}
+            content = _PLAIN.sub(r"{\g<0>}", content)
+            message["content"] = _VARIABLE.sub(r"{input.\1\2}", content)
+        prompts.append(messages)
+    return names, prompts
+
+
+def _prompt_texts(written: Any, folder: Path, lost: Counter[str]) -> Iterator[str]:
+    if isinstance(written, Mapping):
+        written = [*written]
+    for prompt in written if isinstance(written, list) else [written]:
+        text = prompt
+        if isinstance(prompt, Mapping):
+            text = prompt.get("raw", prompt.get("id"))
+        if not isinstance(text, str):
+            lost["prompt that is no text"] += prompt is not None
+            continue
+        name = text.removeprefix("file://")
+        suffix = Path(name).suffix
+        if name == text and (suffix not in _PROMPT_FILES or any(c.isspace() for c in name)):
+            yield text
+            continue
+        if suffix not in _PROMPT_FILES:
+            lost[f"prompt in {_short(name)}, which is code or no text file"] += 1
+            continue
+        files = sorted(folder.glob(name)) if not name.startswith("/") else [Path(name)]
+        if not any(file.is_file() for file in files):
+            lost[f"prompt in {_short(name)}, which is no file here"] += 1
+        for file in files:
+            content = file.read_text(encoding="utf-8-sig")
+            if suffix in (".txt", ".md", ".j2"):
+                yield from (
+                    part.strip() for part in re.split(r"(?m)^---\s*$", content) if part.strip()
+                )
+            else:
+                yield content
+
+
+def _chat(text: str) -> Messages:
+    """Return a prompt as messages: a list of them in JSON or YAML, or one of the user."""
+    if text.lstrip().startswith(("[", "-")):
+        try:
+            found = yaml.safe_load(text)
+        except yaml.YAMLError:
+            found = None
+        if isinstance(found, list) and found and all(map(_is_message, found)):
+            return [{"role": one["role"], "content": one["content"]} for one in found]
+    return [{"role": "user", "content": text}]
+
+
+def _is_message(value: object) -> bool:
+    return (
+        isinstance(value, Mapping)
+        and value.get("role") in ("system", "user", "assistant", "developer")
+        and isinstance(value.get("content"), str)
+    )
+
+
+def _messages(
+    prompts: Sequence[Messages], parameters: dict[str, Any], lost: Counter[str]
+) -> Messages:
+    """Return the request's messages; contents that differ between prompts become parameters."""
+    roles = [message["role"] for message in prompts[0]]
+    alike = [one for one in prompts if [message["role"] for message in one] == roles]
+    if len(alike) < len(prompts):
+        lost["prompt with other roles than the first one's"] += len(prompts) - len(alike)
+    messages: Messages = []
+    for i, role in enumerate(roles):
+        variants = [*dict.fromkeys(one[i]["content"] for one in alike)]
+        is_last = i == len(roles) - 1 and not any("variants" in p for p in parameters.values())
+        if len(variants) == 1 and not is_last:
+            messages.append({"role": role, "content": variants[0]})
+            continue
+        name = "prompt" if "prompt" not in parameters else f"prompt_{i + 1}"
+        parameters[name] = {"type": "text", "variants": variants, "default": variants[0]}
+        messages.append({"role": role, "content": f"{{{name}}}"})
+    return messages
+
+
+# -- providers
+
+
+def _models(
+    document: Mapping[str, Any], lost: Counter[str]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return ``api`` and the parameters that providers and their options become."""
+    written = document.get("providers", document.get("targets"))
+    groups: dict[tuple[str, str | None, str | None], list[tuple[str, Mapping[str, Any]]]] = {}
+    for one in written if isinstance(written, list) else [written]:
+        name, config = _provider(one)
+        prefix, _, rest = name.partition(":")
+        form, _, model = rest.partition(":")
+        model = model if form in _FORMS else rest
+        if prefix not in _SERVICES or not model or form in ("embedding", "image", "assistant"):
+            lost[f"provider {_short(name)}"] += one is not None
+            continue
+        kind, endpoint, key = _SERVICES[prefix]
+        endpoint = config.get("apiBaseUrl", endpoint)
+        groups.setdefault((kind, endpoint, key), []).append((model, config))
+    if not groups:
+        lost["no provider is carried: gpt-4o-mini stands in"] += 1
+        groups[_SERVICES["openai"]] = [("gpt-4o-mini", {})]
+    chosen = max(groups, key=lambda group: len(groups[group]))
+    for group, members in groups.items():
+        for model, _ in members if group != chosen else ():
+            lost[f"provider of another service than {chosen[0]}: {_short(model)}"] += 1
+    (kind, endpoint, key), members = chosen, groups[chosen]
+    models = [*dict.fromkeys(model for model, _ in members)]
+    parameters = {"model": {"type": "categorical", "choices": models, "default": models[0]}}
+    options = _options([config for _, config in members], parameters, lost)
+    api: dict[str, Any] = {"kind": kind}
+    if endpoint is not None:
+        api["endpoint"] = endpoint
+    if key is not None:
+        api["auth"] = {"type": "bearer", "token_env": key}
+    return {**api, "request": {"options": options, "unsupported": "drop"}}, parameters
+
+
+def _options(
+    configs: Sequence[Mapping[str, Any]], parameters: dict[str, Any], lost: Counter[str]
+) -> dict[str, Any]:
+    """Return options that all models get; those of several values become parameters."""
+    options: dict[str, Any] = {}
+    for name in dict.fromkeys(name for config in configs for name in config):
+        values = [config[name] for config in configs if name in config]
+        distinct = [v for i, v in enumerate(values) if v not in values[:i]]
+        if name not in _OPTIONS or distinct == [None]:
+            lost[f"option `{_short(name)}` of providers"] += name != "apiBaseUrl"
+        elif len(distinct) == 1:
+            options[name] = distinct[0]
+            if len(values) < len(configs):
+                lost[f"option `{name}` of some providers alone: it holds for all"] += 1
+        else:
+            parameters[name] = {"type": "categorical", "choices": distinct}
+    return options
+
+
+def _provider(written: Any) -> tuple[str, Mapping[str, Any]]:
+    """Return the name and options of a provider in any of promptfoo's forms."""
+    if isinstance(written, Mapping):
+        if "id" not in written and len(written) == 1:
+            ((name, body),) = written.items()
+            written = {"id": name, **(body if isinstance(body, Mapping) else {})}
+        config = written.get("config")
+        return str(written.get("id")), config if isinstance(config, Mapping) else {}
+    return str(written), {}
+
+
+def _judge_model(api: Mapping[str, Any], parameters: Mapping[str, Any]) -> dict[str, Any]:
+    found = {"model": f"{api['kind']}/{parameters['model']['choices'][0]}"}
+    if api.get("endpoint") is not None:
+        found["endpoint"] = api["endpoint"]
+    key = api.get("auth", {}).get("token_env")
+    return found if key is None else {**found, "api_key_env": key}
+
+
+# -- tests
+
+
+def _add_cases(
+    project: Project, document: Mapping[str, Any], folder: Path, names: Sequence[str]
+) -> dict[str, Any]:
+    """Add the cases of a document to a project; return the metrics."""
+    if not document.get("tests") and not document.get("scenarios"):
+        document = {**document, "tests": [{}]}  # promptfoo asks each prompt once then
+    limits: dict[str, set[float]] = {}
+    for number, found in enumerate(expanded_tests(document, folder), 1):
+        if isinstance(found, SkippedCaseError):
+            project.lost[str(found)] += 1
+            continue
+        test, variables = found
+        case_input = {name: variables.get(name, "") for name in names} or {"test": number}
+        expected = _expected(test, variables, limits, project.lost)
+        about = test.get("description")
+        described = {"description": about} if isinstance(about, str) else {}
+        project.cases.append(
+            {"id": str(number), "input": case_input, "expected": expected, **described}
+        )
+    kept = [one for one in project.cases if one["expected"] != {"checks": []}]
+    if kept and len(kept) < len(project.cases):
+        what = "test without an assertion that is carried, which is left out"
+        project.lost[what] = len(project.cases) - len(kept)
+        project.cases = kept
+    project.lost = +project.lost
+    if not project.cases:
+        raise ValueError("must hold a test that can be carried")
+    metrics = _metrics([case["expected"] for case in project.cases])
+    for name, values in limits.items():
+        if len(values) > 1:
+            project.lost[f"thresholds of {name} but the lowest"] += len(values) - 1
+        scale = {"good": min(values), "bad": 2 * min(values)}
+        metrics[name] = {"weight": 0.1, "scale": scale}
+    if not metrics:
+        project.lost["no assertion is carried: any answer counts as right"] += 1
+    return metrics or {"success_rate": {"weight": 1}}
+
+
+def _metrics(expected: Sequence[Any]) -> dict[str, Any]:
+    """Return the metrics that what cases expect is for."""
+    metrics: dict[str, Any] = {}
+    if any(one["checks"] for one in expected):
+        metrics["checks"] = {"expected_field": "checks", "weight": 1}
+    if any("judge" in one for one in expected):
+        metrics["judge"] = {
+            "type": "llm_judge",
+            "mode": "pass_fail",
+            "rubric": _JUDGE,
+            "expected_field": "judge",
+            "weight": 1,
+        }
+    return metrics
+
+
+def _expected(
+    test: Mapping[str, Any],
+    variables: Mapping[str, Json],
+    limits: dict[str, set[float]],
+    lost: Counter[str],
+) -> dict[str, Json]:
+    """Return what a case expects: checks, and a text for the judge."""
+    options = test.get("options")
+    for holder in (test, options if isinstance(options, Mapping) else {}):
+        for key in ("storeOutputAs", "transform", "prefix", "suffix"):
+            lost[f"`{key}` of tests"] += key in holder
+    checks, rubrics = _of_assertions(test.get("assert") or (), variables, limits, lost)
+    threshold = test.get("threshold")
+    if isinstance(threshold, int | float) and checks:
+        checks = [{"type": "checks", "threshold": threshold, "expected": checks}]
+    return {"checks": checks, **({"judge": "\n".join(rubrics)} if rubrics else {})}
+
+
+def _of_assertions(
+    assertions: Sequence[Any],
+    variables: Mapping[str, Json],
+    limits: dict[str, set[float]],
+    lost: Counter[str],
+) -> tuple[list[Json], list[str]]:
+    """Return the checks of assertions, and what a judge is to look at."""
+    checks: list[Json] = []
+    rubrics: list[str] = []
+    for one in assertions:
+        if not isinstance(one, Mapping):
+            lost["assertion that is no mapping"] += 1
+            continue
+        kind, value = str(one.get("type")), filled(one.get("value"), variables)
+        weight, threshold = one.get("weight"), one.get("threshold")
+        about: dict[str, Any] = {} if weight is None else {"weight": weight}
+        if kind == "assert-set":
+            inner, more = _of_assertions(one.get("assert") or (), variables, limits, lost)
+            about |= {} if threshold is None else {"threshold": threshold}
+            checks += [{"type": "checks", "expected": inner, **about}] if inner else []
+            rubrics += more
+            continue
+        limited = {"latency": "latency_ms", "cost": "cost_usd"}.get(kind)
+        check = None if "transform" in one else _check(kind, value)
+        if limited is not None and isinstance(threshold, int | float) and threshold > 0:
+            limits.setdefault(limited, set()).add(threshold)
+        elif kind in _RUBRICS and isinstance(value, str) and not value.startswith("file://"):
+            rubrics.append(_RUBRICS[kind].format(value))
+        elif check is not None and check_problem({**check, **about}) is None:
+            checks.append({**check, **about})
+        else:
+            text = f" ({_short(value)})" if isinstance(value, str) and "file://" in value else ""
+            lost[f"assertion {_short(kind)}{text}"] += 1
+    return checks, rubrics
+
+
+def _check(kind: str, value: Json) -> dict[str, Json] | None:
+    """Return a deterministic assertion as a check; ``None``: it has no such form."""
+    name = kind.removeprefix("not-")
+    if isinstance(value, str) and value.startswith("file://"):
+        return None
+    negated: dict[str, Json] = {"not": True} if name != kind else {}
+    lax: dict[str, Json] = {"case_sensitive": False} if name.startswith("icontains") else {}
+    found: dict[str, Json]
+    match name.removeprefix("i") if lax else name:
+        case "equals" if isinstance(value, dict | list):
+            found = {"type": "json_schema", "expected": {"const": value}}
+        case "equals":
+            found = {"type": "exact_match", "expected": value}
+        case "contains":
+            found = {"type": "contains", "expected": value}
+        case "contains-all":
+            found = {"type": "contains", "expected": [*_parts(value)]}
+        case "contains-any":
+            found = {"type": "regex", "expected": "|".join(map(re.escape, _parts(value)))}
+        case "starts-with":
+            found = {"type": "regex", "expected": rf"\A{re.escape(str(value))}"}
+        case "regex":
+            found = {"type": "regex", "expected": value}
+        case "is-json":
+            schema = yaml.safe_load(value) if isinstance(value, str) else value
+            found = {"type": "json_schema", "expected": {} if schema is None else schema}
+        case _:
+            return None
+    return {**found, **lax, **negated}
+
+
+def _parts(value: Json) -> list[str]:
+    """Return the texts of a list, which may be one text with commas."""
+    if isinstance(value, str):
+        return [part.strip() for part in value.split(",") if part.strip()]
+    return [one if isinstance(one, str) else json.dumps(one) for one in value or ()]  # type: ignore[union-attr]
