@@ -142,6 +142,7 @@ def import_promptfoo(
         fix = "Name a configuration of promptfoo in YAML or JSON."
         raise ConfigurationError.of(str(file), str(error), fix) from error
     rows = (json.dumps(case, ensure_ascii=False) + "\n" for case in found.cases)
+    output.parent.mkdir(parents=True, exist_ok=True)
     write_file(cases, "".join(rows))
     text = yaml.safe_dump(found.configuration, sort_keys=False, allow_unicode=True, width=100)
     write_file(output, text)

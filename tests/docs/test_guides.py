@@ -129,6 +129,13 @@ def test_cases_of_another_tool_are_imported_as_printed(tmp_path: Path):
     assert [case["input"]["country"] for case in cases] == ["France", "Spain", "Italy"]
 
 
+def test_a_configuration_of_promptfoo_runs_as_printed(tmp_path: Path):
+    write_files("promptfooconfig.yaml", to=tmp_path)
+    printed = in_shell(commands("test-cases", "import promptfoo"), tmp_path)
+    assert "test cases to imported/cases.jsonl" in printed
+    assert "optimization.yaml is valid." in printed
+
+
 def test_every_message_of_the_page_is_one_that_is_told():
     """By its words in the code, where they may be broken over lines."""
     told = " ".join(

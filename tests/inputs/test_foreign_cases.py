@@ -10,8 +10,11 @@ import pytest
 from hypothesis import given, strategies as st
 
 from convergence.__main__ import run
+from convergence_core.config import MetricConfig
+from convergence_core.config.evaluation import ScaleConfig
 from convergence_core.errors import ConfigurationError
 from tasks.inputs.case_files import Reporter, read_cases
+from tasks.inputs.factories import make_metrics
 from tasks.inputs.foreign_cases.case_forms import FieldNames, ForeignCase
 from tasks.inputs.foreign_cases.case_import import (
     CaseForm,
@@ -20,6 +23,9 @@ from tasks.inputs.foreign_cases.case_import import (
     import_cases,
 )
 from tasks.inputs.foreign_cases.case_sample import MAX_STRATA, CaseSample, allocate
+from tasks.inputs.foreign_cases.promptfoo_project import promptfoo_project
+from tasks.inputs.loader import load_mapping
+from tasks.metrics.comparisons import check_expected, comparison
 
 KEY = "sk-" + "Zx81Qw" * 7
 """Of the form of a key."""
@@ -413,3 +419,109 @@ def test_a_sample_in_one_pass_is_the_one_of_all_cases_at_once(n_strata: int):
         for stratum, kept in whole._kept.items()
     }
     assert all(case.input in best[stratum] for stratum, case in small.cases())
+
+
+# -- a configuration of promptfoo
+
+PROMPTFOO = """
+prompts:
+  - '[{"role": "system", "content": "Sort {json} of {{ tone }}"}, {"role": "user", "content": "{{text}}"}]'
+  - '[{"role": "system", "content": "Sort."}, {"role": "user", "content": "{{text}}"}]'
+  - "{% if a %}b{% endif %}"
+  - file://prompt.py
+  - prompts.py:second
+providers:
+  - openai:chat:gpt-4o-mini
+  - {id: "openai:gpt-4o", config: {temperature: 0.2, apiKey: k}}
+  - anthropic:messages:claude-sonnet-4-5
+  - python:mine.py
+assert: [{type: equals, value: a}]
+defaultTest:
+  vars: {right: yes please}
+  options: {storeOutputAs: first}
+  assert: [{type: cost, threshold: 0.01}]
+tests:
+  - vars: {text: a, tone: dry}
+    threshold: 0.5
+    assert:
+      - {type: equals, value: "{{right}}"}
+      - {type: not-icontains-any, value: "no, never", weight: 3}
+  - vars: {text: [b, c]}
+    assert:
+      - {type: llm-rubric, value: is kind}
+      - {type: javascript, value: "file://check.js"}
+  - vars: {text: d}
+    assert: [{type: regex, value: "(?<a>x)"}]
+"""
+
+
+def test_a_configuration_of_promptfoo_becomes_one_that_loads(tmp_path: Path):
+    (tmp_path / "promptfooconfig.yaml").write_text(PROMPTFOO)
+    project = promptfoo_project(tmp_path / "promptfooconfig.yaml", "cases.jsonl")
+    written(tmp_path / "cases.jsonl", *project.cases)
+    whole = load_mapping(project.configuration, tmp_path)
+    request, space = whole.configuration.api.request, whole.configuration.search_space.parameters
+    assert request.options == {"temperature": 0.2}
+    assert [m.content for m in request.messages or ()] == ["{prompt}", "{input.text}"]
+    assert project.configuration["search_space"]["parameters"]["prompt"]["variants"] == [
+        "Sort {json} of {input.tone}", "Sort.",
+    ]  # fmt: skip
+    assert {*space} == {"model", "prompt"}
+    assert [case.input for case in whole.cases] == [
+        {"text": "a", "tone": "dry"}, {"text": "b", "tone": ""}, {"text": "c", "tone": ""},
+    ]  # fmt: skip
+    checks, judge, cost = make_metrics(whole)
+    assert whole.configuration.evaluation.metrics["cost_usd"].scale == ScaleConfig(
+        good=0.01, bad=0.02
+    )
+    assert [judge.applies(case) for case in whole.cases] == [False, True, True]  # type: ignore[union-attr]
+    assert [checks.applies(case) for case in whole.cases] == [True, False, False]  # type: ignore[union-attr]
+    assert cost.name == "cost_usd"
+    assert project.lost == {
+        "top-level `assert`: move it below `defaultTest`": 1,
+        "prompt with code of its template language": 1,
+        "prompt in prompt.py, which is code or no text file": 1,
+        "prompt in prompts.py:second, which is code or no text file": 1,
+        "provider python:mine.py": 1,
+        "provider of another service than openai: claude-sonnet-4-5": 1,
+        "option `temperature` of some providers alone: it holds for all": 1,
+        "option `apiKey` of providers": 1,
+        "`storeOutputAs` of tests": 4,
+        "assertion javascript (file://check.js)": 2,
+        "assertion regex": 1,
+        "test without an assertion that is carried, which is left out": 1,
+    }
+
+
+@pytest.mark.parametrize(
+    ("assertion", "right", "wrong"),
+    [
+        ("{type: equals, value: {a: 1}}", '{"a": 1.0}', '{"a": 2}'),
+        ("{type: contains-all, value: [a, b]}", "b a", "a"),
+        ("{type: icontains-any, value: [x.y, Z]}", "a z", "xzy".replace("z", "-")),
+        ("{type: starts-with, value: a.}", "a.b", "b\na."),
+        ("{type: not-regex, value: '^a'}", "b", "a"),
+        ("{type: is-json, value: {type: object}}", "{}", "[]"),
+        ("{type: not-is-json}", "a", "{}"),
+        ("{type: assert-set, threshold: 0.5, assert: [{type: equals, value: a}, {type: equals, value: b}]}", "b", "c"),
+    ],
+)  # fmt: skip
+def test_an_assertion_of_promptfoo_becomes_a_check_that_says_the_same(
+    tmp_path: Path, assertion: str, right: str, wrong: str
+):
+    path = tmp_path / "promptfooconfig.yaml"
+    path.write_text(f"prompts: [x]\ntests: [{{assert: [{assertion}]}}]")
+    (case,) = promptfoo_project(path, "cases.jsonl").cases
+    expected = case["expected"]["checks"]  # type: ignore[call-overload,index]
+    compare = comparison(MetricConfig(type="checks", direction="higher"))
+    assert (compare(right, expected), compare(wrong, expected)) == (1.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    "expected",
+    ["a", [{"type": "contains"}], [{"type": "latency_ms", "expected": 1}], [{"type": "regex", "expected": "("}],
+     [{"type": "contains", "expected": "a", "nott": True}], [{"type": "contains", "expected": "a", "weight": -1}],
+     [{"type": "contains", "expected": "a", "weight": 0}]],
+)  # fmt: skip
+def test_checks_that_cannot_be_read_are_refused(expected: Any):
+    assert check_expected(MetricConfig(type="checks", direction="higher"), expected)

@@ -17,6 +17,7 @@ import yaml
 from convergence_core.records import Json
 from tasks.inputs.foreign_cases.case_forms import SkippedCaseError
 from tasks.inputs.foreign_cases.promptfoo import expanded_tests, filled, read_document
+from tasks.json_values import Missing, pick
 from tasks.metrics.comparisons import check_problem
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import one_line, redact_json
@@ -53,7 +54,10 @@ _IGNORED: Final = frozenset(
 )
 _VARIABLE: Final = re.compile(r"\{\{-?\s*([A-Za-z_]\w*)((?:\.\w+)*)\s*-?\}\}")
 _CODE: Final = re.compile(r"\{\{|\{%|\{#")
-_PLAIN: Final = re.compile(r"\{input(?:\.[A-Za-z0-9_-]+|\[-?\d+\])*\}")
+_OURS: Final = re.compile(r"\{(?:input|model)(?:\.[A-Za-z0-9_-]+|\[-?\d+\])*\}")
+"""What is plain text there and would be filled here."""
+_WORD: Final = re.compile(r"(?<!\{)\{(?!input\b)[A-Za-z_][\w.\[\]-]*\}(?!\})")
+_CODE_FILES: Final = (".py", ".js", ".mjs", ".cjs", ".ts", ".sh", ".csv", ".jsonl")
 _PROMPT_FILES: Final = (".txt", ".md", ".j2", ".json", ".yaml", ".yml")
 _LEAST_HELD_OUT: Final = 8
 """Cases from which on a quarter of them is held out."""
@@ -88,7 +92,8 @@ def promptfoo_project(path: Path, cases_name: str) -> Project:
         project.lost[f"top-level `{_short(key)}`{where}"] += 1
     names, prompts = _prompts(document.get("prompts"), path.parent, project.lost)
     if not prompts:
-        raise ValueError("must hold a prompt that can be carried, as text, chat JSON or a file")
+        why = ", ".join(project.lost) or "there is none"
+        raise ValueError(f"must hold a prompt that can be carried, but: {why}")
     api, parameters = _models(document, project.lost)
     metrics = _add_cases(project, document, path.parent, sorted(names))
     api["request"] = {"messages": _messages(prompts, parameters, project.lost), **api["request"]}
@@ -129,16 +134,24 @@ def _prompts(written: Any, folder: Path, lost: Counter[str]) -> tuple[set[str], 
     prompts: list[Messages] = []
     for text in _prompt_texts(written, folder, lost):
         messages = _chat(text)
-        if any(_CODE.search(_VARIABLE.sub("", message["content"])) for message in messages):
+        if any(_has_code(message["content"]) for message in messages):
             lost["prompt with code of its template language"] += 1
             continue
         for message in messages:
             content = message["content"]
-            names |= {found[1] for found in _VARIABLE.finditer(content)}
-            content = _PLAIN.sub(r"{\g<0>}", content)
-            message["content"] = _VARIABLE.sub(r"{input.\1\2}", content)
+            names |= {found[1] + found[2] for found in _VARIABLE.finditer(content)}
+            parts = _VARIABLE.split(content)  # text, name, rest, text, …
+            parts[::3] = [_OURS.sub(r"{\g<0>}", part) for part in parts[::3]]
+            parts[1::3] = ["{input." + part for part in parts[1::3]]
+            parts[2::3] = [part + "}" for part in parts[2::3]]
+            message["content"] = "".join(parts)
         prompts.append(messages)
     return names, prompts
+
+
+def _has_code(content: str) -> bool:
+    names = {found[1] for found in _VARIABLE.finditer(content)}
+    return "env" in names or _CODE.search(_VARIABLE.sub("", content)) is not None
 
 
 def _prompt_texts(written: Any, folder: Path, lost: Counter[str]) -> Iterator[str]:
@@ -152,8 +165,9 @@ def _prompt_texts(written: Any, folder: Path, lost: Counter[str]) -> Iterator[st
             lost["prompt that is no text"] += prompt is not None
             continue
         name = text.removeprefix("file://")
-        suffix = Path(name).suffix
-        if name == text and (suffix not in _PROMPT_FILES or any(c.isspace() for c in name)):
+        suffix = Path(name.partition(":")[0]).suffix  # of code a function may follow
+        is_file = suffix in (*_PROMPT_FILES, *_CODE_FILES) and not any(c.isspace() for c in name)
+        if name == text and not is_file:
             yield text
             continue
         if suffix not in _PROMPT_FILES:
@@ -205,7 +219,8 @@ def _messages(
         variants = [*dict.fromkeys(one[i]["content"] for one in alike)]
         is_last = i == len(roles) - 1 and not any("variants" in p for p in parameters.values())
         if len(variants) == 1 and not is_last:
-            messages.append({"role": role, "content": variants[0]})
+            content = _WORD.sub(r"{\g<0>}", variants[0])
+            messages.append({"role": role, "content": content})
             continue
         name = "prompt" if "prompt" not in parameters else f"prompt_{i + 1}"
         parameters[name] = {"type": "text", "variants": variants, "default": variants[0]}
@@ -260,14 +275,19 @@ def _options(
     for name in dict.fromkeys(name for config in configs for name in config):
         values = [config[name] for config in configs if name in config]
         distinct = [v for i, v in enumerate(values) if v not in values[:i]]
-        if name not in _OPTIONS or distinct == [None]:
+        is_file = any(isinstance(v, str) and v.startswith("file://") for v in distinct)
+        if name not in _OPTIONS or is_file:
             lost[f"option `{_short(name)}` of providers"] += name != "apiBaseUrl"
-        elif len(distinct) == 1:
+        elif len(distinct) == 1 or any(isinstance(v, dict | list | None) for v in distinct):
             options[name] = distinct[0]
-            if len(values) < len(configs):
+            if len(values) < len(configs) or len(distinct) > 1:
                 lost[f"option `{name}` of some providers alone: it holds for all"] += 1
         else:
-            parameters[name] = {"type": "categorical", "choices": distinct}
+            parameters[name] = {
+                "type": "categorical",
+                "choices": distinct,
+                "default": distinct[0],
+            }
     return options
 
 
@@ -299,13 +319,15 @@ def _add_cases(
     """Add the cases of a document to a project; return the metrics."""
     if not document.get("tests") and not document.get("scenarios"):
         document = {**document, "tests": [{}]}  # promptfoo asks each prompt once then
+    if not isinstance(document.get("defaultTest", {}), Mapping):
+        project.lost[f"`defaultTest` in {_short(document['defaultTest'])}"] += 1
     limits: dict[str, set[float]] = {}
     for number, found in enumerate(expanded_tests(document, folder), 1):
         if isinstance(found, SkippedCaseError):
             project.lost[str(found)] += 1
             continue
         test, variables = found
-        case_input = {name: variables.get(name, "") for name in names} or {"test": number}
+        case_input = {name: _value(variables, name) for name in names} or {"test": number}
         expected = _expected(test, variables, limits, project.lost)
         about = test.get("description")
         described = {"description": about} if isinstance(about, str) else {}
@@ -329,6 +351,12 @@ def _add_cases(
     if not metrics:
         project.lost["no assertion is carried: any answer counts as right"] += 1
     return metrics or {"success_rate": {"weight": 1}}
+
+
+def _value(variables: dict[str, Json], path: str) -> Json:
+    """Return what a prompt shows in a variable's place: nothing, if the test lacks it."""
+    found = pick(variables, path)
+    return "" if found is None or isinstance(found, Missing) else found
 
 
 def _metrics(expected: Sequence[Any]) -> dict[str, Any]:
@@ -378,7 +406,7 @@ def _of_assertions(
         if not isinstance(one, Mapping):
             lost["assertion that is no mapping"] += 1
             continue
-        kind, value = str(one.get("type")), filled(one.get("value"), variables)
+        kind, value = str(one.get("type", "$ref")), filled(one.get("value"), variables)
         weight, threshold = one.get("weight"), one.get("threshold")
         about: dict[str, Any] = {} if weight is None else {"weight": weight}
         if kind == "assert-set":
@@ -393,7 +421,7 @@ def _of_assertions(
             limits.setdefault(limited, set()).add(threshold)
         elif kind in _RUBRICS and isinstance(value, str) and not value.startswith("file://"):
             rubrics.append(_RUBRICS[kind].format(value))
-        elif check is not None and check_problem({**check, **about}) is None:
+        elif check is not None and weight != 0 and check_problem({**check, **about}) is None:
             checks.append({**check, **about})
         else:
             text = f" ({_short(value)})" if isinstance(value, str) and "file://" in value else ""
