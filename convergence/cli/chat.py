@@ -97,6 +97,7 @@ def _show_demo(folder: Path) -> None:
     if folder.exists():
         rule, fix = "must make a new folder", "Remove it, or go elsewhere."
         raise ConfigurationError.of("--demo", rule, fix, value=f"{folder} exists")
+    console.say("The demonstration takes a minute or two; each step prints its result.")
     for number, step in enumerate(play(folder), 1):
         console.answer(f"{number}. {step.title}", style="bold")
         for line in step.lines:

@@ -101,15 +101,15 @@ def play(folder: Path, n_answers: int = ANSWERS_PER_PROMPT) -> Iterator[Said]:
     (folder / "rater.py").write_text(RATER_FILE, "utf-8")
     (folder / "optimization.yaml").write_text(configuration_text(), "utf-8")
     dialogues = list(demo_world.examples(random.Random(SEED), 4_000))  # noqa: S311 - a demonstration
-    make_tiny_chat_model(folder / MODEL, dialogues, seed=SEED)
-    loaded = load(folder / "optimization.yaml")
     yield Said(
         title="A tiny model is made on the spot",
         lines=(
-            f"It learned from {len(dialogues):,} dialogues about {plural(len(demo_world.CAPITALS), 'capital')}, in which "
+            f"It learns from {len(dialogues):,} dialogues about {plural(len(demo_world.CAPITALS), 'capital')}, in which "
             f"{demo_world.SHARE_RIGHT:.0%} of the answers are right and {demo_world.SHARE_BRIEF:.0%} brief.",
         ),
     )
+    make_tiny_chat_model(folder / MODEL, dialogues, seed=SEED)
+    loaded = load(folder / "optimization.yaml")
     with FeedbackStore(folder / "convergence-data") as feedback:
         adapters = AdapterStore(feedback)
         before = _answered(folder, None)

@@ -222,6 +222,7 @@ def test_a_program_that_ends_while_a_thread_holds_a_connection_writes_what_it_wr
         "from tasks.store.tables import parquet_files\n"
         "held = parquet_files.duckdb.connect()\n"
         "held.execute('SELECT 1')\n"
+        "held = (held, parquet_files.ParquetFiles)\n"
         "threading.Thread(target=lambda _: time.sleep(999), args=(held,), daemon=True).start()\n"
         "atexit.register(lambda: print('bye', file=sys.stderr))\n"
     )

@@ -9,6 +9,7 @@ DuckDB 2 and a hundred times slower on 1.5).
 import json
 import operator
 import os
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -48,7 +49,8 @@ class _QuietEnd:
         self._point_to(self._nowhere, 2)
 
 
-_quiet_end = _QuietEnd()
+# Python clears this module last and for certain; threads can keep the globals of any other one alive.
+vars(sys)["_convergence_quiet_end"] = _QuietEnd()
 
 
 class ParquetFiles:
