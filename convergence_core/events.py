@@ -62,7 +62,9 @@ class GenerationFinished:
     generation: int
     n_evaluations: int
     n_failed: int
-    """Evaluations without an ``ok`` status."""
+    """Evaluations that were made and have no ``ok`` status."""
+    n_skipped: int = 0
+    """Evaluations that were planned and not made: the budget refused them, or the run stopped."""
     best_params: Params | None
     """Parameters of the candidate that would be handed over; ``None``: no reward was seen yet."""
     best_id: str | None = None

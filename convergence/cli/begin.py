@@ -15,7 +15,7 @@ from convergence.cli.assignments import load_with
 from convergence_core.errors import ConfigurationError, Problem
 
 if TYPE_CHECKING:
-    from convergence.cost_estimate.run_forecast import Forecast
+    from convergence.cost_estimate.estimate import RunEstimate
     from tasks.inputs.loader import Loaded
 
 
@@ -245,7 +245,7 @@ def validate(
     Calls nothing. Shows all problems at once, each with file, line and column. Exit code 2 if
     there are any.
     """
-    from convergence.cost_estimate.run_forecast import forecast  # noqa: PLC0415 - needs the core
+    from convergence.cost_estimate.estimate import estimate  # noqa: PLC0415 - brings NumPy
 
     try:
         loaded = load_with(config, assignments)
@@ -255,7 +255,7 @@ def validate(
             raise
         console.answer_json({"ok": False, "problems": console.problem_rows(error)})
         raise typer.Exit(error.exit_code) from error
-    run = forecast(loaded)
+    run = estimate(loaded)
     if as_json:
         console.answer_json({"ok": True, "config": str(config), **_described(loaded, run)})
         return
@@ -318,12 +318,12 @@ def _environment(loaded: "Loaded") -> dict[str, bool]:
     return {name: bool(os.environ.get(name)) for name in sorted(names)}
 
 
-def _described_lines(loaded: "Loaded", run: "Forecast") -> list[tuple[str, str]]:
+def _described_lines(loaded: "Loaded", found: "RunEstimate") -> list[tuple[str, str]]:
     """Return what a run would do, as name and sentence."""
     from convergence_core.config.rules import without_effect  # noqa: PLC0415 - as above
     from convergence_core.result.number_text import plural  # noqa: PLC0415 - with its only user
 
-    configuration = loaded.configuration
+    configuration, run, calls = loaded.configuration, found.plan, found.total.calls
     api, metrics = configuration.api, configuration.evaluation.metrics
     where = api.function or api.plugin or api.endpoint or f"{len(api.models)} endpoints"
     if api.kind == "local":
@@ -331,16 +331,20 @@ def _described_lines(loaded: "Loaded", run: "Forecast") -> list[tuple[str, str]]
     size = "" if run.space_size is None else f" ({plural(run.space_size, 'combination')})"
     parameters = ", ".join(configuration.search_space.parameters)
     held_out = f"{run.n_holdout_cases:,}" if run.n_holdout_cases else "none"
-    limit = (
-        "" if run.max_calls is None else f"; never more than {run.max_calls:,} (budget.max_calls)"
-    )
+    cap = configuration.budget.max_calls
+    limit = "" if cap is None else f"; never more than {cap:,} (budget.max_calls)"
     candidates = "" if run.n_candidates is None else f"{plural(run.n_candidates, 'candidate')}, "
     search = (
         f"{configuration.optimization.algorithm}, up to {plural(run.n_generations, 'generation')}: "
-        f"at most {candidates}{plural(run.n_search_cells, 'evaluation')}"
+        f"up to {candidates}{plural(run.n_search_cells, 'evaluation')}"
     )
     final = f"{run.n_final_cells:,} evaluations of the winner and the defaults"
-    calls = f"at most {run.n_calls:,}, {run.n_calls_with_retries:,} with every retry{limit}"
+    bound = (
+        "their number is not known before the first run"
+        if calls.high is None
+        else f"at most {calls.high:,.0f}, {found.calls_with_retries:,.0f} with every retry{limit}"
+    )
+    likely = "" if calls.expected in (None, calls.high) else f"{calls.expected:,.0f} expected, "
     return [
         ("system", f"{api.name} ({api.kind}: {where})"),
         ("parameters", f"{parameters}{size}"),
@@ -348,7 +352,8 @@ def _described_lines(loaded: "Loaded", run: "Forecast") -> list[tuple[str, str]]
         ("reward", ", ".join(f"{name} {metric.weight:g}" for name, metric in metrics.items())),
         ("search", search),
         ("at the end", f"nothing: {run.final_shortage}" if run.final_shortage else final),
-        ("calls", calls),
+        ("calls", likely + bound),
+        *((("money", found.unaffordable),) if found.unaffordable else ()),
         ("store", str(loaded.base_dir / configuration.storage.folder)),
         *(("no effect", sentence) for sentence in without_effect(configuration)),
         *(
@@ -358,10 +363,10 @@ def _described_lines(loaded: "Loaded", run: "Forecast") -> list[tuple[str, str]]
     ]
 
 
-def _described(loaded: "Loaded", run: "Forecast") -> dict[str, Any]:
+def _described(loaded: "Loaded", found: "RunEstimate") -> dict[str, Any]:
     from convergence_core.config.rules import without_effect  # noqa: PLC0415 - as above
 
-    configuration = loaded.configuration
+    configuration, run, calls = loaded.configuration, found.plan, found.total.calls
     metrics = configuration.evaluation.metrics
     return {
         "system": configuration.api.name,
@@ -380,10 +385,11 @@ def _described(loaded: "Loaded", run: "Forecast") -> dict[str, Any]:
             "search_cells": run.n_search_cells,
             "final_cells": run.n_final_cells,
             "final_shortage": run.final_shortage,
-            "calls": run.n_calls,
-            "calls_with_retries": run.n_calls_with_retries,
-            "max_calls": run.max_calls,
+            "calls": calls.high,
+            "calls_with_retries": found.calls_with_retries,
+            "max_calls": configuration.budget.max_calls,
         },
+        "unaffordable": found.unaffordable,
         "without_effect": without_effect(configuration),
         "warnings": [str(warning) for warning in loaded.warnings],
         "environment": _environment(loaded),

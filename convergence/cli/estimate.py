@@ -11,7 +11,6 @@ from convergence.cli.assignments import load_with
 if TYPE_CHECKING:
     from convergence.cost_estimate.call_quotes import RoleEstimate
     from convergence.cost_estimate.estimate import RunEstimate
-    from convergence.cost_estimate.ranges import Range
 
 
 def estimate(  # noqa: PLR0917 - Typer's options
@@ -72,12 +71,14 @@ def _show(found: "RunEstimate") -> None:
     columns: dict[str, Callable[[RoleEstimate], str]] = {
         "role": lambda role: role.role,
         "": lambda role: role.name,
-        "calls": lambda role: _shown(role.calls, _whole),
-        "tokens": lambda role: _shown(role.tokens, _whole),
-        "USD": lambda role: _shown(role.usd, dollars),
-        "based on": lambda role: role.basis,
+        "calls": lambda role: _shown(role.calls.expected, _whole),
+        "tokens": lambda role: _shown(role.tokens.expected, _whole),
+        "USD": lambda role: _shown(role.usd.expected, dollars),
+        "calls at most": lambda role: _shown(role.calls.high, _whole),
+        "USD at most": lambda role: _shown(role.usd.high, dollars),
+        "expected from": lambda role: role.basis,
     }
-    numeric = ("calls", "tokens", "USD")
+    numeric = ("calls", "tokens", "USD", "calls at most", "USD at most")
     rows, total = [*found.roles], found.total
     if len(rows) > 1 or any(columns[name](rows[0]) != columns[name](total) for name in numeric):
         rows.append(total)  # several roles, or a limit of the budget
@@ -93,15 +94,8 @@ def _show(found: "RunEstimate") -> None:
     )
 
 
-def _shown(found: "Range", show: Callable[[float], str]) -> str:
-    """Return a range for people: what is expected, and the ends in brackets."""
-    if found.expected is None and found.high is None:
-        return "unknown"
-    if found.low == found.high and found.expected is not None:
-        return show(found.expected)
-    ends = (found.expected, found.low, found.high)
-    middle, low, high = ("?" if end is None else show(end) for end in ends)
-    return f"{middle} ({low} to {high})"
+def _shown(number: float | None, show: Callable[[float], str]) -> str:
+    return "unknown" if number is None else show(number)
 
 
 def _whole(number: float) -> str:

@@ -1,8 +1,8 @@
 """Quotes of single calls, by earlier calls or by their requests.
 
 Of a request that was never sent, 4 bytes are expected to make a token, and 6 at most on
-average; half of the longest answer is expected, and none at least. The most is what the budget
-would reserve, at the dearest point that a search along each parameter finds.
+average. An answer is expected to be as long as what its case expects, and of 150 tokens at least. The most
+is what the budget would reserve, at the dearest point that a search along each parameter finds.
 """
 
 import json
@@ -18,9 +18,11 @@ from convergence_core.budget.bounds import TOKENS_PER_REQUEST, prompt_bound
 from convergence_core.budget.prices import Price, provider_of
 from convergence_core.config import MetricConfig
 from convergence_core.config.api import CHAT_KINDS
+from convergence_core.config.evaluation import LlmConfig
 from convergence_core.errors import CandidateFault
 from convergence_core.ports import Target
 from convergence_core.records import Case, Params, Usage
+from convergence_core.search.schedule import FINAL_SHARE
 
 if TYPE_CHECKING:
     from tasks.inputs.environment import Environment
@@ -34,8 +36,14 @@ N_LONGEST = 4
 """Cases that the dearest candidate is searched with."""
 BYTES_EXPECTED, BYTES_MOST = 4, 6
 """Bytes to a token of English."""
+USUAL_ANSWER = 150
+"""Tokens of a usual answer, where neither an earlier call nor the case says more."""
 OTHER_TOKENIZER = 2
 """How many tokens of a judge a token of an answer becomes at most."""
+
+
+TARGET_KEY = "api.request.options.max_tokens"
+"""Bounds the answers of the target, where no parameter does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +75,8 @@ class Quote:
     answer: Range
     worst_usd: float | None
     worst_tokens: int | None
+    reserved_usd: float | None
+    """What the budget reserves for the call where what others write is of usual length."""
 
     def tokens(self, past: CallHistory | None) -> Range:
         """Return the tokens of such a call."""
@@ -102,14 +112,17 @@ def _price_of(
     return price.cost(usage, batch=batch)
 
 
+Role = Literal["evaluation", "judge", "thought", "prediction", "writing", "sao", "game", "total"]
+"""Named as the ledger names the purpose of a call."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleEstimate:
     """What calls of one role would be."""
 
-    role: Literal["evaluation", "judge", "thought", "prediction", "game", "total"]
-    """Named as the ledger names the purpose of a call."""
+    role: Role
     name: str = ""
-    """Provider of the target, metric of the judge, model of thoughts, player of games."""
+    """Provider of the target, metric of the judge, model of other purposes, player of games."""
     calls: Range
     tokens: Range
     usd: Range
@@ -117,9 +130,15 @@ class RoleEstimate:
     """Where tokens and dollars of one call come from."""
     unknown: str | None = None
     """Why dollars are unknown, and what to write; ``None``: they are known."""
+    least_usd: float | None = None
+    """Smallest `budget.max_usd` that affords one call; ``None``: unknown, or nothing is called."""
+    is_guess: bool = False
+    """Whether lengths are expected, and not measured in earlier runs."""
+    lowered_by: str = ""
+    """Key of the configuration that lowers it."""
 
 
-OF_REQUESTS = "bounds of the requests"
+OF_REQUESTS = f"the cases, and answers of {USUAL_ANSWER} tokens or as `expected`"
 
 
 def basis(past: CallHistory | None) -> str:
@@ -138,6 +157,88 @@ def calibrated(past: CallHistory) -> str:
 def no_price(model: str | None) -> str:
     """Return that a model has no price, and what to do about it."""
     return f"no price is known for {model}. Write it under `prices:`."
+
+
+def least_cap(quotes: Sequence[Quote], share: float = 1.0) -> float | None:
+    """Return the smallest `budget.max_usd` that affords one call; ``None``: unknown.
+
+    Args:
+        quotes: of which the dearest must fit.
+        share: of the limit that the purpose may use; the search leaves a part to the final test.
+    """
+    reserved = [quote.reserved_usd for quote in quotes]
+    known = [usd for usd in reserved if usd is not None]
+    if not known or len(known) < len(reserved):
+        return None
+    return max(known) / min(share, 1.0 - FINAL_SHARE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextModel:
+    """A model that a part of the configuration asks by texts of its own."""
+
+    name: str
+    price: Price | None
+
+    @classmethod
+    def of(cls, llm: LlmConfig, name: str | None, world: "Environment") -> "TextModel":
+        """Return the model of ``llm``, or another one at its endpoint."""
+        from tasks.providers import billing_provider  # noqa: PLC0415 - brings clients
+
+        if name is not None:
+            llm = llm.model_copy(update={"model": name})
+        seller, model = billing_provider(llm)
+        return cls(name=model, price=world.prices.find(seller, model))
+
+    def quote(self, prompt: int, answer: int, *, usual: int, more: int = 0) -> Quote:
+        """Return the quote of a call.
+
+        Args:
+            prompt: bound of what is known of the prompt.
+            answer: longest answer, in tokens.
+            usual: tokens of a usual answer.
+            more: tokens of other answers that the prompt may hold.
+        """
+        most, shown = prompt + more, min(more, usual)
+        worst = None if self.price is None else self.price.worst_case
+        return Quote(
+            model=self.name,
+            price=self.price,
+            prompt=Range(
+                low=prompt / BYTES_MOST, expected=prompt / BYTES_EXPECTED + shown, high=most
+            ),
+            answer=Range(low=0, expected=min(answer, usual), high=answer),
+            worst_usd=worst and worst(most, answer),
+            worst_tokens=most + answer,
+            reserved_usd=worst and worst(prompt + BYTES_EXPECTED * shown, answer),
+        )
+
+    def role(
+        self,
+        role: Role,
+        calls: Range,
+        quotes: Sequence[Quote],
+        past: CallHistory | None,
+        *,
+        share: float = 1.0,
+        lowered_by: str,
+    ) -> RoleEstimate:
+        """Return what such calls cost."""
+        usd = calls * over([quote.usd(past) for quote in quotes])
+        usual = quotes[0].answer.expected or 0.0
+        is_guess = basis(past) == OF_REQUESTS
+        return RoleEstimate(
+            role=role,
+            name=self.name,
+            calls=calls,
+            tokens=calls * over([quote.tokens(past) for quote in quotes]),
+            usd=usd,
+            basis=f"its wording, and answers of {usual:,.0f} tokens" if is_guess else basis(past),
+            is_guess=is_guess,
+            unknown=no_price(self.name) if usd.expected is None else None,
+            least_usd=least_cap(quotes, share) if calls.high else None,
+            lowered_by=lowered_by,
+        )
 
 
 class TargetQuotes:
@@ -192,9 +293,10 @@ class TargetQuotes:
             model=model,
             price=self._prices.find(seller, model),
             prompt=_prompt(bound),
-            answer=_answer(longest),
+            answer=_answer(longest, case),
             worst_usd=worst.usd,
             worst_tokens=worst.tokens,
+            reserved_usd=worst.usd,
         )
 
     def _extreme(
@@ -236,12 +338,10 @@ def judge_quotes(
     """
     from tasks.json_values import as_text  # noqa: PLC0415 - as above
     from tasks.metrics.judge.prompts import judge_messages  # noqa: PLC0415 - brings clients
-    from tasks.providers import billing_provider  # noqa: PLC0415 - as above
 
     llm = metric.llm or loaded.configuration.llm
     assert llm is not None  # noqa: S101 - the configuration was checked
-    seller, model = billing_provider(llm)
-    price = world.prices.find(seller, model)
+    model = TextModel.of(llm, None, world)
     rubric = loaded.rubrics.get(name, metric.rubric or "")
     n_shown = 2 if metric.mode == "pairwise" else 1
     shown = Range(low=n_shown, expected=n_shown, high=n_shown * OTHER_TOKENIZER)
@@ -252,16 +352,18 @@ def judge_quotes(
         if case.expected is not None:
             blocks.append(("REFERENCE", as_text(case.expected)))
         messages = judge_messages(metric.mode, rubric=rubric, blocks=blocks)
-        prompt = _prompt(prompt_bound([*messages])) + answers
+        bound = prompt_bound([*messages]) or 0
+        known = model.quote(bound, llm.max_tokens, usual=USUAL_ANSWER)
+        prompt, price = _prompt(bound) + answers, model.price
         most = None if prompt.high is None else round(prompt.high)
+        usual = bound + round(BYTES_EXPECTED * (answers.expected or USUAL_ANSWER))
         quotes.append(
-            Quote(
-                model=model,
-                price=price,
+            replace(
+                known,
                 prompt=prompt,
-                answer=_answer(llm.max_tokens),
                 worst_usd=None if price is None else price.worst_case(most, llm.max_tokens),
                 worst_tokens=None if most is None else most + llm.max_tokens,
+                reserved_usd=None if price is None else price.worst_case(usual, llm.max_tokens),
             )
         )
     return quotes
@@ -302,8 +404,11 @@ def _prompt(bound: int | None) -> Range:
     return Range(low=n_bytes / BYTES_MOST, expected=n_bytes / BYTES_EXPECTED, high=bound)
 
 
-def _answer(longest: int | None) -> Range:
-    return UNKNOWN if longest is None else Range(low=0, expected=longest / 2, high=longest)
+def _answer(longest: int | None, case: Case) -> Range:
+    if longest is None:
+        return UNKNOWN
+    expected = 0.0 if case.expected is None else len(json.dumps(case.expected)) / BYTES_EXPECTED
+    return Range(low=0, expected=min(longest, max(USUAL_ANSWER, expected)), high=longest)
 
 
 def _worst_cost(quote: Quote) -> float:

@@ -7,12 +7,14 @@ themselves; see ``convergence.cost_estimate.call_quotes``. Nothing is called and
 """
 
 import asyncio
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from convergence.cost_estimate.call_quotes import (
     OF_REQUESTS,
+    TARGET_KEY,
     CallHistory,
     RoleEstimate,
     TargetQuotes,
@@ -20,15 +22,16 @@ from convergence.cost_estimate.call_quotes import (
     calibrated,
     history_of,
     judge_quotes,
+    least_cap,
     no_price,
 )
 from convergence.cost_estimate.games_quotes import game_roles, looks_within, rounds_within
 from convergence.cost_estimate.ranges import UNKNOWN, Range, over
 from convergence.cost_estimate.rlp_quotes import thought_roles
 from convergence.cost_estimate.run_forecast import Forecast, forecast
+from convergence.cost_estimate.writing_quotes import writing_roles
 from convergence_core.budget.terms import dollars
 from convergence_core.config import Configuration, MetricConfig
-from convergence_core.config.prompts import N_REQUESTS
 from convergence_core.ports import Target
 
 if TYPE_CHECKING:
@@ -57,10 +60,17 @@ class RunEstimate:
     notes: tuple[str, ...]
     """What the numbers leave out, and what would stop the run."""
     price_version: str
+    plan: Forecast
+    calls_with_retries: float | None
+    """Calls at most when each is repeated as often as allowed."""
+    unaffordable: str | None
+    """Purposes of which `budget.max_usd` affords no call, and what to do; ``None``: it affords one of each."""
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON value."""
-        return asdict(self)
+        found = asdict(self)
+        del found["plan"]  # `validate --json` tells it
+        return found
 
 
 def estimate(loaded: "Loaded") -> RunEstimate:
@@ -121,17 +131,24 @@ def estimate_from(
             for judge in judges.items()
         ),
         *thought_roles(loaded, world, plan, past),
+        *writing_roles(loaded, world, plan, quotes, past),
         *game_roles(loaded, world, rounds, quotes, past),
     ]
     total = _total(roles, configuration)
-    budget = configuration.budget
+    budget, execution = configuration.budget, configuration.optimization.execution
+    most = sum((role.calls for role in roles), Range.fixed(0)) * Range.fixed(
+        execution.most_attempts
+    )
     usd = total.usd if total.unknown is not None else total.usd.at_most(budget.max_usd)
     return RunEstimate(
         system=configuration.api.name,
         roles=tuple(roles),
         total=replace(total, tokens=total.tokens.at_most(budget.max_tokens), usd=usd),
-        notes=tuple(_notes(total, plan, configuration)),
+        notes=tuple(_notes(total, plan, configuration, roles)),
         price_version=world.prices.version,
+        plan=plan,
+        calls_with_retries=most.at_most(budget.max_calls).high,
+        unaffordable=_unaffordable(roles, configuration),
     )
 
 
@@ -183,6 +200,9 @@ def _target_role(
         usd=UNKNOWN if unknown is not None else calls * usd,
         basis=rests_on,
         unknown=unknown,
+        is_guess=rests_on == OF_REQUESTS,
+        least_usd=least_cap(quotes.all),
+        lowered_by=TARGET_KEY if quotes.is_chat else "",
     )
 
 
@@ -258,6 +278,9 @@ def _judge_role(
         usd=UNKNOWN if unknown is not None else usd,
         basis=basis(past),
         unknown=unknown,
+        is_guess=basis(past) == OF_REQUESTS,
+        least_usd=least_cap(quotes),
+        lowered_by="llm.max_tokens",
     )
 
 
@@ -269,10 +292,35 @@ def _total(roles: list[RoleEstimate], configuration: Configuration) -> RoleEstim
         tokens=sum((role.tokens for role in roles), nothing),
         usd=sum((role.usd for role in roles), nothing),
         unknown=next((role.unknown for role in roles if role.unknown is not None), None),
+        least_usd=max((r.least_usd for r in roles if r.least_usd is not None), default=None),
     )
 
 
-def _notes(total: RoleEstimate, plan: Forecast, configuration: Configuration) -> Iterator[str]:
+def _unaffordable(roles: list[RoleEstimate], configuration: Configuration) -> str | None:
+    """Return which purposes `budget.max_usd` affords no call of, in a sentence."""
+    limit = configuration.budget.max_usd
+    short = [
+        r for r in roles if limit is not None and r.least_usd is not None and r.least_usd > limit
+    ]
+    if not short:
+        return None
+    each = "; ".join(
+        f"{role.role} from {_rounded_up(role.least_usd or 0)}"
+        + (f" (lower `{role.lowered_by}`)" if role.lowered_by else "")
+        for role in short
+    )
+    return f"budget.max_usd={limit:.12g} affords no call of {each}."
+
+
+def _rounded_up(usd: float) -> str:
+    """Return dollars with two digits, never less than they are."""
+    unit = 10.0 ** (math.floor(math.log10(usd)) - 1) if usd > 0 else 1.0
+    return dollars(math.ceil(usd / unit - 1e-9) * unit)
+
+
+def _notes(
+    total: RoleEstimate, plan: Forecast, configuration: Configuration, roles: list[RoleEstimate]
+) -> Iterator[str]:
     budget, cache = configuration.budget, configuration.cache
     execution = configuration.optimization.execution
     if execution.max_retries:
@@ -285,52 +333,25 @@ def _notes(total: RoleEstimate, plan: Forecast, configuration: Configuration) ->
         yield f"{plan.final_shortage}."
     if cache.shared:
         yield f"Answers of earlier runs are used again and cost nothing (cache.epoch={cache.epoch})."
-    society = configuration.society
-    if society.prefers and configuration.llm is not None:
-        most = (
-            "as much as they need"
-            if budget.max_usd is None
-            else dollars(society.sao.max_share_usd * budget.max_usd)
+    if total.least_usd:
+        dearest = max(roles, key=lambda role: role.least_usd or 0.0)
+        lower = f"; `{dearest.lowered_by}` lowers it" if dearest.lowered_by else ""
+        yield (
+            f"The smallest budget.max_usd that affords a call of each purpose: "
+            f"{_rounded_up(total.least_usd)}, for {dearest.role}{lower}."
         )
-        yield f"Preferences are not in these numbers: they may use {most}."
-    if society.thinks and configuration.llm is not None and budget.max_usd is not None:
-        shared = dollars(society.rlp.max_share_usd * budget.max_usd)
-        yield f"Thoughts and predictions together use {shared} at most."
-    yield from _of_writing(configuration)
+    if (short := _unaffordable(roles, configuration)) is not None:
+        yield short
+    is_measured = not any(role.is_guess for role in roles)
     for key, limit, found in (
         ("max_usd", budget.max_usd, total.usd),
         ("max_tokens", budget.max_tokens, total.tokens),
     ):
-        if limit is None or found.high is None or found.high <= limit:
+        likely = found.expected if is_measured else None
+        if limit is None or likely is None or likely <= limit:
             continue
-        likely = found.expected is not None and found.expected > limit
-        amount = found.expected if likely else found.high
-        shown = dollars(amount or 0) if key == "max_usd" else f"{amount:,.0f} tokens"
-        word = "will probably stop the run early" if likely else "may stop the run early"
-        yield (f"budget.{key}={limit:.12g} {word}: {shown} {'expected' if likely else 'at most'}.")
+        shown = dollars(likely) if key == "max_usd" else f"{likely:,.0f} tokens"
+        yield f"budget.{key}={limit:.12g} will probably stop the run early: {shown} expected."
     is_refused = budget.max_usd is not None and not budget.allow_unknown_prices
     if total.unknown is not None and is_refused:
         yield f"budget.max_usd={budget.max_usd:.12g} refuses calls whose price is unknown."
-
-
-def _of_writing(configuration: Configuration) -> Iterator[str]:
-    """Yield what written texts may cost."""
-    prompts, budget = configuration.prompts, configuration.budget
-    n_before = max(0, configuration.optimization.evolution.generations - 1)
-    n_texts = prompts.n_texts * -(-n_before // prompts.every)
-    if configuration.embeds_prompts:
-        yield (
-            f"Directions of texts are not in these numbers: one call of `{prompts.embedding_model}` for each given text, "
-            f"and for {n_texts} written ones at most."
-        )
-    if not configuration.writes_prompts or prompts.writer == "rules":
-        return
-    most = (
-        "as much as they need"
-        if budget.max_usd is None
-        else f"{dollars(prompts.max_share_usd * budget.max_usd)} at most"
-    )
-    yield (
-        f"Written texts are not in these numbers: {N_REQUESTS * n_texts} calls at most, of them "
-        f"{(N_REQUESTS - 1) * n_texts} in place of refused texts, may use {most}."
-    )

@@ -5,21 +5,20 @@ replies a play takes, is that of plays by chance; nobody is asked.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import TYPE_CHECKING, Final
 
 from convergence.cost_estimate.call_quotes import (
-    BYTES_EXPECTED,
-    BYTES_MOST,
+    TARGET_KEY,
     CallHistory,
-    Quote,
     RoleEstimate,
     TargetQuotes,
+    TextModel,
     basis,
-    no_price,
+    least_cap,
 )
-from convergence.cost_estimate.ranges import UNKNOWN, Range, over
+from convergence.cost_estimate.ranges import UNKNOWN, Range
 from convergence_core.budget.bounds import prompt_bound
 from convergence_core.config import Configuration
 from convergence_core.config.games import REAL_TASK, SANDBOX, is_real_task
@@ -31,6 +30,8 @@ if TYPE_CHECKING:
 
 N_PLAYS: Final = 20
 """Plays by chance of each game, of which prompts and replies are counted."""
+USUAL_REPLY: Final = 20
+"""Tokens of a reply: most are a move."""
 _REPORT: Final = '{"ending": "ok", "reason": "", "value": true}'
 """Of a program: none is executed here."""
 _CALLS: Final = "game"
@@ -132,6 +133,8 @@ def _roles(  # noqa: PLR0917 - of one place
     target: TargetQuotes,
     of_role: CallHistory | None,
 ) -> list[RoleEstimate]:
+    from tasks.providers import billing_provider  # noqa: PLC0415 - brings clients
+
     configuration = loaded.configuration
     settings, limit = configuration.society.games, configuration.budget.max_usd
     share = Range.fixed(None if limit is None else limit * settings.max_share_usd) * rounds
@@ -141,23 +144,25 @@ def _roles(  # noqa: PLR0917 - of one place
             game: [*_seen(one, {role for role, seat in one.seats.items() if seat.name == name})]
             for game, one in games.items()
         }
-        calls = _calls(rounds, settings.plays, seen)
-        quotes = _quotes(configuration, world, name, seen, settings.max_tokens)
-        usd = calls * over([quote.usd(of_role) for quote in quotes])
-        roles.append(
-            RoleEstimate(
-                role="game",
-                name=name,
-                calls=calls,
-                tokens=calls * over([quote.tokens(of_role) for quote in quotes]),
-                usd=usd.at_most(share.high),
-                basis=basis(of_role),
-                unknown=no_price(name) if usd.expected is None else None,
-            )
+        calls = _calls(rounds, settings.plays, seen, _most_replies(games, name))
+        assert configuration.llm is not None  # noqa: S101 - a model plays
+        seller, _ = billing_provider(configuration.llm)
+        model = TextModel(name=name, price=world.prices.find(seller, name))
+        prompts = {bound for plays in seen.values() for one in plays for bound in one.prompts}
+        quotes = [model.quote(n, settings.max_tokens, usual=USUAL_REPLY) for n in sorted(prompts)]
+        found = model.role(
+            "game",
+            calls,
+            quotes,
+            of_role,
+            share=settings.max_share_usd,
+            lowered_by="society.games.max_tokens",
         )
+        roles.append(replace(found, usd=found.usd.at_most(share.high)))
     if any(one.of_system for one in games.values()):
         seen = {game: [*_seen(one, one.of_system)] for game, one in games.items()}
-        calls = _calls(rounds, settings.plays, seen)
+        most = max(sum(one.game.cost[role] for role in one.of_system) for one in games.values())
+        calls = _calls(rounds, settings.plays, seen, most)
         usd = calls * target.over(lambda quote: quote.usd(None))
         roles.append(
             RoleEstimate(
@@ -167,6 +172,8 @@ def _roles(  # noqa: PLR0917 - of one place
                 tokens=calls * target.over(lambda quote: quote.tokens(None)),
                 usd=usd.at_most(share.high),
                 basis=basis(None),
+                least_usd=least_cap(target.all, settings.max_share_usd),
+                lowered_by=TARGET_KEY,
             )
         )
     return roles
@@ -192,36 +199,20 @@ def _seen(one: "ConfiguredGame", roles: "frozenset[str] | set[str]") -> Iterator
         yield _Seen(n_calls=len(prompts), prompts=tuple(prompts))
 
 
-def _calls(rounds: Range, n_plays: int, seen: Mapping[str, Sequence[_Seen]]) -> Range:
+def _most_replies(games: "Mapping[str, ConfiguredGame]", name: str) -> int:
+    """Return the replies of a player that one play takes at most, of the dearest game."""
+    return max(
+        sum(one.game.cost[role] for role, seat in one.seats.items() if seat.name == name)
+        for one in games.values()
+    )
+
+
+def _calls(
+    rounds: Range, n_plays: int, seen: Mapping[str, Sequence[_Seen]], most_replies: int
+) -> Range:
     """Return how many replies the rounds take; every round may leave every game out."""
     each = [fmean(one.n_calls for one in plays) for plays in seen.values()]
-    dearest = max(one.n_calls for plays in seen.values() for one in plays)
     some = 1.0 - 0.5 ** len(seen)
-    return rounds * Range(low=0, expected=some * n_plays * fmean(each), high=n_plays * dearest)
-
-
-def _quotes(
-    configuration: Configuration,
-    world: "Environment",
-    name: str,
-    seen: Mapping[str, Sequence[_Seen]],
-    longest: int,
-) -> list[Quote]:
-    """Return a quote of each reply of a model."""
-    from tasks.providers import billing_provider  # noqa: PLC0415 - brings clients
-
-    assert configuration.llm is not None  # noqa: S101 - a model plays
-    seller, _ = billing_provider(configuration.llm)
-    price = world.prices.find(seller, name)
-    prompts = {bound for plays in seen.values() for one in plays for bound in one.prompts}
-    return [
-        Quote(
-            model=name,
-            price=price,
-            prompt=Range(low=most / BYTES_MOST, expected=most / BYTES_EXPECTED, high=most),
-            answer=Range(low=0, expected=longest / 2, high=longest),
-            worst_usd=None if price is None else price.worst_case(most, longest),
-            worst_tokens=most + longest,
-        )
-        for most in sorted(prompts)
-    ]
+    return rounds * Range(
+        low=0, expected=some * n_plays * fmean(each), high=n_plays * most_replies
+    )

@@ -9,23 +9,14 @@ policy may choose to think nothing.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from convergence.cost_estimate.call_quotes import (
-    BYTES_EXPECTED,
-    BYTES_MOST,
-    CallHistory,
-    Quote,
-    RoleEstimate,
-    basis,
-    no_price,
-)
+from convergence.cost_estimate.call_quotes import CallHistory, RoleEstimate, TextModel
 from convergence.cost_estimate.ranges import Range, over
 from convergence.cost_estimate.run_forecast import Forecast
 from convergence_core.budget.bounds import prompt_bound
-from convergence_core.budget.prices import Price
 from convergence_core.config.optimization import RlpConfig
 from convergence_core.records import Json
 from convergence_core.rlp.bins import N_BINS, TENTHS
@@ -41,6 +32,8 @@ if TYPE_CHECKING:
 
 USUAL_THOUGHT: Final = 270
 """Tokens of the 200 words that a thought is asked for."""
+N_PROBES: Final = 4 * N_BINS + 1 + 6 + 4 + 1
+"""Calls by which a server's forms of asking are tried, once in a run at most."""
 MOST_SEEN: Final = 400
 """Trials that a prompt is written of at most; views show a few of them."""
 
@@ -71,36 +64,35 @@ def thought_roles(
     configuration = loaded.configuration
     if configuration.llm is None or not configuration.society.thinks:
         return []
-    from tasks.providers import billing_provider  # noqa: PLC0415 - brings clients
-
-    rlp, llm = configuration.society.rlp, configuration.llm
-    if rlp.model_name is not None:
-        llm = llm.model_copy(update={"model": rlp.model_name})
-    seller, model = billing_provider(llm)
-    quote = partial(_quote, model, world.prices.find(seller, model))
+    rlp = configuration.society.rlp
+    model = TextModel.of(configuration.llm, rlp.model_name, world)
+    quote = partial(model.quote, usual=USUAL_THOUGHT)
+    role = partial(model.role, share=rlp.max_share_usd, lowered_by="society.rlp.thought_length")
     history = _history(loaded.space, plan, configuration.optimization.seed)
     n_thinking = max(0, plan.n_generations - 1)  # the first has nothing to think about
     speaks = 1.0 - 1.0 / (len(rlp.strategies) + 1)
     n_most = n_thinking * rlp.n_thoughts
-    thoughts = _role(
+    thoughts = role(
         "thought",
         Range(low=0, expected=n_most * speaks, high=n_most),
         [
             quote(prompt, rlp.thought_length, more=MOST * rlp.thought_length)
             for prompt in _thinking_prompts(loaded.space, history, rlp.strategies)
         ],
-        past,
+        past.get("thought"),
     )
     allowed, usual = _forms(loaded.space, history, rlp)
 
     def predicting(form: PredictionForm, share: float) -> RoleEstimate:
         one = quote(form.prompt, form.answer, more=rlp.thought_length)
-        return _role("prediction", Range.fixed(n_thinking * share * form.n_calls), [one], past)
+        calls = Range.fixed(n_thinking * share * form.n_calls)
+        return role("prediction", calls, [one], past.get("prediction"))
 
     expected, ends = predicting(usual, speaks), [predicting(form, 1.0) for form in allowed]
+    calls = _between(expected.calls, [end.calls for end in ends])
     predictions = replace(
         expected,
-        calls=_between(expected.calls, [end.calls for end in ends]),
+        calls=calls + Range(low=0, expected=0, high=N_PROBES if n_thinking else 0),
         tokens=_between(expected.tokens, [end.tokens for end in ends]),
         usd=_between(expected.usd, [end.usd for end in ends]),
     )
@@ -109,42 +101,9 @@ def thought_roles(
     return [replace(role, usd=role.usd.at_most(most)) for role in (thoughts, predictions)]
 
 
-def _role(
-    role: Literal["thought", "prediction"],
-    calls: Range,
-    quotes: Sequence[Quote],
-    past: Mapping[str, CallHistory],
-) -> RoleEstimate:
-    of_role, model = past.get(role), quotes[0].model or ""
-    usd = calls * over([quote.usd(of_role) for quote in quotes])
-    return RoleEstimate(
-        role=role,
-        name=model,
-        calls=calls,
-        tokens=calls * over([quote.tokens(of_role) for quote in quotes]),
-        usd=usd,
-        basis=basis(of_role),
-        unknown=no_price(model) if usd.expected is None else None,
-    )
-
-
 def _between(expected: Range, ends: Sequence[Range]) -> Range:
     """Return what is expected, from nothing to the dearest end."""
     return Range(low=0, expected=expected.expected, high=over(ends).high)
-
-
-def _quote(model: str, price: Price | None, prompt: int, answer: int, *, more: int) -> Quote:
-    """Return the quote of a call whose prompt may hold so many tokens of thoughts more."""
-    low, usual = prompt / BYTES_MOST, prompt / BYTES_EXPECTED + min(more, USUAL_THOUGHT)
-    most = prompt + more
-    return Quote(
-        model=model,
-        price=price,
-        prompt=Range(low=low, expected=usual, high=most),
-        answer=Range(low=0, expected=min(answer, USUAL_THOUGHT), high=answer),
-        worst_usd=None if price is None else price.worst_case(most, answer),
-        worst_tokens=most + answer,
-    )
 
 
 def _history(space: Space, plan: Forecast, seed: int) -> TrialHistory:

@@ -30,29 +30,8 @@ class Forecast:
     """Cells of the re-estimation of winner, defaults and champion."""
     final_shortage: str | None
     """Why there are none, in words; ``None``: there are some."""
-    calls_per_cell: int
-    """Its own call, and those of judges."""
     champion_calls: int
     """Answers of the candidates that pairwise judges compare with, at most."""
-    max_calls: int | None
-    """``budget.max_calls``: a hard limit, retries included."""
-    max_attempts_per_cell: int
-    """First call, retries after faults and after rate limits."""
-
-    @property
-    def n_calls(self) -> int:
-        """Calls at most when none has to be repeated."""
-        return self._capped(1)
-
-    @property
-    def n_calls_with_retries(self) -> int:
-        """Calls at most when every one is repeated as often as allowed."""
-        return self._capped(self.max_attempts_per_cell)
-
-    def _capped(self, n_attempts: int) -> int:
-        cells = self.n_search_cells + self.n_final_cells
-        calls = (cells * self.calls_per_cell + self.champion_calls) * n_attempts
-        return calls if self.max_calls is None else min(calls, self.max_calls)
 
 
 def forecast(loaded: "Loaded") -> Forecast:
@@ -64,7 +43,9 @@ def forecast(loaded: "Loaded") -> Forecast:
     races = configuration.optimization.algorithm in RACING
     n_candidates = None if races else evolution.generations * evolution.population_size
     n_search_cells = schedule.planned_cells()
-    if size is not None:
+    society = configuration.society
+    grows = configuration.writes_prompts or (configuration.has_mutable_texts and society.prefers)
+    if size is not None and not grows:
         n_candidates = size if n_candidates is None else min(n_candidates, size)
         per_candidate = schedule.n_search_cases * (schedule.repeats + races * schedule.n_again)
         n_search_cells = min(n_search_cells, n_candidates * per_candidate)
@@ -78,8 +59,5 @@ def forecast(loaded: "Loaded") -> Forecast:
         n_search_cells=n_search_cells,
         n_final_cells=schedule.final_quota().n_cells * schedule.n_subjects,
         final_shortage=schedule.final_shortage(),
-        calls_per_cell=schedule.calls_per_cell,
         champion_calls=schedule.champion_calls,
-        max_calls=configuration.budget.max_calls,
-        max_attempts_per_cell=configuration.optimization.execution.most_attempts,
     )

@@ -240,6 +240,7 @@ class ProgressDisplay:
         self._n_asked = 0
         self._traffic = ""
         failed = f", {event.n_failed} failed" if event.n_failed else ""
+        failed += f", {event.n_skipped} not asked" if event.n_skipped else ""
         cost = f", ${event.cost_usd:.4f}" if event.cost_usd else ""
         self._screen.line(
             f"generation {event.generation:02d}  "

@@ -43,8 +43,10 @@ class PromptReport:
 
     writers: tuple[str, ...]
     n_written: int
-    """Edits that were planned."""
+    """Texts that a writer wrote."""
     n_kept: int
+    n_over_budget: int = 0
+    """Requests for a text that the budget refused."""
     refusals: Mapping[str, int] = field(default_factory=dict)
     """Verdict → texts that it refused."""
     cost_usd: float | None = None
@@ -61,6 +63,8 @@ class PromptReport:
     @property
     def sentence(self) -> str:
         """The one sentence: what was written, and what became of it."""
+        if not self.n_written:
+            return "No text was written."
         kept = f"{self.n_kept:,} of {self.n_written:,} written texts joined the search space"
         if not self.family:
             return f"{kept}; the recommended configuration has none of them."

@@ -16,7 +16,9 @@ RULES: Final = "rules"
 """Writer of a text that a rule-based twin wrote."""
 KEPT: Final = "kept"
 NO_ANSWER: Final = "no_answer"
-"""Verdict on a request that failed, or was not paid for."""
+"""Verdict on a request that failed."""
+OVER_BUDGET: Final = "over_budget"
+"""Verdict on a request that the budget refused."""
 UNTAGGED: Final = "untagged"
 """Verdict on an answer without one pair of ``prompt`` tags around a text."""
 
@@ -46,7 +48,7 @@ class Mutation:
     text_id: str
     text: str
     verdict: str
-    """``kept``, ``no_answer``, ``untagged``, or the invariant that it breaks."""
+    """``kept``, ``no_answer``, ``over_budget``, ``untagged``, or the invariant that it breaks."""
     writer: str
     """``rules``, or the model."""
     wording_version: str
@@ -62,7 +64,7 @@ class Mutation:
     @property
     def is_refused(self) -> bool:
         """Whether there is an answer that became no variant."""
-        return self.verdict not in (KEPT, NO_ANSWER)
+        return self.verdict not in (KEPT, NO_ANSWER, OVER_BUDGET)
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "Mutation":

@@ -174,6 +174,8 @@ class RunResult:
     """Cells asked without getting a reward: a fault of network, server or metric."""
     n_skipped: int
     """Cells planned and never asked: a budget or a stop."""
+    never_called: tuple[str, ...] = ()
+    """Purposes that the configuration asks for and that never made a call."""
     n_maybe_paid: int = 0
     """Calls in flight when a process died: perhaps paid, perhaps not."""
     cost_usd: float | None

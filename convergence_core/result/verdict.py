@@ -101,6 +101,13 @@ def verdict_of(result: RunResult) -> Verdict:
     Of an offline run the next step is never to use what was found: the stand-in knows no real model.
     """
     verdict = _verdict_of(result)
+    if result.never_called:
+        names = " and ".join(result.never_called)
+        verdict = replace(
+            verdict,
+            sentence=f"{verdict.sentence} Asked for, and never called: {names}; `convergence "
+            "estimate` names the smallest budget that affords each.",
+        )
     if not is_offline(result) or verdict.kind in {"nothing", "untested"}:
         return verdict
     return replace(verdict, next_step=AFTER_OFFLINE, command=None)
@@ -296,6 +303,15 @@ def _add_cases(result: RunResult, gate: GateReport) -> str:
 
 
 def _nothing(result: RunResult) -> Verdict:
+    if not result.n_evaluations and result.status == "budget":
+        skipped = plural(result.n_skipped, "planned evaluation")
+        return Verdict(
+            kind="nothing",
+            sentence=f"No configuration can be recommended: the budget refused {skipped}.",
+            next_step="Raise the limit, or lower what a call may cost (`max_tokens`): "
+            "`convergence estimate` names the smallest budget. Then go on:",
+            command=f"convergence resume {result.label}",
+        )
     why = f"none of the {plural(result.n_candidates, 'configuration')} asked has a reward"
     if result.all_failed:
         why = f"all of the {plural(result.n_evaluations, 'evaluation')} failed"

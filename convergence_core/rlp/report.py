@@ -55,7 +55,7 @@ class ThinkingReport:
     n_thoughts: int
     """Texts asked for, failed ones included, silence not."""
     n_failed: int
-    """Of these: refused, cut off, failed, or not asked."""
+    """Of these: refused, cut off, or failed."""
     n_scored: int
     n_silent: int
     """Draws of "no thought"."""
@@ -75,6 +75,8 @@ class ThinkingReport:
     top_resolution_e_value: float = 1.0
     """The highest that product ever was."""
     best: BestThought | None = None
+    n_over_budget: int = 0
+    """Thoughts that the budget refused."""
     curve: tuple[ThinkingPoint, ...] = ()
     reasons: Mapping[str, int] = field(default_factory=dict)
     """Why thoughts earned nothing, had no say or proposed in vain → how often."""

@@ -24,7 +24,7 @@ from convergence_core.prompts.failures import (
     metric_reason,
 )
 from convergence_core.prompts.policy import chances_by_text
-from convergence_core.prompts.state import DRAWN, Mutation, PromptState, text_id_of
+from convergence_core.prompts.state import DRAWN, OVER_BUDGET, Mutation, PromptState, text_id_of
 from convergence_core.records import Evaluation, Params, Trial, canonical_json
 from convergence_core.search.archive import Archive
 from convergence_core.search.learner import LearnerStep
@@ -214,6 +214,8 @@ class PromptLearner:
                 cost_usd=writing.cost_usd,
                 reason=one_line(writing.reason, LONGEST_REASON, self.redact),
             )
+            if writing.is_over_budget:
+                mutation = replace(mutation, verdict=OVER_BUDGET)
             if mutation.is_kept and self.redact(mutation.text) != mutation.text:
                 mutation = replace(mutation, verdict="secret", text="")
             if mutation.is_kept:

@@ -36,6 +36,8 @@ class Writing:
     cost_usd: float | None = None
     """``None``: unknown."""
     reason: str = ""
+    is_over_budget: bool = False
+    """Whether the budget refused the call."""
 
 
 class TextWriter(Protocol):
@@ -118,7 +120,8 @@ class ModelWriter:
             answered = await asker.ask(call, f"{edit.index}/{edit.operator}")
         except EvaluationFault as fault:
             paid = 0.0 if fault.billed is None else fault.billed.cost_usd
-            return Writing(answer=None, cost_usd=paid, reason=str(fault))
+            over = fault.error_type == "budget"
+            return Writing(answer=None, cost_usd=paid, reason=str(fault), is_over_budget=over)
         reply = answered.reply
         return Writing(answer=read_answer(str(reply.value)), cost_usd=reply.cost_usd)
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from convergence_core.ports import Store
 from convergence_core.prompts.report import FamilyEdge, PromptReport
-from convergence_core.prompts.state import DRAWN, RULES
+from convergence_core.prompts.state import DRAWN, NO_ANSWER, OVER_BUDGET, RULES
 from convergence_core.records import sha256_hex
 from convergence_core.result import CandidateReport, RunResult
 from convergence_core.result.number_text import UNKNOWN, plural, signed, signed_interval, usd
@@ -41,9 +41,12 @@ def prompt_report(
     is_known = cost["n"] == cost["n_priced"]
     return PromptReport(
         writers=tuple(dict.fromkeys(row["writer"] for row in rows)),
-        n_written=len(rows),
+        n_written=sum(row["verdict"] not in (NO_ANSWER, OVER_BUDGET) for row in rows),
         n_kept=sum(row["verdict"] == "kept" for row in rows),
-        refusals=Counter(row["verdict"] for row in rows if row["verdict"] != "kept"),
+        n_over_budget=sum(row["verdict"] == OVER_BUDGET for row in rows),
+        refusals=Counter(
+            row["verdict"] for row in rows if row["verdict"] not in ("kept", OVER_BUDGET)
+        ),
         cost_usd=(cost["usd"] or 0.0) if is_known else None,
         family=() if result.found is None else tuple(_family(rows, result.found, texts)),
         gap=_gap(result.found),
@@ -133,6 +136,11 @@ def prompt_lines(report: PromptReport, *, is_offline: bool) -> list[str]:
     if is_offline or RULES in report.writers:
         how = "`llm`, `prompts.writer`" if RULES in report.writers else "without `--offline`"
         lines.append(f"Fixed rules have written these texts; a model's are better ones ({how}).")
+    if report.n_over_budget:
+        lines.append(
+            f"The budget refused {plural(report.n_over_budget, 'request')} for a text "
+            "(`budget.max_usd`, `prompts.max_share_usd`)."
+        )
     if report.refusals:
         listed = (f"{n:,} {name.replace('_', ' ')}" for name, n in report.refusals.items())
         lines.append(f"Refused, and never evaluated: {', '.join(listed)}.")

@@ -59,11 +59,13 @@ def thinking_report(
     of_resolution = EProcess.of(point.resolution_e_value for point in curve)
     spoken = [row for row in thoughts if row["agent_id"] != NO_THOUGHT]
     scored = [row for row in spoken if row["information_gain"] is not None]
+    n_over_budget = sum("budget.max_" in (row["reason"] or "") for row in spoken)
     estimators = [row["estimator"] for row in thoughts if row["estimator"] is not None]
     return ThinkingReport(
         estimator=estimators[-1] if estimators else None,
         n_thoughts=len(spoken),
-        n_failed=sum(row["reason"] is not None for row in spoken),
+        n_failed=sum(row["reason"] is not None for row in spoken) - n_over_budget,
+        n_over_budget=n_over_budget,
         n_scored=len(scored),
         n_silent=len(thoughts) - len(spoken),
         gain=gain,
@@ -196,6 +198,8 @@ def _with_error(value: float | None, se: float | None) -> str:
 def thinking_lines(report: ThinkingReport) -> list[str]:
     """Return what is said of thoughts beside the sentence, a line each."""
     parts = [f"{report.n_scored:,} scored", f"{report.n_failed:,} of no use"]
+    if report.n_over_budget:
+        parts.append(f"{report.n_over_budget:,} refused by the budget")
     if report.n_silent:
         parts.append(f"{report.n_silent:,} times nothing was thought")
     thoughts = plural(report.n_thoughts, "thought")

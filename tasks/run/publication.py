@@ -56,7 +56,8 @@ def publish_generation(run: Run, step: StepResult, flow_run_id: str | None) -> G
     finished = GenerationFinished(
         generation=generation,
         n_evaluations=len(evaluations),
-        n_failed=sum(evaluation.status != "ok" for evaluation in evaluations),
+        n_failed=sum(evaluation.status not in ("ok", "skipped") for evaluation in evaluations),
+        n_skipped=sum(evaluation.status == "skipped" for evaluation in evaluations),
         best_params=None if leader is None else state.params_of(leader.candidate_id),
         best_id=None if leader is None else leader.candidate_id,
         best_mean=None if leader is None else leader.mean,

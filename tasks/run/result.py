@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from convergence_core.config import Configuration
 from convergence_core.explanation.explain import Explained, explain
 from convergence_core.objective.goals import FittedGoals, Goals
 from convergence_core.ports import CallTotals, RunRecord, Store
@@ -17,6 +18,7 @@ from convergence_core.space import Choice
 from tasks.games.games_report import games_within_report
 from tasks.inputs.loader import Loaded
 from tasks.inputs.storage import store_path
+from tasks.metrics.judge.factory import judge_configs
 from tasks.prompts.served_operators import chooser_sentences
 from tasks.report import phrases
 from tasks.report.candidates import Final, View
@@ -163,6 +165,7 @@ def _account(
         n_skipped=counts.n_skipped,
         cost_usd=totals.cost_usd,
         costs=evidence.costs,
+        never_called=_never_called(configuration, evidence),
         started_us=record.started_us,
         ended_us=record.ended_us or record.started_us,
         n_search_cases=len(loaded.search_cases),
@@ -174,6 +177,30 @@ def _account(
         winner=None,
         curve=evidence.curve,
         failures=evidence.failures,
+    )
+
+
+def _never_called(configuration: Configuration, evidence: RunEvidence) -> tuple[str, ...]:
+    """Return the purposes that the configuration asks for and that made no call, in words."""
+    society, prompts, n_before = (
+        configuration.society,
+        configuration.prompts,
+        len(evidence.curve) - 1,
+    )
+    has_llm, has_games = configuration.llm is not None, society.games.every is not None
+    wanted = {
+        "judge": ("judges", bool(judge_configs(configuration))),
+        "thought": ("thoughts", has_llm and society.thinks and n_before > 0),
+        "writing": (
+            "prompt writing",
+            configuration.writes_prompts and prompts.writer == "llm" and n_before > 0,
+        ),
+        "sao": ("preferences", has_llm and society.prefers and n_before >= society.sao.every),
+        "game": ("games", has_games and has_llm and n_before >= (society.games.every or 1)),
+    }
+    called = {cost.purpose for cost in evidence.costs}
+    return tuple(
+        name for key, (name, is_wanted) in wanted.items() if is_wanted and key not in called
     )
 
 

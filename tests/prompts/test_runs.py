@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from convergence_core.prompts.operators import read_answer
+from convergence_core.result.verdict import verdict_of
 from tasks.inputs.loader import load
 from tests.support.writing_runs import (
     PARENT,
@@ -78,10 +79,13 @@ def test_nothing_is_written_once_the_share_is_spent(tmp_path):
         write_project(
             tmp_path, server.url, budget={"max_usd": 1e-5}, prices__function={"request": 0.0}
         )
-        play(begin(tmp_path))
+        result = play(begin(tmp_path))
     assert not scribe.asked
-    reasons = {row["reason"] for row in mutations(tmp_path) if row["verdict"] == "no_answer"}
+    reasons = {row["reason"] for row in mutations(tmp_path) if row["verdict"] == "over_budget"}
     assert any("prompts.max_share_usd" in reason for reason in reasons)
+    assert not any(row["verdict"] == "no_answer" for row in mutations(tmp_path))
+    assert result.never_called == ("prompt writing",)
+    assert "Asked for, and never called: prompt writing" in verdict_of(result).sentence
 
 
 def rounds(folder: Path, n_texts: int = N_TEXTS) -> list[tuple[list[str], list[str]]]:
@@ -125,7 +129,7 @@ def test_texts_in_place_of_refused_ones_are_reserved_in_the_same_share(tmp_path)
         )  # fmt: skip
         play(begin(tmp_path))
     # The share holds the worst case of one request; real ones cost less, so the next writing finds it free.
-    assert rounds(tmp_path) == [(["duplicate", "no_answer", "no_answer"], ["duplicate"])] * 3
+    assert rounds(tmp_path) == [(["duplicate", "over_budget", "over_budget"], ["duplicate"])] * 3
     assert len(scribe.asked) == 6
 
 

@@ -268,5 +268,8 @@ def test_an_embedding_model_needs_an_endpoint_and_texts_to_compare():
 def test_the_estimate_counts_the_calls_for_directions(tmp_path):
     folder = tmp_path / "project"
     path = write_project(folder, "http://127.0.0.1:1", **SETTINGS)
-    told = " ".join(estimate(load(path)).notes)
-    assert f"one call of `{MODEL}` for each given text, and for 12 written ones at most" in told
+    (directions,) = (one for one in estimate(load(path)).roles if one.name == MODEL)
+    assert (directions.role, directions.calls.high) == (
+        "writing",
+        (directions.calls.low or 0) + 12,
+    )

@@ -184,7 +184,7 @@ ones too.
 11 | diagnosis       | text |        | what was wrong, in the writer's words
 12 | text_id         | text |        | 16 hexadecimal digits of the text's SHA-256
 13 | text            | text |        | the text; NULL: it was refused
-14 | verdict         | text |        | kept, no_answer, untagged, or the invariant that it breaks
+14 | verdict         | text |        | kept, no_answer, over_budget, untagged, or the invariant that it breaks
 15 | writer          | text |        | the model; rules: fixed rules; drawn: demonstrations
 16 | wording_version | text |        | of the instructions
 17 | cost_usd        | f64  | USD    | of the call; NULL: unknown

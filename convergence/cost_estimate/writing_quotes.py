@@ -1,0 +1,136 @@
+"""Quotes of written texts and of preferences.
+
+What a request shows of cases and answers is expected to be as long as the cases; the most counts every
+text as long as its limit allows.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from math import comb
+from typing import TYPE_CHECKING, Final
+
+from convergence.cost_estimate.call_quotes import (
+    BYTES_EXPECTED,
+    USUAL_ANSWER,
+    CallHistory,
+    RoleEstimate,
+    TargetQuotes,
+    TextModel,
+)
+from convergence.cost_estimate.ranges import Range
+from convergence.cost_estimate.run_forecast import Forecast
+from convergence_core.config.prompts import N_REQUESTS
+
+if TYPE_CHECKING:
+    from tasks.inputs.environment import Environment
+    from tasks.inputs.loader import Loaded
+
+FRAME: Final = 2_500
+"""Bytes of the wording around what a request shows."""
+N_JUDGE_PROBES: Final = 21
+"""Calls by which a server's forms of judging are tried, once in a run at most."""
+FORMS: Final = 2
+"""Calls of one order of a pair, in the dearest form of judging."""
+LONGEST_ANSWER: Final = 4_000
+"""Characters of an answer that is judged."""
+
+
+def writing_roles(
+    loaded: "Loaded",
+    world: "Environment",
+    plan: Forecast,
+    target: TargetQuotes,
+    past: Mapping[str, CallHistory],
+) -> Iterator[RoleEstimate]:
+    """Yield what written texts, their directions and preferences would cost, as far as they are asked for."""
+    from tasks.prompts.factory import (  # noqa: PLC0415 - brings clients
+        LONGEST_SHOWN,
+        mutable_parameters,
+    )
+
+    configuration = loaded.configuration
+    prompts, parameters = configuration.prompts, mutable_parameters(loaded.configuration)
+    n_turns = -(-(plan.n_generations - 1) // prompts.every)
+    n_texts = prompts.n_texts * n_turns
+    limit = configuration.budget.max_usd
+    if configuration.llm is None:
+        return
+    if configuration.writes_prompts and prompts.writer == "llm":
+        model = TextModel.of(configuration.llm, prompts.model_name, world)
+        shown = prompts.n_failures * 2 * LONGEST_SHOWN + 2 * prompts.max_length
+        n_likely = FRAME + prompts.n_failures * USUAL_ANSWER * BYTES_EXPECTED
+        quote = model.quote(n_likely, prompts.max_tokens, usual=USUAL_ANSWER)
+        most = model.quote(n_likely + shown, prompts.max_tokens, usual=USUAL_ANSWER)
+        found = model.role(
+            "writing",
+            Range(low=0, expected=n_texts, high=N_REQUESTS * n_texts),
+            [replace(most, prompt=replace(quote.prompt, high=most.prompt.high),
+                     reserved_usd=quote.reserved_usd)],
+            past.get("writing"),
+            share=prompts.max_share_usd,
+            lowered_by="prompts.max_tokens",
+        )  # fmt: skip
+        share = None if limit is None else limit * prompts.max_share_usd
+        yield replace(found, usd=found.usd.at_most(share))
+    if configuration.embeds_prompts:
+        model = TextModel.of(configuration.llm, prompts.embedding_model, world)
+        n_given = sum(loaded.space.parameters[name].n_values or 0 for name in parameters)
+        yield model.role(
+            "writing",
+            Range(low=n_given, expected=n_given + n_texts, high=n_given + n_texts),
+            [model.quote(prompts.max_length, 0, usual=0)],
+            None,
+            share=prompts.max_share_usd,
+            lowered_by="prompts.max_length",
+        )
+    if configuration.society.prefers:
+        yield _preferences(loaded, world, plan, target, past.get("sao"), n_texts=len(parameters))
+
+
+def _preferences(
+    loaded: "Loaded",
+    world: "Environment",
+    plan: Forecast,
+    target: TargetQuotes,
+    past: CallHistory | None,
+    *,
+    n_texts: int,
+) -> RoleEstimate:
+    from convergence_core.sao.round_plan import N_FROZEN  # noqa: PLC0415 - brings NumPy
+
+    configuration = loaded.configuration
+    sao, llm, limit = configuration.society.sao, configuration.llm, configuration.budget.max_usd
+    assert llm is not None  # noqa: S101 - looked at before
+    model = TextModel.of(llm, sao.model_name, world)
+    n_rounds = min(sao.iterative_rounds, (plan.n_generations - 1) // sao.every)
+    n_answers = sao.n_samples * sao.response_pairs
+    n_judged = sao.n_samples * comb(sao.response_pairs, 2) + sao.audit_items + N_FROZEN
+    n_embedded = 0 if sao.embedding_model is None else sao.n_samples * n_rounds
+    once = n_judged * 2 + sao.n_samples + n_texts
+    most = n_judged * 2 * FORMS + sao.n_samples + n_texts + n_embedded
+    probes = N_JUDGE_PROBES if n_rounds else 0
+    calls = Range(low=0, expected=n_rounds * once, high=n_rounds * most + probes)
+    quote = model.quote(
+        FRAME + 4 * sao.max_prompt_length,
+        4 * sao.max_prompt_length,
+        usual=USUAL_ANSWER,
+        more=2 * LONGEST_ANSWER,
+    )
+    asked = Range(low=0, expected=n_rounds * n_answers, high=n_rounds * n_answers)
+    found = model.role(
+        "sao",
+        calls,
+        [quote],
+        past,
+        share=sao.max_share_usd,
+        lowered_by="society.sao.max_prompt_length",
+    )
+    total = replace(
+        found,
+        calls=calls + asked,
+        tokens=found.tokens + asked * target.over(lambda one: one.tokens(past)),
+        usd=found.usd + asked * target.over(lambda one: one.usd(past)),
+    )
+    return replace(
+        total, usd=total.usd.at_most(None if limit is None else limit * sao.max_share_usd)
+    )
