@@ -142,7 +142,7 @@ def _safety(measures: GateMeasures) -> GateCheck:
     n = measures.n_new_flags
     if n is None:
         return _not_measured("safety", 0, "new flags")
-    said = f"{n} new flags, at most 0"
+    said = f"{n} new flags, at most 0, by built-in rules, which are a floor"
     if measures.safety_rests_on:
         said = f"{said}; {measures.safety_rests_on}"
     found = Measured(value=n)

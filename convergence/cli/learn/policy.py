@@ -69,9 +69,10 @@ def train(  # noqa: PLR0917 - Typer's options
         for block in policy_blocks(gate.serves, gate.reason, gate.verdicts, report.course):
             console.show_block(block)
         if tell is not None:
-            console.say(
-                "\nAnother round: convergence policy train. In the browser: convergence ui"
-            )
+            named = "" if config == options.CONFIG_FILE else f" {config}"
+            again = f"convergence policy train{named}{' --offline' if offline else ''}"
+            look = "" if offline else " In the browser: convergence ui"
+            console.say(f"\nAnother round: {again}.{look}")
     if gate.serves != "ppo":
         raise typer.Exit(options.EXIT_NO)
 
