@@ -16,3 +16,6 @@ CASES = (
     "common `group`, or a false promotion is likely."
 )
 """Of the paired gate."""
+
+PERFECT_DEFAULTS = "the defaults have the highest score on"
+"""How the reason of a run begins whose defaults leave nothing to gain."""

@@ -7,7 +7,15 @@ from convergence_core.events import GenerationFinished
 from tasks.artifacts import show_progress
 from tasks.prefect_support.flow_runs import attended_generation, quoted
 from tasks.run.active_runs import run_of
-from tasks.steps import evaluate, learn, sample_candidates, save_generation, think, write_prompts
+from tasks.steps import (
+    evaluate,
+    learn,
+    look_first,
+    sample_candidates,
+    save_generation,
+    think,
+    write_prompts,
+)
 
 MAX_CANDIDATES_AT_ONCE = 256
 """Threads that wait for candidates; calls in flight are limited by ``parallel_workers`` alone."""
@@ -32,9 +40,12 @@ def run_generation(run_id: str, generation: int) -> GenerationFinished:
         if run_of(run_id).is_due("rlp"):
             think(run_id, generation)
         plan = sample_candidates(run_id, generation)
+        looked = look_first(run_id, generation)
         asked = evaluate.map(
-            plan.assignments, run_id=unmapped(run_id), generation=unmapped(generation)
+            run_of(run_id).left_of(plan, looked),
+            run_id=unmapped(run_id),
+            generation=unmapped(generation),
         )
         show_progress(run_id)  # which takes a while, in which there is nothing to do but wait
-        learned = learn(run_id, generation, quoted(asked.result()))
+        learned = learn(run_id, generation, quoted([*looked, *asked.result()]))
         return save_generation(run_id, generation, quoted(learned))

@@ -82,6 +82,13 @@ def sample_candidates(run_id: str, generation: int) -> Plan:
     return plan
 
 
+@task(task_run_name="look at the defaults first", cache_policy=NO_CACHE)
+@redacted_errors()
+def look_first(run_id: str, generation: int) -> list[Trial]:  # noqa: ARG001 - names the task run
+    """Evaluate the defaults ahead of all others; empty after the first generation, or without defaults."""
+    return run_of(run_id).look_first()
+
+
 @task(task_run_name="evaluate {assignment.label}", cache_policy=NO_CACHE)
 @redacted_errors()
 def evaluate(assignment: Assignment, run_id: str, generation: int | None) -> Trial:

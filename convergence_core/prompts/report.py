@@ -28,8 +28,9 @@ class FamilyEdge:
     """Mean difference of rewards on these; ``None``: there are none."""
     effect_se: float | None
     fixed: int
-    """Of these, cases that got better by more than half."""
+    """Of these, cases that got better."""
     broken: int
+    """Of these, cases that got worse."""
 
     def diff(self) -> tuple[str, ...]:
         """Return a unified diff of both texts, without its head."""

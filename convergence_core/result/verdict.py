@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
+from convergence_core.caveats import PERFECT_DEFAULTS
 from convergence_core.events import RunOutcome
 from convergence_core.records import Json
 from convergence_core.result.candidates import CandidateReport, Difference, GateReport
@@ -324,6 +325,12 @@ def _nothing(result: RunResult) -> Verdict:
 
 
 def _same(result: RunResult) -> Verdict:
+    if result.reason.startswith(PERFECT_DEFAULTS):
+        return Verdict(
+            kind="same",
+            sentence=f"{result.reason[:1].upper()}{result.reason[1:]}.",
+            next_step="Add harder test cases, then run `convergence optimize` again.",
+        )
     return Verdict(
         kind="same",
         sentence="The defaults are the best configuration found: nothing was gained.",

@@ -16,12 +16,13 @@ the same generation, and a run that is resumed from its checkpoint is the same r
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 
 import numpy as np
 
+from convergence_core.caveats import PERFECT_DEFAULTS
 from convergence_core.config import Configuration
 from convergence_core.objective.goals import Goals
 from convergence_core.posterior import SpaceModel
@@ -32,13 +33,18 @@ from convergence_core.records import (
     Params,
     Trial,
 )
+from convergence_core.search.archive import Archive
 from convergence_core.search.recommend import Recommendation, recommend
 from convergence_core.search.sampler import Advice, AskRequest, Plan, Sampler, SearchState
 from convergence_core.search.samplers import make_sampler
 from convergence_core.search.schedule import Schedule
 from convergence_core.search.stopper import Stopper
 from convergence_core.search.study_state import StudyState
+from convergence_core.search.tallies import CellKey, key_of
 from convergence_core.space import Space
+
+TINY = 1e-9
+"""Of a reward: rounding of a weighted mean."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,6 +176,10 @@ class Study:
     def _why_done(self, state: StudyState) -> str | None:
         if state.no_reward is not None:
             return state.no_reward
+        if self.has_perfect_defaults(state.search.archive):
+            n = len(self.case_weights)
+            cases = "the only search case" if n == 1 else f"all {n:,} search cases"
+            return f"{PERFECT_DEFAULTS} {cases}; nothing to gain that these cases can show"
         if state.is_exhausted:
             n = len(state.search.archive)
             return f"all {n:,} settings of the search space are evaluated on all search cases"
@@ -178,6 +188,42 @@ class Study:
             return "its one generation was run" if n == 1 else f"all {n} generations were run"
         reason = self.stopper.reason(state.stopper)
         return None if reason is None else f"early stopping: {reason}"
+
+    def has_perfect_defaults(self, archive: Archive) -> bool:
+        """Whether the defaults have the highest reward on every search case, and no more counts."""
+        if not self._stops_at_perfect or self.baseline is None:
+            return False
+        member = archive.members.get(self.baseline.candidate_id)
+        return member is not None and is_perfect(member.rewards, self.case_weights)
+
+    @property
+    def _stops_at_perfect(self) -> bool:
+        return self.stopper.enabled and self.goals is None and self.surrogate.price is None
+
+    def first_look(self, plan: Plan, trial: Trial | None = None) -> Assignment | None:
+        """Return the cells of the defaults to evaluate before all else; ``None``: no more.
+
+        First those of the plan; if they are perfect, those of the other search cases, as far as the
+        plan has room for them.
+
+        Args:
+            plan: of the first generation.
+            trial: of the defaults so far; ``None``: none.
+        """
+        if not self._stops_at_perfect or self.baseline is None:
+            return None
+        name = self.baseline.candidate_id
+        planned = next((a for a in plan.assignments if a.candidate.candidate_id == name), None)
+        if planned is None or trial is None:
+            return planned
+        rewards = {key_of(e): e.reward for e in trial.evaluations}
+        known = {case_id for case_id, _ in rewards}
+        rest = [case_id for case_id in self.case_order if case_id not in known]
+        n_room = plan.n_cells - len(planned.cells)
+        if not rest or len(rest) > n_room or not is_perfect(rewards, known):
+            return None
+        cells = tuple(Cell(candidate_id=name, case_id=case_id, repeat=0) for case_id in rest)
+        return replace(planned, cells=cells)
 
     def has_run_all_generations(self, state: StudyState) -> bool:
         """Whether as many generations as planned are committed."""
@@ -321,6 +367,12 @@ class Study:
 def has_answer(trials: Sequence[Trial]) -> bool:
     """Whether a candidate answered in any cell of these trials."""
     return any(e.status == "ok" for trial in trials for e in trial.evaluations)
+
+
+def is_perfect(rewards: Mapping[CellKey, float | None], case_ids: Collection[str]) -> bool:
+    """Whether each of these cases has a reward, and none has less than the highest."""
+    is_full = all(reward is not None and reward >= 1.0 - TINY for reward in rewards.values())
+    return is_full and {case_id for case_id, _ in rewards} >= set(case_ids)
 
 
 def why_no_reward(trials: Sequence[Trial]) -> str | None:

@@ -163,7 +163,7 @@ def _edit_line(edge: FamilyEdge) -> str:
         meaning = " (95 % interval)" if edge.effect_se else ""
         effect = (
             f"{effect_text(edge.effect, edge.effect_se)}{meaning} on "
-            f"{plural(edge.n_shared, 'search case')}, {edge.fixed:,} fixed, {edge.broken:,} broken"
+            f"{plural(edge.n_shared, 'search case')}, {edge.fixed:,} better, {edge.broken:,} worse"
         )
     return (
         f"{edge.parameter}: {edge.operator} before generation {edge.generation}, {shown}: {effect}"
@@ -191,7 +191,7 @@ _COLUMNS: Columns[FamilyEdge] = {
     "failures of the parent": lambda one: one.category,
     _EFFECT: lambda one: effect_text(one.effect, one.effect_se),
     "on": lambda one: plural(one.n_shared, "search case"),
-    "fixed": lambda one: str(one.fixed),
-    "broken": lambda one: str(one.broken),
+    "better": lambda one: str(one.fixed),
+    "worse": lambda one: str(one.broken),
 }
-_NUMERIC = ("before generation", _EFFECT, "fixed", "broken")
+_NUMERIC = ("before generation", _EFFECT, "better", "worse")

@@ -205,6 +205,29 @@ class Run:
         self._asked = self.study.ask(self.state, self._advice())
         return self._asked.plan
 
+    def look_first(self) -> list[Trial]:
+        """Evaluate the defaults ahead of a first generation, as far as they may leave nothing to gain.
+
+        Returns:
+            Their trial; empty: there is none to look at first.
+        """
+        if self._asked is None or self.next_generation or self._asked.is_repair:
+            return []
+        trial: Trial | None = None
+        while (look := self.study.first_look(self._asked.plan, trial)) is not None:
+            more = self.evaluate(look, 0)
+            known = () if trial is None else trial.evaluations
+            trial = replace(more, evaluations=(*known, *more.evaluations))
+        return [] if trial is None else [trial]
+
+    def left_of(self, plan: Plan, trials: Sequence[Trial]) -> list[Assignment]:
+        """Return what is to be evaluated after a first look; nothing where no more can be gained."""
+        looked = {trial.candidate.candidate_id for trial in trials}
+        archive = self.state.search.archive.tell(trials, 0)
+        if looked and self.study.has_perfect_defaults(archive):
+            return []
+        return [a for a in plan.assignments if a.candidate.candidate_id not in looked]
+
     def _advice(self, *, before: Learner | None = None) -> Advice:
         """Return what the learners advise; with ``before`` only those ahead of it in the list."""
         advice = Advice()

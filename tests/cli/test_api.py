@@ -10,6 +10,7 @@ import pytest
 from convergence import OptimizationResult, run_optimization, run_optimization_sync
 from convergence.types import Event, GenerationFinished, RunStarted
 from convergence_core.errors import ConfigurationError, NoRewardError, RunInterruptedError
+from convergence_core.result.verdict import verdict_of
 from tasks.store import ParquetStore
 
 SPACE = {"parameters": {"x": {"type": "float", "min": 0.0, "max": 1.0, "default": 0.1}}}
@@ -87,6 +88,40 @@ def test_a_metric_without_a_number_ends_the_run_after_one_generation_and_raises(
     (row,) = ParquetStore("convergence-data").runs()
     assert row.reason is not None
     assert row.reason.startswith("none of ")
+
+
+@pytest.mark.prefect
+@pytest.mark.parametrize("wrong", [None, 5], ids=["perfect", "all but one"])
+def test_perfect_defaults_end_a_run_before_anything_else_is_evaluated(
+    wrong: int | None, here: Path
+):
+    asked: list[float] = []
+
+    def recorded(n: int, x: float) -> float:
+        asked.append(x)
+        return 0.0 if n == wrong else x
+
+    settings = config(2)
+    settings["optimization"]["execution"]["early_stopping"]["enabled"] = True
+    x = {"type": "float", "min": 0.0, "max": 1.0, "default": 0.6}
+    settings["search_space"] = {"parameters": {"x": x}}
+    result = run_optimization_sync(
+        settings, local_function=recorded, evaluator=near, test_cases=CASES
+    ).result
+    others = [value for value in asked if value != 0.6]
+    if wrong is not None:
+        assert others
+        return
+    assert not others
+    assert len(asked) <= 2 * len(CASES)  # searched, and asked again in the final test
+    verdict = verdict_of(result)
+    assert (verdict.kind, result.status) == ("same", "done")
+    n = result.n_search_cases
+    assert verdict.sentence == (
+        f"The defaults have the highest score on all {n} search cases; nothing to gain that "
+        "these cases can show."
+    )
+    assert verdict.next_step.startswith("Add harder test cases")
 
 
 @pytest.mark.prefect

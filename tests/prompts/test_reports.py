@@ -50,7 +50,7 @@ def edge(**changed: object) -> FamilyEdge:
         (
             {},
             "reflect before generation 2, shown 2 cases (failures: wrong): +0.250 [+0.150, +0.350] "
-            "(95 % interval) on 24 search cases, 7 fixed, 1 broken",
+            "(95 % interval) on 24 search cases, 7 better, 1 worse",
         ),
         (
             {"operator": "examples", "category": "none", "failures": (), "n_shared": 1,
@@ -119,8 +119,8 @@ def test_the_family_is_an_artifact_that_the_report_page_links_to(tmp_path: Path)
         "operator",
         "failures of the parent",
         "effect, 95 % interval",
-        "fixed",
-        "broken",
+        "better",
+        "worse",
     ):
         assert f"| {title} |" in shown
     page = asyncio.run(artifact("visitors-report-page"))

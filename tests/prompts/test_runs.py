@@ -47,6 +47,9 @@ def test_rules_write_offline_and_a_written_text_is_found(tmp_path):
         "FROM mutation_effects",
     )
     assert counts["n"] > counts["e"] == counts["f"] == counts["b"] == len(effects)
+    for row in effects:  # an effect has cases that got better or worse
+        assert (row["effect"] > 1e-9) <= (row["fixed"] > 0)
+        assert (row["effect"] < -1e-9) <= (row["broken"] > 0)
 
 
 def test_same_seed_same_texts(tmp_path):

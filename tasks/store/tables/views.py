@@ -150,7 +150,7 @@ DERIVED: Mapping[str, tuple[str, str]] = {
     ),
     "mutation_effects": (
         "Written texts with what they changed on the search cases that their parent was asked too: "
-        "`effect` is the mean difference of rewards, `fixed` and `broken` count cases; all three are NULL "
+        "`effect` is the mean difference of rewards, `fixed` and `broken` count cases that got better and worse; all three are NULL "
         "where there is no such case.",
         """
         WITH by_text AS (
@@ -161,8 +161,8 @@ DERIVED: Mapping[str, tuple[str, str]] = {
         SELECT m.*, json_extract_string(m.parent_ids_json, '$[0]') AS parent_id,
                count(b.case_id) AS n_shared, avg(a.reward - b.reward) AS effect,
                stddev_samp(a.reward - b.reward) / sqrt(count(b.case_id)) AS effect_se,
-               CASE WHEN count(b.case_id) > 0 THEN count(*) FILTER (WHERE a.reward - b.reward > 0.5) END AS fixed,
-               CASE WHEN count(b.case_id) > 0 THEN count(*) FILTER (WHERE b.reward - a.reward > 0.5) END AS broken
+               CASE WHEN count(b.case_id) > 0 THEN count(*) FILTER (WHERE a.reward - b.reward > 1e-9) END AS fixed,
+               CASE WHEN count(b.case_id) > 0 THEN count(*) FILTER (WHERE b.reward - a.reward > 1e-9) END AS broken
         FROM mutations m
              LEFT JOIN by_text a ON a.run_id = m.run_id AND a.parameter = m.parameter
                                  AND a.text_id = m.text_id AND m.verdict = 'kept'

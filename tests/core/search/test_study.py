@@ -273,6 +273,30 @@ def test_a_generation_without_a_single_reward_ends_the_search():
     assert later.no_reward is None
 
 
+def test_the_first_look_widens_only_while_the_defaults_are_perfect():
+    own_space = Space(parameters={"x": Float(min=0, max=1, default=0.25)})
+    own = of_space(own_space, population_size=10)
+    plan = own.ask(own.start()).plan
+    first = own.first_look(plan)
+    assert first is not None
+    assert first.candidate.params == {"x": 0.25}
+    perfect = trial(first.candidate, dict.fromkeys(first.cells, 1.0))
+    rest = own.first_look(plan, perfect)
+    assert rest is not None
+    assert {c.case_id for c in (*first.cells, *rest.cells)} == set(own.case_weights)
+    whole = trial(first.candidate, dict.fromkeys((*first.cells, *rest.cells), 1.0))
+    assert own.first_look(plan, whole) is None
+    told = own.start().search.archive.tell([whole], 0)
+    assert own.has_perfect_defaults(told)
+    assert not own.has_perfect_defaults(own.start().search.archive.tell([perfect], 0))
+    for reward in (0.99, None):
+        flawed = trial(first.candidate, dict.fromkeys(first.cells, 1.0) | {first.cells[0]: reward})
+        assert own.first_look(plan, flawed) is None
+    # Who wants all generations gets them.
+    assert replace(own, stopper=Stopper(enabled=False)).first_look(plan) is None
+    assert not replace(own, stopper=Stopper(enabled=False)).has_perfect_defaults(told)
+
+
 def test_failures_alone_recommend_none_and_a_limit_is_remembered():
     own = study()
 
