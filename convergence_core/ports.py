@@ -393,6 +393,8 @@ class Completion:
     dropped: tuple[str, ...] = ()
     """Request fields that were left out, each as ``name: reason``."""
     finish_reason: str | None = None
+    thinking: str | None = None
+    """The model's thinking before it, which is no part of it; ``None``: none is known."""
     cost_usd: float | None = None
     """US dollars that the provider itself says it billed; ``None``: it says none, and the price counts."""
     raw: Mapping[str, Json]

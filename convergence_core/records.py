@@ -204,6 +204,8 @@ class Reply:
     """Why a chat model's answer ended; ``None``: not told, or no chat model."""
     recording_url: str | None = None
     """Where a person can watch how it came about; ``None``: nowhere."""
+    thinking: str | None = None
+    """The model's thinking before the answer, never scored; ``None``: none is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,6 +243,8 @@ class Evaluation:
     """The redacted canonical request, for ``payloads``."""
     response_text: str | None = None
     """The redacted answer as canonical JSON, for ``payloads``."""
+    thinking_text: str | None = None
+    """The redacted thinking before the answer, for ``payloads``; ``None``: none is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

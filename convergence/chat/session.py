@@ -105,6 +105,11 @@ class ChatSession:
             sys.stdout.write("\n")
 
         self._wait(stream())
+        last = self._conversation.last
+        if last is not None and last.thinking is not None:
+            console.answer(
+                f"thinking, not part of the answer: {_line(last.thinking)}", style="dim"
+            )
         key = self._keyboard.choice(f"[{SCALE}; Enter skips] ", RATINGS)
         if key is not None:
             self._rate(key)
@@ -168,6 +173,8 @@ class ChatSession:
             console.answer(f"{when:%Y-%m-%d %H:%M}  {words}{why}  {who}")
             console.answer(f"  asked     {_line(answer.asked[-1].content)}")
             console.answer(f"  answered  {_line(answer.response)}")
+            if answer.thinking is not None:
+                console.answer(f"  thinking  {_line(answer.thinking)}")
 
     def _status(self, _rest: str) -> None:
         found = self._wait(self._conversation.counts())

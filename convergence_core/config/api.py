@@ -93,6 +93,9 @@ class RequestConfig(Section):
     unsupported: Literal["refuse", "drop"] = "refuse"
     """What happens with a setting that the model or its provider has no field for (chat kinds):
     `refuse` it before any call, or `drop` it and record the reason."""
+    separate_thinking: bool = True
+    """Whether thinking that an answer begins with (`<think>…</think>` and its like) is kept apart: stored and
+    shown, never scored or delivered (chat kinds). `false`: it stays part of the answer."""
     body: JsonValue = None
     """JSON template of the body (kind `http`), or of the session that is asked for (kind `browserbase`). `{name}` stands for a parameter, `{input}` or
     `{input.field}` for the test case; a string that is exactly one placeholder keeps the value's

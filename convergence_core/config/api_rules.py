@@ -20,6 +20,7 @@ _RESPONSE = (
 )
 _AZURE = ("api_version", "deployment")
 _GEMINI = ("protocol",)
+_OF_CHATS = ("unsupported", "separate_thinking")
 _PLUGIN = ("plugin", "plugin_options")
 _AGENT = ("max_model_calls", "max_tool_chars", "allow_writes", "writing_tools", "secrets")
 _PLUGIN_GROUPS = {"plugin": "convergence.targets", "plugin_chat": "convergence.providers"}
@@ -37,13 +38,13 @@ _UNUSED: dict[str, dict[str, tuple[str, ...]]] = {
         "auth": ("type", "token_env", "header_name", "username", "password_env"),
         "request": (
             *("method", "headers", "body", "query", "messages", "options", "stream"),
-            *("unsupported", "connect_seconds", "first_byte_seconds", "max_response_bytes"),
+            *("connect_seconds", "first_byte_seconds", "max_response_bytes", *_OF_CHATS),
         ),
         "response": _RESPONSE,
     },
     "http": {
         "": ("function", "workers", "batch_prices", *_AZURE, *_GEMINI, *_PLUGIN),
-        "request": ("messages", "options", "stream", "unsupported"),
+        "request": ("messages", "options", "stream", *_OF_CHATS),
     },
     "openai": _chat(*_AZURE, *_GEMINI, *_PLUGIN),
     "groq": _chat(*_AZURE, *_GEMINI, *_PLUGIN),
@@ -73,7 +74,7 @@ _UNUSED: dict[str, dict[str, tuple[str, ...]]] = {
         "auth": ("header_name", "username", "password_env"),
         "request": (
             *("method", "headers", "body", "query", "messages", "options", "stream"),
-            *("unsupported", "connect_seconds", "first_byte_seconds"),
+            *("connect_seconds", "first_byte_seconds", *_OF_CHATS),
         ),
         "response": _RESPONSE,
     },
@@ -82,7 +83,7 @@ _UNUSED: dict[str, dict[str, tuple[str, ...]]] = {
         "auth": ("header_name", "username", "password_env"),
         "request": (
             *("method", "headers", "body", "query", "messages", "options", "stream"),
-            *("unsupported", "connect_seconds", "first_byte_seconds", "max_response_bytes"),
+            *("connect_seconds", "first_byte_seconds", "max_response_bytes", *_OF_CHATS),
         ),
         "response": _RESPONSE,
     },
@@ -99,7 +100,7 @@ _UNUSED: dict[str, dict[str, tuple[str, ...]]] = {
         "": ("workers", "models", "batch_prices", *_AZURE, *_GEMINI, *_PLUGIN),
         "auth": ("username", "password_env"),
         "request": (
-            *("method", "headers", "query", "messages", "options", "stream", "unsupported"),
+            *("method", "headers", "query", "messages", "options", "stream", *_OF_CHATS),
             "first_byte_seconds",
         ),
         "response": _RESPONSE,
@@ -113,7 +114,7 @@ _UNUSED_FIX = {
     "endpoint": "Remove it, or remove `function` and write `kind: http`.",
     **dict.fromkeys(("messages", "options"), "Use `request.body`, or `kind: openai`."),
     **dict.fromkeys(
-        ("stream", "unsupported", "batch_prices"),
+        ("stream", "batch_prices", *_OF_CHATS),
         "Remove it; it is for chat kinds such as `openai`.",
     ),
     **dict.fromkeys(_AZURE, "Remove it, or write `kind: azure`."),

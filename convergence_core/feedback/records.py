@@ -74,6 +74,8 @@ class Interaction:
     """The choice of that arm, which a rating rewards."""
     is_shared: bool = False
     """Whether users other than its own may rate it."""
+    thinking: str | None = None
+    """The model's thinking before the response, which is no part of it. ``None``: none is known."""
 
     def is_same_answer(self, other: "Interaction") -> bool:
         """Return whether nothing distinguishes two answers for a reader."""

@@ -26,6 +26,8 @@ class CaseAnswer:
     """What judges wrote of it."""
     recording_url: str | None = None
     """Where its first repeat can be watched; ``None``: nowhere."""
+    thinking: str | None = None
+    """The model's thinking before ``text``; ``None``: not kept, or none is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,14 +14,14 @@ from convergence_core.ports import LLM, Completion, WorstCase
 from convergence_core.records import Json, Reply, Usage, canonical_json
 from tasks.calls.metric_calls import PaidCall
 from tasks.providers import billing_provider, make_llm, split_model
-from tasks.providers.answers import first_of, mapping, mappings
+from tasks.providers.answers import REASONING, first_of, mapping, mappings, tool_calls_of
 from tasks.providers.anthropic_fields import THINKING, THINKING_BLOCKS
 from tasks.secrets.redaction import Secrets
 
 PURPOSE: Final = "agent"
 DEFAULT_MAX_TOKENS: Final = 1024
 """Longest answer of a model where the factory does not say, in tokens."""
-_THOUGHTS: Final = ("reasoning_content", "reasoning_details")
+_THOUGHTS: Final = (REASONING, "reasoning_details")
 """Fields of a message with its thoughts: of DeepSeek and local servers, and of OpenRouter."""
 
 
@@ -159,8 +159,8 @@ def _message(done: Completion) -> Json:
     """Return text and tool calls of an answer, these in OpenAI's form with their ids, and its thoughts."""
     told = mapping(first_of(done.raw.get("choices")).get("message"))
     thoughts = {name: told[name] for name in _THOUGHTS if told.get(name)}
-    calls = told.get("tool_calls")
-    if not isinstance(calls, list):  # Anthropic's form
+    calls: list[Json] = [*tool_calls_of(told)]
+    if not told:  # Anthropic's form
         blocks = mappings(done.raw.get("content"))
         calls = [
             {

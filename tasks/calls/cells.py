@@ -100,6 +100,7 @@ class PendingCell:
             ended_us=record.ended_us,
             request_text=self.call.request_text if keep_text else None,
             response_text=canonical_json(reply.value) if reply and keep_text else None,
+            thinking_text=reply.thinking if reply and keep_text else None,
         )
 
     def skipped(self, error_type: str, reason: str) -> Evaluation:

@@ -13,6 +13,7 @@ from convergence_core.errors import Billed, CandidateFault, EvaluationFault, Inf
 from convergence_core.ports import CallIntent, Settlement, StoredAnswer
 from convergence_core.records import NO_USAGE, Json, Reply, Usage, canonical_json, sha256_hex
 from tasks.calls.scorer import CellScore
+from tasks.providers.thinking import split_thinking
 from tasks.secrets.redaction import redact_json, shortened
 
 Redact: TypeAlias = Callable[[str], str]
@@ -53,6 +54,8 @@ def reply_outcome(reply: Reply) -> dict[str, Json]:
             "extra": dict(reply.extra),
             **({"finish_reason": reply.finish_reason} if reply.finish_reason else {}),
             **({"recording_url": reply.recording_url} if reply.recording_url else {}),
+            # A chat's reply without it is of a version that left thinking in the answer.
+            **({"thinking": reply.thinking} if reply.thinking or reply.finish_reason else {}),
         }
     }
 
@@ -62,7 +65,10 @@ def reply_of(outcome: Json) -> Reply | None:
     found = outcome.get("reply") if isinstance(outcome, dict) else None
     if not isinstance(found, dict):
         return None
-    dropped = found.get("dropped")
+    dropped, value = found.get("dropped"), found.get("value")
+    if isinstance(value, str) and "thinking" not in found and "finish_reason" in found:
+        thinking, answer = split_thinking(value)
+        found = {**found, "value": answer, "thinking": thinking}
     return Reply(
         **{  # type: ignore[arg-type]  # as ``reply_outcome`` wrote it
             **found,
@@ -91,8 +97,10 @@ def fault_of(outcome: Json) -> CandidateFault:
 
 
 def scored_outcome(reply: Reply, score: CellScore) -> Json:
-    """Return the JSON form of a reply whose text is not kept: its hash, and its score."""
-    kept = replace(reply, value={"sha256": sha256_hex(canonical_json(reply.value))})
+    """Return the JSON form of a reply whose texts are not kept: their hashes, and its score."""
+    thinking = None if reply.thinking is None else f"sha256 {sha256_hex(reply.thinking)}"
+    value: Json = {"sha256": sha256_hex(canonical_json(reply.value))}
+    kept = replace(reply, value=value, thinking=thinking)
     return {**reply_outcome(kept), "verdict": score.to_json()}
 
 
@@ -103,7 +111,9 @@ def score_of(outcome: Json) -> CellScore | None:
     return CellScore.from_json(outcome["verdict"])
 
 
-_REDACTED_FIELDS = ("value", "model", "finish_reason", "extra", "dropped", "recording_url")
+_REDACTED_FIELDS = (
+    *("value", "model", "finish_reason", "extra", "dropped", "recording_url", "thinking"),
+)
 """Texts of a reply that the endpoint wrote."""
 
 

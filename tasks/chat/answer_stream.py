@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Generic, Self, TypeVar
 
-from tasks.providers.streams import TextCallback
+from tasks.providers.thinking import TextCallback
 
 Ending = TypeVar("Ending")
 

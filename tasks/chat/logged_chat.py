@@ -26,7 +26,7 @@ from tasks.inputs.loader import Loaded
 from tasks.json_values import as_text
 from tasks.models.adapters import ERROR_TYPE
 from tasks.providers.answers import ChatCompletion
-from tasks.providers.streams import TextCallback
+from tasks.providers.thinking import TextCallback
 from tasks.run.champions import champion_now
 from tasks.serving.answers import Selection
 from tasks.serving.operations import performed
@@ -349,6 +349,7 @@ class LoggedChat:
             model=f"{STAND_IN} {model}" if self.is_offline else model,
             messages=tuple(sent),
             response=as_text(reply.value),
+            thinking=reply.thinking,
             created_us=wall_clock_us(),
             conversation_id=prompt.conversation_id,
             adapter_version=adapter_version,

@@ -24,12 +24,14 @@ WITH e AS (
 texts AS (
   SELECT payload_sha256, min(text) AS text FROM payloads
   WHERE run_id = $run AND payload_sha256 IN (
-    SELECT request_sha256 FROM e UNION SELECT payload_sha256 FROM e) GROUP BY ALL)
+    SELECT unnest([request_sha256, payload_sha256, thinking_sha256]) FROM e) GROUP BY ALL)
 SELECT e.eval_id, e.replicate, e.generation, e.role, e.status, e.reward, e.error, e.error_type,
        e.fault, e.cached, e.metrics, e.latency_ms, e.first_token_ms, e.cost_usd, e.tokens_in,
-       e.tokens_out, e.model, e.call_key, e.dropped, e.recording_url, p.text AS prompt, r.text AS answer
+       e.tokens_out, e.model, e.call_key, e.dropped, e.recording_url, p.text AS prompt, r.text AS answer,
+       t.text AS thinking
 FROM e LEFT JOIN texts p ON p.payload_sha256 = e.request_sha256
      LEFT JOIN texts r ON r.payload_sha256 = e.payload_sha256
+     LEFT JOIN texts t ON t.payload_sha256 = e.thinking_sha256
 ORDER BY e.role, e.replicate, e.generation NULLS LAST
 """
 _ATTEMPTS = """
@@ -44,7 +46,11 @@ SELECT p.text FROM evaluations e JOIN payloads p
   ON p.run_id = e.run_id AND p.payload_sha256 = {column}
 WHERE e.run_id = $run AND e.eval_id = $evaluation LIMIT 1
 """
-_COLUMNS = {"prompt": "e.request_sha256", "answer": "e.payload_sha256"}
+_COLUMNS = {
+    "prompt": "e.request_sha256",
+    "answer": "e.payload_sha256",
+    "thinking": "e.thinking_sha256",
+}
 
 
 def cell(source: PageSource, record: RunRecord, candidate_id: str, case_id: str) -> Page:
@@ -93,7 +99,7 @@ def cell(source: PageSource, record: RunRecord, candidate_id: str, case_id: str)
 
 
 def whole_text(source: PageSource, record: RunRecord, eval_id: str, kind: str) -> PageFile:
-    """Return the whole prompt or answer of an evaluation, without secrets.
+    """Return the whole prompt, answer or thinking of an evaluation, without secrets.
 
     Raises:
         RunNotFoundError: there is none.
@@ -131,10 +137,10 @@ def _repeat(
             "cached", "model", "tokens_in", "tokens_out", "cost_usd", "latency_ms",
             "first_token_ms", "dropped", "recording_url")  # fmt: skip
     error = row["error"] or row["error_type"]
-    texts = {"prompt": row["prompt"], "answer": row["answer"]}
+    texts = {kind: row[kind] for kind in _COLUMNS}
     page: Page = {name: row[name] for name in same}
     for kind, text in texts.items():
-        plain = None if text is None else _plain(str(text))
+        plain = text if text is None or kind == "thinking" else _plain(str(text))
         is_long = plain is not None and len(plain) > LONGEST
         page[kind] = None if plain is None else _cut(plain)
         page[f"{kind}_bytes"] = None if plain is None else len(plain.encode())

@@ -53,7 +53,11 @@ def make_chat(
         base_dir: where relative paths of local models start; ``None``: the working folder.
         mock_url: server that answers in the provider's place, in OpenAI's form or Anthropic's.
     """
-    settings = settings or ChatSettings(provider=api.kind, unsupported=api.request.unsupported)
+    settings = settings or ChatSettings(
+        provider=api.kind,
+        unsupported=api.request.unsupported,
+        separate_thinking=api.request.separate_thinking,
+    )
     if mock_url is None and api.kind == "plugin_chat":
         from tasks.providers.plugin_chat import make_plugin_chat  # noqa: PLC0415 - loads the plugin's package
 

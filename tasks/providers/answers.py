@@ -1,4 +1,4 @@
-"""Chat models' answers: text or tool calls, or the fault of one that is of no use."""
+"""Chat models' answers: text or tool calls, the thinking before them, or the fault of no answer."""
 
 import json
 from collections.abc import Mapping
@@ -9,11 +9,16 @@ from convergence_core.errors import Billed, CandidateFault, EvaluationFault, Inf
 from convergence_core.ports import Completion
 from convergence_core.records import Json, Usage
 from tasks.json_values import as_text
+from tasks.providers.thinking import SplitText, split_thinking
 
 REFUSAL = "refusal"
 EMPTY = "empty_reply"
 ABSENT = "no_answer"
 """Error type of a 200 that holds no answer at all: the server's doing, so it is tried again."""
+REASONING = "reasoning_content"
+"""Field of a message that holds its thinking, as DeepSeek, vLLM and SGLang name it."""
+_REASONING_FIELDS = (REASONING, "reasoning", "thinking")
+"""The same field of OpenRouter, Groq and newer vLLM, and of Ollama."""
 
 _STOPPED_BY_FILTER = frozenset(
     """
@@ -62,9 +67,16 @@ class ChatCompletion(Completion):
 
 
 def read_chat(
-    raw: Mapping[str, Json], *, latency_ms: float, first_token_ms: float | None = None
+    raw: Mapping[str, Json],
+    *,
+    latency_ms: float,
+    first_token_ms: float | None = None,
+    is_split: bool = True,
 ) -> ChatCompletion:
-    """Read an answer of the chat protocol; its first choice counts."""
+    """Read an answer of the chat protocol; its first choice counts.
+
+    ``is_split``: whether thinking at the beginning of the text is kept apart, here and below.
+    """
     choice = first_of(raw.get("choices"))
     message = mapping(choice.get("message"))
     refusal, reason = message.get("refusal"), choice.get("finish_reason")
@@ -73,10 +85,16 @@ def read_chat(
         why = f"the model refused: {refusal}", REFUSAL
     elif reason == "content_filter":
         why = "the provider's filter stopped the answer", REFUSAL
-    functions = [mapping(call.get("function")) for call in mappings(message.get("tool_calls"))]
+    functions = [mapping(call.get("function")) for call in tool_calls_of(message)]
+    text, thinking = content_text(message.get("content")), reasoning_text(message)
+    if reason == "stop" and not text.strip() and not functions:
+        # Servers that look for the end of the thinking in vain put the whole answer there.
+        text, thinking = thinking, ""
     return _completion(
         raw,
-        content_text(message.get("content")),
+        text,
+        thinking=thinking,
+        is_split=is_split,
         model=raw.get("model"),
         finish_reason=reason,
         logprobs=_logprobs(choice),
@@ -102,18 +120,44 @@ def content_text(content: Json) -> str:
     return content if isinstance(content, str) else ""
 
 
+def reasoning_text(message: Mapping[str, Json]) -> str:
+    """Return the thinking that a message, or a piece of one, has in a place of its own."""
+    for name in _REASONING_FIELDS:
+        if isinstance(text := message.get(name), str) and text:
+            return text
+    parts = [p.get("thinking") for p in mappings(message.get("content"))]  # Mistral
+    details = mappings(message.get("reasoning_details"))  # OpenRouter
+    shown = [as_text(one.get("text") or one.get("summary") or "") for one in details]
+    return "".join([*map(content_text, parts), *shown])
+
+
+def tool_calls_of(message: Mapping[str, Json]) -> list[dict[str, Json]]:
+    """Return the calls of tools of a message, or of a piece of one; that of the older form too."""
+    calls, function = mappings(message.get("tool_calls")), mapping(message.get("function_call"))
+    if calls or not function:
+        return calls
+    return [{"id": "function_call", "type": "function", "function": function}]
+
+
 def read_gemini(
-    raw: Mapping[str, Json], *, latency_ms: float, first_token_ms: float | None = None
+    raw: Mapping[str, Json],
+    *,
+    latency_ms: float,
+    first_token_ms: float | None = None,
+    is_split: bool = True,
 ) -> ChatCompletion:
-    """Read an answer of ``generateContent``; its first candidate counts, thoughts left out."""
+    """Read an answer of ``generateContent``; its first candidate counts."""
     candidate = first_of(raw.get("candidates"))
     reason = candidate.get("finishReason")
-    text, calls = "", []
+    text, thinking, calls = "", "", []
     for part in gemini_parts(candidate):
         if call := mapping(part.get("functionCall")):
             calls.append({"name": call.get("name"), "arguments": call.get("args", {})})
-        elif part.get("thought") is not True and isinstance(part.get("text"), str):
-            text += as_text(part["text"])
+        elif isinstance(piece := part.get("text"), str):
+            if part.get("thought") is True:
+                thinking += piece
+            else:
+                text += piece
     blocked = mapping(raw.get("promptFeedback")).get("blockReason")
     why = None
     if blocked:
@@ -123,6 +167,8 @@ def read_gemini(
     return _completion(
         raw,
         text,
+        thinking=thinking,
+        is_split=is_split,
         model=raw.get("modelVersion"),
         finish_reason=reason,
         tool_calls=calls,
@@ -134,13 +180,19 @@ def read_gemini(
 
 
 def read_anthropic(
-    raw: Mapping[str, Json], *, latency_ms: float, first_token_ms: float | None = None
+    raw: Mapping[str, Json],
+    *,
+    latency_ms: float,
+    first_token_ms: float | None = None,
+    is_split: bool = True,
 ) -> ChatCompletion:
-    """Read an answer of Anthropic's messages; thoughts are left out."""
-    text, calls = "", []
+    """Read an answer of Anthropic's messages."""
+    text, thinking, calls = "", "", []
     for block in mappings(raw.get("content")):
         if block.get("type") == "text":
             text += as_text(block.get("text", ""))
+        elif block.get("type") == "thinking":
+            thinking += as_text(block.get("thinking", ""))
         elif block.get("type") == "tool_use":
             calls.append({"name": block.get("name"), "arguments": block.get("input", {})})
     reason = raw.get("stop_reason")
@@ -148,6 +200,8 @@ def read_anthropic(
     return _completion(
         raw,
         text,
+        thinking=thinking,
+        is_split=is_split,
         model=raw.get("model"),
         finish_reason=reason,
         tool_calls=calls,
@@ -161,6 +215,8 @@ def _completion(
     raw: Mapping[str, Json],
     text: str,
     *,
+    thinking: str,
+    is_split: bool,
     model: Json,
     finish_reason: Json,
     tool_calls: list[dict[str, Json]],
@@ -176,11 +232,15 @@ def _completion(
     """
     reason = finish_reason if isinstance(finish_reason, str) else None
     usage = usage_of(raw)
+    found = split_thinking(text) if is_split else SplitText(None, text)
+    if found.answer is not text:
+        text, logprobs = found.answer, None  # they are of the thinking's tokens too
     fault: EvaluationFault | None = (
         None if why is None else CandidateFault(why[0], error_type=why[1])
     )
     if fault is None and not text.strip() and not tool_calls:
-        fault = _blank_fault(reason, usage, is_absent=is_absent)
+        is_thought_alone = found.thinking is not None or bool(thinking)
+        fault = _blank_fault(reason, usage, is_absent=is_absent, is_thought_alone=is_thought_alone)
     return ChatCompletion(
         # White space beside tool calls is no text.
         text=text if text.strip() or fault is not None else "",
@@ -190,21 +250,25 @@ def _completion(
         first_token_ms=first_token_ms,
         finish_reason=reason,
         raw=raw,
+        thinking="\n\n".join(filter(None, (thinking.strip(), found.thinking))) or None,
         logprobs=logprobs,
         tool_calls=tuple(tool_calls),
         fault=fault,
     )
 
 
-def _blank_fault(reason: str | None, usage: Usage, *, is_absent: bool) -> EvaluationFault:
-    """Return the fault of an answer without text and calls: the model's, if the model ended it."""
-    if is_absent or not (reason or usage.completion_tokens):
+def _blank_fault(
+    reason: str | None, usage: Usage, *, is_absent: bool, is_thought_alone: bool
+) -> EvaluationFault:
+    """Return the fault of an answer without text and calls: the model's, if the model did anything."""
+    if is_absent or not (reason or usage.completion_tokens or is_thought_alone):
         what = "no choice" if is_absent else "no text, no finish reason and no billed tokens"
         return InfrastructureFault(
             f"the server's answer holds {what}", error_type=ABSENT, may_be_billed=True
         )
     told = f" (finish reason: {reason})" if reason else ""
-    return CandidateFault(f"the model's answer is empty{told}", error_type=EMPTY)
+    what = "is thinking alone" if is_thought_alone else "is empty"
+    return CandidateFault(f"the model's answer {what}{told}", error_type=EMPTY)
 
 
 def _logprobs(choice: Mapping[str, Json]) -> tuple[float, ...] | None:

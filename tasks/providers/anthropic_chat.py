@@ -7,7 +7,8 @@ from tasks.providers.answers import ChatCompletion, read_anthropic
 from tasks.providers.anthropic_fields import anthropic_request
 from tasks.providers.chat import ChatSettings, Provider
 from tasks.providers.fields import Mapped
-from tasks.providers.streams import AnthropicJoiner, TextCallback
+from tasks.providers.streams import AnthropicJoiner
+from tasks.providers.thinking import TextCallback
 
 API_VERSION = "2023-06-01"
 """Header ``anthropic-version``: names of fields and events are those of this version."""
@@ -64,9 +65,12 @@ class AnthropicChat(Provider):
                 extensions={"trace": stopwatch},
             )
             async with asked as response:
-                joiner = AnthropicJoiner(on_text) if stream else None
+                joiner = AnthropicJoiner(self._pieces(on_text, model)) if stream else None
                 answer = await self._read(response, joiner, stopwatch)
         self._check_chat(answer.raw)
         return read_anthropic(
-            answer.raw, latency_ms=answer.latency_ms, first_token_ms=answer.first_token_ms
+            answer.raw,
+            latency_ms=answer.latency_ms,
+            first_token_ms=answer.first_token_ms,
+            is_split=self._settings.separate_thinking,
         )

@@ -19,7 +19,8 @@ from tasks.json_values import to_json
 from tasks.providers.answers import ChatCompletion
 from tasks.providers.faults import provider_fault, reported_fault
 from tasks.providers.fields import Mapped, Unsupported
-from tasks.providers.streams import DONE, Joiner, TextCallback, cut_fault, event_data, read_piece
+from tasks.providers.streams import DONE, Joiner, cut_fault, event_data, read_piece
+from tasks.providers.thinking import AnswerPieces, TextCallback, begins_within
 from tasks.secrets.redaction import Redactor
 
 _CHAT_FIELDS = ("choices", "candidates", "content", "promptFeedback", "usage", "usageMetadata")
@@ -44,6 +45,8 @@ class ChatSettings:
     """Reads the key by itself, for a provider that sends no headers; ``None``: there is none."""
     provider: str = "openai"
     """Short name for tables and prices."""
+    separate_thinking: bool = True
+    """Whether thinking within an answer is kept apart from it."""
 
 
 class RawAnswer(NamedTuple):
@@ -65,6 +68,8 @@ class Provider(ABC):
         """Short name for tables and prices."""
         self._settings = settings
         self._client: httpx.AsyncClient | None = None
+        self._late_tags: set[str] = set()
+        """Models whose answers were seen to begin within thinking."""
 
     @abstractmethod
     def mapped(
@@ -131,6 +136,22 @@ class Provider(ABC):
         if (fault := completion.failure(cost_usd=completion.cost_usd)) is not None:
             raise fault
         return replace(completion, dropped=mapped.dropped) if mapped.dropped else completion
+
+    # -- thinking
+
+    def _pieces(self, on_text: TextCallback | None, model: str) -> AnswerPieces:
+        """Return what takes the pieces of a streamed answer."""
+        holds = model in self._late_tags or (on_text is not None and begins_within(model))
+        is_split = self._settings.separate_thinking
+        return AnswerPieces(on_text, is_split=is_split, holds=holds)
+
+    def _noted(
+        self, done: ChatCompletion, pieces: AnswerPieces | None, model: str
+    ) -> ChatCompletion:
+        """Return a streamed answer; its model's next one begins within thinking if this one did."""
+        if pieces is not None and done.thinking and pieces.passed.strip() != done.text.strip():
+            self._late_tags.add(model)
+        return done
 
     # -- one exchange
 

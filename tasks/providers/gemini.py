@@ -12,7 +12,8 @@ from tasks.providers.answers import ChatCompletion, read_gemini
 from tasks.providers.chat import ChatSettings, Provider
 from tasks.providers.fields import Mapped
 from tasks.providers.gemini_fields import gemini_request
-from tasks.providers.streams import GeminiJoiner, TextCallback
+from tasks.providers.streams import GeminiJoiner
+from tasks.providers.thinking import TextCallback
 
 _DEFAULTS = ChatSettings(provider="gemini")
 
@@ -58,9 +59,12 @@ class GeminiChat(Provider):
                 extensions={"trace": stopwatch},
             )
             async with asked as response:
-                joiner = GeminiJoiner(on_text) if stream else None
+                joiner = GeminiJoiner(self._pieces(on_text, model)) if stream else None
                 answer = await self._read(response, joiner, stopwatch)
         self._check_chat(answer.raw)
         return read_gemini(
-            answer.raw, latency_ms=answer.latency_ms, first_token_ms=answer.first_token_ms
+            answer.raw,
+            latency_ms=answer.latency_ms,
+            first_token_ms=answer.first_token_ms,
+            is_split=self._settings.separate_thinking,
         )

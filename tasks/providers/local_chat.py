@@ -17,7 +17,7 @@ from tasks.models.model_process import ChatAnswer, ChatRequest
 from tasks.providers.answers import ChatCompletion, read_chat
 from tasks.providers.chat import ChatSettings, Provider
 from tasks.providers.fields import Mapped, settled
-from tasks.providers.streams import TextCallback
+from tasks.providers.thinking import AnswerPieces, TextCallback
 
 MAX_TOKENS: Final = 256
 """Longest answer where none is set."""
@@ -92,7 +92,8 @@ class LocalChat(Provider):
         timeout_s, started_s = self._settings.client.timeout_s, time.monotonic()
         try:
             request = _request(body, stream=stream)
-            future = self._opened[files].ask(request, timeout_s, _receiver(on_text))
+            pieces = None if on_text is None else self._pieces(on_text, model)
+            future = self._opened[files].ask(request, timeout_s, _receiver(pieces))
             answer = await asyncio.wrap_future(future)
         except ModelProcessError as error:
             kind = "timeout" if error.timed_out else "model_process_ended"
@@ -111,7 +112,13 @@ class LocalChat(Provider):
             choice["logprobs"] = {"content": [{"logprob": one} for one in answer.logprobs]}
         raw: dict[str, Json] = {"model": model, "choices": [choice], "usage": usage}
         latency_ms = answer.latency_ms or (time.monotonic() - started_s) * 1000
-        return read_chat(raw, latency_ms=latency_ms, first_token_ms=answer.first_token_ms)
+        done = read_chat(
+            raw,
+            latency_ms=latency_ms,
+            first_token_ms=answer.first_token_ms,
+            is_split=self._settings.separate_thinking,
+        )
+        return self._noted(done, pieces, model)
 
     async def aclose(self) -> None:
         """Let the models go; the last one who asks a model ends its process."""
@@ -127,15 +134,15 @@ class LocalChat(Provider):
         return self._name_to_files[model]
 
 
-def _receiver(on_text: TextCallback | None) -> TextCallback | None:
+def _receiver(pieces: AnswerPieces | None) -> TextCallback | None:
     """Return what takes pieces in the model's thread, for the loop that waits for the answer."""
-    if on_text is None:
+    if pieces is None:
         return None
     loop = asyncio.get_running_loop()
 
     def receive(piece: str) -> None:
         with contextlib.suppress(RuntimeError):  # the loop has ended, and reads no more
-            loop.call_soon_threadsafe(on_text, piece)
+            loop.call_soon_threadsafe(pieces.add, piece)
 
     return receive
 

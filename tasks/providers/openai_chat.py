@@ -21,7 +21,8 @@ from tasks.providers.answers import ChatCompletion, read_chat
 from tasks.providers.chat import ChatSettings, Provider, RawAnswer
 from tasks.providers.faults import check_finished
 from tasks.providers.fields import Dialect, Mapped, map_fields, openai_dialect
-from tasks.providers.streams import ChatJoiner, TextCallback
+from tasks.providers.streams import ChatJoiner
+from tasks.providers.thinking import TextCallback
 
 if TYPE_CHECKING:
     import openai
@@ -90,21 +91,26 @@ class OpenAIChat(Provider):
         on_text: TextCallback | None = None,
     ) -> ChatCompletion:
         """See ``Provider.send``."""
-        body, joiner = {**body, "model": model}, None
+        body, joiner, pieces = {**body, "model": model}, None, None
         more: dict[str, Any] = {"extra_query": query or None}
         if stream:
             if self._dialect != "mistral":  # which refuses it, and tells the usage all the same
                 body.setdefault("stream_options", {"include_usage": True})
             if body.get("stream_options", {}) is None:
                 del body["stream_options"]
-            joiner, more["stream"] = ChatJoiner(on_text), True
+            pieces = self._pieces(on_text, model)
+            joiner, more["stream"] = ChatJoiner(pieces), True
         answer = await self._post("chat/completions", body, joiner, more)
         self._check_chat(answer.raw)
         url, secret = bare(self.base_url), self._settings.secret
         check_finished(answer.raw, httpx.Headers(), url=url, secret=secret)
         done = read_chat(
-            answer.raw, latency_ms=answer.latency_ms, first_token_ms=answer.first_token_ms
+            answer.raw,
+            latency_ms=answer.latency_ms,
+            first_token_ms=answer.first_token_ms,
+            is_split=self._settings.separate_thinking,
         )
+        done = self._noted(done, pieces, model)
         is_billed_here = self._dialect == "openrouter"
         return replace(done, cost_usd=reported_cost(answer.raw)) if is_billed_here else done
 

@@ -13,7 +13,7 @@ from tasks.plugins.entry_points import Plugin, PluginContext, find_plugin
 from tasks.providers.answers import EMPTY, ChatCompletion
 from tasks.providers.chat import ChatSettings, Provider
 from tasks.providers.fields import Mapped
-from tasks.providers.streams import TextCallback
+from tasks.providers.thinking import SplitText, TextCallback, split_thinking
 
 PLUGIN_CHAT = "plugin_chat"
 """Kind of target, and provider in tables and prices."""
@@ -64,12 +64,16 @@ class PluginChat(Provider):
         name = model.removeprefix(f"{self._plugin.name}/")
         ask = partial(self._llm.complete, messages, model=name, **options)  # type: ignore[arg-type]
         found, took_ms = await self._calls.run(ask, Completion, _storable)
+        split = split_thinking(found.text)
+        if not self._settings.separate_thinking:
+            split = SplitText(None, found.text)
         fault = None
-        if not found.text.strip():
+        if not split.answer.strip():
             told = f"{self._plugin.told} answered nothing"
             fault = CandidateFault(told, error_type=EMPTY)
         return ChatCompletion(
-            text=found.text,
+            text=split.answer,
+            thinking="\n\n".join(filter(None, (found.thinking, split.thinking))) or None,
             latency_ms=believed_ms(found.latency_ms, took_ms),
             model=found.model,
             usage=found.usage,

@@ -6,18 +6,25 @@ cut.
 """
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from typing import Protocol, TypeAlias
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from typing import Protocol
 
 from convergence_core.errors import InfrastructureFault
 from convergence_core.records import Json
-from tasks.json_values import to_json
-from tasks.providers.answers import content_text, first_of, gemini_parts, mapping, mappings
+from tasks.json_values import as_text, to_json
+from tasks.providers.answers import (
+    REASONING,
+    content_text,
+    first_of,
+    gemini_parts,
+    mapping,
+    mappings,
+    reasoning_text,
+    tool_calls_of,
+)
+from tasks.providers.thinking import AnswerPieces
 
 DONE = "[DONE]"
-
-TextCallback: TypeAlias = Callable[[str], object]
-"""Called with each piece of an answer's text as it comes."""
 
 
 async def event_data(chunks: AsyncIterator[bytes]) -> AsyncGenerator[str, None]:
@@ -79,11 +86,12 @@ class Joiner(Protocol):
 class ChatJoiner:
     """Joins chunks of the chat protocol; the first choice counts."""
 
-    def __init__(self, on_text: TextCallback | None = None) -> None:
-        self._on_text = on_text
+    def __init__(self, pieces: AnswerPieces) -> None:
+        self._pieces = pieces
         self._head: dict[str, Json] = {}
         self._text: list[str] = []
         self._refusal: list[str] = []
+        self._reasoning: list[str] = []
         self._logprobs: list[Json] = []
         self._calls: list[dict[str, Json]] = []
         self._slots: dict[object, int] = {}
@@ -107,13 +115,16 @@ class ChatJoiner:
             self._finish_reason = reason
         is_content = False
         self._logprobs += mappings(mapping(choice.get("logprobs")).get("content"))
-        for name, texts in (("content", self._text), ("refusal", self._refusal)):
-            if text := content_text(delta.get(name)):
-                texts.append(text)
-                is_content = True
-                if name == "content" and self._on_text is not None:
-                    self._on_text(text)
-        for call in mappings(delta.get("tool_calls")):
+        if reasoning := reasoning_text(delta):
+            self._reasoning.append(reasoning)
+            self._pieces.release()
+        if text := content_text(delta.get("content")):
+            self._text.append(text)
+            is_content = self._pieces.add(text)
+        if refusal := content_text(delta.get("refusal")):
+            self._refusal.append(refusal)
+            is_content = True
+        for call in tool_calls_of(delta):
             self._add_call(call)
             is_content = True
         return is_content
@@ -128,8 +139,8 @@ class ChatJoiner:
             self._calls.append({"id": piece.get("id"), "name": "", "arguments": ""})
         call, function = self._calls[self._slots[key]], mapping(piece.get("function"))
         for name in ("name", "arguments"):
-            if isinstance(text := function.get(name), str):
-                call[name] = str(call[name]) + text
+            if (text := function.get(name)) is not None:
+                call[name] = str(call[name]) + as_text(text)
 
     @property
     def is_whole(self) -> bool:
@@ -141,6 +152,8 @@ class ChatJoiner:
         """The answer as it would have come in one piece."""
         content = "".join(self._text) if self._text else None
         message: dict[str, Json] = {"role": "assistant", "content": content}
+        if self._reasoning:
+            message[REASONING] = "".join(self._reasoning)
         if self._refusal:
             message["refusal"] = "".join(self._refusal)
         if self._calls:
@@ -166,8 +179,8 @@ class ChatJoiner:
 class GeminiJoiner:
     """Joins answers of ``streamGenerateContent``, each of which holds some parts."""
 
-    def __init__(self, on_text: TextCallback | None = None) -> None:
-        self._on_text = on_text
+    def __init__(self, pieces: AnswerPieces) -> None:
+        self._pieces = pieces
         self._head: dict[str, Json] = {}
         self._parts: list[Json] = []
         self._finish_reason: Json = None
@@ -181,13 +194,9 @@ class GeminiJoiner:
         self._finish_reason = first.get("finishReason") or self._finish_reason
         parts = gemini_parts(first)
         self._parts += parts
-        texts = [
-            part["text"] for part in parts if part.get("thought") is not True and part.get("text")
-        ]
-        for text in texts:
-            if isinstance(text, str) and self._on_text is not None:
-                self._on_text(text)
-        return bool(texts) or any(part.get("functionCall") for part in parts)
+        texts = [part.get("text") for part in parts if part.get("thought") is not True]
+        passed = [self._pieces.add(text) for text in texts if isinstance(text, str)]
+        return any(passed) or any(part.get("functionCall") for part in parts)
 
     @property
     def is_whole(self) -> bool:
@@ -232,8 +241,8 @@ def _broken(why: str, kind: str) -> InfrastructureFault:
 class AnthropicJoiner:
     """Joins the events of Anthropic's messages; blocks by their index."""
 
-    def __init__(self, on_text: TextCallback | None = None) -> None:
-        self._on_text = on_text
+    def __init__(self, pieces: AnswerPieces) -> None:
+        self._pieces = pieces
         self._head: dict[str, Json] = {}
         self._usage: dict[str, Json] = {}
         self._blocks: dict[object, dict[str, Json]] = {}
@@ -261,11 +270,11 @@ class AnthropicJoiner:
     def _add_delta(self, index: object, delta: Mapping[str, Json]) -> bool:
         block = self._blocks.setdefault(index, {"type": "text"})
         text, arguments = delta.get("text"), delta.get("partial_json")
+        if isinstance(thinking := delta.get("thinking"), str):
+            block["thinking"] = str(block.get("thinking") or "") + thinking
         if isinstance(text, str) and text:
             block["text"] = str(block.get("text") or "") + text
-            if self._on_text is not None:
-                self._on_text(text)
-            return True
+            return self._pieces.add(text)
         if isinstance(arguments, str):
             self._arguments[index] = self._arguments.get(index, "") + arguments
             return bool(arguments)

@@ -41,16 +41,17 @@ WITH e AS (
 texts AS (
   SELECT payload_sha256, min(text) AS text FROM payloads
   WHERE run_id = $run AND payload_sha256 IN (
-    SELECT request_sha256 FROM e UNION SELECT payload_sha256 FROM e) GROUP BY ALL),
+    SELECT unnest([request_sha256, payload_sha256, thinking_sha256]) FROM e) GROUP BY ALL),
 prices AS (
   SELECT call_key, max(cost_usd) AS usd FROM attempts
   WHERE state = 'done' AND call_key IN (SELECT call_key FROM e) GROUP BY ALL)
 SELECT e.eval_id, e.case_id, e.role, e.replicate, e.error_type, e.error, e.reward, e.metrics,
        e.latency_ms, e.recording_url, prices.usd AS cost_usd, coalesce(e.weight, 1.0) AS weight,
-       p.text AS request, r.text AS response
+       p.text AS request, r.text AS response, t.text AS thinking
 FROM e LEFT JOIN prices USING (call_key)
      LEFT JOIN texts p ON p.payload_sha256 = e.request_sha256
      LEFT JOIN texts r ON r.payload_sha256 = e.payload_sha256
+     LEFT JOIN texts t ON t.payload_sha256 = e.thinking_sha256
 ORDER BY e.case_id, e.role, e.replicate, e.generation
 """
 
@@ -93,6 +94,7 @@ def _asked(rows: Sequence[Mapping[str, Any]]) -> AskedCase:
     response = first["response"]
     answer = CaseAnswer(
         text=None if response is None else as_text(_parsed(response)),
+        thinking=first["thinking"],
         reward=_mean(row["reward"] for row in rows),
         metrics={
             name: value
@@ -218,7 +220,8 @@ def _cut_answer(answer: CaseAnswer | None) -> CaseAnswer | None:
     if answer is None:
         return None
     reasons = tuple(_cut(reason) or "" for reason in answer.reasons)
-    return replace(answer, text=_cut(answer.text), reasons=reasons)
+    thinking = _cut(answer.thinking)
+    return replace(answer, text=_cut(answer.text), thinking=thinking, reasons=reasons)
 
 
 def _cut(text: str | None) -> str | None:

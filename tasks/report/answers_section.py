@@ -122,13 +122,20 @@ def _rows(case: CaseAnswers, first: str, second: str) -> Iterator[tuple[str, tup
         if shown:
             more = f" (first of {answer.n_repeats})" if answer.n_repeats > 1 else ""
             yield f"{name}{more}", shown
-        if answer.recording_url is not None:
-            yield f"recording of {name}", (WebLink(answer.recording_url),)
-        if answer.error is not None:
-            yield f"{name} failed", (clean(answer.error),)
-        for reason in answer.reasons:
-            yield f"judge of {name}", (clean(reason),)
+        yield from _remarks(name, answer)
     yield "scores", ("; ".join(_scores(case)),)
+
+
+def _remarks(name: str, answer: CaseAnswer) -> Iterator[tuple[str, tuple[Inline, ...]]]:
+    """Yield what is known of an answer beside its text and its scores."""
+    if answer.thinking is not None:
+        yield f"thinking of {name}", (clean(answer.thinking),)
+    if answer.recording_url is not None:
+        yield f"recording of {name}", (WebLink(answer.recording_url),)
+    if answer.error is not None:
+        yield f"{name} failed", (clean(answer.error),)
+    for reason in answer.reasons:
+        yield f"judge of {name}", (clean(reason),)
 
 
 def _scores(case: CaseAnswers) -> Iterator[str]:

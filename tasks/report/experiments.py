@@ -43,10 +43,11 @@ WITH texts AS (
 SELECT e.candidate_id, e.case_id AS test_case_id, e.replicate AS repeat, e.role, e.generation,
        e.status, e.error_type, e.error, e.reward AS score, e.metrics, e.latency_ms, e.cost_usd,
        e.status = 'ok' AS success, epoch_us(e.started_at) AS started_us,
-       p.text AS request, r.text AS response
+       p.text AS request, r.text AS response, t.text AS thinking
 FROM evaluations e
      LEFT JOIN texts p ON p.payload_sha256 = e.request_sha256
      LEFT JOIN texts r ON r.payload_sha256 = e.payload_sha256
+     LEFT JOIN texts t ON t.payload_sha256 = e.thinking_sha256
 WHERE e.run_id = $run AND e.candidate_id IN (SELECT unnest($candidates))
 ORDER BY e.candidate_id, e.role <> 'search', e.role, e.generation, e.case_id, e.replicate
 """
@@ -216,6 +217,7 @@ def _test_result(
         "expected": case.expected if case is not None and keep_text else None,
         "response_text": response if isinstance(response, str) else evaluation["response"],
         "response": response,
+        "thinking": evaluation["thinking"],
         "score": evaluation["score"],
         "metrics": {name: v if math.isfinite(v) else None for name, v in metrics},
         **{name: evaluation[name] for name in ("latency_ms", "cost_usd", "success")},

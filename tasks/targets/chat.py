@@ -20,7 +20,7 @@ from tasks.providers import make_chat
 from tasks.providers.answers import ChatCompletion, mappings
 from tasks.providers.chat import ChatSettings, Provider, check_refused
 from tasks.providers.fields import REQUEST_FIELDS, Mapped, n_answers, output_limit
-from tasks.providers.streams import TextCallback
+from tasks.providers.thinking import TextCallback
 from tasks.secrets.redaction import Secrets
 from tasks.targets.chat_checks import sent_fields, system_parameter
 from tasks.targets.endpoint import chosen_model
@@ -78,6 +78,7 @@ class ChatTarget:
             token=partial(token_of, api, secrets),
             unsupported=api.request.unsupported,
             provider=api.kind,
+            separate_thinking=api.request.separate_thinking,
         )
         endpoints: dict[str, str | None] = {
             name: model.endpoint for name, model in api.models.items()
@@ -156,15 +157,22 @@ class ChatTarget:
         request, mapped = self._prepared(params, case)
         model, query = str(request["model"]), request["query"]
         assert isinstance(query, dict)  # noqa: S101 - made below
-        own = fields or {}
+        own, passed = fields or {}, 0
+
+        def pass_on(text: str) -> None:
+            nonlocal passed
+            passed += 1
+            if on_text is not None:
+                on_text(text)
+
         completion = await self._chat(params).send(
             {**mapped.body, **own},
             model=str(own.get("model", model)),
             query=query,
             stream=self._api.request.stream or on_text is not None,
-            on_text=on_text,
+            on_text=None if on_text is None else pass_on,
         )
-        if on_text is not None and completion.first_token_ms is None and completion.text:
+        if on_text is not None and not passed and completion.text:
             on_text(completion.text)
         cost_usd, price_version = self._cost(self._billing_provider(params), model, completion)
         fault = completion.failure(cost_usd=cost_usd, price_version=price_version)
@@ -181,6 +189,7 @@ class ChatTarget:
             first_token_ms=completion.first_token_ms,
             dropped=mapped.dropped,
             finish_reason=completion.finish_reason,
+            thinking=completion.thinking,
         )
         return reply, completion
 
@@ -210,6 +219,8 @@ class ChatTarget:
             "model": model,
             "stream": request.stream,
             "body": dict(mapped.body),
+            # Answers that the journal holds are read by the same rule.
+            **({} if request.separate_thinking else {"separate_thinking": False}),
         }, mapped
 
     def _chat(self, params: Params) -> Provider:

@@ -1,5 +1,6 @@
 """``test``: present settings on all cases, exit codes, journal and budget, JUnit XML."""
 
+import contextlib
 import json
 import time
 import xml.etree.ElementTree as ET
@@ -11,11 +12,15 @@ import pytest
 from convergence_core.records import canonical_json
 from tasks.inputs.loader import load
 from tasks.mock.mock_server import MockServer
+from tasks.pages.cell import cell
+from tasks.pages.source import PageSource
 from tasks.store import ParquetStore
 from tasks.store.runtime.promotions import set_champion
 from tasks.store.runtime.rows import Champion
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tests.support.commands import Runner
+from tests.support.configurations import chat_api, mapping
+from tests.support.http_server import LoopbackServer, chat_answer
 from tests.support.optimizations import ledger, write_project
 from tests.support.paid_runs import STORE, write_project as write_paid_project
 
@@ -218,3 +223,41 @@ def test_offline_needs_no_key_and_says_so(
     (row,) = cli("runs", "--json").json
     assert row["system"] == "mood.offline.test"
     assert canonical_json(json.loads(cli("test", "--offline", "--json").out)["offline"]) == "true"
+
+
+SECRET = "sk-proj-abcdefghijklmnop1234567890"  # noqa: S105 - nobody's
+THINKER = {
+    "search_space__parameters": {
+        "temperature": {"type": "float", "min": 0, "max": 1, "default": 1}
+    },
+    "evaluation": {
+        "test_cases": [{"id": name, "input": name, "expected": "yes"} for name in "ab"],
+        "metrics": {"right": {"type": "exact_match", "weight": 1}},
+    },
+    "storage__path": "./store",
+}
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_thinking_is_stored_and_shown_and_never_scored(here: Path, cli: Runner, keeps: bool):
+    text = f"<think>\nIs it the key {SECRET}? No.\n</think>\n\nyes"
+    with LoopbackServer(lambda _: chat_answer(text)) as server:
+        sections = {**THINKER, "api": chat_api(server.url), "storage__keep_text": keeps}
+        (here / "optimization.yaml").write_text(json.dumps(mapping(**sections)))
+        told = cli("test", "--json").json
+    assert told["reward"]["mean"] == 1.0
+    thinking = "Is it the key [redacted]? No." if keeps else None
+    assert {case["answer"]["thinking"] for case in told["cases"]} == {thinking}
+    assert {case["answer"]["text"] for case in told["cases"]} == {"yes" if keeps else None}
+    rows = cli("query", "SELECT response, thinking FROM answers", "--json").json
+    assert rows == [{"response": '"yes"' if keeps else None, "thinking": thinking}] * 2
+    with contextlib.closing(PageSource(ParquetStore(here / "store"))) as source:
+        record = source.store.runs()[0]
+        candidate = source.rows("SELECT DISTINCT candidate_id FROM evaluations")[0]["candidate_id"]
+        (repeat,) = cell(source, record, candidate, "a")["repeats"]
+    assert repeat["thinking"] == thinking
+    assert all(
+        SECRET.encode() not in path.read_bytes()
+        for path in (here / "store").rglob("*")
+        if path.is_file()
+    )

@@ -53,6 +53,19 @@ def history(here: Path):
         return store.history("ada")
 
 
+def test_thinking_is_shown_beside_the_answer(type_lines):
+    pieces = [
+        chunk(content="<think>Paris, or"),
+        chunk(content=" Rome?</think>Paris."),
+        chunk("stop"),
+    ]
+    with LoopbackServer(lambda _: events(pieces)) as server:
+        done = type_lines("Capital?", "/history", api=chat_api(server.url), options=())
+    assert done.code == 0, done.err
+    assert "Paris.\nthinking, not part of the answer: Paris, or Rome?" in done.out
+    assert "  thinking  Paris, or Rome?" in done.out
+
+
 def test_each_answer_is_logged_and_the_next_line_may_rate_it(type_lines, here):
     done = type_lines("Where is Paris?", "4", "And Rome?", "", "And Oslo?", "And Bern?", "1")
     assert done.code == 0, done.err

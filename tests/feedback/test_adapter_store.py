@@ -440,10 +440,12 @@ def test_a_store_from_before_adapters_gets_their_tables_and_keeps_its_ratings(
                 *("adapters", "adapter_events", "adapter_rows", "training_rounds", "gate_checks"),
             ):
                 connection.execute(f"DROP TABLE {table}")
+            connection.execute("ALTER TABLE interactions DROP COLUMN thinking")
             connection.execute("PRAGMA user_version = 2")
     with FeedbackStore(path) as store:
         version = activated(AdapterStore(store), source, mark)
         rate(store, "a", 1)
+        assert store.log(answer("b", thinking="hm")).thinking == "hm"
         assert statuses(AdapterStore(store)) == {version: "stale"}
 
 

@@ -59,7 +59,7 @@ def test_every_field_of_an_answer_is_kept(store: FeedbackStore):
                   ChatMessage(role="user", content="Set x.")),
         adapter_version="v3", template_hash="ab" * 32, sampling={"temperature": 0.5, "top_p": 1},
         logprobs=(-0.25, -1e-3), n_input_tokens=12, n_output_tokens=3, latency_s=0.75,
-        cost_usd=0.0, system="bot", decision_id="d-1", is_shared=True,
+        cost_usd=0.0, system="bot", decision_id="d-1", is_shared=True, thinking="x or y?",
     )  # fmt: skip
     assert store.log(whole) == whole
     assert store.interaction("whole") == whole
@@ -190,13 +190,13 @@ def test_the_history_is_a_users_own_by_role_and_conversation(store: FeedbackStor
 def test_secrets_and_what_no_database_takes_are_not_stored(store: FeedbackStore):
     stored = store.log(
         answer(prompt=f"My key is {KEY}, \0 and \ud800.", response=f"Keep {KEY} safe",
-               sampling={"stop": [KEY]})
+               sampling={"stop": [KEY]}, thinking=f"Not {KEY}!")
     )  # fmt: skip
     store.rate(rating(1, reason=f"it shows {KEY}"))
     assert KEY not in stored.messages[0].content
     kept = repr(store.fetch("SELECT * FROM interactions") + store.fetch("SELECT * FROM ratings"))
     assert KEY not in kept
-    assert kept.count("[redacted]") == 4
+    assert kept.count("[redacted]") == 5
     assert "\0" not in stored.messages[0].content
     path = store.root / "feedback.sqlite"
     if path.exists():

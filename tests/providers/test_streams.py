@@ -73,7 +73,7 @@ def test_an_answer_in_one_piece_has_no_first_token():
 
 
 def test_thoughts_come_before_the_first_token():
-    thinking = [chunk(reasoning_content="hm"), chunk("stop")]
+    thinking = [chunk(reasoning_content="hm"), chunk("length")]
     assert fault_of(events(thinking)).error_type == "empty_reply"
     pieces = [gemini_piece({"text": "hm", "thought": True}, finish_reason="STOP")]
     assert fault_of(events(pieces, done=False), native_api).error_type == "empty_reply"

@@ -359,6 +359,15 @@ def test_a_recording_is_a_link_on_the_page_and_an_address_elsewhere():
     assert ("rel", "noopener noreferrer") in page.attributes
 
 
+def test_thinking_stands_beside_an_answer_and_is_no_part_of_it():
+    answer = CaseAnswer(text="yes", reward=1.0, thinking=NASTY)
+    case = CaseAnswers(case_id="c", role="holdout", input="?", first=None, second=answer)
+    blocks = answer_blocks([case], "default", "recommended")
+    assert "* thinking of recommended: " in markdown_of(blocks)
+    page = read("".join(block_html(block, made_up_result()) for block in blocks))
+    assert "script" not in page.tags
+
+
 @pytest.mark.parametrize(
     "url", ["javascript:alert(1)", "http://x", 'https://x" onclick="y', NASTY]
 )

@@ -272,6 +272,7 @@ def test_every_text_of_a_reply_is_redacted(redact):
     reply = Reply(
         value={TOKEN: TOKEN}, latency_ms=1.0, model=TOKEN, provider="p", finish_reason=TOKEN,
         dropped=(f"x: {TOKEN}",), extra={"a": 1.0}, recording_url=f"https://x/{TOKEN}",
+        thinking=TOKEN,
     )  # fmt: skip
     clean = redacted(reply, redact)
     assert TOKEN not in json.dumps(reply_outcome(clean))

@@ -27,7 +27,7 @@ from tasks.store.runtime.runtime_store import RuntimeStore
 from tests.service.conftest import SECRETS, all_tokens
 from tests.support.chat_servers import chunk, echo, events
 from tests.support.configurations import chat_api, loaded
-from tests.support.http_server import Answer, LoopbackServer, Request, error_answer
+from tests.support.http_server import Answer, LoopbackServer, Request, chat_answer, error_answer
 
 HI = {"model": "assistant", "messages": [{"role": "user", "content": "Hi?"}], "user": "ada"}
 COMPLETIONS = "/v1/chat/completions"
@@ -135,6 +135,21 @@ def test_a_stream_has_the_documented_form_and_is_logged_before_its_end(talk):
     assert chunks[-1]["choices"] == []
     assert chunks[-1]["usage"]["total_tokens"] == 10
     assert talk.feedback.interaction(identity).response == "2: Hi?"
+
+
+@pytest.mark.parametrize("text", ["<think>\nhm\n</think>\n\nArr.", "hm\n</think>\n\nArr."])
+def test_thinking_is_logged_and_never_delivered(talk, text):
+    talk.answer = lambda _: chat_answer(text)
+    assert talk.post(HI).json()["choices"][0]["message"]["content"] == "Arr."
+    pieces = [chunk(content=text[i : i + 3]) for i in range(0, len(text), 3)]
+    talk.answer = lambda _: events([*pieces, chunk("stop")])
+    with talk.streamed({**HI, "model": "assistant"}) as answer:
+        got = data_of(answer)[:-1]
+    content = "".join(one["choices"][0]["delta"].get("content", "") for one in got)
+    assert content == "Arr."
+    for kept in talk.feedback.history("ada"):
+        assert (kept.interaction.response, kept.interaction.thinking) == ("Arr.", "hm")
+        assert kept.interaction.logprobs is None
 
 
 def test_openais_own_client_talks_streams_and_lists(talk):

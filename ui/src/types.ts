@@ -92,7 +92,7 @@ export interface CellDetail {
   input: string | null; expected: string | null;
   repeats: {
     eval_id: string; replicate: number; generation: number | null; status: string; reward: number | null; error: string | null; fault: string | null; cached: boolean;
-    prompt: string | null; answer: string | null; prompt_bytes: number | null; answer_bytes: number | null; prompt_url: string | null; answer_url: string | null; recording_url: string | null;
+    prompt: string | null; answer: string | null; prompt_bytes: number | null; answer_bytes: number | null; prompt_url: string | null; answer_url: string | null; thinking: string | null; thinking_url: string | null; recording_url: string | null;
     metrics: { name: string; value: number | null; unit: string | null }[];
     judgements: { metric: string; order: string | null; value: number | null; reason: string | null }[];
     tokens_in: number | null; tokens_out: number | null; cost_usd: number | null; latency_ms: number | null;

@@ -4,17 +4,19 @@ Any object with ``complete`` will do, awaitable or plain. It is called with a li
 text if its first parameter is annotated ``str`` or named ``prompt``, ``text``, ``question`` or ``query``; and
 with those of ``model``, ``temperature``, ``max_tokens`` and further options that its signature takes. It returns a text, a
 ``Completion``, a mapping or an object with ``text`` or ``content``, or an answer of OpenAI's shape
-(``choices[0].message.content``).
+(``choices[0].message.content``). Thinking at the beginning of the text (``<think>…</think>``) is left out.
 """
 
 import asyncio
 import inspect
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from convergence_core.ports import LLM, Completion
 from convergence_core.records import Json
+from tasks.providers.thinking import split_thinking
 
 _TEXT_NAMES: Final = frozenset({"prompt", "text", "question", "query"})
 _FORM: Final = (
@@ -115,13 +117,21 @@ def _completion(found: Any, latency_ms: float) -> Completion:
         TypeError: it is of none.
     """
     if isinstance(found, Completion):
-        return found
+        split = split_thinking(found.text)
+        return replace(found, text=split.answer, thinking=split.thinking or found.thinking)
     text = found if isinstance(found, str) else _text_of(found)
     if text is None:
         raise TypeError(f"`complete` of the provider {_FORM}, but got {type(found).__name__}")
     # A text alone says nothing of its end, and is taken for whole.
     ended = _part(_first(found), "finish_reason") or _part(found, "finish_reason") or "stop"
-    return Completion(text=text, latency_ms=latency_ms, raw={}, finish_reason=str(ended))
+    split = split_thinking(text)
+    return Completion(
+        text=split.answer,
+        thinking=split.thinking,
+        latency_ms=latency_ms,
+        raw={},
+        finish_reason=str(ended),
+    )
 
 
 def _text_of(found: Any) -> str | None:

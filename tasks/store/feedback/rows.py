@@ -20,7 +20,7 @@ INTERACTION_COLUMNS: Final = (
     "interaction_id", "source", "event_id", "role", "user_id", "model", "messages_json",
     "response", "created_us", "conversation_id", "adapter_version", "template_hash",
     "sampling_json", "logprobs_json", "n_input_tokens", "n_output_tokens", "latency_s",
-    "cost_usd", "system", "decision_id", "is_shared",
+    "cost_usd", "system", "decision_id", "is_shared", "thinking",
 )  # fmt: skip
 RATING_COLUMNS: Final = (
     "interaction_id", "user_id", "rating", "thumbs", "reason", "source", "event_id", "created_us",
@@ -123,6 +123,7 @@ def interaction_values(one: Interaction, clean: Callable[[str], str]) -> tuple[A
     values = {
         "messages_json": json.dumps(messages, ensure_ascii=False),
         "response": clean(one.response),
+        "thinking": None if one.thinking is None else clean(one.thinking),
         "sampling_json": canonical_json(redact_json(dict(one.sampling), clean)),
         "logprobs_json": None if one.logprobs is None else json.dumps(list(one.logprobs)),
         "is_shared": int(one.is_shared),

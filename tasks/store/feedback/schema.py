@@ -18,7 +18,7 @@ from typing import Final
 from tasks.store.database import Schema
 from tasks.store.runtime.schema import VARIABLE
 
-VERSION = 4
+VERSION = 5
 FEEDBACK_FILE = "feedback.sqlite"
 
 DDL = """
@@ -29,7 +29,7 @@ CREATE TABLE IF NOT EXISTS interactions(
   conversation_id TEXT, adapter_version TEXT, template_hash TEXT, sampling_json TEXT NOT NULL,
   logprobs_json TEXT, n_input_tokens INTEGER, n_output_tokens INTEGER, latency_s REAL,
   cost_usd REAL, system TEXT, decision_id TEXT, is_shared INTEGER NOT NULL,
-  UNIQUE (source, event_id)
+  thinking TEXT, UNIQUE (source, event_id)
 );
 CREATE INDEX IF NOT EXISTS interactions_of_user ON interactions(user_id, seq);
 CREATE TABLE IF NOT EXISTS ratings(
@@ -102,9 +102,14 @@ CREATE TABLE IF NOT EXISTS feedback_exports(
 """
 
 
-def upgrade(found: int) -> str:  # noqa: ARG001 - every version only added tables
+_THINKING_VERSION = 5
+"""The version that added the column; the others added tables."""
+
+
+def upgrade(found: int) -> str:
     """Return what brings the tables of a version up to this one; of none: creates them."""
-    return DDL
+    lacks_thinking = 0 < found < _THINKING_VERSION
+    return ("ALTER TABLE interactions ADD COLUMN thinking TEXT;" if lacks_thinking else "") + DDL
 
 
 FEEDBACK: Final = Schema(

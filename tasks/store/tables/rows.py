@@ -66,16 +66,18 @@ def evaluation_row(run_id: str, evaluation: Evaluation, *, weight: float | None 
         "dropped": "; ".join(evaluation.dropped) or None,
         "request_sha256": _hash_or_none(evaluation.request_text),
         "payload_sha256": _hash_or_none(evaluation.response_text),
+        "thinking_sha256": _hash_or_none(evaluation.thinking_text),
     }
 
 
 def payload_rows(run_id: str, evaluations: Iterable[Evaluation]) -> list[Row]:
-    """Return each distinct request and response text once, ordered by its hash."""
+    """Return each distinct request, response and thinking once, ordered by its hash."""
     texts: dict[str, tuple[str, str]] = {}
     for evaluation in evaluations:
         for kind, text in (
             ("prompt", evaluation.request_text),
             ("response", evaluation.response_text),
+            ("thinking", evaluation.thinking_text),
         ):
             if text is not None:
                 texts[sha256_hex(text)] = (kind, text)

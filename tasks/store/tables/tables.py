@@ -110,6 +110,7 @@ evaluations (run_id, eval_id): The outcome of one cell: one candidate, one test 
 29 | dropped        | text |        | request fields left out and why, joined by `; `
 26 | request_sha256 | text |        | the request in payloads
 22 | payload_sha256 | text |        | the answer in payloads
+31 | thinking_sha256 | text |       | the model's thinking before the answer in payloads; NULL: none is known
 30 | recording_url  | text |        | where the browser session that answered can be watched; NULL: none, or it failed, and its error names it
 """)
 
@@ -167,7 +168,7 @@ PAYLOADS = table("""
 payloads (run_id, payload_sha256): Texts sent and received, apart so that evaluations stay narrow.
 1 | run_id         | text |  | the run
 2 | payload_sha256 | text |  | hash of the redacted text
-3 | kind           | text |  | prompt, response or thought
+3 | kind           | text |  | prompt, response, thinking or thought
 4 | text           | text |  | the redacted text
 """)
 
@@ -215,6 +216,7 @@ interactions (seq): One logged answer with its prompt, as of the latest export; 
 12 | decision_id     | text |     | choice of that arm, which the first rating rewards
 13 | messages_json   | text |     | the prompt: role and content of each message, secrets replaced
 14 | response        | text |     | the answer, secrets replaced
+23 | thinking        | text |     | the model's thinking before it, secrets replaced; NULL: none is known
 15 | sampling_json   | text |     | settings by which it was sampled
 16 | logprobs_json   | text | nat | log-probability of each token of the answer; NULL: not given
 17 | n_input_tokens  | i64  |     | NULL: unknown

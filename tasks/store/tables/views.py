@@ -234,10 +234,11 @@ DERIVED: Mapping[str, tuple[str, str]] = {
         WITH texts AS (
           SELECT run_id, payload_sha256, min(text) AS text FROM payloads GROUP BY ALL)
         SELECT e.run_id, e.generation, e.eval_id, e.candidate_id, e.case_id, e.role, e.status,
-               e.reward, p.text AS prompt, r.text AS response
+               e.reward, p.text AS prompt, r.text AS response, t.text AS thinking
         FROM evaluations e
              LEFT JOIN texts p ON p.run_id = e.run_id AND p.payload_sha256 = e.request_sha256
              LEFT JOIN texts r ON r.run_id = e.run_id AND r.payload_sha256 = e.payload_sha256
+             LEFT JOIN texts t ON t.run_id = e.run_id AND t.payload_sha256 = e.thinking_sha256
         """,
     ),
 }

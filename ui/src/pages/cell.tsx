@@ -143,6 +143,7 @@ function Evaluation({ of }: { of: Repeat }) {
       {of.error && <div class="notice bad"><b>{of.fault ? `Fault of the ${of.fault}` : "Error"}</b><div class="text" dir="auto"><One text={of.error} max={4_000} /></div></div>}
       <h3>Answer</h3>
       <Texts text={of.answer} label="Answer" whole={of.answer_url ? `/ui/api/${of.answer_url}` : undefined} />
+      {of.thinking && <details class="small"><summary>Thinking before the answer, not scored</summary><Texts text={of.thinking} label="Thinking" whole={of.thinking_url ? `/ui/api/${of.thinking_url}` : undefined} /></details>}
       {of.recording_url?.startsWith("https://") && <p class="small"><a href={of.recording_url} rel="noopener noreferrer">Recording of the session</a></p>}
       {of.metrics.length > 0 && (
         <dl class="params">

@@ -1,0 +1,219 @@
+"""Thinking within and beside answers is kept apart, in every provider's form, whole and streamed."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from convergence_core.errors import CandidateFault
+from convergence_core.records import Reply
+from tasks.calls.outcomes import reply_of, reply_outcome, scored_outcome
+from tasks.calls.scorer import CellScore
+from tasks.providers.thinking import AnswerPieces, split_thinking
+from tests.support.chat_servers import (
+    CASE,
+    anthropic_answer,
+    anthropic_api,
+    ask,
+    chunk,
+    events,
+    fault_of,
+    gemini_answer,
+    gemini_piece,
+    native_api,
+    target_of,
+)
+from tests.support.configurations import chat_api
+from tests.support.http_server import Answer, LoopbackServer, chat_answer
+
+
+def answer_of(api: Callable[..., Any], answer: Answer) -> Reply:
+    """Ask a server that gives this answer, for a stream where it is one."""
+    is_stream = "text/event-stream" in str(answer.headers)
+    with LoopbackServer(lambda _: answer) as server:
+        return ask(api(server.url, request={"stream": is_stream}))
+
+
+TEXTS = [
+    ("<think>\nMaybe no?\n</think>\n\nyes", "Maybe no?", "yes"),
+    (" <think>a</think> <think>b</think>yes\n", "a\n\nb", "yes\n"),
+    ("<think>\n\n</think>\n\nyes", None, "yes"),
+    ("<think>it never ends", "it never ends", ""),
+    ("They ask.\n</think>\n\nyes", "They ask.", "yes"),
+    ('It is "yes"</think>yes', 'It is "yes"', "yes"),
+    ("</think>yes", None, "yes"),
+    ("[THINK]hm[/THINK]yes", "hm", "yes"),
+    ("<thought>hm</thought>yes", "hm", "yes"),
+    ("<thinking>hm</thinking>\n<answer>yes</answer>", "hm", "<answer>yes</answer>"),
+    ("yes", None, "yes"),
+    (" <b>yes</b>", None, " <b>yes</b>"),
+    ("Write `</think>` at the end.", None, "Write `</think>` at the end."),
+    ("It opens with <think> and ends with </think>.", None, None),
+    ("a < b </thinker>", None, None),
+]
+
+
+@pytest.mark.parametrize(("text", "thinking", "answer"), TEXTS)
+def test_thinking_is_what_stands_between_tags_before_the_answer(text, thinking, answer):
+    assert split_thinking(text) == (thinking, text if answer is None else answer)
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 1000])
+@pytest.mark.parametrize(("text", "thinking", "answer"), TEXTS)
+def test_pieces_of_a_stream_add_up_to_the_answer(text, thinking, answer, size):
+    heard: list[str] = []
+    is_late = "<" not in text.partition("</think>")[0] and thinking is not None and "[" not in text
+    pieces = AnswerPieces(heard.append, holds=is_late)
+    for i in range(0, len(text), size):
+        pieces.add(text[i : i + size])
+    expected = text if answer is None else answer
+    if text.startswith("</think>"):
+        expected = text  # nothing tells it from an answer before its end
+    assert "".join(heard) == expected
+
+
+def test_without_the_split_every_piece_is_passed_on():
+    heard: list[str] = []
+    pieces = AnswerPieces(heard.append, is_split=False, holds=True)
+    assert [pieces.add(one) for one in ("<think>", "a")] == [True, True]
+    assert heard == ["<think>", "a"]
+
+
+IN_ITS_OWN_PLACE = [
+    (chat_api, chat_answer("yes", reasoning_content="hm")),
+    (chat_api, chat_answer("yes", reasoning="hm", reasoning_details=[{"text": "hm"}])),
+    (chat_api, chat_answer("yes", reasoning_details=[{"type": "reasoning.summary", "summary": "hm"}])),
+    (chat_api, chat_answer("<think>hm</think>yes")),
+    (chat_api, chat_answer(None, reasoning_content="<think>hm</think>yes")),
+    (chat_api, events([chunk(reasoning="h"), chunk(reasoning="m"), chunk(content="yes"), chunk("stop")])),
+    (chat_api, events([chunk(content=one) for one in ("<th", "ink>hm</th", "ink>\n", "yes")] + [chunk("stop")])),
+    (native_api, gemini_answer({"text": "hm", "thought": True}, "yes")),
+    (native_api, events([gemini_piece({"text": "hm", "thought": True}), gemini_piece("yes", finish_reason="STOP")], done=False)),
+    (anthropic_api, anthropic_answer(content=[{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "yes"}])),
+    (anthropic_api, anthropic_answer("<thinking>hm</thinking>yes")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("api", "answer"), IN_ITS_OWN_PLACE)
+def test_every_form_of_thinking_is_kept_beside_the_answer(api, answer):
+    reply = answer_of(api, answer)
+    assert (reply.value, reply.thinking) == ("yes", "hm")
+
+
+def parts(*texts: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}, *texts]
+
+
+def test_the_parts_of_mistrals_answers_are_told_apart():
+    answer = chat_answer(None)
+    answer.body["choices"][0]["message"]["content"] = parts({"type": "text", "text": "yes"})
+    assert answer_of(chat_api, answer).thinking == "hm"
+    streamed = events([chunk(content=parts()), chunk(content="yes"), chunk("stop")])
+    reply = answer_of(chat_api, streamed)
+    assert (reply.value, reply.thinking) == ("yes", "hm")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        chat_answer(None, reasoning_content="yes"),
+        chat_answer("", reasoning="yes"),
+        events([chunk(reasoning_content="y"), chunk(reasoning_content="es"), chunk("stop")]),
+    ],
+)
+def test_an_answer_that_only_the_field_of_thinking_holds_is_read(answer):
+    reply = answer_of(chat_api, answer)
+    assert (reply.value, reply.thinking) == ("yes", None)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        chat_answer("", reasoning_content="hm", finish_reason="length"),
+        chat_answer("<think>hm", finish_reason="length"),
+        chat_answer("<think>hm"),
+    ],
+)
+def test_thinking_that_was_cut_is_no_answer(answer):
+    fault = fault_of(chat_api, answer)
+    assert isinstance(fault, CandidateFault)
+    assert fault.error_type == "empty_reply"
+    assert str(fault).startswith("the model's answer is thinking alone (finish reason: ")
+
+
+CALL = {"name": "look", "arguments": '{"at": 1}'}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        chat_answer(None, function_call=CALL, finish_reason="function_call"),
+        chat_answer("", tool_calls=[{"function": {"name": "look", "arguments": {"at": 1}}}]),
+        events(
+            [
+                chunk(function_call={"name": "look", "arguments": '{"at"'}),
+                chunk(function_call={"arguments": ": 1}"}),
+                chunk("function_call"),
+            ]
+        ),
+        events([chunk("stop", tool_calls=[{"function": {"name": "look", "arguments": {"at": 1}}}])]),
+    ],
+)  # fmt: skip
+def test_calls_of_older_and_looser_forms_are_read(answer):
+    assert answer_of(chat_api, answer).value == {
+        "tool_calls": [{"name": "look", "arguments": {"at": 1}}]
+    }
+
+
+def test_one_key_leaves_thinking_in_the_answer_and_asks_anew():
+    text = "<think>hm</think>yes"
+    with LoopbackServer(lambda _: chat_answer(text)) as server:
+        apis = [chat_api(server.url, request=more) for more in ({}, {"separate_thinking": False})]
+        assert [ask(api).value for api in apis] == ["yes", text]
+        first, second = (target_of(api).request({"temperature": 0.5}, CASE) for api in apis)
+    assert isinstance(first, dict)
+    assert second == {**first, "separate_thinking": False}
+
+
+def test_a_model_whose_prompt_opens_the_thinking_is_held_back_until_its_end():
+    """By its name at once, and by its first answer where the name says nothing."""
+    late = events(
+        [chunk(content=one) for one in ("They ", "ask.</thi", "nk>\n\ny", "es")] + [chunk("stop")]
+    )
+
+    def heard(model: str, times: int) -> list[str]:
+        with LoopbackServer(lambda _: late) as server:
+            options = {"options": {"model": model}}
+            target = target_of(chat_api(server.url, request=options))
+
+            async def go() -> list[str]:
+                found = []
+                try:
+                    for _ in range(times):
+                        pieces: list[str] = []
+                        reply = await target.call({"temperature": 0.5}, CASE, pieces.append)
+                        assert (reply.value, reply.thinking) == ("yes", "They ask.")
+                        found.append("".join(pieces))
+                finally:
+                    await target.aclose()
+                return found
+
+            return asyncio.run(go())
+
+    assert heard("deepseek-r1:8b", 1) == ["yes"]
+    assert heard("m", 2)[1] == "yes"
+
+
+def test_thinking_is_in_the_journal_and_a_hash_where_no_text_is_kept():
+    reply = answer_of(chat_api, chat_answer("<think>hm</think>yes"))
+    assert reply_of(reply_outcome(reply)) == reply
+    old: Any = reply_outcome(replace(reply, value="<think>hm</think>yes", thinking=None))
+    del old["reply"]["thinking"]
+    assert reply_of(old) == reply, "an answer of a version that left the thinking in it"
+    kept = reply_of(scored_outcome(reply, CellScore(reward=1.0)))
+    assert kept is not None
+    assert kept.thinking is not None
+    assert kept.thinking.startswith("sha256 ")
+    assert "hm" not in kept.thinking
