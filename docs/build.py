@@ -45,7 +45,8 @@ copies of object storage) hold texts of requests and answers. So new files have 
 written again.
 
 In CSV files a text that a spreadsheet would run as a formula (beginning, after blanks, with `=`, `+`, `-` or
-`@`, also full-width, or with a tab or an end of line) has an apostrophe in front. Numbers stay numbers. JSON
+`@`, also full-width, or with a tab or an end of line) has an apostrophe in front, and control characters are written as their pictures (`␛`), so that no text drives a terminal.
+Numbers stay numbers. JSON
 and parquet hold every text as it is.
 
 """

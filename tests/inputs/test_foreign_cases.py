@@ -114,7 +114,7 @@ def test_a_thousand_cases_of_each_form_lose_nothing(tmp_path: Path):
             {"id": "3", "input": {"q": "hi"}, "expected": "ho"},
         ),
         (CaseForm.OPENAI_EVALS, {"item": {"input": "hi", "ground_truth": 4}}, {"input": "hi", "expected": 4}),
-        (CaseForm.TABLE, {"id": 4, "text": "hi"}, {"id": "4", "input": {"id": 4, "text": "hi"}}),
+        (CaseForm.TABLE, {"id": 4, "text": "hi"}, {"id": "4", "input": {"text": "hi"}}),
     ],
 )  # fmt: skip
 def test_a_row_of_a_tool_is_this_case(

@@ -259,8 +259,9 @@ def of_openai_evals(row: Mapping[str, Any], names: FieldNames) -> ForeignCase:
 
 
 def of_table(row: Mapping[str, Any], names: FieldNames) -> ForeignCase:
-    """A row of a table: the named fields, else all but the expected answer."""
-    asked, expected = picked(row, names, row, None)
+    """A row of a table: the named fields, else all but its id and the expected answer."""
+    others = {name: value for name, value in row.items() if name != "id"} or row
+    asked, expected = picked(row, names, others, None)
     case_id = row.get("id") if "id" not in names.inputs else None
     return ForeignCase(input=asked, expected=expected, case_id=_name(case_id), facts=dict(row))
 
