@@ -18,12 +18,14 @@ None of them knows a clock: times are arguments, in seconds of any clock that ne
 """
 
 import math
+import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from convergence_core.records import RateInfo
 
 State = Literal["closed", "open", "half_open", "dead"]
+_OF_THIS_MACHINE: Final = re.compile(r"https?://(?:127\.0\.0\.1|localhost|\[::1\])(?::\d+)?")
 
 
 class Aimd:
@@ -234,8 +236,12 @@ class Breaker:
         self.state = "dead"
         ever = "any more" if self.has_answered else "at all"
         fix = "" if self.has_answered else "Check the address and the network. "
+        host = self._host
+        if not self.has_answered and (found := _OF_THIS_MACHINE.search(why)):
+            # In a browser's session it is the page that does not answer, not the browser.
+            host, fix = found[0], "Start the service there, or correct the address. "
         self.verdict = (
-            f"{self._host} does not answer {ever}: {self.n_failed} calls in a row failed, the "
+            f"{host} does not answer {ever}: {self.n_failed} calls in a row failed, the "
             f"last {self._n_probes} of them probes over {now_s - self._opened_s:.0f} s. "
             f"{fix}The last error: {why}"
         )

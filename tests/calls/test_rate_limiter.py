@@ -305,6 +305,21 @@ def test_an_endpoint_that_never_answers_is_given_up_after_its_probes():
         assert words in text
 
 
+def test_a_service_of_this_machine_that_was_not_started_is_named():
+    limiter, now_s = limiter_of(8), 0.0
+    error = "page.goto: net::ERR_CONNECTION_REFUSED at http://127.0.0.1:8700/lamp"
+    with contextlib.suppress(EndpointDownError):
+        for _ in range(1_000):
+            wait_s = limiter.enter(now_s)
+            if wait_s is None:
+                limiter.leave(InfrastructureFault(error, error_type="network"), now_s)
+            else:
+                now_s += wait_s
+    text = down_text(limiter, now_s)
+    assert "http://127.0.0.1:8700 does not answer at all" in text
+    assert "Start the service there, or correct the address." in text
+
+
 def test_the_longest_pause_that_a_retry_waits_for_is_waited_for():
     limiter = limiter_of(8)
     ends(limiter, throttled(600.0), now_s=0.3)
