@@ -1,23 +1,22 @@
 """SQL for people: documented questions, and a SELECT of their own within limits."""
 
 import io
-import math
+import json
+import os
+import subprocess
+import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any
-
-import duckdb
+from collections.abc import Mapping
 
 from convergence_core.errors import QueryError
 from convergence_core.records import Json
 from tasks.pages.files import PageFile
 from tasks.pages.source import Page, PageSource
+from tasks.pages.sql_child import MEMORY
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import shortened
 from tasks.store.tables.csv_cells import csv_writer
-from tasks.store.tables.query import check_reads_only
 from tasks.store.tables.tables import TABLES
 from tasks.store.tables.views import DERIVED, VIEW_NAMES
 
@@ -26,7 +25,9 @@ MOST_CSV = 200_000
 LONGEST_SQL = 20_000
 LONGEST_CELL = 10_000
 SECONDS = 10.0
-MEMORY = "200MB"
+AT_ONCE = 2
+"""Queries that run at once; others wait."""
+_PLACES = threading.BoundedSemaphore(AT_ONCE)
 RUN_TABLES = (
     *("leaderboard", "learning_curve", "evaluations", "candidates", "estimates", "attempts"),
     *("metrics", "parameters", "costs", "failures", "final_estimates", "generations", "thoughts"),
@@ -69,12 +70,10 @@ def free_sql(source: PageSource, sql: str, most: int) -> Page:
         QueryError: it is no SELECT, is wrong, or takes too long or too much.
     """
     begun = time.perf_counter()
-    with _selected(source, sql) as found:
-        columns = _columns(found)
-        rows = found.fetchmany(most + 1)
+    columns, rows = _selected(source, sql, most + 1)
     return {
         "columns": columns,
-        "rows": [[_value(value) for value in row] for row in rows[:most]],
+        "rows": rows[:most],
         "n_rows": min(len(rows), most),
         "cut": len(rows) > most,
         "ms": round((time.perf_counter() - begun) * 1000, 1),
@@ -87,61 +86,63 @@ def free_sql_csv(source: PageSource, sql: str, name: str) -> PageFile:
     Raises:
         QueryError: as of ``free_sql``.
     """
+    columns, rows = _selected(source, sql, MOST_CSV)
     text = io.StringIO()
-    with _selected(source, sql) as found:
-        write_row = csv_writer(text)
-        write_row([column["name"] for column in _columns(found)])
-        n = 0
-        while n < MOST_CSV and (rows := found.fetchmany(10_000)):
-            n += len(rows)
-            for row in rows:
-                write_row([_csv(value) for value in row])
+    write_row = csv_writer(text)
+    write_row([column["name"] for column in columns])
+    for row in rows:
+        write_row(["" if value is None else value for value in row])
     return PageFile(
         name=name, content=text.getvalue().encode(), media_type="text/csv; charset=utf-8"
     )
 
 
-@contextmanager
-def _selected(source: PageSource, sql: str) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Give the result of a SELECT, on a connection of its own that is cut off after a time."""
+def _selected(
+    source: PageSource, sql: str, most: int
+) -> tuple[list[dict[str, str]], list[list[Json]]]:
+    """Return columns and rows of a SELECT that a child process answers, killed after a time."""
     if len(sql) > LONGEST_SQL:
         raise QueryError(f"a query must have at most {LONGEST_SQL:,} characters.")
-    connection = source.store.open_views(memory=MEMORY)
-    timer = threading.Timer(SECONDS, connection.interrupt)
-    timer.start()
+    if not _PLACES.acquire(timeout=SECONDS):
+        raise QueryError(f"at most {AT_ONCE} queries run at once. Ask again when one has ended.")
     try:
-        check_reads_only(connection, sql, None)
-        yield connection.execute(sql)
-    except duckdb.InterruptException as error:
-        raise QueryError(f"a query must end within {SECONDS:g} seconds. Ask for less.") from error
-    except duckdb.OutOfMemoryException as error:
-        raise QueryError(f"a query must do with {MEMORY} of memory. Ask for less.") from error
-    except duckdb.Error as error:
-        raise QueryError(redacted_text(str(error))) from error
+        found = _answer({"root": str(source.store.path), "sql": sql, "most": most})
     finally:
-        timer.cancel()
-        connection.close()
+        _PLACES.release()
+    if "error" in found:
+        raise QueryError(redacted_text(found["error"]))
+    rows = [
+        [
+            shortened(value, LONGEST_CELL, redacted_text) if isinstance(value, str) else value
+            for value in row
+        ]
+        for row in found["rows"]
+    ]
+    return found["columns"], rows
 
 
-def _columns(found: duckdb.DuckDBPyConnection) -> list[dict[str, str]]:
-    return [{"name": str(name), "type": str(kind)} for name, kind, *_ in found.description or ()]
-
-
-def _value(value: object) -> Json:
-    """Return a value as JSON has it: numbers and truth as they are, all else as text."""
-    if value is None or isinstance(value, bool):
-        return value
-    if isinstance(value, int):
-        return value if abs(value) < 2**53 else str(value)
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping | list | tuple):
-        text = str(value)
-    else:
-        text = value.isoformat() if hasattr(value, "isoformat") else str(value)
-    return shortened(text, LONGEST_CELL, redacted_text)
-
-
-def _csv(value: Any) -> object:
-    found = _value(value)
-    return "" if found is None else found
+def _answer(request: Mapping[str, object]) -> Page:
+    command = [sys.executable, "-P", "-m", "tasks.pages.sql_child"]
+    # Without the secrets of this process's environment.
+    environment = {"PATH": os.defpath, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    with subprocess.Popen(  # noqa: S603 - ours
+        command,
+        env=environment,
+        text=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as child:
+        try:
+            if child.stdout is not None:
+                child.stdout.readline()  # ``ready``: its time begins
+            answer, _ = child.communicate(json.dumps(request), timeout=SECONDS)
+        except subprocess.TimeoutExpired as error:
+            message = f"a query must end within {SECONDS:g} seconds. Ask for less."
+            raise QueryError(message) from error
+        finally:
+            child.kill()
+    if child.returncode or not answer:
+        raise QueryError(f"a query must do with {MEMORY} of memory. Ask for less.")
+    found: Page = json.loads(answer)
+    return found
