@@ -80,6 +80,13 @@ def test_an_unknown_weighted_metric_leaves_the_reward_unknown(metrics):
     assert scored.reason == "metric a is unknown"
 
 
+def test_a_metric_that_does_not_apply_to_a_case_has_no_share():
+    rewards = model(a={"weight": 3}, b={"weight": 1})
+    assert rewards.score({"b": 0.5}, {"a"}).reward == 0.5
+    scored = rewards.score({}, {"a", "b"})
+    assert (scored.reward, scored.fault) == (None, "evaluator")
+
+
 def test_an_unknown_metric_without_weight_does_not_matter():
     assert model(a={"weight": 0}, b={}).score({"a": None, "b": 0.5}).reward == 0.5
 
