@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Request
-from pydantic import AliasChoices, BaseModel, Field, StrictBool, StrictInt
+from pydantic import AliasChoices, BaseModel, Field, StrictBool
 from starlette.responses import Response
 
 from convergence.service.auth import require
@@ -134,7 +134,13 @@ class TransitionBody(Body):
 
     state: Embedding
     """Embedding of the prompt before the action."""
-    action: Action | Annotated[StrictInt, Field(ge=0, lt=len(PROMPT_ACTIONS))]
+    action: (
+        Action
+        | Annotated[
+            Count,
+            Field(lt=len(PROMPT_ACTIONS), json_schema_extra={"maximum": len(PROMPT_ACTIONS) - 1}),
+        ]
+    )
     """Its name, or its index among the `actions` of `GET /stats`."""
     reward: StepReward
     next_state: Embedding
