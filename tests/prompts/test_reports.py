@@ -55,8 +55,8 @@ def edge(**changed: object) -> FamilyEdge:
         (
             {"operator": "examples", "category": "none", "failures": (), "n_shared": 1,
              "effect": 0.0, "effect_se": None, "fixed": 0, "broken": 0},
-            "examples before generation 2, shown no case: no case changed on 1 search case, 0 fixed, "
-            "0 broken",
+            "examples before generation 2, shown no case: no case changed on 1 search case, 0 better, "
+            "0 worse",
         ),
         (
             {"n_shared": 0, "effect": None, "effect_se": None, "failures": ("c01",)},
