@@ -1,4 +1,4 @@
-"""Child process that answers one SELECT: what it takes, it takes from no other page.
+"""Limited child process that answers one SELECT.
 
 DuckDB counts and interrupts neither one call of ``repeat`` nor one of ``levenshtein``. So the kernel limits
 memory and CPU here, and the process that serves the pages kills this one when its time is over. The request

@@ -1,4 +1,4 @@
-"""Damaged files of the store: found by digests, commit markers and DuckDB, and named.
+"""Damaged files of the store, and their names in errors.
 
 Each file carries the SHA-256 of its own bytes, taken with zeros in the digest's place. A commit marker,
 ``generations`` of an unfinished run and ``runs`` of a finished one, carries those of the files that it

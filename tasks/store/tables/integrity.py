@@ -1,4 +1,4 @@
-"""Integrity check: every visible file is read to its last page and compared with its digest.
+"""Integrity check of every visible file.
 
 Digests find any changed bit. Ranges and sums find some in the files of older versions, which carry none.
 """
