@@ -12,8 +12,8 @@ from convergence_core.budget.terms import Reservation
 from convergence_core.errors import Billed, CandidateFault, EvaluationFault, InfrastructureFault
 from convergence_core.ports import CallIntent, Settlement, StoredAnswer
 from convergence_core.records import NO_USAGE, Json, Reply, Usage, canonical_json, sha256_hex
+from convergence_core.thought_tags import split_thinking
 from tasks.calls.scorer import CellScore
-from tasks.providers.thinking import split_thinking
 from tasks.secrets.redaction import redact_json, shortened
 
 Redact: TypeAlias = Callable[[str], str]

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Generic, Self, TypeVar
 
-from tasks.providers.thinking import TextCallback
+from convergence_core.thought_tags import TextCallback
 
 Ending = TypeVar("Ending")
 

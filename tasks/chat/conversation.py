@@ -12,10 +12,10 @@ from convergence_core.feedback.records import (
     Rating,
     Thumbs,
 )
+from convergence_core.thought_tags import TextCallback
 from tasks.chat.answer_stream import AnswerStream
 from tasks.chat.logged_chat import ChatPrompt, LoggedChat
 from tasks.chat.roles import DEFAULT, persona_of
-from tasks.providers.thinking import TextCallback
 from tasks.store.feedback.counts import FeedbackCounts, feedback_counts
 from tasks.store.feedback.feedback_store import (
     FeedbackStore,

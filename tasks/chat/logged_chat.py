@@ -19,6 +19,7 @@ from convergence_core.feedback.adapter_records import AdapterRecord
 from convergence_core.feedback.live_test_records import LiveAnswer
 from convergence_core.feedback.records import ChatMessage, Interaction
 from convergence_core.records import Case, Json, Params, Reply, sha256_hex
+from convergence_core.thought_tags import TextCallback
 from tasks.chat.role_adapters import RoleAdapters
 from tasks.chat.roles import BUILT_IN, persona_of
 from tasks.inputs.environment import Environment
@@ -26,7 +27,6 @@ from tasks.inputs.loader import Loaded
 from tasks.json_values import as_text
 from tasks.models.adapters import ERROR_TYPE
 from tasks.providers.answers import ChatCompletion
-from tasks.providers.thinking import TextCallback
 from tasks.run.champions import champion_now
 from tasks.serving.answers import Selection
 from tasks.serving.operations import performed

@@ -1,4 +1,4 @@
-"""Chat models' answers: text or tool calls, the thinking before them, or the fault of no answer."""
+"""Chat models' answers: text, tool calls, thinking, or a fault."""
 
 import json
 from collections.abc import Mapping
@@ -8,8 +8,8 @@ from convergence_core.budget.usage import usage_of
 from convergence_core.errors import Billed, CandidateFault, EvaluationFault, InfrastructureFault
 from convergence_core.ports import Completion
 from convergence_core.records import Json, Usage
+from convergence_core.thought_tags import SplitText, split_thinking
 from tasks.json_values import as_text
-from tasks.providers.thinking import SplitText, split_thinking
 
 REFUSAL = "refusal"
 EMPTY = "empty_reply"

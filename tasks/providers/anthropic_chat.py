@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 
 from convergence_core.records import Json
+from convergence_core.thought_tags import TextCallback
 from tasks.providers.answers import ChatCompletion, read_anthropic
 from tasks.providers.anthropic_fields import anthropic_request
 from tasks.providers.chat import ChatSettings, Provider
 from tasks.providers.fields import Mapped
 from tasks.providers.streams import AnthropicJoiner
-from tasks.providers.thinking import TextCallback
 
 API_VERSION = "2023-06-01"
 """Header ``anthropic-version``: names of fields and events are those of this version."""

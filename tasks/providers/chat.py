@@ -12,6 +12,7 @@ import httpx
 
 from convergence_core.errors import CandidateFault, EvaluationFault, InfrastructureFault
 from convergence_core.records import Json
+from convergence_core.thought_tags import AnswerPieces, TextCallback, begins_within
 from tasks.http.clients import ClientSettings
 from tasks.http.faults import bad_body_fault, bare, header_fault
 from tasks.http.stopwatch import Stopwatch
@@ -20,7 +21,6 @@ from tasks.providers.answers import ChatCompletion
 from tasks.providers.faults import provider_fault, reported_fault
 from tasks.providers.fields import Mapped, Unsupported
 from tasks.providers.streams import DONE, Joiner, cut_fault, event_data, read_piece
-from tasks.providers.thinking import AnswerPieces, TextCallback, begins_within
 from tasks.secrets.redaction import Redactor
 
 _CHAT_FIELDS = ("choices", "candidates", "content", "promptFeedback", "usage", "usageMetadata")

@@ -8,12 +8,12 @@ from typing import Any
 from urllib.parse import quote
 
 from convergence_core.records import Json
+from convergence_core.thought_tags import TextCallback
 from tasks.providers.answers import ChatCompletion, read_gemini
 from tasks.providers.chat import ChatSettings, Provider
 from tasks.providers.fields import Mapped
 from tasks.providers.gemini_fields import gemini_request
 from tasks.providers.streams import GeminiJoiner
-from tasks.providers.thinking import TextCallback
 
 _DEFAULTS = ChatSettings(provider="gemini")
 

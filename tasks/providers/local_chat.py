@@ -10,6 +10,7 @@ from typing import Final
 from convergence_core.config import Configuration
 from convergence_core.errors import CandidateFault, InfrastructureFault
 from convergence_core.records import Json
+from convergence_core.thought_tags import AnswerPieces, TextCallback
 from tasks.json_values import as_text
 from tasks.models.files import ModelFiles, find_model
 from tasks.models.local_model import LOCAL_MODELS, LocalModel, ModelProcessError
@@ -17,7 +18,6 @@ from tasks.models.model_process import ChatAnswer, ChatRequest
 from tasks.providers.answers import ChatCompletion, read_chat
 from tasks.providers.chat import ChatSettings, Provider
 from tasks.providers.fields import Mapped, settled
-from tasks.providers.thinking import AnswerPieces, TextCallback
 
 MAX_TOKENS: Final = 256
 """Longest answer where none is set."""

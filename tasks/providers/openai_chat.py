@@ -15,6 +15,7 @@ import httpx
 from convergence_core.budget.usage import reported_cost
 from convergence_core.errors import CandidateFault, InfrastructureFault
 from convergence_core.records import Json
+from convergence_core.thought_tags import TextCallback
 from tasks.http.faults import bare
 from tasks.http.stopwatch import Stopwatch
 from tasks.providers.answers import ChatCompletion, read_chat
@@ -22,7 +23,6 @@ from tasks.providers.chat import ChatSettings, Provider, RawAnswer
 from tasks.providers.faults import check_finished
 from tasks.providers.fields import Dialect, Mapped, map_fields, openai_dialect
 from tasks.providers.streams import ChatJoiner
-from tasks.providers.thinking import TextCallback
 
 if TYPE_CHECKING:
     import openai

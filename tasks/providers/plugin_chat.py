@@ -7,13 +7,13 @@ from functools import partial
 from convergence_core.errors import CandidateFault
 from convergence_core.ports import LLM, Completion
 from convergence_core.records import Json, canonical_json, sha256_hex
+from convergence_core.thought_tags import SplitText, TextCallback, split_thinking
 from tasks.json_values import NotJsonError, clean_text, to_json
 from tasks.plugins.calls import PluginCalls, believed_ms, checked_usage
 from tasks.plugins.entry_points import Plugin, PluginContext, find_plugin
 from tasks.providers.answers import EMPTY, ChatCompletion
 from tasks.providers.chat import ChatSettings, Provider
 from tasks.providers.fields import Mapped
-from tasks.providers.thinking import SplitText, TextCallback, split_thinking
 
 PLUGIN_CHAT = "plugin_chat"
 """Kind of target, and provider in tables and prices."""

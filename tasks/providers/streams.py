@@ -11,6 +11,7 @@ from typing import Protocol
 
 from convergence_core.errors import InfrastructureFault
 from convergence_core.records import Json
+from convergence_core.thought_tags import AnswerPieces
 from tasks.json_values import as_text, to_json
 from tasks.providers.answers import (
     REASONING,
@@ -22,7 +23,6 @@ from tasks.providers.answers import (
     reasoning_text,
     tool_calls_of,
 )
-from tasks.providers.thinking import AnswerPieces
 
 DONE = "[DONE]"
 

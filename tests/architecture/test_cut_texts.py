@@ -64,6 +64,7 @@ _CUTTERS = frozenset({"shorten", "aRepr"})
 ALLOWED = {
     "convergence/cli/arms.py": {"json.dumps(arm.params)[:60]", "text[:80]"},
     "convergence/optimize/inputs.py": {"repr(section)[:80]"},
+    "tasks/inputs/case_files.py": {"text[:_SAMPLE]"},
     "tasks/mock/protocol.py": {"repr(value)[:60]"},
     "convergence/plugins/learning/rlp.py": {"text[:80]"},
     "convergence/runtime/functions.py": {"repr(found['input'])[:80]"},

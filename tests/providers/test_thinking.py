@@ -9,9 +9,9 @@ import pytest
 
 from convergence_core.errors import CandidateFault
 from convergence_core.records import Reply
+from convergence_core.thought_tags import AnswerPieces, split_thinking
 from tasks.calls.outcomes import reply_of, reply_outcome, scored_outcome
 from tasks.calls.scorer import CellScore
-from tasks.providers.thinking import AnswerPieces, split_thinking
 from tests.support.chat_servers import (
     CASE,
     anthropic_answer,

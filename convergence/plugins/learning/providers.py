@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 
 from convergence_core.ports import LLM, Completion
 from convergence_core.records import Json
-from tasks.providers.thinking import split_thinking
+from convergence_core.thought_tags import split_thinking
 
 _TEXT_NAMES: Final = frozenset({"prompt", "text", "question", "query"})
 _FORM: Final = (

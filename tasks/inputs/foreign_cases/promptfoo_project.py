@@ -1,4 +1,4 @@
-"""Import of a promptfoo configuration: prompts, models, assertions of each test.
+"""Import of a promptfoo configuration.
 
 An assertion becomes a check of its test case (metric type ``checks``), a rubric text for the judge
 (``llm_judge``), or a metric of latency and cost. What has no place is counted by its kind.

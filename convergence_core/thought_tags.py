@@ -1,4 +1,4 @@
-"""Thinking that models write into their answers, between tags, apart from what they answer.
+"""Thinking between tags, apart from the answer.
 
 Tags: ``<think>`` of DeepSeek-R1, Qwen and their like, ``[THINK]`` of Mistral, ``<thought>`` of Gemini's
 compatible endpoint, ``<thinking>`` where a prompt asks for it. A chat template may write the opening tag
