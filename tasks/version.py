@@ -18,11 +18,13 @@ EXTRA_OF_PACKAGE: Final = {
     "praw": "agno",
     "psycopg": "postgres",
     "reasoning_gym": "games",
+    "rouge_score": "text-metrics",
+    "sacrebleu": "text-metrics",
     "Stemmer": "quickstart",
     "torch": "local",
     "transformers": "local",
 }
-"""Packages that examples and templates import → the extra that brings each."""
+"""Packages that examples, templates and metrics import → the extra that brings each."""
 
 
 @lru_cache(maxsize=1)

@@ -14,6 +14,8 @@ MetricType: TypeAlias = Literal[
     "numeric",
     "json_schema",
     "similarity",
+    "bleu",
+    "rouge",
     "checks",
     "latency_ms",
     "cost_usd",
@@ -31,6 +33,7 @@ Direction: TypeAlias = Literal["higher", "lower"]
 SimilarityMethod: TypeAlias = Literal[
     "levenshtein", "damerau_levenshtein", "jaro_winkler", "jaccard"
 ]
+RougeMethod: TypeAlias = Literal["rouge1", "rouge2", "rougeL"]
 
 LLM_PROVIDERS = ("openai", "azure", "groq", "gemini", "anthropic", "plugin")
 """Providers that the name of a judge's model may begin with."""
@@ -138,14 +141,15 @@ class MetricConfig(Section):
     """JSON Schema, or the path of one (type `json_schema`). Absent: the case's `expected` is the
     schema."""
     case_sensitive: bool = True
-    """Whether capitals matter (types `exact_match`, `contains`, `regex`, `similarity`, `tool_arguments`)."""
+    """Whether capitals matter (types `exact_match`, `contains`, `regex`, `similarity`, `bleu`, `tool_arguments`)."""
     strip: bool = True
     """Whether white space at both ends is ignored (types `exact_match`, `contains`,
     `similarity`)."""
-    method: SimilarityMethod = "levenshtein"
+    method: Literal[SimilarityMethod, RougeMethod] = "levenshtein"
     """How alike two texts are, in [0, 1] (type `similarity`): edits per character
     (`damerau_levenshtein`: swaps of neighbours are one edit), `jaro_winkler` for names and other
-    short texts, `jaccard` for the share of words in common."""
+    short texts, `jaccard` for the share of words in common. Type `rouge`: F1 of words, of pairs of words, or
+    of the longest common subsequence; default there: `rougeL`."""
     function: FunctionPath | None = None
     """Python function (type `function`): `module:name` or `path/to/file.py:name`. Absent: the
     `custom_evaluator`."""

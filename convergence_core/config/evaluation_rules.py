@@ -3,12 +3,20 @@
 import re
 import warnings
 from collections.abc import Iterator, Mapping
+from typing import get_args
 
 from pydantic import JsonValue
 
 from convergence_core.config.api import CHAT_KINDS
 from convergence_core.config.api_rules import check_url
-from convergence_core.config.evaluation import LlmConfig, MetricConfig, MetricType, provider_of
+from convergence_core.config.evaluation import (
+    LlmConfig,
+    MetricConfig,
+    MetricType,
+    RougeMethod,
+    SimilarityMethod,
+    provider_of,
+)
 from convergence_core.config.models import Configuration
 from convergence_core.config.problems import Report, listing
 from convergence_core.config.secrecy import shown
@@ -19,7 +27,7 @@ _METRICS: Path = ("evaluation", "metrics")
 
 _COMPARING: tuple[MetricType, ...] = (
     *("exact_match", "contains", "regex", "numeric"),
-    *("json_schema", "similarity", "checks", "function", "llm_judge"),
+    *("json_schema", "similarity", "bleu", "rouge", "checks", "function", "llm_judge"),
 )
 _OF_TOOLS: tuple[MetricType, ...] = (
     *("tool_choice", "tool_arguments", "tool_allowed", "tool_calls"),
@@ -32,9 +40,11 @@ _READERS: dict[str, tuple[MetricType, ...]] = {
     "tolerance": ("numeric",),
     "relative_tolerance": ("numeric",),
     "json_schema": ("json_schema",),
-    "case_sensitive": ("exact_match", "contains", "regex", "similarity", "tool_arguments"),
+    "case_sensitive": (
+        *("exact_match", "contains", "regex", "similarity", "bleu", "tool_arguments"),
+    ),
     "strip": ("exact_match", "contains", "similarity"),
-    "method": ("similarity",),
+    "method": ("similarity", "rouge"),
     "function": ("function",),
     **dict.fromkeys(("plugin", "plugin_options"), ("plugin",)),
     **dict.fromkeys(
@@ -43,6 +53,10 @@ _READERS: dict[str, tuple[MetricType, ...]] = {
     ),
 }
 """Options of metrics and the types that read them."""
+_METHODS: dict[str, tuple[str, ...]] = {
+    "similarity": get_args(SimilarityMethod),
+    "rouge": get_args(RougeMethod),
+}
 
 
 def check_evaluation(
@@ -55,6 +69,8 @@ def check_evaluation(
     for name, metric in evaluation.metrics.items():
         path = (*_METRICS, name)
         _check_metric(metric, path, report)
+        if metric.type in _METHODS:
+            _check_method(metric, path, report)
         if metric.type == "llm_judge":
             _check_judge(configuration, metric, path, report)
         elif metric.type == "first_token_ms":
@@ -168,6 +184,14 @@ def _check_metric(metric: MetricConfig, path: Path, report: Report) -> None:
     if metric.min is not None and metric.max is not None and metric.min > metric.max:
         rule, value = "must not be below `min`", f"min={metric.min}, max={metric.max}"
         report.add((*path, "max"), rule, "Swap them.", value=value)
+
+
+def _check_method(metric: MetricConfig, path: Path, report: Report) -> None:
+    methods = _METHODS[metric.type]
+    if metric.method not in methods:
+        rule = f"must be one of {listing(methods)} with type `{metric.type}`"
+        fix, about = f"Write e.g. `method: {methods[-1]}`.", ((*path, "type"),)
+        report.add((*path, "method"), rule, fix, value=shown(metric.method), about=about)
 
 
 def _check_pattern(pattern: str, path: Path, report: Report) -> None:

@@ -206,6 +206,8 @@ def _metric(n: Normalized, name: str, metric: dict[str, Any], *, has_function: b
         if guess is not None:
             metric["type"] = guess
     kind = metric.get("type")
+    if kind == "rouge":
+        metric.setdefault("method", "rougeL")
     if isinstance(kind, str) and kind in _BAD and metric.get("scale") is None:
         lower, bad = metric.get("direction") in (None, "lower"), _BAD[kind]
         metric["scale"] = {"good": 0.0, "bad": bad} if lower else {"good": bad, "bad": 0.0}

@@ -236,7 +236,7 @@ _EXAMPLES = {
     "variants": ", e.g. `[prompts/a.md, prompts/b.md]`.",
     "type": (
         " with one of `exact_match`, `contains`, `regex`, `numeric`, `json_schema`, `similarity`, "
-        "`checks`, `latency_ms`, `cost_usd`, `first_token_ms`, `success_rate`, `tool_choice`, `tool_arguments`, "
+        "`bleu`, `rouge`, `checks`, `latency_ms`, `cost_usd`, `first_token_ms`, `success_rate`, `tool_choice`, `tool_arguments`, "
         "`tool_calls`, `tool_allowed`, `function`, `plugin`, `llm_judge`."
     ),
 }

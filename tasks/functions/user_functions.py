@@ -166,7 +166,7 @@ def _guarded(load: Callable[[], Any], path: str, key: str, source: str) -> Any:
     except (ConfigurationError, KeyboardInterrupt, ProcessEnding):
         raise
     except BaseException as error:
-        raise ConfigurationError([_import_problem(error, path, key, source)]) from error
+        raise ConfigurationError([import_problem(error, path, key, source)]) from error
     finally:
         _IMPORTS.n -= 1
 
@@ -188,7 +188,15 @@ def _is_users(file: str) -> bool:
     return not file.startswith(_OUR_FOLDERS) and "importlib" not in file
 
 
-def _import_problem(error: BaseException, path: str, key: str, source: str) -> Problem:
+def import_problem(error: BaseException, path: str, key: str, source: str = "") -> Problem:
+    """Return the problem of an import that failed.
+
+    Args:
+        error: what it raised.
+        path: value of the configuration that led to the import.
+        key: its key.
+        source: the module or file that ``path`` names; empty: it names none.
+    """
     if isinstance(error, ModuleNotFoundError) and error.name == source.split(".", maxsplit=1)[0]:
         return Problem(
             key=key,

@@ -10,7 +10,7 @@ from convergence_core.errors import Problem
 from convergence_core.records import Case, Json
 from tasks.inputs.case_files import RawCase, Reporter, Retyped
 from tasks.json_values import answers_of, as_text, parse_path
-from tasks.metrics.comparisons import needs_expected
+from tasks.metrics.comparisons import LIKENESSES, needs_expected
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import one_line
 
@@ -20,7 +20,7 @@ LEAST_CASES = 2
 """Cases with an expected answer from which their inputs are searched for it."""
 LEAST_CHARACTERS = 3
 """Of an expected answer that is searched for within a longer text."""
-_TEXT_METRICS = ("exact_match", "contains", "regex", "similarity")
+_TEXT_METRICS = ("exact_match", "contains", "regex", *LIKENESSES)
 
 
 def retyped_warnings(

@@ -8,7 +8,7 @@ from convergence_core.config.api import CHAT_KINDS
 from convergence_core.errors import ConfigurationError, Problem
 from convergence_core.ports import Metric, Target
 from tasks.calls.metric_calls import PaidMetric
-from tasks.functions.user_functions import UserFunction, load_function, resolve
+from tasks.functions.user_functions import UserFunction, import_problem, load_function, resolve
 from tasks.http.authentication import token_of
 from tasks.inputs.environment import Environment
 from tasks.inputs.loader import Loaded
@@ -244,10 +244,7 @@ def make_metrics(
             return FunctionMetric(name, evaluators.of_plugin(name, config))
         if config.type == "function":
             return FunctionMetric(name, evaluators.of(name, config))
-        compare = comparison(config, loaded.schemas.get(name))
-        return Compared(
-            name, compare, config.field, config.expected_field, config.type == "checks"
-        )
+        return evaluators.compared(name, config)
 
     metrics = [metric(*item) for item in loaded.configuration.evaluation.metrics.items()]
     if evaluators.problems:
@@ -300,6 +297,17 @@ class _Evaluators:
         beside = Path(self._loaded.base_dir, *custom.module.split(".")).with_suffix(".py")
         module = str(beside.resolve()) if beside.is_file() else custom.module
         return self._made(f"{module}:{custom.function}", "evaluation.custom_evaluator")
+
+    def compared(self, name: str, config: MetricConfig) -> Metric:
+        """Return a metric that compares; without its library a stand-in, see ``problems``."""
+        try:
+            compare = comparison(config, self._loaded.schemas.get(name))
+        except ImportError as error:
+            key = f"evaluation.metrics.{name}.type"
+            self.problems.append(import_problem(error, config.type, key))
+            return FunctionMetric(name, None)
+        is_optional = config.type == "checks"
+        return Compared(name, compare, config.field, config.expected_field, is_optional)
 
     def of_plugin(self, name: str, config: MetricConfig) -> UserEvaluator | None:
         """Return the evaluator that a plugin makes; ``None``: see ``problems``."""

@@ -9,11 +9,12 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, get_args
 
 from pydantic import ValidationError
 
 from convergence_core.config import MetricConfig
+from convergence_core.config.evaluation import SimilarityMethod
 from convergence_core.errors import CandidateFault
 from convergence_core.records import Json, canonical_json
 from tasks.json_values import answers_of, as_text, names
@@ -22,6 +23,9 @@ from tasks.secrets.redaction import one_line
 
 Comparison: TypeAlias = Callable[[Json, Json], float]
 
+LIKENESSES: Final = ("similarity", "bleu", "rouge")
+"""Types that say how near an answer is, not whether it is right."""
+_WORD = re.compile(r"[^\W_]+")
 _NUMBER = re.compile(r"[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)?(?:\.\d*)?(?:[eE][-+]?\d+)?")
 
 
@@ -31,7 +35,14 @@ def comparison(config: MetricConfig, schema: Json = None) -> Comparison:
     Args:
         config: a metric of a type that compares.
         schema: the JSON Schema of type ``json_schema``; ``None``: each case's ``expected``.
+
+    Raises:
+        ImportError: the library of type ``bleu`` or ``rouge`` is not installed.
     """
+    if config.type == "bleu":
+        return partial(_bleu, config, _bleu_scorer())
+    if config.type == "rouge":
+        return partial(_rouge, config, _rouge_scorer(config.method))
     if config.type == "json_schema":
         return partial(_fits_schema, None if schema is None else canonical_json(schema))
     comparisons: dict[str, Callable[[MetricConfig, Json, Json], float]] = {
@@ -51,7 +62,7 @@ def needs_expected(config: MetricConfig) -> bool:
         return config.pattern is None
     if config.type == "json_schema":
         return config.json_schema is None
-    return config.type in ("checks", "exact_match", "contains", "numeric", "similarity")
+    return config.type in ("checks", "exact_match", "contains", "numeric", *LIKENESSES)
 
 
 def check_expected(config: MetricConfig, expected: Json) -> str | None:
@@ -133,6 +144,10 @@ def _check(check: Json) -> _Check:
     if config.type not in _CHECKED or not isinstance(is_negated, bool):
         raise ValueError(
             f"must hold checks of the types {names(_CHECKED)}; `not` is true or false"
+        )
+    if config.method not in get_args(SimilarityMethod):
+        raise ValueError(
+            f"must hold checks whose `method` is one of {names(get_args(SimilarityMethod))}"
         )
     if isinstance(threshold, bool) or not isinstance(threshold, int | float | None):
         raise ValueError("must hold checks whose `threshold` is a number")
@@ -218,7 +233,7 @@ def _alike(config: MetricConfig, result: Json, expected: Json) -> float:
             return 1.0 - jellyfish.damerau_levenshtein_distance(a, b) / longest
         case "jaro_winkler":
             return float(jellyfish.jaro_winkler_similarity(a, b))
-        case "jaccard":
+        case _:  # jaccard; those of ROUGE are refused on reading
             return _jaccard(a, b)
 
 
@@ -228,6 +243,41 @@ def _jaccard(a: str, b: str) -> float:
     union = words | others
     # Texts of nothing but white space have no words: as alike as texts can be.
     return len(words & others) / len(union) if union else 1.0
+
+
+def _bleu(config: MetricConfig, scorer: Any, result: Json, expected: Json) -> float:
+    """Sentence BLEU, in [0, 1]; the texts of a list are the references of one answer."""
+    text, references = _tidy(config, result), [_tidy(config, one) for one in answers_of(expected)]
+    if text in references:  # whose score may be 100.00000000000004, and is 0 of two empty texts
+        return 1.0
+    return min(1.0, float(scorer.sentence_score(text, references).score) / 100)
+
+
+def _bleu_scorer() -> Any:
+    from sacrebleu.metrics import BLEU  # noqa: PLC0415 - of an extra
+
+    return BLEU(effective_order=True)  # as sacrebleu scores sentences
+
+
+def _rouge(config: MetricConfig, scorer: Any, result: Json, expected: Json) -> float:
+    """F1 of a ROUGE, in [0, 1]; of a list of expected texts, the one most alike."""
+    text, references = _tidy(config, result), [_tidy(config, one) for one in answers_of(expected)]
+    if text in references:  # one word has no pairs of words, and a score of 0
+        return 1.0
+    return float(scorer.score_multi(references, text)[config.method].fmeasure)
+
+
+def _rouge_scorer(method: str) -> Any:
+    from rouge_score.rouge_scorer import RougeScorer  # noqa: PLC0415 - of an extra
+
+    return RougeScorer([method], tokenizer=_Words())
+
+
+class _Words:
+    """Tokenizer for rouge-score, whose own one drops all letters but a to z."""
+
+    def tokenize(self, text: str) -> list[str]:
+        return _WORD.findall(text.lower())
 
 
 def _tidy(config: MetricConfig, value: Json) -> str:

@@ -16,7 +16,7 @@ from convergence_core.feedback.records import HIGHEST, LOWEST, Interaction
 from convergence_core.records import Case
 from convergence_core.result.number_text import plural
 from tasks.inputs.loader import Loaded
-from tasks.metrics.comparisons import Comparison, comparison, needs_expected
+from tasks.metrics.comparisons import LIKENESSES, Comparison, comparison, needs_expected
 from tasks.training.judged_model import JudgedModel, SampledPrompt, prompt_of
 from tasks.training.marks import RoleMarks, prompt_key
 
@@ -57,9 +57,8 @@ class RightAnswers:
         self._comparisons: list[Comparison] = [
             comparison(one, loaded.schemas.get(name))
             for name, one in loaded.configuration.evaluation.metrics.items()
-            # A similarity says how near an answer is, not whether it is right.
             if needs_expected(one)
-            and one.type != "similarity"
+            and one.type not in LIKENESSES
             and one.field is one.expected_field is None
         ]
         self._cases = {

@@ -101,6 +101,18 @@ EVALUATION: dict[str, Rule] = {
         "must be a regular expression",
         "Escape",
     ),
+    "method of another type": (
+        {M + "rouge": {"method": "jaccard"}},
+        "evaluation.metrics.rouge.method",
+        "must be one of `rouge1`, `rouge2`, `rougeL` with type `rouge`",
+        "rougeL",
+    ),
+    "method that nothing reads": (
+        {M + "bleu": {"method": "rouge1"}},
+        "evaluation.metrics.bleu.method",
+        "has no effect on a metric of type `bleu`",
+        "Remove it",
+    ),
     "scale of one value": (
         {M + "x": {"type": "numeric", "scale": {"good": 1, "bad": 1}}},
         "evaluation.metrics.x.scale",

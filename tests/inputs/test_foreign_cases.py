@@ -521,7 +521,8 @@ def test_an_assertion_of_promptfoo_becomes_a_check_that_says_the_same(
     "expected",
     ["a", [{"type": "contains"}], [{"type": "latency_ms", "expected": 1}], [{"type": "regex", "expected": "("}],
      [{"type": "contains", "expected": "a", "nott": True}], [{"type": "contains", "expected": "a", "weight": -1}],
-     [{"type": "contains", "expected": "a", "weight": 0}]],
+     [{"type": "contains", "expected": "a", "weight": 0}],
+     [{"type": "similarity", "expected": "a", "method": "rouge1"}]],
 )  # fmt: skip
 def test_checks_that_cannot_be_read_are_refused(expected: Any):
     assert check_expected(MetricConfig(type="checks", direction="higher"), expected)

@@ -1,6 +1,7 @@
 """Metrics: what each comparison says, and functions of the user's in both call forms."""
 
 import asyncio
+import sys
 import threading
 from typing import Any, get_args
 
@@ -211,6 +212,70 @@ def test_similarity_lies_in_0_1_and_is_symmetric(method, a, b):
     one, two = measure(metric, a, b), measure(metric, b, a)
     assert 0.0 <= one <= 1.0
     assert one == pytest.approx(two)
+
+
+ROMANIAN = "Producția de zahăr primă va fi exprimată în ceea ce privește zahărul alb;"
+BROWN, FOX = (
+    "The quick brown dog jumps on the log.",
+    "The quick brown fox jumps over the lazy dog",
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("config", "result", "expected", "value"),
+    [
+        # Of sacrebleu's own tests and README.
+        ({}, ROMANIAN, "producţia de zahăr brut se exprimă în zahăr alb;", 0.08493),
+        ({}, "this is a cat", "okay thanks", 0.0),
+        ({}, "The dog bit the man.", ["The dog had bit the man.", "The dog bit the man."], 1.0),
+        # Precisions 6/7, 2/6, 1/5 and, smoothed, 1/8; worse against either text alone.
+        (
+            *({}, "The man had just bitten him."),
+            *(["The man bit him first.", "The man had bitten the dog."], (1 / 140) ** 0.25),
+        ),
+        ({}, "paris", "Paris", 0.0),
+        ({"case_sensitive": False}, "paris", "Paris", 1.0),
+        ({}, "", "Paris", 0.0),
+    ],
+)
+def test_bleu_is_that_of_sacrebleu(config, result, expected, value):
+    pytest.importorskip("sacrebleu", reason="needs the extra `text-metrics`")
+    assert value_of({"type": "bleu", **config}, result, expected) == pytest.approx(value, abs=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("config", "result", "expected", "value"),
+    [
+        # Of rouge-score's README: precision 6/8 and recall 6/9, 5/8 and 5/9.
+        ({"method": "rouge1"}, BROWN, FOX, 12 / 17),
+        ({"method": "rouge2"}, BROWN, FOX, 4 / 15),
+        ({}, BROWN, FOX, 10 / 17),
+        ({}, BROWN, ["x", FOX], 10 / 17),
+        ({"method": "rouge2"}, "Paris", "Paris", 1.0),
+        ({}, "в москве", "Москва", 0.0),
+        ({}, "Это Москва.", "Москва", 2 / 3),
+        ({}, "", "Paris", 0.0),
+    ],
+)
+def test_rouge_is_that_of_rouge_score_for_every_alphabet(config, result, expected, value):
+    pytest.importorskip("rouge_score", reason="needs the extra `text-metrics`")
+    assert value_of({"type": "rouge", **config}, result, expected) == pytest.approx(value)
+
+
+def test_a_missing_library_of_a_metric_is_named_with_its_command_before_a_run(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sacrebleu.metrics", None)
+    monkeypatch.setitem(sys.modules, "rouge_score.rouge_scorer", None)
+    with pytest.raises(ConfigurationError) as caught:
+        made(bleu={}, rouge={"method": "rouge1"})
+    first, second = caught.value.problems
+    assert (first.key, second.key) == (
+        "evaluation.metrics.bleu.type",
+        "evaluation.metrics.rouge.type",
+    )
+    assert first.rule == "needs the package sacrebleu, which is not installed"
+    assert second.fix.endswith("[text-metrics]'.")
 
 
 def test_a_missing_field_is_the_candidates_fault():
