@@ -56,7 +56,8 @@ _PATTERNS: Final = (
     r"\blorem ipsum\b",
     r"\[\[(?:begin|end) [A-Z ]+ [0-9a-f]{16}\]\]",
 )
-_REFUSAL: Final = re.compile("|".join(_PATTERNS), re.IGNORECASE | re.DOTALL)
+REFUSAL: Final = re.compile("|".join(_PATTERNS), re.IGNORECASE | re.DOTALL)
+"""Finds refusals, and texts that leave something to be filled in."""
 
 
 def shortest_answer(answers: Iterable[str]) -> int:
@@ -173,7 +174,7 @@ class FilterChain:
         texts, settings = (comparison.first.text, comparison.second.text), self._settings
         if not all(self._least <= len(text) <= MOST_CHARACTERS for text in texts):
             return "length"
-        if any(_REFUSAL.search(text) for text in texts):
+        if any(REFUSAL.search(text) for text in texts):
             return "refusal"
         if jaccard(*map(word_set, texts)) >= settings.similarity_threshold:
             return "same_answers"

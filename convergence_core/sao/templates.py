@@ -6,18 +6,25 @@ responses by four criteria. Whatever a model or a user wrote is fenced as data
 nothing tells it which answer is whose, or that it sees the pair twice.
 """
 
+import re
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
 from convergence_core.judges.fences import fenced, mark_of
 from convergence_core.records import Json
+from convergence_core.sao.filters import REFUSAL
 
 Messages: TypeAlias = list[dict[str, Json]]
 
 TEMPLATES_VERSION: Final = "sao-1"
 """Part of every request, so that a new text asks anew."""
 OPENING: Final = "User prompt:"
-"""What a written prompt begins with; without it nothing was written."""
+"""What a written prompt begins with; some models leave it out."""
+_OPENING: Final = re.compile(rf"(?:^|\n)[\W_]*{OPENING[:-1]}[*_]*:[*_]*", re.IGNORECASE)
+_LEAD: Final = re.compile(
+    r"(?:sure|certainly|of course|here(?:'s| is))\b[^\n]*:\s*\n", re.IGNORECASE
+)
+"""Line by which a model announces the prompt."""
 FIRST, SECOND = "A", "B"
 """What the judge may say."""
 
@@ -55,11 +62,17 @@ def writing(
 
 
 def prompt_of(text: str) -> str | None:
-    """Return the prompt that was written; ``None``: the answer does not begin as it must."""
-    begin = text.strip()
-    if not begin.casefold().startswith(OPENING.casefold()):
+    """Return the prompt that was written: what follows ``OPENING``, or else the whole answer.
+
+    ``None``: the answer is empty, or a refusal without ``OPENING``.
+    """
+    opening = _OPENING.search(text)
+    found = _LEAD.sub("", text.strip(), count=1) if opening is None else text[opening.end() :]
+    if opening is None and REFUSAL.search(found):
         return None
-    return begin[len(OPENING) :].strip().strip('"').strip() or None
+    found = found.strip()
+    quoted = re.fullmatch(r'["\u201c]([^"\u201c\u201d]*)["\u201d]', found)
+    return (found if quoted is None else quoted[1].strip()) or None
 
 
 def judging(prompt: str, first: str, second: str) -> str:

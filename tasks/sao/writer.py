@@ -127,7 +127,7 @@ class Writer:
         text = await self._text(messages, self.longest, temperature, label, asker)
         found = prompt_of(text)
         if found is None:
-            raise FailedError("prompt: the answer does not begin as it must")
+            raise FailedError("prompt: the answer is empty, or a refusal")
         return found
 
     async def distil(

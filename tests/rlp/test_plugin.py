@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 import subprocess
 import sys
 from typing import Any
@@ -9,9 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from convergence.plugins.learning.rlp import ASKED, TOLD, RLPConfig, RLPMixin
+from convergence.plugins.learning.rlp import ASKED, STATED, TOLD, RLPConfig, RLPMixin
 from convergence_core.errors import CandidateFault
 from convergence_core.ports import Completion
+from tasks.rlp.elicited_channel import probability_of
 from tasks.rlp.model_calls import UnreadableAnswerError
 
 
@@ -66,6 +68,47 @@ def test_three_texts_are_answered_by_asking_for_both_predictions_and_it_says_so(
     assert gain.p_with > gain.p_without
     assert float(gain) > 0.5
     assert float(run(rlp.information_gain_reward("nothing", "rain", "sun"))) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("said", "p"),
+    [
+        ("It is about 80 % likely.", 0.8),
+        ("0.8", 0.8),
+        ("80", 0.8),
+        ("1", 1.0),
+        ("**0,8**", 0.8),
+        ("Between 70 and 80 %.", 0.75),
+        ("8 out of 10", 0.8),
+        ("The probability that score=0.85 comes is 0.7.", 0.7),
+        ("30 % before; with the notes 60 %.\n\n.6", 0.6),
+    ],
+)
+def test_a_probability_is_read_from_prose(said: str, p: float):
+    assert probability_of(said) == pytest.approx(p)
+
+
+class Chatty:
+    """Answers in prose, whatever it is asked for."""
+
+    def __init__(self, *said: str) -> None:
+        self.said = said
+
+    def complete(self, prompt: str) -> str:
+        return self.said["warm" not in prompt]
+
+
+def test_prose_is_a_forecast_or_worth_nothing_with_the_reason():
+    told = {"thought": "warm days", "prediction": "rain", "outcome": "sun"}
+    gain = RLPMixin(Chatty("about 80 % for sun", "0.4")).information_gain_reward(**told)
+    assert gain.note == STATED
+    assert gain.p_with == pytest.approx(0.8, abs=0.01)
+    assert gain.nats == pytest.approx(math.log(0.8 / 0.4), abs=0.03)
+    for said in ("Very likely, I think.", "-0.8", "120 %", "5 in 3", "20 % or 60 %", "{}", ""):
+        rlp = RLPMixin(Chatty(said, said))
+        gain = rlp.information_gain_reward(**told)
+        assert (gain.nats, rlp.gains) == (0.0, [0.0])
+        assert "cannot be read, which is worth 0: the answer states" in gain.note
 
 
 class Telling(Provider):

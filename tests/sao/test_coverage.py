@@ -244,7 +244,8 @@ def stopped(temperature: float, n_rounds: int) -> str:
             assert sao.alarms.is_stopped
             assert sao.rounds.n_done <= 1 + n_rounds  # the first wrote real text
             n_pairs = len(sao.pairs)
-            probation = await sao.generate_synthetic_dataset(5)
+            with pytest.warns(UserWarning, match="no row was written"):
+                probation = await sao.generate_synthetic_dataset(5)
             assert (probation.pairs, len(sao.pairs)) == ((), n_pairs)
             assert probation.stop_reason == sao.alarms.why
             return str(sao.alarms.why)

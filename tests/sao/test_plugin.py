@@ -60,7 +60,8 @@ def test_rows_of_a_judge_that_nobody_vouches_for_are_left_out(tmp_path: Path):
 
 def test_no_row_of_a_judge_that_prefers_long_answers_leaves(tmp_path: Path):
     world = PlantedWorld(truth=case_truth, spread=2.0, length=3.0)
-    sao, (found,) = write(world, n_samples=20)
+    with pytest.warns(UserWarning, match="a length times e"):
+        sao, (found,) = write(world, n_samples=20)
     assert found.why_aborted is not None
     assert "a length times e moves the judge by +" in found.why_aborted
     assert {pair.dropped_by for pair in found.pairs} == {"aborted"}
@@ -84,7 +85,10 @@ def test_there_is_no_verdict_on_a_judge_below_fifty_different_items(tmp_path: Pa
 
 def test_rounds_end_and_then_nothing_more_is_written():
     world = PlantedWorld(truth=case_truth)
-    sao, found = write(world, 3, n_samples=4, iterative_rounds=2)
+    with pytest.warns(UserWarning, match=r"all 2 rounds were run\. Raise `iterative_rounds`"):
+        sao, found = write(world, 3, n_samples=4, iterative_rounds=2)
+    assert found[0][:2] == [*found[0]][:2]
+    assert [found[0][0], found[0][-1]] == [[*found[0]][i] for i in (0, -1)]
     assert found[1].stop_reason == "all 2 rounds were run"
     assert found[2].pairs == ()
     assert world.n_asked["prompt"] == 8
@@ -93,7 +97,8 @@ def test_rounds_end_and_then_nothing_more_is_written():
 
 def test_a_call_says_which_round_it_was_and_why_it_was_aborted():
     world = PlantedWorld(mode="always_first", truth=case_truth)
-    _, (first, second, third) = write(world, 3, n_samples=25, iterative_rounds=2)
+    with pytest.warns(UserWarning, match=r"agrees with itself on 0% of|all 2 rounds were run"):
+        _, (first, second, third) = write(world, 3, n_samples=25, iterative_rounds=2)
     for number, found in enumerate((first, second)):
         assert found.round_number == number
         assert {pair.dropped_by for pair in found.pairs} == {"aborted"}
@@ -158,7 +163,8 @@ def test_a_planted_bias_of_position_is_found_over_a_real_server():
 
 @pytest.mark.parametrize("mode", ["garbage", "http500"])
 def test_a_broken_model_brings_errors_and_no_pair(mode, tmp_path: Path):
-    sao, (found,) = write(PlantedWorld(mode=mode, truth=case_truth), n_samples=4)
+    with pytest.warns(UserWarning, match="no row was written: 4 times prompt: "):
+        sao, (found,) = write(PlantedWorld(mode=mode, truth=case_truth), n_samples=4)
     assert found.pairs == ()
     assert sum(found.errors.values()) == 4
     with pytest.raises(ValueError, match="no kept pair"):
@@ -167,7 +173,8 @@ def test_a_broken_model_brings_errors_and_no_pair(mode, tmp_path: Path):
 
 def test_a_model_without_any_channel_says_so():
     world = PlantedWorld(channel="verdict", truth=case_truth)
-    _, (found,) = write(world, use_logprobs=True, n_samples=2)
+    with pytest.warns(UserWarning, match="no probability channel"):
+        _, (found,) = write(world, use_logprobs=True, n_samples=2)
     assert found.stop_reason is not None
     assert "no probability channel" in found.stop_reason
     assert world.n_asked["prompt"] == 0

@@ -44,7 +44,13 @@ def test_rounds_end_at_their_limit_or_by_a_fall():
 
 def test_a_written_prompt_begins_as_it_must():
     assert prompt_of(f'  {OPENING.lower()} "Where is it?" ') == "Where is it?"
-    assert prompt_of("Where is it?") is None
+    for said in (
+        "Where is it?",
+        "Sure, here is one:\n\n\u201cWhere is it?\u201d",
+        "**User prompt:** Where is it?",
+    ):
+        assert prompt_of(said) == "Where is it?"
+    assert prompt_of("I'm sorry, but I cannot help with that.") is None
     assert prompt_of(OPENING) is None
 
 

@@ -247,7 +247,7 @@ def test_a_judge_that_always_says_the_first_exports_nothing(tmp_path: Path, chan
 @pytest.mark.parametrize(
     ("mode", "breaks", "says"),
     [
-        ("garbage", "prompt", "prompt: the answer does not begin as it must"),
+        ("garbage", "prompt", "prompt: the answer is empty, or a refusal"),
         pytest.param("http500", "prompt", "prompt: http_500", marks=pytest.mark.slow),
         pytest.param("garbage", "judgement", "judgement: ", marks=pytest.mark.slow),
         ("http500", "judgement", "judgement: "),

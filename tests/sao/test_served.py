@@ -108,6 +108,7 @@ def test_near_copies_within_one_round_are_dropped():
 # -- personas
 
 
+@pytest.mark.filterwarnings("ignore:no row was written")
 def test_no_persona_is_sent_twice_and_none_like_another():
     # The author writes nothing that could be answered, so that nothing but prompts is asked for.
     world = PlantedWorld(mode="garbage", breaks=frozenset({"prompt"}))

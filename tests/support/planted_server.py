@@ -135,7 +135,7 @@ class PlantedWorld:
         if self.mode == "http500" and "prompt" in self.breaks:
             return Answer({"error": {"message": "down"}}, 500)
         if self.mode == "garbage" and "prompt" in self.breaks:
-            return chat_answer("colourless green ideas sleep furiously")
+            return chat_answer("I'm sorry, but I cannot help with that.")
         rng = _rng(shown)
         if self.prompt_of is not None:
             return chat_answer(f"User prompt: {self.prompt_of(int(rng.integers(1_000_000)))}")

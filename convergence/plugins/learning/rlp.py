@@ -35,7 +35,7 @@ from convergence_core.rlp.gain import information_gain
 from convergence_core.rlp.learner import Episode, critic
 from convergence_core.rlp.policy import N_FEATURES, StrategyPolicy, Update, ValueFunction
 from convergence_core.rlp.strategies import STRATEGIES
-from tasks.rlp.elicited_channel import weights_of
+from tasks.rlp.elicited_channel import probability_of, weights_of
 from tasks.rlp.model_calls import UnreadableAnswerError
 from tasks.rlp.probability_channels import TOP, next_tokens, of_options
 from tasks.rlp.prompts import NO_NOTES
@@ -46,6 +46,7 @@ ASKED: Final = (
     "texts carry no probability, so the model was asked for both predictions: how likely it holds "
     "the outcome with the thought, and without"
 )
+STATED: Final = f"{ASKED}; it wrote no weights, so its prose was read"
 TOLD: Final = f"{ASKED}, by the log-probabilities of its answer"
 ELSE: Final = "something else"
 NOTHING: Final = "nothing was thought, which is worth 0"
@@ -201,6 +202,8 @@ class RLPMixin:
         """Return log p~(outcome with the thought) - log p(outcome without), in nats.
 
         ``thought, prediction, outcome`` in words or numbers: the model is asked for both predictions.
+        If it answers in prose, the probability that it states counts; if it states none, the gain is 0
+        and ``note`` says why.
         ``prediction, baseline, outcome``: two distributions over the same outcomes, and the index of
         what came. Either by position or by name; with ``await``, or without (see ``PendingGain``).
 
@@ -215,6 +218,7 @@ class RLPMixin:
         Raises:
             ValueError: the forms are mixed, or no distributions.
             EvaluationFault: the model failed; when the gain is awaited or read.
+            UnreadableAnswerError: with ``use_logprobs=True``, the provider tells none.
         """
         if given:
             if len(given) != len(_ORDER):
@@ -238,8 +242,14 @@ class RLPMixin:
         return PendingGain(partial(self._asked_gain, thought, str(prediction), str(outcome)))
 
     async def _asked_gain(self, thought: str, prediction: str, outcome: str) -> InformationGain:
-        p, q, note = await self._both([*dict.fromkeys((outcome, prediction, ELSE))], thought)
-        found = _gain(p, q, 0, note=note)
+        try:
+            p, q, note = await self._both([*dict.fromkeys((outcome, prediction, ELSE))], thought)
+            found = _gain(p, q, 0, note=note)
+        except UnreadableAnswerError as error:
+            if self.config.use_logprobs is True:
+                raise
+            note = f"{ASKED}; its answer cannot be read, which is worth 0: {error}"
+            found = InformationGain(nats=0.0, p_with=nan, p_without=nan, note=note)
         self._pay(found, thought)
         return found
 
@@ -381,7 +391,13 @@ class RLPMixin:
             except (UnreadableAnswerError, CandidateFault):
                 if self.config.use_logprobs is True:
                     raise
-        return await self._elicited(options, thought), await self._elicited(options, None), ASKED
+        try:
+            p = await self._elicited(options, thought)
+            return p, await self._elicited(options, None), ASKED
+        except UnreadableAnswerError:
+            outcome = options[0]
+            p = await self._stated(outcome, thought)
+            return p, await self._stated(outcome, None), STATED
 
     async def _read(self, options: Sequence[str], thought: str | None) -> np.ndarray:
         """Return the probabilities of options as the first token of the model's answer has them.
@@ -409,6 +425,16 @@ class RLPMixin:
             temperature=0.0,
         )
         return weights_of({"text": done.text}, "weights", n, spread=0.01)
+
+    async def _stated(self, outcome: str, thought: str | None) -> np.ndarray:
+        """Return the probability of an outcome and of anything else, as the model's prose states it."""
+        done = await self._ask(
+            f"{_question([outcome], thought)}\n\nHow likely is this, as a probability from 0 to 1? "
+            "End with the number alone.",
+            temperature=0.0,
+        )
+        p = probability_of(done.text)
+        return normalized(np.array([p, 1.0 - p]) + 0.01)
 
     async def _ask(self, text: str, **options: Json) -> Completion:
         messages: list[Mapping[str, Json]] = [{"role": "user", "content": text}]

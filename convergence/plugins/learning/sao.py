@@ -20,7 +20,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, overload
 
 from convergence.plugins.learning.providers import Completer, as_llm
 from convergence_core.config.optimization import SaoConfig
@@ -141,8 +141,25 @@ class SyntheticDataset:
     def __iter__(self) -> Iterator[dict[str, Json]]:
         return iter([_row(pair) for pair in self.kept])
 
-    def __getitem__(self, number: int) -> dict[str, Json]:
-        return _row(self.kept[number])
+    @overload
+    def __getitem__(self, number: int) -> dict[str, Json]: ...
+
+    @overload
+    def __getitem__(self, number: slice) -> list[dict[str, Json]]: ...
+
+    def __getitem__(self, number: int | slice) -> dict[str, Json] | list[dict[str, Json]]:
+        return [*self][number]
+
+    @property
+    def empty_reason(self) -> str | None:
+        """Why there is no row; ``None``: there is one."""
+        if self.kept:
+            return None
+        counts = self.errors or {
+            f"dropped by the filter `{name}`": n for name, n in self.dropped.items()
+        }
+        told = "; ".join(f"{n} times {why}" for why, n in counts.items())
+        return self.why_aborted or told or self.stop_reason or "no answer could be compared"
 
 
 class SAOMixin:
@@ -232,7 +249,8 @@ class SAOMixin:
     ) -> SyntheticDataset:
         """Play one round and return what it has brought; see ``stop_reason`` for when to stop.
 
-        Faults of the model are counted by their reason; nothing stands in for what failed.
+        Faults of the model are counted by their reason; nothing stands in for what failed. A
+        ``UserWarning`` says why a round has no row.
 
         Args:
             n_samples: prompts to be written.
@@ -244,6 +262,16 @@ class SAOMixin:
         n_samples = n_samples if n is None else n
         if n_samples < 1:
             raise ValueError(f"`n_samples` must be at least 1, not {n_samples}")
+        found = await self._play(n_samples)
+        if found.empty_reason is not None:
+            text = f"no row was written: {found.empty_reason}"
+            if self.rounds.n_done >= self.rounds.limit and found.round_number is None:
+                text += ". Raise `iterative_rounds`, or make a new `SAOMixin`."
+            warnings.warn(text, UserWarning, stacklevel=2)
+        return found
+
+    async def _play(self, n_samples: int) -> SyntheticDataset:
+        """Play one round if another one may be played."""
         if self.rounds.stop_reason is not None or self.alarms.is_off:
             return SyntheticDataset(
                 pairs=(), stop_reason=self.rounds.stop_reason or self.alarms.why
