@@ -25,6 +25,8 @@ Comparison: TypeAlias = Callable[[Json, Json], float]
 
 LIKENESSES: Final = ("similarity", "bleu", "rouge")
 """Types that say how near an answer is, not whether it is right."""
+MOST_CELLS: Final = 4_000_000
+"""Of the table in which rouge-score finds a longest common subsequence: a second, and 80 MB."""
 _WORD = re.compile(r"[^\W_]+")
 _NUMBER = re.compile(r"[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)?(?:\.\d*)?(?:[eE][-+]?\d+)?")
 
@@ -264,6 +266,12 @@ def _rouge(config: MetricConfig, scorer: Any, result: Json, expected: Json) -> f
     text, references = _tidy(config, result), [_tidy(config, one) for one in answers_of(expected)]
     if text in references:  # one word has no pairs of words, and a score of 0
         return 1.0
+    n, most = len(_WORD.findall(text)), max(len(_WORD.findall(one)) for one in references)
+    if config.method == "rougeL" and n * most > MOST_CELLS:
+        raise ValueError(
+            f"`rougeL` must compare at most {MOST_CELLS:,} pairs of words, but the answer has {n:,} words and "
+            f"`expected` {most:,}. Write `method: rouge2`, or lower `max_tokens`."
+        )
     return float(scorer.score_multi(references, text)[config.method].fmeasure)
 
 

@@ -264,6 +264,15 @@ def test_rouge_is_that_of_rouge_score_for_every_alphabet(config, result, expecte
     assert value_of({"type": "rouge", **config}, result, expected) == pytest.approx(value)
 
 
+@pytest.mark.slow
+def test_rouge_of_texts_whose_table_fills_the_memory_is_missing():
+    pytest.importorskip("rouge_score", reason="needs the extra `text-metrics`")
+    long = "word " * 2_001
+    with pytest.raises(EvaluatorFault, match="at most 4,000,000 pairs of words"):
+        value_of({"type": "rouge"}, long, long + "more")
+    assert value_of({"type": "rouge", "method": "rouge2"}, long, long + "more") > 0.999
+
+
 def test_a_missing_library_of_a_metric_is_named_with_its_command_before_a_run(monkeypatch):
     monkeypatch.setitem(sys.modules, "sacrebleu.metrics", None)
     monkeypatch.setitem(sys.modules, "rouge_score.rouge_scorer", None)
