@@ -76,8 +76,8 @@ Offline = Annotated[
     bool,
     typer.Option(
         "--offline",
-        help="Let the built-in stand-in answer for every chat model: no key, no cost. What it "
-        "answers says nothing about real models.",
+        help="Let the built-in stand-in answer for every endpoint and chat model: no key, no "
+        "cost. What it answers says nothing about real models.",
     ),
 ]
 Quiet = Annotated[

@@ -82,8 +82,8 @@ class Environment:
 
 
 def _of_target(configuration: Configuration) -> dict[str, str]:
-    """Return the variables of an endpoint that is asked as it is though the run is offline."""
-    if configuration.api.kind in CHAT_KINDS or configuration.api.kind == "browserbase":
+    """Return the variables of a target that is asked as it is though the run is offline."""
+    if configuration.api.kind in {*CHAT_KINDS, "browserbase", "http"}:
         return {}
     names = target_secret_names(configuration)
     if configuration.api.kind == "agno":  # its models are not asked, what its tools speak to is

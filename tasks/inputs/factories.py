@@ -52,21 +52,28 @@ def make_target(
     if environment.mock_url is not None and not has_stand_in(loaded.configuration):
         rule = "asks nothing that `--offline` could stand in for"
         fix = (
-            "Leave out `--offline`: functions and endpoints of your own are asked as they are. It stands "
-            "in for chat targets, browser sessions, metrics of type `llm_judge`, and `society`."
+            "Leave out `--offline`: your functions and plugins run as they are. It stands in for "
+            "endpoints, chat targets, browser sessions, metrics of type `llm_judge`, and `society`."
         )
         raise ConfigurationError.of("api.kind", rule, fix, value=api.kind)
     if api.kind == "function":
         return _function_target(loaded, environment, local_function, workers)
     if api.kind == "http":
         from tasks.targets.endpoint import HttpTarget  # noqa: PLC0415 - brings httpx
+        from tasks.targets.endpoint_mock import EndpointMock  # noqa: PLC0415 - as above
 
+        mock = None
+        if environment.mock_url is not None:
+            mock = EndpointMock(
+                environment.mock_url, loaded.configuration, loaded.cases, loaded.schemas
+            )
         return HttpTarget(
             api,
             templates=loaded.templates,
             secrets=environment.secrets,
             workers=workers,
             prices=environment.prices,
+            mock=mock,
         )
     if api.kind == "plugin":
         return _plugin_target(loaded, environment, workers)
@@ -94,7 +101,7 @@ def make_target(
 def has_stand_in(configuration: Configuration) -> bool:
     """Whether something is asked that ``--offline`` stands in for."""
     plays = configuration.llm is not None and "games" in configuration.society.model_fields_set
-    return configuration.api.kind == "browserbase" or plays or asks_models(configuration)
+    return configuration.api.kind in {"browserbase", "http"} or plays or asks_models(configuration)
 
 
 def asks_models(configuration: Configuration) -> bool:

@@ -19,6 +19,7 @@ from tasks.http.faults import bad_body_fault, bare, header_fault, is_of_proxy, s
 from tasks.http.request_templates import Values
 from tasks.json_values import MOST_BILLED, Missing, NotJsonError, as_text, pick, to_json
 from tasks.secrets.redaction import Secrets
+from tasks.targets.endpoint_mock import EndpointMock
 from tasks.targets.request_price import RequestPrice
 
 _HEADERS = {"User-Agent": "convergence-optimizer", "Accept": "application/json, */*;q=0.1"}
@@ -28,7 +29,7 @@ class HttpTarget:
     """Calls ``api.endpoint``, or the one of ``api.models`` that the parameter ``model`` names.
 
     A call costs what its answer says in ``api.response.cost_field``, else the price of one request
-    under ``prices.http``, else it is unknown.
+    under ``prices.http``, else it is unknown. With ``mock`` no endpoint is called: it answers.
     """
 
     provider = "http"
@@ -41,7 +42,9 @@ class HttpTarget:
         secrets: Secrets,
         workers: int,
         prices: PriceTable | None = None,
+        mock: EndpointMock | None = None,
     ) -> None:
+        self._mock = mock
         self._price = RequestPrice.of(prices, self.provider)
         self._api = api
         self._templates = templates
@@ -94,6 +97,9 @@ class HttpTarget:
         """
         request = self.request(params, case)
         assert isinstance(request, dict)  # noqa: S101 - made above
+        if self._mock is not None:
+            body = self._mock.request(params, case)
+            request = {"method": "POST", "url": self._mock.url, "query": None, "body": body}
         response, latency_ms = await self._exchange(request)
         return self._reply(response, latency_ms)
 
@@ -114,7 +120,8 @@ class HttpTarget:
             self._client = self._settings.open()
         url, secret = str(request["url"]), secret_name(self._api)
         try:
-            headers = httpx.Headers(_HEADERS | request_headers(self._api, self._secrets))
+            own = {} if self._mock else request_headers(self._api, self._secrets)
+            headers = httpx.Headers(_HEADERS | own)
         except UnicodeError as error:
             raise header_fault(error, secret) or error from None
         stopwatch = None
@@ -137,6 +144,8 @@ class HttpTarget:
         if response.status_code >= 300:
             status, text, told = response.status_code, response.text, response.headers
             raise status_fault(status, text, told, url=bare(url), secret=secret)
+        if self._mock is not None:
+            response = httpx.Response(200, json=self._mock.answer(response.json()))
         return response, latency_ms
 
     def _reply(self, response: httpx.Response, latency_ms: float) -> Reply:

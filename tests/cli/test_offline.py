@@ -1,17 +1,27 @@
 """Runs without a key: results apart, and a stand-in with which every part of a run can be tried."""
 
+import asyncio
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from convergence_core.records import Reply
+from tasks.inputs.environment import Environment
+from tasks.inputs.factories import make_target
+from tasks.inputs.loader import load_mapping
+from tasks.mock.mock_server import MockServer
 from tests.docs.test_documents import ROOT, blocks
+from tests.flows.test_network import WATCH
 from tests.support.commands import Runner
-from tests.support.http_server import Answer, LoopbackServer, Request
 
 PAGE = (ROOT / "docs/offline.md").read_text(encoding="utf-8")
+CONVERGENCE = [sys.executable, "-m", "convergence"]
 SOCIETY: dict[str, Any] = {
     "society": {
         "enabled": True,
@@ -73,49 +83,83 @@ def test_results_of_the_stand_in_lie_apart_and_bear_the_word(here: Path, cli: Ru
 
 @pytest.mark.prefect
 @pytest.mark.slow
-def test_judges_and_society_of_an_endpoint_are_stood_in_for_as_printed(
+def test_an_endpoint_its_judge_and_society_are_stood_in_for_as_printed_and_no_host_is_called(
     here: Path, cli: Runner, monkeypatch: pytest.MonkeyPatch
 ):
     (block,) = [b for b in blocks(PAGE, "yaml") if "auto_generate_agents" in b]
-    (cases,) = blocks(PAGE, "json")
-    (here / "test_cases.json").write_text(cases)
+    (here / "optimization.yaml").write_text(block)
+    (here / "test_cases.json").write_text(blocks(PAGE, "json")[0])
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.setenv("API_KEY", "target-key-1234567")
-
-    def answer(request: Request) -> Answer:
-        assert request.headers["authorization"] == "Bearer target-key-1234567"
-        warm = request.body["temperature"] > 0.8
-        return Answer({"result": "Whatever." if warm else "Please send us its number."})
-
-    with LoopbackServer(answer) as server:
-        (here / "optimization.yaml").write_text(block.replace("https://host", server.url))
-        valid = cli("validate")
-        assert valid.code == 0, valid.out + valid.err
-        done = cli("optimize", "--offline", "--generations", "4", "--json")
-    assert done.code == 0, done.err
-    assert done.json["thinking"]["n_thoughts"] > 0
+    valid = cli("validate")
+    assert valid.code == 0, valid.out + valid.err
+    # Imported by every Python process that starts with this folder on its path.
+    (here / "watch").mkdir()
+    (here / "watch/sitecustomize.py").write_text(f"LOG = {str(here / 'outside.log')!r}\n{WATCH}")
+    done = subprocess.run(
+        [*CONVERGENCE, "optimize", "--offline", "--generations", "4", "--json"],
+        env={**os.environ, "PYTHONPATH": f"{here / 'watch'}{os.pathsep}{ROOT}"},
+        capture_output=True,
+        text=True,
+        timeout=480,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert not (here / "outside.log").exists(), (here / "outside.log").read_text()
+    assert json.loads(done.stdout)["thinking"]["n_thoughts"] > 0
     calls = cli(
         "query", "select purpose, sum(n_calls) as n from costs group by all", "--json"
     ).json
     assert {"evaluation", "judge", "thought", "prediction", "sao"} <= {c["purpose"] for c in calls}
-    texts = cli("query", "select distinct text from payloads", "--json").out
-    assert "target-key-1234567" not in texts
-    thoughts = cli("query", "select text from payloads where kind = 'prompt'", "--json").out
-    assert "my_api" in thoughts or done.json["thinking"]
+    sent = cli("query", "select distinct text from payloads", "--json").out
+    assert "https://host/v1/chat" in sent
+    assert "target-key-1234567" not in sent
 
 
-@pytest.mark.prefect
-@pytest.mark.slow
-def test_a_key_of_the_endpoint_may_be_unset(
-    here: Path, cli: Runner, monkeypatch: pytest.MonkeyPatch
+ANSWERS: list[tuple[dict[str, Any], dict[str, Any], Any]] = [
+    ({}, {"text": {"type": "similarity", "expected_field": "team"}}, str),
+    ({"result_field": "data[1].text", "cost_field": "bill.usd"}, {"cost_usd": {}}, str),
+    (
+        {"result_field": "result"},
+        {"team": {"type": "exact_match", "field": "out.team", "expected_field": "team"}},
+        {"out": {"team": str}},
+    ),
+    ({}, {"same": {"type": "exact_match"}}, {"team": str, "sure": bool, "tags": list, "n": int}),
+]
+
+
+@pytest.mark.parametrize(("response", "metrics", "form"), ANSWERS)
+def test_an_endpoints_stand_in_answers_in_the_form_that_the_configuration_reads(
+    response: dict[str, Any], metrics: dict[str, Any], form: Any, tmp_path: Path
 ):
-    monkeypatch.delenv("API_KEY", raising=False)
-    (block,) = [b for b in blocks(PAGE, "yaml") if "auto_generate_agents" in b]
-    (here / "test_cases.json").write_text(json.dumps([{"input": "a"}, {"input": "b"}]))
-    with LoopbackServer(lambda _: Answer({"result": "Yes."})) as server:
-        (here / "optimization.yaml").write_text(block.replace("https://host", server.url))
-        assert cli("optimize", "--offline", "--generations", "1", "--json").code == 0
-        assert server.requests[0].headers["authorization"] == "Bearer offline"
+    expected = [{"team": t, "sure": True, "tags": ["a"], "n": 3} for t in ("red", "blue", "red")]
+    tree = {
+        "api": {"name": "a", "endpoint": "https://host.invalid/x", "response": response},
+        "search_space": {"parameters": {"temperature": {"type": "float", "min": 0, "max": 1}}},
+        "evaluation": {
+            "test_cases": {
+                "inline": [{"input": {"q": i}, "expected": e} for i, e in enumerate(expected)]
+            },
+            "metrics": metrics,
+        },
+    }
+
+    async def answer(url: str) -> Reply:
+        loaded = load_mapping(tree, tmp_path)
+        target = make_target(loaded, Environment.of(loaded.configuration, mock_url=url))
+        try:
+            return await target.call({"temperature": 0.3}, loaded.cases[0])
+        finally:
+            await target.aclose()
+
+    with MockServer() as server:
+        reply = asyncio.run(answer(server.url))
+    assert _form_of(reply.value) == form
+    assert (reply.cost_usd is None) == ("cost_field" not in response)
+
+
+def _form_of(value: Any) -> Any:
+    return {k: _form_of(v) for k, v in value.items()} if isinstance(value, dict) else type(value)
 
 
 def test_a_run_that_asks_no_model_has_nobody_to_stand_in_for(here: Path, cli: Runner):
