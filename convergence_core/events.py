@@ -77,6 +77,8 @@ class GenerationFinished:
     cost_usd: float | None
     warm_start: str | None = None
     """How far earlier runs are believed by now, in words; ``None``: there is none."""
+    learning: tuple[str, ...] = ()
+    """What each learner did, on a line without secrets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -249,7 +249,8 @@ class ProgressDisplay:
             f"{f'{short_id(event.best_id)} ' if event.best_id else ''}"
             f"{shown_params(event.best_params or {})}".rstrip()
         )
-
+        for text in event.learning:
+            self._screen.line(f"  {text}")
         if event.warm_start is not None and event.warm_start != self._warm_start:
             self._warm_start = event.warm_start
             self._screen.line(event.warm_start)

@@ -25,6 +25,8 @@ class LearnerStep:
     """State after it, for ``StudyState.learned``."""
     tables: Mapping[str, Sequence[Row]]
     """Table → rows of the generation."""
+    summary: str | None = None
+    """What it did, on one line without secrets; ``None``: nothing worth a line."""
 
 
 class Learner(Protocol):

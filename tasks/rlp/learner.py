@@ -14,6 +14,7 @@ import numpy as np
 
 from convergence_core.posterior import SpaceModel
 from convergence_core.records import Candidate, Params, Trial, canonical_json, sha256_hex
+from convergence_core.result.number_text import plural
 from convergence_core.rlp.bins import RewardBins, relative_entropy, tempered
 from convergence_core.rlp.commitments import Commitment, Thought
 from convergence_core.rlp.exemplars import exemplars, worth_rescoring
@@ -31,15 +32,19 @@ from convergence_core.search.sampler import Advice, Expert
 from convergence_core.search.study import Asked, Study
 from convergence_core.search.study_state import StudyState
 from convergence_core.space import Space
+from tasks.report.phrases import short
 from tasks.rlp.channel_probe import ChannelProbe
 from tasks.rlp.learner_calls import LearnerCalls
 from tasks.rlp.thought_writer import Predictions, ThoughtWriter
+from tasks.secrets.process_redaction import redacted_text
 
 RLP: Final = "rlp"
 N_OWN: Final = 4
 """Points of a thought's regions that it predicts too; they enter the draws and earn nothing."""
 N_RESCORED: Final = 2
 """Old thoughts that are predicted with again in each generation, so that they gather outcomes."""
+MOST_SHOWN: Final = 160
+"""Characters of a thought on the console."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -307,7 +312,11 @@ class RlpLearner:
             replay=replay,
             weights={t.thought_id: lottery[t.action] for t in weighted},
         )
-        return LearnerStep(learned=after.to_json(), tables=step_tables(self.run_id, self._step))
+        return LearnerStep(
+            learned=after.to_json(),
+            tables=step_tables(self.run_id, self._step),
+            summary=_summary(self._step),
+        )
 
     def commit(self) -> None:
         """Move on to what the store has made durable."""
@@ -338,3 +347,22 @@ class RlpLearner:
         """Return a stream that is a function of run, generation and purpose alone."""
         words = [int.from_bytes(what.encode()[i : i + 4], "big") for i in range(0, len(what), 4)]
         return np.random.default_rng([self.seed, generation, *words])
+
+
+def _summary(step: RlpStep) -> str | None:
+    """Return what a generation's thoughts came to; ``None``: none was asked for."""
+    if not step.commitment.thoughts:
+        return None
+    n, gain = len(step.after.gains), "not measured"
+    if n > len(step.before.gains):
+        gain = f"{step.after.last_gain:+.2f} nats"
+    told = f"thoughts: mean information gain {gain}, {plural(n, 'episode')}"
+    thought = max(step.commitment.weighted, key=lambda t: step.weights[t.thought_id], default=None)
+    if thought is None:
+        return f"{told}; no thought has a weight"
+    return f"{told}; weighs most ({thought.strategy}): {shown(thought.text)}"
+
+
+def shown(text: str) -> str:
+    """Return the beginning of a thought on one line, without secrets."""
+    return short(redacted_text(text), MOST_SHOWN)

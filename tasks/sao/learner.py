@@ -13,6 +13,7 @@ from typing import ClassVar, Final
 from convergence_core.judges.coverage.measures import configuration_coverage
 from convergence_core.ports import Row
 from convergence_core.records import Candidate, Params, Trial
+from convergence_core.result.number_text import plural
 from convergence_core.sao.executed_items import GroundedAnswer
 from convergence_core.sao.filters import FilterChain, HeldOut
 from convergence_core.sao.history import RoundHistory
@@ -196,6 +197,7 @@ class SaoLearner:
         return LearnerStep(
             learned=self._current.to_json(),
             tables=pending.tables if pending is not None and is_new else {},
+            summary=_summary(pending.found) if pending is not None and is_new else None,
         )
 
     def commit(self) -> None:
@@ -216,6 +218,12 @@ class SaoLearner:
     def close(self) -> None:
         """Close the models' connections; safe to call twice."""
         self.calls.close(self.models.writer.model.llm, self.models.asked.warm)
+
+
+def _summary(found: SaoRound) -> str:
+    made = plural(found.outcome.n_pairs, "pair")
+    n_kept, n_total = (sum(p.is_kept for p in ps) for ps in (found.pairs, found.history.pairs))
+    return f"preferences: {made} made, {n_kept:,} kept; {plural(n_total, 'pair')} in the dataset"
 
 
 def distilled(state: SaoState, leader: Candidate | None) -> tuple[Params, ...]:

@@ -93,6 +93,11 @@ def test_generation_is_told_with_failures_best_interval_and_parameters():
     )
 
 
+def test_what_learners_did_stands_below_their_generation():
+    lines = told(started(), replace(FINISHED, learning=("thoughts: a", "preferences: b"))).lines
+    assert lines[2:4] == ["  thoughts: a", "  preferences: b"]
+
+
 def test_the_best_is_told_with_the_beginning_of_its_id():
     named = replace(FINISHED, best_id="3fa9c1d2e4b5a697")
     assert told(started(), named).lines[1].endswith("  3fa9c1 model=small t=0.7")

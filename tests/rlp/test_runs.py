@@ -9,12 +9,16 @@ import numpy as np
 import pytest
 
 from convergence.cost_estimate.estimate import estimate
+from convergence_core.events import GenerationFinished
 from convergence_core.records import canonical_json, sha256_hex
 from convergence_core.result import RunResult
 from convergence_core.rlp.rows import REPLAY_SQL, replay_of
 from tasks.inputs.loader import load
+from tasks.rlp.learner import shown
 from tasks.run.result import collect_progress
 from tasks.run.run import Run
+from tasks.secrets.process_redaction import hide
+from tasks.secrets.redaction import Redactor
 from tasks.store import ParquetStore
 from tests.support.thinking_server import ThinkingWorld, thinking_server
 from tests.support.thoughtful_runs import (
@@ -33,11 +37,34 @@ from tests.support.thoughtful_runs import (
 
 
 @pytest.fixture(scope="module")
-def good(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ThinkingWorld]:
+def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ThinkingWorld, list[Any]]:
     folder = tmp_path_factory.mktemp("good")
     world = ThinkingWorld(truth, "good", REGION)
-    run_whole(folder, world)
-    return folder, world
+    return folder, world, run_whole(folder, world)
+
+
+@pytest.fixture(scope="module")
+def good(played: tuple[Path, ThinkingWorld, list[Any]]) -> tuple[Path, ThinkingWorld]:
+    return played[:2]
+
+
+def test_each_generation_says_what_its_thoughts_came_to(played):
+    folder, _, events = played
+    lines = [event.learning for event in events if isinstance(event, GenerationFinished)]
+    assert lines[0] == ()
+    found = rows(folder, "select avg(information_gain) as gain from thoughts where agent_id <> "
+                         "'none' group by generation order by generation")  # fmt: skip
+    for n, ((line,), row) in enumerate(zip(lines[1:], found, strict=True), 1):
+        told = f"mean information gain {row['gain']:+.2f} nats, {n} episode{'s'[: n - 1]}; weighs most ("
+        assert line.startswith(f"thoughts: {told}")
+        assert "): I know this world well" in line
+
+
+def test_a_thought_is_shown_without_secrets_and_then_shortened():
+    secret = "canary-of-a-thought-4821"  # noqa: S105 - not one
+    hide(Redactor(values=[secret]))
+    assert shown(f"{'x' * 140}\x1b {secret}\nmore") == f"{'x' * 140}\ufffd [redacted] more"
+    assert shown(f"{'x' * 150} {secret}") == f"{'x' * 150} [redacte…"
 
 
 def test_every_thought_is_kept_with_its_gain_and_its_reason(good):

@@ -11,7 +11,7 @@ import pytest
 
 from convergence.cli.optimize import show
 from convergence_core.errors import ResumeError
-from convergence_core.events import ThinkingStopped
+from convergence_core.events import GenerationFinished, ThinkingStopped
 from convergence_core.judges.coverage.alarms import Alarms
 from convergence_core.judges.trust.exploitation import Exploitation, IncumbentMeans
 from convergence_core.records import canonical_json
@@ -230,7 +230,7 @@ def test_what_was_learned_is_read_back_from_the_checkpoint(fair):
 @pytest.mark.parametrize("channel", ["chat", pytest.param("verdict", marks=pytest.mark.slow)])
 def test_a_judge_that_always_says_the_first_exports_nothing(tmp_path: Path, channel):
     world = planted_world(mode="always_first", channel=channel)
-    result, _ = run_whole(
+    result, events = run_whole(
         tmp_path, world,
         optimization__evolution={"population_size": 4, "generations": 2},
         society__sao={"every": 1, "n_samples": 12, "n_personas": 40, "audit_items": 0},
@@ -242,6 +242,8 @@ def test_a_judge_that_always_says_the_first_exports_nothing(tmp_path: Path, chan
         assert row["judge"]["agreement"] == 0.0
         assert "agrees with itself on 0%" in row["note"]
     assert result.preferences.sentence == "Preferences changed nothing: no pair was kept."
+    said = [event.learning for event in events if isinstance(event, GenerationFinished)]
+    assert said == [(), ("preferences: 12 pairs made, 0 kept; 0 pairs in the dataset",)]
 
 
 @pytest.mark.parametrize(
