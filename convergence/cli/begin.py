@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,6 +16,7 @@ from convergence_core.errors import ConfigurationError, Problem
 
 if TYPE_CHECKING:
     from convergence.cost_estimate.estimate import RunEstimate
+    from tasks.inputs.environment import Environment
     from tasks.inputs.loader import Loaded
 
 
@@ -300,6 +301,7 @@ def _build_parts(loaded: "Loaded") -> None:
         lambda: check_listeners(configuration, loaded.base_dir),
         make_priced_target,
         lambda: make_metrics(loaded, world),
+        *_learning_parts(loaded, world),
     ]
     problems: list[Problem] = []
     for make in parts:
@@ -308,7 +310,25 @@ def _build_parts(loaded: "Loaded") -> None:
         except ConfigurationError as error:
             problems.extend(error.problems)
     if problems:
-        raise ConfigurationError(problems)
+        raise ConfigurationError(list(dict.fromkeys(problems)))
+
+
+def _learning_parts(loaded: "Loaded", world: "Environment") -> Iterator[Callable[[], object]]:
+    """Yield what makes the parts that learn: games, rater, model to train, model that thinks and plays."""
+    from tasks.functions.user_functions import load_function  # noqa: PLC0415 - with its only user
+    from tasks.games.configured_games import check_own_games  # noqa: PLC0415 - as above
+    from tasks.models.files import find_model  # noqa: PLC0415 - as above
+    from tasks.providers import make_llm  # noqa: PLC0415 - as above
+
+    training, llm = loaded.configuration.feedback.training, loaded.configuration.llm
+    yield lambda: check_own_games(loaded)
+    if (rater := training.rater) is not None:
+        yield lambda: load_function(rater, loaded.base_dir, key="feedback.training.rater")
+    if (model := training.base_model_path) is not None:
+        key = "feedback.training.base_model_path"
+        yield lambda: find_model(model, loaded.base_dir, key=key)
+    if llm is not None:
+        yield lambda: make_llm(llm, world.secrets)
 
 
 def _environment(loaded: "Loaded") -> dict[str, bool]:

@@ -16,7 +16,7 @@ from convergence_core.config.games import (
     RoleConfig,
     is_real_task,
 )
-from convergence_core.errors import ConfigurationError
+from convergence_core.errors import ConfigurationError, Problem
 from convergence_core.games.contract import FixedPlayer, LegalPlayer
 from convergence_core.games.game import Game
 from convergence_core.games.registry import solved_games
@@ -103,6 +103,28 @@ def configured_games(
             made[name] = replace(one, off_reason=off or one.off_reason, close=close)
         opened.pop_all()
     return made
+
+
+def check_own_games(loaded: Loaded) -> None:
+    """Make each game of a file, hold it to the contract, and let it go again.
+
+    Raises:
+        ConfigurationError: a file cannot be read, a game breaks the contract or hangs, or a role is unknown; holds
+            all problems.
+    """
+    problems: list[Problem] = []
+    for name, config in loaded.configuration.society.games.games.items():
+        if config.file is None:
+            continue
+        try:
+            game = made_game(name, config, loaded)
+            if isinstance(game, OwnGame):
+                game.close()
+            _check_roles(name, config, game)
+        except ConfigurationError as error:
+            problems += error.problems
+    if problems:
+        raise ConfigurationError(problems)
 
 
 def _check_roles(name: str, config: GameConfig, game: Game) -> None:

@@ -259,6 +259,33 @@ def test_what_nobody_would_write_is_refused_with_key_and_fix(
     refused(cli("validate", "--json"), key)
 
 
+MISSING_PARTS = {
+    "api.function": "bot.py:missing",
+    "evaluation.metrics.q": {"type": "function", "function": "bot.py:missing"},
+    "feedback.training.rater": "raters.py:rate",
+    "feedback.training.base_model_path": "models/missing.gguf",
+    "society": {"games": {"games": {"a": {"file": "a.py:A"}, "b": {"file": "b.py:B"}}}},
+    "llm": {"model": "plugin/missing/small", "api_key_env": "KEY"},
+}
+
+
+def test_all_functions_files_and_models_that_cannot_be_resolved_are_named_at_once(
+    project: Path, cli: Runner
+):
+    sets = [f"--set={key}={json.dumps(value)}" for key, value in MISSING_PARTS.items()]
+    done = cli("validate", *sets, "--json")
+    assert done.code == 2
+    assert {problem["key"] for problem in done.json["problems"]} == {
+        "api.function",
+        "evaluation.metrics.q.function",
+        "feedback.training.rater",
+        "feedback.training.base_model_path",
+        "society.games.games.a.file",
+        "society.games.games.b.file",
+        "llm.model",
+    }
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read and write everywhere")
 @pytest.mark.parametrize(
     ("name", "key"), [("cases.json", "evaluation.test_cases"), ("bot.py", "api.function")]
