@@ -175,7 +175,7 @@ ENDS: dict[str, tuple[dict[str, Any], MockOptions, int, str]] = {
     "generations": ({}, MockOptions(), 0, "all 2 generations were run"),
     "a whole budget": ({"budget": {"max_calls": 500}}, MockOptions(), 0, "all 2 generations"),
     "faults": ({"optimization__execution": {"max_retries": 0}},
-               MockOptions(rate_invalid=1.0), 1, "all 2 generations were run"),
+               MockOptions(rate_invalid=1.0), 1, "none of 4 evaluations has a reward"),
 }  # fmt: skip
 """Name → settings, the server's faults, the documented exit code, and what the reason says."""
 
