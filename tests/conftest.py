@@ -19,9 +19,12 @@ os.environ["PREFECT_SERVER_ANALYTICS_ENABLED"] = "false"
 os.environ.setdefault("PREFECT_LOGGING_LEVEL", "CRITICAL")
 os.environ.setdefault("PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW", "ignore")
 
-# A shell lets what it starts in the background ignore Ctrl-C, and so would all that the tests start and interrupt.
+# A shell lets what it starts in the background ignore Ctrl-C, and `nohup` a hang-up; so would all that the tests
+# start and interrupt.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # The same examples everywhere and every time: a test that is red is red for everybody. No example
 # is timed, and none is kept in a folder that workers would share.

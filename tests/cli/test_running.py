@@ -136,7 +136,7 @@ def test_run_without_any_reward_is_an_error(project: Path, cli: Runner):
 def test_a_budget_that_allows_nothing_is_a_budget_reached(project: Path, cli: Runner):
     done = cli("optimize", "--max-minutes", "0.00001")
     assert done.code == 3
-    assert "No configuration can be recommended: none of the" in done.out
+    assert "No configuration can be recommended: the budget refused" in done.out
     assert "budget.max_minutes=1e-05" in done.out
 
 

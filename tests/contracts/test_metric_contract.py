@@ -18,11 +18,14 @@ from tests.support.configurations import chat_api, loaded
 from tests.support.plugin_packages import install
 
 EXPECTED: dict[str, Any] = {
+    "checks": [{"type": "contains", "expected": "x"}],
     "numeric": 1,
     "json_schema": {"type": "object"},
     "tool_choice": {"tool_calls": ["look"]},
     "tool_arguments": {"tool_calls": [{"name": "look", "arguments": {"at": 1}}]},
 }
+LIBRARIES = {"bleu": "sacrebleu", "rouge": "rouge_score"}
+"""Those of an extra."""
 SETTINGS: dict[str, dict[str, Any]] = {
     "function": {"function": "metric.py:quality"},
     "plugin": {"plugin": "quality"},
@@ -48,6 +51,8 @@ ANSWERS = [
 @pytest.fixture(params=[kind for kind in get_args(MetricType) if kind != "llm_judge"])
 def metric(request, tmp_path, monkeypatch):
     kind = request.param
+    if (library := LIBRARIES.get(kind)) is not None:
+        pytest.importorskip(library)
     if kind == "plugin":
         code = "def make(context): return lambda result, expected: 0.5"
         install(

@@ -26,7 +26,7 @@ from tests.feedback.adapters import PASSED, saved_adapter
 from tests.feedback.answers import answer
 
 FAILED = GateCheck(
-    name="reward", passed=False, value=9.0, low=8.0, high=10.0, threshold=1.5, unit="nat", words="Too far."
+    name="reward", passed=False, value=-9.0, low=-10.0, high=-8.0, threshold=0.0, unit="reward", words="Too far."
 )  # fmt: skip
 METRICS = (
     HeldOutMetric(
