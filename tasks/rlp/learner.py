@@ -32,7 +32,6 @@ from convergence_core.search.sampler import Advice, Expert
 from convergence_core.search.study import Asked, Study
 from convergence_core.search.study_state import StudyState
 from convergence_core.space import Space
-from tasks.report.phrases import short
 from tasks.rlp.channel_probe import ChannelProbe
 from tasks.rlp.learner_calls import LearnerCalls
 from tasks.rlp.thought_writer import Predictions, ThoughtWriter
@@ -363,6 +362,10 @@ def _summary(step: RlpStep) -> str | None:
     return f"{told}; weighs most ({thought.strategy}): {shown(thought.text)}"
 
 
-def shown(text: str) -> str:
-    """Return the beginning of a thought on one line, without secrets."""
-    return short(redacted_text(text), MOST_SHOWN)
+def shown(text: str, n: int = MOST_SHOWN) -> str:
+    """Return the first ``n`` characters of a thought on one line, without secrets and control characters."""
+    clean = "".join(
+        c if c.isprintable() else " " if c.isspace() else "\ufffd" for c in redacted_text(text)
+    )
+    line = " ".join(clean.split())
+    return line if len(line) <= n else f"{line[: n - 1]}…"

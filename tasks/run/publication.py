@@ -65,9 +65,7 @@ def publish_generation(run: Run, step: StepResult, flow_run_id: str | None) -> G
         n_calls=state.n_calls,
         cost_usd=run.journal.totals(run.run_id).cost_usd,
         warm_start=run.past.describe_agreement(state.search),
-        learning=tuple(
-            learned.summary for learned in step.learners.values() if learned.summary is not None
-        ),
+        learning=step.summaries,
     )
     run.emit(finished)
     return finished

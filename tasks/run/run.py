@@ -48,6 +48,13 @@ class StepResult:
     learners: Mapping[str, LearnerStep] = field(default_factory=dict)
     """Learner → what it has learned."""
 
+    @property
+    def summaries(self) -> tuple[str, ...]:
+        """Lines of the learners for the console."""
+        return tuple(
+            learned.summary for learned in self.learners.values() if learned.summary is not None
+        )
+
 
 _NO_SIGNALS = (asyncio.CancelledError, GeneratorExit, SystemExit)
 """Contexts of an error that are not a process told to end."""
