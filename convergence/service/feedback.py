@@ -4,7 +4,15 @@ import asyncio
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query, Request
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, StrictInt, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictInt,
+    model_validator,
+)
 from starlette.responses import Response
 
 from convergence.service.auth import TOKEN, require
@@ -112,6 +120,17 @@ class _MarkBody(Body):
 class RatingBody(_MarkBody):
     """A rating from 1 to 5, or thumbs."""
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            "oneOf": [
+                {
+                    "required": [mark],
+                    "properties": {mark: {"not": {"type": "null"}}, other: {"type": "null"}},
+                }
+                for mark, other in (("rating", "thumbs"), ("thumbs", "rating"))
+            ]
+        }
+    )
     rating: Stars | None = None
     thumbs: Literal["up", "down"] | None = None
 
