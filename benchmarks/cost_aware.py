@@ -9,8 +9,8 @@ from collections.abc import Callable
 import numpy as np
 
 from benchmarks.warm_start import draw_effects, told, value_of
-from convergence_core.objective.costs import CostAwareSettings
 from convergence_core.records import Params
+from convergence_core.search.costs import CostAwareSettings
 from tests.support.priced_problem import SPACE, handed_over, prices, search
 
 FIRST_SEED = 1000

@@ -17,15 +17,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.optimizer.imports import need
-from convergence_core.objective.goals import Goals
+from convergence_core.evidence.tallies import Measures
 from convergence_core.objective.pareto import hypervolume
 from convergence_core.objective.reward import MetricRule, RewardModel
 from convergence_core.posterior import SpaceModel
 from convergence_core.records import Cell, Evaluation, Params, Trial
+from convergence_core.search.goals import Goals
 from convergence_core.search.sampler import AskRequest
 from convergence_core.search.samplers import ThompsonSampler
 from convergence_core.search.schedule import N_AGAIN
-from convergence_core.search.tallies import Measures
 from convergence_core.space import Float, Space
 
 N_NUMBERS = 4

@@ -11,7 +11,7 @@ import time
 
 import numpy as np
 
-from convergence_core.search.archive import Archive, Member
+from convergence_core.evidence.archive import Archive, Member
 from convergence_core.search.recommend import recommend
 from convergence_core.search.sampler import SearchState
 from convergence_core.search.samplers import make_surrogate

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from convergence_core.evidence.archive import Archive
 from convergence_core.posterior import SpaceModel
 from convergence_core.records import Params
-from convergence_core.search.archive import Archive
 from convergence_core.search.recommend import recommend
 from convergence_core.search.sampler import Advice, AskRequest
 from convergence_core.search.samplers import ThompsonSampler

@@ -15,7 +15,7 @@ from tasks.prefect_support.garbage_collection import collect_rarely
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code; never raises but with ``--debug``."""
-    from convergence.cli import console  # noqa: PLC0415 - after the interpreter's own start
+    from convergence import console  # noqa: PLC0415 - after the interpreter's own start
     from convergence.cli.interrupts import EXIT_INTERRUPTED  # noqa: PLC0415 - as above
 
     console.settings.debug = False
@@ -64,7 +64,7 @@ def main() -> None:
         code = run(sys.argv[1:])
     except Terminated as ended:
         if ended.farewell:
-            from convergence.cli import console  # noqa: PLC0415 - as in ``run``
+            from convergence import console  # noqa: PLC0415 - as in ``run``
 
             console.say(ended.farewell)
         ended.end_process()

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from convergence_core.evidence.archive import Archive, Member
 from convergence_core.posterior import SpaceModel
 from convergence_core.posterior.space_model import FittedEvidence
 from convergence_core.records import Candidate
-from convergence_core.search.archive import Archive, Member
 from convergence_core.space import Float, Space
 from tasks.report import figures
 from tasks.report.figures import Palette

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from convergence_core.evidence.archive import Archive
 from convergence_core.posterior.case_effects import (
     N_ROUNDS,
     TOLERANCE,
@@ -33,7 +34,6 @@ from convergence_core.posterior.space_model import (
     SpaceModel,
 )
 from convergence_core.records import Json
-from convergence_core.search.archive import Archive
 from convergence_core.search.racing import Competitors, Rules
 from convergence_core.search.sampler import AskRequest
 from convergence_core.search.samplers import ThompsonSampler

@@ -4,13 +4,13 @@ from typing import Annotated
 
 import typer
 
+from convergence import console
 from convergence.cli import (
     answers,
     arms,
     assessment,
     begin,
     chat,
-    console,
     datasets,
     decide,
     estimate,

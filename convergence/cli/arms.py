@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from convergence.cli import console, options
+from convergence import console
+from convergence.cli import options
 from convergence.cli.locations import open_runtime
 from convergence_core.errors import ConfigurationError
 

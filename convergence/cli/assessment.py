@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from convergence.cli import console, options
+from convergence import console
+from convergence.cli import options
 from convergence.cli.assignments import load_with
 from convergence.cli.optimize import EXIT_BUDGET, EXIT_ERROR, limits_of, mock_server
 from convergence_core.errors import RunInterruptedError

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from convergence.cli import console
+from convergence import console
 from convergence_core.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from convergence.cli import console, options
+from convergence import console
+from convergence.cli import options
 
 
 def chat(
@@ -41,8 +42,8 @@ def chat(
         return
     import asyncio  # noqa: PLC0415 - loads when asked for
 
-    from convergence.chat.keyboard import keyboard  # noqa: PLC0415 - as above
-    from convergence.chat.session import ChatSession  # noqa: PLC0415 - as above
+    from convergence.cli.chat_session import ChatSession  # noqa: PLC0415 - as above
+    from convergence.cli.keyboard import keyboard  # noqa: PLC0415 - as above
     from convergence.cli.optimize import mock_server  # noqa: PLC0415 - as above
     from tasks.chat.conversation import Conversation  # noqa: PLC0415 - brings httpx and NumPy
     from tasks.chat.logged_chat import LoggedChat  # noqa: PLC0415 - as above

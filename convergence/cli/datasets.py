@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from convergence.cli import console, locations, options
+from convergence import console
+from convergence.cli import locations, options
 from convergence.cli.learn import preferences
 from convergence.cli.options import EXIT_NO
 from convergence_core.errors import ConfigurationError

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from convergence.cli import console, locations, options
+from convergence import console
+from convergence.cli import locations, options
 from convergence.cli.options import EXIT_NO
 from convergence_core.caveats import CASES, TRAFFIC
 from convergence_core.errors import RunNotFoundError

@@ -5,7 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from convergence.cli import console, options
+from convergence import console
+from convergence.cli import options
 from convergence.cli.assignments import load_with
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from convergence.cli import console
+from convergence import console
 
 _TICK_S = 0.5
 """Some systems deliver no signal to a thread that waits without an end."""

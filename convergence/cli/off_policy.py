@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from convergence.cli import console, locations, options
+from convergence import console
+from convergence.cli import locations, options
 from convergence.cli.options import EXIT_NO
 from convergence_core.errors import ConfigurationError
 

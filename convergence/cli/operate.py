@@ -9,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from convergence.cli import console, locations, options
+from convergence import console
+from convergence.cli import locations, options
 from convergence_core.errors import ConfigurationError, PrefectServerError, Problem
 
 POOL = "local"

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from convergence.cli import console, locations, options
+from convergence import console
+from convergence.cli import locations, options
 from convergence.cli.assignments import load_with
 from convergence.cli.estimate import show_estimate
 from convergence_core.errors import RunInterruptedError

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from convergence.cli import console
+from convergence import console
 from convergence.cli.locations import CONFIG_NAME
 
 LIMITS = "Limits"

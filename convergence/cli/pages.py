@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from convergence.cli import console, locations, options
+from convergence import console
+from convergence.cli import locations, options
 
 
 def ui(  # noqa: PLR0917 - Typer's options

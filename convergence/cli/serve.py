@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from convergence.cli import console, locations, options
+from convergence import console
+from convergence.cli import locations, options
 from convergence.cli.chat import STAND_IN_ANSWERS
 from convergence.cli.optimize import mock_server
 from convergence_core.errors import ConfigurationError

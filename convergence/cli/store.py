@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from convergence.cli import console, locations, options
+from convergence import console
+from convergence.cli import locations, options
 from convergence_core.errors import ConfigurationError
 
 app = typer.Typer(

@@ -286,7 +286,7 @@ def open_screen(*, quiet: bool) -> Screen:
     """Return the screen that suits standard error."""
     if quiet:
         return Screen()
-    from convergence.cli.console import err  # noqa: PLC0415 - brings Rich
+    from convergence.console import err  # noqa: PLC0415 - brings Rich
 
     console = err()
     if console.is_terminal:

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from convergence_core.evidence.archive import Archive
 from convergence_core.explanation.records import Discard, Discards
-from convergence_core.objective.goals import FittedGoals
 from convergence_core.posterior import FittedSpaceModel
-from convergence_core.search.archive import Archive
+from convergence_core.search.goals import FittedGoals
 from convergence_core.search.racing import Competitors, Rules
 from convergence_core.search.recommend import Ranked
 from convergence_core.space import Space

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from convergence_core.evidence.archive import Archive
 from convergence_core.explanation.discards import discards
 from convergence_core.explanation.effects import cut
 from convergence_core.explanation.records import Effect, Explanation
-from convergence_core.objective.goals import FittedGoals
 from convergence_core.posterior import SpaceModel
-from convergence_core.search.archive import Archive
+from convergence_core.search.goals import FittedGoals
 from convergence_core.search.racing import Rules
 from convergence_core.search.recommend import Recommendation
 

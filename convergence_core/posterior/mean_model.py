@@ -15,6 +15,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from convergence_core.evidence.archive import Archive
+from convergence_core.evidence.tallies import total_of
 from convergence_core.posterior.gaussian_process import (
     FREE_NOISE,
     MEASURED_NOISE,
@@ -24,8 +26,6 @@ from convergence_core.posterior.kernel import Kernel
 from convergence_core.posterior.warp import Bounds, Warp
 from convergence_core.posterior.warped_posterior import WarpedPosterior
 from convergence_core.records import Candidate
-from convergence_core.search.archive import Archive
-from convergence_core.search.tallies import total_of
 from convergence_core.space.arrays import Encoding, Points
 
 MAX_ROWS = 300

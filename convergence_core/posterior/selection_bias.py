@@ -24,9 +24,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from convergence_core.evidence.archive import Archive
 from convergence_core.posterior.space_model import FittedSpaceModel
 from convergence_core.records import Json
-from convergence_core.search.archive import Archive
 
 MEMORY_KEY = "optimism"
 """Of the sums by generation in a sampler's memory, as earlier versions wrote it."""

@@ -12,6 +12,7 @@ from typing import Final
 
 import numpy as np
 
+from convergence_core.evidence.archive import Archive, Member
 from convergence_core.posterior.case_effects import CaseEffects
 from convergence_core.posterior.evidence import Evidence
 from convergence_core.posterior.gaussian_process import (
@@ -34,7 +35,6 @@ from convergence_core.posterior.shared_noise import SharedNoise, without_noise
 from convergence_core.posterior.warp import Bounds, Warp, WarpedEvidence
 from convergence_core.posterior.warped_posterior import WarpedPosterior
 from convergence_core.records import Candidate, Json
-from convergence_core.search.archive import Archive, Member
 from convergence_core.space import Space
 from convergence_core.space.arrays import Encoding, Points
 

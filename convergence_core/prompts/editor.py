@@ -7,6 +7,7 @@ from typing import Final
 import numpy as np
 
 from convergence_core.config.prompts import OperatorName, PromptsConfig
+from convergence_core.evidence.archive import Archive
 from convergence_core.posterior.length_price import LengthPrice, prices
 from convergence_core.prompts.demonstrations import drawn
 from convergence_core.prompts.evidence import (
@@ -43,7 +44,6 @@ from convergence_core.prompts.state import (
     text_id_of,
 )
 from convergence_core.records import Case, Json, canonical_json, sha256_hex
-from convergence_core.search.archive import Archive
 
 LEAST_WORDS: Final = 4
 """Words from which on a text can be reduced."""

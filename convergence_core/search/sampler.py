@@ -11,9 +11,9 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
+from convergence_core.evidence.archive import Archive
+from convergence_core.evidence.tallies import Measures
 from convergence_core.records import Assignment, Cell, Json, Params, Trial
-from convergence_core.search.archive import Archive
-from convergence_core.search.tallies import Measures
 
 SETTLED = 0.95
 """Probability behind ``SearchState.regret_upper_bound``."""

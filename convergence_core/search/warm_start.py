@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from convergence_core.evidence.archive import Archive, Member
 from convergence_core.posterior.prior_runs import EarlierRun
 from convergence_core.posterior.space_model import SpaceModel
 from convergence_core.records import Params
-from convergence_core.search.archive import Archive, Member
 
 MAX_ROWS = 100
 """Candidates of all prior runs together: the surrogate's cost grows with their cube."""

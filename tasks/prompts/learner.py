@@ -14,6 +14,7 @@ import numpy as np
 
 from convergence_core.config.prompts import N_REQUESTS
 from convergence_core.errors import EvaluationFault
+from convergence_core.evidence.archive import Archive
 from convergence_core.ports import Row
 from convergence_core.prompts.editor import Choices, Edit, Editor
 from convergence_core.prompts.failures import (
@@ -26,7 +27,6 @@ from convergence_core.prompts.failures import (
 from convergence_core.prompts.policy import chances_by_text
 from convergence_core.prompts.state import DRAWN, OVER_BUDGET, Mutation, PromptState, text_id_of
 from convergence_core.records import Evaluation, Params, Trial, canonical_json
-from convergence_core.search.archive import Archive
 from convergence_core.search.learner import LearnerStep
 from convergence_core.search.sampler import Advice
 from convergence_core.search.study import Asked, Study

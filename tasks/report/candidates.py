@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from convergence_core.evidence.archive import Member
 from convergence_core.records import Candidate, Case, Evaluation, Role, Trial
 from convergence_core.result import CandidateReport, Difference, Estimate, LeaderboardRow
-from convergence_core.search.archive import Member
 from convergence_core.search.recommend import Interval, Ranked, mean_interval, paired_difference
 from convergence_core.search.sampler import SearchState
 from convergence_core.space import Space

@@ -23,7 +23,7 @@ from tasks.report.blocks import (
 from tasks.report.phrases import clean, named_label
 
 if TYPE_CHECKING:
-    from convergence_core.objective.goals import FittedGoals
+    from convergence_core.search.goals import FittedGoals
     from convergence_core.search.sampler import SearchState
     from convergence_core.space import Space
 
@@ -52,7 +52,7 @@ def pareto_front(
     places = goals.encoding.encode([candidate.params for candidate in candidates])
     means = goals.means(ids, places)  # (n, n_objectives)
     lows, highs = goals.intervals(ids, places, level)
-    from convergence_core.objective.goals import PROBABLY  # noqa: PLC0415 - brings the posterior
+    from convergence_core.search.goals import PROBABLY  # noqa: PLC0415 - brings the posterior
 
     feasible = np.flatnonzero(goals.probability_feasible(ids, places) >= PROBABLY)
     is_behind = dominated(means[feasible])

@@ -6,11 +6,11 @@ import numpy as np
 
 from convergence_core.config import Configuration
 from convergence_core.explanation.explain import Explained, explain
-from convergence_core.objective.goals import FittedGoals, Goals
 from convergence_core.ports import CallTotals, RunRecord, Store
 from convergence_core.posterior.length_price import LengthPrice
 from convergence_core.prompts.state import text_id_of
 from convergence_core.result import MetricInfo, ResultStatus, RunResult, Within
+from convergence_core.search.goals import FittedGoals, Goals
 from convergence_core.search.recommend import Recommendation
 from convergence_core.search.sampler import SearchState
 from convergence_core.search.samplers import ThompsonSampler, make_sampler, make_surrogate

@@ -68,7 +68,7 @@ ALLOWED = {
     "tasks/mock/protocol.py": {"repr(value)[:60]"},
     "convergence/plugins/learning/rlp.py": {"text[:80]"},
     "convergence/runtime/functions.py": {"repr(found['input'])[:80]"},
-    "convergence_core/search/archive.py": {"str(value)[:80]"},
+    "convergence_core/evidence/archive.py": {"str(value)[:80]"},
     "convergence_core/bandit/drift.py": {"str(value)[:80]"},
     "convergence_core/config/evaluation_rules.py": {"str(error)[:80]"},
     "convergence_core/config/source.py": {"text[:40]"},

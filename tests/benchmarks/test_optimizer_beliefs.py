@@ -7,10 +7,10 @@ from scipy import stats
 from benchmarks.optimizer import beliefs
 from benchmarks.optimizer.commands import main
 from benchmarks.optimizer.tasks import CaseTask, get_task
+from convergence_core.evidence.archive import Archive
 from convergence_core.posterior.space_model import SpaceModel
 from convergence_core.posterior.warped_posterior import WarpedPosterior
 from convergence_core.records import Candidate, Cell
-from convergence_core.search.archive import Archive
 from convergence_core.space import Float, Space
 from tests.support.mixed_problem import trial
 

@@ -13,8 +13,8 @@ import pytest
 import typer
 import yaml
 
-from convergence import run_optimization_sync
-from convergence.cli import begin, console
+from convergence import console, run_optimization_sync
+from convergence.cli import begin
 from convergence_core.errors import ConfigurationError
 from tasks.functions.user_functions import arguments_of, describe, is_async
 from tests.support.commands import Done, Runner

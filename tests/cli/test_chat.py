@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from convergence.chat.session import COMMANDS
-from convergence.cli.console import printable
+from convergence.cli.chat_session import COMMANDS
+from convergence.console import printable
 from tasks.store.feedback.feedback_store import FeedbackStore
 from tests.support.chat_servers import chunk, events
 from tests.support.configurations import chat_api, mapping

@@ -10,7 +10,7 @@ from pydantic import BaseModel, model_serializer
 from pydantic_core import PydanticSerializationError
 
 import convergence.__main__ as main_module
-from convergence.cli import console
+from convergence import console
 from convergence.cli.interrupts import Interrupt, Terminated, stops_cleanly
 from convergence_core.errors import ConfigurationError, ForeignPackageError, Problem, StoreError
 from tests.cli.test_running import ROOT, write_project

@@ -12,7 +12,8 @@ import pytest
 import typer
 import yaml
 
-from convergence.cli import begin, console
+from convergence import console
+from convergence.cli import begin
 from convergence.templates import plan_files
 from tests.support.commands import Runner
 from tests.support.config_examples import EXAMPLES

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import yaml
 
-from convergence.chat.session import COMMANDS
+from convergence.cli.chat_session import COMMANDS
 from convergence_core.feedback.records import LABELS, Rating
 from tasks.chat.roles import BUILT_IN
 from tasks.store.feedback.feedback_store import FeedbackStore

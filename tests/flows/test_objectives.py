@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from convergence_core.objective.goals import MEMORY_KEY
+from convergence_core.evidence.tallies import COST, total_of
+from convergence_core.search.goals import MEMORY_KEY
 from convergence_core.search.sampler import SearchState
-from convergence_core.search.tallies import COST, total_of
 from tasks.store import ParquetStore
 from tests.support.optimizations import run_command, write_project
 

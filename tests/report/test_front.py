@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from convergence_core.objective.goals import Goals
 from convergence_core.objective.pareto import dominated, hypervolume
 from convergence_core.posterior import SpaceModel
 from convergence_core.result import Front, RunResult
+from convergence_core.search.goals import Goals
 from convergence_core.search.recommend import Ranked, Recommendation, recommend
 from convergence_core.search.sampler import SearchState
 from convergence_core.search.samplers import RandomSampler

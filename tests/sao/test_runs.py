@@ -12,13 +12,13 @@ import pytest
 from convergence.cli.optimize import show
 from convergence_core.errors import ResumeError
 from convergence_core.events import GenerationFinished, ThinkingStopped
+from convergence_core.evidence.archive import Archive
 from convergence_core.judges.coverage.alarms import Alarms
 from convergence_core.judges.trust.exploitation import Exploitation, IncumbentMeans
 from convergence_core.records import canonical_json
 from convergence_core.result import RunResult
 from convergence_core.sao.rows import PREFERENCES_SQL, pairs_of
 from convergence_core.sao.state import SaoState
-from convergence_core.search.archive import Archive
 from convergence_core.search.sampler import Advice
 from convergence_core.search.samplers import make_surrogate
 from tasks.inputs.loader import load

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.special import ndtr
 
-from convergence_core.objective.goals import Goals
+from convergence_core.evidence.tallies import Measures
 from convergence_core.objective.pareto import hypervolume
 from convergence_core.objective.reward import MetricRule, RewardModel
 from convergence_core.records import Candidate, Cell, Evaluation, Params, Trial
+from convergence_core.search.goals import Goals
 from convergence_core.search.sampler import AskRequest, Plan, Sampler, SearchState
-from convergence_core.search.tallies import Measures
 from convergence_core.space import Choice, Float, Space
 from tests.support.mixed_problem import _noise, mixed_space, mixed_value
 

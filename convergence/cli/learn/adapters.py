@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from convergence.cli import console, options
+from convergence import console
+from convergence.cli import options
 from convergence.cli.locations import open_feedback
 from convergence_core.feedback.activation_gate import lacks_power
 from convergence_core.feedback.adapter_records import answering_words

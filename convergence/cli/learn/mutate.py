@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from convergence.cli import console, options
+from convergence import console
+from convergence.cli import options
 from convergence.cli.assignments import load_with
 from convergence.cli.options import EXIT_NO
 from convergence_core.errors import ConfigurationError

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from convergence.cli import console, options
+from convergence import console
+from convergence.cli import options
 from convergence_core.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -17,10 +17,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from convergence_core.evidence.archive import Archive, Member
+from convergence_core.evidence.tallies import CellKey
 from convergence_core.records import Assignment, Candidate, Cell, Origin, Params, sha256_hex
-from convergence_core.search.archive import Archive, Member
 from convergence_core.search.sampler import AskRequest, Plan
-from convergence_core.search.tallies import CellKey
 from convergence_core.space import Space
 
 MIN_INFORMATION = 0.1

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from functools import partial
 
 from convergence_core.config import Configuration
-from convergence_core.objective.goals import Goals
 from convergence_core.posterior import SpaceModel
 from convergence_core.posterior.length_price import LengthPrice
 from convergence_core.search.evolution import Breeder
+from convergence_core.search.goals import Goals
 from convergence_core.search.meta_optimizer import MetaOptimizer, OperatorCredit
 from convergence_core.search.racing import Rules
 from convergence_core.search.sampler import Sampler

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from convergence_core.objective.goals import Goals
 from convergence_core.posterior import SpaceModel
 from convergence_core.records import Candidate, Trial
 from convergence_core.search.evolution import Breeder
+from convergence_core.search.goals import Goals
 from convergence_core.search.racing.plan_builder import PlanBuilder
 from convergence_core.search.sampler import AskRequest, Plan, SearchState
 from convergence_core.search.samplers.uniform import equal_shares

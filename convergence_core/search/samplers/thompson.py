@@ -22,12 +22,12 @@ from functools import cached_property
 
 import numpy as np
 
-from convergence_core.objective.goals import MEMORY_KEY as GOALS_KEY, Goals
+from convergence_core.evidence.archive import Archive
 from convergence_core.posterior.selection_bias import SelectionBias
 from convergence_core.posterior.space_model import MEMORY_KEY, FittedSpaceModel, SpaceModel
 from convergence_core.records import Json, Trial
-from convergence_core.search.archive import Archive
 from convergence_core.search.evolution import PoolBreeder
+from convergence_core.search.goals import MEMORY_KEY as GOALS_KEY, Goals
 from convergence_core.search.meta_optimizer import META_KEY, GenerationGains, MetaOptimizer
 from convergence_core.search.racing import CellAllocation, Competitors, Rules
 from convergence_core.search.racing.plan_builder import PlanBuilder, informative_chunk

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from convergence_core.objective.goals import Goals
 from convergence_core.records import Candidate, Trial
 from convergence_core.search.evolution import fresh
+from convergence_core.search.goals import Goals
 from convergence_core.search.racing.plan_builder import PlanBuilder
 from convergence_core.search.sampler import AskRequest, Plan, SearchState
 from convergence_core.space import Space

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from convergence_core.evidence.archive import Archive
 from convergence_core.ports import Checkpoint, Row
 from convergence_core.records import Evaluation, Role, canonical_json, sha256_hex
-from convergence_core.search.archive import Archive
 
 if TYPE_CHECKING:
     from convergence_core.result import Estimate

@@ -8,6 +8,7 @@ import pytest
 from scipy import stats
 
 from convergence_core.config.expressions import parse
+from convergence_core.evidence.archive import Archive, Member
 from convergence_core.explanation.anova import is_sure
 from convergence_core.explanation.discards import discards
 from convergence_core.explanation.effects import SurfaceEffects, cut
@@ -18,7 +19,6 @@ from convergence_core.explanation.settings import Levels, SettingSampler
 from convergence_core.posterior import SpaceModel
 from convergence_core.posterior.space_model import FittedSpaceModel
 from convergence_core.records import Params
-from convergence_core.search.archive import Archive, Member
 from convergence_core.search.racing import Competitors, Rules
 from convergence_core.search.recommend import recommend
 from convergence_core.search.sampler import SearchState

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pytest
 
+from convergence_core.evidence.archive import Archive
 from convergence_core.posterior.selection_bias import MEMORY_KEY, N_LEADERS, SelectionBias
 from convergence_core.posterior.space_model import FittedSpaceModel, SpaceModel
 from convergence_core.records import Candidate, Cell, Trial
-from convergence_core.search.archive import Archive
 from convergence_core.search.recommend import recommend
 from convergence_core.search.sampler import SearchState
 from convergence_core.search.samplers import ThompsonSampler

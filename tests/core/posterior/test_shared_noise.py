@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 from benchmarks.optimizer.ablations import AblatableModel, EqualCases
+from convergence_core.evidence.archive import Archive, Member
 from convergence_core.posterior.case_effects import CaseEffects
 from convergence_core.posterior.evidence import Evidence
 from convergence_core.posterior.kernel import Distances, Kernel
@@ -22,7 +23,6 @@ from convergence_core.posterior.shared_noise import (
 from convergence_core.posterior.space_model import SpaceModel
 from convergence_core.posterior.warped_posterior import WarpedPosterior
 from convergence_core.records import Candidate
-from convergence_core.search.archive import Archive, Member
 from convergence_core.space import Choice, Float, Space
 from tests.core.posterior.archives import archive
 

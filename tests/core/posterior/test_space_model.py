@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from benchmarks.optimizer.ablations import AblatableModel
+from convergence_core.evidence.archive import Archive, Member
 from convergence_core.posterior.space_model import FittedSpaceModel, SpaceModel
 from convergence_core.records import Candidate, Cell, Params
-from convergence_core.search.archive import Archive, Member
 from convergence_core.space import Choice, Float, Integer, Space
 from tests.support.mixed_problem import mixed_space, mixed_value, trial
 from tests.support.random_spaces import points, random_space

@@ -11,9 +11,10 @@ import pytest
 from scipy import stats
 
 from benchmarks.optimizer.ablations import AblatableRules, AblatableSampler, ablatable
+from convergence_core.evidence.archive import Archive
+from convergence_core.evidence.tallies import CellKey
 from convergence_core.posterior import SpaceModel
 from convergence_core.records import Cell, Params
-from convergence_core.search.archive import Archive
 from convergence_core.search.evolution import Breeder
 from convergence_core.search.racing import Competitors, Rules
 from convergence_core.search.racing.cell_allocation import CellAllocation
@@ -29,7 +30,6 @@ from convergence_core.search.samplers import (
     ThompsonSampler,
     make_sampler,
 )
-from convergence_core.search.tallies import CellKey
 from convergence_core.space import Choice, Float, Integer, Space
 from tests.core.search.racing import CASES, RACING, SPACE, newcomers, request, rng, tell, told
 from tests.support import problems

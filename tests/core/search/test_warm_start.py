@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from convergence_core.evidence.archive import Archive, Member
 from convergence_core.posterior import SpaceModel
 from convergence_core.posterior.gaussian_process import JITTER
 from convergence_core.posterior.prior_runs import (
@@ -18,7 +19,6 @@ from convergence_core.posterior.prior_runs import (
 from convergence_core.posterior.space_model import FittedSpaceModel
 from convergence_core.posterior.warped_posterior import WarpedPosterior
 from convergence_core.records import Candidate, Params
-from convergence_core.search.archive import Archive, Member
 from convergence_core.search.evolution import Breeder
 from convergence_core.search.recommend import recommend
 from convergence_core.search.sampler import Advice, AskRequest, Sampler

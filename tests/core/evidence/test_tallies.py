@@ -6,10 +6,10 @@ from typing import Literal
 import numpy as np
 import pytest
 
+from convergence_core.evidence.archive import Archive
+from convergence_core.evidence.tallies import COST, KEPT, METRIC, Measures, total_of
 from convergence_core.objective.reward import MetricRule, RewardModel
 from convergence_core.records import Candidate, Cell, Evaluation, Trial, canonical_json
-from convergence_core.search.archive import Archive
-from convergence_core.search.tallies import COST, KEPT, METRIC, Measures, total_of
 
 REWARDS = RewardModel(
     rules=(

@@ -23,14 +23,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import ndtr
 
-from convergence_core.objective.costs import CostAwareSettings, log_costs, per_cost
+from convergence_core.evidence.archive import Archive
+from convergence_core.evidence.tallies import COST, KEPT, METRIC, Measures
 from convergence_core.objective.pareto import best_first, on_front, scalarize
 from convergence_core.objective.reward import RewardModel
 from convergence_core.posterior.mean_model import FittedMeans, Means
 from convergence_core.posterior.warped_posterior import WarpedPosterior
 from convergence_core.records import Candidate, Json
-from convergence_core.search.archive import Archive
-from convergence_core.search.tallies import COST, KEPT, METRIC, Measures
+from convergence_core.search.costs import CostAwareSettings, log_costs, per_cost
 from convergence_core.space import Space
 from convergence_core.space.arrays import Encoding, Points
 

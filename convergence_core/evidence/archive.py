@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import get_args
 
+from convergence_core.evidence.tallies import CellKey, Measures, Tally, key_of
 from convergence_core.records import Candidate, Evaluation, Json, Origin, Trial
-from convergence_core.search.tallies import CellKey, Measures, Tally, key_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
+from convergence_core.evidence.archive import Archive
+from convergence_core.evidence.tallies import COST, total_of
 from convergence_core.posterior.mean_model import Means, pooled_variance
-from convergence_core.search.archive import Archive
 from convergence_core.search.schedule import FINAL_SHARE
-from convergence_core.search.tallies import COST, total_of
 
 if TYPE_CHECKING:
     from convergence_core.config import Configuration

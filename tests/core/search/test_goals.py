@@ -7,17 +7,17 @@ import pytest
 from scipy import stats
 
 from convergence_core.config import parse_mapping
+from convergence_core.evidence.tallies import METRIC
 from convergence_core.explanation.discards import discards
-from convergence_core.objective.goals import MEMORY_KEY, PROBABLY, UCB_SDS, Goals
 from convergence_core.objective.pareto import best_first
 from convergence_core.posterior import SpaceModel
 from convergence_core.posterior.selection_bias import N_LEADERS, SelectionBias
 from convergence_core.records import canonical_json
+from convergence_core.search.goals import MEMORY_KEY, PROBABLY, UCB_SDS, Goals
 from convergence_core.search.racing import Competitors, Rules
 from convergence_core.search.recommend import Recommendation, recommend
 from convergence_core.search.sampler import REGRET_KEY, AskRequest, Plan, Sampler, SearchState
 from convergence_core.search.samplers import SAMPLERS, RandomSampler, ThompsonSampler, make_sampler
-from convergence_core.search.tallies import METRIC
 from convergence_core.space import Space
 from convergence_core.space.arrays import Encoding
 from convergence_core.space.builder import build_space

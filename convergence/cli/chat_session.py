@@ -8,8 +8,8 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
-from convergence.chat.keyboard import Keyboard
-from convergence.cli import console
+from convergence import console
+from convergence.cli.keyboard import Keyboard
 from convergence_core.errors import ConvergenceError, EvaluationFault
 from convergence_core.feedback.records import HIGHEST, LABELS, LOWEST, SCALE, Interaction, Thumbs
 from convergence_core.result.number_text import plural

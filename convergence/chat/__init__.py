@@ -1,1 +1,0 @@
-"""Chat in the terminal, or line by line through a pipe."""

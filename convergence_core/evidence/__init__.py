@@ -1,0 +1,1 @@
+"""Evidence of a run: its candidates, their rewards, and sums over their cells."""
