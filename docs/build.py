@@ -9,6 +9,7 @@ from pathlib import Path
 
 from convergence_core.config import reference
 from docs import architecture
+from tasks.pages.free_sql import QUESTIONS
 from tasks.store.tables.tables import describe
 from tasks.store.tables.views import describe_views
 
@@ -56,7 +57,7 @@ VIEWS = """## Views
 
 Made of the tables. Means that compare candidates are *posterior means*: what is believed of a candidate after the
 answers seen, with the difficulty of its cases taken off. The run itself writes them at the end of each generation, so
-reports, result files, Prefect's artifacts and the views show the same numbers. Candidates are asked different cases,
+reports, result files, Prefect's artifacts and the views show the same numbers. Candidates are section different cases,
 some of them easier than others, so a plain mean over a candidate's own cases compares nothing: it is called
 `raw_mean_reward`. Of metrics, reports show means that are adjusted for the cases; the view `metrics` holds each value
 as it was measured. Runs of versions before the table `estimates` have NULL where these views show a posterior. Where a
@@ -84,7 +85,9 @@ def configuration_page() -> str:
 
 def tables_page() -> str:
     """Return docs/tables.md."""
-    return TABLES + VIEWS + describe_views() + STORED + describe()
+    questions = "\n".join(f"-- {title}\n{sql}" for title, sql in QUESTIONS.items())
+    section = f"## Ten questions\n\n```sql\n{questions}\n```\n\n"
+    return TABLES + section + VIEWS + describe_views() + STORED + describe()
 
 
 PAGES = {

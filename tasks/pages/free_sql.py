@@ -47,7 +47,7 @@ QUESTIONS: Mapping[str, str] = {
     "Which way of making candidates worked best?": "select origin, count(*) as n, avg(posterior_mean) as mean, max(posterior_mean) as highest from leaderboard group by all order by highest desc;",
     "How does one metric move with one parameter?": "select parameter, p.value, metric, avg(m.value) as mean from parameters p join metrics m using (run_id, candidate_id) group by all order by all limit 20;",
 }  # fmt: skip
-"""Ten questions in SQL, as the README has them."""
+"""Ten questions in SQL: on the page SQL, and in docs/tables.md."""
 
 
 def questions(source: PageSource) -> Page:

@@ -24,6 +24,7 @@ DOCUMENTS = [
     ROOT / "benchmarks/optimizer/data/NOTICE.md",
 ]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+FIRST_STEPS = (ROOT / "docs/first-steps.md").read_text(encoding="utf-8")
 
 
 def blocks(text: str, language: str) -> list[str]:
@@ -107,31 +108,45 @@ def test_every_configuration_in_the_documents_is_accepted():
 
 @pytest.mark.prefect
 @pytest.mark.slow
-def test_the_function_example_of_the_readme_runs_as_printed(tmp_path: Path):
-    (block,) = [b for b in blocks(README, "sh") if "--template function" in b]
+def test_the_function_of_the_first_steps_runs_as_printed(tmp_path: Path):
+    (block,) = blocks(FIRST_STEPS, "sh")
     printed = in_shell(block, tmp_path)
     assert (tmp_path / "my-function/results/latest").exists()
     assert "\nNext: " in printed
 
 
-def test_the_configuration_in_the_readme_is_the_one_that_init_writes(tmp_path: Path):
+def test_the_configuration_of_the_first_steps_is_the_one_that_init_writes(tmp_path: Path):
     from convergence_core.config import parse_configuration
 
-    (block,) = [b for b in blocks(README, "yaml") if "help_desk" in b]
+    (block,) = [b for b in blocks(FIRST_STEPS, "yaml") if "help_desk" in b]
     written = (ROOT / "convergence/templates/function/optimization.yaml").read_text("utf-8")
     assert parse_configuration(block, file=None) == parse_configuration(written, file=None)
 
 
 @pytest.mark.prefect
 @pytest.mark.slow
-def test_the_python_example_of_the_readme_runs_as_printed(
+def test_the_python_example_of_the_first_steps_runs_as_printed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.chdir(tmp_path)
-    (block,) = blocks(README, "python")
+    (block,) = blocks(FIRST_STEPS, "python")
     (tmp_path / "example.py").write_text(block)
     printed = in_shell("python example.py", tmp_path)
     assert printed.startswith("{'slope':")
+
+
+@pytest.mark.prefect
+@pytest.mark.slow
+def test_the_readme_leads_from_a_prompt_to_a_request_in_production(tmp_path: Path):
+    environment = f"{Path(sys.executable).parent}/activate"
+    begin, look, promote = blocks(README, "sh")[2:5]
+    printed = in_shell(begin.replace(".venv/bin/activate", environment), tmp_path)
+    assert "Better than the defaults" in printed
+    assert look == "convergence ui\n"
+    folder = tmp_path / "my-prompt"
+    assert "is the champion" in in_shell(promote, folder)
+    (folder / "service.py").write_text(blocks(README, "python")[0], encoding="utf-8")
+    assert "angry, happy, neutral or sad" in in_shell("python service.py", folder)
 
 
 @pytest.mark.prefect

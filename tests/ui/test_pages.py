@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from convergence_core.result import RunResult, verdict_of
-from tasks.pages.free_sql import QUESTIONS
 from tasks.store import ParquetStore
 from tests.support.page_viewer import Viewer, store_of
 
@@ -212,9 +211,3 @@ def test_what_is_not_there_is_refused_with_a_sentence(
     answer = viewer.get(path.replace("runs/known", f"runs/{result.label}"), **query)
     assert answer.status_code == status, answer.text
     assert answer.json()["detail"]
-
-
-def test_the_questions_are_those_of_the_readme():
-    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-    printed = re.findall(r"^-- \d+\. (.*)\n(.*)$", readme, re.MULTILINE)
-    assert dict(printed) == dict(QUESTIONS)
