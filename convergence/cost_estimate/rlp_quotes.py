@@ -6,7 +6,7 @@ do, or, where log-probabilities alone are allowed, that of a chat's next token. 
 policy may choose to think nothing.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -70,14 +70,14 @@ def thought_roles(
     role = partial(model.role, share=rlp.max_share_usd, lowered_by="society.rlp.thought_length")
     history = _history(loaded.space, plan, configuration.optimization.seed)
     n_thinking = max(0, plan.n_generations - 1)  # the first has nothing to think about
-    speaks = 1.0 - 1.0 / (len(rlp.strategies) + 1)
+    speaks = 1.0 - 1.0 / (len(STRATEGIES) + 1)
     n_most = n_thinking * rlp.n_thoughts
     thoughts = role(
         "thought",
         Range(low=0, expected=n_most * speaks, high=n_most),
         [
             quote(prompt, rlp.thought_length, more=MOST * rlp.thought_length)
-            for prompt in _thinking_prompts(loaded.space, history, rlp.strategies)
+            for prompt in _thinking_prompts(loaded.space, history)
         ],
         past.get("thought"),
     )
@@ -127,11 +127,11 @@ def _history(space: Space, plan: Forecast, seed: int) -> TrialHistory:
     return TrialHistory(tuple(found))
 
 
-def _thinking_prompts(space: Space, history: TrialHistory, strategies: Iterable[str]) -> list[int]:
+def _thinking_prompts(space: Space, history: TrialHistory) -> list[int]:
     from tasks.rlp.prompts import RlpPrompts  # noqa: PLC0415 - brings nothing at start
 
     words = RlpPrompts()
-    asked = [words.thinking(STRATEGIES[name], history, space, ()) for name in strategies]
+    asked = [words.thinking(strategy, history, space, ()) for strategy in STRATEGIES.values()]
     return [_bound(messages) for messages in asked]
 
 

@@ -97,6 +97,7 @@ def _preferences(
     n_texts: int,
 ) -> RoleEstimate:
     from convergence_core.sao.round_plan import N_FROZEN  # noqa: PLC0415 - brings NumPy
+    from tasks.sao.writer import LONGEST_PROMPT  # noqa: PLC0415 - brings NumPy
 
     configuration = loaded.configuration
     sao, llm, limit = configuration.society.sao, configuration.llm, configuration.budget.max_usd
@@ -111,8 +112,8 @@ def _preferences(
     probes = N_JUDGE_PROBES if n_rounds else 0
     calls = Range(low=0, expected=n_rounds * once, high=n_rounds * most + probes)
     quote = model.quote(
-        FRAME + 4 * sao.max_prompt_length,
-        4 * sao.max_prompt_length,
+        FRAME + 4 * LONGEST_PROMPT,
+        4 * LONGEST_PROMPT,
         usual=USUAL_ANSWER,
         more=2 * LONGEST_ANSWER,
     )
@@ -123,7 +124,7 @@ def _preferences(
         [quote],
         past,
         share=sao.max_share_usd,
-        lowered_by="society.sao.max_prompt_length",
+        lowered_by="",
     )
     total = replace(
         found,

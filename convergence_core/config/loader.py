@@ -62,10 +62,6 @@ def parse_mapping(
     return configuration_of(source, allow_callable=allow_callable)
 
 
-REMOVED_KEYS: tuple[Path, ...] = (("society", "games", "sealed_share"),)
-"""Keys that stored configurations of earlier versions hold, with the defaults of then."""
-
-
 def parse_stored(text: str) -> Configuration:
     """Read the configuration of a stored run, whatever version of this tool wrote it.
 
@@ -76,11 +72,13 @@ def parse_stored(text: str) -> Configuration:
         ConfigurationError: holds all problems.
     """
     tree = json.loads(text)
-    for *sections, key in REMOVED_KEYS:
-        node = tree
-        for section in sections:
-            node = node.get(section) or {}
-        node.pop(key, None)
+    try:
+        Configuration.model_validate(tree)
+    except ValidationError as error:  # keys that this version lacks are dropped
+        for item in error.errors(include_url=False):
+            if item["type"] == "extra_forbidden":
+                *above, key = path_of(item, tree)
+                value_at(tree, tuple(above)).pop(key)
     return parse_mapping(tree, allow_callable=True)
 
 

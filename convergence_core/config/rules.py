@@ -226,11 +226,6 @@ def _check_society(configuration: Configuration, report: Report) -> None:
         )
         fix = "Remove it, or write `society: {enabled: false}`."
         report.add("storage.keep_text", rule, fix, value="false", about=("society.enabled",))
-    strategies = society.rlp.strategies
-    twice = next((name for name in strategies if strategies.count(name) > 1), None)
-    if twice is not None:
-        rule, fix = "must name each strategy once", f"Remove one `{twice}`."
-        report.add("society.rlp.strategies", rule, fix, value=twice)
 
 
 # -- optimization

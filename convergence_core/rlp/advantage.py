@@ -17,6 +17,8 @@ from typing import Final
 import numpy as np
 
 CLIP: Final = 5.0
+GAMMA: Final = 0.99
+LAMBDA: Final = 0.95
 ALPHA: Final = 0.25
 """Weight of the generalized advantage beside the group's."""
 LEAST_ETA: Final = 0.01
@@ -37,9 +39,9 @@ def second_moment(before: float, rewards: Sequence[float], number: int) -> float
     return (1.0 - eta) * before + eta * float(np.mean(np.square(rewards)))
 
 
-def sigma_of(moment: float, *, normalizes: bool = True) -> float:
-    """Return sigma; 1 where rewards are not to be normalized."""
-    return max(math.sqrt(moment), LEAST_SIGMA) if normalizes else 1.0
+def sigma_of(moment: float) -> float:
+    """Return sigma, by which rewards are divided."""
+    return max(math.sqrt(moment), LEAST_SIGMA)
 
 
 def group_advantages(rewards: Sequence[float], sigma: float) -> np.ndarray:
@@ -51,7 +53,7 @@ def group_advantages(rewards: Sequence[float], sigma: float) -> np.ndarray:
 
 
 def generalized(
-    rewards: np.ndarray, values: np.ndarray, *, gamma: float, lam: float
+    rewards: np.ndarray, values: np.ndarray, *, gamma: float = GAMMA, lam: float = LAMBDA
 ) -> np.ndarray:
     """Return the generalized advantage estimate of each generation, (n,).
 
@@ -69,6 +71,6 @@ def generalized(
     return found
 
 
-def scaled(raw: np.ndarray, *, gamma: float, lam: float) -> np.ndarray:
+def scaled(raw: np.ndarray, *, gamma: float = GAMMA, lam: float = LAMBDA) -> np.ndarray:
     """Return clip((1 - gamma lambda) A, +-5): on the scale of one reward, (n,)."""
     return np.asarray(np.clip((1.0 - gamma * lam) * raw, -CLIP, CLIP), np.float64)

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from convergence_core.config.optimization import RlpConfig
 from convergence_core.records import Json, Params
 from convergence_core.rlp import advantage, gain, policy as policies
 from convergence_core.rlp.baseline import Mixture
@@ -179,7 +178,6 @@ def learn(
     *,
     next_features: np.ndarray,
     rng: np.random.Generator,
-    settings: RlpConfig,
     replay: Replay,
 ) -> tuple[RlpState, RlpUpdate, Replay]:
     """Return what is known after a generation.
@@ -190,7 +188,6 @@ def learn(
         outcomes: what came.
         next_features: s_g+1, (N_FEATURES,).
         rng: for the order of minibatches.
-        settings: of ``society.rlp``.
         replay: rows so far.
     """
     scored = score(commitment, outcomes, state.mixture, state.t_cal)
@@ -202,7 +199,7 @@ def learn(
     resolution_e_values = {name: gain.e_value(found) for name, found in resolutions.items()}
     n_scored = len(state.gains) + bool(rewards)
     moment = advantage.second_moment(state.moment, [*rewards.values()], max(1, n_scored))
-    sigma = advantage.sigma_of(moment, normalizes=settings.normalize_rewards)
+    sigma = advantage.sigma_of(moment)
     rewards |= _unmoved(commitment)
     acted = [t for t in commitment.thoughts if t.thought_id in rewards]
     episode = Episode(
@@ -212,10 +209,8 @@ def learn(
         rewards=tuple(rewards[t.thought_id] for t in acted),
     )
     episodes = (*state.episodes, *([episode] if acted else []))[-policies.VALUE_WINDOW :]
-    value, totals, steps = critic(state.value, episodes, next_features, sigma, settings)
-    policy, update = policies.improve(
-        state.policy, steps, rng, clip_epsilon=settings.clip_epsilon, kl_target=settings.kl_target
-    )
+    value, totals, steps = critic(state.value, episodes, next_features, sigma)
+    policy, update = policies.improve(state.policy, steps, rng)
     replay = replay.after(scored.rows, commitment.thoughts)
     every = [value for found in gains.values() for value in found]
     after = replace(
@@ -223,7 +218,7 @@ def learn(
         policy=policy,
         value=value,
         moment=moment,
-        mixture=state.mixture.after(scored.likelihoods, decay=settings.ema_decay),
+        mixture=state.mixture.after(scored.likelihoods),
         weights=state.weights.after(_by_action(commitment, e_values)),
         t_cal=_t_cal(state, len(scored.rows), replay),
         n_outcomes=state.n_outcomes + len(scored.rows),
@@ -283,21 +278,17 @@ def critic(
     episodes: tuple[Episode, ...],
     next_features: np.ndarray,
     sigma: float,
-    settings: RlpConfig,
 ) -> tuple[ValueFunction, list[float], Steps]:
     """Return the next V, the total advantages of the last episode, and the steps to learn from."""
     if not episodes:
         return value, [], Steps.none()
-    gamma, lam = settings.gamma, settings.gae_lambda
     states = np.array([episode.state for episode in episodes])  # (n, N_FEATURES)
     values = value.of(states)
     raw = advantage.generalized(
         np.array([episode.mean / sigma for episode in episodes]),
         np.append(values, value.of(next_features)),
-        gamma=gamma,
-        lam=lam,
     )
-    over_time = advantage.scaled(raw, gamma=gamma, lam=lam)
+    over_time = advantage.scaled(raw)
     recent = [*zip(episodes, over_time, strict=True)][-policies.N_GENERATIONS :]
     totals = [
         advantage.group_advantages(episode.rewards, sigma) + advantage.ALPHA * later

@@ -25,6 +25,10 @@ from convergence_core.records import Json, canonical_json, sha256_hex
 N_FEATURES: Final = 7
 ENTROPY_WEIGHT: Final = 0.01
 STEP: Final = 0.5
+CLIP_EPSILON: Final = 0.2
+"""How far a ratio of probabilities may move the objective."""
+KL_TARGET: Final = 0.02
+"""Divergence, in nats, from the policy before an update at which the update stops."""
 N_PASSES: Final = 4
 N_GENERATIONS: Final = 3
 BATCH: Final = 64
@@ -125,9 +129,6 @@ def improve(
     policy: StrategyPolicy,
     steps: Steps,
     rng: np.random.Generator,
-    *,
-    clip_epsilon: float,
-    kl_target: float,
 ) -> tuple[StrategyPolicy, Update]:
     """Return the policy after an update, and what that did.
 
@@ -135,8 +136,6 @@ def improve(
         policy: before.
         steps: thoughts of the last generations; none: nothing changes.
         rng: for the order of minibatches.
-        clip_epsilon: how far a ratio may move the objective.
-        kl_target: where the passes end.
     """
     n = len(steps.actions)
     if n == 0:
@@ -149,13 +148,13 @@ def improve(
         order = rng.permutation(n)
         for begin in range(0, n, BATCH):
             batch = steps.take(order[begin : begin + BATCH])
-            loss, gradient, n_dropped = _gradient(StrategyPolicy(theta), batch, clip_epsilon)
+            loss, gradient, n_dropped = _gradient(StrategyPolicy(theta), batch, CLIP_EPSILON)
             norm = float(np.linalg.norm(gradient))
             theta = theta - STEP * gradient
             n_steps += 1
         after = StrategyPolicy(theta).log_probabilities(steps.states)
         kl = float(np.mean(np.sum(np.exp(before) * (before - after), axis=1)))  # KL(old, new)
-        if kl > kl_target:
+        if kl > KL_TARGET:
             break
     improved = StrategyPolicy(theta)
     logs = improved.log_probabilities(steps.states)

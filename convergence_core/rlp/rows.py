@@ -215,9 +215,7 @@ def _texts(run_id: str, thoughts: Iterable[Thought]) -> list[Row]:
     ]
 
 
-def replay_of(
-    rows: Sequence[Mapping[str, Any]], strategies: Sequence[str], capacity: int
-) -> Replay:
+def replay_of(rows: Sequence[Mapping[str, Any]], strategies: Sequence[str]) -> Replay:
     """Return the replay that rows of ``REPLAY_SQL`` hold."""
     action = {name: i for i, name in enumerate((NO_THOUGHT, *strategies))}
     thoughts = {
@@ -241,7 +239,7 @@ def replay_of(
         columns: dict[str, Any] = {name: row[name] for name in _COLUMNS}
         columns |= {name: tuple(json.loads(row[f"{name}_json"])) for name in _JSON_COLUMNS}
         found.append(ReplayRow(**columns))
-    return Replay(capacity=capacity).after(found, thoughts.values())
+    return Replay().after(found, thoughts.values())
 
 
 def _mean(values: Sequence[float]) -> float | None:

@@ -2,7 +2,7 @@
 
 Maximal marginal relevance (Carbonell & Goldstein 1998): one by one,
 
-    argmax (1 - f) hardness - f max similarity,    f = .7 (``diversity_factor``)
+    argmax (1 - f) hardness - f max similarity,    f = .7
 
 The hardness of a persona is the mean of 1 - |2 q - 1| over judged pairs of personas that share its
 domain or goal, .5 where there are none; similarity is that of word sets.

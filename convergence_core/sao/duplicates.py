@@ -16,14 +16,14 @@ from convergence_core.judges.texts import fingerprint, jaccard, word_set
 N_VALUES: Final = 128
 N_BANDS, N_ROWS = 16, 8
 SEED: Final = 1
+ALIKE: Final = 0.9
+"""Similarity from which texts count as one: Jaccard's of word sets, cosine of vectors."""
 
 
 class Duplicates:
     """Texts met so far; used within one filtering and never kept."""
 
-    def __init__(self, threshold: float = 0.9) -> None:
-        self.threshold = threshold
-        """Similarity from which texts count as one: Jaccard's of word sets, cosine of vectors."""
+    def __init__(self) -> None:
         self._vectors: list[np.ndarray] = []
         self._words: dict[str, frozenset[str]] = {}
         self._texts: dict[str, str] = {}
@@ -45,10 +45,10 @@ class Duplicates:
         words = word_set(text)
         hashed = self._hashed(words)
         near = self._index.query(hashed)
-        if any(jaccard(words, self._words[name]) >= self.threshold for name in near):
+        if any(jaccard(words, self._words[name]) >= ALIKE for name in near):
             return False
         if vector is not None:
-            if any(float(vector @ kept) >= self.threshold for kept in self._vectors):
+            if any(float(vector @ kept) >= ALIKE for kept in self._vectors):
                 return False
             self._vectors.append(vector)
         self._texts[key] = text

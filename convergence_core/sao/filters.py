@@ -25,7 +25,7 @@ import numpy as np
 
 from convergence_core.config.optimization import SaoConfig
 from convergence_core.judges.texts import jaccard, normalized, runs_of, word_set
-from convergence_core.sao.duplicates import Duplicates
+from convergence_core.sao.duplicates import ALIKE, Duplicates
 from convergence_core.sao.preferences import LEAST_MARGIN, Comparison, JudgedPair
 
 Filter: TypeAlias = Literal[
@@ -113,15 +113,13 @@ class FilterChain:
             settings: their limits.
             held_out: what must not leak.
             known_prompts: those kept in earlier rounds.
-            answers: those seen so far; where ``min_response_length`` is not set, the shortest answer
-                follows them.
+            answers: those seen so far; the shortest answer follows them.
         """
         self.counters: dict[Filter, int] = dict.fromkeys(FILTERS, 0)
         self._settings = settings
-        least = settings.min_response_length
-        self._least = shortest_answer(answers) if least is None else least
+        self._least = shortest_answer(answers)
         self._held_out = held_out
-        self._duplicates = Duplicates(settings.similarity_threshold)
+        self._duplicates = Duplicates()
         self._is_new: dict[tuple[int | None, str], bool] = {}
         self._seen: set[str] = set()
         self.known_prompts = tuple(dict.fromkeys(known_prompts))
@@ -171,12 +169,12 @@ class FilterChain:
         return "contaminated" if leaks else None
 
     def _quality(self, comparison: Comparison) -> Filter | None:
-        texts, settings = (comparison.first.text, comparison.second.text), self._settings
+        texts = (comparison.first.text, comparison.second.text)
         if not all(self._least <= len(text) <= MOST_CHARACTERS for text in texts):
             return "length"
         if any(REFUSAL.search(text) for text in texts):
             return "refusal"
-        if jaccard(*map(word_set, texts)) >= settings.similarity_threshold:
+        if jaccard(*map(word_set, texts)) >= ALIKE:
             return "same_answers"
         return None if self._is_new_prompt(comparison) else "duplicate_prompt"
 

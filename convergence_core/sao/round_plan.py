@@ -16,6 +16,7 @@ from convergence_core.sao.preferences import JudgedPair, PairKind
 from convergence_core.sao.state import SaoState
 from convergence_core.search.sampler import SearchState
 
+PROMPT_TEMPERATURE: Final = 0.9
 N_BEST: Final = 3
 """Candidates that are compared, the incumbent among them; more where a prompt has more answers."""
 N_FAILURES: Final = 3
@@ -81,8 +82,9 @@ class RoundPlan:
     @property
     def prompt_temperature(self) -> float | None:
         """``None``: not sent."""
-        usual = self.source.settings.prompt_temperature
-        return None if usual is None else self.state.alarms.temperature(usual)
+        if self.source.settings.temperature is None:
+            return None
+        return self.state.alarms.temperature(PROMPT_TEMPERATURE)
 
 
 def plan_round(
@@ -145,7 +147,6 @@ def _personas(source: RoundSource, state: SaoState, pairs: Sequence[JudgedPair])
         free,
         hardness_of(grammar, free, judged),
         n=min(settings.n_samples, max(0, settings.n_personas - len(state.asked))),
-        factor=settings.diversity_factor,
         chosen=state.asked,
     )
 

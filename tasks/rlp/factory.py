@@ -9,6 +9,7 @@ from convergence_core.ports import Row, RunRecord, Store
 from convergence_core.rlp.learner import RlpState
 from convergence_core.rlp.replay import Replay
 from convergence_core.rlp.rows import REPLAY_SQL, commitment_rows, replay_of
+from convergence_core.rlp.strategies import STRATEGIES
 from convergence_core.search.study_state import StudyState
 from tasks.calls.session import EvaluationSession
 from tasks.inputs.environment import Environment
@@ -109,14 +110,14 @@ def make_rlp(
             on_notice(NO_LLM)
         return None
     run_id, settings = record.run_id, writer.settings
-    strategies, learned = tuple(settings.strategies), state.learned.get(RLP)
-    rlp_state, replay = RlpState.first(strategies), Replay(capacity=settings.buffer_size)
+    learned = state.learned.get(RLP)
+    rlp_state, replay = RlpState.first(tuple(STRATEGIES)), Replay()
     if learned is not None:
         members = state.search.archive.members
         params_of = {name: member.candidate.params for name, member in members.items()}
         rlp_state = RlpState.from_json(learned, params_of)
         rows = store.rows(REPLAY_SQL, {"run_id": run_id})
-        replay = replay_of(rows, strategies, settings.buffer_size)
+        replay = replay_of(rows, rlp_state.strategies)
     limit = configuration.budget.max_usd
     budget = SubBudget(
         limit_usd=None if limit is None else limit * settings.max_share_usd,

@@ -298,7 +298,6 @@ class RlpLearner:
             outcomes,
             next_features=self._features(study, generation + 1, known),
             rng=self._rng(generation, "update"),
-            settings=self.writer.settings,
             replay=self.replay,
         )
         weighted = commitment.weighted

@@ -51,6 +51,23 @@ WantedSplit: TypeAlias = Split | Literal["all"]
 
 EVIDENCE_SUFFIX: Final = ".evidence.jsonl"
 TRAINING_SUFFIX: Final = ".training.json"
+TRAINING: Final[Json] = {
+    "dpo": {
+        "trainer": "trl.DPOTrainer",
+        "beta": 0.1,
+        "learning_rate": 1e-6,
+        "num_train_epochs": 1,
+    },
+    "reward": {"trainer": "trl.RewardTrainer"},
+    "simpo": {
+        "trainer": "trl.experimental.cpo.CPOTrainer",
+        "loss_type": "simpo",
+        "cpo_alpha": 0.0,
+        "beta": 10.0,
+        "simpo_gamma": 3.0,
+    },
+}
+"""Numbers of the papers, for trainers; nothing here trains."""
 
 _ROUNDS = """
     SELECT q.run_id, q.generation, q.dropped, q.trust, q.is_frozen, q.coverage, r.config_json
@@ -185,7 +202,6 @@ def export(
     path: Path,
     form: Format,
     *,
-    training: Mapping[str, Json] | None = None,
     as_array: bool | None = None,
 ) -> dict[str, Path]:
     """Write a dataset and what its rows rest on; return name → file.
@@ -194,7 +210,6 @@ def export(
         dataset: what is written.
         path: of the rows; ``.json`` is one array, everything else JSON Lines.
         form: of the rows.
-        training: numbers that trainers are told; ``None``: those of the papers.
         as_array: whether the rows are one array; ``None``: as the path's ending says.
     """
     files = {
@@ -208,7 +223,7 @@ def export(
             as_array=path.suffix == ".json" if as_array is None else as_array,
         ),
         "evidence": write(dataset.evidence, as_array=False),
-        "training": json.dumps(training or training_of(), indent=2) + "\n",
+        "training": json.dumps(TRAINING, indent=2) + "\n",
     }
     make_folder(path.parent)
     for name, file in files.items():
@@ -217,31 +232,6 @@ def export(
         keep_mode(unfinished, file)
         unfinished.replace(file)
     return files
-
-
-def training_of(dpo: SaoConfig | None = None) -> dict[str, Json]:
-    """Return what trainers are told: nothing here trains.
-
-    Args:
-        dpo: whose ``dpo_*`` are told; ``None``: the defaults.
-    """
-    told = dpo or SaoConfig()
-    return {
-        "dpo": {
-            "trainer": "trl.DPOTrainer",
-            "beta": told.dpo_beta,
-            "learning_rate": told.dpo_learning_rate,
-            "num_train_epochs": told.dpo_epochs,
-        },
-        "reward": {"trainer": "trl.RewardTrainer"},
-        "simpo": {
-            "trainer": "trl.experimental.cpo.CPOTrainer",
-            "loss_type": "simpo",
-            "cpo_alpha": 0.0,
-            "beta": 10.0,
-            "simpo_gamma": 3.0,
-        },
-    }
 
 
 # -- import

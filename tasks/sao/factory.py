@@ -34,7 +34,7 @@ from tasks.rlp.model_calls import SAO as CALLS
 from tasks.sao.history import history_of, inherited_state, judge_of, played_items
 from tasks.sao.learner import SAO, SaoLearner
 from tasks.sao.round import RoundModels
-from tasks.sao.writer import AnsweringSystem, Writer
+from tasks.sao.writer import LONGEST_ANSWER, N_AT_ONCE, AnsweringSystem, Writer
 
 NO_LLM: Final = "SAO off: no `llm` is configured"
 NO_PROMPT: Final = (
@@ -87,7 +87,6 @@ def make_writer(configuration: Configuration, world: Environment) -> Writer | No
     return Writer(
         model=replace(model, reads_for=CALLS),
         task=api.description or api.name,
-        longest=sao.max_prompt_length,
     )
 
 
@@ -102,7 +101,7 @@ def make_warm_target(loaded: Loaded, world: Environment) -> Target | None:
     options = dict(request.options)
     limits = {"max_tokens", "max_completion_tokens", "max_output_tokens"}
     if not limits & (options.keys() | configuration.search_space.parameters.keys()):
-        options["max_tokens"] = sao.max_response_length
+        options["max_tokens"] = LONGEST_ANSWER
     if sao.temperature is not None:
         options["temperature"] = sao.temperature
     api = configuration.api.model_copy(
@@ -112,7 +111,7 @@ def make_warm_target(loaded: Loaded, world: Environment) -> Target | None:
         configuration.model_copy(update={"api": api}),
         templates=loaded.templates,
         secrets=world.secrets,
-        workers=sao.batch_size,
+        workers=N_AT_ONCE,
         prices=world.prices,
         mock_url=world.mock_url,
     )
@@ -180,7 +179,7 @@ def make_sao(
             if sao.embedding_model is None
             else Embedder(model=replace(writer.model, name=sao.embedding_model)),
         ),
-        calls=LearnerCalls("SAO", session, budget, n_at_once=sao.batch_size, on_notice=on_notice),
+        calls=LearnerCalls("SAO", session, budget, n_at_once=N_AT_ONCE, on_notice=on_notice),
         state=first_state(configuration, state.learned.get(SAO), store, record),
         history=history_of(store, record),
     )

@@ -23,6 +23,12 @@ from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import one_line
 
 STOP: Final = "stop"
+N_AT_ONCE: Final = 10
+"""Requests of a round in flight at most."""
+LONGEST_PROMPT: Final = 512
+"""Tokens of a prompt."""
+LONGEST_ANSWER: Final = 2048
+"""Tokens of an answer of chat models that nothing else limits."""
 LONGEST_TEXT: Final = 20_000
 """Characters of a distilled text."""
 
@@ -105,8 +111,6 @@ class Writer:
     model: Model
     task: str
     """What the system is for."""
-    longest: int
-    """Tokens of a prompt."""
 
     async def write(
         self,
@@ -124,7 +128,7 @@ class Writer:
             FailedError: the call failed, was cut off, or holds no prompt.
         """
         messages = writing(persona, task=self.task, failures=failures, anchors=anchors)
-        text = await self._text(messages, self.longest, temperature, label, asker)
+        text = await self._text(messages, LONGEST_PROMPT, temperature, label, asker)
         found = prompt_of(text)
         if found is None:
             raise FailedError("prompt: the answer is empty, or a refusal")
@@ -140,7 +144,7 @@ class Writer:
         """
         examples = [(p.comparison.prompt, p.chosen.text, p.rejected.text) for p in pairs]
         messages = distilling(text, examples)
-        found = (await self._text(messages, 4 * self.longest, None, label, asker)).strip()
+        found = (await self._text(messages, 4 * LONGEST_PROMPT, None, label, asker)).strip()
         if not found or len(found) > LONGEST_TEXT:
             raise FailedError("distilled text: empty, or longer than 20,000 characters")
         if "[[BEGIN" in found or "[[END" in found:

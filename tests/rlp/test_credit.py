@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from convergence_core.config.optimization import RlpConfig
 from convergence_core.rlp.bins import N_BINS, normalized
 from convergence_core.rlp.gain import (
     LEVEL,
@@ -106,7 +105,7 @@ def learned(forecast: Forecast, n_generations: int) -> tuple[RlpState, list[RlpU
         outcomes = CandidateOutcomes(observed=dict(zip(names, map(int, observed), strict=True)))
         state, lesson, replay = learn(
             state, commitment, outcomes, next_features=np.ones(7), rng=np.random.default_rng(1),
-            settings=RlpConfig(), replay=replay,
+            replay=replay,
         )  # fmt: skip
         lessons.append(lesson)
     return state, lessons

@@ -7,7 +7,6 @@ from typing import TypeAlias
 
 import numpy as np
 
-from convergence_core.config.optimization import RlpConfig
 from convergence_core.rlp.bins import N_BINS
 from convergence_core.rlp.commitments import Commitment, Thought
 from convergence_core.rlp.learner import RlpState, RlpUpdate, learn
@@ -174,7 +173,6 @@ def run_course(
             outcomes_of(world),
             next_features=s,
             rng=rng,
-            settings=RlpConfig(),
             replay=replay,
         )
         lessons.append(lesson)

@@ -6,7 +6,6 @@ from typing import Any
 
 import jsonschema
 import pytest
-import yaml
 from typer.testing import CliRunner
 
 from convergence.cli.app import app
@@ -28,7 +27,6 @@ from tasks.sao.dataset import (
     export,
     import_dataset,
     read_dataset,
-    training_of,
 )
 from tasks.store import ParquetStore
 from tests.support.planted_server import TAG, planted_server
@@ -43,9 +41,8 @@ from tests.support.preferring_runs import (
 SIZE: dict[str, Any] = {
     "n_cases": 48,  # enough different items for a verdict after the first generation
     "optimization__evolution": {"population_size": 5, "generations": 2},
-    "society__sao": {"every": 1, "n_samples": 20, "n_personas": 60, "audit_items": 60,
-                     "dpo_beta": 0.3},
-}  # fmt: skip
+    "society__sao": {"every": 1, "n_samples": 20, "n_personas": 60, "audit_items": 60},
+}
 
 # What OpenAI documents of a row of preference tuning, as a JSON schema.
 _MESSAGES = {
@@ -240,17 +237,13 @@ def test_frozen_pairs_are_never_among_those_to_train_on(project: Path):
 
 
 def test_an_import_filters_again_and_no_search_reads_it(project: Path, tmp_path: Path):
-    path = project / "optimization.yaml"
-    tree = yaml.safe_load(path.read_text("utf-8"))
-    tree["society"].setdefault("sao", {})["min_response_length"] = 20
-    path.write_text(yaml.safe_dump(tree), encoding="utf-8")
-    loaded = load(path)
+    loaded = load(project / "optimization.yaml")
     held_out = str(loaded.holdout_cases[0].input)
     rows = [row_of(pair(f"Question {k} about the permit, please?")).to_json("trl") for k in (1, 2)]
     leak = row_of(pair(f"Please: {held_out}")).to_json("trl")
-    short = {"prompt": "Too short an answer?", "chosen": "Yes.", "rejected": "No."}
+    long = {"prompt": "Too long an answer?", "chosen": "Yes. " * 900, "rejected": "No."}
     file = tmp_path / "own.jsonl"
-    file.write_text(write([*rows, rows[0], leak, short], as_array=False), encoding="utf-8")
+    file.write_text(write([*rows, rows[0], leak, long], as_array=False), encoding="utf-8")
     found, label = import_dataset(loaded, file)
     assert len(found.pairs) == 2
     dropped = {name: n for name, n in found.dropped.items() if n}
@@ -304,16 +297,6 @@ def test_two_runs_with_nearly_the_same_prompt_export_it_once(project: Path, tmp_
     assert dataset.n_duplicates >= 1
 
 
-def test_trainers_are_told_the_numbers_of_the_configuration(project: Path):
-    told: Any = training_of(load(project / "optimization.yaml").configuration.society.sao)
-    assert told["dpo"]["beta"] == 0.3
-    assert told["simpo"] == {
-        "trainer": "trl.experimental.cpo.CPOTrainer", "loss_type": "simpo", "cpo_alpha": 0.0,
-        "beta": 10.0, "simpo_gamma": 3.0,
-    }  # fmt: skip
-    assert told["dpo"]["num_train_epochs"] == 1
-
-
 # -- the command line
 
 
@@ -331,7 +314,7 @@ def test_the_command_refuses_what_nobody_should_train_on(project: Path, tmp_path
     assert told["rows"] == len(lines) > 0
     assert out.with_name(out.name + EVIDENCE_SUFFIX).is_file()
     training = json.loads(Path(told["files"]["training"]).read_text("utf-8"))
-    assert training["dpo"]["beta"] == 0.3
+    assert training["dpo"]["beta"] == 0.1
 
 
 def test_the_command_reads_a_file_or_says_what_is_wrong(project: Path, tmp_path: Path):

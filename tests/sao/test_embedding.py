@@ -95,7 +95,7 @@ def test_a_round_that_is_played_again_asks_no_direction_twice(tmp_path: Path):
 
 
 def test_directions_count_where_words_do_not():
-    duplicates = Duplicates(0.9)
+    duplicates = Duplicates()
     a = np.array([1.0, 0.0])
     near = np.round(np.array([0.95, np.sqrt(1 - 0.95**2)]), DIGITS)
     assert duplicates.add("who mends the roof", a)

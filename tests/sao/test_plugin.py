@@ -40,16 +40,6 @@ def test_a_call_writes_answers_judges_and_tries_the_judge(tmp_path: Path):
     assert [p.judgement for p in read_dataset(files["rows"]).pairs] == [p.judgement for p in train]
 
 
-def test_trainers_are_told_the_numbers_of_the_settings(tmp_path: Path):
-    sao, _ = write(
-        PlantedWorld(truth=case_truth, spread=2.0),
-        dpo_beta=0.3, dpo_learning_rate=5e-6, dpo_epochs=2,
-    )  # fmt: skip
-    files = sao.export_dataset(tmp_path / "rows.jsonl", anyway=True)
-    told = json.loads(files["training"].read_text("utf-8"))["dpo"]
-    assert (told["beta"], told["learning_rate"], told["num_train_epochs"]) == (0.3, 5e-6, 2)
-
-
 def test_rows_of_a_judge_that_nobody_vouches_for_are_left_out(tmp_path: Path):
     sao, (found,) = write(PlantedWorld(truth=case_truth, spread=2.0, lies=True))
     assert found.kept
@@ -184,10 +174,7 @@ def test_a_model_without_any_channel_says_so():
     ("settings", "says"),
     [
         ({"response_pairs": 1}, "response_pairs"),
-        ({"diversity_factor": 1.5}, "diversity_factor"),
         ({"iterative_rounds": 0}, "iterative_rounds"),
-        ({"dpo_epochs": 0}, "dpo_epochs"),
-        ({"dpo_beta": 0.0}, "dpo_beta"),
     ],
 )
 def test_settings_out_of_range_are_refused(settings, says: str):

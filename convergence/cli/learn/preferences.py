@@ -59,7 +59,7 @@ def export_preferences(  # noqa: PLR0917 - options of a command
         fix = "That is a folder; write e.g. `--output preferences.jsonl`."
         raise ConfigurationError.of("--output", "must name a file", fix, value=str(output))
     opened = locations.open_store(store, config)
-    from tasks.sao.dataset import dataset_of, export, training_of  # noqa: PLC0415 - DuckDB
+    from tasks.sao.dataset import dataset_of, export  # noqa: PLC0415 - DuckDB
 
     name = system or _only_system(opened)
     dataset = dataset_of(opened, name, split=split.value, anyway=anyway)
@@ -71,12 +71,7 @@ def export_preferences(  # noqa: PLR0917 - options of a command
     if dataset.doubts and not anyway:
         console.say("Nothing was written. With --anyway it is.")
         raise typer.Exit(EXIT_NO)
-    dpo = None
-    if config is not None:
-        from tasks.inputs.loader import load  # noqa: PLC0415 - where it is named
-
-        dpo = load(config).configuration.society.sao
-    files = export(dataset, output, form.value, training=training_of(dpo))
+    files = export(dataset, output, form.value)
     if as_json:
         console.answer_json(
             {

@@ -29,11 +29,12 @@ from convergence_core.judges.fences import fenced
 from convergence_core.ports import LLM, Completion
 from convergence_core.records import Json, canonical_json
 from convergence_core.rlp import advantage, policy as policies
-from convergence_core.rlp.baseline import DECAY, Mixture
+from convergence_core.rlp.baseline import Mixture
 from convergence_core.rlp.bins import normalized
 from convergence_core.rlp.gain import information_gain
 from convergence_core.rlp.learner import Episode, critic
 from convergence_core.rlp.policy import N_FEATURES, StrategyPolicy, Update, ValueFunction
+from convergence_core.rlp.replay import CAPACITY
 from convergence_core.rlp.strategies import STRATEGIES
 from tasks.rlp.elicited_channel import probability_of, weights_of
 from tasks.rlp.model_calls import UnreadableAnswerError
@@ -69,39 +70,26 @@ class RLPConfig:
     """Longest thought, in tokens."""
     temperature: float | None = 0.7
     """Of thoughts; ``None``: not sent."""
-    buffer_size: int = 10_000
-    """Rewards remembered: the oldest groups of thoughts leave the updates first."""
-    gamma: float = 0.99
-    gae_lambda: float = 0.95
-    normalize_rewards: bool = True
-    """Divided by their root mean square, never centred."""
     use_logprobs: Literal["auto"] | bool = "auto"
     """How the model is asked for both predictions where texts are given: ``True``: by the
     log-probabilities of its answer's first token; ``False``: by weights that it writes; ``"auto"``: by
     the former where the provider tells them."""
-    ema_decay: float = DECAY
-    """Memory of the weights of several baselines, per update; see ``information_gain_reward``."""
-    use_gpu: bool = False
-    """Of the-convergence 0.1: the model is the provider's, so only ``False``."""
-    clip_epsilon: float = 0.2
-    kl_target: float = 0.02
-    strategies: tuple[str, ...] = tuple(STRATEGIES)
-    """Kinds of thoughts that may be drawn."""
     seed: int = 0
 
     def __post_init__(self) -> None:
         """Refuse what cannot be.
 
         Raises:
-            ValueError: a strategy is unknown, or there is none; a field is out of its range.
+            ValueError: a field is out of its range.
         """
         self.section()
 
     def section(self) -> RlpConfig:
         """Return the section ``society.rlp`` of these settings."""
         known = RlpConfig.model_fields.keys() - {"model_name"}
-        shared = {f.name: getattr(self, f.name) for f in fields(self) if f.name in known}
-        return RlpConfig.model_validate({**shared, "strategies": [*self.strategies]})
+        return RlpConfig(
+            **{f.name: getattr(self, f.name) for f in fields(self) if f.name in known}
+        )
 
 
 @dataclass(slots=True)
@@ -126,12 +114,12 @@ class RLPMixin:
             config: see ``RLPConfig``.
         """
         self.config = config or RLPConfig()
-        self.policy = StrategyPolicy.uniform(len(self.config.strategies) + 1)
+        self.policy = StrategyPolicy.uniform(len(STRATEGIES) + 1)
         self.value = ValueFunction.zero()
         self.moment = 1.0
         self.episodes: tuple[Episode, ...] = ()
         self.gains: list[float] = []
-        """All gains in nats, the latest last; at most ``buffer_size``."""
+        """All gains in nats, the latest last; at most ``CAPACITY``."""
         self._llm = as_llm(llm_provider)
         self._rng = np.random.default_rng(self.config.seed)
         self._drawn: list[_Drawn] = []
@@ -142,7 +130,7 @@ class RLPMixin:
     def probabilities(self) -> dict[str, float]:
         """Strategy → probability of being drawn next; ``none`` is to think nothing."""
         p = self.policy.probabilities(self._features())
-        return dict(zip(("none", *self.config.strategies), p.tolist(), strict=True))
+        return dict(zip(("none", *STRATEGIES), p.tolist(), strict=True))
 
     async def generate_internal_reasoning(
         self,
@@ -164,7 +152,7 @@ class RLPMixin:
             EvaluationFault: the model failed, refused or wrote nothing.
         """
         known = _prose(state, context)
-        names = ("none", *self.config.strategies)
+        names = ("none", *STRATEGIES)
         if strategy is not None and strategy not in names:
             raise ValueError(f"`strategy` must be one of {', '.join(names)}, not {strategy!r}")
         s = self._features()
@@ -212,7 +200,7 @@ class RLPMixin:
             thought: the text that the reward belongs to; ``None``: nothing was thought, worth 0.
             prediction: what was predicted, a text or a number; or the distribution with the thought.
             baseline: distribution without; several, whose mixture follows their likelihood with a
-                memory of ``ema_decay`` and gives none less than .05.
+                memory of .9 and gives none less than .05.
             outcome: what came, a text or a number; or its index in the distributions.
 
         Raises:
@@ -272,7 +260,7 @@ class RLPMixin:
         return _gain(p, mixture.predict(several), outcome)
 
     def _pay(self, found: InformationGain, thought: str | None) -> None:
-        self.gains = [*self.gains, found.nats][-self.config.buffer_size :]
+        self.gains = [*self.gains, found.nats][-CAPACITY:]
         # One text may have been drawn twice: what it is worth is that of both.
         for drawn in self._drawn:
             if thought is not None and drawn.text == thought:
@@ -332,7 +320,7 @@ class RLPMixin:
         scored = [drawn for drawn in self._drawn if drawn.gains]
         self._drawn = [drawn for drawn in self._drawn if not drawn.gains]
         for n, rows in self._likelihoods.items():
-            self._mixtures[n] = self._mixtures[n].after(rows, decay=self.config.ema_decay)
+            self._mixtures[n] = self._mixtures[n].after(rows)
         self._likelihoods.clear()
         rewards = [float(np.mean(drawn.gains)) for drawn in scored]
         spoken = [r for r, drawn in zip(rewards, scored, strict=True) if drawn.action]
@@ -346,18 +334,9 @@ class RLPMixin:
                 rewards=tuple(rewards),
             )
             self.episodes = self._within_buffer((*self.episodes, episode))
-        config = self.config
-        sigma = advantage.sigma_of(self.moment, normalizes=config.normalize_rewards)
-        self.value, _, steps = critic(
-            self.value, self.episodes, self._features(), sigma, config.section()
-        )
-        self.policy, update = policies.improve(
-            self.policy,
-            steps,
-            self._rng,
-            clip_epsilon=config.clip_epsilon,
-            kl_target=config.kl_target,
-        )
+        sigma = advantage.sigma_of(self.moment)
+        self.value, _, steps = critic(self.value, self.episodes, self._features(), sigma)
+        self.policy, update = policies.improve(self.policy, steps, self._rng)
         return update
 
     # -- helpers
@@ -365,7 +344,7 @@ class RLPMixin:
     def _within_buffer(self, episodes: tuple[Episode, ...]) -> tuple[Episode, ...]:
         """Return the newest episodes that hold as many rewards as are remembered; one at least."""
         kept: list[Episode] = []
-        left = self.config.buffer_size
+        left = CAPACITY
         for episode in reversed(episodes[-policies.VALUE_WINDOW :]):
             left -= len(episode.rewards)
             if kept and left < 0:

@@ -46,11 +46,11 @@ from tasks.calls.metric_calls import PaidCall
 from tasks.rlp.channel_probe import ChannelProbe
 from tasks.rlp.learner_calls import BoundedAsker
 from tasks.rlp.model_calls import SAO, Answered, Model
-from tasks.sao.dataset import Dataset, export, training_of
+from tasks.sao.dataset import Dataset, export
 from tasks.sao.factory import shipped_personas
 from tasks.sao.pair_judge import probe_judge_channels
 from tasks.sao.round import RoundModels, RoundRunner
-from tasks.sao.writer import AnsweringSystem, Writer
+from tasks.sao.writer import LONGEST_ANSWER, N_AT_ONCE, AnsweringSystem, Writer
 
 __all__ = ["SAOConfig", "SAOMixin", "SyntheticDataset"]
 
@@ -67,28 +67,14 @@ class SAOConfig:
     """Personas drawn for all rounds together."""
     temperature: float | None = 0.6
     """Of answers; ``None``: not sent."""
-    prompt_temperature: float | None = 0.9
-    """Of prompts; ``None``: not sent."""
     response_pairs: int = 2
     """Answers to each prompt; above 2 all pairs are judged."""
-    max_prompt_length: int = 512
-    """Longest prompt, in tokens."""
-    max_response_length: int = 2048
-    """Longest answer, in tokens."""
-    min_response_length: int = 50
-    """Shortest answer, in characters."""
-    similarity_threshold: float = 0.9
     quality_filter: bool = True
-    diversity_factor: float = 0.7
     iterative_rounds: int = 3
     """Rounds, each of them a call, after which nothing more is written."""
-    batch_size: int = 10
+    batch_size: int = N_AT_ONCE
     """Requests in flight."""
     use_logprobs: Literal["auto"] | bool = "auto"
-    dpo_beta: float = 0.1
-    """Told to trainers in ``.training.json`` beside an export, as the next two; nothing here trains."""
-    dpo_learning_rate: float = 1e-6
-    dpo_epochs: int = 1
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -211,7 +197,7 @@ class SAOMixin:
         self._history = RoundHistory()
         self._vouched: set[int] = set()
         model = self.config.model_name
-        options: dict[str, Json] = {"max_tokens": self.config.max_response_length}
+        options: dict[str, Json] = {"max_tokens": LONGEST_ANSWER}
         if self.config.temperature is not None:
             options["temperature"] = self.config.temperature
         target = _Answering(llm, model, options)
@@ -219,7 +205,6 @@ class SAOMixin:
             writer=Writer(
                 model=Model(llm=llm, name=model, wording_version=TEMPLATES_VERSION, reads_for=SAO),
                 task=task,
-                longest=self.config.max_prompt_length,
             ),
             asked=AnsweringSystem(target=target, warm=target, shape=PromptShape()),
         )
@@ -353,7 +338,6 @@ class SAOMixin:
             dataset,
             Path(path),
             form,
-            training=training_of(self._source.settings),
             as_array=as_array,
         )
 
