@@ -143,8 +143,6 @@ class AblatableModel(SpaceModel):
     """``True``: additive terms where a choice has many values."""
     case_effects: bool = True
     """``False``: all cases count as equally hard."""
-    item_response: bool = True
-    """``False``: pass and fail are read as other rewards are."""
     interaction: bool = True
     """``False``: similar candidates share no noise."""
     n_readings: int = N_LINEARIZATIONS
@@ -153,10 +151,8 @@ class AblatableModel(SpaceModel):
     def estimate_effects(self, evidence: Evidence) -> CaseEffects:
         """Return the evidence per candidate."""
         if not self.case_effects:
-            return EqualCases.linear(evidence)
-        return (
-            CaseEffects.estimate(evidence) if self.item_response else CaseEffects.linear(evidence)
-        )
+            return EqualCases.estimate(evidence)
+        return CaseEffects.estimate(evidence)
 
     def make_kernel(self, *, own_effect: bool) -> Kernel:
         """Return the kernel."""
@@ -187,8 +183,6 @@ class AblatableRules(Rules):
     """``False``: slots go to the highest posterior means."""
     narrows: bool = True
     """``False``: the end game goes by draws in large generations, too."""
-    prefers_telling: bool = True
-    """``False``: cases are asked in turn, whatever the information of their answers."""
 
     def __post_init__(self) -> None:
         """Set the threshold of sequential halving."""
@@ -199,15 +193,6 @@ class AblatableRules(Rules):
 @dataclass(frozen=True, eq=False)
 class AblatableCompetitors(Competitors):
     """Competitors by rules whose parts can be left out."""
-
-    @property
-    def case_information(self) -> Mapping[str, float] | None:
-        """Case → information of an answer on the leaders."""
-        assert isinstance(self.rules, AblatableRules)
-        if not self.rules.prefers_telling:
-            return None
-        found: Mapping[str, float] | None = vars(Competitors)["case_information"].func(self)
-        return found
 
     def draws(
         self,

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from benchmarks.optimizer.tasks.base import DATA
+from benchmarks.optimizer.tasks.simulated import KINDS, SimulatedTask
 
 _EQUAL = 1e-12
 """Difference of means that is rounding."""
@@ -38,7 +39,11 @@ class Scale:
 def read_scales() -> dict[str, Scale]:
     """Return the scales of all tasks."""
     rows = json.loads((DATA / "scales.json").read_text(encoding="utf-8"))
-    return {n: Scale(best=row["best"], median=row["median"]) for n, row in rows.items()}
+    scales = {n: Scale(best=row["best"], median=row["median"]) for n, row in rows.items()}
+    for kind in KINDS:
+        best, median = SimulatedTask(kind).best_and_median
+        scales[f"sim:{kind}"] = Scale(best=best, median=median)
+    return scales
 
 
 def raise_scales(

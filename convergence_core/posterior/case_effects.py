@@ -14,8 +14,7 @@ Where rewards lie in [0, 1] the noise of a cell may follow the binomial's shape,
 
 a candidate with nine of ten right is known better than one with five of ten. Whether it does is
 decided by the likelihood of the residuals; where that says little, zeros and ones are taken for
-binomial and other rewards are not. Where pass and fail show that cases differ, ``item_response``
-takes the place of the linear model.
+binomial and other rewards are not.
 
 Notation: M candidates, N cases, w_j the cases' shares in the mean; shape is p (1 - p) or 1.
 """
@@ -26,7 +25,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from convergence_core.posterior.evidence import Evidence
-from convergence_core.posterior.item_response import ItemResponse
 from convergence_core.posterior.random_effects import RandomEffectsFit, Residuals, cell_weights
 
 N_ROUNDS = 20
@@ -57,9 +55,9 @@ class CaseEffects:
     is_measured: bool
     """Whether cells told how large the errors are."""
     case_effect: np.ndarray
-    """Posterior means of b; with ``items``, what they are worth to the median candidate, (N,)."""
+    """Posterior means of b, (N,)."""
     case_variance: float
-    """Of b; with ``items`` in log-odds."""
+    """Of b."""
     noise: np.ndarray
     """Variance of one cell of each candidate as evidence of its theta, (M,)."""
     residuals: Residuals | None
@@ -68,18 +66,13 @@ class CaseEffects:
     """Noise in units of its shape."""
     is_binomial: bool = False
     """Whether the shape is p (1 - p)."""
-    items: ItemResponse | None = None
-    """Abilities behind the answers; ``None``: the linear model."""
 
     @classmethod
     def estimate(cls, evidence: Evidence) -> "CaseEffects":
-        """Return the estimates from rewards of candidates on cases, at least one of each candidate."""
-        items = ItemResponse.estimate(evidence) if _tells_noise(evidence) else None
-        return cls.linear(evidence) if items is None else cls.of_items(items, evidence)
+        """Return the estimates from rewards of candidates on cases, at least one of each candidate.
 
-    @classmethod
-    def linear(cls, evidence: Evidence) -> "CaseEffects":
-        """Return the estimates of the linear model, with the likelier shape of the noise."""
+        The shape of the noise is the likelier one.
+        """
         if not _tells_noise(evidence):
             return cls.of_unknown_noise(evidence)
         log_likelihood, constant = cls.fit(evidence, binomial=False)
@@ -167,22 +160,6 @@ class CaseEffects:
         return _log_likelihood(evidence, fit.residual, factor, shape), effects
 
     @classmethod
-    def of_items(cls, items: ItemResponse, evidence: Evidence) -> "CaseEffects":
-        """Return the estimates of the item response model."""
-        found = items.measure(evidence)
-        return cls(
-            mean=found.mean,
-            errors=found.errors,
-            is_measured=True,
-            case_effect=found.case_effect,
-            case_variance=items.variance,
-            noise=found.noise,
-            residuals=found.residuals,
-            is_binomial=True,
-            items=items,
-        )
-
-    @classmethod
     def of_unknown_noise(cls, evidence: Evidence) -> "CaseEffects":
         """Return plain means, whose errors are known up to a factor."""
         weight = cell_weights(evidence)
@@ -206,8 +183,6 @@ class CaseEffects:
             evidence: what these estimates are of.
             mean: of the rewards, in [0, 1], (M,).
         """
-        if self.items is not None:
-            return self.of_items(self.items.relinearized(mean), evidence)
         if not self.is_binomial:
             return self
         p = np.clip(mean, 0.0, 1.0)
@@ -226,8 +201,6 @@ class CaseEffects:
             count: rewards on each case, at least one of each candidate, (n, N).
             rewards: their sums, (n, N).
         """
-        if self.items is not None:
-            return self.items.alone(rows, count, rewards)
         n = count.sum(axis=1)
         of_cases = count @ self.case_effect / n - evidence.case_weight @ self.case_effect
         return rewards.sum(axis=1) / n - of_cases, self.noise[rows] / n

@@ -1,4 +1,4 @@
-"""Random effects of cases, linear and logistic, with candidates absorbed.
+"""Random effects of cases, with candidates absorbed.
 
 A cell (i, j) of precision w_ij reads
 
@@ -16,7 +16,6 @@ expectation-maximization are too short where candidates share few cases.
 Notation: M candidates, N cases.
 """
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -61,8 +60,6 @@ class RandomEffectsFit:
     """d, (N,)."""
     factor: np.ndarray
     """F, (n, N)."""
-    log_det: float
-    """Log determinant of b's precision, in units of the prior's."""
 
     @classmethod
     def solve(
@@ -78,7 +75,7 @@ class RandomEffectsFit:
         total = precision.sum(axis=1)
         share = precision / total[:, None]
         plain = (share * response).sum(axis=1)
-        diagonal, factor, log_det = _covariance(precision, share, variance)
+        diagonal, factor = _covariance(precision, share, variance)
         pull = (precision * (response - plain[:, None])).sum(axis=0)
         effect = diagonal * pull + factor.T @ (factor @ pull)  # (eq. 3)
         return cls(
@@ -88,7 +85,6 @@ class RandomEffectsFit:
             effect=effect,
             diagonal=diagonal,
             factor=factor,
-            log_det=log_det,
         )
 
     @property
@@ -133,22 +129,18 @@ def cell_weights(evidence: Evidence) -> np.ndarray:
 
 def _covariance(
     precision: np.ndarray, share: np.ndarray, variance: float
-) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return d, F and the log determinant (eq. 2), by way of the smaller of two matrices."""
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return d and F (eq. 2), by way of the smaller of two matrices."""
     n_members, n_cases = precision.shape
     if not variance:
-        return np.zeros(n_cases), np.zeros((0, n_cases)), 0.0
+        return np.zeros(n_cases), np.zeros((0, n_cases))
     of_case = precision.sum(axis=0) + 1.0 / variance
-    of_prior = n_cases * math.log(variance)
     if n_cases <= n_members:
         root = np.linalg.cholesky(np.diag(of_case) - precision.T @ share)
         inverse_root, _ = dtrtri(root, lower=1)
-        log_det = 2.0 * float(np.log(np.diag(root)).sum()) + of_prior
-        return np.zeros(n_cases), np.asarray(inverse_root, np.float64), log_det
+        return np.zeros(n_cases), np.asarray(inverse_root, np.float64)
     total = precision.sum(axis=1)
     per_case = precision / of_case
     root = np.linalg.cholesky(np.diag(total) - per_case @ precision.T)
     half = solve_triangular(root, per_case, lower=True, check_finite=False)
-    log_det = float(np.log(of_case).sum() - np.log(total).sum() + of_prior)
-    log_det += 2.0 * float(np.log(np.diag(root)).sum())
-    return 1.0 / of_case, np.asarray(half, np.float64), log_det
+    return 1.0 / of_case, np.asarray(half, np.float64)

@@ -84,7 +84,6 @@ def test_its_table_and_what_it_refuses(capsys):
     ("part", "tasks", "budget", "n_seeds"),
     [
         ("case_effects=False", EXAM, 71, 15),
-        ("item_response=False", EXAM[:1], 40, 40),
         ("interaction=False", EXAM, 71, 15),
         ("n_readings=1", PROMPTS, 100, 15),
     ],

@@ -74,31 +74,6 @@ def test_racing_and_case_effects_find_better_models_with_few_calls(part, tasks, 
 
 @pytest.mark.slow
 @pytest.mark.statistical
-@pytest.mark.parametrize("part", ["rules.prefers_telling", "surrogate.item_response"])
-def test_asking_what_tells_finds_the_best_model_with_fewer_calls(part):
-    """The ablation: who finds it or one within .01 with a tenth of the calls, 50 seeds, at .1 %.
-
-    Paired and one-sided. Of the hundred questions the good configurations answer fifty-six alike.
-    That fewer than nine of ten find it is refused, too, at 5 %.
-    """
-    scale, n = read_scales()["llm:jhu-acc"], 50
-    with_it, without = (
-        np.array(
-            [
-                run_of(opponent, "llm:jhu-acc", seed, 71).true >= scale.best - 0.01 - 1e-9
-                for seed in range(n)
-            ]
-        )
-        for opponent in ("ours", f"ours:{part}=False")
-    )
-    n_gained, n_lost = int((with_it & ~without).sum()), int((without & ~with_it).sum())
-    found = stats.binomtest(n_gained, n_gained + n_lost, alternative="greater")
-    assert found.pvalue < 0.001, (with_it.mean(), without.mean())
-    assert stats.binomtest(int(with_it.sum()), n, 0.9, alternative="greater").pvalue < 0.05
-
-
-@pytest.mark.slow
-@pytest.mark.statistical
 def test_ever_fewer_finalists_find_prompts_no_worse_than_draws_do():
     """The ablation of ``Rules.narrows``: that they cost a point is refused, over 10 seeds, at 5 %.
 

@@ -8,6 +8,7 @@ from benchmarks.optimizer.tasks.base import CaseTask, Task
 from benchmarks.optimizer.tasks.functions import FUNCTIONS, N_DIMS, FunctionTask
 from benchmarks.optimizer.tasks.live import LiveTask
 from benchmarks.optimizer.tasks.replay import ExamTask, PromptTask
+from benchmarks.optimizer.tasks.simulated import KINDS, SimulatedTask
 from benchmarks.optimizer.tasks.surrogates import SurrogateTask
 from benchmarks.optimizer.tasks.tables import TableTask
 
@@ -69,6 +70,14 @@ SETS: Mapping[str, tuple[str, ...]] = {
         "llm:prompt-causal_judgement", "llm:prompt-ruin_names",
         "llm:prompt-penguins_in_a_table", "llm:prompt-hyperbaton",
     ),
+    "cases": (
+        *(f"sim:{kind}" for kind in KINDS),
+        "llm:jhu-acc", "llm:jhu-util", "llm:prompt-rhyming_word", "llm:prompt-homophones",
+        "llm:prompt-movie_recommendation", "llm:prompt-snarks",
+        "llm:prompt-more_letters", "llm:prompt-all_words_from_category",
+        "llm:prompt-causal_judgement", "llm:prompt-ruin_names",
+        "llm:prompt-penguins_in_a_table", "llm:prompt-hyperbaton",
+    ),
     "functions": tuple(
         f"{kind}:{name}-{N_DIMS}" for kind in FunctionTask.kinds for name in FUNCTIONS
     ),
@@ -97,8 +106,11 @@ def _maker(name: str) -> Callable[[], Task]:
 
 
 TASKS: Mapping[str, Callable[[], Task]] = {
-    name: _maker(name)
-    for name in dict.fromkeys(SETS["all"] + SETS["dev"] + SETS["unseen"] + SETS["functions"])
+    **{f"sim:{kind}": partial(SimulatedTask, kind) for kind in KINDS},
+    **{
+        name: _maker(name)
+        for name in SETS["all"] + SETS["dev"] + SETS["unseen"] + SETS["functions"]
+    },
 }
 """Makers by name."""
 

@@ -180,8 +180,8 @@ class CellAllocation:
     def _ask_finalists(self, n_cells: int) -> None:
         """Share so many cells out equally among finalists, those likeliest to be the best.
 
-        The last generation has as many as it can ask every informative cell, and each one before it up
-        to ``FINALIST_RATIO`` times as many. What finalists leave, because they have no cell left, goes
+        The last generation has as many as it can ask every cell, and each one before it up to
+        ``FINALIST_RATIO`` times as many. What finalists leave, because they have no cell left, goes
         to more of them.
         """
         if n_cells <= 0:
@@ -223,7 +223,7 @@ class CellAllocation:
         Where it is long, fewer leave at a time: the first one has a slot for each at most.
         """
         request = self.builder.request
-        n_whole = round(request.n_cells / (self.builder.n_informative * request.repeats))
+        n_whole = round(request.n_cells / (len(request.case_ids) * request.repeats))
         last = max(MIN_FINALISTS, n_whole)
         n_steps = self._n_end_generations(self.competitors.rules.end_share) - 1.0
         n_left = request.n_generations - request.generation - 1

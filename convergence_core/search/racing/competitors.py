@@ -30,8 +30,6 @@ MIN_PARENTS = 10
 """Parents that breed at least, if there are so many."""
 N_CLOSE = 4
 """Best candidates around which a quarter of the pool is bred."""
-N_LEADERS = 5
-"""Best candidates on which the information of cases is measured."""
 POOL_SDS = 2.0
 """Standard deviations above the mean by which new candidates are screened."""
 
@@ -176,23 +174,6 @@ class Competitors:
         """Members, the elites first, best first; the others after them, best first, (n,)."""
         rest = self.ranking[~np.isin(self.ranking, self.elites)]
         return np.concatenate([self.elites, rest])
-
-    @cached_property
-    def case_information(self) -> Mapping[str, float] | None:
-        """Case → information of an answer on the leaders, 1 of the most informative case.
-
-        ``None``: cases are not known to differ in it.
-        """
-        learned = self.fitted.learned
-        if learned is None or learned.effects.items is None:
-            return None
-        leaders = self.ranking[:N_LEADERS]
-        points = self.encoding.places(self.genes[leaders])
-        ids = tuple(self._ids(leaders))
-        level = float(self.fitted.posterior_at(ids, points, self.rows[leaders]).mean.mean())
-        information = learned.effects.items.information(level)
-        relative = information / information.max()
-        return dict(zip(learned.evidence.case_ids, relative.tolist(), strict=True))
 
     def posterior_at(self, genes: np.ndarray, rows: np.ndarray) -> WarpedPosterior:
         """Return the joint posterior of worths at these genes, (n, n_dims), of training rows or -1, (n,)."""

@@ -8,12 +8,9 @@ ones begin with the cases seen least, so that chunks rotate and no winner is mad
 Further cells of a candidate begin with the chunk of this generation, then take the cases most others
 have been asked: comparisons stay paired. Where there are groups, all known candidates take the cases
 seen least instead, in one order: still paired, and what they have in common is seen on new cases.
-Where the information of answers is known (``Competitors.case_information``), known candidates take
-the most informative cases, and new ones begin with each case as often as it is informative.
 """
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -23,10 +20,6 @@ from convergence_core.records import Assignment, Candidate, Cell, Origin, Params
 from convergence_core.search.sampler import AskRequest, Plan
 from convergence_core.space import Space
 
-MIN_INFORMATION = 0.1
-"""Least that a case counts for: those that do not separate today's leaders may separate tomorrow's."""
-ENOUGH_INFORMATION = 0.6
-"""Share of the information of all cases that is enough to compare candidates by."""
 MIN_CHUNK = 5
 """Cases of a chunk, if there are so many."""
 ADVICE_SHARE = 0.25
@@ -80,68 +73,31 @@ class PlanBuilder:
         self.is_advised = False
         """Whether advice may have had a say in what is added from now on."""
         self._advised: set[Cell] = set()
-        self._n_asked = self._count_asked()
         self.fresh_cases = self._least_seen_first(rng)
         """Cases, those seen least first."""
         self._known_cases = self.fresh_cases
         """In the order that known candidates are asked."""
-        self._information: Mapping[str, float] | None = None
-        self.n_informative = len(self.fresh_cases)
-        """Cases, most informative first, that together hold ``ENOUGH_INFORMATION``."""
         self._group_cases: tuple[tuple[str, ...], ...] = (self.fresh_cases,)
         """In the orders that groups of new candidates are asked, which join them in turn."""
         self._group: dict[str, int] = {}
         """New candidate → its number among them."""
 
-    def group_cases(
-        self,
-        chunk: int,
-        *,
-        least_together: int,
-        groups_from: int,
-        information: Mapping[str, float] | None = None,
-        case_weights: Mapping[str, float] | None = None,
-    ) -> None:
+    def group_cases(self, chunk: int, *, least_together: int, groups_from: int) -> None:
         """Choose the cases that new and known candidates begin with.
 
         Args:
             chunk: cases of one slot.
             least_together: members of a group of new candidates, were all slots theirs.
             groups_from: slots from which on there are groups, each with a chunk of its own.
-            information: case → information of an answer, 1 of the most informative case; ``None``:
-                all are alike.
-            case_weights: case → weight that this contains; absent ones weigh 1.
         """
-        if information is not None:
-            self._order_by_information(information, case_weights or {})
         fresh, n_slots = self.fresh_cases, self.n_left // chunk
-        n_begun = min(len(fresh), math.ceil(self.n_informative / chunk) * chunk)
-        n_groups = min(n_begun // chunk, n_slots // least_together)
+        n_groups = min(len(fresh) // chunk, n_slots // least_together)
         if n_slots >= groups_from and n_groups >= 2:
             starts = range(0, n_groups * chunk, chunk)
             self._group_cases = tuple((*fresh[i:], *fresh[:i]) for i in starts)
-        elif information is None:
+        else:
             self._known_cases = (*fresh[:chunk], *reversed(fresh[chunk:]))
             self._group_cases = (self._known_cases,)
-        else:
-            later = (case for case in self._known_cases if case not in fresh[:chunk])
-            self._group_cases = ((*fresh[:chunk], *later),)
-
-    def _order_by_information(
-        self, information: Mapping[str, float], case_weights: Mapping[str, float]
-    ) -> None:
-        """Order cases for known candidates, and for new ones: each as often as it is informative."""
-        fresh = self.fresh_cases  # sorting keeps its order among equals
-        asked = self._n_asked
-        self._known_cases = tuple(sorted(fresh, key=lambda case: -information[case]))
-        self.fresh_cases = tuple(
-            sorted(fresh, key=lambda c: (asked[c] + 0.5) / max(information[c], MIN_INFORMATION))
-        )
-        self._information = information
-        # One heavy case is not enough to compare candidates by.
-        plain = [information[case] / case_weights.get(case, 1.0) for case in fresh]
-        most = np.cumsum(np.sort(plain)[::-1])
-        self.n_informative = int(np.searchsorted(most, ENOUGH_INFORMATION * most[-1])) + 1
 
     def seen(self) -> set[str]:
         """Return ids of candidates asked before or planned; for membership only."""
@@ -169,9 +125,6 @@ class PlanBuilder:
         if member is None:
             return keys
         keys = [key for key in keys if key not in member.rewards]
-        known = self._information
-        if known is not None:  # a repeat tells less than the answer before it
-            keys.sort(key=lambda key: -known[key[0]] / (1 + key[1]))
         return sorted(keys, key=lambda key: key in member.missing)
 
     def add(self, candidate: Candidate, keys: Iterable[CellKey]) -> int:
@@ -276,7 +229,7 @@ class PlanBuilder:
         return counts
 
     def _least_seen_first(self, rng: np.random.Generator) -> tuple[str, ...]:
-        cases, counts = self.request.case_ids, self._n_asked
+        cases, counts = self.request.case_ids, self._count_asked()
         if not len(self.archive):
             return tuple(cases[i] for i in rng.permutation(len(cases)))
         # The first candidate of the run salts the order among cases seen equally often.

@@ -80,7 +80,7 @@ class ThompsonSampler:
             return builder.plan()
         chunk = self.chunk(request, fitted.cells_worth_the_prior)
         competitors = self._competing(state, fitted, request)
-        self._group_cases(builder, chunk, competitors.case_information)
+        self._group_cases(builder, chunk)
         CellAllocation(
             competitors=competitors,
             builder=builder,
@@ -191,18 +191,10 @@ class ThompsonSampler:
     def _last(self) -> dict[str, Competitors]:
         return {}
 
-    def _group_cases(
-        self,
-        builder: PlanBuilder,
-        chunk: int,
-        information: Mapping[str, float] | None = None,
-    ) -> None:
+    def _group_cases(self, builder: PlanBuilder, chunk: int) -> None:
+        rules = self.rules
         builder.group_cases(
-            chunk,
-            least_together=self.rules.least_together,
-            groups_from=self.rules.groups_from,
-            information=information,
-            case_weights=self.case_weights,
+            chunk, least_together=rules.least_together, groups_from=rules.groups_from
         )
 
     def _breeder(self, request: AskRequest, competitors: Competitors | None = None) -> PoolBreeder:

@@ -182,7 +182,7 @@ def test_candidates_asked_disjoint_cases_compare():
         evidence = gathered(cells, n_cases=20)
         worse, better = CaseEffects.estimate(evidence).mean[:2]
         wins += int(better > worse)
-        worse, better = EqualCases.linear(evidence).mean[:2]
+        worse, better = EqualCases.estimate(evidence).mean[:2]
         plain_wins += int(better > worse)
     assert plain_wins == 0  # the worse one was asked the easy half
     assert stats.binomtest(wins, n, 0.9, alternative="less").pvalue > 1e-3
@@ -192,7 +192,7 @@ def test_candidates_asked_disjoint_cases_compare():
 def test_without_cases_means_are_plain_and_their_errors_independent():
     cells, _, _ = drawn(0)
     evidence = gathered(cells, n_cases=10)
-    found = EqualCases.linear(evidence)
+    found = EqualCases.estimate(evidence)
     plain = (evidence.mean * evidence.count).sum(axis=1) / evidence.count.sum(axis=1)
     assert found.mean == pytest.approx(plain)
     assert found.errors == pytest.approx(np.diag(found.noise / evidence.count.sum(axis=1)))

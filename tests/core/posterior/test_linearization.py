@@ -57,7 +57,7 @@ def test_binomial_noise_is_that_of_what_is_believed():
     n = np.full(10, N_CASES)
     evidence = Evidence.gather(archive(coins(p, 3, n)))
     believed = np.linspace(0.6, 0.7, 10)
-    own = EqualCases.linear(evidence)
+    own = EqualCases.estimate(evidence)
     assert own.is_binomial
     found = own.reweighted(evidence, believed)
     assert found.noise / found.noise[0] == pytest.approx(

@@ -249,7 +249,7 @@ def test_without_noise_errors_are_those_of_samples_of_a_finite_population():
         for i, n in enumerate(n_asked)
     }
     evidence = Evidence.gather(archive(rewards), case_ids=[f"c{j:02d}" for j in range(n_cases)])
-    effects = EqualCases.linear(evidence)
+    effects = EqualCases.estimate(evidence)
     found = without_noise(effects, None).errors
     expected = [s2 / n * (1 - n / n_cases) for s2, n in zip(effects.noise, n_asked, strict=True)]
     assert np.diag(found) == pytest.approx(expected, abs=1e-12)
@@ -262,7 +262,7 @@ def test_without_noise_a_kind_still_shares_what_it_shares():
     rng = np.random.default_rng(1)
     rewards = {f"m{i}": {f"c{j}": float(rng.random()) for j in range(6)} for i in range(3)}
     evidence = Evidence.gather(archive(rewards), case_ids=[f"c{j}" for j in range(12)])
-    effects = EqualCases.linear(evidence)
+    effects = EqualCases.estimate(evidence)
     alike = np.array([[1.0, 0.8, 0.0], [0.8, 1.0, 0.0], [0.0, 0.0, 1.0]])
     found = without_noise(effects, SharedNoise(share=0.5, similarity=alike)).errors
     assert found[0, 1] == pytest.approx(0.4 * math.sqrt(found[0, 0] * found[1, 1]))
