@@ -35,7 +35,7 @@ SOURCES = (
     "docs/decisions/*.md",
     "examples/README.md",
     "benchmarks/README.md",
-    "benchmarks/optimizer/README.md",
+    "benchmarks/*/README.md",
     "data/*/README.md",
 )
 ASSETS = ("docs/pictures/*", "docs/theme/*")

@@ -19,8 +19,7 @@ DOCUMENTS = [
     ROOT / "CHANGELOG.md",
     *sorted((ROOT / "docs").rglob("*.md")),
     *sorted((ROOT / "data").rglob("*.md")),
-    ROOT / "benchmarks/README.md",
-    ROOT / "benchmarks/optimizer/README.md",
+    *sorted((ROOT / "benchmarks").rglob("README.md")),
     ROOT / "benchmarks/optimizer/data/NOTICE.md",
 ]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
