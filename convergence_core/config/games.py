@@ -26,10 +26,6 @@ SOLVER_OF_TASKS: Final = ("solver",)
 """Roles of real tasks."""
 SANDBOX: Final = "sandbox"
 """Role that runs programs; it is nobody's but the limited process's."""
-EVALUATOR: Final = "evaluator"
-"""Role that measures candidates; no model may stand in for it."""
-TRUTH: Final = (SANDBOX, EVALUATOR)
-"""Roles that bring the truth; nobody else may stand in for them."""
 SYSTEM: Final = "the system"
 """Name of the optimized system as a player."""
 PlayerKind: TypeAlias = Literal["llm", "system", "solver", "chance"]

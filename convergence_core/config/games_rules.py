@@ -7,7 +7,7 @@ from convergence_core.config.games import (
     BUILT_IN,
     OF_ANSWERS,
     REAL_TASK,
-    TRUTH,
+    SANDBOX,
     GameConfig,
     GamesConfig,
     RoleConfig,
@@ -55,8 +55,8 @@ def _check_game(name: str, game: GameConfig, report: Report) -> None:
         rule = "must have a name of its own: a built-in game has this one"
         report.add(path, rule, "Rename the game, or remove `file`.", value=name, of_key=True)
     for role, player in game.roles.items():
-        if role in TRUTH:
-            rule = "must be no role of models: it brings the truth"
+        if role == SANDBOX:
+            rule = "must be no role of models: it runs programs"
             report.add((*path, "roles", role), rule, "Remove it.", value=role, of_key=True)
             continue
         if game.file is None and known is not None and role not in known:

@@ -15,9 +15,9 @@ import numpy as np
 from convergence_core.ports import Ask
 from convergence_core.records import Json, canonical_json, sha256_hex
 
-Feed = Literal["thoughts", "candidates", "hard_cases", "trust", "debate", "prompts", "players"]
-"""What a game's plays are for: the thoughts' policy, the quota of candidates, the pool of hard cases,
-trust in the judge, whether debate is paid for, prompts of preference rounds, players of solved games."""
+Feed = Literal["hard_cases", "trust", "debate", "players"]
+"""Purpose of a game's plays: hard cases for review, trust in the judge, whether debates are played, moves to
+learn from."""
 
 Facts: TypeAlias = Mapping[str, Json]
 """What the protocol knew and the roles did not; never shown to a role."""
@@ -47,11 +47,6 @@ class Scores:
     def is_void(self) -> bool:
         """Whether the play says nothing, as when a measurement is missing: it is never counted as 0."""
         return not self.by_role
-
-
-def void(reason: str) -> Scores:
-    """Return the outcome of a play that says nothing."""
-    return Scores(by_role={}, reason=reason)
 
 
 @runtime_checkable

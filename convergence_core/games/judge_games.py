@@ -6,20 +6,25 @@ Score of a debate: the judge's after the advocates spoke, less that before; exac
 nothing. Probabilities are read in [.01, .99], and an unreadable one scores as .01 for the truth.
 """
 
+import json
 import math
+import re
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
 from convergence_core.games.game import Facts, Feed, Scores, Turn, Turns
-from convergence_core.games.replies import probability_of
 from convergence_core.judges.fences import fenced
 from convergence_core.ports import Ask
 
 LEAST: Final = 0.01
 """Least probability that is read."""
+_OPENING: Final = re.compile(r"\{(?=\s*[\"}])")
+_NUMBER: Final = re.compile(r"(?<![\w.])(?:0(?:\.\d+)?|1(?:\.0+)?|\.\d+)(?![\w%]|\.\d)")
+MOST_OPENINGS: Final = 50
+"""Of JSON objects that are tried in one reply."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +42,32 @@ class LabelledPair:
 def _facts(pair: LabelledPair) -> Facts:
     known = {"item": pair.item_id} if pair.item_id else {}
     return {"first_is_right": pair.first_is_right, **known}
+
+
+def object_of(reply: str) -> dict[str, Any] | None:
+    """Return the first JSON object in a reply; ``None``: there is none."""
+    decoder = json.JSONDecoder()
+    for n, opening in enumerate(_OPENING.finditer(reply)):
+        if n >= MOST_OPENINGS:
+            return None
+        try:
+            found, _ = decoder.raw_decode(reply, opening.start())
+        except (ValueError, RecursionError):
+            continue
+        return dict(found)
+    return None
+
+
+def probability_of(reply: str) -> float | None:
+    """Return the only number in [0, 1] that a reply holds, or its ``p``; ``None``: there is none."""
+    found = object_of(reply)
+    if found is not None:
+        p = found.get("p")
+        if isinstance(p, bool) or not isinstance(p, int | float):
+            return None
+        return float(p) if 0.0 <= p <= 1.0 else None
+    numbers = {float(one) for one in _NUMBER.findall(reply)}
+    return numbers.pop() if len(numbers) == 1 else None
 
 
 def _log_odds(reply: str) -> float | None:

@@ -6,7 +6,7 @@ P_tj = clip(P_j(keep), .1, .9), which is logged. Without coins the inclusion of 
 it did before, effects are not identified, and nothing is reported.
 
 Notation: x_tj, 1 if round t included game j; y_t, change of the incumbent's reward on held-out cases
-(paired) less the priced cost of the round; beta_j, effect of game j on a round.
+(paired); beta_j, effect of game j on a round.
 
     y_t = a + sum_j beta_j x_tj + noise,    a ~ N(0, 1000), beta_j ~ N(0, .05^2), noise ~ N(0, s^2)
     S = (X'X / s^2 + Lambda)^-1,    m = S X'y / s^2,    P_j(keep) = Phi(m_j / sqrt(S_jj))
@@ -65,13 +65,6 @@ class GameRound:
     """Of the incumbent's mean reward on held-out cases, after less before, paired by case."""
     change_variance: float | None = None
     """Of ``change``, from paired replicates; ``None``: unknown."""
-    cost: float = 0.0
-    """Priced cost of the round, in reward."""
-
-    @property
-    def gain(self) -> float:
-        """y: the change less the cost."""
-        return self.change - self.cost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,11 +91,6 @@ class GameEffect:
         half = 1.2815515655446004 * self.sd  # the normal quantile of .9
         return self.mean - half, self.mean + half
 
-    @property
-    def inclusion_rate(self) -> float:
-        """Share of the rounds that included the game."""
-        return self.n_included / self.n_rounds if self.n_rounds else 0.0
-
 
 def toss(p_keep: Mapping[str, float], n_rounds: int, rng: np.random.Generator) -> dict[str, Coin]:
     """Return the coins of the next round, to be logged before it.
@@ -126,14 +114,14 @@ def effects(rounds: Sequence[GameRound]) -> tuple[GameEffect, ...]:
 
     Raises:
         NoCoinsError: a round has no coins, or a coin that could fall on one side only.
-        ValueError: a change, cost or variance is not finite, or a round came twice.
+        ValueError: a change or variance is not finite, or a round came twice.
     """
     _check(rounds)
     games = sorted({game for one in rounds for game in one.coins})
     x = np.ones((len(rounds), 1 + len(games)))  # X, the first column for a
     for t, one in enumerate(rounds):
         x[t, 1:] = [g in one.coins and one.coins[g].is_included for g in games]
-    y = np.array([one.gain for one in rounds])
+    y = np.array([one.change for one in rounds])
     mean, covariance = posterior(x, y, _noise_variance(x, y, rounds))
     return tuple(
         GameEffect(
@@ -164,7 +152,7 @@ def posterior(
 
     Args:
         x: a column of ones, then one for each game, (n_rounds, 1 + n_games).
-        y: gains, (n_rounds,).
+        y: changes, (n_rounds,).
         noise_variance: s^2.
     """
     precision = np.full(x.shape[1], PRIOR_SD**-2.0)
@@ -198,8 +186,6 @@ def _check(rounds: Sequence[GameRound]) -> None:
                 f"round {one.round_number} must have a logged coin for each game that could fall on "
                 "either side: without them no effect of a game can be told. Include games by `toss`."
             )
-        numbers = (one.change, one.cost, one.change_variance or 0.0)
-        if not all(map(math.isfinite, numbers)) or numbers[2] < 0.0:
-            raise ValueError(
-                f"change, cost and variance of round {one.round_number} must be finite"
-            )
+        numbers = (one.change, one.change_variance or 0.0)
+        if not all(map(math.isfinite, numbers)) or numbers[1] < 0.0:
+            raise ValueError(f"change and variance of round {one.round_number} must be finite")

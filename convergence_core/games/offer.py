@@ -2,9 +2,8 @@
 
 | alarm | off |
 |---|---|
-| the judge's trust is below .2, or unknown | games without a ground: debate, prompts |
+| the judge's trust is below .2, or unknown | games without a ground: debate |
 | the judge is exploited: its marks rise while grounded rewards fall | games without a ground |
-| coverage has collapsed | games that write texts for the pool: prompts |
 | the judge's log score surely falls by debates: upper 80 % bound of their mean gain below 0 | debate |
 
 The judge's own game is always on: it is how trust comes back. Games that are switched off toss no coin, so
@@ -20,7 +19,6 @@ import numpy as np
 from scipy.special import stdtrit
 
 from convergence_core.games.game import Game
-from convergence_core.judges.coverage.alarms import Alarms
 from convergence_core.judges.trust.audit import LEAST_TRUST, Trust
 from convergence_core.judges.trust.exploitation import Exploitation
 
@@ -45,7 +43,6 @@ def on_offer(
     *,
     trust: Trust,
     exploitation: Exploitation,
-    coverage: Alarms,
     gains: Sequence[float] = (),
 ) -> GamesOnOffer:
     """Return which games the next round may include, and why others may not be.
@@ -54,13 +51,12 @@ def on_offer(
         games: all that are registered.
         trust: in the judge, after the last audit.
         exploitation: of the judge, after the last round.
-        coverage: of what was written, after the last round.
         gains: of the judge's log score by each debate so far, in nats.
     """
     kept: list[Game] = []
     off: dict[str, str] = {}
     for game in games:
-        why = _why_off(game, trust, exploitation, coverage)
+        why = _why_off(game, trust, exploitation)
         if game.feeds == "debate":
             why = why or why_unpaid(gains)
         if why:
@@ -70,7 +66,7 @@ def on_offer(
     return GamesOnOffer(games=tuple(kept), off=off)
 
 
-def _why_off(game: Game, trust: Trust, exploitation: Exploitation, coverage: Alarms) -> str:
+def _why_off(game: Game, trust: Trust, exploitation: Exploitation) -> str:
     if game.grounded:
         return ""
     if exploitation.is_frozen:
@@ -79,8 +75,6 @@ def _why_off(game: Game, trust: Trust, exploitation: Exploitation, coverage: Ala
         return f"the judge is not known: {trust.n_missing} more items of executed truth are needed"
     if not trust.is_enabled:
         return f"trust in the judge is {trust.value:.2f}, below {LEAST_TRUST:g}"
-    if game.feeds == "prompts" and not coverage.gives_rows:
-        return f"coverage has collapsed: {coverage.why}"
     return ""
 
 

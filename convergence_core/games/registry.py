@@ -1,61 +1,11 @@
-"""Registry of games, and shares of a round's plays."""
+"""Solved games, and each game's share of a round's plays."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Iterable, Mapping
 
-from convergence_core.games.contract import ID
 from convergence_core.games.game import Game
 from convergence_core.games.solved.hidden_information import KuhnPoker, RockPaperScissors
 from convergence_core.games.solved.perfect_information import Nim, TicTacToe
 from convergence_core.games.solved.tree import TreeGame
-
-MOST_UNGROUNDED: Final = 0.5
-"""Share of a round's plays that games without a ground may have together."""
-
-
-@dataclass(frozen=True, slots=True)
-class Registry:
-    """Games by their ids.
-
-    Raises:
-        ValueError: an id is used twice or has another form.
-    """
-
-    games: tuple[Game, ...]
-
-    def __post_init__(self) -> None:
-        seen: set[str] = set()
-        for game in self.games:
-            if not ID.fullmatch(game.id):
-                raise ValueError(
-                    "`id` of a game must be lower-case letters, digits and `-`, beginning with a "
-                    f"letter, but got {game.id!r}. Rename it."
-                )
-            if game.id in seen:
-                raise ValueError(f"`id` of a game must be its own, but {game.id!r} came twice")
-            seen.add(game.id)
-
-    def __iter__(self) -> Iterator[Game]:
-        """Return the games in their order."""
-        return iter(self.games)
-
-    def game(self, name: str) -> Game:
-        """Return a game by its id.
-
-        Raises:
-            KeyError: there is none.
-        """
-        for one in self.games:
-            if one.id == name:
-                return one
-        known = ", ".join(sorted(one.id for one in self.games))
-        raise KeyError(f"there is no game {name!r}; there are {known or 'none'}")
-
-    def without(self, names: Iterable[str]) -> "Registry":
-        """Return the registry less some games."""
-        gone = set(names)
-        return Registry(tuple(one for one in self.games if one.id not in gone))
 
 
 def solved_games() -> tuple[TreeGame, ...]:

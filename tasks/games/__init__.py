@@ -1,1 +1,1 @@
-"""Execution for language games: programs in a limited process, and their checks."""
+"""Execution for language games: programs in a limited process."""

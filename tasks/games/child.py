@@ -52,10 +52,8 @@ import unicodedata
 import zlib
 from typing import Any, NoReturn
 
-import checkers  # type: ignore[import-not-found]  # beside this script
-
 PROGRAMS_MAY_IMPORT: tuple[types.ModuleType, ...] = (
-    array, base64, binascii, bisect, calendar, checkers, collections, contextlib, copy, dataclasses, datetime,
+    array, base64, binascii, bisect, calendar, collections, contextlib, copy, dataclasses, datetime,
     decimal, enum, fractions, functools, hashlib, heapq, io, itertools, json, math, operator, random, re,
     statistics, string, struct, textwrap, time, typing, unicodedata, zlib,
 )  # fmt: skip

@@ -7,17 +7,15 @@ from dataclasses import dataclass, field, replace
 from convergence_core.config import Configuration
 from convergence_core.config.games import (
     BUILT_IN,
-    EVALUATOR,
     OF_ANSWERS,
     SANDBOX,
     SYSTEM,
-    TRUTH,
     GameConfig,
     RoleConfig,
     is_real_task,
 )
 from convergence_core.errors import ConfigurationError, Problem
-from convergence_core.games.contract import FixedPlayer, LegalPlayer
+from convergence_core.games.contract import LegalPlayer
 from convergence_core.games.game import Game
 from convergence_core.games.registry import solved_games
 from convergence_core.games.solved.solver import solve
@@ -130,7 +128,7 @@ def check_own_games(loaded: Loaded) -> None:
 def _check_roles(name: str, config: GameConfig, game: Game) -> None:
     for role in config.roles:
         if role not in game.roles:
-            known = ", ".join(one for one in game.roles if one not in TRUTH)
+            known = ", ".join(one for one in game.roles if one != SANDBOX)
             rule = f"must be a role of the game: {known}"
             raise ConfigurationError.of(f"{_key(name)}.roles.{role}", rule, "Rename it.")
 
@@ -202,9 +200,6 @@ def _with_players(  # noqa: PLR0917 - of one place
         if role == SANDBOX:
             players[role], names[role] = SandboxPlayer(), SANDBOX
             off = off or why_unavailable() or None
-        elif role == EVALUATOR:
-            players[role], names[role] = FixedPlayer(""), "nobody"
-            off = "its role `evaluator` measures candidates, and no round does so"
         elif wanted.player == "solver" and solver is not None:
             players[role], names[role] = solver, "solver"
         elif wanted.player == "system":

@@ -1,14 +1,13 @@
 """Players of language games: models, and the role ``sandbox`` that executes."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
 import numpy as np
 
-from convergence_core.games.critic_game import CriticTask
 from convergence_core.ports import Ask, Completion, Target
 from convergence_core.records import Case, Json, canonical_json
 from convergence_core.sao.prompt_shape import PromptShape
@@ -38,28 +37,6 @@ class SandboxPlayer:
             asked["program"], function=asked["function"], arguments=asked["arguments"]
         )
         return canonical_json(found.to_json())
-
-
-def why_unsound(task: CriticTask, inputs: Sequence[str], sandbox: Sandbox) -> str:
-    """Return why a task cannot be played: its check refuses its reference; empty: it is sound.
-
-    Args:
-        task: the owner's.
-        inputs: legal ones.
-        sandbox: where its programs run.
-    """
-    for written in inputs:
-        solved = sandbox.run(task.reference, function="solve", arguments=[written])
-        if solved.ending != "ok":
-            return f"the reference of {task.task_id!r} fails for {written!r}: {solved.reason}"
-        if task.check is None:
-            continue
-        right = solved.value if isinstance(solved.value, str) else canonical_json(solved.value)
-        checked = sandbox.run(task.check, function="check", arguments=[written, right])
-        if checked.value is not True:
-            why = checked.reason or "it returns no true value"
-            return f"the check of {task.task_id!r} refuses the reference's answer: {why}"
-    return ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -314,7 +314,6 @@ class GamesRound:
             games,
             trust=state.trust,
             exploitation=state.exploitation,
-            coverage=state.alarms,
             gains=self._judge.gains(self.games),
         )
         off = dict(offer.off) | {

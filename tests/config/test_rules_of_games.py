@@ -32,7 +32,7 @@ def test_games_need_no_society_that_is_enabled():
         (game(file="g.py:G"), "society.games.games.nim", "must have a name of its own"),
         (game(roles={"third": {}}), "society.games.games.nim.roles.third", "must be a role of the game"),
         (game("g", file="g.py:G", roles={"sandbox": {}}), "society.games.games.g.roles.sandbox",
-         "it brings the truth"),
+         "it runs programs"),
         (game("g", file="g.py:G", roles={"one": {"player": "solver"}, "two": {}}),
          "society.games.games.g.roles.one.player", "only solved games have a solver"),
         (game(roles={"first": {"player": "chance", "persona": "A cat."}}),

@@ -8,11 +8,8 @@ from pathlib import Path
 import pytest
 
 from convergence_core.config.games import GamesConfig
-from convergence_core.games.critic_game import CriticGame
 from convergence_core.games.judge_games import DebateGame, JudgeGame
-from convergence_core.games.prompt_game import PromptGame
 from convergence_core.games.registry import solved_games
-from convergence_core.games.search_games import ExploreGame, PredictGame
 from tasks.games.reasoning_tasks import why_missing
 from tests.docs.test_documents import ROOT, blocks, in_shell
 
@@ -24,20 +21,9 @@ def printed(code: str, folder: Path) -> list[str]:
     return in_shell(f"PYTHONPATH={ROOT} {sys.executable} example.py", folder).splitlines()
 
 
-def test_the_examples_print_what_the_page_says_of_them(tmp_path: Path):
-    poker, execution, critic, own, hard = [
-        code for code in blocks(PAGE, "python") if "reasoning_tasks" not in code
-    ]
-    (played,) = printed(poker, tmp_path)
-    assert played.startswith("-0.0555")
-    assert "'first'" in played
-    added, network, files = printed(execution, tmp_path)
-    assert (added, "the network" in network, "files" in files) == ("5", True, True)
-    sound, scores = printed(critic, tmp_path)
-    assert sound == "''"
-    assert "{'critic': 1.0}" in scores
-    assert printed(own, tmp_path) == ["It keeps the contract."]
-    assert printed(hard, tmp_path) == ["hard_cases"]
+def test_the_example_of_a_game_prints_what_the_page_says_of_it(tmp_path: Path):
+    (code,) = blocks(PAGE, "python")
+    assert printed(code, tmp_path) == ["It keeps the contract."]
 
 
 @pytest.mark.slow  # starts the library six times
@@ -54,12 +40,6 @@ def test_real_tasks_are_audited_and_played_as_the_page_says(
     shown = capsys.readouterr().out
     assert "0.1.25: 1 of 3 generators admitted" in shown
     assert "the verifier raised ValueError" in " ".join(shown.split())
-    (code,) = [block for block in blocks(PAGE, "python") if "reasoning_tasks" in block]
-    right, junk, hostile = printed(code, tmp_path)
-    assert "1.0" in right
-    for one in (junk, hostile):
-        assert "0.01" in one
-        assert "plain formula" in one
 
 
 def test_the_table_names_every_game_with_what_it_feeds():
@@ -70,7 +50,7 @@ def test_the_table_names_every_game_with_what_it_feeds():
         for name in re.findall(r"`([\w-]+)`", names)
     }
     games = {game.id: (game.feeds, game.grounded) for game in solved_games()}
-    for kind in (PredictGame, ExploreGame, CriticGame, JudgeGame, DebateGame, PromptGame):
+    for kind in (JudgeGame, DebateGame):
         games[kind.id] = (kind.feeds, kind.grounded)
     assert listed == games
 
@@ -111,18 +91,8 @@ def test_a_newcomers_round_prints_what_the_page_says(
     )
 
 
-def test_what_the_page_says_is_tested_has_its_test():
-    section = PAGE[PAGE.index("## What the tests hold") : PAGE.index("## What it costs")]
-    rows = re.findall(r"^\| .+ \| `(tests/[\w/]+\.py)`: (.+) \|$", section, re.MULTILINE)
-    assert len(rows) == 18
-    for path, names in rows:
-        code = (ROOT / path).read_text(encoding="utf-8")
-        for name in re.findall(r"`(\w+)`", names):
-            assert f"def {name}(" in code, (path, name)
-
-
 def test_the_keys_of_a_round_are_those_of_the_code():
-    table = PAGE[PAGE.index("| key of") : PAGE.index("A role has `player`")]
+    table = PAGE[PAGE.index("| key of") : PAGE.index("A role has a `player`")]
     rows = dict(re.findall(r"^\| `(\w+)` \| (`?[^|]+?`?) \|", table, re.MULTILINE))
     assert rows.keys() == GamesConfig.model_fields.keys()
     for name, one in GamesConfig.model_fields.items():

@@ -278,10 +278,11 @@ def test_a_round_within_a_run_keeps_to_its_share_and_the_run_goes_on(tmp_path):
 
 @pytest.mark.skipif(bool(why_unavailable()), reason="programs cannot be run here")
 def test_the_system_plays_as_the_leader_and_nobody_plays_it_before_there_is_one(tmp_path):
-    broken = {"critic": {"file": "sums.py:sums", "roles": {"incumbent": {"player": "system"}}}}
+    broken = {"sums": {"file": "sums.py:Sums", "roles": {"incumbent": {"player": "system"}}}}
     keys = EVERY_2 | {
         "optimization__evolution": {"population_size": 3, "generations": 3},
         "evaluation__test_cases__holdout": 0,
+        "optimization__seed": 7,
     }
     (tmp_path / "sums.py").write_text(GAME, encoding="utf-8")
     with Gamer(lambda *_: "2*3").server() as server:

@@ -14,30 +14,17 @@ from tasks.pages.source import PageSource
 from tasks.store import ParquetStore
 from tasks.store.feedback.feedback_store import FeedbackStore
 from tests.cli.conftest import cli as cli  # noqa: PLC0414 - the fixture
+from tests.docs.test_documents import ROOT, blocks
 from tests.games.game_worlds import Gamer, play_round, write_games
 from tests.support.commands import Runner
 from tests.support.writing_runs import STORE
 
-GAME = """
-from convergence_core.games.critic_game import CriticGame, CriticTask, arithmetic_check
-
-SUMS = CriticTask(
-    task_id="sums",
-    prompt="Calculate {input}",
-    rules="An expression of numbers, + - * / and brackets.",
-    reference="from checkers import evaluate\\ndef solve(input): return str(evaluate(input))",
-    check=arithmetic_check(),
-)
-
-
-def sums():
-    return CriticGame((SUMS,))
-"""
+(GAME,) = blocks((ROOT / "docs/games.md").read_text(encoding="utf-8"), "python")
 TARGET = """
 def ask(system, text, **others):
     return "4" if text.startswith("Calculate") else "positive"
 """
-INPUTS = ("2+2", "2*3", "open('/etc/passwd')", "(1+2)/4")
+INPUTS = ("2*2", "2*3", "open('/etc/passwd')", "7*6")
 pytestmark = pytest.mark.skipif(bool(why_unavailable()), reason="programs cannot be run here")
 
 
@@ -49,16 +36,16 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with gamer.server() as server:
         config = write_games(
             folder, server.url,
-            {"critic": {"file": "sums.py:sums", "roles": {"incumbent": {"player": "system"}}}},
-            society__games__plays=8, optimization__seed=5,
+            {"sums": {"file": "sums.py:Sums", "roles": {"incumbent": {"player": "system"}}}},
+            society__games__plays=8, optimization__seed=6,
             evaluation__test_cases__approved="approved.jsonl",
         )  # fmt: skip
         (folder / "sums.py").write_text(GAME, encoding="utf-8")
         (folder / "target.py").write_text(TARGET, encoding="utf-8")
         report = play_round(config)
-    (critic,) = report.games
-    assert (critic.n_played, critic.coin.feeds) == (8, "hard_cases")
-    assert next(one.mean for one in critic.scores if one.role == "critic") == 0.5
+    (game,) = report.games
+    assert (game.n_played, game.coin.feeds) == (8, "hard_cases")
+    assert next(one.mean for one in game.scores if one.role == "critic") == 0.5
     return folder
 
 
@@ -77,18 +64,18 @@ def counted(folder: Path) -> list[str]:
 
 def test_a_person_decides_what_becomes_a_test_case(cli: Runner, project: Path):
     found = {one["prompt"]: one for one in proposed(cli, project)}
-    assert found.keys() == {"Calculate 2*3", "Calculate (1+2)/4"}, "each once, and no other"
+    assert found.keys() == {"Calculate 2*3", "Calculate 7*6"}, "each once, and no other"
     assert found["Calculate 2*3"]["response"] == "4"
-    assert found["Calculate (1+2)/4"]["marks"].endswith("the reference answers 3/4")
+    assert found["Calculate 7*6"]["marks"].endswith("the reference answers 42")
     assert not (project / "approved.jsonl").exists()
     assert counted(project) == ["2 inputs that broke the system in a game may become test cases."]
     config, store = project / "optimization.yaml", ("--store", project / STORE)
     n_cases = len(load(config).cases)
-    name = found["Calculate (1+2)/4"]["interaction_id"]
+    name = found["Calculate 7*6"]["interaction_id"]
     assert cli("review", config, *store, "--approve", name).code == 0
     case = json.loads((project / "approved.jsonl").read_text(encoding="utf-8"))
     assert (case["id"], case["input"], case["expected"], case["tags"]) == (
-        f"game-{name}", {"text": "Calculate (1+2)/4"}, "3/4", ["games"],
+        f"game-{name}", {"text": "Calculate 7*6"}, "42", ["games"],
     )  # fmt: skip
     assert len(load(config).cases) == n_cases + 1
     assert counted(project) == ["1 input that broke the system in a game may become a test case."]
@@ -104,7 +91,7 @@ def test_the_system_plays_only_where_its_cases_show_how_it_is_asked(tmp_path: Pa
     (tmp_path / "sums.py").write_text(GAME, encoding="utf-8")
     config = write_games(
         tmp_path, "http://127.0.0.1:1",
-        {"critic": {"file": "sums.py:sums", "roles": {"incumbent": {"player": "system"}}}},
+        {"sums": {"file": "sums.py:Sums", "roles": {"incumbent": {"player": "system"}}}},
         evaluation__test_cases={"inline": [{"input": {"text": text, "more": "b"}, "expected": "c"} for text in "xyz"]},
     )  # fmt: skip
     with pytest.raises(ConfigurationError, match=r"roles\.incumbent\.player"):

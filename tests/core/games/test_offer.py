@@ -1,33 +1,23 @@
 """Alarms switch off the games that a judge feeds, and no others."""
 
-from dataclasses import replace
-
 import pytest
 
 from convergence_core.games.game import Game
 from convergence_core.games.judge_games import DebateGame, JudgeGame, LabelledPair
 from convergence_core.games.offer import on_offer
-from convergence_core.games.prompt_game import PromptGame
 from convergence_core.games.registry import solved_games
-from convergence_core.judges.coverage.alarms import Alarms
 from convergence_core.judges.trust.audit import Audit, Trust
 from convergence_core.judges.trust.exploitation import Exploitation, IncumbentMeans
 
 PAIR = LabelledPair(prompt="1 + 1?", first="2", second="3", first_is_right=True)
-GAMES: tuple[Game, ...] = (
-    JudgeGame((PAIR,)),
-    DebateGame((PAIR,)),
-    PromptGame(task="x", personas=("A buyer.",)),
-    *solved_games(),
-)
-JUDGED = {"debate", "prompts"}
+GAMES: tuple[Game, ...] = (JudgeGame((PAIR,)), DebateGame((PAIR,)), *solved_games())
+JUDGED = {"debate"}
 BELIEVED = Trust().after(Audit(n_items=50, n_right=45, n_new=50))
 QUIET = Exploitation()
-WIDE = Alarms()
 
 
-def off(trust=BELIEVED, exploitation=QUIET, coverage=WIDE, gains=()) -> dict[str, str]:
-    found = on_offer(GAMES, trust=trust, exploitation=exploitation, coverage=coverage, gains=gains)
+def off(trust=BELIEVED, exploitation=QUIET, gains=()) -> dict[str, str]:
+    found = on_offer(GAMES, trust=trust, exploitation=exploitation, gains=gains)
     ids = [game.id for game in GAMES]
     assert [game.id for game in found.games] == [name for name in ids if name not in found.off]
     return dict(found.off)
@@ -67,17 +57,6 @@ def test_an_exploited_judge_feeds_no_game_until_a_person_acts():
     assert off(exploitation=state).keys() == JUDGED
     quiet = IncumbentMeans(round_number=5, incumbent="p", judge_mean=0.5, grounded_mean=0.9)
     assert off(exploitation=state.after(quiet)).keys() == JUDGED
-
-
-def test_collapsed_texts_stop_the_prompts_alone():
-    collapsed = replace(
-        WIDE, n_alarms=1, is_stopped=True, why="Vendi score 60.0, of 109.0 at first"
-    )
-    found = off(coverage=collapsed)
-    assert found == {"prompts": "coverage has collapsed: Vendi score 60.0, of 109.0 at first"}
-    third = replace(WIDE, n_alarms=3, why="again")
-    assert off(coverage=third).keys() == {"prompts"}
-    assert off(coverage=third.released(3)) == {}
 
 
 def test_debates_are_paid_for_until_their_gain_is_surely_below_zero():

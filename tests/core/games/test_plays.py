@@ -4,48 +4,35 @@ import subprocess
 import sys
 from dataclasses import dataclass, field
 
-import numpy as np
 import pytest
 
-from convergence_core.games.game import Feed, Game, PlayKey, Scores, void
+from convergence_core.games.contract import FixedPlayer, LegalPlayer
+from convergence_core.games.game import Feed, Game, PlayKey, Scores
 from convergence_core.games.play import MOST_CHARACTERS, GameRuleError, OpenPlay, play, seed_of
-from convergence_core.games.registry import Registry, plays_of, solved_games
-from convergence_core.games.solved.table_player import TablePlayer
+from convergence_core.games.registry import plays_of, solved_games
 from convergence_core.ports import Ask, Player
 
 KEY = PlayKey(run_seed=7, round_number=2, index=3)
 
 
-def hashes(registry: Registry) -> dict[str, list[str]]:
-    table = TablePlayer()
-    return {
-        game.id: [
-            play(game, table.seats(), PlayKey(run_seed=7, round_number=2, index=i)).sha256
-            for i in range(10)
-        ]
-        for game in registry
-    }
-
-
-def test_removing_a_game_leaves_the_plays_of_others():
-    every = Registry(solved_games())
-    found = hashes(every)
-    for gone in found:
-        rest = hashes(every.without([gone]))
-        assert rest == {name: plays for name, plays in found.items() if name != gone}
-    assert all(len(set(plays)) > 5 for plays in found.values())
+def hashes(game: Game) -> list[str]:
+    players = dict.fromkeys(game.roles, LegalPlayer())
+    keys = [PlayKey(run_seed=7, round_number=2, index=i) for i in range(10)]
+    return [play(game, players, key).sha256 for key in keys]
 
 
 def test_another_process_plays_the_same():
     code = (
-        "from tests.core.games.test_plays import hashes, Registry, solved_games;"
-        "print(hashes(Registry(solved_games()))['kuhn-poker'][0])"
+        "from tests.core.games.test_plays import hashes, solved_games;"
+        "print([hashes(game) for game in solved_games()])"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True,
         env={"PYTHONHASHSEED": "12", "PYTHONPATH": ":".join(filter(None, sys.path))},
     )  # fmt: skip
-    assert done.stdout.strip() == hashes(Registry(solved_games()))["kuhn-poker"][0]
+    found = [hashes(game) for game in solved_games()]
+    assert done.stdout.strip() == str(found)
+    assert all(len(set(plays)) > 5 for plays in found)
 
 
 def test_every_part_of_the_key_moves_the_seed():
@@ -85,23 +72,15 @@ class Echo:
         return Scores(by_role={"speaker": value})
 
 
-class Says:
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-    def answer(self, ask: Ask, rng: np.random.Generator) -> str:
-        return self.text
-
-
 def test_games_and_players_are_told_by_their_shape():
     assert isinstance(Echo(), Game)
-    assert isinstance(Says(""), Player)
+    assert isinstance(FixedPlayer(""), Player)
     assert not isinstance(object(), Game)
 
 
 def test_replies_of_endless_length_count_as_empty():
     for n, kept in ((MOST_CHARACTERS, MOST_CHARACTERS), (MOST_CHARACTERS + 1, 0)):
-        seen = play(Echo(), {"speaker": Says("a" * n)}, KEY)
+        seen = play(Echo(), {"speaker": FixedPlayer("a" * n)}, KEY)
         assert seen.scores.by_role == {"speaker": kept}
 
 
@@ -115,12 +94,12 @@ def test_replies_of_endless_length_count_as_empty():
 )
 def test_a_game_is_held_to_its_declaration(game, says):
     with pytest.raises(GameRuleError, match=says):
-        play(game, {"speaker": Says("a")}, KEY)
+        play(game, {"speaker": FixedPlayer("a")}, KEY)
 
 
 def test_nobody_plays_a_role_that_has_no_player():
     with pytest.raises(GameRuleError, match="nobody is `second`"):
-        play(solved_games()[0], {"first": TablePlayer()}, KEY)
+        play(solved_games()[0], {"first": LegalPlayer()}, KEY)
 
 
 def test_an_open_play_waits_for_replies_and_is_scored_once_it_has_ended():
@@ -136,31 +115,15 @@ def test_an_open_play_waits_for_replies_and_is_scored_once_it_has_ended():
 
 
 def test_a_transcript_is_told_by_what_was_asked_and_said():
-    one, same, other = (play(Echo(), {"speaker": Says(t)}, KEY).sha256 for t in ("a", "a", "b"))
+    one, same, other = (
+        play(Echo(), {"speaker": FixedPlayer(t)}, KEY).sha256 for t in ("a", "a", "b")
+    )
     assert one == same != other
 
 
 def test_a_void_play_has_a_reason_and_no_score():
-    assert void("nobody measured it").is_void
+    assert Scores(by_role={}, reason="no measurement").is_void
     assert not Scores(by_role={"speaker": 0.0}).is_void
-
-
-@pytest.mark.parametrize("name", ["", "Nim", "1st", "a b", "a" * 65])
-def test_ids_of_another_form_are_refused(name):
-    with pytest.raises(ValueError, match="lower-case letters"):
-        Registry((Echo(id=name),))
-
-
-def test_two_games_of_one_id_are_refused():
-    with pytest.raises(ValueError, match="came twice"):
-        Registry((Echo(), Echo()))
-
-
-def test_a_game_is_found_by_its_id():
-    registry = Registry(solved_games())
-    assert registry.game("nim").id == "nim"
-    with pytest.raises(KeyError, match="there are kuhn-poker, nim"):
-        registry.game("chess")
 
 
 def shares(

@@ -3,8 +3,9 @@
 from typing import Final
 
 import numpy as np
+from scipy.stats import t as student
 
-from benchmarks.games.learned import mean_and_interval
+from benchmarks.machine import describe_machine
 from convergence_core.games.meta_critic import Coin, GameRound, p_keep_of, toss
 
 TRUE: Final = {
@@ -40,6 +41,12 @@ def society(rule: dict[str, float] | None, seed: int) -> tuple[float, dict[str, 
     return gained / N_ROUNDS, p_keep_of(rounds, list(TRUE)) if rule else {}
 
 
+def mean_and_interval(values: list[float]) -> str:
+    """Return mean and 95 % t interval over seeds."""
+    half = student.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values))
+    return f"{np.mean(values):.3f} ± {half:.3f}"
+
+
 def report_society(n_seeds: int = N_SEEDS) -> None:
     """Print gains and what is kept, by rule."""
     print(f"\nMeta-critic, {N_ROUNDS} rounds, noise {NOISE}, {n_seeds} seeds, 95 % t intervals:")
@@ -52,3 +59,8 @@ def report_society(n_seeds: int = N_SEEDS) -> None:
         print(
             f"| {title} | {mean_and_interval([g for g, _ in found]) if rule else f'{found[0][0]:.3f}'} | {' | '.join(kept)} |"
         )
+
+
+if __name__ == "__main__":
+    print(describe_machine())
+    report_society()
