@@ -274,6 +274,7 @@ def _build_parts(loaded: "Loaded") -> None:
     """
     import asyncio  # noqa: PLC0415 - only here
 
+    from convergence_core.config.evaluation_rules import check_judges  # noqa: PLC0415 - as above
     from tasks.http.authentication import journal_url  # noqa: PLC0415 - as above
     from tasks.inputs.environment import Environment  # noqa: PLC0415 - as above
     from tasks.inputs.factories import make_metrics, make_target  # noqa: PLC0415 - as above
@@ -297,6 +298,7 @@ def _build_parts(loaded: "Loaded") -> None:
     parts: list[Callable[[], object]] = [
         lambda: check_destinations(configuration, loaded.base_dir),
         lambda: journal_url(configuration, Secrets()),
+        lambda: check_judges(configuration),
         lambda: check_runner(configuration, is_by_name=True),
         lambda: check_telemetry(configuration),
         lambda: check_listeners(configuration, loaded.base_dir),
@@ -341,6 +343,7 @@ def _environment(loaded: "Loaded") -> dict[str, bool]:
 
 def _described_lines(loaded: "Loaded", found: "RunEstimate") -> list[tuple[str, str]]:
     """Return what a run would do, as name and sentence."""
+    from convergence_core.config.evaluation_rules import judge_note  # noqa: PLC0415 - as above
     from convergence_core.config.rules import without_effect  # noqa: PLC0415 - as above
     from convergence_core.result.number_text import plural  # noqa: PLC0415 - with its only user
 
@@ -371,6 +374,7 @@ def _described_lines(loaded: "Loaded", found: "RunEstimate") -> list[tuple[str, 
         ("parameters", f"{parameters}{size}"),
         ("cases", f"{run.n_search_cases:,} for the search, {held_out} held out"),
         ("reward", ", ".join(f"{name} {metric.weight:g}" for name, metric in metrics.items())),
+        *((("judge:", judge),) if (judge := judge_note(configuration)) else ()),
         ("search", search),
         ("at the end", f"nothing: {run.final_shortage}" if run.final_shortage else final),
         ("calls", likely + bound),

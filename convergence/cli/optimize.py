@@ -65,12 +65,15 @@ def optimize(  # noqa: PLR0917 - Typer's options
         return
 
     def prepare(listener: Listener | None, mock_url: str | None) -> "Run":
+        from convergence_core.config.evaluation_rules import judge_note  # noqa: PLC0415 - as below
         from convergence_core.config.rules import without_effect  # noqa: PLC0415 - as below
         from tasks.run.opener import prepare_run  # noqa: PLC0415 - brings DuckDB and clients
 
         loaded = load_with(config, assignments)
         for sentence in without_effect(loaded.configuration):
             console.say(f"Note: {sentence}.", style="yellow")
+        if judge := judge_note(loaded.configuration, is_offline=mock_url is not None):
+            console.say(f"judge: {judge}")
         return prepare_run(
             loaded,
             seed=seed,

@@ -339,8 +339,8 @@ def judge_quotes(
     from tasks.json_values import as_text  # noqa: PLC0415 - as above
     from tasks.metrics.judge.prompts import judge_messages  # noqa: PLC0415 - brings clients
 
-    llm = metric.llm or loaded.configuration.llm
-    assert llm is not None  # noqa: S101 - the configuration was checked
+    llm = loaded.configuration.judge_of(metric)
+    assert llm is not None  # noqa: S101 - ``check_judges`` was called
     model = TextModel.of(llm, None, world)
     rubric = loaded.rubrics.get(name, metric.rubric or "")
     n_shown = 2 if metric.mode == "pairwise" else 1

@@ -32,6 +32,7 @@ from convergence.cost_estimate.run_forecast import Forecast, forecast
 from convergence.cost_estimate.writing_quotes import writing_roles
 from convergence_core.budget.terms import dollars
 from convergence_core.config import Configuration, MetricConfig
+from convergence_core.config.evaluation_rules import check_judges, judge_note
 from convergence_core.ports import Target
 
 if TYPE_CHECKING:
@@ -77,12 +78,13 @@ def estimate(loaded: "Loaded") -> RunEstimate:
     """Return what a run of this configuration would cost; calls nothing.
 
     Raises:
-        ConfigurationError: the target cannot be made.
+        ConfigurationError: the target cannot be made, or no model judges.
         StoreError: there is a store, and it cannot be read.
     """
     from tasks.inputs.environment import Environment  # noqa: PLC0415 - as above
     from tasks.inputs.factories import make_target  # noqa: PLC0415 - brings clients
 
+    check_judges(loaded.configuration)
     world = Environment.unchecked(loaded.configuration)
     target = make_target(loaded, world)
     try:
@@ -329,6 +331,8 @@ def _notes(
             f"{execution.max_retries} of them after a fault (max_retries), "
             f"{execution.max_rate_limit_retries} after a rate limit (max_rate_limit_retries)."
         )
+    if (judge := judge_note(configuration)) is not None:
+        yield f"judge: {judge}."
     if plan.final_shortage is not None:
         yield f"{plan.final_shortage}."
     if cache.shared:

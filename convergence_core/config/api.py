@@ -31,6 +31,14 @@ HOSTED_KINDS: frozenset[ApiKind] = frozenset(
 URLLESS_KINDS: frozenset[ApiKind] = frozenset({"function", "local", "plugin", "plugin_chat"})
 """Kinds of target that read neither `endpoint` nor `models`."""
 
+KEY_HEADERS = {
+    "azure": "api-key",
+    "gemini": "x-goog-api-key",
+    "anthropic": "x-api-key",
+    "browserbase": "x-bb-api-key",
+}
+"""Headers in which providers of their own form take keys."""
+
 
 class ModelEndpoint(Section):
     """One entry of ``api.models``."""

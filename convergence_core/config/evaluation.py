@@ -178,7 +178,7 @@ class MetricConfig(Section):
     llm: LlmConfig | None = None
     """The judge of this metric (type `llm_judge`), with the keys of `llm`. Those not written are
     taken from the configuration's `llm`, but for `endpoint` and `api_key_env` where it is another
-    endpoint or provider. Absent: the configuration's `llm`."""
+    endpoint or provider. Absent: the configuration's `llm`, else the target's own model."""
 
 
 class CustomEvaluatorConfig(Section):

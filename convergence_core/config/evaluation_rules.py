@@ -19,9 +19,10 @@ from convergence_core.config.evaluation import (
 )
 from convergence_core.config.models import Configuration
 from convergence_core.config.problems import Report, listing
-from convergence_core.config.secrecy import shown
+from convergence_core.config.secrecy import dotted, shown
 from convergence_core.config.source import Path
 from convergence_core.config.space_rules import allowed, allows, is_active, report_unknown
+from convergence_core.errors import ConfigurationError, Problem
 
 _METRICS: Path = ("evaluation", "metrics")
 
@@ -223,10 +224,6 @@ def _check_judge(
     configuration: Configuration, metric: MetricConfig, path: Path, report: Report
 ) -> None:
     """Check one metric of type ``llm_judge``."""
-    if metric.llm is None and configuration.llm is None:
-        why = "by type `llm_judge`, here or at top level"
-        fix = "Add e.g. `llm: {model: openai/gpt-4o-mini, api_key_env: OPENAI_API_KEY}`."
-        report.require((*path, "llm"), why, fix, about=("llm", "society.llm"))
     _check_rubric(metric, path, report)
     if metric.votes % 2 == 0:
         rule, fix = "must be odd", f"Write {metric.votes + 1}, so that no vote is a tie."
@@ -308,6 +305,44 @@ def _check_params(
 
 
 # -- the models that judge
+
+
+def check_judges(configuration: Configuration) -> None:
+    """Check that a model judges each metric of type ``llm_judge``; ``--offline`` needs none.
+
+    Raises:
+        ConfigurationError: names each metric without one.
+    """
+    rule = (
+        "is required by type `llm_judge`, here or as `society.llm`, for the target has no model "
+        "of its own that could judge"
+    )
+    fix = (
+        "Add e.g. `society: {llm: {model: openai/gpt-4o-mini, api_key_env: OPENAI_API_KEY}}`, or run it "
+        "with `--offline`, where the stand-in judges."
+    )
+    problems = [
+        Problem(key=dotted((*_METRICS, name, "llm")), rule=rule, value="", fix=fix)
+        for name, metric in configuration.evaluation.metrics.items()
+        if metric.type == "llm_judge" and configuration.judge_of(metric) is None
+    ]
+    if problems:
+        raise ConfigurationError(problems)
+
+
+def judge_note(configuration: Configuration, *, is_offline: bool = False) -> str | None:
+    """Return who judges where no key names a model, in words; ``None``: a key does, or nothing is judged."""
+    is_named = configuration.llm is not None or all(
+        metric.type != "llm_judge" or metric.llm is not None
+        for metric in configuration.evaluation.metrics.values()
+    )
+    if is_named:
+        return None
+    llm, unnamed = configuration.target_llm, "no society.llm is named"
+    if llm is None:
+        return f"the stand-in ({unnamed}, and the target has no model)" if is_offline else None
+    return f"{llm.model}, the target's own ({unnamed})"
+
 
 _KEY_NAMES = {
     "openai": "OPENAI_API_KEY",

@@ -6,13 +6,13 @@ from typing import Literal, TypeAlias, get_args
 
 from pydantic import Field, JsonValue
 
-from convergence_core.config.api import ApiConfig
+from convergence_core.config.api import CHAT_KINDS, KEY_HEADERS, ApiConfig
 from convergence_core.config.base import PluginName, Section, Text
-from convergence_core.config.evaluation import EvaluationConfig, LlmConfig
+from convergence_core.config.evaluation import EvaluationConfig, LlmConfig, MetricConfig
 from convergence_core.config.feedback import FeedbackConfig
 from convergence_core.config.optimization import OptimizationConfig, SocietyConfig
 from convergence_core.config.prompts import PromptsConfig
-from convergence_core.config.search_space import SearchSpaceConfig, TextParam
+from convergence_core.config.search_space import CategoricalParam, SearchSpaceConfig, TextParam
 from convergence_core.visualization import VISUALIZATIONS, Visualization
 
 OutputFormat: TypeAlias = Literal["json", "markdown", "csv", "html"]
@@ -206,6 +206,44 @@ class Configuration(Section):
         """Whether a model tells directions of texts, by which the search compares them."""
         has_model = self.prompts.embedding_model is not None and self.llm is not None
         return self.writes_prompts and has_model
+
+    def judge_of(self, metric: MetricConfig) -> LlmConfig | None:
+        """Return the model that judges a metric; ``None``: only the stand-in of ``--offline`` could."""
+        return metric.llm or self.llm or self.target_llm
+
+    @property
+    def target_llm(self) -> LlmConfig | None:
+        """The target's own model as one that judges; ``None``: it has none that a key alone reaches."""
+        api = self.api
+        model = self._target_model()
+        is_asked = api.kind == "agno" or (api.kind in CHAT_KINDS and api.kind != "local")
+        has_more = any("${" in text for text in api.request.headers.values())
+        is_own_auth = api.auth.type != "api_key" or api.auth.header_name == KEY_HEADERS.get(
+            api.kind
+        )
+        if (
+            model is None
+            or not is_asked
+            or has_more
+            or not is_own_auth
+            or api.auth.type == "basic"
+        ):
+            return None
+        prefix = {"agno": "", "plugin_chat": f"plugin/{api.plugin}/"}.get(api.kind, f"{api.kind}/")
+        entry = api.models.get(model)
+        return LlmConfig(
+            model=f"{prefix}{model}",
+            endpoint=api.endpoint if entry is None else entry.endpoint,
+            api_key_env=api.auth.token_env,
+        )
+
+    def _target_model(self) -> str | None:
+        """Return the model in use today, else the first on offer."""
+        parameter = self.search_space.parameters.get("model")
+        model = self.api.deployment or self.api.request.options.get("model")
+        if isinstance(parameter, CategoricalParam):
+            model = parameter.choices[0] if parameter.default is None else parameter.default
+        return model if isinstance(model, str) and "{" not in model else None
 
     def to_json(self) -> str:
         """Return this configuration as JSON, defaults written out; no secret is in it.

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, get_args
 from urllib.parse import urlsplit
 
-from convergence_core.config.api import CHAT_KINDS
+from convergence_core.config.api import CHAT_KINDS, KEY_HEADERS
 from convergence_core.config.evaluation import MetricType, provider_of
 from convergence_core.config.schema import (
     DIRECTIONS,
@@ -23,13 +23,6 @@ METRIC_TYPES: frozenset[str] = frozenset(get_args(MetricType))
 
 _BAD = {"latency_ms": 5000.0, "first_token_ms": 5000.0, "cost_usd": 1.0, "tool_calls": 10.0}
 """Values worth reward 0 of metrics that count downwards, unless a scale is written."""
-_KEY_HEADERS = {
-    "azure": "api-key",
-    "gemini": "x-goog-api-key",
-    "anthropic": "x-api-key",
-    "browserbase": "x-bb-api-key",
-}
-"""Headers in which providers of their own form take keys."""
 _OF_ENDPOINT = ("endpoint", "api_key_env")
 """Keys of ``llm`` that belong together: a key is for one endpoint."""
 
@@ -139,8 +132,8 @@ def _auth(n: Normalized) -> None:
         is_own = kind in ("azure", "anthropic", "browserbase")
         is_own = is_own or (kind == "gemini" and api.get("protocol") == "native")
         auth["type"] = "api_key" if is_own else "bearer"
-    if auth.get("type") == "api_key" and auth.get("header_name") is None and kind in _KEY_HEADERS:
-        auth["header_name"] = _KEY_HEADERS[kind]
+    if auth.get("type") == "api_key" and auth.get("header_name") is None and kind in KEY_HEADERS:
+        auth["header_name"] = KEY_HEADERS[kind]
 
 
 # -- search_space

@@ -7,6 +7,7 @@ from functools import partial
 from pydantic import SecretStr
 
 from convergence_core.config import ApiConfig, Configuration
+from convergence_core.config.evaluation_rules import check_judges
 from convergence_core.errors import ConfigurationError, Problem
 from tasks.secrets.redaction import ENV_REFERENCE, Secrets, journal_name
 
@@ -72,10 +73,10 @@ def secret_name(api: ApiConfig) -> str | None:
 
 
 def check_environment(configuration: Configuration, secrets: Secrets | None = None) -> None:
-    """Check that all variables a run will need are set, before anything is paid.
+    """Check that all variables a run will need are set and a model judges, before anything is paid.
 
     Raises:
-        ConfigurationError: names every variable that is not.
+        ConfigurationError: names every variable that is not, and every metric that nothing judges.
     """
     api, secrets = configuration.api, secrets or Secrets()
     needed: list[Callable[[], object]] = [
@@ -85,6 +86,7 @@ def check_environment(configuration: Configuration, secrets: Secrets | None = No
     needed += [partial(secrets.get, name, key="api.agent.secrets") for name in api.agent.secrets]
     for variable, key in _judge_keys(configuration).items():
         needed.append(partial(secrets.get, variable, key=key))
+    needed.append(partial(check_judges, configuration))
     needed.append(partial(journal_url, configuration, secrets))
     problems: list[Problem] = []
     for read in needed:
@@ -120,8 +122,8 @@ def _judge_keys(configuration: Configuration) -> dict[str, str]:
     for name, metric in configuration.evaluation.metrics.items():
         if metric.type != "llm_judge":
             continue
+        llm = metric.llm or configuration.llm  # the key of the target's own model is `api.auth`'s
         key = "llm" if metric.llm is None else f"evaluation.metrics.{name}.llm"
-        llm = metric.llm or configuration.llm
         if llm is not None and llm.api_key_env is not None:
             found.setdefault(llm.api_key_env, f"{key}.api_key_env")
     return found

@@ -13,7 +13,7 @@ from tasks.http.authentication import token_of
 from tasks.inputs.environment import Environment
 from tasks.inputs.loader import Loaded
 from tasks.metrics.comparisons import comparison
-from tasks.metrics.judge import judge_configs, llm_of, make_judges
+from tasks.metrics.judge import judge_configs, make_judges
 from tasks.metrics.metrics import OWN_NUMBERS, Compared, FunctionMetric
 from tasks.metrics.tool_calls import ToolMetric
 from tasks.metrics.user_evaluators import EVALUATOR_TIMEOUT_S, UserEvaluator
@@ -264,7 +264,7 @@ def judge_workers(configuration: Configuration) -> int:
     model_to_workers = {
         llm.model_dump_json(): llm.parallel_workers
         for metric in judge_configs(configuration).values()
-        if (llm := llm_of(configuration, metric)) is not None
+        if (llm := configuration.judge_of(metric)) is not None
     }
     return max(1, sum(model_to_workers.values()))
 

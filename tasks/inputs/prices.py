@@ -14,7 +14,7 @@ from convergence_core.errors import CandidateFault, ConfigurationError
 from convergence_core.ports import Target
 from tasks.calls.metric_calls import ComposedTarget
 from tasks.inputs.shipped_files import shipped
-from tasks.metrics.judge.factory import judge_configs, llm_of
+from tasks.metrics.judge.factory import judge_configs
 
 if TYPE_CHECKING:
     from tasks.inputs.loader import Loaded
@@ -62,7 +62,7 @@ def unpriced(loaded: "Loaded", target: Target, prices: PriceTable) -> tuple[str,
                 continue  # which models it asks is known when it asks them; each call is refused then
             unknown[str(model) if isinstance(model, str) else target.provider] = None
     for metric in judge_configs(loaded.configuration).values():
-        llm = llm_of(loaded.configuration, metric)
+        llm = loaded.configuration.judge_of(metric)
         if llm is not None:
             from tasks.providers import billing_provider  # noqa: PLC0415 - brings httpx
 

@@ -11,10 +11,13 @@ from typing import Any
 import pytest
 import yaml
 
-from convergence_core.records import Reply
+from convergence_core.errors import ConfigurationError
+from convergence_core.records import Case, Params, Reply
+from tasks.calls.metric_calls import PaidCall
 from tasks.inputs.environment import Environment
-from tasks.inputs.factories import make_target
-from tasks.inputs.loader import load_mapping
+from tasks.inputs.factories import make_metrics, make_target
+from tasks.inputs.loader import load, load_mapping
+from tasks.metrics.judge import LlmJudge
 from tasks.mock.mock_server import MockServer
 from tests.docs.test_documents import ROOT, blocks
 from tests.flows.test_network import WATCH
@@ -168,3 +171,50 @@ def test_a_run_that_asks_no_model_has_nobody_to_stand_in_for(here: Path, cli: Ru
     assert done.code == 2
     assert "asks nothing that `--offline` could stand in for" in done.err
     assert "metrics of type `llm_judge`" in done.err.replace("\n", " ")
+
+
+def test_the_stand_in_judges_a_function_of_which_no_model_is_named(here: Path, cli: Runner):
+    (here / "f.py").write_text("def go(k, text):\n    return text * k\n")
+    (here / "cases.csv").write_text("input.text,expected\nhello,hello\n")
+    (here / "optimization.yaml").write_text(
+        "api: {name: s, function: 'f.py:go'}\n"
+        "search_space: {parameters: {k: {type: int, min: 1, max: 3}}}\n"
+        "evaluation: {test_cases: cases.csv, metrics: {quality: {type: llm_judge}}}\n"
+    )
+    for command in ("validate", "estimate"):
+        done = cli(command)
+        assert done.code == 2
+        assert "`evaluation.metrics.quality.llm` is required" in done.err.replace("\n", " ")
+    loaded = load(here / "optimization.yaml")
+    with pytest.raises(ConfigurationError, match="quality"):
+        Environment.of(loaded.configuration)
+    with MockServer() as server:
+        world = Environment.of(loaded.configuration, mock_url=server.url)
+        (judge,) = make_metrics(loaded, world)
+        assert isinstance(judge, LlmJudge)
+
+        async def judged() -> dict[str, float]:
+            try:
+                return await judge.judge(
+                    Reply(value="hello", latency_ms=1.0), loaded.cases[0], {}, asker
+                )
+            finally:
+                await judge.aclose()
+
+        asker = _Asker()
+        assert 0 <= asyncio.run(judged())["quality"] <= 1
+    assert [(reply.cost_usd, reply.model) for reply in asker.replies] == [(0, "stand-in")]
+
+
+class _Asker:
+    """Makes calls of a judge as they come."""
+
+    def __init__(self) -> None:
+        self.replies: list[Reply] = []
+
+    async def ask(self, call: PaidCall) -> Reply:
+        self.replies.append(await call.send())
+        return self.replies[-1]
+
+    async def answer_of(self, params: Params, case: Case) -> Reply:
+        raise NotImplementedError

@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 
 from convergence_core.config import LlmConfig, MetricConfig, parse_mapping
+from convergence_core.config.evaluation_rules import check_judges, judge_note
+from convergence_core.errors import ConfigurationError
 from tests.support.config_examples import (
     JUDGED,
     MINIMAL,
@@ -23,10 +25,6 @@ CHAMPION = {"t": 0.5, "n": 3, "m": "a"}
 PAIRWISE = edited({Q + "/mode": "pairwise", Q + "/champion": CHAMPION}, JUDGED)
 
 RULES: dict[str, tuple[dict[str, Any], Rule]] = {
-    "no judge": (
-        JUDGED,
-        ({"llm": REMOVED}, f"{KEY}.llm", "is required by type `llm_judge`", "openai/gpt-4o-mini"),
-    ),
     "blank rubric": (
         JUDGED,
         ({Q + "/rubric": " "}, f"{KEY}.rubric", "must not be empty", "good answer"),
@@ -336,3 +334,70 @@ def test_without_a_rubric_one_is_written_from_the_description(written: dict[str,
     assert 'This system: "Names the mood."' in rubric
     plain = parse_mapping(edited(without, written))
     assert "does what this system is for" in (plain.evaluation.metrics["quality"].rubric or "")
+
+
+CHAT = {"name": "s", "endpoint": "https://host/v1", "auth": {"token_env": "KEY"}}
+OWN_MODELS: dict[str, tuple[dict[str, Any], str | None]] = {
+    "the first on offer": (CHAT, "openai/a"),
+    "its own endpoint": (
+        {
+            **CHAT,
+            "endpoint": REMOVED,
+            "models": {"a": {"endpoint": "https://a/v1"}, "b": {"endpoint": "https://b/v1"}},
+        },
+        "openai/a",
+    ),
+    "another provider": ({**CHAT, "kind": "anthropic", "endpoint": REMOVED}, "anthropic/a"),
+    "an agent": ({"name": "s", "kind": "agno", "function": "f.py:make"}, "a"),
+    "a plugin": ({"name": "s", "kind": "plugin_chat", "plugin": "acme"}, "plugin/acme/a"),
+    "a function": ({"name": "s", "function": "f.py:go"}, None),
+    "an endpoint": ({"name": "s", "kind": "http", "endpoint": "https://host/v1"}, None),
+    "a local model": ({"name": "s", "kind": "local"}, None),
+    "a key in a header": ({**CHAT, "request": {"headers": {"X-Key": "${KEY}"}}}, None),
+    "a password": (
+        {**CHAT, "auth": {"type": "basic", "username": "u", "password_env": "KEY"}},
+        None,
+    ),
+    "a key in a header of its own": (
+        {**CHAT, "auth": {"type": "api_key", "header_name": "my-key", "token_env": "KEY"}},
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize(("api", "model"), OWN_MODELS.values(), ids=OWN_MODELS)
+def test_without_an_llm_the_targets_own_model_judges(api: dict[str, Any], model: str | None):
+    tree = edited({"llm": REMOVED}, JUDGED)
+    tree["api"] = {name: value for name, value in api.items() if value is not REMOVED}
+    tree["search_space"] = {"parameters": {"model": ["a", "b"]}}
+    configuration = parse_mapping(tree)
+    judge = configuration.judge_of(configuration.evaluation.metrics["quality"])
+    assert (judge and judge.model) == model
+    if judge is None or model is None:
+        assert judge_note(configuration) is None
+        assert str(judge_note(configuration, is_offline=True)).startswith(
+            "the stand-in (no society"
+        )
+        with pytest.raises(
+            ConfigurationError, match=r"metrics.quality.llm` is required by .*--offline"
+        ):
+            check_judges(configuration)
+        return
+    check_judges(configuration)
+    assert judge_note(configuration) == f"{model}, the target's own (no society.llm is named)"
+    assert judge.api_key_env == configuration.api.auth.token_env
+    if configuration.api.models:
+        assert judge.endpoint == "https://a/v1"
+    tree["search_space"]["parameters"]["model"] = {
+        "type": "categorical", "choices": ["a", "b"], "default": "b"
+    }  # fmt: skip
+    own = parse_mapping(tree).target_llm
+    assert own is not None
+    assert own.model == model.removesuffix("a") + "b"
+
+
+def test_a_named_judge_is_not_the_targets():
+    configuration = parse_mapping(JUDGED)
+    judge = configuration.judge_of(configuration.evaluation.metrics["quality"])
+    assert judge == configuration.llm
+    assert judge_note(configuration) is None

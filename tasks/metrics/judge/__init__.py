@@ -4,7 +4,6 @@ from tasks.metrics.judge.factory import (
     champion_problems,
     judge_configs,
     label_problems,
-    llm_of,
     make_judges,
     problems,
 )
@@ -20,7 +19,6 @@ __all__ = [
     "champion_problems",
     "judge_configs",
     "label_problems",
-    "llm_of",
     "make_judges",
     "problems",
 ]

@@ -20,6 +20,9 @@ from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import one_line
 
 JUDGE_TYPE: Final = "llm_judge"
+STAND_IN: Final = "stand-in"
+"""Name of the model that judges offline where the configuration has none."""
+_STAND_IN: Final = LlmConfig(model=f"openai/{STAND_IN}")
 _FORMS: Final = {"rating": "a number from 1 to 10", "pass_fail": "true or false"}
 
 
@@ -37,13 +40,10 @@ def judge_configs(configuration: Configuration) -> dict[str, MetricConfig]:
     return {name: metric for name, metric in metrics.items() if metric.type == JUDGE_TYPE}
 
 
-def llm_of(configuration: Configuration, metric: MetricConfig) -> LlmConfig | None:
-    """Return the model that judges a metric; ``None``: the configuration names none."""
-    return metric.llm or configuration.llm
-
-
-def _key_of_llm(name: str, metric: MetricConfig) -> str:
-    return "llm" if metric.llm is None else f"{_key(name)}.llm"
+def _key_of_llm(configuration: Configuration, name: str) -> str:
+    if configuration.evaluation.metrics[name].llm is not None:
+        return f"{_key(name)}.llm"
+    return "api" if configuration.llm is None else "llm"
 
 
 def _key(name: str) -> str:
@@ -54,7 +54,7 @@ def problems(configuration: Configuration) -> Iterator[Problem]:
     """Yield what is wrong with the judges of a configuration that keeps its section's rules."""
     for name, metric in judge_configs(configuration).items():
         key, path = _key(name), metric.label_field
-        llm, at = llm_of(configuration, metric), _key_of_llm(name, metric)
+        llm, at = configuration.judge_of(metric), _key_of_llm(configuration, name)
         if metric.votes > 1 and llm is not None and llm.temperature == 0:
             rule = f"must be 1 while `{at}.temperature` is 0: equal votes add nothing"
             fix = f"Write `votes: 1`, or e.g. `temperature: 0.7` under `{at}`."
@@ -130,8 +130,12 @@ def make_judges(
     key_to_llm: dict[str, tuple[LLM, asyncio.Semaphore]] = {}
     judges: dict[str, LlmJudge] = {}
     for name, metric in judge_configs(configuration).items():
-        config, at = llm_of(configuration, metric), _key_of_llm(name, metric)
-        assert config is not None  # noqa: S101 - the section's rules ask for one
+        config, at = configuration.judge_of(metric), _key_of_llm(configuration, name)
+        if config is None:  # only the stand-in is asked, at no cost
+            config, prices = (
+                _STAND_IN,
+                prices.with_overrides({STAND_IN: {"input": 0, "output": 0}}),
+            )
         key = config.model_dump_json()
         if key not in key_to_llm:
             key_to_llm[key] = make_llm(config, key=at), asyncio.Semaphore(config.parallel_workers)
