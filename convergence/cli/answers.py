@@ -38,13 +38,13 @@ def show(  # noqa: PLR0917 - Typer's options
     """
     opened = locations.open_store(store, config)
     record = finished_run(opened, run)
-    from convergence_core.config import parse_mapping  # noqa: PLC0415 - brings pydantic
+    from convergence_core.config import parse_stored  # noqa: PLC0415 - brings pydantic
     from convergence_core.result import RunResult  # noqa: PLC0415 - as above
     from tasks.report.answers import answers_of, cases_of  # noqa: PLC0415 - brings NumPy
 
     result = RunResult.from_json(record.summary_json or "")
     cases, why = cases_of(record)
-    configuration = parse_mapping(_tree(record.config_json), allow_callable=True)
+    configuration = parse_stored(record.config_json)
     found = answers_of(result, opened, configuration, cases)
     if case:
         _check_named(case, found)
@@ -224,12 +224,6 @@ def _subjects(
 
 
 # -- JSON
-
-
-def _tree(text: str) -> Any:
-    import json  # noqa: PLC0415 - with its only user
-
-    return json.loads(text)
 
 
 def _case_row(case: "CaseAnswers", first: str, second: str) -> dict[str, Any]:

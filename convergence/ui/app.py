@@ -199,7 +199,7 @@ class _Handlers:
     async def index(self, request: Request) -> Response:
         """Answer the page itself: it reads from its address what to show."""
         found = self._files.get(_INDEX)
-        if found is None or "." in request.path_params["rest"].rpartition("/")[2]:
+        if found is None or "." in request.path_params["rest"].partition("/")[0]:
             return ProblemResponse(404, "There is no such file.")
         return FileResponse(found, headers={"Cache-Control": "no-cache"})
 

@@ -23,7 +23,12 @@ from convergence_core.config.evaluation import (
     ScaleConfig,
     TestCasesConfig,
 )
-from convergence_core.config.loader import parse_configuration, parse_mapping, parse_stored
+from convergence_core.config.loader import (
+    parse_configuration,
+    parse_mapping,
+    parse_stored,
+    stored_mapping,
+)
 from convergence_core.config.models import (
     BudgetConfig,
     CacheConfig,
@@ -100,4 +105,5 @@ __all__ = [
     "parse_mapping",
     "parse_stored",
     "reference",
+    "stored_mapping",
 ]

@@ -71,15 +71,20 @@ def parse_stored(text: str) -> Configuration:
     Raises:
         ConfigurationError: holds all problems.
     """
-    tree = json.loads(text)
+    return parse_mapping(stored_mapping(text), allow_callable=True)
+
+
+def stored_mapping(text: str) -> dict[str, Any]:
+    """Read the mapping of a stored run's configuration, without the keys that this version lacks."""
+    tree: dict[str, Any] = json.loads(text)
     try:
         Configuration.model_validate(tree)
-    except ValidationError as error:  # keys that this version lacks are dropped
+    except ValidationError as error:
         for item in error.errors(include_url=False):
             if item["type"] == "extra_forbidden":
                 *above, key = path_of(item, tree)
                 value_at(tree, tuple(above)).pop(key)
-    return parse_mapping(tree, allow_callable=True)
+    return tree
 
 
 def configuration_of(source: ConfigSource, *, allow_callable: bool = False) -> Configuration:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from convergence_core.config import Configuration, parse_mapping
+from convergence_core.config import Configuration, parse_stored, stored_mapping
 from convergence_core.errors import ConfigurationError
 from convergence_core.ports import RunRecord
 from convergence_core.records import Candidate, Case, short_id
@@ -103,7 +103,7 @@ class PageSource:
         """Return a run's configuration."""
         return self.kept(
             (record.run_id, "configuration"),
-            lambda: parse_mapping(json.loads(record.config_json), allow_callable=True),
+            lambda: parse_stored(record.config_json),
         )
 
     def cases(self, record: RunRecord) -> Mapping[str, Case]:
@@ -172,9 +172,8 @@ class PageSource:
     def _loaded(self, record: RunRecord) -> tuple[Space | None, Mapping[str, Case]]:
         def load() -> tuple[Space | None, Mapping[str, Case]]:
             try:
-                loaded = load_mapping(
-                    json.loads(record.config_json), Path(record.base_dir), allow_callable=True
-                )
+                stored = stored_mapping(record.config_json)
+                loaded = load_mapping(stored, Path(record.base_dir), allow_callable=True)
             except ConfigurationError:  # files that it was made of are gone
                 return None, {}
             same = loaded.cases_sha256 == record.cases_sha256

@@ -7,7 +7,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from convergence_core.config import Configuration
+from convergence_core.config import Configuration, stored_mapping
 from convergence_core.errors import ConfigurationError, StoreError
 from convergence_core.ports import RunRecord, Store
 from convergence_core.records import Case, Json, Role
@@ -234,7 +234,7 @@ def _cut(text: str | None) -> str | None:
 def cases_of(record: RunRecord) -> tuple[tuple[Case, ...] | None, str]:
     """Return the test cases of a run and nothing, or ``None`` and why they are not known."""
     try:
-        tree = json.loads(record.config_json)
+        tree = stored_mapping(record.config_json)
         loaded = load_mapping(tree, Path(record.base_dir), allow_callable=True)
     except ConfigurationError:
         return None, "the files that the run was made of are not all there any more"

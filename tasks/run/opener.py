@@ -6,9 +6,9 @@ import platform
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, Unpack
+from typing import Literal, TypeAlias, Unpack
 
-from convergence_core.config import Configuration, parse_mapping
+from convergence_core.config import Configuration, parse_mapping, stored_mapping
 from convergence_core.errors import ConfigurationError, ResumeError
 from convergence_core.ports import RunRecord
 from convergence_core.records import canonical_json, sha256_hex
@@ -352,7 +352,7 @@ def _check_resumable(record: RunRecord, caller: Caller, *, can_go_on: bool, roun
 
 def loaded_of(record: RunRecord) -> Loaded:
     """Read the files of a run that was begun."""
-    tree: dict[str, Any] = json.loads(record.config_json)
+    tree = stored_mapping(record.config_json)
     loaded = load_mapping(tree, Path(record.base_dir), allow_callable=True)
     path = record.config_path
     return loaded if path is None else replace(loaded, config_path=Path(path))

@@ -2,10 +2,15 @@
 
 import csv
 import io
+import json
+from dataclasses import replace
 
 import pytest
 
 from convergence_core.result import RunResult, verdict_of
+from tasks.pages.source import PageSource
+from tasks.report.answers import cases_of
+from tasks.run.opener import loaded_of
 from tasks.store import ParquetStore
 from tests.support.page_viewer import Viewer, store_of
 
@@ -54,6 +59,25 @@ def test_a_run_is_summed_up_in_the_words_of_its_report(
         "front": False, "thoughts": False, "preferences": False, "texts": True, "effects": True,
     }  # fmt: skip
     assert any("held-out cases" in sentence for sentence in page["sentences"])
+
+
+def test_a_label_with_a_dot_is_an_address_of_a_page_and_no_file(viewer: Viewer, result: RunResult):
+    assert viewer.client.get("/ui/runs/mood.offline-7az9").status_code == 200
+    assert viewer.client.get("/ui/none.js").status_code == 404
+
+
+def test_a_run_of_a_version_with_other_keys_can_be_read(written):
+    """Its keys that this version lacks are left out wherever its configuration is read."""
+    store = ParquetStore(store_of(written))
+    (record,) = store.runs()
+    tree = json.loads(record.config_json)
+    tree["society"] = {**(tree["society"] or {}), "gone": 1, "rlp": {"clip_epsilon": 0.2}}
+    older = replace(record, config_json=json.dumps(tree))
+    assert cases_of(older) == cases_of(record) != (None, "")
+    assert loaded_of(older).configuration.api == loaded_of(record).configuration.api
+    source = PageSource(store)
+    assert source.cases(older)
+    assert source.configuration(older).api.name == "known"
 
 
 def test_a_run_is_found_by_its_label_too(viewer: Viewer, result: RunResult):
