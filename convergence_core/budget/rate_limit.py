@@ -19,13 +19,20 @@ None of them knows a clock: times are arguments, in seconds of any clock that ne
 
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final, Literal
 
 from convergence_core.records import RateInfo
 
 State = Literal["closed", "open", "half_open", "dead"]
-_OF_THIS_MACHINE: Final = re.compile(r"https?://(?:127\.0\.0\.1|localhost|\[::1\])(?::\d+)?")
+_OF_THIS_MACHINE: Final = re.compile(
+    r"https?://(?:127\.0\.0\.1|localhost|\[::1\])(?::(?P<port>\d+))?"
+)
+_REFUSED: Final = re.compile(r"refused|all connection attempts failed", re.IGNORECASE)
+"""As operating systems, httpx and browsers say it."""
+_NO_COMMANDS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class Aimd:
@@ -147,12 +154,21 @@ class Breaker:
     probe proper waits until they have ended, so that it is always known whose end one sees.
     """
 
-    def __init__(self, host: str, rules: BreakerRules = _DEFAULT_RULES) -> None:
+    def __init__(
+        self,
+        host: str,
+        rules: BreakerRules = _DEFAULT_RULES,
+        *,
+        commands: Mapping[str, str] = _NO_COMMANDS,
+    ) -> None:
         self.state: State = "closed"
         self.verdict: str | None = None
         """Why it is dead, in words."""
         self.n_failed = 0
         """Failures since the last answer."""
+        self.absent: str | None = None
+        """Service of this machine that was not started, in words; ``None``: the last failure was another."""
+        self._commands = commands
         self._host = host
         self._rules = rules
         self.has_answered = False
@@ -200,7 +216,9 @@ class Breaker:
         """Take in a failure of the endpoint itself; return whether this opened it (again)."""
         self.n_failed += 1
         rules = self._rules
-        if self.state == "closed" and self.n_failed >= rules.n_failures:
+        self.absent = None if self.has_answered else self._absent_service(why)
+        n_failures = rules.n_failures if self.absent is None else 1
+        if self.state == "closed" and self.n_failed >= n_failures:
             self._opened_s = now_s
         elif self.state == "half_open":
             self._n_probes += 1
@@ -236,15 +254,23 @@ class Breaker:
         self.state = "dead"
         ever = "any more" if self.has_answered else "at all"
         fix = "" if self.has_answered else "Check the address and the network. "
-        host = self._host
-        if not self.has_answered and (found := _OF_THIS_MACHINE.search(why)):
-            # In a browser's session it is the page that does not answer, not the browser.
-            host, fix = found[0], "Start the service there, or correct the address. "
-        self.verdict = (
-            f"{host} does not answer {ever}: {self.n_failed} calls in a row failed, the "
+        self.verdict = self.absent or (
+            f"{self._host} does not answer {ever}: {self.n_failed} calls in a row failed, the "
             f"last {self._n_probes} of them probes over {now_s - self._opened_s:.0f} s. "
             f"{fix}The last error: {why}"
         )
+
+    def _absent_service(self, why: str) -> str | None:
+        """Return which service of this machine refuses connections, with its fix.
+
+        In a browser's session it is that of the page, not the browser.
+        """
+        address = _OF_THIS_MACHINE.search(why)
+        if address is None or not _REFUSED.search(why):
+            return None
+        command = self._commands.get(address["port"])
+        start = f"Start it with `{command}`" if command else "Start the service there"
+        return f"nothing listens on {address[0]}. {start}, or correct the address"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,6 +297,7 @@ class AddressCheck:
     Args:
         n_candidates: different candidates that can be asked; ``None``: many.
         n_models: choices of the parameter ``model``; 1: there is none.
+        commands: port of this machine → the command that starts its service.
     """
 
     def __init__(
@@ -278,8 +305,10 @@ class AddressCheck:
         *,
         n_candidates: int | None = None,
         n_models: int = 1,
+        commands: Mapping[str, str] = _NO_COMMANDS,
         rules: AddressRules = _ADDRESS_RULES,
     ) -> None:
+        self.commands = commands
         self.candidates: set[str] = set()
         """Those that nothing was found for."""
         self.n_answers = 0

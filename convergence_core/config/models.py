@@ -194,6 +194,13 @@ class Configuration(Section):
         return any(isinstance(one, TextParam) and one.mutate for one in parameters)
 
     @property
+    def trained_model(self) -> str | None:
+        """Model whose adapters ratings train; ``None``: the configuration names none of this machine."""
+        served = self.api.request.options.get("model") if self.api.kind == "local" else None
+        is_fixed = isinstance(served, str) and "{" not in served
+        return self.feedback.training.base_model_path or (str(served) if is_fixed else None)
+
+    @property
     def writes_prompts(self) -> bool:
         """Whether texts are written while a run goes on."""
         if not self.has_mutable_texts or self.prompts.enabled is False:

@@ -90,8 +90,8 @@ class EndpointLimiter:
             max_in_flight = min(max_in_flight, rate.max_in_flight)
         self._aimd = Aimd(most=max_in_flight)
         self._pacer = Pacer()
-        self._breaker = Breaker(endpoint)
         self._address = address or AddressCheck()
+        self._breaker = Breaker(endpoint, commands=self._address.commands)
         self._down_reason: str | None = None
         self._last_missed = ""
         self._reported_until_s = -math.inf
@@ -276,9 +276,9 @@ class EndpointLimiter:
             breaker.refused(str(fault), is_final=is_final)
         elif breaker.failed(str(fault), now_s):
             after_s = breaker.wait_s(now_s, 0)
-            self._report(
-                f"{breaker.n_failed} calls in a row failed, trying one in {after_s:.0f} s: {fault}"
-            )
+            failed = f"{breaker.n_failed} calls in a row failed"
+            reason = "" if breaker.absent else f": {fault}"
+            self._report(f"{breaker.absent or failed}; trying one in {after_s:.0f} s{reason}")
 
     def _check_throttling(self, fault: EvaluationFault | None, now_s: float) -> None:
         """Give up an endpoint that has long said nothing but that it is too much."""

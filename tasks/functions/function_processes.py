@@ -4,12 +4,13 @@ import asyncio
 import functools
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from tasks.functions.function_results import result_json
 from tasks.functions.processes import START_TIMEOUT_S, ChildEndedError, Parent, ProcessPool
 from tasks.functions.user_functions import is_async, load_function
 from tasks.functions.workers import (
+    WORKER_DIED,
     ThreadPool,
     WorkerFailure,
     WorkOutcome,
@@ -18,7 +19,6 @@ from tasks.functions.workers import (
     measured_async,
 )
 
-WORKER_DIED: Final = "worker_died"
 """Type of the error of a call whose process has ended."""
 
 

@@ -16,7 +16,18 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from queue import SimpleQueue
 from types import TracebackType
-from typing import Generic, TypeAlias, TypeVar
+from typing import Final, Generic, TypeAlias, TypeVar
+
+from convergence_core.errors import (
+    CandidateFault,
+    EndpointDownError,
+    EvaluationFault,
+    InfrastructureFault,
+)
+from tasks.version import install_command, missing_extra
+
+MISSING_PACKAGE: Final = "missing_package"
+WORKER_DIED: Final = "worker_died"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +38,22 @@ class WorkerFailure:
     message: str
     details: str = ""
     """The original traceback."""
+
+    def fault(self, prefix: str = "") -> EvaluationFault:
+        """Return whose fault it is: the candidate's, unless a package or the process is gone.
+
+        Args:
+            prefix: of the candidate's message.
+
+        Raises:
+            EndpointDownError: a package of an extra is not installed, which fails for every candidate.
+        """
+        if self.error_type == MISSING_PACKAGE:
+            raise EndpointDownError(f"{prefix}{self.message}")
+        if self.error_type == WORKER_DIED:
+            return InfrastructureFault(self.message, error_type=WORKER_DIED)
+        text = f"{prefix}{self.message}"
+        return CandidateFault(text, error_type=self.error_type, details=self.details)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +90,10 @@ def failure_of(error: BaseException, *, skip_frames: int = 1) -> WorkerFailure:
     for _ in range(skip_frames):
         frames = frames.tb_next if frames is not None else None
     lines = traceback.format_exception(type(error), error, frames)
+    if missing := missing_extra(error):
+        fix = f"Run {install_command(missing[1])}, then `convergence resume`."
+        needs = f"the package {missing[0]} must be installed. {fix}"
+        return WorkerFailure(MISSING_PACKAGE, needs, "".join(lines))
     return WorkerFailure(type(error).__name__, _message(error), "".join(lines))
 
 

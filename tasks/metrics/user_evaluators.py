@@ -19,6 +19,7 @@ from convergence_core.errors import ConfigurationError, EvaluatorFault
 from convergence_core.records import Case, Params, Reply
 from tasks.functions.user_functions import UserFunction, arguments_of, describe, is_async
 from tasks.functions.workers import (
+    MISSING_PACKAGE,
     LoopPool,
     ThreadPool,
     WorkersHungError,
@@ -59,6 +60,8 @@ class UserEvaluator:
         """
         outcome = await self._outcome(metric, reply, case, params)
         if outcome.failure is not None:
+            if outcome.failure.error_type == MISSING_PACKAGE:
+                raise outcome.failure.fault(f"metric `{metric}`: ")
             raise EvaluatorFault(
                 f"metric `{metric}`: {outcome.failure.error_type}: {outcome.failure.message}",
                 error_type=outcome.failure.error_type,

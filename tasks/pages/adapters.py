@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from convergence_core.config.api import CHAT_KINDS
 from convergence_core.errors import QueryError, RunNotFoundError
 from convergence_core.feedback.adapter_records import (
     STATUSES,
@@ -28,7 +29,11 @@ BEGIN: Final = (
     "convergence chat",
     "convergence train",
 )
-"""Commands by which a role begins to learn."""
+"""Commands by which a role begins to learn, where no configuration is known."""
+TRAIN: Final = BEGIN[1:]
+"""The same, where the model is of this machine."""
+HOSTED: Final = ("convergence chat", "convergence review")
+"""Commands by which ratings of a hosted model take effect."""
 BY: Final = "web application"
 """Who changes a status here."""
 MOST: Final = 200
@@ -42,14 +47,30 @@ _LONGEST = 2_000
 def trained_roles(source: PageSource) -> Page:
     """Return the roles that have answers or adapters."""
     feedback = source.feedback()
-    if feedback is None:
-        return {"roles": [], "sentences": [], "commands": list(BEGIN)}
-    roles = _roles(feedback)
+    advice, commands = _advice(source)
+    sentences = () if feedback is None else rater_sentences(feedback)
     return {
-        "roles": roles,
-        "sentences": [line_of(one, _LONGEST) for one in rater_sentences(feedback)],
-        "commands": [] if roles else list(BEGIN),
+        "roles": [] if feedback is None else _roles(feedback),
+        "sentences": [line_of(sentence, _LONGEST) for sentence in sentences],
+        "advice": line_of(advice, _LONGEST),
+        "commands": list(commands),
     }
+
+
+def _advice(source: PageSource) -> tuple[str, tuple[str, ...]]:
+    """Return what ratings do for the model of this store, and the commands for it."""
+    configuration = source.present_configuration()
+    if configuration is None:
+        return "Ratings train an adapter of a local model. In a new folder:", BEGIN
+    if (model := configuration.trained_model) is not None:
+        return f"Ratings train an adapter of the model {model}.", TRAIN
+    rule = (
+        f"Ratings train no adapter here, because `api.kind` is {configuration.api.kind} and no local model is "
+        "named. They reward the arms on offer, and bad answers become test cases of the next "
+        "`convergence optimize` once you approve them. To train an adapter, name a local model in "
+        "`feedback.training.base_model_path`."
+    )
+    return rule, HOSTED if configuration.api.kind in CHAT_KINDS else HOSTED[1:]
 
 
 def trained_role(source: PageSource, role: str) -> Page:

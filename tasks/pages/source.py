@@ -19,7 +19,7 @@ from convergence_core.ports import RunRecord
 from convergence_core.records import Candidate, Case, short_id
 from convergence_core.result import RunResult
 from convergence_core.space import Space
-from tasks.inputs.loader import load_mapping
+from tasks.inputs.loader import load, load_mapping
 from tasks.report.phrases import clean, iso, named_label
 from tasks.run.champions import with_champion
 from tasks.secrets.process_redaction import redacted_text
@@ -105,6 +105,16 @@ class PageSource:
             (record.run_id, "configuration"),
             lambda: parse_stored(record.config_json),
         )
+
+    def present_configuration(self) -> Configuration | None:
+        """Return the configuration of the store, else of its latest run; ``None``: there is none."""
+        try:
+            if self.config is not None:
+                return load(self.config).configuration
+            runs = self.runs()
+            return self.configuration(runs[0]) if runs else None
+        except ConfigurationError:
+            return None
 
     def cases(self, record: RunRecord) -> Mapping[str, Case]:
         """Return a run's test cases by id; empty: they were changed since, or are gone."""

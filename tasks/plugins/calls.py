@@ -80,12 +80,7 @@ class PluginCalls:
                 "`convergence resume` goes on."
             ) from None
         if outcome.failure is not None:
-            failure = outcome.failure
-            raise CandidateFault(
-                f"{told}: {failure.message}",
-                error_type=failure.error_type,
-                details=failure.details,
-            )
+            raise outcome.failure.fault(f"{told}: ")
         found = outcome.value
         if isinstance(found, ConvergenceError):
             raise found

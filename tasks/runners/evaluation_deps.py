@@ -1,9 +1,12 @@
 """Dependencies of evaluation: target, metrics, and a session on them."""
 
+import contextlib
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Self
+from pathlib import Path
+from typing import Any, Final, Self
 
 from convergence_core.budget.limits import Budget
 from convergence_core.budget.rate_limit import AddressCheck
@@ -26,6 +29,9 @@ from tasks.inputs.factories import judge_workers, make_metrics, make_target
 from tasks.inputs.loader import Loaded
 from tasks.runners.work_items import RunSpec
 from tasks.store.journal.rates import open_rates
+
+_SERVES: Final = re.compile(r"serve_forever|uvicorn|\.run\(")
+_PORT: Final = re.compile(r"\b[1-9]\d{3,4}\b")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,4 +178,19 @@ def _address_check(loaded: Loaded, endpoint: str) -> AddressCheck:
     n_models = len(model.choices) if isinstance(model, Choice) else 1
     if models:
         n_models = sum(endpoint_of({"url": one.endpoint}) == endpoint for one in models.values())
-    return AddressCheck(n_candidates=loaded.space.size(), n_models=max(1, n_models))
+    return AddressCheck(
+        n_candidates=loaded.space.size(),
+        n_models=max(1, n_models),
+        commands=_service_commands(loaded.base_dir),
+    )
+
+
+def _service_commands(folder: Path) -> dict[str, str]:
+    """Return each port that a server beside the configuration names, and the command that starts it."""
+    commands: dict[str, str] = {}
+    for path in sorted(folder.glob("*.py")):
+        with contextlib.suppress(OSError):  # a hint alone depends on it
+            text = path.read_text("utf-8", errors="replace")
+            if _SERVES.search(text):
+                commands |= dict.fromkeys(_PORT.findall(text), f"python {path.name}")
+    return commands

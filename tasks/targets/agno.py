@@ -9,7 +9,6 @@ from importlib.metadata import version
 
 from convergence_core.config import ApiConfig
 from convergence_core.errors import (
-    CandidateFault,
     ConfigurationError,
     EndpointDownError,
     InfrastructureFault,
@@ -100,10 +99,7 @@ class AgnoTarget:
         if run.fault is not None:
             raise run.fault
         if outcome.failure is not None:
-            failure = outcome.failure
-            raise CandidateFault(
-                failure.message, error_type=failure.error_type, details=failure.details
-            )
+            raise outcome.failure.fault()
         content: Json = outcome.value  # type: ignore[assignment]  # converted where it ran
         return run.reply(content, own_s=run.own_s, provider=self.provider)
 

@@ -294,11 +294,7 @@ class BrowserbaseTarget:
                 end.ending, "no_browser"
             )
             return InfrastructureFault(told, error_type=error_type, details=details)
-        if failure is not None:
-            return CandidateFault(
-                failure.message, error_type=failure.error_type, details=failure.details
-            )
-        return None
+        return None if failure is None else failure.fault()
 
     # -- the bill
 

@@ -12,12 +12,11 @@ from convergence_core.errors import (
     CandidateFault,
     ConfigurationError,
     EndpointDownError,
-    InfrastructureFault,
 )
 from convergence_core.ports import WorstCase
 from convergence_core.records import Case, Json, Params, Reply
 from tasks.functions.call_forms import CallForm, call_form
-from tasks.functions.function_processes import WORKER_DIED, FunctionProcesses
+from tasks.functions.function_processes import FunctionProcesses
 from tasks.functions.function_results import reply_of, result_json
 from tasks.functions.user_functions import UserFunction, describe, is_async
 from tasks.functions.workers import (
@@ -106,12 +105,7 @@ class FunctionTarget:
                 "`convergence resume` goes on."
             ) from None
         if outcome.failure is not None:
-            failure = outcome.failure
-            if failure.error_type == WORKER_DIED:
-                raise InfrastructureFault(failure.message, error_type=WORKER_DIED)
-            raise CandidateFault(
-                failure.message, error_type=failure.error_type, details=failure.details
-            )
+            raise outcome.failure.fault()
         return reply_of(outcome, provider=self.provider)
 
     async def aclose(self) -> None:

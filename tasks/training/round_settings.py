@@ -27,18 +27,16 @@ def base_model(loaded: Loaded) -> BaseModel:
     Raises:
         ConfigurationError: it names none, or its files or what runs them are not there.
     """
-    wanted = loaded.configuration.feedback.training.base_model_path
-    api = loaded.configuration.api
-    asked = api.request.options.get("model")
-    served = asked if isinstance(asked, str) and "{" not in asked else None
-    name = wanted or (served if api.kind == "local" else None)
+    api, name = loaded.configuration.api, loaded.configuration.trained_model
+    served = api.request.options.get("model")
+    is_fixed = isinstance(served, str) and "{" not in served
     key = "feedback.training.base_model_path"
     if name is None:
         rule = f"must name the model to train, where api.kind is {api.kind}"
         fix = "Write `smollm2-135m-instruct`, a path to a `.gguf` file, or a folder of Hugging Face's form."
         raise ConfigurationError.of(key, rule, fix)
     files = find_model(name, loaded.base_dir, key=key)
-    return BaseModel(name=name, files=files, names=(name, *((served,) if served else ())))
+    return BaseModel(name=name, files=files, names=(name, *((str(served),) if is_fixed else ())))
 
 
 def settings_of(options: TrainingConfig, objective: Objective) -> TrainingSettings:

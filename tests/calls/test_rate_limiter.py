@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from convergence_core.budget.rate_limit import AddressCheck
 from convergence_core.errors import (
     CandidateFault,
     EndpointDownError,
@@ -169,7 +170,7 @@ def test_failures_of_the_endpoint_open_its_breaker_and_halve_nothing(kind):
     assert limiter.enter(1.0) == math.inf, "one probe"
     limiter.leave(None, 2.0)
     assert reported == [
-        f"8 calls in a row failed, trying one in 1 s: {kind} from http://host",
+        f"8 calls in a row failed; trying one in 1 s: {kind} from http://host",
         "http://host answers again",
     ]
 
@@ -305,19 +306,30 @@ def test_an_endpoint_that_never_answers_is_given_up_after_its_probes():
         assert words in text
 
 
-def test_a_service_of_this_machine_that_was_not_started_is_named():
-    limiter, now_s = limiter_of(8), 0.0
-    error = "page.goto: net::ERR_CONNECTION_REFUSED at http://127.0.0.1:8700/lamp"
+@pytest.mark.parametrize(
+    "error",
+    [
+        "page.goto: net::ERR_CONNECTION_REFUSED at http://127.0.0.1:8700/lamp",
+        "no answer from http://127.0.0.1:8700/v1: All connection attempts failed",
+    ],
+)
+def test_a_service_of_this_machine_that_was_not_started_is_named_at_once(error: str):
+    named = (
+        "nothing listens on http://127.0.0.1:8700. Start it with `python shop.py`, "
+        "or correct the address"
+    )
+    lines: list[str] = []
+    address = AddressCheck(commands={"8700": "python shop.py"})
+    limiter, now_s = limiter_of(8, on_event=lines.append, address=address), 0.0
     with contextlib.suppress(EndpointDownError):
-        for _ in range(1_000):
+        for n_calls in range(1_000):
             wait_s = limiter.enter(now_s)
             if wait_s is None:
                 limiter.leave(InfrastructureFault(error, error_type="network"), now_s)
             else:
                 now_s += wait_s
-    text = down_text(limiter, now_s)
-    assert "http://127.0.0.1:8700 does not answer at all" in text
-    assert "Start the service there, or correct the address." in text
+            assert lines[0] == f"{named}; trying one in 1 s", n_calls
+    assert named in down_text(limiter, now_s)
 
 
 def test_the_longest_pause_that_a_retry_waits_for_is_waited_for():

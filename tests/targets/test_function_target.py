@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from convergence_core.errors import CandidateFault, EndpointDownError
+from tasks.functions.workers import failure_of
 from tests.support.memory_journal import MemoryJournal
 from tests.support.sessions import ask_function, assignment, function_target, session
 
@@ -344,3 +345,20 @@ def test_the_user_main_module_is_not_run_in_children(worker_file, tmp_path):
         env={**os.environ, "PYTHONPATH": str(Path.cwd())},
     )
     assert done.stdout.split("\n")[:2] == ["main runs", "1.0"]
+
+
+@pytest.mark.parametrize(
+    ("module", "extra"),
+    [
+        ("googleapiclient.discovery", "agno-gmail"),
+        ("bm25s", "quickstart"),
+        ("playwright.async_api", "browserbase"),
+    ],
+)
+def test_a_missing_package_of_an_extra_is_no_fault_of_a_candidate(module: str, extra: str):
+    failure = failure_of(ModuleNotFoundError(f"No module named {module!r}", name=module))
+    with pytest.raises(EndpointDownError) as caught:
+        failure.fault()
+    package = module.partition(".")[0]
+    assert f"the package {package} must be installed. Run pip install -e '" in str(caught.value)
+    assert f"[{extra}]', then `convergence resume`." in str(caught.value)

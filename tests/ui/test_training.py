@@ -9,8 +9,10 @@ from convergence.cli.app import app
 from convergence_core.feedback.live_test_records import LiveRule
 from convergence_core.feedback.records import Rating
 from convergence_core.records import Json
-from tasks.pages.adapters import BEGIN, MOST_STEPS
+from tasks.pages.adapters import BEGIN, MOST_STEPS, trained_roles
 from tasks.pages.changes import StoreMark
+from tasks.pages.source import PageSource
+from tasks.store import ParquetStore
 from tasks.store.feedback.adapter_store import AdapterStore
 from tasks.store.feedback.feedback_store import FeedbackStore
 from tasks.store.feedback.training_rounds import TrainingRounds
@@ -35,10 +37,22 @@ def printed(store: Path, *words: str) -> str:
 
 def test_an_empty_store_says_how_to_begin(tmp_path: Path, opened: Open):
     viewer = opened(tmp_path / "none").enter()
-    assert viewer.page("training") == {"roles": [], "sentences": [], "commands": list(BEGIN)}
+    page = viewer.page("training")
+    assert (page["roles"], page["sentences"], page["commands"]) == ([], [], list(BEGIN))
     assert viewer.get("training/assistant").status_code == 404
     assert viewer.post("training/assistant/rollback", confirm="assistant").status_code == 404
     assert not (tmp_path / "none").exists()
+
+
+def test_a_store_of_a_hosted_model_names_what_its_ratings_do(tmp_path: Path):
+    for template, command in (("chat", "review"), ("local-chat", "train")):
+        folder = tmp_path / template
+        made = CliRunner().invoke(app, ["init", str(folder), "--template", template])
+        assert made.exit_code == 0, made.output
+        source = PageSource(ParquetStore(folder / "data"), folder / "optimization.yaml")
+        page = trained_roles(source)
+        assert page["commands"] == ["convergence chat", f"convergence {command}"]
+        assert ("train no adapter here" in page["advice"]) == (command == "review")
 
 
 def test_adapters_and_checks_are_told_as_the_command_tells_them(store: Path, opened: Open):

@@ -146,7 +146,7 @@ export interface Review {
 export interface Proposed { interaction_id: string; case_id: string; prompt: string; answer: string; marks: string; role: string; model: string; adapter_version: string | null; at: string }
 
 // GET training and training/{role}
-export interface TrainedRoles { roles: string[]; sentences: string[]; commands: string[] }
+export interface TrainedRoles { roles: string[]; sentences: string[]; advice: string; commands: string[] }
 export interface Measured extends Interval { n: number }
 export interface Check { name: string; passed: boolean; value: number | null; value_text: string | null; low: number | null; high: number | null; limit: number | null; unit: string; sentence: string }
 export interface Adapter {

@@ -15,13 +15,13 @@ export function Training({ role }: { role: string | undefined }) {
   return (
     <>
       <h1>Training</h1>
-      <Show of={list} empty={(d) => !d.roles.length && <Begin commands={d.commands} />}>
+      <Show of={list} empty={(d) => !d.roles.length && <Begin of={d} />}>
         {(d) => (
           <>
             <nav class="tabs" aria-label="Roles">
               {d.roles.map((r) => <Link key={r} href={to("training", r)} current={shown(d) === r}><One text={r} max={60} /></Link>)}
             </nav>
-            <Role key={shown(d)} role={shown(d)} />
+            <Role key={shown(d)} role={shown(d)} list={d} />
             <Card title="Raters" note="Bias beside the average rater, from answers that several rated, and changes of the mean reward of a role.">
               {d.sentences.length === 0 ? <p class="muted">No two raters rated the same answer, and no mean reward has changed.</p> : (
                 <ul>{d.sentences.map((s, i) => <li key={i}><One text={s} max={1_000} /></li>)}</ul>
@@ -34,16 +34,16 @@ export function Training({ role }: { role: string | undefined }) {
   );
 }
 
-function Begin({ commands }: { commands: string[] }) {
+function Begin({ of }: { of: TrainedRoles }) {
   return (
     <Empty>
-      <p>Nobody has rated an answer in this store, so no adapter learns. In a new folder:</p>
-      <ol>{commands.map((one) => <li key={one}><code>{one}</code></li>)}</ol>
+      <p>No answer in this store is rated. <Sentence text={of.advice} /></p>
+      <ol>{of.commands.map((one) => <li key={one}><code>{one}</code></li>)}</ol>
     </Empty>
   );
 }
 
-function Role({ role }: { role: string }) {
+function Role({ role, list }: { role: string; list: TrainedRoles }) {
   const base = `training/${encodeURIComponent(role)}`;
   const loaded = useData<RoleTraining>(base);
   const session = useData<Session>("session", {}, false);
@@ -53,7 +53,7 @@ function Role({ role }: { role: string }) {
         <>
           <div class="verdict">{d.sentences.map((s, i) => <p key={i}><One text={s} max={600} /></p>)}</div>
           {session.data?.why_not && <p class="muted small"><Sentence text={session.data.why_not} /></p>}
-          <Adapters of={d} base={base} done={loaded.again} />
+          <Adapters of={d} list={list} base={base} done={loaded.again} />
           {d.live_tests.length > 1 && (
             <Card title="Earlier tests on live traffic" note="Blinded: a coin decides for each conversation whether the new adapter answers, or what answered before.">
               <ul>{d.live_tests.slice(1).map((t, i) => <li key={i}><One text={t.sentence} max={600} /> <span class="muted small"><Time at={t.at} /></span></li>)}</ul>
@@ -61,14 +61,14 @@ function Role({ role }: { role: string }) {
           )}
           <Course of={d} />
           <AnsweredBy of={d} />
-          <Rounds of={d} />
+          <Rounds of={d} list={list} />
         </>
       )}
     </Show>
   );
 }
 
-function Adapters({ of, base, done }: { of: RoleTraining; base: string; done: () => void }) {
+function Adapters({ of, list, base, done }: { of: RoleTraining; list: TrainedRoles; base: string; done: () => void }) {
   const tools = of.active && (
     <Write
       name="Roll back" danger path={`${base}/rollback`} confirm={of.role} done={done}
@@ -77,7 +77,7 @@ function Adapters({ of, base, done }: { of: RoleTraining; base: string; done: ()
   );
   return (
     <Card title="Adapters" tools={tools} note="One that is to answer must pass every check; one that was not measured is not passed.">
-      {of.adapters.length === 0 ? <Empty command="convergence train">No adapter was trained; the base model answers.</Empty> : (
+      {of.adapters.length === 0 ? <Empty command={list.commands.at(-1)}>No adapter was trained; the base model answers. <Sentence text={list.advice} /></Empty> : (
         <ul class="plainlist">{of.adapters.map((one) => <OneAdapter key={one.version} one={one} base={base} done={done} />)}</ul>
       )}
     </Card>
@@ -178,13 +178,13 @@ function AnsweredBy({ of }: { of: RoleTraining }) {
   );
 }
 
-function Rounds({ of }: { of: RoleTraining }) {
+function Rounds({ of, list }: { of: RoleTraining; list: TrainedRoles }) {
   const first = of.rounds.find((one) => one.losses.length > 1)?.round_id;
   const [chosen, choose] = useState<string | undefined>(undefined);
   const shown = of.rounds.find((one) => one.round_id === (chosen ?? first));
   return (
     <Card title="Training rounds">
-      {of.rounds.length === 0 ? <Empty command="convergence train">No round has begun.</Empty> : (
+      {of.rounds.length === 0 ? <Empty command={list.commands.at(-1)}>No round has begun.</Empty> : (
         <>
           {shown && shown.losses.length > 1 && <Loss key={shown.round_id} of={shown} />}
           <Table

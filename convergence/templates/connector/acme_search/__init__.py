@@ -59,7 +59,7 @@ class AcmeSearch:
             )
         except httpx.HTTPError as error:  # asked again, then missing
             raise InfrastructureFault(
-                f"no answer: {type(error).__name__}", error_type="network", may_be_billed=True
+                f"no answer from {self._url}: {error}", error_type="network", may_be_billed=True
             ) from None
         took_ms = (time.perf_counter() - begun) * 1000
         status = f"http_{answer.status_code}"
