@@ -53,7 +53,7 @@ optimization:
   algorithm: random
   evolution: {{population_size: 20, generations: {generations}}}
   execution: {{parallel_workers: 8, early_stopping: {{enabled: false}}}}
-output: {{formats: [json], visualizations: []}}
+output: {{formats: [json]}}
 """,
         encoding="utf-8",
     )

@@ -252,7 +252,7 @@ def report(  # noqa: PLR0917 - Typer's options
     from tasks.run.champions import stored_result  # noqa: PLC0415 - brings pydantic
 
     record = finished_run(opened, run)
-    text = _rendered(record, stored_result(record, opened.path), form)
+    text = _rendered(stored_result(record, opened.path), form)
     if output is None:
         sys.stdout.write(text)
         return
@@ -260,19 +260,18 @@ def report(  # noqa: PLR0917 - Typer's options
     console.say(f"Wrote {output}.")
 
 
-def _rendered(record: "RunRecord", result: "RunResult", form: ReportFormat) -> str:
+def _rendered(result: "RunResult", form: ReportFormat) -> str:
     from convergence_core.result import result_json  # noqa: PLC0415 - brings pydantic
 
     match form:
         case ReportFormat.JSON:
             return console.json_text(result_json(result))
         case ReportFormat.HTML:
-            from convergence_core.visualization import visualizations_of  # noqa: PLC0415 - with its only user
             from tasks.report import figures  # noqa: PLC0415 - as above
             from tasks.report.page import report_html  # noqa: PLC0415 - as above
 
             figures.import_matplotlib_without_help()
-            return report_html(result, visualizations_of(record.config_json))
+            return report_html(result)
         case ReportFormat.MD:
             from tasks.report.markdown import report_markdown  # noqa: PLC0415 - with its only user
 

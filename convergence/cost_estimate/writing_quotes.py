@@ -43,6 +43,7 @@ def writing_roles(
     past: Mapping[str, CallHistory],
 ) -> Iterator[RoleEstimate]:
     """Yield what written texts, their directions and preferences would cost, as far as they are asked for."""
+    from convergence_core.prompts.editor import N_FAILURES  # noqa: PLC0415 - brings NumPy
     from tasks.prompts.factory import (  # noqa: PLC0415 - brings clients
         LONGEST_SHOWN,
         mutable_parameters,
@@ -57,8 +58,8 @@ def writing_roles(
         return
     if configuration.writes_prompts and prompts.writer == "llm":
         model = TextModel.of(configuration.llm, prompts.model_name, world)
-        shown = prompts.n_failures * 2 * LONGEST_SHOWN + 2 * prompts.max_length
-        n_likely = FRAME + prompts.n_failures * USUAL_ANSWER * BYTES_EXPECTED
+        shown = N_FAILURES * 2 * LONGEST_SHOWN + 2 * prompts.max_length
+        n_likely = FRAME + N_FAILURES * USUAL_ANSWER * BYTES_EXPECTED
         quote = model.quote(n_likely, prompts.max_tokens, usual=USUAL_ANSWER)
         most = model.quote(n_likely + shown, prompts.max_tokens, usual=USUAL_ANSWER)
         found = model.role(

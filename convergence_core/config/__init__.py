@@ -56,7 +56,6 @@ from convergence_core.config.search_space import (
     IntParam,
     ParameterConfig,
     SearchSpaceConfig,
-    TemplateConfig,
     TextParam,
 )
 
@@ -97,7 +96,6 @@ __all__ = [
     "SearchSpaceConfig",
     "SocietyConfig",
     "StorageConfig",
-    "TemplateConfig",
     "TestCasesConfig",
     "TextParam",
     "json_schema",

@@ -45,8 +45,6 @@ class ModelEndpoint(Section):
 
     endpoint: Text
     """URL that is called while the parameter `model` has this entry's name."""
-    description: str = ""
-    """For people."""
 
 
 class AuthConfig(Section):
@@ -127,14 +125,9 @@ class ResponseConfig(Section):
 
     success_field: Text = "success"
     """A value of `false` here is a failed answer; a missing field is no failure."""
-    result_field: Text = "result"
-    """The result. Written out, it must be in the answer; left to its default, an answer without
-    it is a result as a whole."""
-    result_required: bool = False
-    """Whether an answer without `result_field` is a failure. Default: true when `result_field` is
-    written."""
-    error_field: Text = "error"
-    """A message of the endpoint that is kept with a failed answer."""
+    result_field: Text | None = None
+    """The result; an answer without it is a failure. Absent: `result`, where the answer has it, else the
+    answer as a whole."""
     cost_field: Text | None = None
     """US dollars that this call cost, as the endpoint says it. Absent: the cost is unknown."""
     tokens_in_field: Text | None = None
@@ -148,8 +141,6 @@ class AgnoConfig(Section):
 
     max_model_calls: int = Field(default=20, ge=1, le=1000)
     """Most calls of its models in one run; an agent that wants more is at fault, and worth 0."""
-    max_tool_chars: int = Field(default=20_000, ge=100, le=10_000_000)
-    """Longest result of a tool that a model is shown, in characters; what is longer is cut."""
     allow_writes: bool = False
     """Whether tools that write (send, delete, create, reply …) are carried out. If not, the agent is told what
     would have been done."""

@@ -15,14 +15,13 @@ from convergence_core.config.secrecy import HIDDEN, has_known_secret, is_secret_
 from convergence_core.config.source import Path, texts_of
 
 _RESPONSE = (
-    *("success_field", "result_field", "error_field", "result_required"),
-    *("cost_field", "tokens_in_field", "tokens_out_field"),
+    *("success_field", "result_field", "cost_field", "tokens_in_field", "tokens_out_field"),
 )
 _AZURE = ("api_version", "deployment")
 _GEMINI = ("protocol",)
 _OF_CHATS = ("unsupported", "separate_thinking")
 _PLUGIN = ("plugin", "plugin_options")
-_AGENT = ("max_model_calls", "max_tool_chars", "allow_writes", "writing_tools", "secrets")
+_AGENT = ("max_model_calls", "allow_writes", "writing_tools", "secrets")
 _PLUGIN_GROUPS = {"plugin": "convergence.targets", "plugin_chat": "convergence.providers"}
 
 
@@ -164,8 +163,7 @@ def _check_unused(api: ApiConfig, report: Report) -> None:
     for section, keys in unused.items():
         holder: Section = getattr(api, section) if section else api
         for key in keys:
-            # Of `result_required` is said what is said of `result_field`.
-            if key == "result_required" or is_default(holder, key):
+            if is_default(holder, key):
                 continue
             fix = _UNUSED_FIX.get(key, "Remove it, or write another `kind`.")
             if (api.kind, section) == ("function", "response"):
@@ -252,12 +250,6 @@ def _check_placeholder(
 ) -> None:
     name, rest, value = match["name"], match["rest"], shown(match.group())
     if name == "input" or (name in space.parameters and not rest):
-        return
-    if name == "templates":
-        if rest.removeprefix(".") not in space.templates:
-            rule = "must name a template of `search_space.templates`"
-            fix = f"Known are: {listing(list(space.templates)) or 'none'}."
-            report.add(path, rule, fix, value=value, about=("search_space.templates",))
         return
     guess = nearest(name, [*space.parameters, "input"])
     rule = "must hold placeholders of parameters or `{input}` only"

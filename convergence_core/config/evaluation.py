@@ -102,8 +102,6 @@ class ScaleConfig(Section):
 class MetricConfig(Section):
     """One measured number of every answer."""
 
-    description: str = ""
-    """For people."""
     type: MetricType
     """What is measured; `checks` reads a list of checks from each case, `llm_judge` pays for it, `first_token_ms` needs `api.request.stream`, `plugin` is
     what an installed package offers. Default: `plugin` when `plugin` is written, else the metric's own name
@@ -142,9 +140,6 @@ class MetricConfig(Section):
     schema."""
     case_sensitive: bool = True
     """Whether capitals matter (types `exact_match`, `contains`, `regex`, `similarity`, `bleu`, `tool_arguments`)."""
-    strip: bool = True
-    """Whether white space at both ends is ignored (types `exact_match`, `contains`,
-    `similarity`)."""
     method: Literal[SimilarityMethod, RougeMethod] = "levenshtein"
     """How alike two texts are, in [0, 1] (type `similarity`): edits per character
     (`damerau_levenshtein`: swaps of neighbours are one edit), `jaro_winkler` for names and other

@@ -44,7 +44,6 @@ _READERS: dict[str, tuple[MetricType, ...]] = {
     "case_sensitive": (
         *("exact_match", "contains", "regex", "similarity", "bleu", "tool_arguments"),
     ),
-    "strip": ("exact_match", "contains", "similarity"),
     "method": ("similarity", "rouge"),
     "function": ("function",),
     **dict.fromkeys(("plugin", "plugin_options"), ("plugin",)),

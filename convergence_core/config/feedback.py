@@ -55,8 +55,6 @@ class TrainingConfig(Section):
     batch_size: int = Field(default=4, ge=1, le=512)
     """Answers (pairs with `dpo`) whose gradient is computed at once. `qrpo` centres within them, so it
     needs 2."""
-    gradient_accumulation_steps: int = Field(default=1, ge=1, le=1_024)
-    """Batches of one step."""
     steps: int = Field(default=60, ge=1, le=100_000)
     """Steps of one round."""
     max_seq_length: int = Field(default=512, ge=16, le=1_000_000)

@@ -239,7 +239,6 @@ _FILLERS: dict[Path, Any] = {
 }
 _NAMED = {
     ("search_space", "parameters"),
-    ("search_space", "templates"),
     ("evaluation", "metrics"),
     ("api", "models"),
 }

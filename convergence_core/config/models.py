@@ -13,7 +13,6 @@ from convergence_core.config.feedback import FeedbackConfig
 from convergence_core.config.optimization import OptimizationConfig, SocietyConfig
 from convergence_core.config.prompts import PromptsConfig
 from convergence_core.config.search_space import CategoricalParam, SearchSpaceConfig, TextParam
-from convergence_core.visualization import VISUALIZATIONS, Visualization
 
 OutputFormat: TypeAlias = Literal["json", "markdown", "csv", "html"]
 
@@ -129,12 +128,8 @@ class TelemetryConfig(Section):
 class ExportConfig(Section):
     """The best configuration in a form that programs can use."""
 
-    enabled: bool = True
-    """Whether it is written."""
     format: Literal["python", "json", "yaml"] = "python"
     """Form of the file."""
-    output_path: Text | None = None
-    """File, relative to the configuration. Absent: `best_config.<ending>` in `save_path`."""
 
 
 class OutputConfig(Section):
@@ -144,11 +139,6 @@ class OutputConfig(Section):
     """Folder of the results, relative to the configuration."""
     formats: list[OutputFormat] = Field(default_factory=lambda: list(get_args(OutputFormat)))
     """Kinds of files."""
-    save_all_experiments: bool = True
-    """Whether `detailed_results.json` and `experiments.csv` hold every candidate; `false`: each
-    generation's first, the winner and the default only."""
-    visualizations: list[Visualization] = Field(default_factory=lambda: list(VISUALIZATIONS))
-    """Plots of the report."""
     export_best_config: ExportConfig = Field(default_factory=ExportConfig)
 
 
@@ -157,8 +147,6 @@ class PromotionConfig(Section):
 
     alpha: float = Field(default=0.05, gt=0, lt=1)
     """Largest probability of promoting what is not ahead, however often one looks."""
-    mode: Literal["paired"] = "paired"
-    """How they are compared: on the same held-out cases."""
     min_effect: float = Field(default=0.0, ge=0, lt=1)
     """Least difference in mean reward that is worth a promotion."""
     require_adoption: bool = True

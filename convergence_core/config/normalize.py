@@ -90,9 +90,6 @@ def mapping_at(holder: Any, *keys: str) -> dict[str, Any]:
 
 def _api(n: Normalized, *, allow_callable: bool) -> None:
     api = mapping_at(n.data, "api")
-    response = mapping_at(api, "response")
-    if response.get("result_field") is not None and response.get("result_required") is None:
-        response["result_required"] = True
     if api and api.get("kind") is None:
         api["kind"] = _guess_kind(api, allow_callable=allow_callable)
 
@@ -109,7 +106,7 @@ def _guess_kind(api: dict[str, Any], *, allow_callable: bool) -> str:
         return "function" if allow_callable and has_none else "http"
     request, response = mapping_at(api, "request"), mapping_at(api, "response")
     of_http = [request.get(key) for key in ("method", "body")]
-    of_http += [response.get(key) for key in ("success_field", "result_field", "error_field")]
+    of_http += [response.get(key) for key in ("success_field", "result_field")]
     is_http = any(value is not None for value in of_http)
     return "openai" if not is_http and all(map(_is_chat_url, written)) else "http"
 

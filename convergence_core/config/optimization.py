@@ -15,8 +15,6 @@ Runner: TypeAlias = Literal["threads", "processes", "ray"]
 class MabConfig(Section):
     """The bandit's part of the search."""
 
-    strategy: Literal["thompson_sampling"] = "thompson_sampling"
-    """How arms are chosen."""
     exploration_rate: float = Field(default=0.1, ge=0, le=1)
     """Share of a generation's places that go to candidates drawn uniformly from the space, whatever
     the posterior says (`thompson`, `mab_evolution`)."""

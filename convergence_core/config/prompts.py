@@ -35,9 +35,6 @@ class PromptPolicyConfig(Section):
     """Share of `budget.max_calls` and `budget.max_usd` that one round may use."""
     price: float = Field(default=0.0, ge=0, le=1)
     """Reward that one edit costs."""
-    simulated_steps: int = Field(default=2048, ge=0, le=1_000_000)
-    """Steps of simulation, made of the edits that runs have recorded, that the policy learns from before its
-    first round; 0: none."""
 
 
 class PromptsConfig(Section):
@@ -62,8 +59,6 @@ class PromptsConfig(Section):
     """Generations from one writing to the next."""
     n_texts: int = Field(default=4, ge=1, le=64)
     """Texts of one writing."""
-    n_failures: int = Field(default=4, ge=1, le=32)
-    """Failed answers, or cases, that a request shows."""
     max_shots: int = Field(default=4, ge=0, le=32)
     """Demonstrations of a text at most, drawn from search cases; 0: none."""
     max_length: int = Field(default=4000, ge=20, le=1_000_000)

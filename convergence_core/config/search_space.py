@@ -16,8 +16,6 @@ IntBound = Annotated[int, Field(ge=-_INT_BOUND, le=_INT_BOUND)]
 class BaseParam(Section):
     """What every parameter has."""
 
-    description: str = ""
-    """For people."""
     when: dict[str, list[Choice]] = Field(default_factory=dict)
     """The parameter is active only while each named parameter has the given value, or one of the
     given list. Absent: always."""
@@ -98,15 +96,6 @@ ParameterConfig: TypeAlias = Annotated[
 ]
 
 
-class TemplateConfig(Section):
-    """A text file with `{name}` placeholders that request templates can use."""
-
-    path: Text
-    """File, relative to the configuration."""
-    variables: list[str] = Field(default_factory=list)
-    """Placeholders the file must have."""
-
-
 class SearchSpaceConfig(Section):
     """What may be varied."""
 
@@ -115,5 +104,3 @@ class SearchSpaceConfig(Section):
     constraints: list[Text] = Field(default_factory=list)
     """Expressions over parameters that must hold, e.g. `min_tokens <= max_tokens` or
     `model == "large" or max_tokens < 1000`; one that names an inactive parameter does not apply."""
-    templates: dict[str, TemplateConfig] = Field(default_factory=dict)
-    """Text files by name; `{templates.name}` in a body or message stands for the filled text."""

@@ -24,7 +24,7 @@ from convergence_core.config.source import Path
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _PARAMETERS: Path = ("search_space", "parameters")
-_RESERVED = ("input", "templates")
+_RESERVED = "input"
 _MAX_STEPS = 2**53
 """More cannot be told apart by floating-point numbers."""
 
@@ -86,8 +86,8 @@ def _check_name(name: str, path: Path, report: Report) -> None:
         rule = "must be named by letters, digits and `_`, not begin with a digit, and be no word of Python"
         fix = f"Rename it, e.g. `{_suggest(name)}`."
         report.add(path, rule, fix, value=shown(name), of_key=True)
-    elif name in _RESERVED:
-        rule = f"must not be named {listing(_RESERVED)}, which mean other things in requests"
+    elif name == _RESERVED:
+        rule = f"must not be named `{_RESERVED}`, which means the test case in requests"
         report.add(path, rule, f"Rename it, e.g. `{name}_`.", value=shown(name), of_key=True)
 
 

@@ -45,6 +45,8 @@ from convergence_core.prompts.state import (
 )
 from convergence_core.records import Case, Json, canonical_json, sha256_hex
 
+N_FAILURES: Final = 4
+"""Failed answers, or cases, that a request shows."""
 LEAST_WORDS: Final = 4
 """Words from which on a text can be reduced."""
 
@@ -319,7 +321,7 @@ class Editor:
         self, failed: Sequence[Observed], rng: np.random.Generator
     ) -> tuple[tuple[str, Shown], ...]:
         """Return failures, drawn by what they lost; cases with an expected answer where none failed."""
-        n = self.settings.n_failures
+        n = N_FAILURES
         failed = [one for one in failed if one.case_id in self.cases]
         if failed:
             lost = np.array([1.0 - one.reward for one in failed])

@@ -19,6 +19,8 @@ from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import shortened
 
 TOO_MANY_STEPS: Final = "too_many_steps"
+MAX_TOOL_CHARS: Final = 20_000
+"""Longest result of a tool that a model is shown."""
 MOST_RESULT_CHARS: Final = 2000
 """How much of a tool's result is kept with the answer."""
 _SHORTEST_LOOK_S: Final = 0.02
@@ -202,7 +204,7 @@ class AgentRun:
         content = message.get("content")
         if not isinstance(content, str):
             return message
-        text, most = self.rewrite(content), self.config.max_tool_chars
+        text, most = self.rewrite(content), MAX_TOOL_CHARS
         if message.get("role") == "tool" and len(text) > most:
             text = shortened(text, most, redacted_text)
         return {**message, "content": text}

@@ -138,7 +138,6 @@ class LoggedChat:
         self._adapters = RoleAdapters(loaded, feedback, environment.secrets, model=self.model)
         self._target = ChatTarget(
             loaded.configuration,
-            templates=loaded.templates,
             secrets=environment.secrets,
             workers=MOST_AT_ONCE,
             prices=environment.prices,

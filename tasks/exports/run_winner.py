@@ -72,7 +72,7 @@ def _request_of(loaded: Loaded, params: Params) -> tuple[Mapping[str, Any] | Non
         rule = "must have the parameters of the run, but it lacks one that is there now"
         fix = "Name the configuration as it was when the run began by --config."
         raise ConfigurationError.of("search_space.parameters", rule, fix, value=min(missing))
-    target = ChatTarget(configuration, templates=loaded.templates, secrets=Secrets(), workers=1)
+    target = ChatTarget(configuration, secrets=Secrets(), workers=1)
     request = target.request(params, placeholder_case(loaded.cases))
     assert isinstance(request, dict)  # noqa: S101 - made by the target
     return request, secret_name(configuration.api)

@@ -1,8 +1,6 @@
 """Placeholders of request templates.
 
-``{name}`` stands for a parameter, ``{input.field}`` for a part of the test case, and
-``{templates.name}`` for a text file of ``search_space.templates`` with its own placeholders
-filled. A text that is exactly one placeholder keeps the value's JSON type. Braces around anything
+``{name}`` stands for a parameter, ``{input.field}`` for a part of the test case. A text that is exactly one placeholder keeps the value's JSON type. Braces around anything
 else are plain braces, and ``{{name}}`` is the plain text ``{name}``. A parameter that is not active
 leaves nothing: its text is empty, and a field that it would fill alone is left out.
 
@@ -11,8 +9,8 @@ are filled once: what a case or another parameter brings in is never read as a t
 """
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 
 from convergence_core.errors import CandidateFault
@@ -32,7 +30,6 @@ class Values:
 
     params: Params
     case_input: Json
-    templates: Mapping[str, str] = field(default_factory=dict)
 
     def fill(self, template: Json) -> Json:
         """Return a JSON template with its placeholders filled.
@@ -94,8 +91,6 @@ class Values:
 
     def _value(self, match: re.Match[str]) -> "Json | Missing":
         name, path = match["name"], match["rest"].removeprefix(".")
-        if name == "templates":
-            return Values(self.params, self.case_input).text(self.templates[path])
         if name != "input":
             return self.parameter(name)
         found = pick(self.case_input, path) if path else self.case_input

@@ -69,7 +69,6 @@ def make_target(
             )
         return HttpTarget(
             api,
-            templates=loaded.templates,
             secrets=environment.secrets,
             workers=workers,
             prices=environment.prices,
@@ -89,7 +88,6 @@ def make_target(
         check_local_models(loaded.configuration, loaded.base_dir)
     return ChatTarget(
         loaded.configuration,
-        templates=loaded.templates,
         secrets=environment.secrets,
         workers=workers,
         prices=environment.prices,
@@ -206,7 +204,6 @@ def _browser_target(loaded: Loaded, environment: Environment, workers: int) -> T
     return BrowserbaseTarget(
         api,
         runner,
-        templates=loaded.templates,
         secrets=environment.secrets,
         workers=workers,
         prices=environment.prices,

@@ -59,8 +59,6 @@ class Loaded:
     cases_sha256: str
     texts: Mapping[str, str]
     """Text variant as written → its text."""
-    templates: Mapping[str, str] = field(default_factory=dict)
-    """Name in ``search_space.templates`` → the file's text."""
     schemas: Mapping[str, Json] = field(default_factory=dict)
     """Metric → its JSON Schema."""
     rubrics: Mapping[str, str] = field(default_factory=dict)
@@ -163,13 +161,12 @@ class _Loader:
 
     def load(self) -> Loaded:
         configuration = self.configuration
-        templates = self._templates()
         texts = self._texts()
         schemas = self._schemas()
         rubrics = self._rubrics()
         cases = self._cases()
-        self._check_templates(templates, cases)
-        self._check_request(templates, texts or {})
+        self._check_written(cases)
+        self._check_request(texts or {})
         self._check_texts(texts or {}, cases)
         space = None
         if texts is not None:
@@ -190,7 +187,6 @@ class _Loader:
             holdout_cases=holdout_cases,
             cases_sha256=hash_of(cases),
             texts=texts,
-            templates=templates,
             schemas=schemas,
             rubrics=rubrics,
             warnings=tuple(self._warnings),
@@ -238,14 +234,6 @@ class _Loader:
                 texts[variant] = self._read_text(variant, at) if is_path else variant
         known = {variant: text for variant, text in texts.items() if text is not None}
         return known if len(known) == len(texts) else None
-
-    def _templates(self) -> dict[str, str]:
-        templates: dict[str, str] = {}
-        for name, config in self.configuration.search_space.templates.items():
-            at: KeyPath = ("search_space", "templates", name, "path")
-            if (text := self._read_text(config.path, at)) is not None:
-                templates[name] = text
-        return templates
 
     def _rubrics(self) -> dict[str, str]:
         rubrics: dict[str, str] = {}
@@ -346,31 +334,16 @@ class _Loader:
                 value="false",
             )
 
-    def _check_templates(self, templates: Mapping[str, str], cases: tuple[Case, ...]) -> None:
-        """Check that every template is used, and what the placeholders of all of them name."""
+    def _check_written(self, cases: tuple[Case, ...]) -> None:
+        """Check what the placeholders of a request name."""
         request = self.configuration.api.request
         written: list[tuple[KeyPath, Json]] = [(("api", "request", "body"), request.body)]
         written += [(("api", "request", "query", k), text) for k, text in request.query.items()]
         written.append((("api", "request", "options"), dict(request.options)))
         for i, message in enumerate(request.messages or ()):
             written.append((("api", "request", "messages", i, "content"), message.content))
-        used = set()
         for path, template in written:
-            used |= {p.path for p in placeholders(template) if p.name == "templates"}
             self._check_placeholders(path, template, cases)
-        for name, text in templates.items():
-            at: KeyPath = ("search_space", "templates", name)
-            if name not in used:
-                rule = "has no effect: no request names it"
-                self._problem(
-                    at, rule, f"Write `{{templates.{name}}}` into a message or the body."
-                )
-            self._check_placeholders((*at, "path"), text, cases)
-            wanted = set(self.configuration.search_space.templates[name].variables)
-            missing = wanted - {p.text[1:-1] for p in placeholders(text)}
-            if missing:
-                rule = f"must hold the placeholder {names(sorted(missing))}"
-                self._problem((*at, "path"), rule, "Add it, or correct `variables`.")
 
     def _check_texts(self, texts: Mapping[str, str], cases: tuple[Case, ...]) -> None:
         """Check that the inputs that a text variant names are there; other braces are plain."""
@@ -398,22 +371,18 @@ class _Loader:
 
     def _check_placeholders(self, path: KeyPath, template: Json, cases: tuple[Case, ...]) -> None:
         parameters = self.configuration.search_space.parameters
-        in_template = path[:2] == ("search_space", "templates")
         for found in placeholders(template):
             if found.name == "input":
                 self._check_input(path, found, cases)
-            elif found.name not in parameters and found.name != "templates":
+            elif found.name not in parameters:
                 rule, fix = "must name parameters or `{input}` only", _known(parameters)
                 self._problem(path, rule, fix, value=found.text)
-            elif found.name == "templates" and in_template:
-                rule = "must not hold another template"
-                self._problem(path, rule, "Copy its text here.", value=found.text)
 
-    def _check_request(self, templates: Mapping[str, str], texts: Mapping[str, str]) -> None:
+    def _check_request(self, texts: Mapping[str, str]) -> None:
         if self.configuration.api.kind in CHAT_KINDS:
             from tasks.targets.chat_checks import check_parameters  # noqa: PLC0415 - brings httpx
 
-            found = check_parameters(self.configuration, templates, texts.values())
+            found = check_parameters(self.configuration, texts.values())
             self._problems += map(self.source.located, found)
 
 

@@ -87,7 +87,7 @@ def check_expected(config: MetricConfig, expected: Json) -> str | None:
 
 
 _CHECK_OPTIONS: Final = (
-    *("type", "weight", "case_sensitive", "strip", "tolerance", "relative_tolerance", "method"),
+    *("type", "weight", "case_sensitive", "tolerance", "relative_tolerance", "method"),
 )
 """Keys of a metric that a check of a case may hold, beside ``expected``, ``not`` and ``threshold``."""
 _CHECKED: Final = (
@@ -289,7 +289,7 @@ class _Words:
 
 
 def _tidy(config: MetricConfig, value: Json) -> str:
-    text = as_text(value).strip() if config.strip else as_text(value)
+    text = as_text(value).strip()
     return text if config.case_sensitive else text.casefold()
 
 

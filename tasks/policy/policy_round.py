@@ -50,6 +50,7 @@ from tasks.store.tables.lineage import POLICY_TAG
 
 EMBEDDING_DIM: Final = 1536
 N_COPIES: Final = 8
+SIMULATED_STEPS: Final = 2048
 """Simulated environments beside each other."""
 OFFLINE_FOLDER: Final = "-offline"
 """End of the folder's name where the built-in stand-in answers: what it teaches is not to serve."""
@@ -127,7 +128,7 @@ class PolicyRound:
     @property
     def is_simulation_due(self) -> bool:
         """Whether the policy is to learn from the simulation: it knows nothing yet."""
-        return self.served.version == 0 and self.settings.simulated_steps > 0
+        return self.served.version == 0
 
     def simulate(self) -> UpdateStatistics | None:
         """Let the policy learn from simulated edits; return diagnostics of the last update."""
@@ -135,7 +136,7 @@ class PolicyRound:
         texts = [text for own in self.world.texts.values() for text in own]
         world = RecordedPrompts(texts, self._edits, rng, embedding_dim=EMBEDDING_DIM)
         copies = PromptEnvironments([self._over(world) for _ in range(N_COPIES)])
-        self._simulated = self.served.simulate(copies, self.settings.simulated_steps)
+        self._simulated = self.served.simulate(copies, SIMULATED_STEPS)
         return self._simulated
 
     def should_continue(self) -> bool:

@@ -4,8 +4,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, TypeVar
 
-from convergence_core.visualization import Visualization
-
 
 @dataclass(frozen=True, slots=True)
 class Code:
@@ -137,7 +135,16 @@ def marked(sentence: str) -> tuple[Inline, ...]:
     return tuple(Code(part) if i % 2 else part for i, part in parts if part)
 
 
-PlotName: TypeAlias = Literal["estimates", "shares", "front", "hypervolume"] | Visualization
+PlotName: TypeAlias = Literal[
+    "estimates",
+    "shares",
+    "front",
+    "hypervolume",
+    "learning_curve",
+    "parameter_effects",
+    "tradeoffs",
+    "spend",
+]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Report of a run: the order of its sections, and those that every run has."""
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 
 from convergence_core.caveats import CASES
 from convergence_core.records import Params, Role
@@ -16,7 +16,6 @@ from convergence_core.result import (
 )
 from convergence_core.result.number_text import plural
 from convergence_core.result.verdict import is_free, price_sentence, verdict_of
-from convergence_core.visualization import Visualization
 from tasks.report import phrases
 from tasks.report.answers_section import report_blocks
 from tasks.report.blocks import (
@@ -60,23 +59,17 @@ _KINDS: Mapping[Role, str] = {
 _METRIC_KINDS: Mapping[Role, str] = {**_KINDS, "search": "adjusted for the cases"}
 
 
-def document(result: RunResult, visualizations: Sequence[Visualization]) -> list[Block]:
-    """Return the report of a run.
-
-    Args:
-        result: what the run found.
-        visualizations: plots to show, as ``output.visualizations`` names them.
-    """
-    wanted = frozenset(visualizations)
+def document(result: RunResult) -> list[Block]:
+    """Return the report of a run."""
     return [
         *_finding(result),
         *_configuration(result),
         *report_blocks(result),
         *_front(result),
-        *_metrics(result, wanted),
+        *_metrics(result),
         *_judges(result),
-        *_course(result, wanted),
-        *explanation_blocks(result, wanted),
+        *_course(result),
+        *explanation_blocks(result),
         *_society(result),
         *_leaderboard(result),
         *costs(result),
@@ -279,7 +272,7 @@ _ABOUT_ADJUSTED = (
 )
 
 
-def _metrics(result: RunResult, wanted: frozenset[Visualization]) -> list[Block]:
+def _metrics(result: RunResult) -> list[Block]:
     found = result.found
     if found is None or not result.metrics:
         return []
@@ -315,7 +308,7 @@ def _metrics(result: RunResult, wanted: frozenset[Visualization]) -> list[Block]
         table(cells, columns, numeric=(phrases.name_of_found(result), "default")),
         Paragraph((_ABOUT_ADJUSTED,), "note"),
     ]
-    if "tradeoffs" in wanted and has_plot(result, "tradeoffs"):
+    if has_plot(result, "tradeoffs"):
         x, y = tradeoff_metrics(result) or ("", "")
         n = len(result.leaderboard)
         first = "" if n >= result.n_candidates else f" (the first {n:,} of the leaderboard)"
@@ -330,11 +323,11 @@ def _metrics(result: RunResult, wanted: frozenset[Visualization]) -> list[Block]
 # -- the course of the search
 
 
-def _course(result: RunResult, wanted: frozenset[Visualization]) -> list[Block]:
+def _course(result: RunResult) -> list[Block]:
     if not result.curve:
         return []
     names: list[PlotName] = [
-        name for name in ("learning_curve", "spend") if name in wanted and has_plot(result, name)
+        name for name in ("learning_curve", "spend") if has_plot(result, name)
     ]
     blocks: list[Block] = [Heading("How the search went")]
     if names:

@@ -70,31 +70,25 @@ class Experiment:
         return int(self.row["n_rows"])
 
 
-def experiments(
-    store: Store, run_id: str, *, keep_all: bool, always: Sequence[str] = ()
-) -> list[Experiment]:
+def experiments(store: Store, run_id: str) -> list[Experiment]:
     """Return a run's candidates by generation, the highest rank first.
 
     Args:
         store: where the run is kept.
         run_id: the run.
-        keep_all: whether all are returned; otherwise each generation's first.
-        always: candidates that are returned in any case.
     """
     metrics: dict[str, dict[str, float]] = {}
     for row in rows_of(store, _METRICS, {"run": run_id}):
         if row["value"] is not None and math.isfinite(row["value"]):
             metrics.setdefault(row["candidate_id"], {})[row["metric"]] = row["value"]
-    found = []
-    seen: set[object] = set()
-    for row in rows_of(store, _CANDIDATES, {"run": run_id}):
-        candidate_id = row["candidate_id"]
-        if keep_all or candidate_id in always or row["generation"] not in seen:
-            params = json.loads(row["params_json"])
-            measured = metrics.get(candidate_id, {})
-            found.append(Experiment(row=row, params=params, metrics=measured))
-        seen.add(row["generation"])
-    return found
+    return [
+        Experiment(
+            row=row,
+            params=json.loads(row["params_json"]),
+            metrics=metrics.get(row["candidate_id"], {}),
+        )
+        for row in rows_of(store, _CANDIDATES, {"run": run_id})
+    ]
 
 
 def write_experiments_csv(stream: TextIO, rows: Sequence[Experiment]) -> None:

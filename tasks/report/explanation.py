@@ -11,7 +11,6 @@ from convergence_core.explanation.records import (
 )
 from convergence_core.result import RunResult, number_text
 from convergence_core.result.number_text import percent, plural
-from convergence_core.visualization import Visualization
 from tasks.report.blocks import Block, Code, Columns, Grid, Heading, Paragraph, Plots, table
 from tasks.report.phrases import clean, named_label, short
 from tasks.report.plots import has_plot
@@ -20,10 +19,10 @@ MAX_ROWS = 100
 """Rows shown of a long table."""
 
 
-def explanation_blocks(result: RunResult, wanted: frozenset[Visualization]) -> list[Block]:
+def explanation_blocks(result: RunResult) -> list[Block]:
     """Return the sections that explain a recommendation."""
     found = result.explanation
-    blocks = _parameters(result, wanted)
+    blocks = _parameters(result)
     if found is None:
         return blocks
     if found.surface is not None and found.surface.n_pairs:
@@ -36,7 +35,7 @@ def explanation_blocks(result: RunResult, wanted: frozenset[Visualization]) -> l
 # -- parameters
 
 
-def _parameters(result: RunResult, wanted: frozenset[Visualization]) -> list[Block]:
+def _parameters(result: RunResult) -> list[Block]:
     effects = [effect for effect in result.effects if len(effect.points) > 1]
     if not effects:
         return []
@@ -44,7 +43,7 @@ def _parameters(result: RunResult, wanted: frozenset[Visualization]) -> list[Blo
     blocks: list[Block] = [Heading("What the parameters do")]
     if known:
         blocks.append(Paragraph((about_effects(result, known),), "note"))
-    shows = "parameter_effects" in wanted and has_plot(result, "parameter_effects")
+    shows = has_plot(result, "parameter_effects")
     if shows and has_plot(result, "shares"):
         blocks.append(Plots(("shares",)))
     if known:

@@ -96,10 +96,8 @@ def write_results(
         point_to_latest(folder)
         _copy_latest(folder, files)
     export = output.export_best_config
-    if export.enabled and result.winner is not None:
+    if result.winner is not None:
         path = root / f"best_config.{ENDINGS[export.format]}"
-        if export.output_path is not None:
-            path = base_dir / export.output_path
         with atomic_text(path) as stream:
             _write_export(stream, result, result.winner, export)
         files["export"] = str(path)
@@ -131,14 +129,7 @@ def _writers(
     writers: dict[str, Write] = {}
     rows: list[Experiment] = []
     if {"json", "csv"} & {*output.formats}:
-        known = {
-            report.candidate_id
-            for report in (result.winner, result.found, result.baseline)
-            if report
-        }
-        rows = experiments(
-            store, result.run_id, keep_all=output.save_all_experiments, always=sorted(known)
-        )
+        rows = experiments(store, result.run_id)
     if "json" in output.formats:
         by_id = None if cases is None else {case.case_id: case for case in cases}
         keep_text = configuration.storage.keep_text
@@ -157,7 +148,7 @@ def _writers(
     if "markdown" in output.formats:
         writers["report.md"] = partial(_write, text=report_markdown(result))
     if "html" in output.formats:
-        writers["report.html"] = partial(_write, text=report_html(result, output.visualizations))
+        writers["report.html"] = partial(_write, text=report_html(result))
     return writers
 
 

@@ -2,10 +2,8 @@
 
 import re
 from collections.abc import Sequence
-from typing import get_args
 
 from convergence_core.result import RunResult
-from convergence_core.visualization import Visualization
 from tasks.report import phrases
 from tasks.report.blocks import (
     Block,
@@ -36,7 +34,7 @@ def report_markdown(result: RunResult) -> str:
         f"# {_text(short(result.label, 100))}",
         _text(f"{phrases.heading(result)}. {phrases.ending(result)}"),
     ]
-    return "\n\n".join([*parts, markdown_of(document(result, get_args(Visualization)))])
+    return "\n\n".join([*parts, markdown_of(document(result))])
 
 
 def markdown_of(blocks: Sequence[Block]) -> str:

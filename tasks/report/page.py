@@ -7,10 +7,8 @@ from functools import cache
 from hashlib import sha256
 from html import escape
 from importlib.resources import files
-from typing import get_args
 
 from convergence_core.result import RunResult
-from convergence_core.visualization import Visualization
 from tasks.report import phrases
 from tasks.report.blocks import (
     Block,
@@ -39,17 +37,10 @@ _INTERVAL = re.compile(r"(\[[-+\N{MINUS SIGN}]?\d\.\d+,) ")
 """Beginning of an interval, which should not be torn at the end of a line."""
 
 
-def report_html(
-    result: RunResult, visualizations: Sequence[Visualization] = get_args(Visualization)
-) -> str:
-    """Return the report as one HTML page: styles and plots inline, no request to anywhere.
-
-    Args:
-        result: what the run found.
-        visualizations: plots to show, as ``output.visualizations`` names them.
-    """
+def report_html(result: RunResult) -> str:
+    """Return the report as one HTML page: styles and plots inline, no request to anywhere."""
     title = _text(short(result.label, 100))
-    body = "\n".join(block_html(block, result) for block in document(result, visualizations))
+    body = "\n".join(block_html(block, result) for block in document(result))
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width,initial-scale=1">\n'

@@ -29,12 +29,7 @@ def check_destinations(configuration: Configuration, base_dir: Path) -> None:
     output, storage = configuration.output, configuration.storage
     store_key = "storage.path" if storage.remote is None else "storage.local"
     store = base_dir / storage.folder
-    export_key = "output.export_best_config.output_path"
-    export = output.export_best_config
-    file = base_dir / export.output_path if export.enabled and export.output_path else None
     folders = {store_key: store, "output.save_path": base_dir / output.save_path}
-    if file is not None:
-        folders[export_key] = file.parent
     problems = [
         Problem(
             key=key,
@@ -48,8 +43,6 @@ def check_destinations(configuration: Configuration, base_dir: Path) -> None:
     wrong = {problem.key for problem in problems}
     if store_key not in wrong:
         problems += _store_problems(store, store_key)
-    if file is not None and export_key not in wrong:
-        problems += _file_problems(file, export_key)
     problems += _address_problems(configuration)
     if problems:
         raise ConfigurationError(problems)
@@ -74,20 +67,6 @@ def _address_problems(configuration: Configuration) -> list[Problem]:
                 Problem(key=key, rule=rule, value=shown_url(url or ""), fix=f"{why}. {fix}")
             )
     return problems
-
-
-def _file_problems(file: Path, key: str) -> list[Problem]:
-    """Return what keeps a file in a folder that can be written to from being written."""
-    rule, fix = "must name a file that can be written", "Name another file."
-    try:
-        why = None
-        if file.exists() and not file.is_file():
-            why = (
-                "a folder" if file.is_dir() else "no regular file, and it would be replaced by one"
-            )
-    except OSError as error:  # a name that is too long
-        why = error.strerror or str(error)
-    return [] if why is None else [Problem(key=key, rule=rule, value=f"{file}: {why}", fix=fix)]
 
 
 def _store_problems(root: Path, key: str) -> list[Problem]:

@@ -147,10 +147,7 @@ def _offline(configuration: Configuration, save_path: str | None) -> Configurati
     """Return a configuration whose result files lie apart from those of runs that mean something."""
     output = configuration.output
     folder = Path(save_path or output.save_path) / OFFLINE
-    export, path = output.export_best_config, output.export_best_config.output_path
-    if path is not None:
-        export = export.model_copy(update={"output_path": str(folder / Path(path).name)})
-    files = output.model_copy(update={"save_path": str(folder), "export_best_config": export})
+    files = output.model_copy(update={"save_path": str(folder)})
     return configuration.model_copy(update={"output": files})
 
 

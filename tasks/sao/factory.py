@@ -109,7 +109,6 @@ def make_warm_target(loaded: Loaded, world: Environment) -> Target | None:
     )
     return ChatTarget(
         configuration.model_copy(update={"api": api}),
-        templates=loaded.templates,
         secrets=world.secrets,
         workers=N_AT_ONCE,
         prices=world.prices,

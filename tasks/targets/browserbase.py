@@ -67,7 +67,6 @@ class BrowserbaseTarget:
         api: ApiConfig,
         runner: ScriptRunner,
         *,
-        templates: Mapping[str, str],
         secrets: Secrets,
         workers: int,
         prices: PriceTable | None = None,
@@ -75,7 +74,6 @@ class BrowserbaseTarget:
     ) -> None:
         self._api = api
         self._runner = runner
-        self._templates = templates
         self._secrets = secrets
         self._workers = workers
         price = None if prices is None else prices.find(self.provider, None)
@@ -162,7 +160,7 @@ class BrowserbaseTarget:
     # -- the session
 
     def _session(self, params: Params, case: Case) -> dict[str, Json]:
-        values = Values(params, case.input, self._templates)
+        values = Values(params, case.input)
         body = values.fill(self._api.request.body)
         found = next(session_problems(body), None)
         if found is not None:

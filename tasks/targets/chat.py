@@ -36,7 +36,6 @@ class ChatTarget:
 
     Args:
         configuration: of a chat kind.
-        templates: texts of ``search_space.templates`` by name.
         secrets: where keys are read, when they are used.
         workers: most connections at once.
         prices: what calls cost.
@@ -51,7 +50,6 @@ class ChatTarget:
         self,
         configuration: Configuration,
         *,
-        templates: Mapping[str, str],
         secrets: Secrets,
         workers: int,
         prices: PriceTable = _NO_PRICES,
@@ -61,9 +59,8 @@ class ChatTarget:
     ) -> None:
         self._is_conversation = is_conversation
         self._api = configuration.api
-        self._templates = templates
         self._system = system_parameter(configuration)
-        self._fields = sent_fields(configuration, templates)
+        self._fields = sent_fields(configuration)
         if is_conversation:
             unsent = configuration.search_space.parameters.keys() - self._fields
             self._fields |= REQUEST_FIELDS - unsent
@@ -103,7 +100,7 @@ class ChatTarget:
         Raises:
             CandidateFault: the case lacks an input.
         """
-        return self._messages(Values(params, case.input, self._templates))
+        return self._messages(Values(params, case.input))
 
     def worst_case(self, params: Params, case: Case) -> WorstCase:
         """Return what the longest prompt and answer that the request allows would cost.
@@ -201,7 +198,7 @@ class ChatTarget:
     def _prepared(self, params: Params, case: Case) -> tuple[dict[str, Json], Mapped]:
         """Return the canonical request, and its body with what was left out of it."""
         request, chat = self._api.request, self._chat(params)
-        values = Values(params, case.input, self._templates)
+        values = Values(params, case.input)
         settings = values.fill(dict(request.options))
         assert isinstance(settings, dict)  # noqa: S101 - a mapping stays one
         settings |= {name: value for name, value in params.items() if name in self._fields}

@@ -33,9 +33,9 @@ def system_parameter(configuration: Configuration) -> str | None:
     return texts[0] if len(texts) == 1 else None
 
 
-def sent_fields(configuration: Configuration, templates: Mapping[str, str]) -> frozenset[str]:
+def sent_fields(configuration: Configuration) -> frozenset[str]:
     """Return the parameters that are sent as fields: a text that a message names is not."""
-    filled = _filled_names(configuration.api, templates)
+    filled = _filled_names(configuration.api)
     return frozenset(
         name
         for name, parameter in configuration.search_space.parameters.items()
@@ -43,9 +43,7 @@ def sent_fields(configuration: Configuration, templates: Mapping[str, str]) -> f
     )
 
 
-def check_parameters(
-    configuration: Configuration, templates: Mapping[str, str], texts: Iterable[str] = ()
-) -> list[Problem]:
+def check_parameters(configuration: Configuration, texts: Iterable[str] = ()) -> list[Problem]:
     """Return what is wrong with the requests of a configuration, before any is sent.
 
     That is each parameter that no request would hold, a request without a model, and, unless
@@ -53,11 +51,10 @@ def check_parameters(
 
     Args:
         configuration: to look at.
-        templates: name → text of a file that requests use.
         texts: variants of text parameters, which may name other parameters.
     """
     api = configuration.api
-    used = sent_fields(configuration, templates) | _filled_names(api, templates)
+    used = sent_fields(configuration) | _filled_names(api)
     used |= {system_parameter(configuration) or ""}
     used |= {placeholder.name for text in texts for placeholder in placeholders(text)}
     problems = []
@@ -86,22 +83,20 @@ def check_parameters(
             )
         )
     elif api.request.unsupported == "refuse":
-        problems += _unsupported(configuration, templates)
+        problems += _unsupported(configuration)
     return problems
 
 
-def _filled_names(api: ApiConfig, templates: Mapping[str, str]) -> set[str]:
+def _filled_names(api: ApiConfig) -> set[str]:
     written: list[Json] = [dict(api.request.options), dict(api.request.query)]
     written += [message.content for message in api.request.messages or ()]
-    found = [placeholder for template in written for placeholder in placeholders(template)]
-    used = [templates.get(p.path, "") for p in found if p.name == "templates"]
-    return {p.name for p in found} | {p.name for text in used for p in placeholders(text)}
+    return {found.name for template in written for found in placeholders(template)}
 
 
 # -- settings without a field
 
 
-def _unsupported(configuration: Configuration, templates: Mapping[str, str]) -> Iterator[Problem]:
+def _unsupported(configuration: Configuration) -> Iterator[Problem]:
     """Yield a problem for each setting that every model refuses, whatever its value."""
     if configuration.api.kind == "plugin_chat":
         return  # a plugin takes every setting, and refuses it where it is asked
@@ -118,7 +113,7 @@ def _unsupported(configuration: Configuration, templates: Mapping[str, str]) -> 
         if name not in space.parameters:
             reasons = [_refusal(api, model, name, ([value], 0), others) for model in models]
             yield from _problem(dotted(("api", "request", "options", name)), models, reasons)
-    for name in sorted(sent_fields(configuration, templates) - {"model"}):
+    for name in sorted(sent_fields(configuration) - {"model"}):
         parameter = space.parameters[name]
         allowed = parameter.when.get("model")
         asked = [model for model in models if allowed is None or model in allowed]

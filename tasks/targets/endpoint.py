@@ -38,7 +38,6 @@ class HttpTarget:
         self,
         api: ApiConfig,
         *,
-        templates: Mapping[str, str],
         secrets: Secrets,
         workers: int,
         prices: PriceTable | None = None,
@@ -47,7 +46,6 @@ class HttpTarget:
         self._mock = mock
         self._price = RequestPrice.of(prices, self.provider)
         self._api = api
-        self._templates = templates
         self._secrets = secrets
         self._settings = ClientSettings.of(api.request, workers)
         self._client: httpx.AsyncClient | None = None
@@ -59,7 +57,7 @@ class HttpTarget:
             CandidateFault: the case lacks an input that a template needs.
         """
         request = self._api.request
-        values = Values(params, case.input, self._templates)
+        values = Values(params, case.input)
         query: dict[str, Json] = {name: values.text(text) for name, text in request.query.items()}
         body: Json = None
         if request.body is not None:
@@ -151,20 +149,19 @@ class HttpTarget:
     def _reply(self, response: httpx.Response, latency_ms: float) -> Reply:
         fields = self._api.response
         try:
-            body = _body_of(
-                response, is_text_allowed=not fields.result_required, check_bill=self._billed
-            )
+            is_text_allowed = fields.result_field is None
+            body = _body_of(response, is_text_allowed=is_text_allowed, check_bill=self._billed)
         except CandidateFault as fault:
             fault.billed = self._billed(None)
             raise
         billed = self._billed(body)
         if _found(body, fields.success_field) is False:
-            reason = _found(body, fields.error_field)
+            reason = _found(body, "error")
             why = "the endpoint reported a failure" if reason is None else as_text(reason)
             raise CandidateFault(why, error_type="reported_failure", billed=billed)
-        value = pick(body, fields.result_field)
+        value = pick(body, fields.result_field or "result")
         if isinstance(value, Missing):
-            if fields.result_required:
+            if fields.result_field is not None:
                 raise CandidateFault(
                     f"the answer has no `{fields.result_field}`",
                     error_type="missing_result",

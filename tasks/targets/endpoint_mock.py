@@ -38,7 +38,7 @@ class EndpointMock:
 
     def request(self, params: Params, case: Case) -> dict[str, Json]:
         """Return the body of the chat request: the input is asked, texts among the parameters instruct."""
-        values = Values(params, case.input, {})
+        values = Values(params, case.input)
         named = [values.parameter(name) for name, text in params.items() if isinstance(text, str)]
         texts = [as_text(text) for text in named if not isinstance(text, Missing)]
         heat = params.get("temperature")
@@ -65,7 +65,7 @@ class EndpointMock:
             for path, value in json.loads(text).items():
                 result = _placed(result, path, value)
         response = self._api.response
-        answer = _placed({}, response.result_field, result)
+        answer = _placed({}, response.result_field or "result", result)
         for path, value in (
             (response.cost_field, usage["total_tokens"] * _USD_PER_TOKEN),
             (response.tokens_in_field, usage["prompt_tokens"]),

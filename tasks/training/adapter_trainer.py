@@ -214,7 +214,6 @@ def _arguments(settings: TrainingSettings, folder: str, *, n_rows: int) -> KTOCo
     return KTOConfig(
         output_dir=folder,
         per_device_train_batch_size=settings.batch_size,
-        gradient_accumulation_steps=settings.gradient_accumulation_steps,
         max_steps=settings.steps,
         learning_rate=settings.learning_rate,
         lr_scheduler_type="linear",

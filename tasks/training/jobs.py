@@ -65,7 +65,6 @@ class TrainingSettings:
     """Weight of the log-ratio to the base model: larger stays nearer to it."""
     batch_size: int = 4
     """Rows (DPO: pairs) of one forward pass; QRPO compares them with each other."""
-    gradient_accumulation_steps: int = 1
     steps: int = 60
     max_seq_length: int = 512
     """Tokens of prompt and response; longer responses are cut, longer prompts left out."""
@@ -96,7 +95,7 @@ class TrainingSettings:
             raise ConfigurationError.of("objective", rule, "Choose one.", value=self.objective)
         for name in ("learning_rate", "beta", "max_gradient_norm", "thought_temperature"):
             _check(name, getattr(self, name), 0.0, is_open=True)
-        for name in ("gradient_accumulation_steps", "steps", "lora_rank", "lora_alpha"):
+        for name in ("steps", "lora_rank", "lora_alpha"):
             _check(name, getattr(self, name), 1)
         _check("n_thoughts", self.n_thoughts, 2)
         for name in ("checkpoint_steps", "n_threads", "thought_tokens"):

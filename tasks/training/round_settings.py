@@ -46,7 +46,6 @@ def settings_of(options: TrainingConfig, objective: Objective) -> TrainingSettin
         learning_rate=options.learning_rate,
         beta=options.beta,
         batch_size=options.batch_size,
-        gradient_accumulation_steps=options.gradient_accumulation_steps,
         steps=options.steps,
         max_seq_length=options.max_seq_length,
         lora_rank=options.lora_rank,

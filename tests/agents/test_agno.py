@@ -253,11 +253,11 @@ def test_a_loop_of_tools_ends_at_max_model_calls(tmp_path: Path):
 def test_long_results_of_tools_are_cut_before_a_model_sees_them(tmp_path: Path):
     agents = AGENTS.replace('return f"{len(article)}', 'return "x" * 3_000_000 + f"{len(article)}')
     with LoopbackServer(clerk) as server:
-        run(tmp_path, server, agents=agents, api__agent={"max_tool_chars": 500})
+        run(tmp_path, server, agents=agents)
         shown = {result for request in server.requests for result in results_of(request)}
     assert shown
     for result in shown:
-        assert len(result) <= 500
+        assert len(result) <= 20_000
         assert "characters left out" in result
 
 

@@ -106,7 +106,7 @@ def ask(
     runner = ScriptRunner(
         script, connect_s=20, timeout_s=timeout_s, max_bytes=max_bytes, n_workers=2
     )
-    target = BrowserbaseTarget(api, runner, templates={}, secrets=Secrets(), workers=2)
+    target = BrowserbaseTarget(api, runner, secrets=Secrets(), workers=2)
     target.bind("run-1")
     case = Case(case_id="c", input=case_input, expected="hello")
 

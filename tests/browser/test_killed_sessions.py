@@ -64,7 +64,7 @@ def write_scraper(folder: Path, url: str) -> None:
         },
         "prices": {"browserbase": {"minute": 0.002}},
         "budget": {"max_usd": 1.0},
-        "output": {"formats": ["json"], "visualizations": []},
+        "output": {"formats": ["json"]},
     }
     write_configuration(folder, tree, {})
 

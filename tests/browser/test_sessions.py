@@ -67,7 +67,6 @@ def target_at(
     target = BrowserbaseTarget(
         api,
         runner,
-        templates={},
         secrets=Secrets({"BB_KEY": "bb-secret"}),
         workers=2,
         prices=prices,

@@ -26,7 +26,7 @@ def config(generations: int = 2) -> dict[str, Any]:
             "evolution": {"population_size": 4, "generations": generations, "elite_size": 1},
             "execution": {"parallel_workers": 2, "early_stopping": {"enabled": False}},
         },
-        "output": {"formats": ["json"], "visualizations": []},
+        "output": {"formats": ["json"]},
     }
 
 

@@ -38,7 +38,7 @@ optimization:
   execution: {parallel_workers: 2, early_stopping: {patience: 2, min_improvement: 0.1}}
 budget: {max_calls: 100, max_usd: 1.0, allow_unknown_prices: true}
 storage: {path: ./store, keep_text: true}
-output: {save_path: ./results, formats: [json], save_all_experiments: true}
+output: {save_path: ./results, formats: [json]}
 """
 BOT = "def answer(t=0, **others):\n    return 'x'\n"
 CASES = json.dumps([{"id": str(n), "input": f"q{n}", "expected": "x"} for n in range(4)])
@@ -104,11 +104,6 @@ def occupied(name: str, content: str = "mine") -> Callable[[Path], None]:
         (folder / name / "thesis.txt").write_text(content)
 
     return bend
-
-
-def onto_a_pipe(folder: Path) -> None:
-    os.mkfifo(folder / "pipe")
-    with_config(SAVE, f"{SAVE}, export_best_config: {{enabled: true, output_path: pipe}}")(folder)
 
 
 STORE, SAVE = "storage: {path: ./store, keep_text: true}", "save_path: ./results"
@@ -191,9 +186,6 @@ HAND_WRITTEN: dict[str, tuple[Callable[[Path], None], str]] = {
     "results in a file": (with_config("./results", "cases.json"), "output.save_path"),
     "results in a loop of links": (
         lambda folder: (folder / "results").symlink_to("results"), "output.save_path"),
-    "an export onto a folder": (
-        with_config(SAVE, SAVE + ", export_best_config: {enabled: true, output_path: .}"),
-        "output.export_best_config.output_path"),
     "a host that no name can be": (
         with_config('function: "bot.py:answer", workers: threads', "endpoint: 'https://\u2603..example/'"),
         "api.endpoint"),
@@ -202,7 +194,6 @@ HAND_WRITTEN: dict[str, tuple[Callable[[Path], None], str]] = {
                     "{q: {type: llm_judge, rubric: r, weight: 1, "
                     "llm: {model: m, endpoint: 'https://\u2603.example/v1'}}}"),
         "evaluation.metrics.q.llm.endpoint"),
-    "an export onto a pipe": (onto_a_pipe, "output.export_best_config.output_path"),
     "a journal whose variable is not set": (
         with_config(STORE, 'storage: {journal: "${CONVERGENCE_TEST_UNSET}"}'), "storage.journal"),
     "a journal whose variable holds something else": (

@@ -194,12 +194,6 @@ API: dict[str, Rule] = {
         "placeholders of parameters or `{input}`",
         "Did you mean `{t}`?",
     ),
-    "unknown template": (
-        {"api/request/body": "{templates.x}"},
-        "api.request.body",
-        "must name a template",
-        "none",
-    ),
 }
 
 OF_CHAT: dict[str, Rule] = {

@@ -17,7 +17,7 @@ def test_training_has_the_documented_defaults():
     default = parse_mapping(MINIMAL).feedback.training
     assert default == TrainingConfig()
     assert (default.base_model_path, default.rater, default.objective) == (None, None, "auto")
-    assert (default.batch_size, default.gradient_accumulation_steps, default.steps) == (4, 1, 60)
+    assert (default.batch_size, default.steps) == (4, 60)
     assert (default.learning_rate, default.beta, default.lora_rank) == (3e-4, 0.05, 8)
     assert (default.max_seq_length, default.min_ratings) == (512, 20)
     assert (default.held_out, default.interval_s) == (0.2, 60.0)
@@ -27,7 +27,7 @@ def test_training_has_the_documented_defaults():
 
 def test_written_keys_are_read():
     written = {
-        "base_model_path": "models/mine", "batch_size": 2, "gradient_accumulation_steps": 8,
+        "base_model_path": "models/mine", "batch_size": 2,
         "max_seq_length": 1024, "objective": "kto", "learning_rate": 1e-4, "beta": 0.2, "steps": 5,
         "lora_rank": 16, "min_ratings": 50, "held_out": 0.5, "interval_s": 5.0, "games": True,
         "rater": "checks:rate",

@@ -204,7 +204,7 @@ TYPES: dict[str, Rule] = {
         {M + "exact_match/wieght": 1},
         "evaluation.metrics.exact_match.wieght",
         "is not a known key",
-        "Did you mean `weight`? Known keys here: `description`, `type`",
+        "Did you mean `weight`? Known keys here: `type`",
     ),
     "unknown key without a value": (
         {"optimization/sed": None},

@@ -19,11 +19,11 @@ VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 ORIGINAL = """\
 api:
   name: openai
-  models: {a: {endpoint: "https://x.example.com", description: d}}
+  models: {a: {endpoint: "https://x.example.com"}}
   auth: {type: api_key, token_env: K, header_name: api-key}
 search_space:
   parameters:
-    model: {type: categorical, choices: [a], description: which}
+    model: {type: categorical, choices: [a]}
     t: {type: continuous, min: 0.0, max: 1.0, step: 0.1}
     n: {type: int, min: 1, max: 5}
     k: {type: categorical, choices: [1, 2], when: {model: a}}
@@ -37,7 +37,7 @@ evaluation:
     cost_usd: {weight: 0.3, type: lower_is_better}
   custom_evaluator: {enabled: true, module: m, function: f}
 optimization: {algorithm: evolution}
-output: {visualizations: [learning_curve, tradeoffs]}
+output: {formats: [json]}
 budget:
 """
 

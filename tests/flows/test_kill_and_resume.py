@@ -29,7 +29,7 @@ from tests.support.paid_runs import STORE
 
 SIZE: Final[dict[str, Any]] = {
     "optimization__evolution": {"population_size": 4, "generations": 2},
-    "output": {"formats": ["json"], "visualizations": []},
+    "output": {"formats": ["json"]},
 }
 WORKERS: Final = 4
 """Calls in flight, as ``write_project`` has them."""

@@ -60,7 +60,6 @@ def value_of(config, result, expected) -> Any:
     [
         ({}, "Paris", "Paris", 1),
         ({}, " Paris\n", "Paris", 1),
-        ({"strip": False}, " Paris", "Paris", 0),
         ({}, "paris", "Paris", 0),
         ({"case_sensitive": False}, "PARIS", "paris", 1),
         ({}, 5, "5", 1),

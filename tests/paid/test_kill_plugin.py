@@ -76,7 +76,7 @@ def write_project(folder: Path, url: str) -> None:
             "execution": {"parallel_workers": WORKERS, "early_stopping": {"enabled": False}},
         },
         "budget": {"max_usd": 1.0},
-        "output": {"formats": ["json"], "visualizations": []},
+        "output": {"formats": ["json"]},
     }
     write_configuration(folder, tree, {})
 

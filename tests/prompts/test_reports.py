@@ -12,7 +12,7 @@ from tests.support.writing_runs import PARENT, begin, play, write_project
 
 
 def test_the_report_tells_the_family_and_the_winner_is_a_file(tmp_path):
-    formats = {"formats": ["json", "markdown", "html"], "visualizations": []}
+    formats = {"formats": ["json", "markdown", "html"]}
     write_project(tmp_path, None, output=formats)
     result = play(begin(tmp_path))
     report = result.prompts

@@ -140,7 +140,7 @@ def test_a_hostile_text_is_left_to_thompson_sampling(tmp_path: Path):
 
 @pytest.mark.parametrize("serves", ["ppo", "bandit", "sequence"])
 def test_the_report_says_who_chose_the_edits_and_why(tmp_path: Path, serves: PolicyName):
-    write_project(tmp_path, None, output={"formats": ["markdown"], "visualizations": []})
+    write_project(tmp_path, None, output={"formats": ["markdown"]})
     learned(tmp_path, serves)
     result = play(begin(tmp_path))
     assert result.prompts is not None

@@ -17,7 +17,7 @@ from convergence_core.records import Case
 from convergence_core.result import RunResult
 from tasks.report.atomic_files import atomic_text
 from tasks.report.experiments import experiments, portions
-from tasks.report.files import LATEST_FILES, write_results
+from tasks.report.files import ENDINGS, LATEST_FILES, write_results
 from tasks.store import ParquetStore
 from tests.support.results import bare_result, failed_result, made_up_result
 from tests.support.store_rows import RUN, final_tables, generation_tables, run_record
@@ -214,7 +214,7 @@ def test_detailed_rows_hold_the_parameters_and_the_role(store, result, tmp_path)
 
 
 def test_candidates_are_read_in_portions_that_leave_none_out(store):
-    rows = experiments(store, RUN, keep_all=True)
+    rows = experiments(store, RUN)
     assert [row.n_rows for row in rows] == [3, 7, 3, 3]
     assert list(portions(rows, 6)) == [[rows[0]], [rows[1]], [rows[2], rows[3]]]
     assert list(portions(rows)) == [rows]
@@ -281,15 +281,6 @@ def test_result_files_and_folders_are_for_their_owner_alone(store, result, tmp_p
         os.umask(before)
 
 
-def test_without_all_experiments_each_generation_keeps_its_first_and_the_winner(
-    store, result, tmp_path
-):
-    write_results(result, store, configured(save_all_experiments=False), tmp_path)
-    folder = tmp_path / "results/bot-abcd"
-    entries = json.loads((folder / "detailed_results.json").read_text())
-    assert [entry["candidate_id"] for entry in entries] == ["0000-1", "0000-0", "0001-1"]
-
-
 @pytest.mark.parametrize("form", ["python", "json", "yaml"])
 @pytest.mark.slow
 def test_the_exported_configuration_can_be_read_by_programs(store, result, tmp_path, form):
@@ -302,9 +293,9 @@ def test_the_exported_configuration_can_be_read_by_programs(store, result, tmp_p
     }
     assert result.winner is not None
     result = replace(result, winner=replace(result.winner, params=params))
-    export = {"format": form, "output_path": f"out/of/here.{form}"}
+    export = {"format": form}
     written = write_results(result, store, configured(export_best_config=export), tmp_path)
-    path = tmp_path / "out/of" / f"here.{form}"
+    path = tmp_path / "results" / f"best_config.{ENDINGS[form]}"
     assert written.files["export"] == str(path)
     if form == "python":
         assert runpy.run_path(str(path))["BEST_CONFIG"] == params
@@ -313,12 +304,6 @@ def test_the_exported_configuration_can_be_read_by_programs(store, result, tmp_p
     else:
         read = yaml.safe_load(path.read_text(encoding="utf-8"))
         assert read | {"prompt": ""} == params | {"prompt": ""}
-
-
-def test_an_export_that_is_not_wanted_is_not_written(store, result, tmp_path):
-    configuration = configured(export_best_config={"enabled": False})
-    write_results(result, store, configuration, tmp_path)
-    assert names_in(tmp_path / "results") == {"bot-abcd", "latest", *LATEST_FILES}
 
 
 def test_without_a_winner_nothing_is_handed_over(store, tmp_path):

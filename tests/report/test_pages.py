@@ -321,13 +321,6 @@ def test_a_long_leaderboard_is_cut_and_the_cut_is_said():
     assert "The first" not in short
 
 
-def test_unwanted_plots_are_left_out():
-    result = made_up_result()
-    assert report_html(result, ()).count("<svg") == 1
-    assert report_html(result, ("spend",)).count("<svg") == 2
-    assert report_html(result).count("<svg") == 5 + len(result.effects)
-
-
 def test_the_same_result_gives_the_same_page():
     assert report_html(made_up_result()) == report_html(made_up_result())
 

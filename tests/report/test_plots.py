@@ -1,5 +1,6 @@
 """Plots: made without side effects, complete with little data."""
 
+import json
 import logging
 import os
 import re
@@ -13,7 +14,7 @@ import pytest
 
 from convergence_core.explanation.records import Effect, EffectPoint
 from convergence_core.result import RunResult
-from convergence_core.visualization import Visualization
+from tasks.report.blocks import PlotName
 from tasks.report.plots import has_plot, learning_curve_png, svg_plots, tradeoff_metrics
 from tests.support.results import bare_result, failed_result, made_up_result
 
@@ -72,7 +73,7 @@ def test_the_learning_curve_of_nothing_is_still_a_picture():
 
 
 def test_plots_without_data_are_absent():
-    assert not any(has_plot(failed_result(), name) for name in get_args(Visualization))
+    assert not any(has_plot(failed_result(), name) for name in get_args(PlotName))
     assert svg_plots(bare_result(), "parameter_effects") == []
     assert svg_plots(failed_result(), "estimates") == []
 
@@ -117,3 +118,22 @@ def test_the_trade_off_shows_the_two_metrics_of_most_weight():
     assert tradeoff_metrics(bare_result()) == ("latency_ms", "ndcg_at_10")
     alone = replace(made_up_result(), metrics=made_up_result().metrics[:1])
     assert tradeoff_metrics(alone) is None
+
+
+def test_a_report_of_what_most_runs_have_loads_neither_numpy_nor_models():
+    code = (
+        "import sys; from convergence_core.result import RunResult; "
+        "from tasks.report.markdown import report_markdown; "
+        "report_markdown(RunResult.from_json(sys.stdin.read())); "
+        "heavy = {'numpy', 'matplotlib', 'convergence_core.config'}; "
+        "found = sorted(heavy & set(sys.modules)); sys.exit(', '.join(found) if found else 0)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        input=json.dumps(bare_result().to_json()),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

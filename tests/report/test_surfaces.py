@@ -78,7 +78,6 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Finished:
         output={
             "save_path": "results",
             "formats": ["json", "csv", "markdown", "html"],
-            "save_all_experiments": True,
         },
     )
     (folder / "target.py").write_text(TARGET, encoding="utf-8")

@@ -91,10 +91,10 @@ def test_page_and_markdown_hold_the_section_only_where_somebody_thought():
     result = made_up_result()
     assert "thoughts were worth" not in report_markdown(result)
     thinking = replace(result, thinking=REPORT)
-    for text in (report_markdown(thinking), report_html(thinking, ())):
+    for text in (report_markdown(thinking), report_html(thinking)):
         assert "What thoughts were worth" in text
         assert "Thoughts helped by +0.31" in text
-    assert "<b>Not</b>" not in report_html(thinking, ())
+    assert "<b>Not</b>" not in report_html(thinking)
     assert thinking_blocks(None) == []
 
 

@@ -18,7 +18,7 @@ from tests.support.sessions import ScriptedTarget, assignment, session
 
 SMALL: dict[str, Any] = {
     "optimization__evolution": {"population_size": 3, "generations": 2},
-    "output": {"formats": ["json"], "visualizations": []},
+    "output": {"formats": ["json"]},
 }
 
 

@@ -75,7 +75,7 @@ def write(folder: Path, url: str, **budget: Any) -> Path:
         },
         "prices": {"http": {"request": 0.01}},
         "budget": budget,
-        "output": {"formats": ["json", "csv"], "visualizations": []},
+        "output": {"formats": ["json", "csv"]},
     }
     cases = [{"id": f"c{q:02d}", "input": {"q": q}, "expected": q} for q in range(CASES)]
     (folder / "cases.json").write_text(json.dumps(cases), encoding="utf-8")

@@ -65,7 +65,7 @@ def write_project(folder: Path, url: str, agents: str = AGENTS, **overrides: Any
         },
         "prices": {"m": {"input": 1.0, "output": 2.0}},
         "budget": {"max_usd": 1},
-        "output": {"formats": ["json"], "visualizations": []},
+        "output": {"formats": ["json"]},
     }
     return write_configuration(folder, tree, overrides)
 

@@ -34,7 +34,6 @@ def target_of(
     configuration = parse_mapping(mapping(api=api, **sections))
     return ChatTarget(
         configuration,
-        templates={},
         secrets=Secrets(environ or {}),
         workers=configuration.optimization.execution.parallel_workers,
         prices=prices,

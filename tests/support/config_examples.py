@@ -39,7 +39,7 @@ optimization:
 budget: {max_calls: 5000}
 society: {enabled: false}
 storage: {path: ./convergence-data, keep_text: false}
-output: {save_path: ./results, formats: [json, html], visualizations: [spend]}
+output: {save_path: ./results, formats: [json, html]}
 """
 
 HTTP = """\
@@ -70,7 +70,7 @@ api:
   name: bot
   models:
     small: {endpoint: "https://small.example.com/v1"}
-    large: {endpoint: "https://large.example.com/v1/", description: dear}
+    large: {endpoint: "https://large.example.com/v1/"}
   auth: {type: api_key, token_env: BOT_KEY, header_name: api-key}
   request:
     messages:

@@ -95,7 +95,7 @@ def write_project(folder: Path, url: str, **overrides: Any) -> Path:
             },
         },
         "prices": {name: dict(price) for name, price in PRICES.items()},
-        "output": {"formats": ["json"], "visualizations": []},
+        "output": {"formats": ["json"]},
     }
     return write_configuration(folder, tree, overrides)
 

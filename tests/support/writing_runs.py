@@ -68,7 +68,7 @@ def write_project(folder: Path, url: str | None, **overrides: Any) -> Path:
             "evolution": {"population_size": 3, "generations": 4},
             "execution": {"max_retries": 0, "early_stopping": {"enabled": False}},
         },
-        "output": {"formats": ["json"], "visualizations": []},
+        "output": {"formats": ["json"]},
     }  # fmt: skip
     if url is None:
         tree["prompts"] = {"writer": "rules"}

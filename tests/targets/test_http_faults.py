@@ -211,7 +211,6 @@ def target_of(url="http://127.0.0.1:1/", *, request_usd=None, **more) -> HttpTar
     made = loaded(api=http_api(url, **more))
     return HttpTarget(
         made.configuration.api,
-        templates={},
         secrets=Secrets({}),
         workers=2,
         prices=PriceTable(version="2026-01-01", overrides=price),

@@ -61,18 +61,6 @@ def test_a_body_template_fills_placeholders_and_keeps_their_types():
     }
 
 
-def test_templates_of_the_search_space_are_filled(tmp_path):
-    (tmp_path / "prompt.txt").write_text("Take {k} of {input.q}.")
-    body = {"prompt": "{templates.prompt}", "more": "<{templates.prompt}>"}
-    with LoopbackServer(lambda _: Answer({"result": 1})) as server:
-        ask(
-            http_api(server.url, request={"body": body}),
-            base_dir=tmp_path,
-            search_space__templates={"prompt": {"path": "prompt.txt", "variables": ["k"]}},
-        )
-    assert server.requests[0].body == {"prompt": "Take 2 of one.", "more": "<Take 2 of one.>"}
-
-
 def test_get_requests_put_everything_into_the_query():
     with LoopbackServer(lambda _: Answer({"result": 1})) as server:
         case = Case(case_id="a", input={"q": "a b&c"})

@@ -45,7 +45,7 @@ from tests.telemetry.listener_contract import (
 SECRET = "canary-0123456789"  # noqa: S105 - not one
 SMALL: dict[str, Any] = {
     "optimization__evolution": {"population_size": 3, "generations": 2},
-    "output": {"formats": ["json"], "visualizations": []},
+    "output": {"formats": ["json"]},
 }
 PAGE = (ROOT / "docs/telemetry.md").read_text(encoding="utf-8")
 EARS = """

@@ -222,7 +222,7 @@ def test_better_answers_rise_against_worse_ones_boundedly(files, train, objectiv
     ("name", "value"),
     [
         ("objective", "kto"), ("learning_rate", 5e-4), ("beta", 0.3), ("batch_size", 4),
-        ("gradient_accumulation_steps", 2), ("steps", 13), ("max_seq_length", 12),
+        ("steps", 13), ("max_seq_length", 12),
         ("max_gradient_norm", 1e-4), ("lora_rank", 4), ("lora_alpha", 64), ("seed", 1),
     ],
 )  # fmt: skip
