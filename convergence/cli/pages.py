@@ -36,9 +36,9 @@ def ui(  # noqa: PLR0917 - Typer's options
     The address that is printed opens it once; each use prints a new one. Nothing can be changed without
     --token. Ctrl-C ends it.
     """
-    from convergence.service.server import is_loopback  # noqa: PLC0415 - brings FastAPI
     from convergence.service.tokens import read_tokens  # noqa: PLC0415 - as above
     from convergence.ui.server import UiOptions, UiServer, announce  # noqa: PLC0415 - as above
+    from tasks.http.environment import is_loopback  # noqa: PLC0415 - with its only user
     from tasks.pages.source import PageSource  # noqa: PLC0415 - brings NumPy
     from tasks.store import ParquetStore  # noqa: PLC0415 - brings DuckDB
 

@@ -76,13 +76,13 @@ def serve(  # noqa: PLR0917 - Typer's options
     from convergence.service.server import (  # noqa: PLC0415 - brings FastAPI
         Service,
         ServiceOptions,
-        is_loopback,
     )
     from convergence.service.tokens import read_tokens  # noqa: PLC0415 - as above
     from convergence.ui.app import ServedChat  # noqa: PLC0415 - as above
     from convergence.ui.guard import UiGuard  # noqa: PLC0415 - as above
     from convergence.ui.server import announce, guarded  # noqa: PLC0415 - as above
     from convergence.ui.sessions import BrowserSessions  # noqa: PLC0415 - as above
+    from tasks.http.environment import is_loopback  # noqa: PLC0415 - with its only user
     from tasks.pages.source import PageSource  # noqa: PLC0415 - brings NumPy
     from tasks.store import ParquetStore  # noqa: PLC0415 - brings DuckDB
     from tasks.store.feedback.feedback_store import FeedbackStore  # noqa: PLC0415 - brings SQLite

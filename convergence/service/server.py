@@ -6,7 +6,6 @@ either but answers on their way.
 """
 
 import functools
-import ipaddress
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -163,13 +162,3 @@ def _configuration(app: ASGIApp, connections: ServiceConnections, grace_s: int) 
         # asyncio accepts as many at once, past any limit; the queue is made longer at the start.
         backlog=ACCEPTED_AT_ONCE,
     )
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether only this machine reaches an address."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -37,6 +37,16 @@ def check_network_environment() -> None:
         _write_exemptions(entries)
 
 
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine reaches an address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 def exempt_from_proxies(address: str) -> None:
     """Let every client of this process reach ``address`` (host and port) without a proxy."""
     if any(getproxies().get(scheme) for scheme in ("http", "https", "all")):

@@ -12,7 +12,7 @@ from prefect.events import emit_event
 
 from convergence_core.caveats import CASES
 from convergence_core.events import BudgetWarned, RunNotice
-from convergence_core.result import RunResult, verdict_of
+from convergence_core.result import RunResult, is_offline, verdict_of
 from tasks.secrets.process_redaction import redacted_text
 from tasks.store.runtime.rows import StoredAlarm
 
@@ -48,9 +48,9 @@ def emit_alarms(alarms: Sequence[StoredAlarm]) -> None:
 
 
 def emit_gate(result: RunResult) -> None:
-    """Emit an event if the promotion gate says that a run's candidate is ahead."""
+    """Emit an event if the promotion gate says that a run's candidate is ahead; offline it says nothing."""
     gate, winner = result.gate, result.winner
-    if gate is None or winner is None or gate.decision != "promote":
+    if gate is None or winner is None or gate.decision != "promote" or is_offline(result):
         return
     verdict = verdict_of(result)
     command = "" if verdict.command is None else f" `{verdict.command}`"

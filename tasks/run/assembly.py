@@ -1,8 +1,10 @@
 """Assembly of a run: what evaluates, what decides, and what is known so far."""
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 
+from convergence_core.config.problems import listing
 from convergence_core.events import BudgetWarned, ThinkingStopped
 from convergence_core.ports import Checkpoint, RunRecord
 from convergence_core.search.learner import Learner
@@ -31,7 +33,7 @@ from tasks.sao.factory import make_sao, make_writer
 from tasks.sao.writer import Writer
 from tasks.store import ParquetStore
 from tasks.store.tables import lineage
-from tasks.telemetry.listeners import ListenerThreads, open_listeners
+from tasks.telemetry.listeners import ListenerThreads, open_listeners, remote_exports
 
 
 def assemble(
@@ -70,7 +72,7 @@ def assemble(
     champion = tagged_champion(record.tags, loaded.space)
     study = past.study(loaded, schedule_of(loaded, champion))
     with ExitStack() as held:
-        caller = _heard(caller, _listeners(record, loaded, deps, held))
+        caller = _heard(caller, _listeners(record, deps, held))
         games = games_within(loaded, deps.environment, record, held)
         resources = open_resources(held, record, deps, store, caller)
         state = _opening_state(
@@ -105,20 +107,16 @@ def assemble(
             on_event=caller.get("on_event"),
         )
     register(run)
-    _warn(notify_of(caller), price_warning, study, record)
+    _warn(notify_of(caller), [price_warning, _unsent(loaded, deps)], study, record)
     return run
 
 
-def _listeners(
-    record: RunRecord, loaded: Loaded, deps: EvaluationDeps, held: ExitStack
-) -> ListenerThreads | None:
+def _listeners(record: RunRecord, deps: EvaluationDeps, held: ExitStack) -> ListenerThreads | None:
     """Return the configuration's listeners to a search; other kinds of runs have none."""
-    configuration = loaded.configuration
-    if not configuration.telemetry.listeners or lineage.PARTS & {*record.tags}:
+    if not deps.telemetry.listeners or lineage.PARTS & {*record.tags}:
         return None
-    listeners = open_listeners(
-        configuration, loaded.base_dir, redact=deps.environment.redactor(configuration)
-    )
+    redactor = deps.environment.redactor(deps.loaded.configuration)
+    listeners = open_listeners(deps.telemetry, deps.loaded.base_dir, redact=redactor)
     held.callback(listeners.close)
     return listeners
 
@@ -135,13 +133,21 @@ def _heard(caller: Caller, listeners: ListenerThreads | None) -> Caller:
     }
 
 
+def _unsent(loaded: Loaded, deps: EvaluationDeps) -> str | None:
+    """Return what is not sent because the run is offline, in words; ``None``: nothing is left out."""
+    keys = remote_exports(loaded.configuration.telemetry)
+    if deps.environment.mock_url is None or not keys:
+        return None
+    return f"Offline nothing is sent to other machines: {listing(keys)} {'is' if len(keys) == 1 else 'are'} left out."
+
+
 def _warn(
-    notify: OnNotice | None, price_warning: str | None, study: Study, record: RunRecord
+    notify: OnNotice | None, warnings: Sequence[str | None], study: Study, record: RunRecord
 ) -> None:
-    """Tell what the user should know of the budget before the run begins."""
+    """Tell what the user should know before the run begins."""
     is_search = not lineage.PARTS & {*record.tags}
     shortage = study.schedule.final_shortage() if is_search else None
-    for text in (price_warning, shortage):
+    for text in (*warnings, shortage):
         if notify is not None and text is not None:
             notify(BudgetWarned(text=text))
 

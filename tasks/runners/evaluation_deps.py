@@ -11,6 +11,7 @@ from typing import Any, Final, Self
 from convergence_core.budget.limits import Budget
 from convergence_core.budget.rate_limit import AddressCheck
 from convergence_core.config import Configuration
+from convergence_core.config.models import TelemetryConfig
 from convergence_core.events import BudgetWarned, CallListener, TrafficChanged
 from convergence_core.objective.reward import RewardModel
 from convergence_core.ports import Journal, Metric, SessionTarget, Target
@@ -29,6 +30,7 @@ from tasks.inputs.factories import judge_workers, make_metrics, make_target
 from tasks.inputs.loader import Loaded
 from tasks.runners.work_items import RunSpec
 from tasks.store.journal.rates import open_rates
+from tasks.telemetry.listeners import local_telemetry
 
 _SERVES: Final = re.compile(r"serve_forever|uvicorn|\.run\(")
 _PORT: Final = re.compile(r"\b[1-9]\d{3,4}\b")
@@ -69,6 +71,12 @@ class EvaluationDeps:
             target=make_target(loaded, environment, local_function=local_function),
             metrics=make_metrics(loaded, environment, evaluator=evaluator),
         )
+
+    @property
+    def telemetry(self) -> TelemetryConfig:
+        """Who hears of the run: offline this machine alone."""
+        telemetry = self.loaded.configuration.telemetry
+        return telemetry if self.environment.mock_url is None else local_telemetry(telemetry)
 
 
 def open_session(
@@ -150,8 +158,7 @@ def _spans_of(deps: EvaluationDeps) -> CallListener | None:
     Raises:
         ConfigurationError: the extra ``otel`` is missing.
     """
-    configuration = deps.loaded.configuration
-    telemetry = configuration.telemetry
+    configuration, telemetry = deps.loaded.configuration, deps.telemetry
     if telemetry.endpoint is None:
         return None
     from tasks.telemetry.spans import CallSpans, check_telemetry  # noqa: PLC0415 - seldom used

@@ -6,6 +6,7 @@ a listener sees them.
 """
 
 import logging
+import os
 import queue
 import threading
 import time
@@ -14,11 +15,16 @@ from dataclasses import fields, is_dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
+from urllib.parse import urlsplit
+
+from pydantic import JsonValue
 
 from convergence_core.config import Configuration
+from convergence_core.config.models import TelemetryConfig
 from convergence_core.errors import ConfigurationError, Problem
 from convergence_core.events import CellEvaluated, Event, RunListener
 from convergence_core.records import Json
+from tasks.http.environment import is_loopback
 from tasks.plugins.entry_points import PluginContext, find_plugin
 from tasks.secrets.process_redaction import hide
 from tasks.secrets.redaction import Redactor, one_line
@@ -59,6 +65,38 @@ def make_listener(name: str, options: Mapping[str, Json], base_dir: Path) -> Run
     return made
 
 
+def remote_exports(telemetry: TelemetryConfig) -> tuple[str, ...]:
+    """Return the keys under which other machines hear of a run; a listener of a package is the user's code."""
+    options: dict[str, dict[str, JsonValue]] = {"mlflow": {}, "wandb": {}} | telemetry.listeners
+    uri = str(options["mlflow"].get("tracking_uri") or os.environ.get("MLFLOW_TRACKING_URI", ""))
+    is_here = {
+        "mlflow": _is_here(uri) or uri.startswith((".", "/")),
+        "wandb": options["wandb"].get("mode") == "offline",
+    }
+    found = [
+        f"telemetry.listeners.{one}" for one in telemetry.listeners if not is_here.get(one, True)
+    ]
+    endpoint = telemetry.endpoint
+    return (*([] if endpoint is None or _is_here(endpoint) else ["telemetry.endpoint"]), *found)
+
+
+def _is_here(uri: str) -> bool:
+    parts = urlsplit(uri)
+    return not uri or parts.scheme in ("file", "sqlite") or is_loopback(parts.hostname or "")
+
+
+def local_telemetry(telemetry: TelemetryConfig) -> TelemetryConfig:
+    """Return what of it no other machine hears."""
+    keys = remote_exports(telemetry)
+    listeners = {
+        name: options
+        for name, options in telemetry.listeners.items()
+        if f"telemetry.listeners.{name}" not in keys
+    }
+    endpoint = None if "telemetry.endpoint" in keys else telemetry.endpoint
+    return telemetry.model_copy(update={"listeners": listeners, "endpoint": endpoint})
+
+
 def check_listeners(configuration: Configuration, base_dir: Path) -> None:
     """Make each listener of a configuration and let it go again.
 
@@ -76,14 +114,14 @@ def check_listeners(configuration: Configuration, base_dir: Path) -> None:
 
 
 def open_listeners(
-    configuration: Configuration, base_dir: Path, *, redact: Redactor
+    telemetry: TelemetryConfig, base_dir: Path, *, redact: Redactor
 ) -> "ListenerThreads":
     """Return the listeners of a run; those that cannot be made are told in their threads."""
     redactor = redact.joined(Redactor(SECRETS))
     hide(redactor)
     makes = {
         name: partial(make_listener, name, options, base_dir)
-        for name, options in configuration.telemetry.listeners.items()
+        for name, options in telemetry.listeners.items()
     }
     return ListenerThreads(makes, redact=redactor)
 

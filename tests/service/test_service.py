@@ -10,9 +10,10 @@ import httpx
 import pytest
 
 from convergence.client import Client, ServiceRefusedError
-from convergence.service.server import Service, ServiceOptions, is_loopback
+from convergence.service.server import Service, ServiceOptions
 from convergence.service.socket_server import ServiceError
 from convergence_core.caveats import TRAFFIC
+from tasks.http.environment import is_loopback
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tests.service.conftest import SECRETS, Start, all_tokens
 

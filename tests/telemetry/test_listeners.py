@@ -8,6 +8,7 @@ import re
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +25,18 @@ from convergence_core.events import (
 )
 from convergence_core.result import RunResult
 from convergence_core.result.verdict import outcome_of, verdict_of
+from tasks.inputs.environment import Environment
 from tasks.inputs.loader import load
 from tasks.run.opener import prepare_run, resume_run
+from tasks.runners.evaluation_deps import EvaluationDeps
 from tasks.secrets.redaction import Redactor
 from tasks.telemetry import listeners
-from tasks.telemetry.listeners import ListenerThreads, check_listeners, open_listeners
+from tasks.telemetry.listeners import (
+    ListenerThreads,
+    check_listeners,
+    open_listeners,
+    remote_exports,
+)
 from tests.docs.test_documents import ROOT, blocks
 from tests.support.configurations import loaded
 from tests.support.optimizations import write_project
@@ -179,7 +187,7 @@ def test_secrets_are_taken_out_before_a_listener_sees_an_event(heard, monkeypatc
     monkeypatch.setenv("WANDB_API_KEY", "wandb-canary-987654321")
     secret = [SECRET, "wandb-canary-987654321"]
     made = loaded(telemetry={"listeners": {"ears": {}}})
-    opened = open_listeners(made.configuration, Path(), redact=Redactor(values=[SECRET]))
+    opened = open_listeners(made.configuration.telemetry, Path(), redact=Redactor(values=[SECRET]))
     for text in secret:
         opened(BudgetWarned(text=f"the key {text} is wrong"))
         opened(generation(0, best_params={"prompt": f"say {text}", text: [{"x": text}]}))
@@ -443,3 +451,43 @@ def test_wandb_writes_a_resumed_run_offline_under_one_id(tmp_path, caplog, monke
 def test_the_last_event_of_the_contract_s_run_is_its_end():
     assert isinstance(whole_run()[-1], RunFinished)
     assert whole_run()[-1] == finished()
+
+
+TELEMETRY: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "a collector here": ({"endpoint": "http://127.0.0.1:4318/v1/traces"}, []),
+    "a collector by IPv6 here": ({"endpoint": "http://[::1]:4318/v1/traces"}, []),
+    "a collector elsewhere": ({"endpoint": "https://otel.example/v1/traces"}, ["endpoint"]),
+    "a host that begins like this one": (
+        {"endpoint": "https://localhost.example/v1/traces"},
+        ["endpoint"],
+    ),
+    "mlflow as it chooses": ({"listeners": {"mlflow": {}}}, []),
+    "mlflow in a database": ({"listeners": {"mlflow": {"tracking_uri": "sqlite:///m.db"}}}, []),
+    "mlflow here": ({"listeners": {"mlflow": {"tracking_uri": "http://localhost:5000"}}}, []),
+    "mlflow elsewhere": (
+        {"listeners": {"mlflow": {"tracking_uri": "https://mlflow.example"}}},
+        ["listeners.mlflow"],
+    ),
+    "mlflow of Databricks": (
+        {"listeners": {"mlflow": {"tracking_uri": "databricks"}}},
+        ["listeners.mlflow"],
+    ),
+    "wandb": ({"listeners": {"wandb": {}}}, ["listeners.wandb"]),
+    "wandb offline": ({"listeners": {"wandb": {"mode": "offline"}}}, []),
+    "a listener of the user's": ({"listeners": {"acme": {}}}, []),
+}
+
+
+@pytest.mark.parametrize(("telemetry", "keys"), TELEMETRY.values(), ids=TELEMETRY)
+def test_offline_no_other_machine_hears_of_a_run(
+    telemetry: dict[str, Any], keys: list[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    made = loaded(telemetry=telemetry)
+    assert list(remote_exports(made.configuration.telemetry)) == [f"telemetry.{k}" for k in keys]
+    world = Environment.unchecked(made.configuration)
+    deps = EvaluationDeps.of(made, world)
+    assert deps.telemetry == made.configuration.telemetry
+    offline = replace(deps, environment=replace(world, mock_url="http://127.0.0.1:1"))
+    assert not remote_exports(offline.telemetry)
+    assert (offline.telemetry == made.configuration.telemetry) == (not keys)

@@ -122,8 +122,9 @@ def serve(  # noqa: PLR0917 - Typer's options
     changed prompts; without one fixed rules do. On loopback it needs no token, as a demonstration; bound
     elsewhere it must have one. Ctrl-C ends it; no acknowledged experience is lost.
     """
-    from convergence.service.server import Service, ServiceOptions, is_loopback  # noqa: PLC0415 - brings FastAPI
+    from convergence.service.server import Service, ServiceOptions  # noqa: PLC0415 - brings FastAPI
     from convergence.service.tokens import read_tokens  # noqa: PLC0415 - as above
+    from tasks.http.environment import is_loopback  # noqa: PLC0415 - with its only user
     from tasks.store.runtime.runtime_store import RuntimeStore  # noqa: PLC0415 - brings SQLite
 
     tokens = read_tokens(token or []) if token or not is_loopback(host) else None
