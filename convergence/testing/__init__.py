@@ -1,6 +1,6 @@
-"""Contract suites for targets and metrics of a package.
+"""Contract suites for targets and metrics of a package, and services that simulate an API.
 
-They are plain classes of tests: pytest finds them by name, and nothing of pytest is imported here.
+The suites are plain classes of tests: pytest finds them by name, and nothing of pytest is imported here.
 A subclass says which plugin is meant and what it is asked; every ``test_…`` method is inherited::
 
     from convergence.testing import TargetContract
@@ -12,7 +12,14 @@ A subclass says which plugin is meant and what it is asked; every ``test_…`` m
 """
 
 from convergence.testing.metrics import MetricContract
-from convergence.testing.services import HOSTILE_ANSWERS, HostileAnswer, LoopbackService
+from convergence.testing.services import (
+    HOSTILE_ANSWERS,
+    HostileAnswer,
+    LoopbackService,
+    RefusedError,
+    SimulatedRequest,
+    SimulatedService,
+)
 from convergence.testing.targets import TargetContract
 
 __all__ = [
@@ -20,5 +27,8 @@ __all__ = [
     "HostileAnswer",
     "LoopbackService",
     "MetricContract",
+    "RefusedError",
+    "SimulatedRequest",
+    "SimulatedService",
     "TargetContract",
 ]

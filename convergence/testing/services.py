@@ -1,11 +1,17 @@
-"""HTTP service on this machine that gives the answers of a test, hostile ones too."""
+"""HTTP services on this machine: one that gives the answers of a test, one that simulates an API."""
 
+import base64
+import json
+import re
 import threading
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
 from types import TracebackType
-from typing import Self
+from typing import Any, Final, Self, TypeAlias
+from urllib.parse import parse_qs, urlsplit
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,3 +98,159 @@ class LoopbackService:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+
+
+MOST_TOKENS: Final = 1_000
+"""States that a simulated service keeps; it drops the oldest."""
+
+
+class RefusedError(Exception):
+    """A refusal of a simulated service: status and JSON body."""
+
+    def __init__(self, status: int, body: Any) -> None:
+        super().__init__(status, body)
+        self.status, self.body = status, body
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatedRequest:
+    """One request to a simulated service."""
+
+    token: str
+    query: Mapping[str, str]
+    body: bytes
+
+
+Route: TypeAlias = Callable[..., Any]
+"""(state of the token, request, groups of the pattern) → JSON body; ``None``: status 204."""
+
+
+class SimulatedService:
+    r"""HTTP API on 127.0.0.1 in place of a real one, with a state for each token; for several threads.
+
+    It starts with its first use and refuses every path without a route::
+
+        service = SimulatedService(
+            first_state=dict,
+            reads={r"GET /items/(\w+)": lambda state, request, name: {"found": state.get(name)}},
+            writes={},
+            unauthorized={"error": "Unauthorized"},
+            not_found={"error": "Not Found"},
+        )
+
+    Args:
+        first_state: makes the state of a new token.
+        reads: method and pattern of a path → its route.
+        writes: the same, of routes that change something.
+        unauthorized: body of status 401, for an unknown token.
+        not_found: body of status 404, for a path without a route.
+        root: beginning of all paths.
+    """
+
+    def __init__(
+        self,
+        *,
+        first_state: Callable[[], Any],
+        reads: Mapping[str, Route],
+        writes: Mapping[str, Route],
+        unauthorized: Any,
+        not_found: Any,
+        root: str = "",
+    ) -> None:
+        self.states: OrderedDict[str, Any] = OrderedDict()
+        """Token → its state."""
+        self.writes: list[tuple[str, str]] = []
+        """Method and path of each request that changed something."""
+        self._first_state, self._reads, self._writes = first_state, reads, writes
+        self._unauthorized, self._not_found, self._root = unauthorized, not_found, root
+        self._lock, self._tokens = threading.Lock(), count()
+        self._server: ThreadingHTTPServer | None = None
+
+    @property
+    def url(self) -> str:
+        """Address of the API; the first call starts the server."""
+        with self._lock:
+            if self._server is None:
+                self._server = _server(self)
+                threading.Thread(
+                    target=self._server.serve_forever, args=(0.05,), daemon=True
+                ).start()
+            return f"http://127.0.0.1:{self._server.server_port}{self._root}"
+
+    def new_token(self) -> str:
+        """Return a token with a fresh state."""
+        with self._lock:
+            token = f"simulated-{next(self._tokens)}"
+            self.states[token] = self._first_state()
+            while len(self.states) > MOST_TOKENS:
+                self.states.popitem(last=False)
+            return token
+
+    def answer(
+        self, method: str, path: str, authorization: str, raw: bytes = b""
+    ) -> tuple[int, Any]:
+        """Return status and body for a request."""
+        parts = urlsplit(path)
+        token = _token_of(authorization)
+        query = {name: values[0] for name, values in parse_qs(parts.query).items()}
+        request = SimulatedRequest(token=token, query=query, body=raw)
+        with self._lock:
+            try:
+                if token not in self.states:
+                    raise RefusedError(401, self._unauthorized)
+                body = self._routed(method, parts.path.rstrip("/"), request)
+            except RefusedError as refused:
+                return refused.status, refused.body
+        return (204 if body is None else 200), body
+
+    def _routed(self, method: str, path: str, request: SimulatedRequest) -> Any:
+        asked = f"{method} {path.removeprefix(self._root)}"
+        for pattern, route in ({**self._reads, **self._writes}).items():
+            if path.startswith(self._root) and (found := re.fullmatch(pattern, asked)):
+                body = route(self.states[request.token], request, *found.groups())
+                if pattern in self._writes:
+                    self.writes.append((method, path))
+                return body
+        raise RefusedError(404, self._not_found)
+
+
+def _token_of(authorization: str) -> str:
+    """Return the token of a header; of `Basic` the user name."""
+    scheme, _, token = authorization.partition(" ")
+    if scheme != "Basic":
+        return token
+    try:
+        return base64.b64decode(token, validate=True).decode().partition(":")[0]
+    except ValueError:
+        return ""
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128  # agents call tools at once
+
+
+def _server(service: SimulatedService) -> ThreadingHTTPServer:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
+
+        def do_GET(self) -> None:
+            raw = self.rfile.read(min(int(self.headers.get("Content-Length") or 0), 1_000_000))
+            authorization = self.headers.get("Authorization") or ""
+            status, body = service.answer(self.command, self.path, authorization, raw)
+            data = b"" if body is None else json.dumps(body).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(data)))
+            if self.close_connection:
+                self.send_header("Connection", "close")
+            self.end_headers()
+            self.wfile.write(data)
+
+        do_POST = do_PUT = do_PATCH = do_DELETE = do_GET  # noqa: N815 - http.server's names
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as the base names it
+            """Print nothing."""
+
+    return _Server(("127.0.0.1", 0), Handler)

@@ -45,7 +45,7 @@ def service(tmp_path: Path) -> Any:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module.RedditService()
+    return module.service
 
 
 def ask(
@@ -82,8 +82,7 @@ def test_the_simulation_keeps_a_state_for_each_client(service: Any):
     _, (of_post, comments) = ask(service, "GET", f"/comments/{post_id}", first)
     assert of_post["data"]["children"][0]["data"]["title"] == "Hi"
     assert [one["data"]["body"] for one in comments["data"]["children"]] == ["Ho", "Hm"]
-    assert {"Hi", "Ho", "Hm"} <= {*service.texts(first)}
-    assert not {"Hi", "Ho", "Hm"} & {*service.texts(second)}
+    assert ask(service, "GET", f"/comments/{post_id}", second)[0] == 404
     assert service.writes == [("POST", "/api/submit"), *[("POST", "/api/comment")] * 2]
 
 
@@ -95,6 +94,7 @@ def test_the_simulation_keeps_a_state_for_each_client(service: Any):
         ("GET", "/user/nobody/about", None),
         ("GET", "/comments/zzz", None),
         ("GET", "/api/submit", None),
+        ("GET", "/api/v1/access_token", None),
         ("GET", "/message/inbox", None),
         ("GET", "/../../../etc/passwd", None),
         ("POST", "/api/comment", {"thing_id": "t3_zzz", "text": "x"}),
@@ -188,8 +188,8 @@ def test_agnos_toolkit_reads_and_writes_by_praw(tmp_path: Path, monkeypatch: pyt
     assert (reply["body"], reply["submission_id"]) == ("R", "p000")
     again = json.loads(told("reply_to_comment", comment_id="k000", content="A"))["reply"]
     assert (again["parent_id"], again["submission_id"]) == ("t1_k000", "p000")
-    service: Any = load_function("agents.py:service", tmp_path, key="api.function")
-    assert len(service().writes) == 3
+    service: Any = sys.modules["reddit_service"].service
+    assert len(service.writes) == 3
 
 
 @pytest.mark.slow
@@ -240,8 +240,8 @@ def test_of_500_writing_calls_none_reaches_the_service_unless_allowed(
         assert not any("127.0.0.1" in result for result in shown)
         assert any("https://www.reddit.com/r/baking" in result for result in shown) is allow
         server.requests.clear()
-        service: Any = load_function("agents.py:service", folder, key="api.function")
-        return made, len(service().writes)
+        service: Any = sys.modules["reddit_service"].service
+        return made, len(service.writes)
 
     with LoopbackServer(write) as server:
         made, reached = writes(tmp_path / "dry", 4, allow=False)

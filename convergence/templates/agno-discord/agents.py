@@ -19,13 +19,13 @@ def make(params: dict[str, Any], context: Any) -> Agent:
     """Return an agent with tools of Discord; of the simulated one unless the configuration lists a token."""
     token = context.secret("DISCORD_BOT_TOKEN") if "DISCORD_BOT_TOKEN" in context.secrets else None
     tools = DiscordTools(
-        bot_token=token or service().new_token(),
+        bot_token=token or service.new_token(),
         **{f"enable_{name}": name in TOOLS[params["toolkit"]] for name in TOOLS["all"]},
     )
     guild = os.environ.get("DISCORD_GUILD", GUILD)
     if not token:
-        tools.base_url = service().url
-        context.rewrite(service().url, REAL)
+        tools.base_url = service.url
+        context.rewrite(service.url, REAL)
     return Agent(
         model=context.model(temperature=params["temperature"]),
         instructions=f"{params['instructions']} You look after the guild {guild}.",

@@ -41,11 +41,11 @@ def make(params: dict[str, Any], context: Any) -> Agent:
         creds = Credentials.from_authorized_user_info(json.loads(context.secret(NAME)))
         creds.refresh(Request())
     else:
-        creds = Credentials(token=service().new_token())
+        creds = Credentials(token=service.new_token())
     tools = GmailTools(
         creds=creds, include_tools=sorted(TOOLS[params["toolkit"]]), add_instructions=False
     )
-    url = REAL if is_real else service().url
+    url = REAL if is_real else service.url
     # Google's client takes no other address by a setting, so it is made here, not by the toolkit.
     tools._service = build(
         "gmail",

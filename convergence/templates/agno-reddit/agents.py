@@ -33,9 +33,9 @@ def make(params: dict[str, Any], context: Any) -> Agent:
         client, secret, user, password = (context.secret(name) for name in NAMES)
         site, api = REAL, OAUTH
     else:
-        client, secret, user, password = service().new_token(), "simulated", "helper", "simulated"
-        site = api = service().url
-        context.rewrite(service().url, REAL)
+        client, secret, user, password = service.new_token(), "simulated", "helper", "simulated"
+        site = api = service.url
+        context.rewrite(service.url, REAL)
     reddit = praw.Reddit(
         client_id=client,
         client_secret=secret,
