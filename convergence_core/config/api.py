@@ -1,10 +1,10 @@
 """``api``: the function, HTTP endpoint or chat model that is optimized."""
 
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, JsonValue
 
-from convergence_core.config.base import EnvName, FunctionPath, PluginName, Section, Text
+from convergence_core.config.base import EnvName, FunctionPath, PluginName, Readers, Section, Text
 
 ApiKind: TypeAlias = Literal[
     "function",
@@ -30,6 +30,13 @@ HOSTED_KINDS: frozenset[ApiKind] = frozenset(
 """Kinds of target of which no endpoint need be written: they have their own, or none at all."""
 URLLESS_KINDS: frozenset[ApiKind] = frozenset({"function", "local", "plugin", "plugin_chat"})
 """Kinds of target that read neither `endpoint` nor `models`."""
+_CHAT_WIRE = ("openai", "azure", "groq", "gemini", "anthropic")
+_WIRE = Readers(("http", *_CHAT_WIRE))
+_CONNECTING = Readers((*_WIRE.kinds, "browserbase"))
+_URLS = Readers((*_CONNECTING.kinds, "agno"))
+_KEYED = Readers((*_URLS.kinds, "plugin", "plugin_chat"))
+_CHATS = Readers((*_CHAT_WIRE, "local", "plugin_chat"))
+_PLUGINS, _AZURE = Readers(("plugin", "plugin_chat")), Readers(("azure",))
 
 KEY_HEADERS = {
     "azure": "api-key",
@@ -50,18 +57,20 @@ class ModelEndpoint(Section):
 class AuthConfig(Section):
     """How requests prove who sends them. Secrets are named by environment variable only."""
 
-    type: Literal["none", "bearer", "api_key", "basic"] = "none"
+    type: Annotated[Literal["none", "bearer", "api_key", "basic"], _KEYED] = "none"
     """`bearer`: `Authorization: Bearer …`; `api_key`: the header `header_name`; `basic`: user name
     and password. Default: with `token_env` and a chat kind, how that kind takes its keys: `api_key`
     for `azure`, `anthropic`, `browserbase` and for `gemini` with `protocol: native`, else `bearer`."""
-    token_env: EnvName | None = None
+    token_env: Annotated[EnvName | None, _KEYED] = None
     """Environment variable that holds the token or key; needed by `bearer` and `api_key`."""
-    header_name: str = Field(default="x-api-key", pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
+    header_name: Annotated[str, _CONNECTING] = Field(
+        default="x-api-key", pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$"
+    )
     """Header that carries the key of `api_key`. Default for `azure`: `api-key`, for `anthropic`: `x-api-key`, for `gemini`:
     `x-goog-api-key`, for `browserbase`: `x-bb-api-key`."""
-    username: Text | None = None
+    username: Annotated[Text | None, _WIRE] = None
     """User name of `basic`."""
-    password_env: EnvName | None = None
+    password_env: Annotated[EnvName | None, _WIRE] = None
     """Environment variable that holds the password of `basic`."""
 
 
@@ -78,40 +87,44 @@ class MessageTemplate(Section):
 class RequestConfig(Section):
     """What is sent."""
 
-    method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"] = "POST"
+    method: Annotated[Literal["GET", "POST", "PUT", "PATCH", "DELETE"], Readers(("http",))] = (
+        "POST"
+    )
     """HTTP method (kind `http`)."""
-    headers: dict[str, str] = Field(default_factory=dict)
+    headers: Annotated[dict[str, str], _WIRE] = Field(default_factory=dict)
     """Further headers (not kinds `function` and `browserbase`). A value may read the environment:
     `${ENV_NAME}`. Secrets written out are refused."""
     timeout_seconds: float = Field(default=30.0, gt=0, le=86_400)
     """Longest duration of one call, from sending to the last byte, in seconds."""
-    connect_seconds: float = Field(default=10.0, gt=0, le=3600)
+    connect_seconds: Annotated[float, _CONNECTING] = Field(default=10.0, gt=0, le=3600)
     """Longest wait for a connection, in seconds (not kind `function`)."""
-    first_byte_seconds: float | None = Field(default=None, gt=0, le=86_400)
+    first_byte_seconds: Annotated[float | None, _WIRE] = Field(default=None, gt=0, le=86_400)
     """Longest wait for the first byte of the answer, in seconds (not kinds `function` and `browserbase`). Absent: as
     long as the call may last."""
-    max_response_bytes: int = Field(default=10_000_000, ge=1_000, le=1_000_000_000)
+    max_response_bytes: Annotated[int, _URLS] = Field(
+        default=10_000_000, ge=1_000, le=1_000_000_000
+    )
     """Most bytes of an answer, after decompression (not kind `function`). A larger one is not read
     to its end; its evaluation is missing, and the same is not asked again. With kind `browserbase`: of
     all that the pages of a session load; a session that loads more ends, at reward 0."""
-    stream: bool = False
+    stream: Annotated[bool, Readers(_CHAT_WIRE)] = False
     """Whether the answer is streamed, which measures the time to its first token (chat kinds)."""
-    unsupported: Literal["refuse", "drop"] = "refuse"
+    unsupported: Annotated[Literal["refuse", "drop"], Readers((*_CHAT_WIRE, "local"))] = "refuse"
     """What happens with a setting that the model or its provider has no field for (chat kinds):
     `refuse` it before any call, or `drop` it and record the reason."""
-    separate_thinking: bool = True
+    separate_thinking: Annotated[bool, _CHATS] = True
     """Whether thinking that an answer begins with (`<think>…</think>` and its like) is kept apart: stored and
     shown, never scored or delivered (chat kinds). `false`: it stays part of the answer."""
-    body: JsonValue = None
+    body: Annotated[JsonValue, Readers(("http", "browserbase"))] = None
     """JSON template of the body (kind `http`), or of the session that is asked for (kind `browserbase`). `{name}` stands for a parameter, `{input}` or
     `{input.field}` for the test case; a string that is exactly one placeholder keeps the value's
     JSON type. Absent: the case's input overlaid by the parameters (kind `http`)."""
-    query: dict[str, str] = Field(default_factory=dict)
+    query: Annotated[dict[str, str], _WIRE] = Field(default_factory=dict)
     """Query parameters with the same placeholders (not kind `function`)."""
-    messages: list[MessageTemplate] | None = Field(default=None, min_length=1)
+    messages: Annotated[list[MessageTemplate] | None, _CHATS] = Field(default=None, min_length=1)
     """Chat messages (chat kinds). Absent: a system message from the parameter `system` or the only
     text parameter, if there is one, then the case's input as the user's message."""
-    options: dict[str, JsonValue] = Field(default_factory=dict)
+    options: Annotated[dict[str, JsonValue], _CHATS] = Field(default_factory=dict)
     """Further fields of every chat request (chat kinds), e.g. `response_format`, with the same
     placeholders."""
 
@@ -170,35 +183,37 @@ class ApiConfig(Section):
     Browserbase (extra `browserbase`). Default: `function` when
     `function` is written, `plugin` when `plugin` is,
     `openai` for a plain endpoint that ends in `/v1` or `/chat/completions`, else `http`."""
-    endpoint: Text | None = None
+    endpoint: Annotated[Text | None, _URLS] = None
     """URL (not kinds `function`, `local`, `plugin` and `plugin_chat`); either this or `models`. Default for `groq`, `gemini`,
     `anthropic` and `browserbase`: the provider's own; for `agno`: that of the provider which the model's name begins with
     (`openai/`, which need not be written, `groq/`, `gemini/`, `anthropic/`)."""
-    models: dict[str, ModelEndpoint] = Field(default_factory=dict)
+    models: Annotated[dict[str, ModelEndpoint], _WIRE] = Field(default_factory=dict)
     """Several endpoints; the categorical parameter `model` chooses among their names."""
-    protocol: Literal["openai", "native"] = "openai"
+    protocol: Annotated[Literal["openai", "native"], Readers(("gemini",))] = "openai"
     """How `kind: gemini` is spoken to: as OpenAI's chat, below `/openai`, or in its own form."""
-    api_version: str | None = Field(
+    api_version: Annotated[str | None, _AZURE] = Field(
         default=None,
         pattern=r"^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])(-preview)?$",
     )
     """Version of the interface (kind `azure`), e.g. `2025-01-01-preview`. Absent: 2024-10-21."""
-    deployment: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$")
+    deployment: Annotated[str | None, _AZURE] = Field(
+        default=None, pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$"
+    )
     """Name of the deployment (kind `azure`). Absent: the model's name."""
-    batch_prices: bool = False
+    batch_prices: Annotated[bool, Readers((*_CHAT_WIRE, "plugin_chat"))] = False
     """Whether calls are priced at the provider's batch rate (chat kinds)."""
-    function: FunctionPath | None = None
+    function: Annotated[FunctionPath | None, Readers(("function", "agno", "browserbase"))] = None
     """Python function (kind `function`), script of a browser (kind `browserbase`), or what makes an agent (kind
     `agno`): `module:name` or `path/to/file.py:name`, the path relative to the configuration file."""
-    workers: Literal["threads", "processes"] = "threads"
+    workers: Annotated[Literal["threads", "processes"], Readers(("function",))] = "threads"
     """Where the function runs (kind `function`): `processes` for functions that keep a processor
     busy, `threads` for those that wait."""
-    plugin: PluginName | None = None
+    plugin: Annotated[PluginName | None, _PLUGINS] = None
     """Name of an entry point of the group `convergence.targets` (kind `plugin`) or `convergence.providers`
     (kind `plugin_chat`)."""
-    plugin_options: dict[str, JsonValue] = Field(default_factory=dict)
+    plugin_options: Annotated[dict[str, JsonValue], _PLUGINS] = Field(default_factory=dict)
     """Options that the plugin reads (kinds `plugin` and `plugin_chat`)."""
     auth: AuthConfig = Field(default_factory=AuthConfig)
     request: RequestConfig = Field(default_factory=RequestConfig)
-    response: ResponseConfig = Field(default_factory=ResponseConfig)
-    agent: AgnoConfig = Field(default_factory=AgnoConfig)
+    response: Annotated[ResponseConfig, Readers(("http",))] = Field(default_factory=ResponseConfig)
+    agent: Annotated[AgnoConfig, Readers(("agno",))] = Field(default_factory=AgnoConfig)

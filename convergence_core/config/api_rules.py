@@ -4,8 +4,14 @@ import re
 from collections.abc import Iterator
 from urllib.parse import parse_qsl, urlsplit
 
-from convergence_core.config.api import HOSTED_KINDS, URLLESS_KINDS, ApiConfig, AuthConfig
-from convergence_core.config.base import Section
+from convergence_core.config.api import (
+    CHAT_KINDS,
+    HOSTED_KINDS,
+    URLLESS_KINDS,
+    ApiConfig,
+    AuthConfig,
+)
+from convergence_core.config.base import unread_keys
 from convergence_core.config.browser_rules import check_session
 from convergence_core.config.models import Configuration
 from convergence_core.config.problems import Report, guessed, listing, nearest
@@ -14,113 +20,15 @@ from convergence_core.config.search_space import CategoricalParam, SearchSpaceCo
 from convergence_core.config.secrecy import HIDDEN, has_known_secret, is_secret_key, shown
 from convergence_core.config.source import Path, texts_of
 
-_RESPONSE = (
-    *("success_field", "result_field", "cost_field", "tokens_in_field", "tokens_out_field"),
-)
-_AZURE = ("api_version", "deployment")
-_GEMINI = ("protocol",)
-_OF_CHATS = ("unsupported", "separate_thinking")
-_PLUGIN = ("plugin", "plugin_options")
-_AGENT = ("max_model_calls", "allow_writes", "writing_tools", "secrets")
 _PLUGIN_GROUPS = {"plugin": "convergence.targets", "plugin_chat": "convergence.providers"}
 
 
-def _chat(*of_others: str) -> dict[str, tuple[str, ...]]:
-    """Return what a chat kind does not read, with the keys that are other kinds' alone."""
-    unused = ("function", "workers", *of_others)
-    return {"": unused, "request": ("method", "body"), "response": _RESPONSE}
-
-
-_UNUSED: dict[str, dict[str, tuple[str, ...]]] = {
-    "function": {
-        "": ("endpoint", "models", "batch_prices", *_AZURE, *_GEMINI, *_PLUGIN),
-        "auth": ("type", "token_env", "header_name", "username", "password_env"),
-        "request": (
-            *("method", "headers", "body", "query", "messages", "options", "stream"),
-            *("connect_seconds", "first_byte_seconds", "max_response_bytes", *_OF_CHATS),
-        ),
-        "response": _RESPONSE,
-    },
-    "http": {
-        "": ("function", "workers", "batch_prices", *_AZURE, *_GEMINI, *_PLUGIN),
-        "request": ("messages", "options", "stream", *_OF_CHATS),
-    },
-    "openai": _chat(*_AZURE, *_GEMINI, *_PLUGIN),
-    "groq": _chat(*_AZURE, *_GEMINI, *_PLUGIN),
-    "azure": _chat(*_GEMINI, *_PLUGIN),
-    "anthropic": _chat(*_AZURE, *_GEMINI, *_PLUGIN),
-    "gemini": _chat(*_AZURE, *_PLUGIN),
-    "local": {
-        "": (
-            "function",
-            "workers",
-            "endpoint",
-            "models",
-            "batch_prices",
-            *_AZURE,
-            *_GEMINI,
-            *_PLUGIN,
-        ),
-        "auth": ("type", "token_env", "header_name", "username", "password_env"),
-        "request": (
-            *("method", "headers", "body", "query", "stream"),
-            *("connect_seconds", "first_byte_seconds", "max_response_bytes"),
-        ),
-        "response": _RESPONSE,
-    },
-    "agno": {
-        "": ("workers", "models", "batch_prices", *_AZURE, *_GEMINI, *_PLUGIN),
-        "auth": ("header_name", "username", "password_env"),
-        "request": (
-            *("method", "headers", "body", "query", "messages", "options", "stream"),
-            *("connect_seconds", "first_byte_seconds", *_OF_CHATS),
-        ),
-        "response": _RESPONSE,
-    },
-    "plugin": {
-        "": ("function", "workers", "endpoint", "models", "batch_prices", *_AZURE, *_GEMINI),
-        "auth": ("header_name", "username", "password_env"),
-        "request": (
-            *("method", "headers", "body", "query", "messages", "options", "stream"),
-            *("connect_seconds", "first_byte_seconds", "max_response_bytes", *_OF_CHATS),
-        ),
-        "response": _RESPONSE,
-    },
-    "plugin_chat": {
-        "": ("function", "workers", "endpoint", "models", *_AZURE, *_GEMINI),
-        "auth": ("header_name", "username", "password_env"),
-        "request": (
-            *("method", "headers", "body", "query", "stream", "unsupported"),
-            *("connect_seconds", "first_byte_seconds", "max_response_bytes"),
-        ),
-        "response": _RESPONSE,
-    },
-    "browserbase": {
-        "": ("workers", "models", "batch_prices", *_AZURE, *_GEMINI, *_PLUGIN),
-        "auth": ("username", "password_env"),
-        "request": (
-            *("method", "headers", "query", "messages", "options", "stream", *_OF_CHATS),
-            "first_byte_seconds",
-        ),
-        "response": _RESPONSE,
-    },
-}
-"""What a kind does not read: section → keys."""
-
 _UNUSED_FIX = {
     "body": "Use `request.messages` and `request.options`, or `kind: http`.",
-    "function": "Remove it, or write `kind: function`.",
     "endpoint": "Remove it, or remove `function` and write `kind: http`.",
     **dict.fromkeys(("messages", "options"), "Use `request.body`, or `kind: openai`."),
-    **dict.fromkeys(
-        ("stream", "batch_prices", *_OF_CHATS),
-        "Remove it; it is for chat kinds such as `openai`.",
-    ),
-    **dict.fromkeys(_AZURE, "Remove it, or write `kind: azure`."),
-    **dict.fromkeys(_PLUGIN, "Remove it, or write `kind: plugin` or `kind: plugin_chat`."),
-    **dict.fromkeys(_GEMINI, "Remove it, or write `kind: gemini`."),
-    **dict.fromkeys(_AGENT, "Remove it, or write `kind: agno`."),
 }
+"""What to write instead of a key, where that is another key."""
 
 
 def check_api(configuration: Configuration, report: Report, *, allow_callable: bool) -> None:
@@ -159,17 +67,19 @@ def check_api(configuration: Configuration, report: Report, *, allow_callable: b
 
 
 def _check_unused(api: ApiConfig, report: Report) -> None:
-    unused = _UNUSED[api.kind] | ({} if api.kind == "agno" else {"agent": _AGENT})
-    for section, keys in unused.items():
-        holder: Section = getattr(api, section) if section else api
-        for key in keys:
-            if is_default(holder, key):
-                continue
-            fix = _UNUSED_FIX.get(key, "Remove it, or write another `kind`.")
-            if (api.kind, section) == ("function", "response"):
-                fix = "Return `{result: …, success: …, cost_usd: …}` from the function instead."
-            path = ("api", section, key) if section else ("api", key)
-            report.no_effect(path, f"with kind `{api.kind}`", fix, about=("api.kind",))
+    for key, readers in unread_keys(api, api.kind):
+        fix = _UNUSED_FIX.get(key[-1]) or _other_kind(readers.kinds)
+        if (api.kind, key[0]) == ("function", "response"):
+            fix = "Return `{result: …, success: …, cost_usd: …}` from the function instead."
+        report.no_effect(("api", *key), f"with kind `{api.kind}`", fix, about=("api.kind",))
+
+
+def _other_kind(readers: tuple[str, ...]) -> str:
+    if len(readers) <= 3:
+        return f"Remove it, or write {' or '.join(f'`kind: {kind}`' for kind in readers)}."
+    if CHAT_KINDS.issuperset(readers):
+        return "Remove it; it is for chat kinds such as `openai`."
+    return f"Remove it; it is read for the kinds {listing(readers)}."
 
 
 def _check_endpoints(api: ApiConfig, report: Report) -> None:

@@ -1,5 +1,7 @@
 """Base of all sections of a configuration, and the types of their fields."""
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -51,3 +53,24 @@ class Section(BaseModel):
             return value
         known = {info.alias or name for name, info in cls.model_fields.items()} - cls.nullable
         return {key: item for key, item in value.items() if item is not None or key not in known}
+
+
+@dataclass(frozen=True)
+class Readers:
+    """Kinds (types) that alone read a key, or the keys of a section."""
+
+    kinds: tuple[str, ...]
+
+
+def unread_keys(
+    holder: Section, kind: str, inherited: Readers | None = None
+) -> Iterator[tuple[tuple[str, ...], Readers]]:
+    """Yield each key below a section that is set and that its kind does not read, with its readers."""
+    for name, info in type(holder).model_fields.items():
+        readers = next((m for m in info.metadata if isinstance(m, Readers)), inherited)
+        default = info.get_default(call_default_factory=True, validated_data={})
+        value, key = getattr(holder, name), info.alias or name
+        if isinstance(value, Section) and isinstance(default, Section):
+            yield from (((key, *path), m) for path, m in unread_keys(value, kind, readers))
+        elif readers is not None and kind not in readers.kinds and value != default:
+            yield (key,), readers

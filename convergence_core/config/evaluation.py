@@ -1,11 +1,11 @@
 """``evaluation``, ``llm``: test cases, metrics, and the models that judge."""
 
 import re
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, JsonValue
 
-from convergence_core.config.base import EnvName, FunctionPath, PluginName, Section, Text
+from convergence_core.config.base import EnvName, FunctionPath, PluginName, Readers, Section, Text
 
 MetricType: TypeAlias = Literal[
     "exact_match",
@@ -99,6 +99,18 @@ class ScaleConfig(Section):
     """Value worth reward 0."""
 
 
+_COMPARING = (
+    *("exact_match", "contains", "regex", "numeric", "json_schema", "similarity", "bleu"),
+    *("rouge", "checks", "function", "llm_judge"),
+)
+_EXPECTING = Readers((*_COMPARING, "tool_choice", "tool_arguments", "tool_allowed"))
+_ANSWERS = Readers((*_EXPECTING.kinds, "tool_calls"))
+_CASED = Readers(
+    ("exact_match", "contains", "regex", "similarity", "bleu", "tool_arguments"),
+)
+_NUMERIC, _PLUGIN, _JUDGE = Readers(("numeric",)), Readers(("plugin",)), Readers(("llm_judge",))
+
+
 class MetricConfig(Section):
     """One measured number of every answer."""
 
@@ -119,58 +131,62 @@ class MetricConfig(Section):
     """Hard constraint: an answer whose value lies below is worth reward 0."""
     max: float | None = None
     """Hard constraint: an answer whose value lies above is worth reward 0."""
-    field: Text | None = None
+    field: Annotated[Text | None, _ANSWERS] = None
     """Dotted path into the result before it is compared or judged. Absent: the whole result, or
     its `tool_calls` (types `tool_choice`, `tool_arguments`, `tool_calls`, `tool_allowed`)."""
-    expected_field: Text | None = None
+    expected_field: Annotated[Text | None, _EXPECTING] = None
     """Dotted path into the case's `expected`. Absent: the whole value; `tool_calls` (types `tool_choice`
     and `tool_arguments`); no further tools are forbidden (type `tool_allowed`). `llm_judge` judges only
     cases that have it, `checks` leaves out those whose list is empty."""
-    forbidden: list[Text] = Field(default_factory=list)
+    forbidden: Annotated[list[Text], Readers(("tool_allowed",))] = Field(default_factory=list)
     """Names of tools that must not be called, `*` for any letters (type `tool_allowed`), beside those that
     `expected_field` names."""
-    pattern: Text | None = None
+    pattern: Annotated[Text | None, Readers(("regex",))] = None
     """Regular expression (type `regex`). Absent: the case's `expected` is the expression."""
-    tolerance: float | None = Field(default=None, ge=0)
+    tolerance: Annotated[float | None, _NUMERIC] = Field(default=None, ge=0)
     """Largest absolute difference that counts as equal (type `numeric`). Absent: 0."""
-    relative_tolerance: float | None = Field(default=None, ge=0)
+    relative_tolerance: Annotated[float | None, _NUMERIC] = Field(default=None, ge=0)
     """Largest difference relative to the expected number (type `numeric`). Absent: 0."""
-    json_schema: dict[str, JsonValue] | Text | None = Field(default=None, alias="schema")
+    json_schema: Annotated[dict[str, JsonValue] | Text | None, Readers(("json_schema",))] = Field(
+        default=None, alias="schema"
+    )
     """JSON Schema, or the path of one (type `json_schema`). Absent: the case's `expected` is the
     schema."""
-    case_sensitive: bool = True
+    case_sensitive: Annotated[bool, _CASED] = True
     """Whether capitals matter (types `exact_match`, `contains`, `regex`, `similarity`, `bleu`, `tool_arguments`)."""
-    method: Literal[SimilarityMethod, RougeMethod] = "levenshtein"
+    method: Annotated[Literal[SimilarityMethod, RougeMethod], Readers(("similarity", "rouge"))] = (
+        "levenshtein"
+    )
     """How alike two texts are, in [0, 1] (type `similarity`): edits per character
     (`damerau_levenshtein`: swaps of neighbours are one edit), `jaro_winkler` for names and other
     short texts, `jaccard` for the share of words in common. Type `rouge`: F1 of words, of pairs of words, or
     of the longest common subsequence; default there: `rougeL`."""
-    function: FunctionPath | None = None
+    function: Annotated[FunctionPath | None, Readers(("function",))] = None
     """Python function (type `function`): `module:name` or `path/to/file.py:name`. Absent: the
     `custom_evaluator`."""
-    plugin: PluginName | None = None
+    plugin: Annotated[PluginName | None, _PLUGIN] = None
     """Name of an entry point of the group `convergence.metrics` (type `plugin`)."""
-    plugin_options: dict[str, JsonValue] = Field(default_factory=dict)
+    plugin_options: Annotated[dict[str, JsonValue], _PLUGIN] = Field(default_factory=dict)
     """Options that the plugin reads (type `plugin`)."""
-    mode: Literal["rating", "pass_fail", "pairwise"] = "rating"
+    mode: Annotated[Literal["rating", "pass_fail", "pairwise"], _JUDGE] = "rating"
     """What a judge says (type `llm_judge`): a rating from 1 to 10, pass or fail, or which of two
     answers is better, asked in both orders. All become values in [0, 1]: a rating r is worth
     (r - 1) / 9."""
-    rubric: Text | None = None
+    rubric: Annotated[Text | None, _JUDGE] = None
     """What a good answer is, in words for the judge (type `llm_judge`); either this or
     `rubric_path`. Absent: one is written from `api.description`."""
-    rubric_path: Text | None = None
+    rubric_path: Annotated[Text | None, _JUDGE] = None
     """File that holds the rubric, relative to the configuration (type `llm_judge`)."""
-    votes: int = Field(default=1, ge=1, le=99)
+    votes: Annotated[int, _JUDGE] = Field(default=1, ge=1, le=99)
     """How often the judge is asked (type `llm_judge`), an odd number; its votes are averaged."""
-    champion: Literal["default"] | dict[str, JsonValue] | None = None
+    champion: Annotated[Literal["default"] | dict[str, JsonValue] | None, _JUDGE] = None
     """Whose answer `mode: pairwise` compares with: `default`, the parameters' defaults, or a
     mapping of parameters to values. Absent: `default`."""
-    label_field: Text | None = None
+    label_field: Annotated[Text | None, _JUDGE] = None
     """Dotted path into the case to a person's own judgement (type `llm_judge`), e.g.
     `expected.label`, in the form of the mode: 1 to 10, or true and false; none for pairs. The
     report tells how often judge and person agree."""
-    llm: LlmConfig | None = None
+    llm: Annotated[LlmConfig | None, _JUDGE] = None
     """The judge of this metric (type `llm_judge`), with the keys of `llm`. Those not written are
     taken from the configuration's `llm`, but for `endpoint` and `api_key_env` where it is another
     endpoint or provider. Absent: the configuration's `llm`, else the target's own model."""

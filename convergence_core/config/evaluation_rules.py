@@ -9,10 +9,10 @@ from pydantic import JsonValue
 
 from convergence_core.config.api import CHAT_KINDS
 from convergence_core.config.api_rules import check_url
+from convergence_core.config.base import unread_keys
 from convergence_core.config.evaluation import (
     LlmConfig,
     MetricConfig,
-    MetricType,
     RougeMethod,
     SimilarityMethod,
     provider_of,
@@ -26,33 +26,6 @@ from convergence_core.errors import ConfigurationError, Problem
 
 _METRICS: Path = ("evaluation", "metrics")
 
-_COMPARING: tuple[MetricType, ...] = (
-    *("exact_match", "contains", "regex", "numeric"),
-    *("json_schema", "similarity", "bleu", "rouge", "checks", "function", "llm_judge"),
-)
-_OF_TOOLS: tuple[MetricType, ...] = (
-    *("tool_choice", "tool_arguments", "tool_allowed", "tool_calls"),
-)
-_READERS: dict[str, tuple[MetricType, ...]] = {
-    "field": (*_COMPARING, *_OF_TOOLS),
-    "expected_field": (*_COMPARING, *_OF_TOOLS[:3]),
-    "forbidden": ("tool_allowed",),
-    "pattern": ("regex",),
-    "tolerance": ("numeric",),
-    "relative_tolerance": ("numeric",),
-    "json_schema": ("json_schema",),
-    "case_sensitive": (
-        *("exact_match", "contains", "regex", "similarity", "bleu", "tool_arguments"),
-    ),
-    "method": ("similarity", "rouge"),
-    "function": ("function",),
-    **dict.fromkeys(("plugin", "plugin_options"), ("plugin",)),
-    **dict.fromkeys(
-        ("mode", "rubric", "rubric_path", "votes", "champion", "label_field", "llm"),
-        ("llm_judge",),
-    ),
-}
-"""Options of metrics and the types that read them."""
 _METHODS: dict[str, tuple[str, ...]] = {
     "similarity": get_args(SimilarityMethod),
     "rouge": get_args(RougeMethod),
@@ -154,14 +127,10 @@ def _check_evaluator(
 
 
 def _check_metric(metric: MetricConfig, path: Path, report: Report) -> None:
-    for name, readers in _READERS.items():
-        info = type(metric).model_fields[name]
-        default: object = info.get_default(call_default_factory=True, validated_data={})
-        if metric.type not in readers and getattr(metric, name) != default:
-            why = f"on a metric of type `{metric.type}`"
-            fix = f"Remove it; it is read for {listing(readers)}."
-            about = ((*path, "type"),)
-            report.no_effect((*path, info.alias or name), why, fix, about=about)
+    for key, readers in unread_keys(metric, metric.type):
+        why = f"on a metric of type `{metric.type}`"
+        fix = f"Remove it; it is read for {listing(readers.kinds)}."
+        report.no_effect((*path, *key), why, fix, about=((*path, "type"),))
     if metric.type == "plugin" and metric.plugin is None:
         fix = "Add `plugin:` with the name of an entry point of the group `convergence.metrics`."
         report.require((*path, "plugin"), "by type `plugin`", fix, about=((*path, "type"),))

@@ -138,18 +138,37 @@ def _rows(model: type[Section], prefix: str) -> Iterator[ReferenceRow]:
     for key, info in fields_of(model).items():
         path = f"{prefix}{key}"
         below = sections_of(info.annotation)
-        is_guessed = (model.__name__, key) in GUESSED
-        kind = _type_name(info.annotation)
-        text = info.description or (below[0].__doc__ if below else "") or ""
-        default = "see text" if is_guessed else _default(info)
-        description = " ".join(text.split())
-        yield ReferenceRow(key=path, type=kind, default=default, description=description)
+        yield _row(path, [(model, info)])
         if get_origin(info.annotation) is dict and len(below) > 1:
-            for option in below:
-                yield from _rows(option, f"{path}.<{'|'.join(map(str, _kinds(option)))}>.")
+            yield from _options_rows(below, path)
         elif below and (model.__name__, key) not in _LISTED_ELSEWHERE:
             entry = ".<name>" if _is_container(info.annotation) else ""
-            yield from _rows(below[0], f"{path}{'[]' if 'list' in kind else entry}.")
+            is_list = "list" in _type_name(info.annotation)
+            yield from _rows(below[0], f"{path}{'[]' if is_list else entry}.")
+
+
+def _options_rows(options: list[type[Section]], path: str) -> Iterator[ReferenceRow]:
+    """Yield each key of a union's options once, under the options that have it."""
+    for key in dict.fromkeys(key for option in options for key in fields_of(option)):
+        holders = [option for option in options if key in fields_of(option)]
+        kinds = "|".join(str(kind) for option in holders for kind in _kinds(option))
+        name = "name" if len(holders) == len(options) else kinds
+        yield _row(f"{path}.<{name}>.{key}", [(one, fields_of(one)[key]) for one in holders])
+
+
+def _row(path: str, fields: list[tuple[type[Section], FieldInfo]]) -> ReferenceRow:
+    """Return the row of a key, whose field stands in one section or in several options of a union."""
+    (model, first), key = fields[0], path.rpartition(".")[2]
+    texts = []
+    for _, info in fields:
+        below = sections_of(info.annotation)
+        texts.append(info.description or (below[0].__doc__ if below else "") or "")
+    return ReferenceRow(
+        key=path,
+        type=" | ".join(dict.fromkeys(_type_name(info.annotation) for _, info in fields)),
+        default="see text" if (model.__name__, key) in GUESSED else _default(first),
+        description=" ".join(" ".join(dict.fromkeys(texts)).split()),
+    )
 
 
 def _default(info: FieldInfo) -> str:

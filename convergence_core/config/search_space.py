@@ -33,7 +33,7 @@ class FloatParam(BaseParam):
     log: bool = False
     """Whether values are drawn evenly on a logarithmic scale; needs `min` above 0."""
     step: float | None = Field(default=None, gt=0, le=_BOUND)
-    """Distance between allowed values, counted from `min`. Absent: any value."""
+    """Distance between allowed values, counted from `min`. Absent: 1 for `int`, else any value."""
     default: float | None = None
     """The value in use today; the baseline of the report is made of all defaults."""
 
@@ -42,7 +42,7 @@ class IntParam(BaseParam):
     """A whole number."""
 
     type: Literal["int"]
-    """Also `discrete`."""
+    """Whole numbers."""
     min: IntBound
     """Smallest value, inclusive."""
     max: IntBound
@@ -50,20 +50,20 @@ class IntParam(BaseParam):
     log: bool = False
     """Whether values are drawn evenly on a logarithmic scale; needs `min` above 0."""
     step: int | None = Field(default=None, gt=0, le=_INT_BOUND)
-    """Distance between allowed values, counted from `min`. Absent: 1."""
+    """Distance between allowed values, counted from `min`. Absent: 1 for `int`, else any value."""
     default: int | None = None
-    """The value in use today."""
+    """The value in use today; the baseline of the report is made of all defaults."""
 
 
 class CategoricalParam(BaseParam):
     """One of several values."""
 
     type: Literal["categorical"]
-    """Also `discrete` with `values`; a plain list stands for a categorical parameter."""
+    """A plain list stands for a categorical parameter."""
     choices: list[Choice] = Field(min_length=1, max_length=10_000)
-    """Texts, numbers or booleans, without duplicates. Also `values`."""
+    """Texts, numbers or booleans, without duplicates."""
     default: Choice | None = None
-    """The value in use today."""
+    """The value in use today; the baseline of the report is made of all defaults."""
 
 
 class BooleanParam(BaseParam):
@@ -72,7 +72,7 @@ class BooleanParam(BaseParam):
     type: Literal["boolean"]
     """Also `bool`."""
     default: bool | None = None
-    """The value in use today."""
+    """The value in use today; the baseline of the report is made of all defaults."""
 
 
 class TextParam(BaseParam):
