@@ -1,4 +1,4 @@
-"""``python -m benchmarks.optimizer``: run, report, plot, scaling, told, beliefs."""
+"""``python -m benchmarks.optimizer``: run, report, plot, scaling, told."""
 
 import os
 

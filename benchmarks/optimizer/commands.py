@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.machine import describe_machine
-from benchmarks.optimizer import beliefs, records, reporting, scaling, told
+from benchmarks.optimizer import records, reporting, scaling, told
 from benchmarks.optimizer.opponents.registry import check, runs_on
 from benchmarks.optimizer.regret import read_scales
 from benchmarks.optimizer.running import run
@@ -172,27 +172,6 @@ def measure_told(options: argparse.Namespace) -> int:
     return 0
 
 
-def measure_beliefs(options: argparse.Namespace) -> int:
-    """Print what parts of the surrogate are worth to what it believes."""
-    tasks = [get_task(name) for name in _tasks(options.tasks)]
-    with_cases = [task for task in tasks if isinstance(task, CaseTask)]
-    if not with_cases:
-        raise SystemExit("`--tasks` must name tasks with cases, e.g. `llm`")
-    try:
-        print(
-            beliefs.table(
-                with_cases,
-                options.parts,
-                budgets=options.budgets,
-                batch=options.batch,
-                n_seeds=options.seeds,
-            )
-        )
-    except ValueError as error:
-        raise SystemExit(str(error)) from None
-    return 0
-
-
 def parser() -> argparse.ArgumentParser:
     """Return the parser of all commands."""
     top = argparse.ArgumentParser(prog="python -m benchmarks.optimizer", description=__doc__)
@@ -250,13 +229,6 @@ def parser() -> argparse.ArgumentParser:
     tolds.add_argument("--batch", type=int, default=20)
     tolds.set_defaults(command=measure_told)
 
-    believed = commands.add_parser("beliefs", help="one evidence, read with and without a part")
-    believed.add_argument("--parts", nargs="+", required=True, help="e.g. interaction=False")
-    believed.add_argument("--tasks", nargs="+", default=["llm"], help="sets, names or patterns")
-    believed.add_argument("--seeds", type=_several, default=20)
-    believed.add_argument("--budgets", type=_budgets, default=[40, 100], help="e.g. 40,100")
-    believed.add_argument("--batch", type=int, default=20)
-    believed.set_defaults(command=measure_beliefs)
     return top
 
 

@@ -20,12 +20,12 @@ Notation: M candidates, N cases, w_j the cases' shares in the mean; shape is p (
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from convergence_core.posterior.evidence import Evidence
-from convergence_core.posterior.random_effects import RandomEffectsFit, Residuals, cell_weights
+from convergence_core.posterior.random_effects import RandomEffectsFit, cell_weights
 
 N_ROUNDS = 20
 """Rounds of estimating variances at most."""
@@ -60,12 +60,8 @@ class CaseEffects:
     """Of b."""
     noise: np.ndarray
     """Variance of one cell of each candidate as evidence of its theta, (M,)."""
-    residuals: Residuals | None
-    """``None``: the noise is not measured."""
-    factor: float = 1.0
-    """Noise in units of its shape."""
-    is_binomial: bool = False
-    """Whether the shape is p (1 - p)."""
+    of_sample: np.ndarray
+    """Variance by which noise moves the mean over all cases away from that over the cases seen, (M,)."""
 
     @classmethod
     def estimate(cls, evidence: Evidence) -> "CaseEffects":
@@ -88,7 +84,6 @@ class CaseEffects:
         evidence: Evidence,
         *,
         binomial: bool,
-        start: tuple[np.ndarray, float, float] | None = None,
     ) -> tuple[float, "CaseEffects"]:
         """Return the log-likelihood of the residuals, and the estimates of the linear model.
 
@@ -97,26 +92,21 @@ class CaseEffects:
         Args:
             evidence: the rewards.
             binomial: whether the shape of the noise is p (1 - p).
-            start: shape, which then stays as it is, factor and case variance of an earlier fit.
         """
         weight = cell_weights(evidence)
         cells = weight.sum(axis=1)
         shown = np.asarray((weight > 0).any(axis=0))
         n_free = n_free_rewards(evidence)
         least = least_factor(evidence, binomial=binomial)
-        if start is None:
-            shape = np.ones(len(cells))
-            plain = LinearFit.of(evidence, weight, 0.0).residual
-            factor = max(squares(evidence, plain, shape) / n_free, least)
-            case_variance = factor
-        else:
-            shape, factor, case_variance = start
+        shape = np.ones(len(cells))
+        plain = LinearFit.of(evidence, weight, 0.0).residual
+        factor = case_variance = max(squares(evidence, plain, shape) / n_free, least)
         fit = LinearFit.of(evidence, weight / (factor * shape)[:, None], case_variance)
         for _ in range(N_ROUNDS):
             before = np.array([factor, case_variance])
             variance, dof = fit.cases.next_variance(case_variance, shown)
             case_variance = max(variance, MIN_VARIANCE)
-            if binomial and start is None:
+            if binomial:
                 shape = binomial_shape(fit.mean, cells)
             if binomial and evidence.binary:
                 least = least_coin(case_variance, float(cells @ shape / cells.sum()))
@@ -124,7 +114,7 @@ class CaseEffects:
             fit = LinearFit.of(evidence, weight / (factor * shape)[:, None], case_variance)
             if np.allclose(before, [factor, case_variance], rtol=TOLERANCE, atol=MIN_VARIANCE):
                 break
-        return cls.of_linear(fit, evidence, factor, shape, case_variance, binomial=binomial)
+        return cls.of_linear(fit, evidence, factor, shape, case_variance)
 
     @classmethod
     def of_linear(
@@ -134,28 +124,17 @@ class CaseEffects:
         factor: float,
         shape: np.ndarray,
         case_variance: float,
-        *,
-        binomial: bool,
     ) -> tuple[float, "CaseEffects"]:
         """Return the log-likelihood of the residuals, and the estimates of a fit of these variances."""
         noise = factor * shape  # (eq. 3)
-        sd = np.sqrt(noise)[:, None]
-        own = 1.0 / fit.cases.total
         effects = cls(
             mean=fit.mean,
-            errors=fit.cases.errors(fit.loading, own),
+            errors=fit.cases.errors(fit.loading, 1.0 / fit.cases.total),
             is_measured=True,
             case_effect=fit.cases.effect,
             case_variance=case_variance,
             noise=noise,
-            factor=factor,
-            is_binomial=binomial,
-            residuals=Residuals(
-                standardized=fit.residual / sd,
-                seen=evidence.count > 0,
-                loading=fit.loading * sd,
-                own=own,
-            ),
+            of_sample=noise * (fit.loading**2).sum(axis=1),
         )
         return _log_likelihood(evidence, fit.residual, factor, shape), effects
 
@@ -171,24 +150,19 @@ class CaseEffects:
             case_effect=np.zeros(evidence.count.shape[1]),
             case_variance=0.0,
             noise=np.ones(len(cells)),
-            residuals=None,
+            of_sample=np.ones(len(cells)),
         )
 
-    def reweighted(self, evidence: Evidence, mean: np.ndarray) -> "CaseEffects":
-        """Return the estimates whose noise is that of these mean rewards.
+    def without_noise(self, evidence: Evidence) -> "CaseEffects":
+        """Return the estimates of rewards that a case asked again would repeat.
 
-        Constant noise owes nothing to rewards, and leaves the estimates as they are.
-
-        Args:
-            evidence: what these estimates are of.
-            mean: of the rewards, in [0, 1], (M,).
+        What candidate and case leave unexplained is a candidate's own then, and its error ends where
+        all cases were asked, as that of a sample of a finite population does.
         """
-        if not self.is_binomial:
+        if not self.is_measured:
             return self
-        p = np.clip(mean, 0.0, 1.0)
-        shape = np.maximum(p * (1.0 - p), EDGE)
-        start = shape, self.factor, self.case_variance
-        return self.fit(evidence, binomial=True, start=start)[1]
+        own = self.noise / cell_weights(evidence).sum(axis=1)
+        return replace(self, errors=self.errors + np.diag(self.of_sample - own))
 
     def alone(
         self, evidence: Evidence, rows: np.ndarray, count: np.ndarray, rewards: np.ndarray

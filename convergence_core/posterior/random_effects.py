@@ -29,22 +29,6 @@ MIN_DOF = 1e-3
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Residuals:
-    """Residuals of the cells, and how their noise enters the candidates' means."""
-
-    standardized: np.ndarray
-    """Reward less what candidate and case explain, in standard deviations of its noise, 0 where
-    nothing was seen, (M, N)."""
-    seen: np.ndarray
-    """Whether a candidate was asked a case, (M, N)."""
-    loading: np.ndarray
-    """How far one standard deviation of each case's noise moves the mean that is sought less the
-    mean that was seen, (M, N)."""
-    own: np.ndarray
-    """Variance that noise gives each candidate's mean, (M,)."""
-
-
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class RandomEffectsFit:
     """Posterior of b given variances; its covariance is diag(d) + F^T F."""
 

@@ -1,9 +1,8 @@
 """Surrogate of the search: a Gaussian process on evidence freed of the cases.
 
-Cells become one measurement per candidate (``case_effects``), whose errors include what similar
-candidates share (``shared_noise``); rewards are warped so that crashes do not bend the surface
-(``warp``), and a process over the space (``gaussian_process``) predicts candidates asked and unasked,
-jointly. Then the evidence is linearized again at the posterior.
+Cells become one measurement per candidate (``case_effects``); rewards are warped so that crashes do
+not bend the surface (``warp``), and a process over the space (``gaussian_process``) predicts
+candidates asked and unasked, jointly.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +19,6 @@ from convergence_core.posterior.gaussian_process import (
     MEASURED_NOISE,
     NO_NOISE,
     GaussianProcess,
-    NoisePrior,
     Repeats,
 )
 from convergence_core.posterior.kernel import Kernel
@@ -31,7 +29,6 @@ from convergence_core.posterior.prior_runs import (
     newest_within,
     with_prior_runs,
 )
-from convergence_core.posterior.shared_noise import SharedNoise, without_noise
 from convergence_core.posterior.warp import Bounds, Warp, WarpedEvidence
 from convergence_core.posterior.warped_posterior import WarpedPosterior
 from convergence_core.records import Candidate, Json
@@ -42,8 +39,6 @@ MAX_ROWS = 300
 """Candidates that a process is trained on: its cost grows with their cube."""
 N_STEPS = 25
 """Iterations of the optimizer of hyper-parameters from the prior."""
-N_LINEARIZATIONS = 3
-"""Of the evidence where the noise is measured; a fourth changes little."""
 QUIET = 0.02
 """Variance of the noise, in units of that of candidates' rewards, below which it is small."""
 SURELY = 0.999
@@ -149,69 +144,40 @@ class SpaceModel:
             row={name: i for i, name in enumerate(evidence.ids)},
         )
 
-    # -- parts that benchmarks replace one by one ------------------------------------------------
-
     def estimate_effects(self, evidence: Evidence) -> CaseEffects:
-        """Return the evidence per candidate."""
+        """Return the evidence per candidate; benchmarks replace it."""
         return CaseEffects.estimate(evidence)
-
-    def make_kernel(self, *, own_effect: bool) -> Kernel:
-        """Return the kernel; see ``Kernel.of``."""
-        return Kernel.of(self.encoding, own_effect=own_effect)
-
-    def estimate_shared_noise(
-        self, effects: CaseEffects, kernel: Kernel, points: Points
-    ) -> SharedNoise | None:
-        """Return the noise that similar candidates share; ``None``: none is shown."""
-        return SharedNoise.estimate(effects, kernel, kernel.distances(points, points))
-
-    @property
-    def n_linearizations(self) -> int:
-        """Linearizations of the evidence where the noise is measured."""
-        return N_LINEARIZATIONS
-
-    # -- fitting ---------------------------------------------------------------------------------
 
     def _fitted_process(
         self, evidence: Evidence, points: Points
     ) -> tuple[WarpedEvidence, GaussianProcess]:
-        """Return the evidence as it was linearized last, and the process fitted to it."""
+        """Return the evidence, and the process fitted to it."""
         effects = self.estimate_effects(evidence)
         # Of several cases, what they have in common is noise to a mean over few of them.
         is_single = not effects.is_measured and len(evidence.case_ids) == 1
         is_exact = is_single and (self.deterministic or evidence.is_exact)
         repeats = self._repeats(effects, evidence) if is_single and not is_exact else None
         tells_noise = effects.is_measured or is_exact or repeats is not None
-        kernel = self.make_kernel(own_effect=tells_noise or not self.encoding.number_names)
-        shared = (
-            self.estimate_shared_noise(effects, kernel, points) if effects.is_measured else None
-        )
+        has_own = tells_noise or not self.encoding.number_names
+        kernel = Kernel.of(self.encoding, own_effect=has_own)
         noise = MEASURED_NOISE if effects.is_measured else NO_NOISE if is_exact else FREE_NOISE
         start = None
         if self.start is not None and len(self.start) == len(kernel.prior_mean) + 1:
             start = np.array(self.start, dtype=np.float64)
-        warped = WarpedEvidence.of(self._with_shared(effects, shared), self.bounds)
-        process = self._process(kernel, points, warped, noise, start=start, repeats=repeats)
-        is_informative = effects.is_measured and np.ptp(warped.targets) > 0
-        for _ in range(self.n_linearizations - 1 if is_informative else 0):
-            mean = WarpedPosterior(
-                ids=evidence.ids,
-                process=process,
-                warp=warped.warp,
-                points=points,
-                rows=np.arange(len(points)),
-                bounds=self.bounds,
-            ).mean
-            again = self._with_shared(effects.reweighted(evidence, mean), shared)
-            warped = WarpedEvidence.of(again, self.bounds, mean)
-            process = self._process(kernel, points, warped, noise, start=process.log_params)
-        return warped, process
-
-    def _with_shared(self, effects: CaseEffects, shared: SharedNoise | None) -> CaseEffects:
-        """Return the effects with errors that similar candidates share."""
         if self.deterministic:
-            return without_noise(effects, shared)
-        return effects if shared is None else shared.applied(effects)
+            effects = effects.without_noise(evidence)
+        warped = WarpedEvidence.of(effects, self.bounds)
+        process = GaussianProcess.fit(
+            kernel,
+            points,
+            warped.targets,
+            warped.errors,
+            noise=noise,
+            repeats=repeats,
+            start=start,
+            n_steps=N_STEPS if start is None else self.start_steps,
+        )
+        return warped, process
 
     def _repeats(self, effects: CaseEffects, evidence: Evidence) -> Repeats | None:
         """Return the repeats of the only case; ``None``: they say nothing worth knowing of the noise.
@@ -226,27 +192,6 @@ class SpaceModel:
         found = Repeats(square=float(slope**2 @ evidence.repeat_squares), dof=evidence.repeat_dof)
         is_finite = self.space.size() is not None
         return found if is_finite or found.highest(SURELY) < QUIET else None
-
-    def _process(
-        self,
-        kernel: Kernel,
-        points: Points,
-        warped: WarpedEvidence,
-        noise: NoisePrior,
-        *,
-        start: np.ndarray | None,
-        repeats: Repeats | None = None,
-    ) -> GaussianProcess:
-        return GaussianProcess.fit(
-            kernel,
-            points,
-            warped.targets,
-            warped.errors,
-            noise=noise,
-            repeats=repeats,
-            start=start,
-            n_steps=N_STEPS if start is None else self.start_steps,
-        )
 
     def _rows(self, archive: Archive, case_ids: Sequence[str] | None) -> list[Member]:
         """Return the members to train on, in the order they were first asked."""

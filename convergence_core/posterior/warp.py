@@ -8,15 +8,9 @@ compared:
     warped = (bend(u) - mean) / sd                                                                 (2)
 
 The process works on warped rewards, the noise is that of rewards, so measurements are carried over
-along a tangent of the warp, at rewards x_0:
+along the tangents of the warp:
 
-    z = warped(x_0) + slope(x_0) (x - x_0),    Cov(z) = slope Cov(x) slope                         (3)
-
-Taken at the measurement itself, that tangent is as noisy as the measurement is; and p (1 - p), the
-noise of pass and fail, is too small for lucky candidates. So evidence is linearized again at the
-posterior mean, as generalized linear models are fitted by weights of the fitted means (McCullagh &
-Nelder 1989, §2.5), and filters by tangents at the posterior (García-Fernández, Svensson & Särkkä
-2015).
+    z = warped(x),    Cov(z) = slope(x) Cov(x) slope(x)                                            (3)
 
 Notation: M candidates.
 """
@@ -114,26 +108,20 @@ class WarpedEvidence:
     """Their covariance, (M, M); up to a factor where the noise is not measured."""
 
     @classmethod
-    def of(
-        cls, effects: CaseEffects, bounds: Bounds, at: np.ndarray | None = None
-    ) -> "WarpedEvidence":
+    def of(cls, effects: CaseEffects, bounds: Bounds) -> "WarpedEvidence":
         """Return the measurements.
 
         Args:
             effects: evidence per candidate.
             bounds: of rewards.
-            at: mean rewards at which the warp is linearized, (M,); ``None``: the measured ones.
         """
         low, high = bounds or (-1.0, 1.0)
         error = float(np.median(np.sqrt(np.diag(effects.errors)))) if effects.is_measured else 0.0
-        # Of the measurements, wherever they are linearized: a warp learned of shrunken rewards would
-        # shrink them further, and so on to nothing.
         warp = Warp.learn(effects.mean, guess=(high - low) / 4, least=error)
-        at = effects.mean if at is None else at
-        slope = warp.slope(at) if effects.is_measured else np.ones(len(at))
+        slope = warp.slope(effects.mean) if effects.is_measured else np.ones(len(effects.mean))
         return cls(
             effects=effects,
             warp=warp,
-            targets=warp.forward(at) + slope * (effects.mean - at),  # (eq. 3)
-            errors=slope[:, None] * effects.errors * slope,
+            targets=warp.forward(effects.mean),
+            errors=slope[:, None] * effects.errors * slope,  # (eq. 3)
         )

@@ -200,7 +200,6 @@ def test_settings_are_read_and_unknown_ones_refused_at_once():
         ["run", "--opts", "random", "--out", "never.csv", "--tasks"],
         ["plot", "never.csv", "--out", "never.png", "--panels"],
         ["told", "--tasks"],
-        ["beliefs", "--parts", "n_readings=1", "--tasks"],
     ],
 )
 def test_commands_refuse_a_task_that_there_is_not_in_a_sentence(

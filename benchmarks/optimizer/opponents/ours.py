@@ -7,7 +7,7 @@ are. Ordered numbers are integers from 0, since their spacing carries no meaning
 
 Settings for ablations, joined by ``+``: ``ours:rules.draws=False+n_levels=10``. ``algorithm`` chooses
 the sampler; any other name is a field of the sampler's dataclass as ``ablations`` extends it, or, with
-dots, of a dataclass it holds (``surrogate.additive=True``); ``recommend.level`` and
+dots, of a dataclass it holds (``surrogate.case_effects=False``); ``recommend.level`` and
 ``recommend.delta`` are arguments of
 ``recommend``, and ``recommend.optimism=False`` leaves claims as the posterior has them; ``repeats`` is
 ``evaluation.repeats``; ``meta_optimizer`` is ``optimization.meta_optimizer``, or ``uniform``: each generation's

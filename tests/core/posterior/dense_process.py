@@ -12,8 +12,6 @@ def by_hand(
     a: Points,
     b: Points,
     log_params: np.ndarray,
-    *,
-    additive: tuple[int, ...] = (),
 ) -> np.ndarray:
     """The covariance that the kernel's docstring states, without own effects, (n, m).
 
@@ -21,8 +19,7 @@ def by_hand(
         encoding: of the space.
         a: places of n candidates.
         b: places of m candidates.
-        log_params: lengths, weights, the product's variance, and those of additive terms.
-        additive: dimensions with a term of their own.
+        log_params: lengths, weights, the product's variance.
     """
     n_numbers, n_choices = len(encoding.number_names), len(encoding.choice_names)
     n_dims = n_numbers + n_choices
@@ -39,8 +36,6 @@ def by_hand(
                 distance = encoding.distances[d][a.codes[i, d], b.codes[j, d]]
                 parts.append(math.exp(-theta[n_numbers + d] * distance))
             total[i, j] = theta[n_dims] * math.prod(parts)
-            for k, d in enumerate(additive):
-                total[i, j] += theta[n_dims + 1 + k] * parts[d]
     return total
 
 

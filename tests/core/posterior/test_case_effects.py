@@ -226,7 +226,7 @@ def test_who_nearly_always_fails_takes_no_noise_from_those_that_do_not(n_failing
         hits = np.random.default_rng(seed).random((len(p), 20)) < p[:, None]
         cells = [(i, j, float(hits[i, j])) for i in range(len(p)) for j in range(20)]
         found = CaseEffects.estimate(gathered(cells, n_cases=20))
-        assert found.is_binomial
+        assert np.ptp(found.noise) > 0
         of_good.append(found.noise[:10].mean() + found.case_variance)
     assert np.mean(of_good) == pytest.approx((p * (1 - p))[:10].mean(), rel=0.08)
 
@@ -392,3 +392,21 @@ def test_the_order_of_candidates_does_not_matter():
     order = [ids_back.index(i) for i in ids]
     assert found.mean == pytest.approx(again.mean[order], rel=1e-9)
     assert found.errors == pytest.approx(again.errors[np.ix_(order, order)], rel=1e-9)
+
+
+def test_without_noise_errors_are_those_of_samples_of_a_finite_population():
+    """Mean of n of N draws without replacement: variance s² / n (1 - n / N) (Cochran 1977, eq. 2.8)."""
+    rng = np.random.default_rng(0)
+    n_cases, n_asked = 20, (4, 10, 20)
+    rewards = {
+        f"m{i}": {f"c{j:02d}": float(rng.normal(0.5, 0.1)) for j in range(n)}
+        for i, n in enumerate(n_asked)
+    }
+    evidence = Evidence.gather(archive(rewards), case_ids=[f"c{j:02d}" for j in range(n_cases)])
+    effects = EqualCases.estimate(evidence)
+    found = effects.without_noise(evidence).errors
+    expected = [s2 / n * (1 - n / n_cases) for s2, n in zip(effects.noise, n_asked, strict=True)]
+    assert np.diag(found) == pytest.approx(expected, abs=1e-12)
+    assert np.abs(found - np.diag(np.diag(found))).max() < 1e-12
+    assert found[2, 2] == pytest.approx(0.0, abs=1e-12)
+    assert np.diag(effects.errors) == pytest.approx(effects.noise / np.array(n_asked))

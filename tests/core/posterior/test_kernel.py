@@ -5,9 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from benchmarks.optimizer.ablations import MANY_VALUES, AblatableModel, AdditiveKernel
 from convergence_core.posterior.kernel import Kernel
-from convergence_core.space import Choice, Float, Space
 from convergence_core.space.arrays import Encoding, Points
 from tests.core.posterior.dense_process import by_hand
 from tests.support.random_spaces import points, random_space
@@ -17,14 +15,6 @@ def placed(seed: int, n: int) -> tuple[Encoding, Points]:
     space = random_space(seed)
     encoding = Encoding.of(space)
     return encoding, encoding.encode(points(space, n, np.random.default_rng(seed)))
-
-
-def kernel_of(encoding: Encoding, seed: int) -> tuple[Kernel, tuple[int, ...]]:
-    """The kernel of the product, or of every second seed that with additive terms, and their dimensions."""
-    kernel = Kernel.of(encoding, own_effect=True)
-    if seed % 2:
-        return kernel, ()
-    return AdditiveKernel.beside(kernel), tuple(range(kernel.n_dims))
 
 
 def drawn(kernel: Kernel, seed: int, spread: float = 1.5) -> np.ndarray:
@@ -43,24 +33,24 @@ def correlations(kernel: Kernel, log_params: np.ndarray, a: Points, b: Points) -
 def test_the_covariance_is_that_of_the_formula(seed):
     encoding, places = placed(seed, 9)
     other = placed(seed, 14)[1].take(np.arange(2, 8))
-    kernel, additive = kernel_of(encoding, seed)
+    kernel = Kernel.of(encoding, own_effect=True)
     log_params = drawn(kernel, seed)
     for b in (places, other):
-        expected = by_hand(encoding, places, b, log_params, additive=additive)
+        expected = by_hand(encoding, places, b, log_params)
         found = kernel.between(log_params, places, b)
         assert found == pytest.approx(expected, rel=1e-10, abs=1e-300)
         parts = correlations(kernel, log_params, places, b)
         whole = kernel.product(log_params, kernel.distances(places, b))
         assert whole == pytest.approx(np.prod(parts, axis=0), rel=1e-10, abs=1e-300)
     assert kernel.smooth_variance(log_params) == pytest.approx(
-        by_hand(encoding, places, places, log_params, additive=additive)[0, 0]
+        by_hand(encoding, places, places, log_params)[0, 0]
     )
 
 
 @pytest.mark.parametrize("seed", range(30))
 def test_the_covariance_is_positive_semi_definite(seed):
     encoding, places = placed(seed, 60)
-    kernel, _ = kernel_of(encoding, seed)
+    kernel = Kernel.of(encoding, own_effect=True)
     log_params = drawn(kernel, seed, spread=2.5)
     total = kernel.between(log_params, places, places)
     for matrix in (*correlations(kernel, log_params, places, places), total):
@@ -69,28 +59,10 @@ def test_the_covariance_is_positive_semi_definite(seed):
         assert values[0] > -1e-9 * values[-1]
 
 
-@pytest.mark.parametrize("n_values", [2, MANY_VALUES, MANY_VALUES + 1, 100])
-@pytest.mark.parametrize("alone", [True, False])
-def test_where_a_choice_has_many_values_every_dimension_has_a_term_of_its_own(n_values, alone):
-    parameters = {"template": Choice(kind="categorical", choices=tuple(range(n_values)))}
-    if not alone:
-        space = Space(parameters={**parameters, "x": Float(min=0, max=1)})
-    else:
-        space = Space(parameters=parameters)
-    kernel = AblatableModel(space=space, additive=True).make_kernel(own_effect=True)
-    is_additive = n_values > MANY_VALUES and not alone
-    assert isinstance(kernel, AdditiveKernel) == is_additive
-    assert len(kernel.prior_mean) == kernel.n_dims + 2 + 2 * is_additive
-    plain = Kernel.of(Encoding.of(space), own_effect=True)
-    assert len(plain.prior_mean) == kernel.n_dims + 2
-    assert plain.prior_mean[-1] == kernel.prior_mean[-1]
-    assert plain.prior_sd[plain.n_dims] == kernel.prior_sd[kernel.n_dims]
-
-
 @pytest.mark.parametrize("seed", range(12))
 def test_the_gradient_is_that_of_finite_differences(seed):
     encoding, places = placed(seed, 10)
-    kernel, _ = kernel_of(encoding, seed)
+    kernel = Kernel.of(encoding, own_effect=True)
     log_params = drawn(kernel, seed, spread=1.0)
     distances = kernel.distances(places, places)
     lots = np.random.default_rng(seed).standard_normal((len(places), len(places)))

@@ -10,7 +10,7 @@ from benchmarks.optimizer.ablations import AblatableModel
 from convergence_core.evidence.archive import Archive, Member
 from convergence_core.posterior.space_model import FittedSpaceModel, SpaceModel
 from convergence_core.records import Candidate, Cell, Params
-from convergence_core.space import Choice, Float, Integer, Space
+from convergence_core.space import Choice, Integer, Space
 from tests.support.mixed_problem import mixed_space, mixed_value, trial
 from tests.support.random_spaces import points, random_space
 
@@ -299,24 +299,6 @@ def test_without_case_effects_hard_cases_pull_candidates_down():
         for knows in (True, False)
     }
     assert error[True] < 0.5 * error[False], error
-
-
-def test_an_additive_term_learns_a_template_wherever_it_was_asked():
-    """Twenty templates, three looks at each, each look elsewhere on a wave that is the same for all."""
-    rng = np.random.default_rng(0)
-    templates = Choice(kind="categorical", choices=tuple(range(20)))
-    space = Space(parameters={"template": templates, "x": Float(min=0, max=1)})
-    effect = rng.normal(0, 0.12, 20)
-
-    def value(point: Params) -> float:
-        return float(effect[int(point["template"])] + 0.3 * np.cos(9 * float(point["x"])))
-
-    archive = archived(space, points(space, 60, rng), lambda point, j: value(point))
-    error = {
-        has: rmse(AblatableModel(space=space, additive=has, bounds=None), archive, value)
-        for has in (True, False)
-    }
-    assert error[True] < 0.7 * error[False], error
 
 
 def test_texts_that_share_words_share_evidence():
