@@ -10,7 +10,7 @@ import typer
 
 from convergence import console
 from convergence.cli import options
-from convergence.cli.assignments import load_with
+from convergence.cli.locations import load_with
 from convergence.cli.optimize import EXIT_BUDGET, EXIT_ERROR, limits_of, mock_server
 from convergence_core.errors import RunInterruptedError
 

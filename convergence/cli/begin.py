@@ -12,7 +12,7 @@ import typer
 
 from convergence import console
 from convergence.cli import locations, options
-from convergence.cli.assignments import load_with
+from convergence.cli.locations import load_with
 from convergence_core.errors import ConfigurationError, Problem
 
 if TYPE_CHECKING:

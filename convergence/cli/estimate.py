@@ -1,17 +1,17 @@
 """``estimate``, and ``optimize --dry-run``: cost estimates without a call."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from convergence import console
 from convergence.cli import options
-from convergence.cli.assignments import load_with
+from convergence.cli.locations import load_with
 
 if TYPE_CHECKING:
     from convergence.cost_estimate.call_quotes import RoleEstimate
     from convergence.cost_estimate.estimate import RunEstimate
+    from tasks.inputs.loader import Loaded
 
 
 def estimate(  # noqa: PLR0917 - Typer's options
@@ -29,14 +29,13 @@ def estimate(  # noqa: PLR0917 - Typer's options
     """
     budget = {"max_calls": max_calls, "max_usd": max_usd, "max_tokens": max_tokens}
     show_estimate(
-        config, assignments=assignments, generations=generations, budget=budget, as_json=as_json
+        load_with(config, assignments), generations=generations, budget=budget, as_json=as_json
     )
 
 
 def show_estimate(
-    config: Path,
+    loaded: "Loaded",
     *,
-    assignments: Sequence[str] | None = None,
     generations: int | None = None,
     budget: Mapping[str, float | None] | None = None,
     as_json: bool = False,
@@ -44,23 +43,21 @@ def show_estimate(
     """Print what a run with these overrides would cost.
 
     Args:
-        config: path of the configuration.
-        assignments: of ``--set``.
+        loaded: the configuration and its files.
         generations: in place of ``optimization.evolution.generations``.
         budget: limits by their key under ``budget``.
         as_json: whether the answer is one JSON object.
 
     Raises:
-        ConfigurationError: the configuration or an override is wrong.
+        ConfigurationError: an override is wrong.
     """
     from convergence.cost_estimate.estimate import estimate as estimate_run  # noqa: PLC0415 - brings NumPy
     from tasks.run.opener import with_overrides  # noqa: PLC0415 - brings DuckDB
 
-    loaded = load_with(config, assignments)
     configuration = with_overrides(loaded.configuration, generations=generations, budget=budget)
     found = estimate_run(replace(loaded, configuration=configuration))
     if as_json:
-        console.answer_json({"config": str(config), **found.to_json()})
+        console.answer_json({"config": str(loaded.config_path), **found.to_json()})
     else:
         _show(found)
 

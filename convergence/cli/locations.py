@@ -4,15 +4,33 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from convergence import console
 from convergence_core.errors import ConfigurationError, RunNotFoundError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tasks.inputs.loader import Loaded
     from tasks.store import ParquetStore
     from tasks.store.feedback.feedback_store import FeedbackStore
     from tasks.store.runtime.runtime_store import RuntimeStore
 
 CONFIG_NAME = "optimization.yaml"
 DEFAULT_STORE = "./convergence-data"
+
+
+def load_with(config: Path, assignments: "Sequence[str] | None") -> "Loaded":
+    """Load a configuration, some of its keys replaced by ``--set``, and print its warnings.
+
+    Raises:
+        ConfigurationError: the file or an assignment is wrong; holds all problems.
+    """
+    from tasks.inputs.loader import load  # noqa: PLC0415 - brings pydantic
+
+    loaded = load(config, assignments or ())
+    for warning in loaded.warnings:
+        console.say(f"warning: {warning}", style="yellow")
+    return loaded
 
 
 def store_path(store: Path | None, config: Path | None) -> Path:

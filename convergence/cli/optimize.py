@@ -9,8 +9,8 @@ import typer
 
 from convergence import console
 from convergence.cli import locations, options
-from convergence.cli.assignments import load_with
 from convergence.cli.estimate import show_estimate
+from convergence.cli.locations import load_with
 from convergence_core.errors import RunInterruptedError
 from convergence_core.events import Listener
 
@@ -56,11 +56,7 @@ def optimize(  # noqa: PLR0917 - Typer's options
     budget = limits_of(max_usd, max_calls, max_tokens, max_minutes)
     if dry_run:
         show_estimate(
-            config,
-            assignments=assignments,
-            generations=generations,
-            budget=budget,
-            as_json=as_json,
+            load_with(config, assignments), generations=generations, budget=budget, as_json=as_json
         )
         return
 

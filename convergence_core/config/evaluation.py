@@ -228,3 +228,10 @@ class EvaluationConfig(Section):
     feasible."""
     custom_evaluator: CustomEvaluatorConfig | None = None
     """Absent: each metric of type `function` names its own."""
+
+    @property
+    def judges(self) -> dict[str, MetricConfig]:
+        """Metrics that a model judges, by name."""
+        return {
+            name: metric for name, metric in self.metrics.items() if metric.type == "llm_judge"
+        }

@@ -6,28 +6,24 @@ the same rows (``tasks.run.games_round``).
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
 from convergence_core.config import Configuration
-from convergence_core.ports import Row, RunRecord
+from convergence_core.ports import Row
 from convergence_core.records import Trial
 from convergence_core.sao.prompt_shape import shape_of
 from convergence_core.search.learner import LearnerStep
 from convergence_core.search.sampler import Advice
 from convergence_core.search.study import Asked, Study
 from convergence_core.search.study_state import StudyState
-from tasks.calls.session import EvaluationSession
 from tasks.games.configured_games import (
     ConfiguredGame,
     configured_games,
     models_of,
     no_system,
 )
-from tasks.inputs.environment import Environment
-from tasks.inputs.loader import Loaded
-from tasks.rlp.learner_calls import LearnerCalls, SubBudget
+from tasks.rlp.learner_calls import LearnerCalls, LearnerParts, SubBudget
 from tasks.store.tables.lineage import PARTS, ROUNDS_TAG
 
 GAMES: Final = "games"
@@ -109,56 +105,27 @@ class GamesLearner:
         self.calls.close(*models_of(self.games))
 
 
-def games_within(
-    loaded: Loaded, world: Environment, record: RunRecord, held: ExitStack
-) -> dict[str, ConfiguredGame]:
-    """Return the games that a run plays between its generations; empty: none.
-
-    Args:
-        loaded: the configuration and its files.
-        world: keys and prices.
-        record: of the run.
-        held: ends the processes of games.
+def make_games(parts: LearnerParts) -> GamesLearner | None:
+    """Return the games that a run plays between its generations; ``None``: it plays none.
 
     Raises:
         ConfigurationError: a game cannot be played as it is configured.
     """
-    if loaded.configuration.society.games.every is None or {*record.tags} & {*PARTS, ROUNDS_TAG}:
-        return {}
-    games = configured_games(loaded, world, world.redactor(loaded.configuration))
+    loaded, session = parts.loaded, parts.session
+    every = loaded.configuration.society.games.every
+    if every is None or {*parts.record.tags} & {*PARTS, ROUNDS_TAG}:
+        return None
+    games = configured_games(loaded, parts.world, parts.redact)
     for one in games.values():
-        held.callback(one.close)
+        parts.held.callback(one.close)
     if shape_of(loaded.cases) is None and any(one.of_system for one in games.values()):
         raise no_system(games)
-    return games
-
-
-def make_games(
-    games: Mapping[str, ConfiguredGame],
-    loaded: Loaded,
-    world: Environment,
-    *,
-    session: EvaluationSession,
-    state: StudyState,
-) -> GamesLearner | None:
-    """Return the games of a run as a learner; ``None``: it plays none.
-
-    Args:
-        games: as ``games_within`` returned them.
-        loaded: the configuration.
-        world: keys.
-        session: makes the calls.
-        state: of the last committed generation.
-    """
-    every = loaded.configuration.society.games.every
-    if not games or every is None:
-        return None
-    learned = state.learned.get(GAMES)
+    learned = parts.state.learned.get(GAMES)
     n_rounds = learned.get("n_rounds") if isinstance(learned, dict) else None
     return GamesLearner(
         every=every,
         games=games,
         calls=LearnerCalls(GAMES, session, SubBudget(limit_usd=None, owner=GAMES, key=KEY)),
-        redact=world.redactor(loaded.configuration),
+        redact=parts.redact,
         n_rounds=n_rounds if isinstance(n_rounds, int) else 0,
     )

@@ -13,7 +13,7 @@ from tasks.http.authentication import token_of
 from tasks.inputs.environment import Environment
 from tasks.inputs.loader import Loaded
 from tasks.metrics.comparisons import comparison
-from tasks.metrics.judge import judge_configs, make_judges
+from tasks.metrics.judge import make_judges
 from tasks.metrics.metrics import OWN_NUMBERS, Compared, FunctionMetric
 from tasks.metrics.tool_calls import ToolMetric
 from tasks.metrics.user_evaluators import EVALUATOR_TIMEOUT_S, UserEvaluator
@@ -112,7 +112,7 @@ def asks_models(configuration: Configuration) -> bool:
         or configuration.embeds_prompts
     )
     is_asked = configuration.api.kind in {*CHAT_KINDS, "agno"}
-    return is_asked or bool(judge_configs(configuration)) or learns
+    return is_asked or bool(configuration.evaluation.judges) or learns
 
 
 def _function_target(
@@ -234,7 +234,7 @@ def make_metrics(
     environment = environment or Environment.unchecked(loaded.configuration)
     evaluators = _Evaluators(loaded, evaluator)
     judges: dict[str, PaidMetric] = {}
-    if judge_configs(loaded.configuration):
+    if loaded.configuration.evaluation.judges:
         judges.update(_judges(loaded, environment))
 
     def metric(name: str, config: MetricConfig) -> Metric | PaidMetric:
@@ -260,7 +260,7 @@ def judge_workers(configuration: Configuration) -> int:
     """Return the most calls of judges in flight."""
     model_to_workers = {
         llm.model_dump_json(): llm.parallel_workers
-        for metric in judge_configs(configuration).values()
+        for metric in configuration.evaluation.judges.values()
         if (llm := configuration.judge_of(metric)) is not None
     }
     return max(1, sum(model_to_workers.values()))

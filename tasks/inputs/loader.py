@@ -1,10 +1,12 @@
 """Loader of configurations with all files they name; reports all problems at once."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
+
+import yaml
 
 from convergence_core.config import Configuration, TextParam, parse_mapping
 from convergence_core.config.api import CHAT_KINDS
@@ -76,15 +78,22 @@ class Loaded:
         return {**facts_of(self.configuration, self.base_dir), **rubrics}
 
 
-def load(path: str | Path) -> Loaded:
+def load(path: str | Path, assignments: Sequence[str] = ()) -> Loaded:
     """Load a configuration file and all files it names.
 
+    Args:
+        path: of the file.
+        assignments: ``dotted.key=value`` of the command line, values as in YAML; the latest of a key counts.
+
     Raises:
-        ConfigurationError: holds every problem of all files.
+        ConfigurationError: holds every problem of all files, or an assignment is wrong.
     """
     path = Path(path)
-    content = read_config(path)
-    source = read_yaml(content, str(path))
+    source = read_yaml(read_config(path), str(path))
+    if assignments and isinstance(source.data, dict) and not source.problems:
+        for assignment in assignments:
+            _assign(source.data, assignment)
+        return replace(load_mapping(source.data, path.parent), config_path=path)
     try:
         configuration = configuration_of(source)
     except ConfigurationError as error:
@@ -120,6 +129,35 @@ def load_mapping(
     """
     configuration = parse_mapping(mapping, allow_callable=allow_callable)
     return _Loader(configuration, Path(base_dir), ConfigSource(), None).load()
+
+
+def _assign(tree: dict[str, Any], assignment: str) -> None:
+    """Put one value into a tree.
+
+    Raises:
+        ConfigurationError: it is no assignment, or leads through what is no mapping.
+    """
+    key, equals, text = assignment.partition("=")
+    *above, last = key.strip().split(".")
+    if not equals or not all([*above, last]):
+        rule, fix = "must be `dotted.key=value`", "Write e.g. `--set optimization.seed=3`."
+        raise ConfigurationError.of("--set", rule, fix, value=repr(assignment))
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        rule, fix = "must have a value of YAML", "Put it in quotes."
+        raise ConfigurationError.of("--set", rule, fix, value=repr(assignment)) from error
+    node = tree
+    for part in above:
+        below = node.setdefault(part, {})
+        if below is None:
+            below = node[part] = {}
+        if not isinstance(below, dict):
+            rule = f"must lead through mappings, but `{part}` is none"
+            fix = "Replace the whole of it: `--set " + ".".join(above) + "={…}`."
+            raise ConfigurationError.of("--set", rule, fix, value=repr(assignment))
+        node = below
+    node[last] = value
 
 
 def is_text_path(variant: str) -> bool:
@@ -326,7 +364,7 @@ class _Loader:
             *judge.label_problems(configuration, cases),
         ]
         self._problems += map(self.source.located, found)
-        if judge.judge_configs(configuration) and not configuration.storage.keep_text:
+        if configuration.evaluation.judges and not configuration.storage.keep_text:
             self._problem(
                 ("storage", "keep_text"),
                 "must be true with a metric of type `llm_judge`: its verdicts are read from text",

@@ -14,7 +14,6 @@ from convergence_core.errors import CandidateFault, ConfigurationError
 from convergence_core.ports import Target
 from tasks.calls.metric_calls import ComposedTarget
 from tasks.inputs.shipped_files import shipped
-from tasks.metrics.judge.factory import judge_configs
 
 if TYPE_CHECKING:
     from tasks.inputs.loader import Loaded
@@ -61,7 +60,7 @@ def unpriced(loaded: "Loaded", target: Target, prices: PriceTable) -> tuple[str,
             if model is None and isinstance(target, ComposedTarget):
                 continue  # which models it asks is known when it asks them; each call is refused then
             unknown[str(model) if isinstance(model, str) else target.provider] = None
-    for metric in judge_configs(loaded.configuration).values():
+    for metric in loaded.configuration.evaluation.judges.values():
         llm = loaded.configuration.judge_of(metric)
         if llm is not None:
             from tasks.providers import billing_provider  # noqa: PLC0415 - brings httpx
@@ -94,7 +93,7 @@ def check_priced(loaded: "Loaded", target: Target, prices: PriceTable) -> str | 
         )
         raise ConfigurationError.of("budget.max_usd", rule, fix, value=f"{budget.max_usd:g}")
     is_asked = configuration.api.kind in {*CHAT_KINDS, "agno"}
-    if not is_asked and not judge_configs(configuration):
+    if not is_asked and not configuration.evaluation.judges:
         return None  # most functions and endpoints of one's own cost nothing by the call
     return (
         f"The price of {names} is unknown before a call: these calls are counted, and their dollars only where "

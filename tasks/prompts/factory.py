@@ -1,6 +1,6 @@
 """Prompt writing of a run, from its configuration and cases."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -8,15 +8,12 @@ from convergence_core.config import Configuration
 from convergence_core.config.evaluation import MetricConfig
 from convergence_core.config.search_space import TextParam
 from convergence_core.errors import PolicyCheckpointError
-from convergence_core.ports import Row, RunRecord
 from convergence_core.posterior.length_price import LengthPrice
 from convergence_core.prompts.editor import Editor
 from convergence_core.prompts.invariants import HeldOutTexts, Invariants, texts_in
 from convergence_core.prompts.operators import WORDING_VERSION
 from convergence_core.prompts.state import PromptState
-from convergence_core.search.study_state import StudyState
 from convergence_core.space import Choice
-from tasks.calls.session import EvaluationSession
 from tasks.inputs.environment import Environment
 from tasks.inputs.loader import Loaded
 from tasks.inputs.storage import store_path
@@ -25,8 +22,8 @@ from tasks.prompts.learner import PROMPTS, PromptLearner
 from tasks.prompts.served_operators import explained, served_operators
 from tasks.prompts.writer import ModelWriter, RulesWriter, TextWriter
 from tasks.rlp.embeddings import Embedder
-from tasks.rlp.factory import make_model, spent_on
-from tasks.rlp.learner_calls import LearnerCalls, SubBudget
+from tasks.rlp.factory import make_model
+from tasks.rlp.learner_calls import LearnerParts
 from tasks.rlp.model_calls import WRITING
 from tasks.secrets.redaction import shortened
 
@@ -83,59 +80,42 @@ def make_embedder(configuration: Configuration, world: Environment) -> Embedder 
     return Embedder(model=model, purpose=WRITING)
 
 
-def make_prompts(
-    writer: TextWriter | None,
-    loaded: Loaded,
-    world: Environment,
-    *,
-    record: RunRecord,
-    session: EvaluationSession,
-    attempts: Iterable[Row],
-    state: StudyState,
-    on_notice: Callable[[str], None] | None = None,
-) -> PromptLearner | None:
+def make_prompts(parts: LearnerParts) -> PromptLearner | None:
     """Return prompt writing of a run; ``None``: it is off, and the listener knows why.
 
-    Args:
-        writer: as ``make_text_writer`` returned it.
-        loaded: configuration and cases.
-        world: keys and prices, and who answers in a model's place.
-        record: of the run.
-        session: makes the calls.
-        attempts: the run's calls, among them what writing has cost.
-        state: of the last committed generation.
-        on_notice: told why no texts are written.
+    Raises:
+        ConfigurationError: no endpoint is known.
     """
-    configuration = loaded.configuration
+    configuration, record = parts.loaded.configuration, parts.record
+    settings = configuration.prompts
+    writer = make_text_writer(configuration, parts.world)
     if writer is None:
-        lacks = configuration.llm is None and configuration.prompts.enabled is not False
-        is_wanted = mutable_parameters(configuration) and not configuration.society.prefers
-        if lacks and is_wanted and on_notice is not None:
-            on_notice(NO_LLM)
+        lacks = configuration.llm is None and settings.enabled is not False
+        if lacks and mutable_parameters(configuration) and not configuration.society.prefers:
+            parts.tell(NO_LLM)
         return None
-    limit, settings = configuration.budget.max_usd, configuration.prompts
-    budget = SubBudget(
-        limit_usd=None if limit is None else limit * settings.max_share_usd,
-        spent_usd=spent_on((WRITING,), attempts, state.next_generation),
-        owner="prompt writing",
-        key="prompts.max_share_usd",
-    )
-    learned, redact = state.learned.get(PROMPTS), world.redactor(configuration)
+    learned = parts.state.learned.get(PROMPTS)
     shares = None
     try:
-        shares = served_operators(store_path(loaded), record.tags)
+        shares = served_operators(store_path(parts.loaded), record.tags)
     except PolicyCheckpointError as error:
-        if on_notice is not None:
-            on_notice(explained(error))
+        parts.tell(explained(error))
+    editor = make_editor(parts.loaded, parts.redact, run_id=record.run_id)
     return PromptLearner(
         run_id=record.run_id,
         seed=record.seed,
-        editor=replace(make_editor(loaded, redact, run_id=record.run_id), learned=shares),
+        editor=replace(editor, learned=shares),
         writer=writer,
-        calls=LearnerCalls("prompt writing", session, budget, on_notice=on_notice),
+        calls=parts.calls(
+            "prompt writing",
+            settings.max_share_usd,
+            (WRITING,),
+            owner="prompt writing",
+            key="prompts.max_share_usd",
+        ),
         state=PromptState() if learned is None else PromptState.from_json(learned),
-        redact=redact,
-        embedder=make_embedder(configuration, world),
+        redact=parts.redact,
+        embedder=make_embedder(configuration, parts.world),
     )
 
 

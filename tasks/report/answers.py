@@ -15,7 +15,6 @@ from convergence_core.result import CaseAnswer, CaseAnswers, RunResult, worst_fi
 from tasks.inputs.environment import Environment
 from tasks.inputs.loader import load_mapping
 from tasks.json_values import as_text
-from tasks.metrics.judge.factory import judge_configs
 from tasks.metrics.judge.judge import PURPOSE
 from tasks.metrics.judge.verdicts import read_reasoning
 from tasks.report.evidence import rows_of
@@ -253,7 +252,7 @@ def with_judges_reasons(
     asked: Mapping[tuple[str, Role], AskedCase],
 ) -> dict[tuple[str, Role], AskedCase]:
     """Return cases with what judges wrote of the answers; as they are where nothing is kept."""
-    if not judge_configs(configuration) or not configuration.storage.keep_text:
+    if not configuration.evaluation.judges or not configuration.storage.keep_text:
         return {**asked}
     names = [eval_id for one in asked.values() for eval_id in one.eval_ids]
     parameters = {"run": run_id, "purpose": PURPOSE, "evaluations": names}

@@ -20,7 +20,6 @@ from convergence_core.records import Case, Json
 from convergence_core.result import number_text
 from convergence_core.result.number_text import plural, whole_percent
 from tasks.json_values import Missing
-from tasks.metrics.judge.factory import judge_configs
 from tasks.metrics.judge.judge import INCONSISTENT
 from tasks.metrics.judge.labels import label_at, passed_of, rating_of
 from tasks.metrics.judge.verdicts import BEST
@@ -74,7 +73,7 @@ def judge_reports(
         cases: test cases, for their labels.
         baseline_id: the default configuration; ``None``: there is none.
     """
-    judges = judge_configs(configuration)
+    judges = configuration.evaluation.judges
     if not judges:
         return ()
     cases = tuple(cases)

@@ -1,20 +1,16 @@
 """RLP of a run, from its configuration and store."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from convergence_core.config import Configuration
 from convergence_core.config.evaluation import LlmConfig
-from convergence_core.ports import Row, RunRecord, Store
 from convergence_core.rlp.learner import RlpState
 from convergence_core.rlp.replay import Replay
 from convergence_core.rlp.rows import REPLAY_SQL, commitment_rows, replay_of
 from convergence_core.rlp.strategies import STRATEGIES
-from convergence_core.search.study_state import StudyState
-from tasks.calls.session import EvaluationSession
 from tasks.inputs.environment import Environment
 from tasks.rlp.learner import RLP, RlpLearner
-from tasks.rlp.learner_calls import LearnerCalls, SubBudget
+from tasks.rlp.learner_calls import LearnerParts
 from tasks.rlp.model_calls import PREDICTION, THOUGHT, Model
 from tasks.rlp.prompts import RlpPrompts
 from tasks.rlp.thought_writer import ThoughtWriter
@@ -80,70 +76,41 @@ def make_model(
     )
 
 
-def make_rlp(
-    writer: ThoughtWriter | None,
-    configuration: Configuration,
-    *,
-    record: RunRecord,
-    session: EvaluationSession,
-    store: Store,
-    attempts: Iterable[Row],
-    state: StudyState,
-    redact: Callable[[str], str],
-    on_notice: Callable[[str], None] | None = None,
-) -> RlpLearner | None:
-    """Return RLP of a run; ``None``: it is off.
+def make_rlp(parts: LearnerParts) -> RlpLearner | None:
+    """Return RLP of a run; ``None``: it is off, and the listener knows why.
 
-    Args:
-        writer: as ``make_thought_writer`` returned it.
-        configuration: of the run.
-        record: of the run.
-        session: makes the calls.
-        store: holds the committed thoughts.
-        attempts: the run's calls, among them what thoughts have cost.
-        state: of the last committed generation.
-        redact: keeps secrets out of what is stored.
-        on_notice: told why no thoughts are written.
+    Raises:
+        ConfigurationError: no endpoint is known.
     """
+    configuration = parts.loaded.configuration
+    writer = make_thought_writer(configuration, parts.world)
     if writer is None:
-        if configuration.society.thinks and on_notice is not None:
-            on_notice(NO_LLM)
+        if configuration.society.thinks:
+            parts.tell(NO_LLM)
         return None
-    run_id, settings = record.run_id, writer.settings
-    learned = state.learned.get(RLP)
+    run_id, store = parts.record.run_id, parts.store
+    learned = parts.state.learned.get(RLP)
     rlp_state, replay = RlpState.first(tuple(STRATEGIES)), Replay()
     if learned is not None:
-        members = state.search.archive.members
+        members = parts.state.search.archive.members
         params_of = {name: member.candidate.params for name, member in members.items()}
         rlp_state = RlpState.from_json(learned, params_of)
         rows = store.rows(REPLAY_SQL, {"run_id": run_id})
         replay = replay_of(rows, rlp_state.strategies)
-    limit = configuration.budget.max_usd
-    budget = SubBudget(
-        limit_usd=None if limit is None else limit * settings.max_share_usd,
-        spent_usd=spent_on((THOUGHT, PREDICTION), attempts, state.next_generation),
-    )
     return RlpLearner(
         run_id=run_id,
-        seed=record.seed,
+        seed=parts.record.seed,
         writer=writer,
-        calls=LearnerCalls("RLP", session, budget, on_notice=on_notice),
+        calls=parts.calls(
+            "RLP",
+            writer.settings.max_share_usd,
+            (THOUGHT, PREDICTION),
+            owner="thoughts",
+            key="society.rlp.max_share_usd",
+        ),
         state=rlp_state,
         replay=replay,
         on_commit=lambda found: store.write_ahead(
-            run_id, found.generation, {"commitments": commitment_rows(run_id, found, redact)}
+            run_id, found.generation, {"commitments": commitment_rows(run_id, found, parts.redact)}
         ),
-    )
-
-
-def spent_on(
-    purposes: Collection[str], attempts: Iterable[Mapping[str, Any]], next_generation: int
-) -> float:
-    """Return what these purposes of committed generations have cost, lost calls at their worst."""
-    return sum(
-        float(row.get("cost_usd") or row.get("maybe_usd") or 0.0)
-        for row in attempts
-        if row["purpose"] in purposes
-        and row["generation"] is not None
-        and int(row["generation"]) < next_generation
     )

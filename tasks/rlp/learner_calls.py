@@ -1,15 +1,19 @@
-"""Budget of one learner within the run's, and calls that it pays for."""
+"""What learners of a run are made of: their share of its budget, and their calls."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from convergence_core.errors import EvaluationFault, EvaluatorFault
-from convergence_core.ports import LLM, Target, WorstCase
+from convergence_core.ports import LLM, Row, RunRecord, Store, Target, WorstCase
 from convergence_core.result.number_text import usd
+from convergence_core.search.study_state import StudyState
 from tasks.calls.metric_calls import PaidCall
 from tasks.calls.session import AskStandalone, EvaluationSession
+from tasks.inputs.environment import Environment
+from tasks.inputs.loader import Loaded
 from tasks.rlp.channel_probe import ChannelProbe
 from tasks.rlp.model_calls import Answered, ThoughtAsker
 
@@ -169,3 +173,76 @@ class LearnerCalls:
         if not self._is_closed:
             self._is_closed = True
             self.session.run(close)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearnerParts:
+    """Parts of an open run that its learners are made of."""
+
+    record: RunRecord
+    loaded: Loaded
+    world: Environment
+    """Keys and prices, and the server that answers in a model's place."""
+    redact: Callable[[str], str]
+    """Keeps secrets out of what is stored or sent."""
+    target: Target
+    """The optimized system; closed by its session."""
+    session: EvaluationSession
+    store: Store
+    attempts: Callable[[], Sequence[Row]]
+    """Returns the run's calls, among them those of its learners."""
+    state: StudyState
+    """Of the last committed generation."""
+    held: ExitStack
+    """Ends what a learner opens, with the run."""
+    on_notice: Callable[[str], None] | None
+    """Hears why a learner does nothing."""
+
+    def tell(self, text: str) -> None:
+        """Pass a notice on to the listener, if there is one."""
+        if self.on_notice is not None:
+            self.on_notice(text)
+
+    def calls(
+        self,
+        name: str,
+        max_share: float,
+        purposes: Collection[str],
+        *,
+        owner: str,
+        key: str,
+        n_at_once: int = 1_000,
+    ) -> LearnerCalls:
+        """Return the calls of a learner, with what is left of its share of the dollars.
+
+        Args:
+            name: of the learner, as people read it.
+            max_share: of ``budget.max_usd``.
+            purposes: of its calls, in the journal.
+            owner: of the share, in messages.
+            key: that sets the share.
+            n_at_once: most requests in flight.
+        """
+        limit = self.loaded.configuration.budget.max_usd
+        budget = SubBudget(
+            limit_usd=None if limit is None else limit * max_share,
+            spent_usd=spent_on(purposes, self.attempts(), self.state.next_generation),
+            owner=owner,
+            key=key,
+        )
+        return LearnerCalls(
+            name, self.session, budget, n_at_once=n_at_once, on_notice=self.on_notice
+        )
+
+
+def spent_on(
+    purposes: Collection[str], attempts: Iterable[Mapping[str, Any]], next_generation: int
+) -> float:
+    """Return what these purposes of committed generations have cost, lost calls at their worst."""
+    return sum(
+        float(row.get("cost_usd") or row.get("maybe_usd") or 0.0)
+        for row in attempts
+        if row["purpose"] in purposes
+        and row["generation"] is not None
+        and int(row["generation"]) < next_generation
+    )

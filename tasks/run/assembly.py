@@ -1,8 +1,10 @@
 """Assembly of a run: what evaluates, what decides, and what is known so far."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import cache
+from typing import Final
 
 from convergence_core.config.problems import listing
 from convergence_core.events import BudgetWarned, ThinkingStopped
@@ -11,29 +13,34 @@ from convergence_core.search.learner import Learner
 from convergence_core.search.study import Study
 from convergence_core.search.study_state import StudyState
 from convergence_core.space.text_variants import widened
-from tasks.games.games_learner import games_within, make_games
+from tasks.games.games_learner import make_games
 from tasks.inputs.environment import Environment
 from tasks.inputs.loader import Loaded
 from tasks.inputs.prices import check_priced
 from tasks.inputs.storage import store_path
-from tasks.prompts.factory import make_prompts, make_text_writer
-from tasks.prompts.writer import TextWriter
-from tasks.rlp.factory import make_rlp, make_thought_writer
-from tasks.rlp.thought_writer import ThoughtWriter
+from tasks.prompts.factory import make_prompts
+from tasks.rlp.factory import make_rlp
+from tasks.rlp.learner_calls import LearnerParts
 from tasks.run.active_runs import register
 from tasks.run.champions import tagged_champion
-from tasks.run.destinations import check_destinations
 from tasks.run.prior_runs import read_past
 from tasks.run.resources import Caller, OnNotice, RunResources, notify_of, open_resources
 from tasks.run.run import Run
 from tasks.run.run_size import schedule_of
 from tasks.runners import check_runner
 from tasks.runners.evaluation_deps import EvaluationDeps
-from tasks.sao.factory import make_sao, make_writer
-from tasks.sao.writer import Writer
+from tasks.sao.factory import make_sao
 from tasks.store import ParquetStore
 from tasks.store.tables import lineage
 from tasks.telemetry.listeners import ListenerThreads, open_listeners, remote_exports
+
+LEARNERS: Final[tuple[Callable[[LearnerParts], Learner | None], ...]] = (
+    make_sao,
+    make_prompts,
+    make_rlp,
+    make_games,
+)
+"""Each advises upon those before it: texts of preferences and prompts first, then thoughts."""
 
 
 def assemble(
@@ -59,49 +66,25 @@ def assemble(
         StoreError: the store cannot be used.
     """
     # First what fails for reasons that the user has to mend, then the lease.
-    configuration = loaded.configuration
-    check_destinations(configuration, loaded.base_dir)
     deps = _deps(loaded, caller)
     price_warning = check_priced(loaded, deps.target, deps.environment.prices)
     store = ParquetStore(store_path(loaded))
     loaded = _with_variants(loaded, lineage.last_checkpoint(store, record))
-    thought_writer = make_thought_writer(configuration, deps.environment)
-    sao_writer = make_writer(configuration, deps.environment)
-    text_writer = make_text_writer(configuration, deps.environment)
     past = read_past(store, record, loaded)
-    champion = tagged_champion(record.tags, loaded.space)
-    study = past.study(loaded, schedule_of(loaded, champion))
+    study = past.study(loaded, schedule_of(loaded, tagged_champion(record.tags, loaded.space)))
     with ExitStack() as held:
         caller = _heard(caller, _listeners(record, deps, held))
-        games = games_within(loaded, deps.environment, record, held)
         resources = open_resources(held, record, deps, store, caller)
         state = _opening_state(
             study, record, resources, is_raised=is_raised, retry_missing=retry_missing
         )
-        learners = _learners(
-            thought_writer,
-            sao_writer,
-            text_writer,
-            loaded,
-            deps,
-            resources,
-            record=record,
-            state=state,
-            notify=notify_of(caller),
-        )
-        playing = make_games(
-            games, loaded, deps.environment, session=resources.session, state=state
-        )
-        learners += [] if playing is None else [playing]
-        for learner in learners:
-            held.callback(learner.close)
         run = Run(
             record=record,
             loaded=loaded,
             past=past,
             study=study,
             state=state,
-            learners=learners,
+            learners=_learners(record, loaded, deps, resources, state, caller, held),
             resources=resources,
             held=held.pop_all(),
             on_event=caller.get("on_event"),
@@ -111,12 +94,44 @@ def assemble(
     return run
 
 
+def _learners(  # noqa: PLR0917 - of one place
+    record: RunRecord,
+    loaded: Loaded,
+    deps: EvaluationDeps,
+    resources: RunResources,
+    state: StudyState,
+    caller: Caller,
+    held: ExitStack,
+) -> list[Learner]:
+    """Return who advises the sampler, in the order of ``LEARNERS``."""
+    notify = notify_of(caller)
+    parts = LearnerParts(
+        record=record,
+        loaded=loaded,
+        world=deps.environment,
+        redact=deps.redact,
+        target=deps.target,
+        session=resources.session,
+        store=resources.store,
+        attempts=cache(lambda: lineage.attempts(resources.journal, record)),
+        state=state,
+        held=held,
+        on_notice=None if notify is None else lambda text: notify(ThinkingStopped(text=text)),
+    )
+    learners = []
+    for make in LEARNERS:
+        learner = make(parts)
+        if learner is not None:
+            held.callback(learner.close)
+            learners.append(learner)
+    return learners
+
+
 def _listeners(record: RunRecord, deps: EvaluationDeps, held: ExitStack) -> ListenerThreads | None:
     """Return the configuration's listeners to a search; other kinds of runs have none."""
     if not deps.telemetry.listeners or lineage.PARTS & {*record.tags}:
         return None
-    redactor = deps.environment.redactor(deps.loaded.configuration)
-    listeners = open_listeners(deps.telemetry, deps.loaded.base_dir, redact=redactor)
+    listeners = open_listeners(deps.telemetry, deps.loaded.base_dir, redact=deps.redact)
     held.callback(listeners.close)
     return listeners
 
@@ -186,55 +201,3 @@ def _opening_state(
         n_calls=max(state.n_calls, resources.spent_before.calls),
         repairs_next=retry_missing or lineage.retries(record, state.next_generation),
     )
-
-
-def _learners(  # noqa: PLR0917 - of one place
-    thought_writer: ThoughtWriter | None,
-    sao_writer: Writer | None,
-    text_writer: TextWriter | None,
-    loaded: Loaded,
-    deps: EvaluationDeps,
-    resources: RunResources,
-    *,
-    record: RunRecord,
-    state: StudyState,
-    notify: OnNotice | None,
-) -> list[Learner]:
-    """Return who advises the sampler: texts of preferences first, then thoughts."""
-    tell = None if notify is None else lambda text: notify(ThinkingStopped(text=text))
-    is_off = thought_writer is None and sao_writer is None and text_writer is None
-    attempts = () if is_off else lineage.attempts(resources.journal, record)
-    rlp = make_rlp(
-        thought_writer,
-        loaded.configuration,
-        record=record,
-        session=resources.session,
-        store=resources.store,
-        attempts=attempts,
-        state=state,
-        redact=deps.environment.redactor(loaded.configuration),
-        on_notice=tell,
-    )
-    sao = make_sao(
-        sao_writer,
-        loaded,
-        deps.environment,
-        deps.target,
-        record=record,
-        session=resources.session,
-        store=resources.store,
-        attempts=attempts,
-        state=state,
-        on_notice=tell,
-    )
-    prompts = make_prompts(
-        text_writer,
-        loaded,
-        deps.environment,
-        record=record,
-        session=resources.session,
-        attempts=attempts,
-        state=state,
-        on_notice=tell,
-    )
-    return [learner for learner in (sao, prompts, rlp) if learner is not None]

@@ -134,7 +134,6 @@ def prepare_run(
     history = history_tag(store, name) if configuration.society.prefers else {}
     tags = {
         **_facts(loaded),
-        **champion_tag(path, name, loaded.space),
         **tags_of(configuration, store, name),
         **history,
         **(served_tag(path, name) if configuration.writes_prompts else {}),
@@ -202,6 +201,7 @@ def resume_run(
         loaded = replace(loaded, configuration=configuration)
         config_json = configuration.to_json()
         record = replace(record, config_json=config_json, config_sha256=sha256_hex(config_json))
+    check_destinations(loaded.configuration, loaded.base_dir)
     _check_unchanged(record, loaded)
     if record.status == "done":
         if not (raised and _hit_limit(record)):

@@ -18,7 +18,6 @@ from convergence_core.space import Choice
 from tasks.games.games_report import games_within_report
 from tasks.inputs.loader import Loaded
 from tasks.inputs.storage import store_path
-from tasks.metrics.judge.factory import judge_configs
 from tasks.prompts.served_operators import chooser_sentences
 from tasks.report import phrases
 from tasks.report.candidates import Final, View
@@ -189,7 +188,7 @@ def _never_called(configuration: Configuration, evidence: RunEvidence) -> tuple[
     )
     has_llm, has_games = configuration.llm is not None, society.games.every is not None
     wanted = {
-        "judge": ("judges", bool(judge_configs(configuration))),
+        "judge": ("judges", bool(configuration.evaluation.judges)),
         "thought": ("thoughts", has_llm and society.thinks and n_before > 0),
         "writing": (
             "prompt writing",

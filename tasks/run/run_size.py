@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Final
 from convergence_core.config import Configuration
 from convergence_core.records import Candidate, canonical_json
 from convergence_core.search.schedule import Schedule
-from tasks.metrics.judge.factory import judge_configs
 from tasks.metrics.judge.judge import call_count
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ def judge_calls(configuration: Configuration) -> int:
 
     What a champion answers comes beside them, once for each case: see ``champions``.
     """
-    return sum(call_count(metric) for metric in judge_configs(configuration).values())
+    return sum(call_count(metric) for metric in configuration.evaluation.judges.values())
 
 
 def agent_calls(configuration: Configuration) -> int:
@@ -32,7 +31,7 @@ def agent_calls(configuration: Configuration) -> int:
 
 def champions(configuration: Configuration) -> tuple[int, int]:
     """Return how many candidates pairwise judges compare with, and how many are not the defaults."""
-    pairwise = [m for m in judge_configs(configuration).values() if m.mode == "pairwise"]
+    pairwise = [m for m in configuration.evaluation.judges.values() if m.mode == "pairwise"]
     written = {canonical_json(m.champion) for m in pairwise if isinstance(m.champion, dict)}
     n_apart = len(written)
     return n_apart + any(not isinstance(m.champion, dict) for m in pairwise), n_apart

@@ -29,6 +29,7 @@ from tasks.inputs.environment import Environment
 from tasks.inputs.factories import judge_workers, make_metrics, make_target
 from tasks.inputs.loader import Loaded
 from tasks.runners.work_items import RunSpec
+from tasks.secrets.redaction import Redactor
 from tasks.store.journal.rates import open_rates
 from tasks.telemetry.listeners import local_telemetry
 
@@ -44,6 +45,8 @@ class EvaluationDeps:
     environment: Environment
     target: Target
     metrics: Sequence[Metric | PaidMetric]
+    redact: Redactor
+    """Keeps secrets out of what is stored, sent or shown."""
 
     @classmethod
     def of(
@@ -70,6 +73,7 @@ class EvaluationDeps:
             environment=environment,
             target=make_target(loaded, environment, local_function=local_function),
             metrics=make_metrics(loaded, environment, evaluator=evaluator),
+            redact=environment.redactor(loaded.configuration),
         )
 
     @property
@@ -124,7 +128,7 @@ def open_session(
                 run_started_us=payer_started_us,
                 world=spec.world,
             ),
-            redact=environment.redactor(configuration),
+            redact=deps.redact,
             keep_text=configuration.storage.keep_text,
         ),
         workload=Workload(
@@ -167,7 +171,7 @@ def _spans_of(deps: EvaluationDeps) -> CallListener | None:
     return CallSpans(
         telemetry.endpoint,
         system=configuration.api.name,
-        redact=deps.environment.redactor(configuration),
+        redact=deps.redact,
         has_content=telemetry.content,
     )
 

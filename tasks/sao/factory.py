@@ -1,7 +1,6 @@
 """SAO of a run, from its configuration and store."""
 
 import json
-from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -11,7 +10,7 @@ import yaml
 from convergence_core.config import Configuration
 from convergence_core.config.api import CHAT_KINDS
 from convergence_core.config.search_space import TextParam
-from convergence_core.ports import Row, RunRecord, Store, Target
+from convergence_core.ports import RunRecord, Store, Target
 from convergence_core.records import Json
 from convergence_core.sao.executed_items import EXECUTED, GroundedAnswer
 from convergence_core.sao.personas import Grammar
@@ -20,16 +19,14 @@ from convergence_core.sao.round_plan import RoundSource
 from convergence_core.sao.rounds import Rounds
 from convergence_core.sao.state import SaoState
 from convergence_core.sao.templates import TEMPLATES_VERSION
-from convergence_core.search.study_state import StudyState
-from tasks.calls.session import EvaluationSession
 from tasks.http.authentication import secret_name
 from tasks.inputs.environment import Environment
 from tasks.inputs.loader import Loaded
 from tasks.inputs.shipped_files import shipped
 from tasks.json_values import answers_of, as_text
 from tasks.rlp.embeddings import Embedder
-from tasks.rlp.factory import described, make_model, spent_on
-from tasks.rlp.learner_calls import LearnerCalls, SubBudget
+from tasks.rlp.factory import described, make_model
+from tasks.rlp.learner_calls import LearnerParts
 from tasks.rlp.model_calls import SAO as CALLS
 from tasks.sao.history import history_of, inherited_state, judge_of, played_items
 from tasks.sao.learner import SAO, SaoLearner
@@ -116,48 +113,21 @@ def make_warm_target(loaded: Loaded, world: Environment) -> Target | None:
     )
 
 
-def make_sao(
-    writer: Writer | None,
-    loaded: Loaded,
-    world: Environment,
-    target: Target,
-    *,
-    record: RunRecord,
-    session: EvaluationSession,
-    store: Store,
-    attempts: Iterable[Row],
-    state: StudyState,
-    on_notice: Callable[[str], None] | None = None,
-) -> SaoLearner | None:
+def make_sao(parts: LearnerParts) -> SaoLearner | None:
     """Return SAO of a run; ``None``: it is off, and the listener knows why.
 
-    Args:
-        writer: as ``make_writer`` returned it.
-        loaded: configuration and cases.
-        world: keys and prices.
-        target: the system that answers; closed by its session.
-        record: of the run; its tags name the earlier runs.
-        session: makes the calls.
-        store: holds answers and pairs.
-        attempts: the run's calls, among them what preferences have cost.
-        state: of the last committed generation.
-        on_notice: told why there are none.
+    Raises:
+        ConfigurationError: no endpoint is known.
     """
+    loaded, record, store = parts.loaded, parts.record, parts.store
     configuration = loaded.configuration
     if not configuration.society.prefers:
         return None
-    shape = shape_of(loaded.cases)
+    writer, shape = make_writer(configuration, parts.world), shape_of(loaded.cases)
     if writer is None or shape is None:
-        if on_notice is not None:
-            on_notice(NO_LLM if writer is None else NO_PROMPT)
+        parts.tell(NO_LLM if writer is None else NO_PROMPT)
         return None
-    limit, sao = configuration.budget.max_usd, configuration.society.sao
-    budget = SubBudget(
-        limit_usd=None if limit is None else limit * sao.max_share_usd,
-        spent_usd=spent_on((CALLS,), attempts, state.next_generation),
-        owner="preferences",
-        key="society.sao.max_share_usd",
-    )
+    sao = configuration.society.sao
     return SaoLearner(
         run_id=record.run_id,
         source=source_of(loaded, shape, seed=record.seed),
@@ -168,8 +138,8 @@ def make_sao(
         models=RoundModels(
             writer=writer,
             asked=AnsweringSystem(
-                target=target,
-                warm=make_warm_target(loaded, world),
+                target=parts.target,
+                warm=make_warm_target(loaded, parts.world),
                 shape=shape,
                 credential=secret_name(configuration.api),
                 timeout_s=configuration.api.request.timeout_seconds,
@@ -178,8 +148,15 @@ def make_sao(
             if sao.embedding_model is None
             else Embedder(model=replace(writer.model, name=sao.embedding_model)),
         ),
-        calls=LearnerCalls("SAO", session, budget, n_at_once=N_AT_ONCE, on_notice=on_notice),
-        state=first_state(configuration, state.learned.get(SAO), store, record),
+        calls=parts.calls(
+            "SAO",
+            sao.max_share_usd,
+            (CALLS,),
+            owner="preferences",
+            key="society.sao.max_share_usd",
+            n_at_once=N_AT_ONCE,
+        ),
+        state=first_state(configuration, parts.state.learned.get(SAO), store, record),
         history=history_of(store, record),
     )
 

@@ -11,8 +11,8 @@ from convergence_core.events import ThinkingStopped
 from convergence_core.ports import WorstCase
 from tasks.inputs.loader import load_mapping
 from tasks.mock.mock_server import MockServer
-from tasks.rlp.factory import NO_LLM, spent_on
-from tasks.rlp.learner_calls import SubBudget
+from tasks.rlp.factory import NO_LLM
+from tasks.rlp.learner_calls import SubBudget, spent_on
 from tasks.rlp.model_calls import PREDICTION, THOUGHT
 from tasks.run.opener import prepare_run
 from tasks.store import ParquetStore

@@ -7,7 +7,7 @@ import typer
 
 from convergence import console
 from convergence.cli import locations, options
-from convergence.cli.assignments import load_with
+from convergence.cli.locations import load_with
 from convergence.cli.optimize import mock_server
 from convergence_core.errors import RunNotFoundError
 

@@ -9,7 +9,7 @@ import typer
 
 from convergence import console
 from convergence.cli import options
-from convergence.cli.assignments import load_with
+from convergence.cli.locations import load_with
 from convergence.cli.options import EXIT_NO
 from convergence_core.errors import ConfigurationError
 

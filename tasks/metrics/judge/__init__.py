@@ -2,7 +2,6 @@
 
 from tasks.metrics.judge.factory import (
     champion_problems,
-    judge_configs,
     label_problems,
     make_judges,
     problems,
@@ -17,7 +16,6 @@ __all__ = [
     "VoteSummary",
     "call_count",
     "champion_problems",
-    "judge_configs",
     "label_problems",
     "make_judges",
     "problems",

@@ -19,7 +19,6 @@ from tasks.metrics.judge.labels import is_label, is_label_path, label_at
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import one_line
 
-JUDGE_TYPE: Final = "llm_judge"
 STAND_IN: Final = "stand-in"
 """Name of the model that judges offline where the configuration has none."""
 _STAND_IN: Final = LlmConfig(model=f"openai/{STAND_IN}")
@@ -34,12 +33,6 @@ class OpenLlm(Protocol):
         ...
 
 
-def judge_configs(configuration: Configuration) -> dict[str, MetricConfig]:
-    """Return the metrics that a model judges, by name."""
-    metrics = configuration.evaluation.metrics
-    return {name: metric for name, metric in metrics.items() if metric.type == JUDGE_TYPE}
-
-
 def _key_of_llm(configuration: Configuration, name: str) -> str:
     if configuration.evaluation.metrics[name].llm is not None:
         return f"{_key(name)}.llm"
@@ -52,7 +45,7 @@ def _key(name: str) -> str:
 
 def problems(configuration: Configuration) -> Iterator[Problem]:
     """Yield what is wrong with the judges of a configuration that keeps its section's rules."""
-    for name, metric in judge_configs(configuration).items():
+    for name, metric in configuration.evaluation.judges.items():
         key, path = _key(name), metric.label_field
         llm, at = configuration.judge_of(metric), _key_of_llm(configuration, name)
         if metric.votes > 1 and llm is not None and llm.temperature == 0:
@@ -75,13 +68,13 @@ def champion_problems(
         space: of the configuration.
         texts: text variant as written → its text.
     """
-    for name, metric in judge_configs(configuration).items():
+    for name, metric in configuration.evaluation.judges.items():
         yield from _champion(name, metric, space, texts)[1]
 
 
 def label_problems(configuration: Configuration, cases: Sequence[Case]) -> Iterator[Problem]:
     """Yield what is wrong with the labels in the test cases: none at all, or of a wrong form."""
-    for name, metric in judge_configs(configuration).items():
+    for name, metric in configuration.evaluation.judges.items():
         path = metric.label_field
         if path is None or metric.mode == "pairwise" or not is_label_path(path):
             continue
@@ -129,7 +122,7 @@ def make_judges(
         raise ConfigurationError(wrong)
     key_to_llm: dict[str, tuple[LLM, asyncio.Semaphore]] = {}
     judges: dict[str, LlmJudge] = {}
-    for name, metric in judge_configs(configuration).items():
+    for name, metric in configuration.evaluation.judges.items():
         config, at = configuration.judge_of(metric), _key_of_llm(configuration, name)
         if config is None:  # only the stand-in is asked, at no cost
             config, prices = (
