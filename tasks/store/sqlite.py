@@ -261,7 +261,8 @@ class _Explained:
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         """Raise our error instead of SQLite's."""
-        if isinstance(error, apsw.NotADBError | apsw.CorruptError):
+        is_torn = isinstance(error, apsw.NotADBError | apsw.CorruptError | UnicodeDecodeError)
+        if is_torn or (isinstance(error, apsw.SQLError) and "no such" in str(error)):
             raise StoreDamagedError(
                 f"the {self._schema.noun} {self._path} is damaged: {error}. Restore it from a "
                 f"backup, or move it away: {self._schema.loss}."
@@ -275,7 +276,7 @@ def integrity_problem(path: Path) -> str | None:
     try:
         connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
         try:
-            found = connection.execute("PRAGMA quick_check(1)").fetchall()
+            found = connection.execute("PRAGMA integrity_check(1)").fetchall()
         finally:
             connection.close()
     except apsw.Error as error:

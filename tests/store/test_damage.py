@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from tasks.store.tables import parquet_files
 from tasks.store.tables.parquet_files import ParquetFiles
 from tasks.store.tables.resolver import resolve
 from tasks.store.tables.tables import TABLES
+from tests.store.journals import Clock, intent, settled
 from tests.support.store_rows import RUN, final_tables, generation_tables, run_record
 
 
@@ -236,3 +238,89 @@ def test_a_missing_catalog_and_an_old_leftover_are_no_damage(store):
     assert store.check() == []
     assert store.rows("SELECT count(*) AS n FROM evaluations") == [{"n": 84}]
     assert store.write_catalog().exists()
+
+
+@pytest.fixture
+def paid(tmp_path):
+    """A store whose journal holds attempts of every kind, and when it is."""
+    clock, root = Clock(), tmp_path / "paid"
+    ParquetStore(root).save_run(run_record())
+    with SqliteJournal(root, now_us=clock) as journal:
+
+        def claim(key: str, eval_id: str, **values: Any) -> None:
+            journal.claim([intent(call_key=key, eval_id=eval_id, **values)], "me")
+
+        claim("a", "first", max_usd=0.5, max_tokens=100)
+        journal.settle([settled(call_key="a", outcome="é", ended_us=8, cost_usd=0.25)])
+        claim("b", "failing")
+        outcome = {"error_type": "timeout", "message": "é"}
+        journal.settle([settled(call_key="b", state="failed", outcome=outcome)])
+        claim("a", "cached", run_id="S")
+        claim("a", "newer", run_id="T", fresh_since_us=10)
+        journal.settle([settled(call_key="a", attempt=2, outcome="new", ended_us=20)])
+        claim("c", "under way", max_usd=0.75)
+        claim("d", "lost", run_id="S", max_usd=0.75, max_tokens=7)
+        assert len(journal.abandon("S")) == 1
+    return ParquetStore(root), clock
+
+
+def ledger_of(store: ParquetStore, clock: Clock) -> list[object]:
+    with SqliteJournal(store.path, now_us=clock) as journal:
+        attempts = [journal.attempts(run, generation=None, all_generations=True) for run in "RST"]
+        answers = journal.answers(["a", "b", "c", "d"])
+        return [*attempts, answers, *(journal.totals(run) for run in "RST")]
+
+
+def test_no_flipped_bit_of_the_journal_changes_what_is_read_unseen(paid):
+    store, clock = paid
+    path = store.path / "journal.sqlite"
+    whole, expected = path.read_bytes(), ledger_of(store, clock)
+    assert store.check() == []
+    for n, at in enumerate([at for at, byte in enumerate(whole) if byte][::97]):
+        for beside in store.path.glob("journal.sqlite-*"):
+            beside.unlink()
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << n % 8]) + whole[at + 1 :])
+        assert store.check() or ledger_of(store, clock) == expected, f"bit {n % 8} of byte {at}"
+
+
+@pytest.mark.parametrize(
+    ("change", "row"),
+    [
+        (
+            "UPDATE attempts SET cost_usd = 0.26 WHERE eval_id = 'first'",
+            "first, attempt 1 of call a",
+        ),
+        ("UPDATE attempts SET error = '{}' WHERE call_key = 'b'", "failing, attempt 1 of call b"),
+        ("UPDATE calls SET outcome = '\"n3w\"'", "newer, attempt 2 of call a"),
+        ("UPDATE attempts SET maybe_usd = 0 WHERE call_key = 'd'", "lost, attempt 1 of call d"),
+        ("UPDATE attempts SET state = 'cached', attempt = 2 WHERE eval_id = 'cached'", "cached, "),
+        (
+            "UPDATE attempts SET provider = CAST(x'74ff' AS TEXT) WHERE eval_id = 'first'",
+            "first, ",
+        ),
+    ],
+)
+def test_a_changed_row_of_the_journal_is_named_by_check_and_by_who_resumes(paid, change, row):
+    store, clock = paid
+    with SqliteJournal(store.path, now_us=clock) as journal:
+        with journal._database.transaction() as connection:
+            connection.execute(change)
+        refusals = []
+        for run in "RST":
+            try:
+                journal.abandon(run)
+            except StoreDamagedError as error:
+                refusals.append(str(error))
+    (refusal,) = refusals
+    assert f", evaluation {row}" in refusal
+    assert "Restore the journal from a backup" in refusal
+    (damage,) = store.check()
+    assert (damage.table, damage.reason) == ("journal", refusal)
+
+
+def test_rows_without_a_digest_are_accepted(paid):
+    store, clock = paid
+    expected = ledger_of(store, clock)
+    with SqliteJournal(store.path) as journal, journal._database.transaction() as connection:
+        connection.execute("UPDATE attempts SET digest = NULL")
+    assert (ledger_of(store, clock), store.check()) == (expected, [])

@@ -12,7 +12,12 @@ from urllib.parse import quote
 import psycopg
 import pytest
 
-from convergence_core.errors import StoreError, StoreFormatError, StoreWriteError
+from convergence_core.errors import (
+    StoreDamagedError,
+    StoreError,
+    StoreFormatError,
+    StoreWriteError,
+)
 from convergence_core.ports import Settlement
 from tasks.store import PostgresJournal, SqliteJournal, open_journal, postgres
 from tasks.store.clock import wall_clock_us
@@ -145,7 +150,7 @@ def test_the_tables_are_created_once_by_whoever_comes_first(url):
         list(threads.map(open_together, range(4)))
     with psycopg.connect(url) as connection:
         found = connection.execute("SELECT version FROM convergence_journal").fetchall()
-    assert found == [(1,)]
+    assert found == [(2,)]
 
 
 # -- connections that drop
@@ -328,11 +333,36 @@ def test_an_address_where_nobody_listens_is_told_in_whole_sentences():
     assert "?" not in message
 
 
+def test_a_changed_row_is_named_by_who_resumes_or_asks_for_its_answer(journal, url):
+    journal.claim([intent(0)], "me")
+    journal.settle([settled(0)])
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("UPDATE convergence_attempts SET outcome = '1'")
+    uses: list[Callable[[], object]] = [
+        lambda: journal.abandon(RUN),
+        lambda: journal.answers(["key-0"]),
+    ]
+    for use in uses:
+        with pytest.raises(StoreDamagedError, match=r"attempt 1 of call key-0.*from a backup"):
+            use()
+
+
+def test_tables_of_version_1_get_digests(url):
+    PostgresJournal(url).close()
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("ALTER TABLE convergence_attempts DROP COLUMN digest")
+        connection.execute("UPDATE convergence_journal SET version = 1")
+    with PostgresJournal(url) as journal:
+        journal.claim([intent(0)], "me")
+        journal.settle([settled(0)])
+        assert journal.answers(["key-0"])["key-0"].outcome == 0
+
+
 def test_tables_of_a_newer_version_are_refused(url):
     PostgresJournal(url).close()
     with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute("UPDATE convergence_journal SET version = 2")
-    with pytest.raises(StoreFormatError, match=r"version 2.*up to 1.*Upgrade"):
+        connection.execute("UPDATE convergence_journal SET version = 3")
+    with pytest.raises(StoreFormatError, match=r"version 3.*up to 2.*Upgrade"):
         PostgresJournal(url)
 
 

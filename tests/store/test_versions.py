@@ -80,9 +80,9 @@ def test_a_marker_that_cannot_be_read_is_refused(tmp_path, text):
 def test_a_journal_of_a_newer_version_is_refused(tmp_path):
     SqliteJournal(tmp_path).close()
     connection = apsw.Connection(str(tmp_path / "journal.sqlite"))
-    connection.pragma("user_version", 3)
+    connection.pragma("user_version", 4)
     connection.close()
-    with pytest.raises(StoreFormatError, match=r"version 3.*up to 2.*Upgrade"):
+    with pytest.raises(StoreFormatError, match=r"version 4.*up to 3.*Upgrade"):
         SqliteJournal(tmp_path)
 
 

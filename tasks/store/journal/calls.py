@@ -8,8 +8,9 @@ The first answer wins until an evaluation finds it too old. A later answer of an
 lost is paid all the same: it stays with its attempt, for the evaluation that paid.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from convergence_core.ports import CallIntent, Claim, Settlement, StoredAnswer
 
@@ -19,9 +20,15 @@ class StoredAttempt(NamedTuple):
 
     row_id: int | None
     """Its row in SQLite."""
-    run_id: str
     state: str
     error_type: str | None
+    begun: Mapping[str, Any]
+    """Row of the columns that it keeps from its beginning to its end."""
+
+    @property
+    def run_id(self) -> str:
+        """The run that began it."""
+        return str(self.begun["run_id"])
 
     @property
     def is_open(self) -> bool:

@@ -4,12 +4,18 @@ A cache hit used nothing: its row bears cost 0 and 0 tokens, and names the run t
 over the ledger are what providers were really asked for. The worst case of an attempt whose end
 is not known stands in ``maybe_usd``; where that is not known either it is NULL in the ledger, and nothing in
 sums, since a sum of the rest is still a bound on the rest.
+
+Each row carries a digest of its values and of its outcome, so that a changed bit is noticed before a row is
+used. Rows that older versions wrote carry none.
 """
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
+from convergence_core.errors import StoreDamagedError
 from convergence_core.ports import CallIntent, CallTotals, Settlement, StoredAnswer
 from convergence_core.records import Json, Usage, canonical_json
 
@@ -23,14 +29,11 @@ _USAGE = {
 """Column → field of ``Usage``."""
 USAGE_COLUMNS = tuple(_USAGE)
 
-ANSWER_COLUMNS = (
-    *("run_id", "eval_id", "attempt", "started_us", "ended_us", "cost_usd"),
-    *USAGE_COLUMNS,
-)
-"""What ``stored_answer`` reads."""
-
 ASKED_COLUMNS = ("call_key", "run_id", "eval_id", "purpose", "generation", "provider", "model")
 """In the order of ``asked``."""
+
+BEGUN_COLUMNS = (*ASKED_COLUMNS, "attempt", "max_usd", "max_tokens")
+"""What an attempt keeps from its beginning to its end."""
 
 LOST_COLUMNS = ("call_key", "attempt", "purpose", "provider", "model", "started_us", "max_usd")
 """What a ``LostCall`` holds."""
@@ -70,8 +73,8 @@ _UNTOLD = (
 """Tokens that an attempt may have used beyond those that it reported."""
 
 
-LEDGER_SQL = f"SELECT {', '.join(_EXPRESSIONS.values())} FROM attempts WHERE run_id = ?"  # noqa: S608 - constants
-"""One run's ledger."""
+LEDGER_SQL = f"SELECT {', '.join(_EXPRESSIONS.values())} FROM attempts"  # noqa: S608 - constants
+"""The ledger."""
 
 TOTALS_SQL = (
     "SELECT count(*), count(*) FILTER (WHERE state = 'done'), "  # noqa: S608 - constants
@@ -102,10 +105,10 @@ def insert_sql(state: str, columns: Sequence[str], constants: Mapping[str, str])
     return f"INSERT INTO attempts({names}) VALUES ({marks})"  # noqa: S608 - constants
 
 
-NEW_ATTEMPT = (*ASKED_COLUMNS, "attempt", "max_usd", "max_tokens", "started_us")
+NEW_ATTEMPT = (*BEGUN_COLUMNS, "started_us", "digest")
 """Columns of an attempt that is about to be made."""
 
-_HIT = (*ASKED_COLUMNS, "attempt", "payer_run_id", "started_us", "ended_us")
+_HIT = (*ASKED_COLUMNS, "attempt", "payer_run_id", "started_us", "ended_us", "digest")
 CACHE_HIT = (
     insert_sql("cached", _HIT, dict.fromkeys(("cost_usd", *USAGE_COLUMNS), "0"))
     + " ON CONFLICT DO NOTHING"
@@ -113,40 +116,57 @@ CACHE_HIT = (
 """An answer used again: nothing was used, so that sums stay true. See ``hit_values``."""
 
 _SETTLED = (
-    *("state", "error_type", "error", "outcome", *USAGE_COLUMNS, "cost_usd", "price_version"),
-    *("maybe_usd", "maybe_tokens", "started_us", "ended_us"),
+    *("state", "error_type", "error", *USAGE_COLUMNS, "cost_usd", "price_version", "maybe_usd"),
+    *("maybe_tokens", "started_us", "ended_us", "model"),
 )
-SETTLE = (
-    f"UPDATE attempts SET {', '.join(f'{column} = ?' for column in _SETTLED)}, "  # noqa: S608 - constants
-    "model = coalesce(?, model)"
+SETTLE = "UPDATE attempts SET " + ", ".join(  # noqa: S608 - constants
+    f"{column} = ?" for column in (*_SETTLED, "outcome", "digest")
 )
 """An attempt that has ended, without WHERE; see ``settled_values``."""
+
+_USD = ("cost_usd", "max_usd", "maybe_usd")
+_DIGESTED = (
+    *(*ASKED_COLUMNS, "attempt", "max_tokens", "state", "error_type", "error", *USAGE_COLUMNS),
+    *("price_version", "maybe_tokens", "payer_run_id", "started_us", "ended_us", *_USD),
+)
+"""Columns that a row's digest is over, beside its outcome."""
+ROW_COLUMNS = (*_DIGESTED, "digest")
+"""What ``stored_answer`` and ``is_whole`` read."""
+_VALUES = itemgetter(*_DIGESTED)
+_DEFAULTS = dict.fromkeys(_DIGESTED) | {"maybe_usd": 0.0, "maybe_tokens": 0}
+_STARTED = {**_DEFAULTS, "state": "started"}
+_CACHED = {**_DEFAULTS, "state": "cached", "cost_usd": 0.0} | dict.fromkeys(USAGE_COLUMNS, 0)
 
 
 def attempt_values(intent: CallIntent, attempt: int, now: int) -> tuple[Any, ...]:
     """Return the values of ``NEW_ATTEMPT``."""
-    return (*asked(intent), attempt, intent.max_usd, intent.max_tokens, now)
+    values = (*asked(intent), attempt, intent.max_usd, intent.max_tokens, now)
+    return (*values, digest_of(_STARTED | dict(zip(NEW_ATTEMPT, values, strict=False))))
 
 
 def hit_values(intent: CallIntent, answer: StoredAnswer, now: int) -> tuple[Any, ...]:
     """Return the values of ``CACHE_HIT``."""
-    return (*asked(intent), answer.attempt, answer.run_id, now, now)
+    values = (*asked(intent), answer.attempt, answer.run_id, now, now)
+    return (*values, digest_of(_CACHED | dict(zip(_HIT, values, strict=False))))
 
 
-def settled_values(settlement: Settlement, *, keeps_answer: bool) -> tuple[Any, ...]:
+def settled_values(
+    settlement: Settlement, begun: Mapping[str, Any], *, keeps_answer: bool
+) -> tuple[Any, ...]:
     """Return the values of ``SETTLE``.
 
     Args:
         settlement: how the attempt ended.
+        begun: the stored row of ``BEGUN_COLUMNS``.
         keeps_answer: whether an answer is kept with the attempt.
     """
+    model = storable(settlement.model)
     outcome = outcome_text(settlement.outcome)
     done = settlement.state == "done"
-    return (
+    values = (
         settlement.state,
         None if done else error_type_of(settlement.outcome),
         None if done else outcome,
-        outcome if done and keeps_answer else None,
         *(getattr(settlement.usage, name) for name in _USAGE.values()),
         settlement.cost_usd,
         storable(settlement.price_version),
@@ -154,7 +174,54 @@ def settled_values(settlement: Settlement, *, keeps_answer: bool) -> tuple[Any, 
         settlement.maybe_tokens,
         settlement.started_us,
         settlement.ended_us,
-        storable(settlement.model),
+        begun["model"] if model is None else model,
+    )
+    row = {**_DEFAULTS, **begun, **dict(zip(_SETTLED, values, strict=True))}
+    digest = digest_of(row, outcome if done else "")
+    return (*values, outcome if done and keeps_answer else None, digest)
+
+
+def digest_of(row: Mapping[str, Any], outcome: str = "") -> int:
+    """Return the digest of an attempt's row and of the answer that it paid for."""
+    *values, cost, most, maybe = _VALUES(row)
+    # SQLite keeps no NaN and no -0.0.
+    usd = (None if v is None or v != v else v + 0.0 for v in (cost, most, maybe))  # noqa: PLR0124
+    text = "\x1f".join(map(str, (*values, *usd, outcome)))
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], signed=True)
+
+
+def is_whole(row: Mapping[str, Any], outcome: str | None) -> bool:
+    """Return whether a row of ``ROW_COLUMNS`` and its answer are as they were written."""
+    if row["digest"] is None:
+        return True
+    if row["state"] == "failed" and row["error_type"] == "lost" and row["error"] is None:
+        worst = row["max_usd"] or 0, row["max_tokens"] or 0
+        if worst != (row["maybe_usd"], row["maybe_tokens"]):
+            return False
+        row = {**row, "state": "started", "error_type": None, "maybe_usd": 0.0, "maybe_tokens": 0}
+    if (outcome is not None) != (row["state"] == "done"):
+        return False
+    try:
+        return bool(digest_of(row, outcome or "") == row["digest"])
+    except TypeError:  # a text where a number stood
+        return False
+
+
+def name_of(row: Mapping[str, Any]) -> str:
+    """Return how people find the row of an attempt."""
+    evaluation = row["eval_id"] or "none"
+    return (
+        f"run {row['run_id']}, evaluation {evaluation}, attempt {row['attempt']} "
+        f"of call {row['call_key']}"
+    )
+
+
+def damaged_error(names: Sequence[str]) -> StoreDamagedError:
+    """Return the error that names damaged rows."""
+    return StoreDamagedError(
+        f"{len(names)} row(s) of the journal are not as they were written: {'; '.join(names[:3])}. "
+        "Restore the journal from a backup, or move it away: unfinished runs then pay again for what "
+        "was not yet published."
     )
 
 
@@ -172,13 +239,23 @@ def account(row: Sequence[Any], active_us: int) -> CallTotals:
     )  # fmt: skip
 
 
-def stored_answer(row: Sequence[Any], outcome: str) -> StoredAnswer:
-    """Return the answer that a row of ``ANSWER_COLUMNS`` paid for."""
-    run_id, eval_id, attempt, started_us, ended_us, cost_usd, *tokens = row
+def row_of(values: Sequence[Any]) -> dict[str, Any]:
+    """Return the values of ``ROW_COLUMNS`` by their columns."""
+    return dict(zip(ROW_COLUMNS, values, strict=True))
+
+
+def stored_answer(row: Mapping[str, Any], outcome: str | None) -> StoredAnswer:
+    """Return the answer that a row of ``ROW_COLUMNS`` paid for.
+
+    Raises:
+        StoreDamagedError: the row or the answer is not as it was written.
+    """
+    if outcome is None or not is_whole(row, outcome):
+        raise damaged_error([name_of(row)])
     return StoredAnswer(
-        outcome=json.loads(outcome), started_us=started_us, ended_us=ended_us, attempt=attempt,
-        run_id=run_id, eval_id=eval_id or None, cost_usd=cost_usd,
-        usage=Usage(**dict(zip(_USAGE.values(), tokens, strict=True))),
+        outcome=json.loads(outcome), started_us=row["started_us"], ended_us=row["ended_us"],
+        attempt=row["attempt"], run_id=row["run_id"], eval_id=row["eval_id"] or None,
+        cost_usd=row["cost_usd"], usage=Usage(**{name: row[c] for c, name in _USAGE.items()}),
     )  # fmt: skip
 
 

@@ -11,14 +11,18 @@ from typing import Any
 from convergence_core.ports import CallIntent, Settlement, StoredAnswer
 from tasks.store.journal.calls import Call, StoredAttempt
 from tasks.store.journal.ledger import (
-    ANSWER_COLUMNS,
+    BEGUN_COLUMNS,
     CACHE_HIT,
     LOSE,
     NEW_ATTEMPT,
+    ROW_COLUMNS,
     SETTLE,
     attempt_values,
     hit_values,
     insert_sql,
+    is_whole,
+    name_of,
+    row_of,
     settled_values,
     stored_answer,
 )
@@ -36,12 +40,10 @@ _LOCK = (
     "SELECT call_key, state, owner, lease_us, latest, answer FROM calls "
     "WHERE call_key = ANY(?) ORDER BY call_key FOR UPDATE"
 )
-_ANSWERED = (
-    f"SELECT call_key, state, purpose, outcome, {', '.join(ANSWER_COLUMNS)} FROM attempts "  # noqa: S608 - constants
-    "WHERE call_key = ANY(?) AND (state = 'done' OR (state = 'cached' AND run_id = ANY(?)))"
-)
+_ROWS = f"SELECT outcome, {', '.join(ROW_COLUMNS)} FROM attempts"  # noqa: S608 - constants
+_ANSWERED = f"{_ROWS} WHERE call_key = ANY(?) AND (state = 'done' OR (state = 'cached' AND run_id = ANY(?)))"
 _GRANTED = (
-    "SELECT call_key, attempt, run_id, state, error_type FROM attempts "
+    f"SELECT state, error_type, {', '.join(BEGUN_COLUMNS)} FROM attempts "  # noqa: S608 - constants
     "WHERE call_key = ANY(?) AND state <> 'cached'"
 )
 _LOSE = f"{LOSE} AND call_key = ? AND attempt = ?"
@@ -53,7 +55,7 @@ _GRANT = (
 _SETTLE = f"{SETTLE} WHERE call_key = ? AND attempt = ? AND state <> 'cached'"
 _END = "UPDATE calls SET state = ?, answer = ? WHERE call_key = ?"
 _ANSWERS = (
-    f"SELECT a.call_key, a.outcome, {', '.join(f'a.{c}' for c in ANSWER_COLUMNS)} FROM calls c "  # noqa: S608 - constants
+    f"SELECT a.outcome, {', '.join(f'a.{c}' for c in ROW_COLUMNS)} FROM calls c "  # noqa: S608 - constants
     "JOIN attempts a ON a.call_key = c.call_key AND a.attempt = c.answer "
     "AND a.state = 'done' WHERE c.call_key = ANY(?)"
 )
@@ -92,13 +94,21 @@ class PostgresJournal(SqlJournal):
         if not call_keys:
             return {}
         rows = self._database.read(lambda c: c.execute(_ANSWERS, (list(call_keys),)).fetchall())
-        return {key: stored_answer(row, outcome) for key, outcome, *row in rows}
+        answers = ((row_of(values), outcome) for outcome, *values in rows)
+        return {row["call_key"]: stored_answer(row, outcome) for row, outcome in answers}
 
     def _clock(self, connection: PostgresConnection) -> Callable[[], int]:
         if self._now_us is not None:
             return self._now_us
         cursor = connection.execute(_NOW)
         return lambda: int(cursor.fetchone()[0])
+
+    def _damaged(
+        self, connection: PostgresConnection, where: str, values: Sequence[Any]
+    ) -> list[str]:
+        rows = connection.execute(f"{_ROWS} WHERE {where}", values).fetchall()
+        attempts = ((row_of(row), outcome) for outcome, *row in rows)
+        return [name_of(row) for row, outcome in attempts if not is_whole(row, outcome)]
 
     def _load_claimed(
         self, connection: PostgresConnection, intents: Sequence[CallIntent]
@@ -111,12 +121,13 @@ class PostgresJournal(SqlJournal):
 
         def fetch() -> dict[str, Call]:
             calls = _calls(locked.fetchall())
-            for key, state, purpose, outcome, *row in answered.fetchall():
-                run_id, eval_id, attempt = row[:3]
-                if state == "cached":
-                    calls[key].given[run_id, eval_id, purpose] = attempt
+            for outcome, *values in answered.fetchall():
+                row = row_of(values)
+                call, attempt = calls[row["call_key"]], row["attempt"]
+                if row["state"] == "cached":
+                    call.given[row["run_id"], row["eval_id"], row["purpose"]] = attempt
                 else:
-                    calls[key].answers[attempt] = stored_answer(row, outcome)
+                    call.answers[attempt] = stored_answer(row, outcome)
             return calls
 
         return fetch
@@ -130,8 +141,10 @@ class PostgresJournal(SqlJournal):
 
         def fetch() -> dict[str, Call]:
             calls = _calls(locked.fetchall())
-            for key, attempt, *rest in granted.fetchall():
-                calls[key].attempts[attempt] = StoredAttempt(None, *rest)
+            for state, error_type, *values in granted.fetchall():
+                begun = dict(zip(BEGUN_COLUMNS, values, strict=True))
+                attempt = StoredAttempt(None, state, error_type, begun)
+                calls[begun["call_key"]].attempts[begun["attempt"]] = attempt
             return calls
 
         return fetch
@@ -161,7 +174,8 @@ class _Writer:
         self._rows[CACHE_HIT].append(hit_values(intent, answer, now))
 
     def settle(self, settlement: Settlement, call: Call, *, wins: bool) -> None:
-        values = settled_values(settlement, keeps_answer=True)
+        begun = call.attempts[settlement.attempt].begun
+        values = settled_values(settlement, begun, keeps_answer=True)
         self._rows[_SETTLE].append((*values, call.key, settlement.attempt))
         if wins:
             self._ended[call.key] = ("done", settlement.attempt)

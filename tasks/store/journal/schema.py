@@ -5,6 +5,7 @@ In SQLite rows are appended; only the index on ``call_key`` is written at random
 ``calls``; ``attempts.outcome`` holds an answer that was paid and is not, or no longer, that of the
 call: an evaluation that was given it once gets it again. In PostgreSQL a call's latest attempt and the
 one whose answer is the call's are numbers, and ``outcome`` holds every answer that was paid.
+``digest`` is over a row's values and its answer; rows of older versions have none.
 ``activity`` says from when to when a process worked on a run.
 """
 
@@ -34,6 +35,7 @@ _ADDED_BY_2 = "".join(
         "outcome TEXT",
     )
 )
+_DIGEST = "ALTER TABLE attempts ADD COLUMN digest INTEGER;\n"
 _ACTIVITY = """
 CREATE TABLE IF NOT EXISTS activity(
   run_id TEXT NOT NULL, owner TEXT NOT NULL, started_us INTEGER NOT NULL, seen_us INTEGER NOT NULL,
@@ -73,20 +75,21 @@ CREATE TABLE IF NOT EXISTS attempts(
 
 
 def _upgrade(found: int) -> str:
-    """Return what creates the tables, or adds what a file of version 1 lacks."""
-    return ("" if found else _ATTEMPTS) + _ADDED_BY_2 + _OTHERS + _ACTIVITY
+    """Return what creates the tables, or adds what a file of an older version lacks."""
+    added = ("" if found else _ATTEMPTS, "" if found > 1 else _ADDED_BY_2, _DIGEST)
+    return "".join((*added, _OTHERS, _ACTIVITY))
 
 
 SQLITE_JOURNAL: Final = Schema(
     noun="journal",
-    version=2,
+    version=3,
     upgrade=_upgrade,
     loss="unfinished runs then pay again for what was not yet published",
 )
 POSTGRES_JOURNAL: Final = Schema(
     noun="journal",
-    version=1,
-    upgrade=lambda _: _IN_POSTGRES + _ACTIVITY,
+    version=2,
+    upgrade=lambda _: _IN_POSTGRES + _ACTIVITY + _DIGEST,
     kept="Nothing that was paid is lost; `convergence resume` goes on from there.",
     key="storage.journal",
     tables=("journal", "calls", "attempts", "attempts_of_generation", "activity", "rates"),

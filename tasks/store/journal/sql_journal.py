@@ -29,6 +29,7 @@ from tasks.store.journal.ledger import (
     LOST_COLUMNS,
     TOTALS_SQL,
     account,
+    damaged_error,
 )
 
 _Found = TypeVar("_Found")
@@ -165,6 +166,7 @@ class SqlJournal(Closing):
         have cost is in ``maybe_usd``.
 
         Raises:
+            StoreDamagedError: a row of the run is not as it was written; nothing was released.
             StoreWriteError: nothing was released, or that is unknown.
         """
 
@@ -178,6 +180,7 @@ class SqlJournal(Closing):
                 connection.execute(statement, (run_id,))
             return rows
 
+        self._database.read(lambda c: self._check(c, "run_id = ?", (run_id,)))
         if not self._database.read(lambda c: c.execute(_IN_FLIGHT, (run_id,)).fetchall()):
             return []
         rows = self._database.write(lock, change)
@@ -186,20 +189,38 @@ class SqlJournal(Closing):
     def attempts(
         self, run_id: str, *, generation: int | None, all_generations: bool = False
     ) -> list[Row]:
-        """Return the ledger rows of one generation (``None``: those outside any), by key."""
-        one = "" if all_generations else "AND generation IS NOT DISTINCT FROM ?"
+        """Return the ledger rows of one generation (``None``: those outside any), by key.
+
+        Raises:
+            StoreDamagedError: a row is not as it was written.
+        """
+        where = (
+            "run_id = ?" if all_generations else "run_id = ? AND generation IS NOT DISTINCT FROM ?"
+        )
         values = (run_id,) if all_generations else (run_id, generation)
-        sql = f"{LEDGER_SQL} {one} {LEDGER_ORDER}"
-        rows = self._database.read(lambda c: c.execute(sql, values).fetchall())
-        return [dict(zip(LEDGER, row, strict=True)) for row in rows]
+
+        def read(connection: Connection) -> list[tuple[Any, ...]]:
+            self._check(connection, where, values)
+            sql = f"{LEDGER_SQL} WHERE {where} {LEDGER_ORDER}"
+            return list(connection.execute(sql, values).fetchall())
+
+        return [dict(zip(LEDGER, row, strict=True)) for row in self._database.read(read)]
 
     def close(self) -> None:
         """Close the file or the connection; safe to call twice."""
         self._database.close()
 
+    def _check(self, connection: Any, where: str, values: Sequence[Any]) -> None:
+        if damaged := self._damaged(connection, where, values):
+            raise damaged_error(damaged)
+
     @abstractmethod
     def _clock(self, connection: Any) -> Callable[[], int]:
         """Return how to learn the time, in microseconds."""
+
+    @abstractmethod
+    def _damaged(self, connection: Any, where: str, values: Sequence[Any]) -> list[str]:
+        """Return the names of attempts that are not as they were written."""
 
     @abstractmethod
     def _load_claimed(self, connection: Any, intents: Sequence[CallIntent]) -> Loaded:

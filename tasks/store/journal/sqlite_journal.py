@@ -1,5 +1,6 @@
 """Journal of paid calls in an SQLite file of the store."""
 
+import contextlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,32 +11,55 @@ from convergence_core.ports import CallIntent, Claim, Journal, Settlement, Store
 from tasks.store.clock import wall_clock_us
 from tasks.store.journal.calls import Call, StoredAttempt, asker, is_paid_by
 from tasks.store.journal.ledger import (
-    ANSWER_COLUMNS,
+    BEGUN_COLUMNS,
     CACHE_HIT,
     LOSE,
     NEW_ATTEMPT,
+    ROW_COLUMNS,
     SETTLE,
     attempt_values,
+    damaged_error,
     hit_values,
     insert_sql,
+    is_whole,
+    name_of,
     outcome_text,
+    row_of,
     settled_values,
     stored_answer,
 )
 from tasks.store.journal.schema import SQLITE_JOURNAL
 from tasks.store.journal.sql_journal import Loaded, SqlJournal
 from tasks.store.layout import JOURNAL_FILE, ensure_store, store_root
-from tasks.store.sqlite import SqliteDatabase
+from tasks.store.sqlite import SqliteDatabase, integrity_problem
 
-_ANSWER = ", ".join(ANSWER_COLUMNS)
+_ROW = ", ".join(ROW_COLUMNS)
 _CALL = (
     "SELECT state, owner, lease_us, latest_id, answer_id, outcome FROM calls WHERE call_key = ?"
 )
 # Look-ups by key: joined, they take SQLite three times as long.
-_PAYER = f"SELECT {_ANSWER} FROM attempts WHERE id = ?"  # noqa: S608 - constants
+_PAYER = f"SELECT {_ROW} FROM attempts WHERE id = ?"  # noqa: S608 - constants
 _NUMBER = "SELECT attempt FROM attempts WHERE id = ?"
-_ATTEMPT = "SELECT attempt, previous_id, run_id, state, error_type FROM attempts WHERE id = ?"
-_OTHERS = f"SELECT outcome, {_ANSWER} FROM attempts WHERE call_key = ? AND outcome IS NOT NULL"  # noqa: S608 - constants
+_ATTEMPT = (
+    f"SELECT previous_id, state, error_type, {', '.join(BEGUN_COLUMNS)} FROM attempts WHERE id = ?"  # noqa: S608 - constants
+)
+_OTHERS = f"SELECT outcome, {_ROW} FROM attempts WHERE call_key = ? AND outcome IS NOT NULL"  # noqa: S608 - constants
+_WHOLE = (
+    f"SELECT coalesce(outcome, (SELECT outcome FROM calls c WHERE c.call_key = attempts.call_key "  # noqa: S608 - constants
+    f"AND answer_id = attempts.id)), {_ROW} FROM attempts WHERE id = ?"
+)
+_BYTES = (
+    f"SELECT {', '.join(f'CAST({c} AS BLOB)' for c in ROW_COLUMNS)} FROM attempts WHERE id = ?"  # noqa: S608 - constants
+)
+_WRONG_CALLS = """
+SELECT CAST('call ' || c.call_key AS BLOB) FROM calls c LEFT JOIN attempts l ON l.id = latest_id
+  LEFT JOIN attempts a ON a.id = answer_id
+WHERE l.call_key IS NOT c.call_key OR c.state NOT IN ('started', 'done', 'failed')
+  OR (c.state = 'done' AND answer_id IS NULL) OR owner IS NULL OR lease_us IS NULL
+  OR (answer_id IS NOT NULL AND (a.call_key IS NOT c.call_key OR a.state <> 'done'))
+UNION ALL SELECT CAST('activity of run ' || run_id AS BLOB) FROM activity WHERE seen_us < started_us
+"""
+"""Calls whose attempts are others' or none, and times that cannot be."""
 _GIVEN = (
     "SELECT attempt FROM attempts WHERE state = 'cached' AND call_key = ? AND run_id = ? "
     "AND eval_id = ? AND purpose = ?"
@@ -122,6 +146,11 @@ class SqliteJournal(SqlJournal):
     def _clock(self, connection: apsw.Connection) -> Callable[[], int]:  # noqa: ARG002
         return self._now_us
 
+    def _damaged(
+        self, connection: apsw.Connection, where: str, values: Sequence[Any]
+    ) -> list[str]:
+        return damaged_attempts(connection, where, values)
+
     def _load_claimed(self, connection: apsw.Connection, intents: Sequence[CallIntent]) -> Loaded:
         calls: dict[str, Call] = {}
         for intent in intents:
@@ -130,7 +159,7 @@ class SqliteJournal(SqlJournal):
             if call.answer is None or is_paid_by(call.answers[call.answer], intent):
                 continue
             for outcome, *row in connection.execute(_OTHERS, (key,)):
-                answer = stored_answer(row, str(outcome))
+                answer = stored_answer(row_of(row), outcome)
                 call.answers[answer.attempt] = answer
             for (attempt,) in connection.execute(_GIVEN, (key, *asker(intent))):
                 call.given[asker(intent)] = attempt
@@ -151,8 +180,10 @@ class SqliteJournal(SqlJournal):
             # From the latest attempt back; nearly always that is the one.
             while attempt_id is not None and settlement.attempt not in call.attempts:
                 found: Any = connection.execute(_ATTEMPT, (attempt_id,)).fetchone()
-                number, previous_id, *rest = found
-                call.attempts[number] = StoredAttempt(attempt_id, *rest)
+                previous_id, attempt_state, error_type, *values = found
+                begun = dict(zip(BEGUN_COLUMNS, values, strict=True))
+                number = begun["attempt"]
+                call.attempts[number] = StoredAttempt(attempt_id, attempt_state, error_type, begun)
                 call.latest = max(call.latest, number)
                 attempt_id = previous_id
         return lambda: calls
@@ -180,9 +211,10 @@ class _Writer:
     def settle(self, settlement: Settlement, call: Call, *, wins: bool) -> None:
         if wins and call.answer is not None:
             self._execute(_KEEP_REPLACED, (call.key,))
-        row_id = call.attempts[settlement.attempt].row_id
+        attempt = call.attempts[settlement.attempt]
+        row_id = attempt.row_id
         # The call's answer lies with the call.
-        values = settled_values(settlement, keeps_answer=not wins)
+        values = settled_values(settlement, attempt.begun, keeps_answer=not wins)
         self._execute(_SETTLE, (*values, row_id))
         if wins:
             self._execute(_ANSWER_CALL, (outcome_text(settlement.outcome), row_id, call.key))
@@ -203,7 +235,9 @@ def _call(connection: apsw.Connection, key: str) -> Call:
     call = Call(key=key, state=state, owner=owner, lease_us=lease_us)
     if answer_id is not None:
         payer: Any = connection.execute(_PAYER, (answer_id,)).fetchone()
-        answer = stored_answer(payer, str(outcome))
+        if payer is None:
+            raise damaged_error([f"call {key}"])
+        answer = stored_answer(row_of(payer), outcome)
         call.answer, call.latest = answer.attempt, answer.attempt
         call.answers[answer.attempt] = answer
     if latest_id != answer_id:
@@ -213,4 +247,44 @@ def _call(connection: apsw.Connection, key: str) -> Call:
 
 def _number(connection: apsw.Connection, attempt_id: int) -> int:
     found: Any = connection.execute(_NUMBER, (attempt_id,)).fetchone()
+    if found is None:
+        raise damaged_error([f"row {attempt_id} of the attempts"])
     return int(found[0])
+
+
+def damaged_attempts(
+    connection: apsw.Connection, where: str = "TRUE", values: Sequence[Any] = ()
+) -> list[str]:
+    """Return the names of attempts that are not as they were written."""
+    damaged = []
+    ids = connection.execute(f"SELECT id FROM attempts WHERE {where}", tuple(values)).fetchall()  # noqa: S608 - constants
+    found: Any
+    for row_id in ids:
+        try:
+            found = connection.execute(_WHOLE, row_id).fetchone()
+            is_damaged = found is None or not is_whole(row_of(found[1:]), found[0])
+        except UnicodeDecodeError:
+            blobs: Any = connection.execute(_BYTES, row_id).fetchone()
+            found = None, *(blob and blob.decode("utf-8", "replace") for blob in blobs)
+            is_damaged = True
+        if is_damaged:
+            damaged.append(f"row {row_id[0]}" if found is None else name_of(row_of(found[1:])))
+    return damaged
+
+
+def journal_damage(path: Path) -> str | None:
+    """Return what is wrong with a journal's file, ``None`` if nothing is."""
+    problem = integrity_problem(path)
+    if problem is not None:
+        return problem
+    try:
+        with contextlib.closing(apsw.Connection(str(path))) as connection:
+            version = connection.pragma("user_version")
+            if version != SQLITE_JOURNAL.version:
+                return None if version in {1, 2} else f"it says that it has version {version}"
+            damaged = damaged_attempts(connection)
+            calls: Any = connection.execute(_WRONG_CALLS).fetchall()
+    except apsw.Error as error:
+        return str(error)
+    damaged += [name.decode("utf-8", "replace") for (name,) in calls]
+    return str(damaged_error(damaged)) if damaged else None

@@ -11,8 +11,8 @@ from typing import Final
 
 import duckdb
 
+from tasks.store.journal.sqlite_journal import journal_damage
 from tasks.store.layout import JOURNAL_FILE, PART_FILE, generation_file
-from tasks.store.sqlite import integrity_problem
 from tasks.store.tables.columns import Table
 from tasks.store.tables.damage import (
     FLIPPED,
@@ -55,7 +55,7 @@ def check_store(root: Path) -> list[Damage]:
         if not found:
             found.extend(_wrong_sums(connection, resolution))
     journal = root / JOURNAL_FILE
-    reason = integrity_problem(journal) if journal.exists() else None
+    reason = journal_damage(journal) if journal.exists() else None
     if reason is not None:
         found.append(Damage(path=journal, table="journal", reason=reason))
     return found
