@@ -7,7 +7,7 @@ held-out reward the second. What was not measured is not passed.
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from convergence_core.feedback.adapter_records import GateCheck
@@ -130,12 +130,14 @@ def _reward(measures: GateMeasures) -> GateCheck:
         f"the difference is {_shown(found)}, and its lower end must exceed 0; it rests on "
         f"{measures.reward_rests_on or 'what is not said'}"
     )
+    more = None
     if measures.n_ratings is not None and found.low <= 0 < found.value:
-        # An interval's width falls with the square root of the ratings.
+        # The width of an interval falls with the square root of the ratings.
         wanted = ((found.value - found.low) / found.value) ** 2
         more = max(1, math.ceil(measures.n_ratings * (wanted - 1)))
         said = f"{said}; about {plural(more, 'more rating')} would settle it if the difference stays as it is"
-    return _check("reward", found, passed=found.low > 0, said=said, threshold=0.0, unit="reward")
+    check = _check("reward", found, passed=found.low > 0, said=said, threshold=0.0, unit="reward")
+    return replace(check, n_more=more)
 
 
 def _safety(measures: GateMeasures) -> GateCheck:

@@ -15,9 +15,12 @@ from convergence_core.feedback.records import AnswerComparison, Rating
 from convergence_core.records import Json
 from convergence_core.result.number_text import beside
 
-AdapterStatus = Literal["candidate", "active", "inactive", "rolled_back", "rejected", "stale"]
+AdapterStatus = Literal[
+    "candidate", "undecided", "active", "inactive", "rolled_back", "rejected", "stale"
+]
 STATUSES: Final[Mapping[AdapterStatus, str]] = {
-    "candidate": "waits for its checks, or for a trial because its gain is not certain",
+    "candidate": "waits for its checks",
+    "undecided": "lacks only the ratings that would make its gain certain; it can be tried on live traffic",
     "active": "answers for its role",
     "inactive": "another one took its place; it can be activated again",
     "rolled_back": "was taken back; it can be activated again",
@@ -26,7 +29,8 @@ STATUSES: Final[Mapping[AdapterStatus, str]] = {
 }
 """Status → its meaning."""
 _NEXT: Final[Mapping[AdapterStatus, tuple[AdapterStatus, ...]]] = {
-    "candidate": ("active", "rejected", "stale"),
+    "candidate": ("undecided", "active", "rejected", "stale"),
+    "undecided": ("active", "rejected", "stale"),
     "active": ("inactive", "rolled_back", "rejected", "stale"),
     "inactive": ("active", "rejected", "stale"),
     "rolled_back": ("active", "rejected", "stale"),
@@ -34,7 +38,9 @@ _NEXT: Final[Mapping[AdapterStatus, tuple[AdapterStatus, ...]]] = {
     "stale": (),
 }
 """Status → those that may follow it."""
-USED: Final[tuple[AdapterStatus, ...]] = ("candidate", "active", "inactive", "rejected")
+USED: Final[tuple[AdapterStatus, ...]] = (
+    "candidate", "undecided", "active", "inactive", "rejected",
+)  # fmt: skip
 """Statuses of adapters whose marks count as used; those of others are open for training again."""
 
 MarkKind = Literal["rating", "comparison"]
@@ -128,6 +134,8 @@ class GateCheck:
     unit: str
     words: str
     """The verdict in a sentence."""
+    n_more: int | None = None
+    """Further ratings that would settle it. ``None``: not known, or not needed."""
 
     @property
     def measured(self) -> str | None:

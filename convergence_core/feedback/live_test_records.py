@@ -67,6 +67,12 @@ class LiveTest:
     ended_us: int | None = None
 
     @property
+    def keeps_adapter(self) -> bool:
+        """Whether the adapter answers all at the end, by its ratings; what answered before does otherwise."""
+        is_higher = self.difference is not None and self.difference > 0.0
+        return self.status == "better" or (self.status == "undecided" and is_higher)
+
+    @property
     def words(self) -> str:
         """The test's state in a sentence without its end."""
         control = self.control or "the base model"
@@ -79,10 +85,12 @@ class LiveTest:
             end = "it answers all" if self.status == "better" else "it was taken back"
             return f"{self.version} is {self.status} than {control}: {found}; {end}"
         if self.status == "undecided":
-            return (
-                f"whether {self.version} is better than {control} stayed undecided: {found}; it answers "
-                "all, for it passed every check"
+            end = (
+                "it answers all, because its ratings were higher"
+                if self.keeps_adapter
+                else f"{control} answers again, because its ratings were not higher"
             )
+            return f"whether {self.version} is better than {control} is undecided: {found}; {end}"
         if self.status == "ended":
             return (
                 f"the test of {self.version} against {control} ended undecided, for {self.reason}: "

@@ -288,7 +288,7 @@ class Study:
             trials: what its candidates were worth.
             n_calls: calls of the run up to its end, retries included.
         """
-        search = state.search
+        search, is_answered = state.search, state.is_answered or has_answer(trials)
         if asked.is_repair:
             measures = None if self.goals is None else self.goals.measures
             archive = search.archive.tell(trials, state.next_generation, measures)
@@ -313,8 +313,12 @@ class Study:
             is_exhausted=state.is_exhausted
             if asked.is_repair
             else not trials and not self.is_open and self._is_covered(search),
-            is_answered=state.is_answered or has_answer(trials),
-            no_reward=None if any(m.n for m in search.archive) else why_no_reward(trials),
+            is_answered=is_answered,
+            no_reward=None
+            if is_answered
+            else why_all_raised(trials)
+            if any(m.n for m in search.archive)
+            else why_no_reward(trials),
             limit=limit_reached(trials),
         )
         return after, found
@@ -382,6 +386,19 @@ def why_no_reward(trials: Sequence[Trial]) -> str | None:
         return None
     (kind, n), *_ = kinds.most_common()
     return f"none of {kinds.total():,} evaluations has a reward ({kind}, {n:,} times)"
+
+
+def why_all_raised(trials: Sequence[Trial]) -> str | None:
+    """Return the exception that every evaluation of a generation raised, as a traceback ends.
+
+    ``None``: one ended otherwise. Names of exceptions are capitalized; those of other faults are not.
+    """
+    evaluations = [e for trial in trials for e in trial.evaluations]
+    kinds = {e.error_type or "" for e in evaluations}
+    if len(kinds) != 1 or not (kind := kinds.pop())[:1].isupper():
+        return None
+    n, (line, *_) = len(evaluations), (evaluations[0].error or "").splitlines() or [""]
+    return f"each of {n:,} evaluations raised {kind}: {line}" if n > 1 else None
 
 
 def limit_reached(trials: Sequence[Trial]) -> str | None:

@@ -50,7 +50,7 @@ from tasks.training.round_settings import (
     settings_of,
 )
 
-Status = Literal["waiting", "paused", "activated", "rejected", "failed"]
+Status = Literal["waiting", "paused", "activated", "undecided", "rejected", "failed"]
 BY: Final = "training"
 """Who is written down as the one who registers, activates or rejects."""
 _FROZEN: Final = "marks.json"
@@ -279,20 +279,15 @@ class _Round:
         self._adapters.record_checks(version, checks)
         reason = failed_words(checks)
         if reason is not None:
-            is_open = lacks_power(checks)
-            if not is_open:
-                self._adapters.reject(version, reason, by=BY)
+            if lacks_power(checks):
+                return self._undecided(version, result, judged)
+            self._adapters.reject(version, reason, by=BY)
             failed = [one.name for one in checks if not one.passed]
             who = "the base model" if self._incumbent is None else self._incumbent.version
             told = (
                 f"{version} did not pass {len(failed)} of {len(checks)} checks ({', '.join(failed)}); "
                 f"{who} answers as before"
             )
-            if is_open:
-                told += (
-                    f". Only more ratings are missing: `convergence adapters activate {version}` tries it, blinded, "
-                    "on live traffic until they decide"
-                )
             return self._report("rejected", told, result, version, judged)
         rule = live_rule_of(self._loaded.configuration.feedback.training)
         self._adapters.activate(version, by=BY, live_rule=rule)
@@ -303,6 +298,20 @@ class _Round:
                 f"{self._role} now, until their ratings decide"
             )
         return self._report("activated", sentence, result, version, judged)
+
+    def _undecided(
+        self, version: str, result: TrainingResult, judged: AdapterJudgement
+    ) -> RoundReport:
+        more = next((one.n_more for one in judged.checks if one.n_more is not None), None)
+        settled = "more ratings settle it"
+        settled = settled if more is None else f"about {plural(more, 'more rating')} settle it"
+        self._adapters.defer(version, settled, by=BY)
+        who = "the base model" if self._incumbent is None else self._incumbent.version
+        told = (
+            f"{settled}, and {who} answers as before. `convergence adapters activate {version}` tries it, "
+            "blinded, on live traffic until they decide"
+        )
+        return self._report("undecided", told, result, version, judged)
 
     def _report(
         self,

@@ -70,7 +70,9 @@ def test_it_waits_until_the_machine_is_idle(
     assert f"assistant: waiting. {said[0].upper()}{said[1:]}" in done.out
 
 
-@pytest.mark.parametrize(("status", "code"), [("rejected", 100), ("failed", 1), ("activated", 0)])
+@pytest.mark.parametrize(
+    ("status", "code"), [("rejected", 100), ("undecided", 100), ("failed", 1), ("activated", 0)]
+)
 def test_the_exit_code_tells_the_verdict(
     status: Any, code: int, project: Path, cli: Runner, monkeypatch: pytest.MonkeyPatch
 ):

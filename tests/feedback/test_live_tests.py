@@ -162,11 +162,14 @@ def test_one_that_is_activated_by_hand_meanwhile_answers_all(store: FeedbackStor
     assert adapters.record(TWO).reason == "passed every check"
 
 
-def test_one_that_stays_undecided_is_kept(store: FeedbackStore, tmp_path: Path):
+def test_one_that_stays_undecided_without_higher_ratings_is_taken_back(
+    store: FeedbackStore, tmp_path: Path
+):
     adapters = begun(store, tmp_path)
     test = rate_until_it_ends(store, adapters, new=3, old=3)
     assert (test.status, test.n_ratings, test.difference) == ("undecided", 40, 0.0)
-    assert adapters.active("assistant").version == TWO  # type: ignore[union-attr]
+    assert adapters.active("assistant").version == ONE  # type: ignore[union-attr]
+    assert adapters.record(TWO).status_words.endswith("because its ratings were not higher")
     assert adapters.answering("assistant", "ann", "x")[1] is None
 
 

@@ -1,6 +1,7 @@
 """Rounds of training: what they wait for, what they freeze, what becomes of their adapters."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import yaml
 from convergence_core.errors import ConfigurationError
 from convergence_core.feedback.adapter_records import GateCheck
 from convergence_core.feedback.held_out_metrics import HeldOutMetric, metrics_of
+from convergence_core.feedback.live_test_records import LiveRule
 from convergence_core.feedback.records import AnswerComparison, ChatMessage, Rating
 from tasks.inputs.loader import Loaded, load
 from tasks.models.files import ModelFiles
@@ -352,6 +354,25 @@ def test_what_fails_a_check_is_rejected_and_its_marks_stay_used(
     assert (one.status, one.reason) == ("rejected", "Too far")
     assert adapters.checks(one.version) == (PASSED, FAILED)
     assert look(loaded, feedback).status == "waiting"  # or every look would train the same again
+
+
+def test_a_round_that_lacks_only_ratings_is_undecided(
+    loaded: Loaded, feedback: FeedbackStore, trainer: Trainer, monkeypatch: pytest.MonkeyPatch
+):
+    rate(feedback, 40)
+    wide = replace(FAILED, value=0.2, low=-0.1, high=0.5, n_more=14)
+    monkeypatch.setattr(
+        rounds, "check_adapter", lambda *_a, **_k: AdapterJudgement(checks=(PASSED, wide))
+    )
+    found = look(loaded, feedback)
+    assert found.status == "undecided"
+    assert found.sentence.startswith("about 14 more ratings settle it, and the base model answers")
+    adapters = AdapterStore(feedback)
+    (one,) = adapters.records()
+    assert (one.status, one.reason) == ("undecided", "about 14 more ratings settle it")
+    assert look(loaded, feedback).status == "waiting"
+    adapters.activate(one.version, "ada", live_rule=LiveRule())
+    assert adapters.active("assistant") is not None
 
 
 def test_a_candidate_of_a_killed_round_is_judged_first(

@@ -50,7 +50,7 @@ def train(  # noqa: PLR0917 - Typer's options
     One round for each role with enough new marks: a new adapter is trained, judged on prompts that were
     never trained on, and activated if it passes every check. Says what it waits for otherwise.
 
-    Exit code 1: the training failed. 100: a new adapter was rejected.
+    Exit code 1: the training failed. 100: a new adapter was rejected, or is undecided because ratings are missing.
     """
     from tasks.chat.roles import persona_of  # noqa: PLC0415 - as below
     from tasks.inputs.loader import load  # noqa: PLC0415 - brings pydantic
@@ -99,7 +99,7 @@ def train(  # noqa: PLR0917 - Typer's options
     statuses = {one.status for one in reports}
     if "failed" in statuses:
         raise typer.Exit(1)
-    if "rejected" in statuses:
+    if statuses & {"rejected", "undecided"}:
         raise typer.Exit(options.EXIT_NO)
 
 

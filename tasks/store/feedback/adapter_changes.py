@@ -134,8 +134,8 @@ def restore_previous(
 def settle_test(connection: Connection, interaction_id: str, *, at_us: int) -> None:
     """End the running test that an answer is part of, where its ratings decide it by now.
 
-    An adapter that is better, or of which nothing can be said after so many ratings, answers all: it passed
-    every check. One that is worse is taken back.
+    An adapter that is better answers all. One that is worse is taken back, and so is one that stays undecided
+    unless its ratings were higher.
     """
     test = test_of_answer(connection, interaction_id)
     if test is None or test.status != "running" or verdict(connection, test) is None:
@@ -147,7 +147,7 @@ def settle_test(connection: Connection, interaction_id: str, *, at_us: int) -> N
         return
     status, evidence = found
     ended = end_test(connection, test, status, evidence, at_us=at_us)
-    if status == "worse":
+    if not ended.keeps_adapter:
         one = found_adapter(connection, test.version)
         change_status(
             connection, one, "rolled_back", reason=ended.words, by=LIVE_TEST, at_us=at_us

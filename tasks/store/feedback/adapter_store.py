@@ -280,6 +280,17 @@ class AdapterStore:
             one = found_adapter(connection, version)
             self._change(connection, one, "rejected", reason, by)
 
+    def defer(self, version: str, reason: str, by: str) -> None:
+        """Keep an adapter undecided, durably: only ratings are missing.
+
+        Raises:
+            AdapterNotFoundError: there is no such adapter.
+            AdapterRefusedError: its status forbids it.
+        """
+        with self._database.transaction(alone=True) as connection:
+            one = found_adapter(connection, version)
+            self._change(connection, one, "undecided", reason, by)
+
     def rollback(self, role: str, by: str, *, reason: str = "rolled back") -> str | None:
         """Take the active adapter of a role back, durably.
 

@@ -273,6 +273,24 @@ def test_a_generation_without_a_single_reward_ends_the_search():
     assert later.no_reward is None
 
 
+@pytest.mark.parametrize(("kind", "is_end"), [("KeyError", True), ("http_422", False)])
+def test_a_generation_in_which_every_evaluation_raised_the_same_ends_the_search(kind, is_end):
+    own = study()
+
+    def fail(e: Evaluation) -> Evaluation:
+        return replace(
+            e, status="error", fault="candidate", error_type=kind, error="'a'", reward=0.0
+        )
+
+    state, asked = step(own, own.start(), fail)
+    n = asked.plan.n_cells
+    text = f"each of {n} evaluations raised KeyError: 'a'"
+    assert own.stop_reason(state) == (StopReason(status="done", text=text) if is_end else None)
+    answered, _ = step(own, own.start())
+    later, _ = step(own, answered, fail)
+    assert later.no_reward is None
+
+
 def test_the_first_look_widens_only_while_the_defaults_are_perfect():
     own_space = Space(parameters={"x": Float(min=0, max=1, default=0.25)})
     own = of_space(own_space, population_size=10)

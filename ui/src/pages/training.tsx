@@ -86,13 +86,13 @@ function Adapters({ of, list, base, done }: { of: RoleTraining; list: TrainedRol
 
 function OneAdapter({ one, base, done }: { one: Adapter; base: string; done: () => void }) {
   const failed = one.checks.filter((check) => !check.passed).length;
-  const [open, setOpen] = useState(one.status === "active" || one.status === "candidate");
+  const [open, setOpen] = useState(["active", "candidate", "undecided"].includes(one.status));
   return (
     <li>
       <div class="row spread">
         <span>
           <code><One text={one.version} /></code>{" "}
-          <span class={`tag ${{ active: "good", rejected: "failed", stale: "warn", rolled_back: "warn" }[one.status] ?? ""}`} title={one.meaning}>{one.status.replace("_", " ")}</span>
+          <span class={`tag ${{ active: "good", rejected: "failed", undecided: "warn", stale: "warn", rolled_back: "warn" }[one.status] ?? ""}`} title={one.meaning}>{one.status.replace("_", " ")}</span>
         </span>
         {one.may_activate && (
           <Write
