@@ -1,27 +1,22 @@
-"""The runtime bandit: a flip of the best arm, nights that were right and wrong, decisions per second.
+"""The runtime bandit: a flip of the best arm, nights that were right and wrong.
 
-    python -m benchmarks.bandit [--only flip,shared,warm,speed]
+    python -m benchmarks.bandit --only flip warm
 
 Simulated rewards of 0 and 1; means over seeds with standard errors.
 """
 
-import argparse
-import time
 from dataclasses import replace
 
 import numpy as np
 
+from benchmarks.machine import options
+from benchmarks.tables import header, row, with_error
 from convergence_core.bandit import (
     BetaArms,
     DriftWatch,
-    LinearArms,
-    LinearLearner,
-    Policy,
     WarmArms,
     nightly_prior,
 )
-from convergence_core.bandit.drift import GLOBAL_ERROR_SHARE
-from convergence_core.bandit.propensities import of_beta
 
 SEEDS = 20
 FLOOR = 0.02
@@ -62,7 +57,7 @@ def restarted(arms: BetaArms, arm: int, total: float, n: int) -> BetaArms:
 def flip() -> None:
     """Print regret and alarms with and without a flip."""
     print("\n## Regret after request 2,000 of 6,000, with the drift watch\n")
-    print("| arms | regret | alarms a run |\n|---|---|---|")
+    print(header("arms", "regret", "alarms a run"))
     for name, before, after in (
         (".8/.6 becomes .3/.6", (0.8, 0.6), (0.3, 0.6)),
         (".7/.3 are swapped", (0.7, 0.3), (0.3, 0.7)),
@@ -71,45 +66,7 @@ def flip() -> None:
         runs = [flipped(seed, before, after) for seed in range(SEEDS)]
         regrets = np.array([regret for regret, _ in runs])
         alarms = np.mean([n for _, n in runs])
-        error = regrets.std() / np.sqrt(SEEDS)
-        print(f"| {name} | {regrets.mean():.1f} ± {error:.1f} | {alarms:.2f} |", flush=True)
-
-
-def shared() -> None:
-    """Print when a fall that all arms share is found, with and without the watch over all."""
-    print("\n## Requests from a fall of all means at 2,000 to the alarm, even traffic\n")
-    print("| arms | fall | arms and whole | arms alone | by the whole |\n|---|---|---|---|---|")
-    for means, fall in (
-        ((0.7, 0.6), 0.2),
-        ((0.6,) * 5, 0.2),
-        ((0.8, 0.75, 0.7, 0.6, 0.5), 0.15),
-        ((0.5,) * 10, 0.2),
-    ):
-        found = [found_after(means, fall, seed, is_drawn=True) for seed in range(SEEDS)]
-        alone = [found_after(means, fall, seed, is_drawn=False) for seed in range(SEEDS)]
-        cells = [", ".join(f"{mean:g}" for mean in means), f"{fall:g}"]
-        cells += [f"{np.median([n for n, _ in runs]):,.0f}" for runs in (found, alone)]
-        cells.append(f"{sum(arm is None for _, arm in found)}/{SEEDS}")
-        print("| " + " | ".join(cells) + " |", flush=True)
-
-
-def found_after(
-    means: tuple[float, ...], fall: float, seed: int, *, is_drawn: bool
-) -> tuple[float, int | None]:
-    """Return requests from the fall to the alarm, and its arm; at most 6,000, and -1."""
-    rng, k = np.random.default_rng(seed), len(means)
-    # Without the whole the arms have all of the error.
-    rate = 20_000.0 if is_drawn else 20_000.0 * (1.0 - GLOBAL_ERROR_SHARE)
-    watch = DriftWatch.begin(k, rewards_per_false_alarm=rate)
-    for n in range(1, 8_001):
-        arm = int(rng.integers(k))
-        reward = float(rng.random() < means[arm] - (fall if n > 2_000 else 0.0))
-        watch, alarm = watch.tell(arm, reward, 1.0 / k if is_drawn else None)
-        if alarm is not None and n <= 2_000:
-            return 0.0, -1
-        if alarm is not None:
-            return n - 2_000.0, alarm.arm
-    return 6_000.0, -1
+        print(row(name, with_error(regrets, ".1f"), f"{alarms:.2f}"), flush=True)
 
 
 def served(seed: int, nights: str, n_measured: int = 40) -> float:
@@ -151,42 +108,6 @@ def warm() -> None:
             print(f"| {n_measured} | {shown} | {right:.0%} | {wrong:.0%} |", flush=True)
 
 
-def speed() -> None:
-    """Print decisions with their learning per CPU-second, in memory."""
-    print("\n## Choose and learn, ten arms, in memory: thousands per CPU-second\n")
-    rng = np.random.default_rng(0)
-    means, n = rng.random(10), 200_000
-    uniforms, tosses = rng.random(n), rng.random(n)
-    a, b = [1.0] * 10, [1.0] * 10
-    policy = Policy.of(of_beta(a, b))
-    begun = time.process_time()
-    for i in range(n):
-        arm = policy.choose(float(uniforms[i])).arm
-        reward = float(tosses[i] < means[arm])
-        a[arm] += reward
-        b[arm] += 1.0 - reward
-        if policy.is_stale(i + 1):
-            policy = Policy.of(of_beta(a, b), n=i + 1)
-    print(f"Beta, exact propensities: {n / (time.process_time() - begun) / 1e3:.0f}")
-    learner = LinearLearner(LinearArms.begin(np.full(10, 0.5), 16))
-    n = 20_000
-    xs = rng.normal(size=(n, 16))
-    begun = time.process_time()
-    for x in xs:
-        expected, sds = learner.arms.moments(x)
-        arm = int((expected + sds * rng.standard_normal(10)).argmax())
-        learner.tell(arm, x, 0.5)
-    print(f"Linear, 16 features: {n / (time.process_time() - begun) / 1e3:.0f}", flush=True)
-
-
-def main() -> None:
-    """Parse the command line and print what was asked for."""
-    parser = argparse.ArgumentParser(description="The runtime bandit.")
-    parts = {"flip": flip, "shared": shared, "warm": warm, "speed": speed}
-    parser.add_argument("--only", nargs="+", choices=list(parts), default=list(parts))
-    for name in parser.parse_args().only:
-        parts[name]()
-
-
 if __name__ == "__main__":
-    main()
+    for part in options(__doc__, only=("flip", "warm")).only:
+        {"flip": flip, "warm": warm}[part]()

@@ -8,33 +8,29 @@ each run's ledger stands what its service counted and billed itself. Ends with e
 missing in a ledger, or the service billed more than the ledger says.
 """
 
-import argparse
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.machine import options
+from benchmarks.tables import header, row
 from tests.support.paid_kinds import KINDS, Outcome, run_of
 
 
 def main() -> int:
     """Print a line for each kind; return the exit code."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--runs", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=0, help="number of the first run")
-    arguments = parser.parse_args()
+    n_runs = options(__doc__, runs=200).runs
     found: dict[str, list[Outcome]] = {kind: [] for kind in KINDS}
-    for seed in range(arguments.seed, arguments.seed + arguments.runs):
+    for seed in range(n_runs):
         kind = [*KINDS][seed % len(KINDS)]
         with tempfile.TemporaryDirectory() as place:
             one = run_of(kind, Path(place), seed)
         found[kind].append(one)
         told = f"{seed}: {kind}, {dict(one.budget)}: {one.n_calls} calls, ${one.billed_usd:.6f}"
         print(f"{told}; broken: {', '.join(one.broken) or 'nothing'}", file=sys.stderr, flush=True)
-    print(
-        "| kind | runs | ended by a limit | calls | billed by the service | most of `max_usd` | rules broken |"
-    )
-    print("|---|---|---|---|---|---|---|")
+    names = ("kind", "runs", "ended by a limit", "calls", "billed by the service")
+    print(header(*names, "most of `max_usd`", "rules broken"))
     for kind, runs in found.items():
         print(line(kind, runs))
     every = [one for runs in found.values() for one in runs]
@@ -49,7 +45,7 @@ def line(kind: str, runs: Sequence[Outcome]) -> str:
     n_ended = sum(one.result.status == "budget" for one in runs)
     n_broken = sum(len(one.broken) for one in runs)
     n_calls, usd = sum(one.n_calls for one in runs), sum(one.billed_usd for one in runs)
-    return f"| {kind} | {len(runs)} | {n_ended} | {n_calls:,} | ${usd:.4f} | {most} | {n_broken} |"
+    return row(kind, len(runs), n_ended, f"{n_calls:,}", f"${usd:.4f}", most, n_broken)
 
 
 if __name__ == "__main__":

@@ -3,12 +3,13 @@
 python -m benchmarks.cost_aware --seeds 100
 """
 
-import argparse
 from collections.abc import Callable
 
 import numpy as np
 
-from benchmarks.warm_start import draw_effects, told, value_of
+from benchmarks.machine import options
+from benchmarks.tables import header, row, with_error
+from benchmarks.warm_start import draw_effects, value_of
 from convergence_core.records import Params
 from convergence_core.search.costs import CostAwareSettings
 from tests.support.priced_problem import SPACE, handed_over, prices, search
@@ -41,30 +42,30 @@ def regret(value: Value, seed: int, chosen: Params) -> float:
 
 def main() -> None:
     """Print the table of docs/samplers.md."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=100)
-    n_seeds = parser.parse_args().seeds
-    print("| prices | limit | regret | with cost | cells | with cost | spent | with cost |")
-    print("|---|---|---|---|---|---|---|---|")
+    n_seeds = options(__doc__, seeds=100).seeds
+    names = ("prices", "limit", "regret", "with cost", "cells", "with cost", "spent")
+    print(header(*names, "with cost"))
     for dear_is_good in (False, True):
         for name, budget in LIMITS.items():
             rows = []
             for seed in range(FIRST_SEED, FIRST_SEED + n_seeds):
                 value = target(seed, dear_is_good=dear_is_good)
-                row = []
+                both = []
                 for costs in (None, CostAwareSettings(per="usd")):
                     state, world = search(costs, seed, value=value, budget=budget)
                     n_cells = sum(member.n for member in state.archive)
-                    row += [regret(value, seed, handed_over(state)), n_cells, world.spent]
-                rows.append(row)
+                    both += [regret(value, seed, handed_over(state)), n_cells, world.spent]
+                rows.append(both)
             mean = np.mean(rows, axis=0)
-            gaps = [row[3] - row[0] for row in rows]
+            gaps = [both[3] - both[0] for both in rows]
             kind = "dearer is better" if dear_is_good else "unrelated"
-            print(
-                f"| {kind} | {name} | {mean[0]:.1f} | {told(gaps)} | {mean[1]:.0f} | "
-                f"{mean[4]:.0f} | ${mean[2]:.2f} | ${mean[5]:.2f} |",
-                flush=True,
+            cells = (
+                f"{mean[0]:.1f}",
+                with_error(gaps, "+.1f"),
+                f"{mean[1]:.0f}",
+                f"{mean[4]:.0f}",
             )
+            print(row(kind, name, *cells, f"${mean[2]:.2f}", f"${mean[5]:.2f}"), flush=True)
 
 
 if __name__ == "__main__":

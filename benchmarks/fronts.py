@@ -8,15 +8,15 @@ lies, and the others how far it falls short; as it is, and with squared values. 
 Peers are Optuna's TPE (multivariate, constant liar) and NSGA-II, told the same generations of 20.
 """
 
-import argparse
 import math
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from benchmarks.machine import options
 from benchmarks.optimizer.imports import need
+from benchmarks.tables import header, row, with_error
 from convergence_core.evidence.tallies import Measures
 from convergence_core.objective.pareto import hypervolume
 from convergence_core.objective.reward import MetricRule, RewardModel
@@ -155,29 +155,18 @@ def peer(name: str, problem: Problem, seed: int) -> Found:
 
 def main() -> None:
     """Print a table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--opts", nargs="+", default=["ours", "tpe", "nsga2"])
-    parser.add_argument("--noise", nargs="+", type=float, default=[0.0, 0.05])
-    parser.add_argument("--narrow", type=float, default=1.0)
-    given = parser.parse_args()
+    given = options(__doc__, seeds=5, opts=("ours", "tpe", "nsga2"), noise=0.0, narrow=1.0)
+    print(header("front", "search", "volume", "at the ends"))
     for shape in POWERS:
-        for noise in given.noise:
-            problem = Problem(shape=shape, noise=noise, narrow=given.narrow)
-            for name in given.opts:
-                began = time.process_time()
-                found = [
-                    ours(problem, seed) if name == "ours" else peer(name, problem, seed)
-                    for seed in range(given.seeds)
-                ]
-                volume = np.array([f.volume for f in found])
-                error = volume.std(ddof=1) / len(volume) ** 0.5 if len(volume) > 1 else math.nan
-                print(
-                    f"{shape:8} noise {noise:<5g} {name:6} volume {volume.mean():.4f} ± {error:.4f}"
-                    f"  at the ends {np.mean([f.at_ends for f in found]):.0%}"
-                    f"  {(time.process_time() - began) / given.seeds:.1f} s",
-                    flush=True,
-                )
+        problem = Problem(shape=shape, noise=given.noise, narrow=given.narrow)
+        for name in given.opts:
+            found = [
+                ours(problem, seed) if name == "ours" else peer(name, problem, seed)
+                for seed in range(given.seeds)
+            ]
+            at_ends = np.mean([one.at_ends for one in found])
+            volume = with_error([one.volume for one in found])
+            print(row(shape, name, volume, f"{at_ends:.0%}"), flush=True)
 
 
 if __name__ == "__main__":

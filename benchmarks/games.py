@@ -3,9 +3,9 @@
 from typing import Final
 
 import numpy as np
-from scipy.stats import t as student
 
 from benchmarks.machine import describe_machine
+from benchmarks.tables import header, row, with_half
 from convergence_core.games.meta_critic import Coin, GameRound, p_keep_of, toss
 
 TRUE: Final = {
@@ -41,24 +41,15 @@ def society(rule: dict[str, float] | None, seed: int) -> tuple[float, dict[str, 
     return gained / N_ROUNDS, p_keep_of(rounds, list(TRUE)) if rule else {}
 
 
-def mean_and_interval(values: list[float]) -> str:
-    """Return mean and 95 % t interval over seeds."""
-    half = student.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values))
-    return f"{np.mean(values):.3f} ± {half:.3f}"
-
-
 def report_society(n_seeds: int = N_SEEDS) -> None:
     """Print gains and what is kept, by rule."""
     print(f"\nMeta-critic, {N_ROUNDS} rounds, noise {NOISE}, {n_seeds} seeds, 95 % t intervals:")
-    print("| rule | gain per round | " + " | ".join(f"P(keep) {name}" for name in TRUE) + " |")
-    print("|---|---|" + "---|" * len(TRUE))
+    print(header("rule", "gain per round", *(f"P(keep) {name}" for name in TRUE)))
     rules = {"all games on": None, "kept by the judge": JUDGED, "kept by held-out rewards": TRUE}
     for title, rule in rules.items():
         found = [society(rule, seed) for seed in range(n_seeds)]
         kept = [f"{np.mean([p[name] for _, p in found]):.2f}" if rule else "1.00" for name in TRUE]
-        print(
-            f"| {title} | {mean_and_interval([g for g, _ in found]) if rule else f'{found[0][0]:.3f}'} | {' | '.join(kept)} |"
-        )
+        print(row(title, with_half([gain for gain, _ in found]), *kept))
 
 
 if __name__ == "__main__":

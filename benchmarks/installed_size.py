@@ -1,13 +1,12 @@
 """Installed size of the base dependencies, and of what each extra adds to them.
 
     python -m benchmarks.installed_size
-    python -m benchmarks.installed_size --extras otel objects
+    python -m benchmarks.installed_size --extras
 
 The first compares the base with the nine that it cannot do without; both make fresh environments, so
-they take minutes and need a package index. ``--extras`` without names measures all but those of PyTorch.
+they take minutes and need a package index. ``--extras`` measures all but those of PyTorch.
 """
 
-import argparse
 import re
 import subprocess
 import tempfile
@@ -16,7 +15,7 @@ import venv
 from pathlib import Path
 from typing import Any
 
-from benchmarks.machine import describe_machine
+from benchmarks.machine import describe_machine, options
 
 ROOT = Path(__file__).parents[1]
 NINE = ("prefect", "pydantic", "httpx", "numpy", "scipy", "polars", "duckdb", "openai", "pyyaml")
@@ -52,13 +51,13 @@ def added(folder: Path, requirements: list[str]) -> dict[str, int]:
     return {name: int(size) for name, size in sizes.items() if name not in {"pip", "setuptools"}}
 
 
-def measure_extras(project: dict[str, Any], names: list[str]) -> None:
+def measure_extras(project: dict[str, Any]) -> None:
     """Print what each extra brings beside the base, one after another in one environment."""
     extras = project["optional-dependencies"]
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "base"
         base = installed(folder, project["dependencies"])
-        for name in names or [name for name in extras if name not in UNMEASURED]:
+        for name in [name for name in extras if name not in UNMEASURED]:
             sizes = added(folder, extras[name]) if extras[name] else base
             changed = {d: size for d, size in sizes.items() if base.get(d) != size}
             new = sorted(changed.keys() - base.keys(), key=lambda d: -changed[d])
@@ -76,28 +75,21 @@ def measure_extras(project: dict[str, Any], names: list[str]) -> None:
 
 def main() -> None:
     """Measure the environments and print what the base, or each extra, adds."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--extras", nargs="*", help="extras instead of the base; none named: all")
-    names = parser.parse_args().extras
+    given = options(__doc__, extras=False)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    if names is not None:
-        print(describe_machine())
-        measure_extras(project, names)
+    print(describe_machine())
+    if given.extras:
+        measure_extras(project)
         return
     base = [str(requirement) for requirement in project["dependencies"]]
     nine = [r for r in base if re.split(r"[<>=\[ ]", r)[0] in (*NINE, "fastapi")]
-    with tempfile.TemporaryDirectory() as scratch:
-        without = installed(Path(scratch) / "nine", nine)
-        with_ours = installed(Path(scratch) / "base", base)
-    print(describe_machine())
-    print(f"the nine: {sum(without.values()) / MIB:.0f} MiB in {len(without)} distributions")
-    print(f"ours:     {sum(with_ours.values()) / MIB:.0f} MiB in {len(with_ours)} distributions")
-    print(f"share:    {sum(with_ours.values()) / sum(without.values()) - 1:+.1%}")
-    for name in sorted(with_ours.keys() - without.keys()):
-        print(f"  + {name:24} {with_ours[name] / MIB:8.2f} MiB")
-    print("largest:")
-    for name, size in sorted(with_ours.items(), key=lambda item: -item[1])[:12]:
-        print(f"    {name:24} {size / MIB:8.2f} MiB")
+    sizes = []
+    for name, requirements in (("the nine", nine), ("ours", base)):
+        with tempfile.TemporaryDirectory() as scratch:
+            found = installed(Path(scratch) / "env", requirements)
+        sizes.append(sum(found.values()))
+        print(f"{name}: {sizes[-1] / MIB:.0f} MiB in {len(found)} distributions")
+    print(f"share: {sizes[1] / sizes[0] - 1:+.1%}")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
-"""What a benchmark ran on, and processes measured by the operating system."""
+"""What a benchmark ran on and with which options, and processes measured by the operating system."""
 
+import argparse
 import os
 import platform
 import subprocess
@@ -36,6 +37,20 @@ def measure(command: list[str], *, cwd: Path | None = None, env: dict[str, str])
     if process.returncode != 0:
         raise RuntimeError(f"{' '.join(command)} ended with {process.returncode}:\n{output}")
     return Measured(wall_s=wall_s, cpu_s=usage.ru_utime + usage.ru_stime, output=output)
+
+
+def options(description: str | None, **defaults: object) -> argparse.Namespace:
+    """Read the command line: an option for each default, of its type; several values for a tuple."""
+    parser = argparse.ArgumentParser(description=(description or "").partition("\n")[0])
+    for name, default in defaults.items():
+        flag = f"--{name.replace('_', '-')}"
+        if default is False:
+            parser.add_argument(flag, action="store_true")
+        elif isinstance(default, tuple):
+            parser.add_argument(flag, nargs="+", type=type(default[0]), default=default)
+        else:
+            parser.add_argument(flag, type=type(default), default=default)
+    return parser.parse_args()
 
 
 def describe_machine() -> str:

@@ -1,6 +1,6 @@
 """The quick start over many seeds: `mab_evolution` against `random` and against the defaults.
 
-    python -m benchmarks.quickstart [--seeds 30] [--cells 4000] [--algorithms mab_evolution random]
+    python -m benchmarks.quickstart --seeds 30 --cells 4000
 
 Every run gets the same number of evaluations (cells) in the same number of generations, and hands
 over its winner by the same rule (highest posterior mean). The winner is then asked all held-out
@@ -9,15 +9,12 @@ share the retriever's caches; the evaluations are those of the product: the same
 cases and reward. Intervals: paired over seeds, Student's t, 95 %.
 """
 
-import argparse
-import math
-import time
 from pathlib import Path
 
 import numpy as np
-from scipy import stats
 
-from benchmarks.machine import describe_machine
+from benchmarks.machine import describe_machine, options
+from benchmarks.tables import header, row, with_ends
 from convergence_core.records import Candidate, Case, Evaluation, Trial, eval_id_of
 from convergence_core.search.recommend import recommend
 from convergence_core.search.sampler import AskRequest
@@ -82,20 +79,9 @@ def optimize(loaded: Loaded, algorithm: str, seed: int, n_cells: int) -> Candida
     return state.archive.members[found.candidate_id].candidate
 
 
-def row(name: str, values: np.ndarray) -> str:
-    """Return one line of the table."""
-    mean, sem = values.mean(), values.std(ddof=1) / math.sqrt(len(values))
-    half = stats.t.ppf(0.975, len(values) - 1) * sem
-    return f"| {name} | {mean:+.4f} | [{mean - half:+.4f}, {mean + half:+.4f}] |"
-
-
 def main() -> None:
     """Run all seeds and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=30)
-    parser.add_argument("--cells", type=int, default=4000)
-    parser.add_argument("--algorithms", nargs="+", default=["mab_evolution", "random"])
-    options = parser.parse_args()
+    given = options(__doc__, seeds=30, cells=4000)
     loaded = load(ROOT / "data/quickstart/optimization.yaml")
     baseline = loaded.space.baseline()
     assert baseline is not None
@@ -104,26 +90,17 @@ def main() -> None:
         return float(np.mean([ndcg(candidate, case) for case in loaded.holdout_cases]))
 
     default = held_out(loaded.space.candidate(baseline))
-    algorithms = options.algorithms
-    scores: dict[str, list[float]] = {name: [] for name in algorithms}
-    began = time.perf_counter()
-    for seed in range(options.seeds):
-        for name in algorithms:
-            scores[name].append(held_out(optimize(loaded, name, seed, options.cells)))
-    values = {name: np.array(found) for name, found in scores.items()}
+    scores: dict[str, list[float]] = {"mab_evolution": [], "random": []}
+    for seed in range(given.seeds):
+        for name, values in scores.items():
+            values.append(held_out(optimize(loaded, name, seed, given.cells)) - default)
     print(describe_machine(), f"corpus {retriever.corpus_sha256()[:12]}")
-    print(
-        f"{options.seeds} seeds, {options.cells} evaluations each, "
-        f"{len(loaded.holdout_cases)} held-out cases, {time.perf_counter() - began:.0f} s"
-    )
-    print("| held-out nDCG@10 | mean | 95 % interval over seeds |\n|---|---|---|")
-    print(f"| defaults | {default:+.4f} | |")
-    for name in algorithms:
-        print(row(name, values[name]))
-    first = algorithms[0]
-    print(row(f"{first} - defaults", values[first] - default))
-    for name in algorithms[1:]:
-        print(row(f"{first} - {name}", values[first] - values[name]))
+    print(f"{given.seeds} seeds, {given.cells} evaluations each; defaults {default:.4f}")
+    print(header("held-out nDCG@10", "mean", "less the defaults, 95 % interval over seeds"))
+    for name, values in scores.items():
+        print(row(f"`{name}`", f"{default + np.mean(values):.4f}", with_ends(values, "+.4f")))
+    lead = np.subtract(scores["mab_evolution"], scores["random"])
+    print(row("`mab_evolution` - `random`", "", with_ends(lead, "+.4f")))
 
 
 if __name__ == "__main__":

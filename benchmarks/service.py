@@ -1,6 +1,6 @@
 """CPU per request of the HTTP service beside a bare FastAPI endpoint, in one run.
 
-    python -m benchmarks.service [--seconds 5] [--connections 16] [--rounds 3]
+    python -m benchmarks.service --seconds 6 --rounds 3
 
 Both are served by the same uvicorn in a process of their own, asked over the same kept-alive
 connections by this one. The bare endpoint checks a body of the same form and returns JSON of the same
@@ -8,7 +8,6 @@ size: no token, no store. Ours chooses an arm or takes in a reward, durably. CPU
 process, of all its threads.
 """
 
-import argparse
 import asyncio
 import json
 import os
@@ -18,20 +17,20 @@ import subprocess
 import sys
 import tempfile
 import time
-from pathlib import Path
 from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
 
+from benchmarks.machine import cpu_of, describe_machine, options
+from benchmarks.tables import header, row
 from convergence.client import AsyncClient
 from convergence.service.bodies import SelectBody, UpdateBody
 
 TOKEN = "BENCHMARK_TOKEN"  # noqa: S105 - the name of a variable
-N_ARMS = 10
+N_ARMS, N_CONNECTIONS = 10, 16
 WARM_UP_S = 5.0
 """Seconds of requests before those that count: the first hundred rewards make as many policies."""
-_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def bare() -> None:
@@ -94,30 +93,22 @@ class Connection:
         return found
 
 
-async def load(
-    url: str, headers: str, seconds: float, n: int, rate: float | None = None
-) -> tuple[int, list[float]]:
+async def load(url: str, headers: str, seconds: float) -> tuple[int, list[float]]:
     """Send pairs of requests for so long; return requests and the seconds that each pair took.
 
     Args:
         url: the server's.
         headers: of every request.
         seconds: for how long.
-        n: connections.
-        rate: requests a second, evenly spread; ``None``: as fast as they are answered.
     """
     port = int(url.rpartition(":")[2])
-    connections = [Connection(port, headers) for _ in range(n)]
+    connections = [Connection(port, headers) for _ in range(N_CONNECTIONS)]
     for connection in connections:
         await connection.open()
     end, times = time.perf_counter() + seconds, []
 
     async def pairs(connection: Connection, number: int) -> None:
-        pause = 0.0 if rate is None else 2 * n / rate
-        due = time.perf_counter() + pause * number / n
         while time.perf_counter() < end:
-            await asyncio.sleep(max(0.0, due - time.perf_counter()))
-            due += pause
             begun = time.perf_counter()
             chosen = await connection.post("/v1/systems/bot/select", {"user_id": f"user-{number}"})
             await connection.post(
@@ -130,20 +121,7 @@ async def load(
     return 2 * len(times), times
 
 
-def cpu_s(pid: int) -> float:
-    """Return the CPU of a process and its threads so far."""
-    fields = Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS
-
-
-def measured(
-    command: list[str],
-    headers: str,
-    *,
-    seconds: float,
-    n: int,
-    rate: float | None,
-) -> tuple[float, float, float]:
+def measured(command: list[str], headers: str, seconds: float) -> tuple[float, float, float]:
     """Return CPU milliseconds a request, requests a second, and p99 of a pair in milliseconds."""
     environment = {**os.environ, "COLUMNS": "400"}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
@@ -151,10 +129,10 @@ def measured(
         url = "http://" + process.stdout.readline().rpartition("http://")[2].strip()
         if "--token" in command:
             asyncio.run(offer(url, headers))
-        asyncio.run(load(url, headers, WARM_UP_S, n))
-        begun = cpu_s(process.pid)
-        n_requests, times = asyncio.run(load(url, headers, seconds, n, rate))
-        used = cpu_s(process.pid) - begun
+        asyncio.run(load(url, headers, WARM_UP_S))
+        begun = cpu_of(process.pid)
+        n_requests, times = asyncio.run(load(url, headers, seconds))
+        used = cpu_of(process.pid) - begun
         process.terminate()
     p99 = statistics.quantiles(times, n=100)[98] * 1e3
     return used / n_requests * 1e3, n_requests / seconds, p99
@@ -169,41 +147,28 @@ async def offer(url: str, headers: str) -> None:
 
 
 def main() -> None:
-    """Parse the command line, serve and ask."""
-    parser = argparse.ArgumentParser(description="CPU per request of the HTTP service.")
-    parser.add_argument("--seconds", type=float, default=5.0)
-    parser.add_argument("--connections", type=int, default=16)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--rate", type=float, default=0.0, help="requests/s; 0: all they bear")
-    parser.add_argument("--bare", action="store_true", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.bare:
-        bare()
-        return
+    """Serve, ask, and print the table."""
+    given = options(__doc__, seconds=5.0, rounds=3)
     secret = os.environ[TOKEN] = secrets.token_urlsafe(32)
     headers = f"Authorization: Bearer {secret}\r\n"
-    print("| server | CPU ms a request | requests/s | p99 of a pair, ms |\n|---|---|---|---|")
-    found: dict[str, list[float]] = {}
-    for _ in range(options.rounds):
+    print(describe_machine())
+    print(header("server", "CPU ms a request", "requests/s", "p99 of a pair, ms"))
+    found: dict[str, list[float]] = {"bare FastAPI": [], "ours, durable": []}
+    for _ in range(given.rounds):
         with tempfile.TemporaryDirectory() as folder:
-            ours = [
-                sys.executable, "-m", "convergence", "serve", "--token", TOKEN, "--port", "0",
-                "--rate", "0", "--store", folder,
-            ]  # fmt: skip
-            plain = [sys.executable, "-m", "benchmarks.service", "--bare"]
-            for name, command in (("bare FastAPI", plain), ("ours, durable", ours)):
-                cpu, rate, p99 = measured(
-                    command,
-                    headers,
-                    seconds=options.seconds,
-                    n=options.connections,
-                    rate=options.rate or None,
-                )
-                found.setdefault(name, []).append(cpu)
-                print(f"| {name} | {cpu:.3f} | {rate:,.0f} | {p99:.1f} |", flush=True)
-    medians = {name: statistics.median(values) for name, values in found.items()}
-    print(f"\nRatio of medians: {medians['ours, durable'] / medians['bare FastAPI']:.2f}")
+            ours = ["convergence", "serve", "--token", TOKEN, "--port", "0", "--rate", "0"]
+            commands = (["benchmarks.service", "bare"], [*ours, "--store", folder])
+            for (name, values), words in zip(found.items(), commands, strict=True):
+                command = [sys.executable, "-m", *words]
+                cpu, rate, p99 = measured(command, headers, given.seconds)
+                values.append(cpu)
+                print(row(name, f"{cpu:.3f}", f"{rate:,.0f}", f"{p99:.1f}"), flush=True)
+    plain, durable = (statistics.median(values) for values in found.values())
+    print(f"\nRatio of medians: {durable / plain:.2f}")
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:] == ["bare"]:
+        bare()
+    else:
+        main()

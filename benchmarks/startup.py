@@ -3,19 +3,16 @@
 python -m benchmarks.startup [--runs 11]
 """
 
-import argparse
 import os
 import statistics
 import sys
 
-from benchmarks.machine import describe_machine, measure
+from benchmarks.machine import describe_machine, measure, options
 
 
 def main() -> None:
     """Measure and print a table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=11)
-    runs = parser.parse_args().runs
+    runs = options(__doc__, runs=11).runs
     commands = {
         "python -c pass": [sys.executable, "-c", "pass"],
         "import convergence": [sys.executable, "-c", "import convergence"],

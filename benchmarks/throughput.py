@@ -1,6 +1,6 @@
 """Calls per second through a session, journal on, beside a bare client making the same requests.
 
-    python -m benchmarks.throughput [--kind http|openai] [--rounds 5] [--cells 2000]
+    python -m benchmarks.throughput --rounds 5 --cells 1000
 
 A server in a process of its own answers at once. ``kind: http`` runs against a loop of workers on
 one ``httpx.AsyncClient``, ``kind: openai`` against one on one ``openai.AsyncOpenAI``. Both sides
@@ -8,28 +8,25 @@ send the same requests to the same server over as many connections. The session 
 the journal before it makes it and has the answer on disk before anybody sees it; the bare loop
 keeps nothing. A disk that is slow to sync is part of the measurement.
 
-Each round measures both sides, in alternating order, each of them twice: *cold*, with connections
-that expired while the other side ran, and *warm*, once it has run for longer than an idle
-connection is kept. httpx looks through idle connections again and again, so a burst that opens
-more than are needed makes it slow until those have expired; the shares are told for both.
+Each round measures both sides, in alternating order, once each has run for longer than an idle
+connection is kept.
 """
 
-import argparse
 import asyncio
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx
 
 from benchmarks.answering import response, serve, serving
-from benchmarks.machine import describe_machine
+from benchmarks.machine import describe_machine, options
+from benchmarks.tables import header, row
 from convergence_core.budget.limits import Budget
 from convergence_core.budget.terms import Limits
 from convergence_core.objective.reward import RewardModel
@@ -49,8 +46,6 @@ WARM_S = 6.0
 N_WARM = 320
 """Calls between two looks at the clock while a side warms up."""
 N_CANDIDATES = 20
-GOAL = 0.6
-"""Share of the bare client's rate that a session is to reach."""
 PROMPT = "You sort messages by their mood. Answer with one word: happy, angry or neutral."
 
 Ask = Callable[[Params, Case], Awaitable[Any]]
@@ -82,11 +77,6 @@ _CHAT = response(
 def by_path(head: bytes) -> tuple[bytes, float]:
     """Answer at once, by the path alone."""
     return (_CHAT if b"/chat/completions " in head else _RESULT), 0.0
-
-
-def running_server() -> AbstractContextManager[str]:
-    """Run the server in a process of its own; return its URL."""
-    return serving("benchmarks.throughput", ("--serve",))
 
 
 # -- what is asked
@@ -257,13 +247,8 @@ class Bare:
         return completion.choices[0].message.content
 
 
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """How fast calls were made."""
-
-    per_s: float
-    cpu_ms: float
-    """Of this process, for each call; the server has one of its own."""
+Pace = tuple[float, float]
+"""Calls a second, and CPU of this process for each, ms; the server has a process of its own."""
 
 
 class Stretches:
@@ -279,72 +264,54 @@ class Stretches:
         n_calls = sum(len(cases) for _, cases in asked)
         began_s = time.process_time()
         seconds = side.ask(asked)
-        cpu_s = time.process_time() - began_s
-        return Pace(n_calls / seconds, cpu_s / n_calls * 1000.0)
+        return n_calls / seconds, (time.process_time() - began_s) / n_calls * 1000.0
 
 
-Pairs = list[tuple[Pace, Pace]]
-"""Ours and the bare client's, by round."""
-
-
-def measure(kind: str, *, n_cells: int, rounds: int) -> None:
-    """Measure both sides and print them."""
-    cold: Pairs = []
-    warm: Pairs = []
-    with running_server() as url, tempfile.TemporaryDirectory() as folder:
+def measure(kind: str, *, n_cells: int, rounds: int) -> list[tuple[Pace, Pace]]:
+    """Return the paces of both sides in each round."""
+    paces: list[tuple[Pace, Pace]] = []
+    with (
+        serving("benchmarks.throughput", ("serve",)) as url,
+        tempfile.TemporaryDirectory() as folder,
+    ):
         ours, bare = Ours(kind, url, Path(folder)), Bare(kind, url)
         sides: list[Ours | Bare] = [ours, bare]
         stretches = Stretches()
-        for side in sides:
-            stretches.pace(side, N_WARM)  # what is imported or opened once
         for _ in range(rounds):
-            found: dict[Ours | Bare, tuple[Pace, Pace]] = {}
+            found: dict[Ours | Bare, Pace] = {}
             for side in sides:
                 began = time.monotonic()
-                first = stretches.pace(side, n_cells)
                 while time.monotonic() < began + WARM_S:
                     stretches.pace(side, N_WARM)
-                found[side] = (first, stretches.pace(side, n_cells))
-            cold.append((found[ours][0], found[bare][0]))
-            warm.append((found[ours][1], found[bare][1]))
+                found[side] = stretches.pace(side, n_cells)
+            paces.append((found[ours], found[bare]))
             sides.reverse()
         ours.close()
         bare.close()
-    client = "httpx.AsyncClient" if kind == "http" else "openai.AsyncOpenAI"
-    print(f"kind: {kind} beside a bare {client}")
-    tell("warm", warm)
-    tell("cold", cold)
-
-
-def tell(name: str, pairs: Pairs) -> None:
-    """Print medians over rounds."""
-    shares = [mine.per_s / theirs.per_s for mine, theirs in pairs]
-    per_s = [statistics.median(pair[side].per_s for pair in pairs) for side in (0, 1)]
-    cpu_ms = [statistics.median(pair[side].cpu_ms for pair in pairs) for side in (0, 1)]
-    listed = ", ".join(f"{share:.0%}" for share in shares)
-    print(
-        f"  {name}: {per_s[0]:.0f} calls/s beside {per_s[1]:.0f}, "
-        f"CPU {cpu_ms[0]:.2f} ms a call beside {cpu_ms[1]:.2f}\n"
-        f"        share {statistics.median(shares):.0%}, goal at least {GOAL:.0%} "
-        f"(rounds: {listed})"
-    )
+    return paces
 
 
 def main() -> None:
-    """Measure each kind."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kind", choices=["http", "openai"], help="one of the two")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--cells", type=int, default=2000)
-    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.serve:
-        asyncio.run(serve(by_path))
-        return
-    print(f"{describe_machine()}; concurrency {WORKERS}, {options.cells} calls a round")
-    for kind in ["http", "openai"] if options.kind is None else [options.kind]:
-        measure(kind, n_cells=options.cells, rounds=options.rounds)
+    """Measure each kind and print medians over rounds."""
+    given = options(__doc__, rounds=5, cells=2000)
+    print(f"{describe_machine()}; concurrency {WORKERS}, {given.cells} calls a round")
+    names = ("", "session, calls/s", "bare", "share", "rounds", "session, CPU ms a call", "bare")
+    print(header(*names))
+    for kind, client in (("http", "httpx.AsyncClient"), ("openai", "openai.AsyncOpenAI")):
+        paces = measure(kind, n_cells=given.cells, rounds=given.rounds)
+        shares = [mine[0] / theirs[0] for mine, theirs in paces]
+        (rate, cpu), (bare_rate, bare_cpu) = (
+            [statistics.median(pair[side][at] for pair in paces) for at in (0, 1)]
+            for side in (0, 1)
+        )
+        cells = (f"`{kind}` beside `{client}`", f"{rate:.0f}", f"{bare_rate:.0f}")
+        spread = f"{min(shares):.0%} to {max(shares):.0%}"
+        share = f"{statistics.median(shares):.0%}"
+        print(row(*cells, share, spread, f"{cpu:.2f}", f"{bare_cpu:.2f}"), flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:] == ["serve"]:
+        asyncio.run(serve(by_path))
+    else:
+        main()

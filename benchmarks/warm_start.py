@@ -3,12 +3,13 @@
 python -m benchmarks.warm_start --seeds 40
 """
 
-import argparse
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
 
+from benchmarks.machine import options
+from benchmarks.tables import header, row, with_error
 from convergence_core.evidence.archive import Archive
 from convergence_core.posterior import SpaceModel
 from convergence_core.records import Params
@@ -120,19 +121,10 @@ def regrets(value: Value, seed: int, start: WarmStart) -> float:
     return float(100.0 * (best - np.mean(values)) / (best - middle))
 
 
-def told(gaps: list[float]) -> str:
-    """Return the mean difference and its standard error."""
-    error = np.std(gaps, ddof=1) / len(gaps) ** 0.5 if len(gaps) > 1 else float("nan")
-    return f"{np.mean(gaps):+.1f} ± {error:.1f}"
-
-
 def main() -> None:
     """Print the table of docs/samplers.md."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=40)
-    n_seeds = parser.parse_args().seeds
-    print("| today's target | seeds | cold | winners alone | winners and measurements |")
-    print("|---|---|---|---|---|")
+    n_seeds = options(__doc__, seeds=40).seeds
+    print(header("today's target", "cold", "winners alone", "winners and measurements"))
     added = []
     for kind in targets(0):
         cold, alone, whole = [], [], []
@@ -148,9 +140,11 @@ def main() -> None:
             whole.append(regrets(value, seed, start) - cold[-1])
         if kind in RELATED:
             added += [w - a for a, w in zip(alone, whole, strict=True)]
-        row = [kind, str(n_seeds), f"{np.mean(cold):.1f}", told(alone), told(whole)]
-        print(f"| {' | '.join(row)} |", flush=True)
-    print(f"\nWhat the measurements add to the winners on related targets: {told(added)}")
+        gains = [with_error(gaps, "+.1f") for gaps in (alone, whole)]
+        print(row(kind, f"{np.mean(cold):.1f}", *gains), flush=True)
+    print(
+        f"\nWhat the measurements add to the winners on related targets: {with_error(added, '+.1f')}"
+    )
 
 
 if __name__ == "__main__":

@@ -1,20 +1,20 @@
 """Verdicts of an adapter's blinded test on live traffic, of simulated ratings with a look at each.
 
-    python -m benchmarks.feedback.live_test [--tests 200] [--ratings 200]
+    python -m benchmarks.feedback.live_test --tests 200
 
 Six users like what they read more or less (standard deviation .5 of the scale 1 to 5). A conversation
 has one or more ratings with a noise of 1, and one rating in ten is followed by a change of another one, to
 any value. Half of the conversations are answered by the new adapter, whose ratings are higher by the effect.
-Shares have 95 % intervals (Wilson); the median is that of tests with a verdict.
+Shares have 95 % intervals (Clopper and Pearson); the median is that of tests with a verdict.
 """
 
-import argparse
 from statistics import median
 
 import numpy as np
 
+from benchmarks.machine import options
+from benchmarks.tables import header, row, share_ends
 from convergence_core.feedback.live_test import Claim, RatedConversation, claim_of
-from convergence_core.judges.agreement import wilson
 
 N_USERS = 6
 NEW_CONVERSATION = 0.6
@@ -60,28 +60,17 @@ def verdict_of(
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tests", type=int, default=200)
-    parser.add_argument("--ratings", type=int, default=200)
-    given = parser.parse_args()
-    print("effect | better | worse | ratings to the verdict")
+    n = options(__doc__, tests=200).tests
+    print(header("effect", "found better", "found worse", "median of ratings to the verdict"))
     for effect in EFFECTS:
-        verdicts = [
-            verdict_of(seed, effect=effect, n_ratings=given.ratings) for seed in range(given.tests)
-        ]
-        shares = [
-            _share(sum(claim == one for claim, _ in verdicts), given.tests)
-            for one in ("better", "worse")
-        ]
+        verdicts = [verdict_of(seed, effect=effect, n_ratings=200) for seed in range(n)]
+        shares = []
+        for one in ("better", "worse"):
+            n_hits = sum(claim == one for claim, _ in verdicts)
+            low, high = share_ends(n_hits, n)
+            shares.append(f"{n_hits} of {n} [{low:.3f}, {high:.3f}]")
         needed = [n for claim, n in verdicts if claim is not None]
-        middle = f"{median(needed):.0f}" if needed else "none"
-        print(f"{effect:+.1f} | {shares[0]} | {shares[1]} | {middle}", flush=True)
-
-
-def _share(n_hits: int, n: int) -> str:
-    found = wilson(n_hits, n)
-    assert found is not None
-    return f"{n_hits} of {n} [{found.low:.3f}, {found.high:.3f}]"
+        print(row(f"{effect:+.1f}", *shares, f"{median(needed):.0f}"), flush=True)
 
 
 if __name__ == "__main__":

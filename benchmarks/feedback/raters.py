@@ -6,13 +6,14 @@ Quality of answers has a standard deviation of .5 in rewards, bias of raters .35
 between .15 and 1; marks are whole numbers from 1 to 5. Each answer is rated by a few raters, drawn at random.
 """
 
-import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from scipy.stats import spearmanr
 
+from benchmarks.machine import options
+from benchmarks.tables import header, row, with_error
 from convergence_core.feedback.rater_consensus import rater_consensus
 from convergence_core.feedback.records import Rating
 
@@ -102,18 +103,14 @@ def rank_correlations(world: RaterWorld, seed: int) -> tuple[float, float, float
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=20)
-    n = parser.parse_args().seeds
-    print("raters | consensus | plain mean | difference ± standard error | coverage")
+    n = options(__doc__, seeds=20).seeds
+    names = ("raters", "consensus", "plain mean", "difference ± standard error", "coverage")
+    print(header(*names))
     for name, world in WORLDS.items():
         rows = np.array([rank_correlations(world, seed) for seed in range(n)])
-        gain = rows[:, 0] - rows[:, 1]
-        error = gain.std(ddof=1) / np.sqrt(n)
-        print(
-            f"{name} | {rows[:, 0].mean():.3f} | {rows[:, 1].mean():.3f} | "
-            f"{gain.mean():+.3f} ± {error:.3f} | {rows[:, 2].mean():.2f}"
-        )
+        consensus, plain, covered = rows.mean(axis=0)
+        gain = with_error(rows[:, 0] - rows[:, 1], "+.3f")
+        print(row(name, f"{consensus:.3f}", f"{plain:.3f}", gain, f"{covered:.2f}"))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 import csv
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 Job = tuple[str, str, int, int]
@@ -22,8 +22,6 @@ class Row:
     """True value of the recommended point."""
     true_best_seen: float | None
     """Highest true value among all evaluated points; ``None`` where it costs too much."""
-    true_picked: float | None
-    """True value of what the shared recommender would have handed over (``--pick``)."""
     n_points: int
     """Different points evaluated."""
     n_cells: int
@@ -80,21 +78,3 @@ def read(paths: Iterable[Path]) -> Iterator[Row]:
                 row = parse(raw)
                 rows[row.job] = row
     yield from rows.values()
-
-
-def shards_of(path: Path) -> list[Path]:
-    """Return the files that the shards of one output have written so far."""
-    return sorted(
-        {*path.parent.glob(f"{path.stem}.[0-9]*{path.suffix}"), *path.parent.glob(path.name)}
-    )
-
-
-def append(path: Path, rows: Iterable[Row]) -> None:
-    """Add rows to a file, with a header if it is new."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    is_new = not path.exists()
-    with path.open("a", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, _NAMES)
-        if is_new:
-            writer.writeheader()
-        writer.writerows(asdict(row) for row in rows)

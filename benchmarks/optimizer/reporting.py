@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +12,6 @@ from scipy.stats import rankdata
 from benchmarks.optimizer import records
 from benchmarks.optimizer.records import Row
 from benchmarks.optimizer.regret import (
-    Estimate,
     Runs,
     Scale,
     calibrate,
@@ -23,12 +22,6 @@ from benchmarks.optimizer.regret import (
 )
 from benchmarks.optimizer.tasks import get_task
 
-RECOMMENDATIONS: Mapping[str, Callable[[Row], float | None]] = {
-    "native": lambda row: row.true,
-    "pick": lambda row: row.true_picked,
-    "best-seen": lambda row: row.true_best_seen,
-}
-"""Which true value counts."""
 _NOTHING = "-"
 
 
@@ -42,9 +35,7 @@ class Results:
     suite_of: Mapping[str, str]
 
     @classmethod
-    def of(
-        cls, rows: Iterable[Row], scales: Mapping[str, Scale], pick: str = "native"
-    ) -> "Results":
+    def of(cls, rows: Iterable[Row], scales: Mapping[str, Scale]) -> "Results":
         """Compute regrets; scales are raised to the best true value that any row holds."""
         kept = tuple(rows)
         seen = [
@@ -53,20 +44,18 @@ class Results:
         raised = raise_scales(scales, seen)
         regrets: dict[tuple[str, int], dict[tuple[str, int], float]] = defaultdict(dict)
         for row in kept:
-            true = RECOMMENDATIONS[pick](row)
-            if true is not None:
-                regret = raised[row.task].regret(true)
-                regrets[row.opponent, row.budget][row.task, row.seed] = regret
+            regret = raised[row.task].regret(row.true)
+            regrets[row.opponent, row.budget][row.task, row.seed] = regret
         return cls(rows=kept, regrets=regrets, suite_of={row.task: row.suite for row in kept})
 
     @classmethod
-    def read(cls, paths: Iterable[Path], pick: str = "native") -> "Results":
+    def read(cls, paths: Iterable[Path]) -> "Results":
         """Read result files.
 
         Raises:
             FileNotFoundError: one does not exist.
         """
-        return cls.of(records.read(paths), read_scales(), pick)
+        return cls.of(records.read(paths), read_scales())
 
     @property
     def opponents(self) -> list[str]:
@@ -228,17 +217,6 @@ def _claims(rows: Sequence[Row]) -> list[str]:
         f"{np.mean(came_true):.2f}" if came_true else _NOTHING,
         str(found.n),
     ]
-
-
-def curve(results: Results, opponent: str, tasks: Sequence[str]) -> list[tuple[int, Estimate]]:
-    """Return (budget, mean regret) for the budgets at which some seed has all of the tasks."""
-    points = []
-    for budget in results.budgets:
-        runs = results.runs(opponent, budget, tasks)
-        seeds = {seed for _, seed in runs}
-        if any(all((task, seed) in runs for task in tasks) for seed in seeds):
-            points.append((budget, over_seeds(runs)))
-    return points
 
 
 def _by_task(runs: Runs) -> dict[str, float]:

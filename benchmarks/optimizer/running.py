@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from benchmarks.optimizer.opponents.base import CellOpponent, PointOpponent, Setup
-from benchmarks.optimizer.opponents.prototype_gp import pick
 from benchmarks.optimizer.opponents.registry import AnyOpponent, make_opponent
 from benchmarks.optimizer.records import Job, Row
 from benchmarks.optimizer.spaces import Point
@@ -21,20 +20,15 @@ class Progress:
     """What was evaluated so far, and the CPU time it took to choose it."""
 
     points: list[Point] = field(default_factory=list)
-    values: list[float] = field(default_factory=list)
-    weights: list[float] = field(default_factory=list)
-    """Evaluations that each value is worth."""
     n_cells: int = 0
     ask_s: list[float] = field(default_factory=list)
     """Per batch."""
     tell_s: list[float] = field(default_factory=list)
 
-    def add(self, point: Point, rewards: Sequence[float], weight: float) -> None:
-        """Note an evaluation by its rewards."""
+    def add(self, point: Point, n_cells: int) -> None:
+        """Note an evaluation."""
         self.points.append(point)
-        self.values.append(float(np.mean(rewards)))
-        self.weights.append(weight)
-        self.n_cells += len(rewards)
+        self.n_cells += n_cells
 
 
 def run(
@@ -44,7 +38,6 @@ def run(
     seed: int,
     budgets: Sequence[int],
     batch: int,
-    with_pick: bool = False,
 ) -> list[Row]:
     """Run an opponent and score it at every budget; budget-aware ones run once per budget.
 
@@ -54,7 +47,6 @@ def run(
         seed: of the opponent and of the noise, which are drawn apart.
         budgets: evaluations, ascending.
         batch: evaluations asked at once.
-        with_pick: whether to score what the shared recommender would have handed over, too.
 
     Raises:
         RuntimeError: an opponent asked for more than its batch.
@@ -65,9 +57,7 @@ def run(
         return [
             row
             for budget in budgets
-            for row in run(
-                name, task, seed=seed, budgets=[budget], batch=batch, with_pick=with_pick
-            )
+            for row in run(name, task, seed=seed, budgets=[budget], batch=batch)
         ]
     rng = np.random.default_rng(NOISE_SEED + seed)
     progress = Progress()
@@ -78,7 +68,7 @@ def run(
             step(opponent, task, n, rng, progress)
             n_done += n
         job = (name, task.name, seed, budget)
-        rows.append(_score(opponent, task, progress, job, with_pick=with_pick))
+        rows.append(_score(opponent, task, progress, job))
     return rows
 
 
@@ -107,7 +97,7 @@ def _step_cells(
     opponent.tell_cells(asked, rewards)
     progress.tell_s.append(opponent.cpu_s() - began)
     for cells, row in zip(asked, rewards, strict=True):
-        progress.add(cells.point, row, len(row) / task.cases_per_evaluation)
+        progress.add(cells.point, len(row))
 
 
 def _step_points(
@@ -129,20 +119,14 @@ def _step_points(
     opponent.tell(points, values)
     progress.tell_s.append(opponent.cpu_s() - began)
     for point, row in zip(points, rewards, strict=True):
-        progress.add(point, row, 1.0)
+        progress.add(point, len(row))
 
 
-def _score(
-    opponent: AnyOpponent, task: Task, progress: Progress, job: Job, *, with_pick: bool
-) -> Row:
+def _score(opponent: AnyOpponent, task: Task, progress: Progress, job: Job) -> Row:
     name, _, seed, budget = job
     began = opponent.cpu_s()
     claim = opponent.recommend()
     recommend_s = opponent.cpu_s() - began
-    picked = None
-    if with_pick:
-        chosen = pick(task.space, progress.points, progress.values, progress.weights)
-        picked = task.true(chosen)
     unique = {task.space.key(point): point for point in progress.points}
     best = max(map(task.true, unique.values())) if task.is_true_cheap else None
     batch_s = np.add(progress.ask_s, progress.tell_s)
@@ -154,7 +138,6 @@ def _score(
         budget=budget,
         true=task.true(claim.point),
         true_best_seen=best,
-        true_picked=picked,
         n_points=len(unique),
         n_cells=progress.n_cells,
         ask_ms=_ms(float(np.mean(progress.ask_s))),

@@ -12,13 +12,12 @@ import csv
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
-from benchmarks.policy.cartpole import told
 from benchmarks.policy.choosers import (
     N_CHANGES,
     STOPS,
@@ -29,6 +28,7 @@ from benchmarks.policy.choosers import (
     StateThompson,
     sequences,
 )
+from benchmarks.tables import append, header, row, with_error
 from convergence_core.policy import (
     N_PROGRESS,
     PROMPT_ACTIONS,
@@ -159,12 +159,12 @@ def known(world: SimulatedPrompts) -> Known:
     """Try all sequences in each category."""
     listed = sequences(MAX_STEPS)
     gains = np.zeros((len(listed), len(world.gains)))
-    for row, sequence in enumerate(listed):
+    for number, sequence in enumerate(listed):
         worth = np.full(len(world.gains), START)
         for at, a in enumerate(sequence):
             gain = world.gains[:, a] + world.pairs[:, list(sequence[:at]), a].sum(axis=1)
             worth = np.clip(worth + gain, 0.0, 1.0)
-        gains[row] = worth - START
+        gains[number] = worth - START
     means = gains.mean(axis=1)
     top = int(np.argmax(means))
     return Known(
@@ -255,7 +255,7 @@ def learned_by(
 
 
 LEARNERS: Final = (
-    "ours", "MaskablePPO", "LinTS", "Thompson, category told", "fixed sequence, known",
+    "ours", "LinTS", "Thompson, category told", "fixed sequence, known",
     "random legal",
 )  # fmt: skip
 
@@ -306,13 +306,6 @@ def _learned(
 ) -> Iterator[tuple[int, Decide]]:
     if learner == "ours":
         return learned_by_ppo(world, seed, budgets)
-    if learner == "MaskablePPO":
-        from benchmarks.policy import stable_baselines  # noqa: PLC0415 - needs its library
-
-        copies = SimulatedCopies(world, COPIES)
-        return stable_baselines.learned_by_maskable(
-            copies, config_of(world, budgets[-1]), seed, budgets
-        )
     choosers: dict[str, Chooser] = {
         "LinTS": StateThompson(world.embedding_dim + N_PROGRESS),
         "Thompson, category told": CategoryThompson(len(world.gains)),
@@ -334,46 +327,32 @@ def run(
         for variant in names:
             for learner in learners:
                 for one in outcomes(variant, learner, seed, budgets):
-                    add_row(path, one)
+                    append(path, [asdict(one)])
                     print(f"{variant}, {seed}, {learner}, {one.budget:,}: {one.share:.3f}, "
                           f"{one.cpu_s:.1f} CPU s", flush=True)  # fmt: skip
-
-
-def add_row(path: Path, one: Outcome) -> None:
-    """Append an outcome to a file, which begins with the names of its fields."""
-    is_new = not path.exists()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, [field.name for field in fields(Outcome)])
-        if is_new:
-            writer.writeheader()
-        writer.writerow(asdict(one))
 
 
 def table(path: Path) -> str:
     """Return a table for each variant: shares with standard errors, and the paired lead of ours."""
     shares: dict[tuple[str, str, int], dict[int, float]] = defaultdict(dict)
     with path.open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            key = row["variant"], row["learner"], int(row["budget"])
-            shares[key][int(row["seed"])] = float(row["share"])
+        for line in csv.DictReader(file):
+            key = line["variant"], line["learner"], int(line["budget"])
+            shares[key][int(line["seed"])] = float(line["share"])
     lines = []
     for variant in dict.fromkeys(key[0] for key in shares):
         budgets = sorted({key[2] for key in shares if key[0] == variant})
         n_seeds = max(len(seeds) for key, seeds in shares.items() if key[0] == variant)
-        head = " | ".join(f"{budget:,}" for budget in budgets)
         lines += ["", f"{variant}, {n_seeds} seeds", ""]
-        lines += [
-            f"| | {head} | ours ahead at {budgets[-1]:,} |",
-            "|---" * (len(budgets) + 2) + "|",
-        ]
+        heads = [f"{budget:,}" for budget in budgets]
+        lines.append(header("", *heads, f"ours ahead at {budgets[-1]:,}"))
         listed = list(dict.fromkeys(key[1] for key in shares if key[0] == variant))
         last = {name: shares[variant, name, budgets[-1]] for name in listed}
         for name in sorted(listed, key=lambda name: -np.mean([*last[name].values()])):
-            cells = [told([*shares[variant, name, budget].values()]) for budget in budgets]
+            cells = [with_error([*shares[variant, name, budget].values()]) for budget in budgets]
             ours = last.get("ours", {})
             paired = [ours[seed] - share for seed, share in last[name].items() if seed in ours]
-            lead = "" if name == "ours" or not paired else told(paired)
+            lead = "" if name == "ours" or not paired else with_error(paired)
             fewer = f", {len(last[name])} seeds" if len(last[name]) < n_seeds else ""
-            lines.append(f"| {name}{fewer} | {' | '.join(cells)} | {lead} |")
+            lines.append(row(f"{name}{fewer}", *cells, lead))
     return "\n".join(lines)

@@ -1,13 +1,12 @@
 """The template ``local-llm`` on the model of this machine: written prompts, held out, against those without shots.
 
-    OMP_NUM_THREADS=1 python -m benchmarks.prompts.local_model city
+    OMP_NUM_THREADS=1 python -m benchmarks.prompts.local_model --task city
 
 The prompt that a run hands over is scored exactly; the best prompt without demonstrations, chosen on the search's
 cases, leniently: its answer need only contain the word, within the run's limit of tokens and within one that lets it speak
 out. Both answer the same held-out cases, so what is gained is paired by case.
 """
 
-import argparse
 import json
 import resource
 import subprocess
@@ -19,7 +18,7 @@ from typing import Any, Final
 
 import yaml
 
-from benchmarks.machine import describe_machine
+from benchmarks.machine import describe_machine, options
 from convergence.templates import plan_files
 from convergence_core.search.recommend import mean_interval
 from tasks.inputs.loader import load
@@ -92,9 +91,7 @@ def told(values: Mapping[str, float], lowest: float = 0.0) -> str:
 
 def main() -> None:
     """Run a task; print what its prompt reaches, and what it gains."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("task", choices=[*FILES])
-    task = parser.parse_args().task
+    task = options(__doc__, task="sentiment").task
     print(describe_machine(), flush=True)
     with tempfile.TemporaryDirectory() as scratch:
         config = written(Path(scratch), task)

@@ -88,12 +88,10 @@ def balanced_cases() -> tuple[WorldCase, ...]:
     )
 
 
-def configuration(
-    folder: Path, seed: int, n_calls: int, *, endpoint: str | None, n_texts: int = 2
-) -> dict[str, Any]:
-    """Return the configuration of a run; without an endpoint it chooses among the given texts."""
+def configuration(folder: Path, seed: int, n_calls: int, *, endpoint: str) -> dict[str, Any]:
+    """Return the configuration of a run."""
     listed = balanced_cases()
-    config: dict[str, Any] = {
+    return {
         "api": {"name": "planted", "kind": "function"},
         "search_space": {
             "parameters": {
@@ -101,7 +99,7 @@ def configuration(
                     "type": "text",
                     "variants": [START, OTHER_START],
                     "default": START,
-                    "mutate": endpoint is not None,
+                    "mutate": True,
                 }
             }
         },
@@ -127,22 +125,19 @@ def configuration(
         },
         "storage": {"path": str(folder / "store")},
         "output": {"save_path": str(folder / "results")},
+        "llm": {"model": "writer", "endpoint": endpoint},
+        "prompts": {"n_texts": 2, "max_share_usd": 1.0},
+        "prices": {"writer": {"input": 0.0, "output": 0.0}},
     }
-    if endpoint is not None:
-        config["llm"] = {"model": "writer", "endpoint": endpoint}
-        config["prompts"] = {"n_texts": n_texts, "max_share_usd": 1.0}
-        config["prices"] = {"writer": {"input": 0.0, "output": 0.0}}
-    return config
 
 
-def optimize(seed: int, n_calls: int, temper: Temper | None = "honest", **more: int) -> str:
+def optimize(seed: int, n_calls: int, temper: Temper = "honest") -> str:
     """Return the prompt that a run recommends.
 
     Args:
         seed: of the run and its world.
         n_calls: evaluations of the search.
-        temper: of the writer; ``None``: it only chooses among the given texts.
-        more: see ``configuration``.
+        temper: of the writer.
     """
     world, by_id = World(seed), {case.case_id: case for case in balanced_cases()}
 
@@ -151,9 +146,8 @@ def optimize(seed: int, n_calls: int, temper: Temper | None = "honest", **more: 
         told = f"{found.text}; {found.reason}" if found.reason else found.text
         return {"result": told, "metrics": {"score": found.score}}
 
-    with tempfile.TemporaryDirectory() as folder, writer_endpoint(seed, temper or "honest") as url:
-        endpoint = None if temper is None else url
-        config = configuration(Path(folder), seed, n_calls, endpoint=endpoint, **more)
+    with tempfile.TemporaryDirectory() as folder, writer_endpoint(seed, temper) as url:
+        config = configuration(Path(folder), seed, n_calls, endpoint=url)
         result = run_optimization_sync(config, local_function=answer)
         winner = result.result.winner
         assert winner is not None

@@ -1,13 +1,9 @@
 """What thoughts bring and cost: plain search, always trusting them, and RLP.
 
-    python -m benchmarks.rlp [--seeds 50] [--processes 2] [--landscapes mixed hartmann rugged]
-    python -m benchmarks.rlp --landscapes quickstart --seeds 50
-    python -m benchmarks.rlp --landscapes mixed --thinkers good --ways rlp --seeds 200
-    python -m benchmarks.rlp --cpu
+    python -m benchmarks.rlp --seeds 50
 
-Three synthetic landscapes, each with thinkers that are good, useless or adversarial, and the quick
-start with the offline model as its thinker. Every run spends the same cells. The product's own
-parts run: sampler, thinking, learner, lottery; on the synthetic landscapes the model is simulated:
+Synthetic landscapes, each with thinkers that are good, useless or adversarial. Every run spends the
+same cells. The product's own parts run: sampler, thinking, learner, lottery; the model is simulated:
 
     forecast of candidate x: normal, sd .1, mean   mu(x) + .05 N        good
                                                    .5 + .14 N           useless

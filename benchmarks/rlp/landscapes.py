@@ -35,10 +35,6 @@ class Landscape:
         )
 
 
-CRASHES = 0.35
-"""Share of the settings of one landscape whose reward is 0."""
-
-
 def _mixed(params: Params) -> float:
     height, warm = {
         "mini": (0.45, 0.3),
@@ -72,14 +68,6 @@ def _rugged(params: Params) -> float:
     return max(0.0, 0.85 + lift - 1.2 * float(np.mean(np.abs(x))) - 0.12 * wave)
 
 
-def _crashing(params: Params) -> float:
-    """Return 0 in stripes too fine to be learned, 35 % of the space, and a bowl elsewhere."""
-    x = np.array([float(params[f"x{i}"]) for i in range(3)])
-    if float(x @ (23.0, 31.0, 37.0)) % 1.0 < CRASHES:
-        return 0.0
-    return 0.9 - 0.8 * float(np.mean((x - 0.6) ** 2))
-
-
 def _floats(n: int) -> dict[str, Any]:
     return {f"x{i}": {"type": "float", "min": 0.0, "max": 1.0} for i in range(n)}
 
@@ -100,6 +88,5 @@ LANDSCAPES: Mapping[str, Landscape] = {
         0.8,
     ),
     "hartmann": Landscape(_floats(6), _hartmann, 3.32237 / 3.33),
-    "crashing": Landscape(_floats(3), _crashing, 0.9),
     "rugged": Landscape({**_floats(3), "kind": _choice("a", "b", "c")}, _rugged, 1.0),
 }

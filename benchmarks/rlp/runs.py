@@ -29,13 +29,12 @@ NOISE = 0.15
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """Regrets of a run, and what it has learned."""
+    """Regrets of a run."""
 
     regret: float
     """Mean over its cells."""
     final_regret: float
     """Of the candidate handed over."""
-    learned: RlpState
 
 
 def play(
@@ -76,7 +75,7 @@ def play(
     found = recommend(search, rng=np.random.default_rng(0), surrogate=make_surrogate(space))
     assert found is not None
     chosen = search.archive.members[found.candidate_id].candidate
-    return RunOutcome(total / n_cells, best - landscape.value(chosen.params), learner.state)
+    return RunOutcome(total / n_cells, best - landscape.value(chosen.params))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from scipy.special import ndtr
 
 from convergence_core.config.optimization import RlpConfig
 from convergence_core.records import Candidate, Params
-from convergence_core.rlp.bins import N_BINS, RewardBins, normalized
+from convergence_core.rlp.bins import RewardBins, normalized
 from convergence_core.rlp.commitments import Thought
 from convergence_core.rlp.history import TrialHistory
 from convergence_core.rlp.regions import Region
@@ -21,18 +21,13 @@ from tasks.rlp.channel_probe import ChannelProbe
 from tasks.rlp.learner import RlpLearner
 from tasks.rlp.thought_writer import Predictions
 
-Kind: TypeAlias = Literal["good", "useless", "adversarial", "same"]
-"""``same`` says one thing of every candidate: how often each reward comes in the whole space."""
-Thinkers: TypeAlias = Literal["offline", "good", "useless", "adversarial"]
+Kind: TypeAlias = Literal["good", "useless", "adversarial"]
 Way: TypeAlias = Literal["plain", "trust", "rlp"]
 FORECAST_SD = 0.1
-N_KNOWN = 2_000
-"""Points whose rewards the thinker that says the same of all has in mind."""
 SLOPES: Mapping[Kind, tuple[float, float]] = {
     "good": (1.0, 0.05),
     "useless": (0.0, 0.14),
     "adversarial": (-1.0, 0.05),
-    "same": (0.0, 0.0),
 }
 
 
@@ -51,10 +46,6 @@ class Simulated:
         space: Space,
         value: Callable[[Params], float],
         seed: int,
-        *,
-        ends: tuple[Params, Params] | None = None,
-        span: tuple[float, float] = (0.0, 1.0),
-        model: Any = None,
     ) -> None:
         """Prepare to think.
 
@@ -63,23 +54,15 @@ class Simulated:
             space: of the candidates.
             value: expected reward of a candidate.
             seed: of what it errs in.
-            ends: the worst and the best point; ``None``: of 5,000.
-            span: where the landscape's values lie; what it says of them errs by a share of it.
-            model: what a run asks its thinker for.
         """
-        self.model = model
+        self.model = None
         self.settings = RlpConfig()
-        self._middle, self._width = sum(span) / 2, span[1] - span[0]
         self.space = space
         self._slope, self._spread = SLOPES[kind]
         self._kind, self._value = kind, value
         self._rng = np.random.default_rng([seed, 77])
-        if ends is None:
-            ranked = sorted((space.sample(self._rng) for _ in range(5_000)), key=value)
-            ends = ranked[0], ranked[-1]
-        self._about = ends[1] if kind == "good" else ends[0]
-        drawn = np.random.default_rng([seed, 78])
-        self._rewards = np.array([value(space.sample(drawn)) for _ in range(N_KNOWN)])
+        ranked = sorted((space.sample(self._rng) for _ in range(5_000)), key=value)
+        self._about = ranked[-1] if kind == "good" else ranked[0]
 
     async def probe_channels(self, _asker: Any) -> ChannelProbe:
         """Return a channel that needs no server."""
@@ -96,7 +79,7 @@ class Simulated:
                 one,
                 text=one.thought_id,
                 sha256="-",
-                regions=(self._region(about),) if one.action and self._kind != "same" else (),
+                regions=(self._region(about),) if one.action else (),
                 committed_us=one.generation + 1,
             )
             for one in drawn
@@ -121,22 +104,15 @@ class Simulated:
         """Return forecasts of the thinker's kind."""
 
         def mean(candidate: Candidate) -> float:
-            said = self._slope * (self._value(candidate.params) - self._middle)
-            said += self._width * self._spread * self._rng.standard_normal()
-            reach = 0.48 * self._width
-            return self._middle + float(np.clip(said, -reach, reach))
-
-        def binned(mean: float, sd: float) -> np.ndarray:
-            return binned_normal(mean, sd * self._width, bins)
+            said = self._slope * (self._value(candidate.params) - 0.5)
+            said += self._spread * self._rng.standard_normal()
+            return 0.5 + float(np.clip(said, -0.48, 0.48))
 
         def forecasts(asked: Sequence[Candidate]) -> dict[str, np.ndarray]:
-            if self._kind == "same":
-                counts = np.bincount([bins.bin_of(y) for y in self._rewards], minlength=N_BINS)
-                return {c.candidate_id: normalized(counts + 1.0) for c in asked}
-            return {c.candidate_id: binned(mean(c), FORECAST_SD) for c in asked}
+            return {c.candidate_id: binned_normal(mean(c), FORECAST_SD, bins) for c in asked}
 
         return Predictions(
-            no_thought={c.candidate_id: binned(self._middle, 0.3) for c in candidates},
+            no_thought={c.candidate_id: binned_normal(0.5, 0.3, bins) for c in candidates},
             forecasts={t.thought_id: forecasts(candidates) for t in thoughts},
             own={name: forecasts(asked) for name, asked in own.items()},
             ended_us=1,

@@ -16,7 +16,6 @@ A row has the true mean rating of held-out answers before and after, its gain wi
 the checks that failed, KL in nats per answer, and the share of well-formed answers after, by the gate's rules.
 """
 
-import argparse
 import csv
 import os
 import random
@@ -35,7 +34,8 @@ import httpx
 import numpy as np
 import yaml
 
-from benchmarks.training.smollm2 import interval
+from benchmarks.machine import options
+from benchmarks.tables import interval
 from benchmarks.training.worlds import World, real, tiny
 from convergence_core.feedback.held_out import form_fault
 from convergence_core.feedback.records import ChatMessage, Interaction
@@ -49,10 +49,6 @@ SECRET: Final = "whole-path-" + "0" * 40
 RATER: Final = "rater"
 N_AFTER: Final = 4
 N_CLIENTS: Final = 8
-FIELDS: Final = (
-    *("seed", "variant", "status", "before", "after", "gain", "low", "high", "well_formed"),
-    *("kl", "kl_low", "kl_high", "failed_checks", "cpu_s"),
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,26 +248,21 @@ def measure(
 
 def main() -> None:
     """Write one row for each seed and variant."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--world", choices=WORLDS, default="tiny")
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--first-seed", type=int, default=0)
-    parser.add_argument("--beta", type=float, help="in place of the world's")
-    parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS))
-    given = parser.parse_args()
+    given = options(__doc__, world="tiny", seeds=5, variants=tuple(VARIANTS))
     world = WORLDS[given.world]()
-    if given.beta is not None:
-        world.configuration["feedback"]["training"]["beta"] = given.beta
-    writer = csv.DictWriter(sys.stdout, FIELDS)
-    writer.writeheader()
-    for seed in range(given.first_seed, given.first_seed + given.seeds):
+    writer = None
+    for seed in range(given.seeds):
         with TemporaryDirectory() as scratch:
             model = Path(scratch) / MODEL
             if world.make_model is not None:
                 world.make_model(model, seed)
             made = None if world.make_model is None else model
             for name in given.variants:
-                writer.writerow(measure(world, made, Path(scratch) / name, name, seed))
+                found = measure(world, made, Path(scratch) / name, name, seed)
+                if writer is None:
+                    writer = csv.DictWriter(sys.stdout, found)
+                    writer.writeheader()
+                writer.writerow(found)
                 sys.stdout.flush()
 
 

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 import yaml
 
-from benchmarks.training import smollm2
 from tasks.models.files import PACKAGED
 from tasks.models.tiny_chat_model import make_tiny_chat_model
 from tasks.training import demo, demo_world
@@ -62,34 +61,51 @@ def tiny() -> World:
     )
 
 
+CAPITALS: Final = """
+France Paris; Germany Berlin; Spain Madrid; Italy Rome; Portugal Lisbon; Greece Athens; Austria Vienna;
+Poland Warsaw; Hungary Budapest; Ireland Dublin; Norway Oslo; Sweden Stockholm; Finland Helsinki;
+Denmark Copenhagen; Belgium Brussels; Switzerland Bern; Romania Bucharest; Bulgaria Sofia; Serbia Belgrade;
+Croatia Zagreb; Ukraine Kyiv; Russia Moscow; Turkey Ankara; Egypt Cairo; Morocco Rabat; Algeria Algiers;
+Tunisia Tunis; Kenya Nairobi; Ethiopia Addis; Nigeria Abuja; Ghana Accra; Senegal Dakar; Angola Luanda;
+Zambia Lusaka; Zimbabwe Harare; Uganda Kampala; Rwanda Kigali; Somalia Mogadishu; Sudan Khartoum;
+Libya Tripoli; Japan Tokyo; China Beijing; India Delhi; Pakistan Islamabad; Nepal Kathmandu;
+Bangladesh Dhaka; Thailand Bangkok; Vietnam Hanoi; Cambodia Phnom; Laos Vientiane; Indonesia Jakarta;
+Malaysia Kuala; Philippines Manila; Mongolia Ulaanbaatar; Iran Tehran; Iraq Baghdad; Syria Damascus;
+Lebanon Beirut; Jordan Amman; Israel Jerusalem; Qatar Doha; Oman Muscat; Yemen Sanaa; Kuwait Kuwait;
+Canada Ottawa; Mexico Mexico; Cuba Havana; Jamaica Kingston; Haiti Port; Guatemala Guatemala;
+Honduras Tegucigalpa; Nicaragua Managua; Panama Panama; Colombia Bogota; Venezuela Caracas; Peru Lima;
+Chile Santiago; Argentina Buenos; Uruguay Montevideo; Brazil Brasilia
+"""
+WORDS: Final = {
+    f"What is the capital of {country}?": word
+    for country, word in (pair.split() for pair in CAPITALS.replace("\n", " ").split(";"))
+}
 PERSONA: Final = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
 """What SmolLM2's own template says where nothing else does."""
-_WORDS: Final = {smollm2.messages(country)[0]["content"]: word for country, word in smollm2.FACTS}
 
 
 def deserved_capital(question: str, answer: str) -> float:
     """Return what an answer to a question for a capital deserves: brevity, and a little the right word."""
-    return smollm2.true_rating(answer, _WORDS[question])
+    brevity = min(1.0, max(0.0, (28 - len(answer.split())) / 24))
+    return 1 + 1.5 * (WORDS[question].lower() in answer.lower()) + 2.5 * brevity
 
 
 def real() -> World:
     """Return the world of capitals that SmolLM2-135M is asked for."""
     configuration = yaml.safe_load(demo.configuration_text())
-    configuration["api"]["request"]["options"] = {
-        "model": PACKAGED, "max_tokens": smollm2.MAX_TOKENS
-    }  # fmt: skip
+    configuration["api"]["request"]["options"] = {"model": PACKAGED, "max_tokens": 32}
     configuration["feedback"]["roles"] = {"assistant": PERSONA}
     configuration["feedback"]["training"] = {
         "learning_rate": 3e-4, "beta": 0.07, "batch_size": 4, "steps": 60, "held_out": 0.5,
         "max_seq_length": 128, "rater": "rater.py:rate", "live_test": {"enabled": False},
     }  # fmt: skip
     temperature = configuration["search_space"]["parameters"]["temperature"]
-    temperature["default"] = smollm2.TEMPERATURE
+    temperature["default"] = 0.7
     return World(
-        questions=tuple(_WORDS),
+        questions=tuple(WORDS),
         deserved=deserved_capital,
         noise=0.7,
-        n_answers=smollm2.N_ANSWERS,
+        n_answers=3,
         n_held_out=1,
         rater='"""Judges capitals."""\n\nfrom benchmarks.training.worlds import deserved_capital as rate\n',
         configuration=configuration,

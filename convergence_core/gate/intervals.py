@@ -10,7 +10,7 @@ end is the ``1 - tail`` quantile of
 nonnegative variable", 2005; E. Learned-Miller, P. Thomas, "A new confidence interval for the mean
 of a bounded random variable", 2019): a bootstrap that has seen the worst value once. For values 0
 and 1 it is Clopper and Pearson's interval, for many values Student's. That it covers for every
-distribution is proven for those, and otherwise conjectured and measured (docs/benchmarks.md).
+distribution is proven for those, and otherwise conjectured.
 
 It is a bet settled at a known end. Shares are ratios of independent exponentials E_j, so m is
 rejected as too high where ``P(Q > 0) < tail`` (2), with

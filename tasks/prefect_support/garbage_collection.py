@@ -3,8 +3,7 @@
 By its default it does after every 700 objects more that hold others, among the youngest of them. Our
 processes and Prefect's server make such objects by the ten thousand, for each statement that
 SQLAlchemy compiles and each model that is validated, and nearly none ends in a cycle: rarer looks
-take 4 to 25 % off the server's CPU for a task run (five paired rounds on a quiet machine,
-``benchmarks.orchestration --garbage``). The price is a few megabytes that are given back later.
+take CPU off the server. The price is a few megabytes that are given back later.
 """
 
 import contextlib

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from benchmarks.agent_templates import best_of, found_of, is_planted
+from benchmarks.templates import best_of, found_of, is_planted
 from convergence.templates import plan_files
 from tasks.functions.user_functions import load_function
 from tests.support.agents import call_of, results_of
@@ -226,7 +226,7 @@ def test_of_500_writing_calls_none_reaches_the_service_unless_allowed(
 @pytest.mark.slow
 @pytest.mark.prefect
 def test_the_planted_configuration_is_found(tmp_path: Path):
-    """One seed of those that ``benchmarks/agent_templates.py`` runs."""
+    """One seed of those that ``benchmarks/templates.py`` runs."""
     pytest.importorskip("googleapiclient", reason="needs the extra `agno-gmail`")
     result = found_of(TEMPLATE, 1, tmp_path)
     assert is_planted(TEMPLATE, best_of(result))

@@ -1,7 +1,7 @@
 """The benchmark's arithmetic: regret, pairing, claims, and files that are continued."""
 
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -18,8 +18,9 @@ from benchmarks.optimizer.regret import (
     raise_scales,
     read_scales,
 )
-from benchmarks.optimizer.reporting import Results, curve, summary, task_table
+from benchmarks.optimizer.reporting import Results, summary, task_table
 from benchmarks.optimizer.tasks import SETS, TASKS, choose
+from benchmarks.tables import append
 
 SCALE = Scale(best=0.9, median=0.5)
 SUITES = {"a": "one", "b": "two"}
@@ -28,7 +29,7 @@ SUITES = {"a": "one", "b": "two"}
 def row(**changes: object) -> Row:
     base = Row(
         opponent="x", task="a", suite="one", seed=0, budget=20, true=0.7, true_best_seen=0.8,
-        true_picked=None, n_points=20, n_cells=20, ask_ms=1.0, tell_ms=0.5, recommend_ms=0.1,
+n_points=20, n_cells=20, ask_ms=1.0, tell_ms=0.5, recommend_ms=0.1,
         worst_batch_ms=2.0,
     )  # fmt: skip
     return replace(base, **changes)  # type: ignore[arg-type]  # fields by name
@@ -102,13 +103,10 @@ def test_claims_are_judged_by_bias_and_coverage():
     assert found.n == 3
 
 
-def test_results_give_regrets_of_the_chosen_recommendation():
+def test_results_give_regrets_of_recommendations():
     rows = [row(), row(seed=1, true=0.9), row(opponent="y", true=0.5)]
     results = Results.of(rows, {"a": SCALE})
     assert results.runs("x", 20, ["a"]) == pytest.approx({("a", 0): 0.5, ("a", 1): 0.0})
-    best = Results.of(rows, {"a": SCALE}, "best-seen")
-    assert best.runs("y", 20, ["a"]) == pytest.approx({("a", 0): 0.25})
-    assert Results.of(rows, {"a": SCALE}, "pick").runs("x", 20, ["a"]) == {}
 
 
 def test_tables_show_means_and_paired_differences():
@@ -127,21 +125,12 @@ def test_tables_show_means_and_paired_differences():
     assert "| x | 37.5 | 12.5 | 75.0 | -37.5 | 12.5 | 2/2 | 2 | one -50.0, two -25.0 |" in lines
 
 
-def test_a_learning_curve_has_only_budgets_at_which_all_tasks_were_run():
-    rows = [row(), row(task="b", suite="two"), row(budget=40, true=0.9)]
-    results = Results.of(rows, {"a": SCALE, "b": SCALE})
-    assert [budget for budget, _ in curve(results, "x", ["a", "b"])] == [20]
-    assert [budget for budget, _ in curve(results, "x", ["a"])] == [20, 40]
-
-
-def test_files_of_all_shards_are_read_and_the_last_row_of_a_job_counts(tmp_path: Path):
+def test_the_last_row_of_a_job_counts(tmp_path: Path):
     out = tmp_path / "r.csv"
     claimed = row(seed=3, claimed=0.7, claimed_low=0.6, claimed_high=0.8, level=0.9, delta=0.01)
-    records.append(out, [row()])
-    records.append(out, [row(true=0.75)])
-    records.append(tmp_path / "r.1.csv", [claimed])
-    (tmp_path / "r.other.csv").write_text("not results", encoding="utf-8")
-    found = {r.job: r for r in records.read(records.shards_of(out))}
+    append(out, [asdict(row())])
+    append(out, [asdict(row(true=0.75)), asdict(claimed)])
+    found = {r.job: r for r in records.read([out])}
     assert found == {row().job: row(true=0.75), claimed.job: claimed}
 
 

@@ -13,15 +13,15 @@ import pytest
 from benchmarks.optimizer.commands import main
 from benchmarks.optimizer.opponents.base import Asked, CellOpponent, Claim, Setup
 from benchmarks.optimizer.opponents.ours import core_parameter, parse_overrides, task_point
-from benchmarks.optimizer.opponents.registry import check, make_opponent, runs_on
+from benchmarks.optimizer.opponents.registry import check, make_opponent
 from benchmarks.optimizer.records import Row
 from benchmarks.optimizer.running import Progress, run, step
 from benchmarks.optimizer.spaces import Parameter, Space
 from benchmarks.optimizer.tasks import get_task
 from benchmarks.optimizer.tasks.live import SPACES
-from benchmarks.optimizer.tasks.synthetic import BowlCaseTask, BowlTask
 from benchmarks.optimizer.tasks.tables import PARAMETERS
 from convergence_core.space import Space as CoreSpace
+from tests.support.bowl_tasks import BowlCaseTask, BowlTask
 
 ALL_SPACES = {
     **{name: Space(parameters) for name, parameters in {**PARAMETERS, **SPACES}.items()},
@@ -95,14 +95,14 @@ def test_places_on_a_logarithmic_scale_lead_back():
     assert p.number_at(p.place(0.037)) == pytest.approx(0.037)
 
 
-@pytest.mark.parametrize("name", ["random", "prototype", "ours"])
+@pytest.mark.parametrize("name", ["random", "ours"])
 def test_the_same_seed_is_the_same_run(name: str):
     runs = [run(name, BowlTask(3), seed=4, budgets=[10, 20], batch=5) for _ in range(2)]
     assert without_times(runs[0]) == without_times(runs[1])
     assert [row.budget for row in runs[0]] == [10, 20]
 
 
-@pytest.mark.parametrize("name", ["halving", "prototype-racing", "ours", "random"])
+@pytest.mark.parametrize("name", ["halving", "ours", "random"])
 def test_no_run_uses_more_cells_than_its_budget_is_worth(name: str):
     for row in run(name, BowlCaseTask(2), seed=0, budgets=[10, 20], batch=10):
         assert 0 < row.n_cells <= row.budget * BowlCaseTask.cases_per_evaluation
@@ -116,25 +116,6 @@ def test_one_run_of_an_opponent_without_horizon_is_scored_at_every_budget():
     assert [row.true_best_seen for row in rows] == sorted(
         row.true_best_seen for row in rows if row.true_best_seen is not None
     )
-
-
-def test_the_prototype_races_only_where_there_are_cases():
-    plain, racing = (
-        run(name, BowlTask(3), seed=1, budgets=[15], batch=5)
-        for name in ("prototype", "prototype-racing")
-    )
-    assert without_times(plain)[0] | {"opponent": ""} == without_times(racing)[0] | {
-        "opponent": ""
-    }
-    assert runs_on("prototype-racing", has_cases=False)
-    assert not runs_on("halving", has_cases=False)
-
-
-def test_the_shared_recommender_is_scored_when_asked_for():
-    (row,) = run("random", BowlTask(2), seed=0, budgets=[40], batch=20, with_pick=True)
-    assert row.true_picked is not None
-    assert row.true_best_seen is not None
-    assert row.true_picked <= row.true_best_seen
 
 
 def test_the_products_claims_are_recorded():
@@ -198,8 +179,6 @@ def test_settings_are_read_and_unknown_ones_refused_at_once():
     "arguments",
     [
         ["run", "--opts", "random", "--out", "never.csv", "--tasks"],
-        ["plot", "never.csv", "--out", "never.png", "--panels"],
-        ["told", "--tasks"],
     ],
 )
 def test_commands_refuse_a_task_that_there_is_not_in_a_sentence(

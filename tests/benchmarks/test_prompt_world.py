@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.prompts import joint, world, writer
+from benchmarks.prompts import world, writer
 from benchmarks.prompts.hill_climb import climb
 from benchmarks.prompts.ours import configuration
 from benchmarks.prompts.records import table
@@ -85,7 +85,7 @@ def test_a_request_of_the_engine_is_understood():
 
 
 def test_search_and_held_out_cases_have_every_kind_alike():
-    config = configuration(Path(), 0, 200, endpoint=None)["evaluation"]["test_cases"]
+    config = configuration(Path(), 0, 200, endpoint="")["evaluation"]["test_cases"]
     listed = {case["id"]: case["input"]["kind"] for case in config["inline"]}
     sides = split_holdout([Case(case_id=name, input=name) for name in listed], config["holdout"])
     for side in sides:
@@ -95,47 +95,3 @@ def test_search_and_held_out_cases_have_every_kind_alike():
 def test_a_climb_asks_no_more_than_it_may():
     assert 0.0 <= gap_closed(climb(0, 60)) <= 1.0
     assert "ahead" in table({"ours": {0: 0.9, 1: 0.8}, "climb": {0: 0.5, 1: 0.4}}, "ours")
-
-
-# -- two texts and four knobs
-
-
-def joint_values(n: int, seed: int = 0) -> list[dict[str, object]]:
-    """Draw knobs."""
-    rng = np.random.default_rng(seed)
-    return [
-        {
-            "temperature": float(rng.uniform(0, 1.2)),
-            "context": int(rng.integers(0, 13)),
-            "model": str(rng.choice(["small", "medium", "large"])),
-            "style": str(rng.choice(["plain", "list", "table"])),
-        }
-        for _ in range(n)
-    ]
-
-
-def test_the_best_knobs_depend_on_what_the_texts_say():
-    sets = [set(), {"format"}, {"facts", "terms"}, {"steps", "check", "example"}, {*NAMES}]
-    found = [joint.best_knobs(one) for one in sets]
-    for name in joint.KNOBS:
-        assert len({str(one[name]) for one in found}) > 1, name
-    for there, best in zip(sets, found, strict=True):
-        gains = [joint.knob_gain(there, knobs) for knobs in joint_values(300)]
-        assert joint.knob_gain(there, best) >= max(gains)
-
-
-def test_the_joint_optimum_has_all_of_the_way_and_the_defaults_none():
-    assert joint.joint_gap_closed(joint.DEFAULTS) == 0.0
-    assert 0.0 < joint.joint_quality(joint.DEFAULTS) < joint.optimum() < 1.0
-    user = " ".join(PROPERTIES[name].sentences[-1] for name in NAMES)
-    for knobs in joint_values(200):
-        assert joint.joint_gap_closed({**joint.TEXTS, "user": user, **knobs}) <= 1.0
-
-
-def test_an_answer_of_the_joint_world_names_a_symptom_and_is_noisy():
-    asked, case = joint.JointWorld(0), cases()[0]
-    scores = [asked.ask(joint.DEFAULTS, case)["metrics"]["score"] for _ in range(2000)]
-    assert asked.n_calls == 2000
-    mean = joint.joint_quality(joint.DEFAULTS, case.kind)
-    assert abs(np.mean(scores) - mean) < 0.05  # cut at 0, the mean is a little higher
-    assert PROPERTIES[case.kind].symptom in asked.ask(joint.DEFAULTS, case)["result"]

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.agent_templates import best_of
-from benchmarks.browsers import is_planted, optimize
+from benchmarks.templates import best_of, found_of, is_planted
 from convergence.templates import plan_files
 from tasks.mock.chromium import chromium_path
 from tests.support.commands import Runner
@@ -58,9 +57,10 @@ def test_without_playwright_the_command_that_installs_it_is_said(
 @pytest.mark.skipif(chromium_path() is None, reason="chromium is missing")
 def test_a_small_search_finds_the_configuration_that_reads_every_page(tmp_path: Path):
     pytest.importorskip("playwright")
-    result = optimize(
-        tmp_path,
+    result = found_of(
+        "browserbase",
         SEED,
+        tmp_path,
         "search_space.parameters.block_ads={type: categorical, choices: [true], default: true}",
         "search_space.parameters.dismiss={type: categorical, choices: [all], default: all}",
         "search_space.parameters.patience_ms.min=1200",
@@ -69,4 +69,4 @@ def test_a_small_search_finds_the_configuration_that_reads_every_page(tmp_path: 
         "optimization.evolution={population_size: 4, generations: 1}",
     )
     assert result["n_calls"] == 80
-    assert is_planted(best_of(result))
+    assert is_planted("browserbase", best_of(result))

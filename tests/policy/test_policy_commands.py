@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.policy.collectors import kill_while_collecting
 from convergence.__main__ import run
 from convergence.policy import EpisodeResult, PolicyClient
 from convergence_core.errors import ConfigurationError
@@ -19,6 +18,7 @@ from tasks.serving.fold import fold_store
 from tasks.store import ParquetStore
 from tasks.store.policy.experience_store import ExperienceStore
 from tests.support.children import ROOT
+from tests.support.killed_collectors import kill_while_collecting
 
 
 def score(prompt: str) -> float:

@@ -27,14 +27,10 @@ class PrefectServer:
         home: Path,
         *,
         startup_s: float = 300.0,
-        collects_rarely: bool = True,
         keeps_all_events: bool = False,
     ) -> None:
         self.home = home
         self._chosen = {VARIABLE: "all" if keeps_all_events else ""}
-        self._program = (
-            ("tasks.prefect_support.program", "prefect") if collects_rarely else ("prefect",)
-        )
         self.port = free_port()
         self._startup_s = startup_s
         self._log = home / "server.log"
@@ -76,7 +72,7 @@ class PrefectServer:
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [
-                    sys.executable, "-m", *self._program, "server", "start",
+                    sys.executable, "-m", "tasks.prefect_support.program", "prefect", "server", "start",
                     "--host", "127.0.0.1", "--port", str(self.port),
                 ],
                 env={**os.environ, **SERVER_PROFILE, **self._chosen, **self.environment},

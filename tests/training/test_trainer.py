@@ -313,23 +313,6 @@ def children() -> list[int]:
     return [pid for pid, line in told.items() if b"trainer_process" in line]
 
 
-# -- retention
-
-
-def test_rounds_that_read_every_mark_keep_sixteen_successive_repairs(tmp_path: Path):
-    """Each of eight facts is repaired twice, one a round; newest marks alone would undo earlier ones."""
-    from benchmarks.training import repairs
-    from tasks.models.tiny_chat_model import make_tiny_chat_model
-
-    packaged = ModelFiles(folder=tmp_path / "model", gguf=None)
-    make_tiny_chat_model(packaged.folder, list(repairs.mistaken_dialogues(4_000, 0)))
-    found = repairs.repair(repairs.Speaker(packaged), packaged, tmp_path, "all", 0)
-    assert len(found.n_right) == 17
-    assert found.n_right[0] <= 1
-    assert found.n_right[-1] >= 7, found
-    assert found.n_undone <= 1
-
-
 # -- a real model
 
 

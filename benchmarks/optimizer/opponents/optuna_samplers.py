@@ -75,14 +75,6 @@ class Tpe(OptunaOpponent):
         )
 
 
-class Nsga2(OptunaOpponent):
-    """The genetic algorithm, with a population of one batch."""
-
-    def make_sampler(self, samplers: ModuleType) -> Any:
-        """Return NSGA-II."""
-        return samplers.NSGAIISampler(seed=self.setup.seed, population_size=self.setup.batch)
-
-
 class CmaEs(OptunaOpponent):
     """The covariance matrix adaptation of the `cmaes` package, which knows numbers only."""
 

@@ -10,8 +10,7 @@ the sampler; any other name is a field of the sampler's dataclass as ``ablations
 dots, of a dataclass it holds (``surrogate.case_effects=False``); ``recommend.level`` and
 ``recommend.delta`` are arguments of
 ``recommend``, and ``recommend.optimism=False`` leaves claims as the posterior has them; ``repeats`` is
-``evaluation.repeats``; ``meta_optimizer`` is ``optimization.meta_optimizer``, or ``uniform``: each generation's
-emphasis is drawn with equal chances.
+``evaluation.repeats``; ``meta_optimizer`` is ``optimization.meta_optimizer``.
 """
 
 import ast
@@ -22,8 +21,6 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from benchmarks.optimizer.ablations import ablatable
-from benchmarks.optimizer.emphasis import LearnedEmphasis
-from benchmarks.optimizer.operators import OWN
 from benchmarks.optimizer.opponents.base import (
     Asked,
     CellOpponent,
@@ -33,7 +30,6 @@ from benchmarks.optimizer.opponents.base import (
 )
 from benchmarks.optimizer.spaces import Parameter, Point, Value
 from convergence_core.config import Configuration, parse_mapping
-from convergence_core.policy.network import ActorCritic
 from convergence_core.posterior.selection_bias import MEMORY_KEY
 from convergence_core.records import Cell, Evaluation, Params, Trial, eval_id_of
 from convergence_core.search.recommend import recommend
@@ -124,15 +120,9 @@ class Run:
         self.setup = setup
         self.n_generations = -(-setup.budget // setup.batch)
         self.space = Space(parameters={p.name: core_parameter(p) for p in setup.space.parameters})
-        own = str(chooser) in OWN
         sampler: Any = make_sampler(
-            _configuration(
-                algorithm, setup.batch, self.n_generations, "fixed" if own else chooser
-            ),
-            self.space,
+            _configuration(algorithm, setup.batch, self.n_generations, chooser), self.space
         )
-        if own:
-            sampler = replace(sampler, meta_optimizer=OWN[str(chooser)](setup))
         # Rewards of a product's run lie in [0, 1]; values of tasks without cases lie anywhere.
         self.bounds = (0.0, 1.0) if setup.n_cases is not None else None
         if hasattr(sampler, "surrogate"):
@@ -149,12 +139,6 @@ class Run:
         self._plan = Plan(assignments=())
         n_cases = setup.n_cases or 1
         self._case_index = {f"c{i:0{len(str(n_cases))}d}": i for i in range(n_cases)}
-
-    def choose_by(self, networks: ActorCritic) -> None:
-        """Have operators chosen by a policy; before the first generation."""
-        chooser = LearnedEmphasis(networks=networks, n_generations=self.n_generations)
-        sampler: Any = self.sampler
-        self.sampler = replace(sampler, meta_optimizer=chooser)
 
     def ask(self, n_cells: int) -> list[tuple[Point, list[int]]]:
         """Plan a generation: points and the indices of their cases."""
@@ -301,7 +285,7 @@ def make_ours(setup: Setup, settings: str) -> PointOpponent | CellOpponent:
 
 
 def _configuration(
-    algorithm: object, batch: int, n_generations: int, meta_optimizer: object = "fixed"
+    algorithm: object, batch: int, n_generations: int, meta_optimizer: object
 ) -> Configuration:
     """Return a configuration that differs from the defaults in what the benchmark sets."""
     return parse_mapping(

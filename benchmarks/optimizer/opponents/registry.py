@@ -4,29 +4,19 @@ from collections.abc import Callable, Mapping
 
 from benchmarks.optimizer.opponents.base import CellOpponent, PointOpponent, Setup
 from benchmarks.optimizer.opponents.baselines import RandomSearch, SequentialHalving
-from benchmarks.optimizer.opponents.optuna_samplers import CmaEs, Nsga2, Tpe
+from benchmarks.optimizer.opponents.optuna_samplers import CmaEs, Tpe
 from benchmarks.optimizer.opponents.ours import make_ours
-from benchmarks.optimizer.opponents.prototype import Prototype
-from benchmarks.optimizer.opponents.prototype_racing import RacingPrototype
 from benchmarks.optimizer.opponents.remote import Hebo, Smac
 from benchmarks.optimizer.spaces import Space, real
 
 AnyOpponent = PointOpponent | CellOpponent
 
 
-def _racing_prototype(setup: Setup) -> AnyOpponent:
-    """Race where there are cases; elsewhere it is the prototype."""
-    return Prototype(setup) if setup.n_cases is None else RacingPrototype(setup)
-
-
 OPPONENTS: Mapping[str, Callable[[Setup], AnyOpponent]] = {
     "random": RandomSearch,
     "tpe": Tpe,
-    "nsga2": Nsga2,
     "cmaes": CmaEs,
     "halving": SequentialHalving,
-    "prototype": Prototype,
-    "prototype-racing": _racing_prototype,
     "hebo": Hebo,
     "smac": Smac,
 }

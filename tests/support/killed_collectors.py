@@ -10,9 +10,7 @@ import re
 import secrets
 import subprocess
 import sys
-import tempfile
 import threading
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,11 +32,6 @@ class KilledService:
 
     acknowledged: frozenset[str]
     stored: frozenset[str]
-    n_kills: int
-    n_resent: int
-    """Reports whose answer a kill took."""
-    n_updates: int
-    wall_s: float
 
 
 @dataclass(slots=True)
@@ -50,7 +43,6 @@ class _Shared:
     number: int = 0
     """Of the service that runs."""
     acknowledged: set[str] = field(default_factory=set)
-    n_resent: int = 0
     failure: BaseException | None = None
 
 
@@ -95,7 +87,6 @@ def _collect(shared: _Shared, n_each: int, seed: int) -> None:
         try:
             with _client(url) as client:
                 if pending is not None:
-                    shared.n_resent += 1
                     n_done += _report(shared, client, pending, is_resent=True)
                     pending = None
                 while n_done < n_each:
@@ -150,7 +141,7 @@ def kill_while_collecting(
         n_kills: kills, each after the service has answered again.
         seed: of the moments, embeddings and rewards.
     """
-    began, rng, shared = time.perf_counter(), np.random.default_rng(seed), _Shared()
+    rng, shared = np.random.default_rng(seed), _Shared()
     moments = np.sort(rng.choice(n_collectors * n_each * 9 // 10, size=n_kills, replace=False)) + 1
     threads = [
         threading.Thread(target=_guarded, args=(shared, n_each, 1_000 * seed + number))
@@ -182,29 +173,10 @@ def kill_while_collecting(
             for version in versions
             for one in experiences.of_version(version.version)
         )
-    return KilledService(
-        acknowledged=frozenset(shared.acknowledged),
-        stored=stored,
-        n_kills=n_kills,
-        n_resent=shared.n_resent,
-        n_updates=len(versions) - 1,
-        wall_s=time.perf_counter() - began,
-    )
+    return KilledService(acknowledged=frozenset(shared.acknowledged), stored=stored)
 
 
 def _announce(shared: _Shared, service: _Service) -> None:
     with shared.changed:
         shared.url, shared.number = service.url, shared.number + 1
         shared.changed.notify_all()
-
-
-def report() -> None:
-    """Print what 8 collectors of 2,000 experiences each came to over 30 kills."""
-    with tempfile.TemporaryDirectory() as folder:
-        found = kill_while_collecting(Path(folder) / "store")
-    lost, surplus = found.acknowledged - found.stored, found.stored - found.acknowledged
-    print(
-        f"{found.n_kills} kills, {found.n_resent} reports sent again, {found.n_updates} updates: "
-        f"{len(found.acknowledged):,} acknowledged, {len(found.stored):,} stored, {len(lost)} lost, "
-        f"{len(surplus)} never acknowledged; {found.wall_s:.0f} s"
-    )
