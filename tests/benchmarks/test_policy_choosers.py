@@ -1,4 +1,4 @@
-"""Choosers of changes beside the policy, the simulated copies that they play, and the planted searches."""
+"""Choosers of changes beside the policy, the simulated copies that they play."""
 
 from dataclasses import replace
 
