@@ -84,7 +84,7 @@ class Quote:
             return past.prompt + past.answer
         return replace(self.prompt + self.answer, high=self.worst_tokens)
 
-    def usd(self, past: CallHistory | None, *, batch: bool = False) -> Range:
+    def usd(self, past: CallHistory | None) -> Range:
         """Return the price of such a call."""
         if self.price is None:
             return UNKNOWN
@@ -93,7 +93,7 @@ class Quote:
             (self.prompt, self.answer) if known is None else (known.prompt, known.answer)
         )
         cached = 0.0 if known is None else known.cached_tokens
-        price = partial(_price_of, self.price, batch=batch)
+        price = partial(_price_of, self.price)
         return Range(
             low=price(prompt.low, answer.low, cached),
             expected=price(prompt.expected, answer.expected, cached),
@@ -102,14 +102,14 @@ class Quote:
 
 
 def _price_of(
-    price: Price, prompt: float | None, answer: float | None, cached: float, *, batch: bool
+    price: Price, prompt: float | None, answer: float | None, cached: float
 ) -> float | None:
     usage = Usage(
         prompt_tokens=None if prompt is None else round(prompt),
         completion_tokens=None if answer is None else round(answer),
         cached_tokens=round(cached),
     )
-    return price.cost(usage, batch=batch)
+    return price.cost(usage)
 
 
 Role = Literal["evaluation", "judge", "thought", "prediction", "writing", "sao", "game", "total"]

@@ -182,8 +182,7 @@ def _target_role(
     """Return what the calls of the target cost."""
     unknown = None
     if quotes.is_chat:
-        batch = configuration.api.batch_prices
-        usd = quotes.over(lambda quote: quote.usd(past, batch=batch))
+        usd = quotes.over(lambda quote: quote.usd(past))
         rests_on = basis(past)
         unknown = _why_unknown(quotes, calibrated=rests_on != OF_REQUESTS)
     elif past is not None and past.usd.expected is not None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from convergence.types import Config, ConvergenceConfig, TestCases
 from convergence_core.config import Configuration
+from convergence_core.config.normalize import guess_metric, mapping_at
 from convergence_core.config.source import read_yaml
 from convergence_core.errors import ConfigurationError
 from tasks.inputs.loader import load, load_mapping, read_config
@@ -49,12 +50,7 @@ def load_config(
     if local_function is not None:
         _put_function(mapping, local_function)
     if isinstance(evaluator, str):
-        module, name = _split(evaluator, "evaluator")
-        _section(mapping, "evaluation")["custom_evaluator"] = {
-            "enabled": True,
-            "module": module,
-            "function": name,
-        }
+        _put_evaluator(mapping, evaluator, base_dir)
     callables = callable(evaluator) or callable(local_function)
     return load_mapping(mapping, base_dir, allow_callable=callables)
 
@@ -125,6 +121,20 @@ def _put_function(mapping: dict[str, Any], function: Callable[..., Any] | str) -
     if isinstance(function, str):
         module, name = _split(function, "local_function")
         api["function"] = f"{module}:{name}"
+
+
+def _put_evaluator(mapping: dict[str, Any], evaluator: str, base_dir: Path) -> None:
+    """Name a function for each metric that is one and names none."""
+    module, name = _split(evaluator, "evaluator")
+    beside = Path(*module.split(".")).with_suffix(".py")
+    path = str(beside) if (base_dir / beside).is_file() else module
+    for key, metric in mapping_at(mapping, "evaluation", "metrics").items():
+        if isinstance(metric, dict) and metric.get("function") is None:
+            kind = metric.get("type")
+            if (
+                guess_metric(key, metric, has_function=True) if kind is None else kind
+            ) == "function":
+                metric["function"] = f"{path}:{name}"
 
 
 def _split(path: str, argument: str) -> tuple[str, str]:

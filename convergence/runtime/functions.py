@@ -307,7 +307,7 @@ def _runtime_evolve_arms(
         top_n: arms that are parents, those of the highest posterior means.
         search_space: as in ``optimization.yaml``; by default what the arms on offer span.
         evolution_config: as ``optimization.evolution`` there: ``mutation_rate``,
-            ``crossover_rate``, ``selection``, ``tournament_size``; ``population_size`` is the number of
+            ``crossover_rate``, ``selection``; ``population_size`` is the number of
             new arms, by default ``top_n``.
         storage: folder of the store; by default that of ``configure_runtime``.
 

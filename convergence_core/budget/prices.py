@@ -1,7 +1,7 @@
 """Prices of tokens: a dated table, and the configuration's own prices over it.
 
 cost = (uncached x input + cached x cached_input + written x cache_write + answer x output) / 10^6
-x batch factor + request, in US dollars. An unknown price or an unknown number of tokens makes the
++ request, in US dollars. An unknown price or an unknown number of tokens makes the
 cost *unknown*; it is never taken for 0.
 """
 
@@ -54,7 +54,7 @@ _USD = {
     "minute": "minute_usd",
     "proxy_gb": "proxy_gb_usd",
 }
-_FACTORS = ("batch_factor", "long_input_factor", "long_output_factor")
+_FACTORS = ("long_input_factor", "long_output_factor")
 _COUNTS = ("max_output_tokens", "context_tokens", "long_prompt_tokens")
 _FIELDS = {**_USD, **{name: name for name in (*_FACTORS, *_COUNTS)}}
 
@@ -76,8 +76,6 @@ class Price:
     """US dollars for each minute of a browser session; ``None``: not told."""
     proxy_gb_usd: float | None = None
     """US dollars for each 10^9 bytes through a browser's proxy; ``None``: not told."""
-    batch_factor: float | None = None
-    """What batch requests cost relative to others; ``None``: as much."""
     max_output_tokens: int | None = None
     """Longest answer; bounds a call that sets no limit of its own."""
     context_tokens: int | None = None
@@ -87,7 +85,7 @@ class Price:
     long_input_factor: float = 1.0
     long_output_factor: float = 1.0
 
-    def cost(self, usage: Usage, *, batch: bool = False) -> float | None:
+    def cost(self, usage: Usage) -> float | None:
         """Return what this usage cost, or ``None`` when that is unknown."""
         is_long = self._is_long(usage.prompt_tokens)
         read = self._cost_of_prompt(usage)
@@ -96,11 +94,9 @@ class Price:
             return None
         if is_long:
             read, written = read * self.long_input_factor, written * self.long_output_factor
-        return self._charged(read + written, batch=batch)
+        return self._charged(read + written)
 
-    def worst_case(
-        self, prompt_tokens: int | None, max_output_tokens: int | None, *, batch: bool = False
-    ) -> float | None:
+    def worst_case(self, prompt_tokens: int | None, max_output_tokens: int | None) -> float | None:
         """Return the most that a call within these bounds costs; ``None``: nobody knows.
 
         The dearest way to be billed is taken: a prompt that is written to the cache as a whole.
@@ -115,7 +111,7 @@ class Price:
             return None
         if self._is_long(prompt_tokens):
             read, written = read * self.long_input_factor, written * self.long_output_factor
-        return self._charged(read + written, batch=batch)
+        return self._charged(read + written)
 
     @property
     def dearest_input_usd(self) -> float | None:
@@ -140,9 +136,7 @@ class Price:
             return False
         return prompt_tokens > self.long_prompt_tokens
 
-    def _charged(self, of_tokens: float, *, batch: bool) -> float:
-        if batch and self.batch_factor is not None:
-            of_tokens *= self.batch_factor
+    def _charged(self, of_tokens: float) -> float:
         return of_tokens + (self.request_usd or 0.0)
 
 
@@ -235,12 +229,10 @@ class PriceTable:
             return CONFIGURED
         return None if self.find(provider, model) is None else self.version
 
-    def cost(
-        self, provider: str, model: str | None, usage: Usage, *, batch: bool = False
-    ) -> float | None:
+    def cost(self, provider: str, model: str | None, usage: Usage) -> float | None:
         """Return what a call cost in US dollars; ``None``: its price or its tokens are unknown."""
         price = self.find(provider, model)
-        return None if price is None else price.cost(usage, batch=batch)
+        return None if price is None else price.cost(usage)
 
     def settled(
         self,
@@ -249,7 +241,6 @@ class PriceTable:
         usage: Usage,
         *,
         reported_usd: float | None = None,
-        batch: bool = False,
     ) -> tuple[float | None, str | None]:
         """Return what a call cost in US dollars, and the version of the price.
 
@@ -261,12 +252,11 @@ class PriceTable:
             model: as ``find``.
             usage: of the answer.
             reported_usd: what the provider says; ``None``: nothing.
-            batch: whether the provider's batch rate applies.
         """
         version = self.version_of(provider, model)
         if reported_usd is not None and version != CONFIGURED:
             return reported_usd, None
-        cost_usd = self.cost(provider, model, usage, batch=batch)
+        cost_usd = self.cost(provider, model, usage)
         return cost_usd, None if cost_usd is None else version
 
     def worst_case(
@@ -275,8 +265,6 @@ class PriceTable:
         model: str | None,
         prompt_tokens: int | None,
         max_output_tokens: int | None,
-        *,
-        batch: bool = False,
     ) -> float | None:
         """Return the most that a call within these bounds costs in US dollars.
 
@@ -285,7 +273,6 @@ class PriceTable:
             model: as ``find``.
             prompt_tokens: bound of the prompt; ``None``: unknown, e.g. pictures.
             max_output_tokens: bound of all answers together; ``None``: the model's longest.
-            batch: whether the provider's batch rate applies.
 
         Returns:
             ``None`` when the price is unknown, or a bound that has a price.
@@ -293,7 +280,7 @@ class PriceTable:
         price = self.find(provider, model)
         if price is None:
             return None
-        return price.worst_case(prompt_tokens, max_output_tokens, batch=batch)
+        return price.worst_case(prompt_tokens, max_output_tokens)
 
     def _override(self, provider: str, model: str | None) -> Price | None:
         if model is None:
@@ -417,8 +404,6 @@ def _wrong(key: str, value: object) -> str | None:
         return None if isinstance(value, int) and value >= 1 else "must be a whole number from 1"
     if not math.isfinite(value) or value < 0:
         return "must be a finite number from 0"
-    if key == "batch_factor" and value > 1:
-        return "must not exceed 1"
     if key.startswith("long_") and value < 1:
         return "must be at least 1: it bounds what a long prompt costs"
     return None

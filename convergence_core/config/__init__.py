@@ -14,7 +14,6 @@ from convergence_core.config.api import (
     ResponseConfig,
 )
 from convergence_core.config.evaluation import (
-    CustomEvaluatorConfig,
     Direction,
     EvaluationConfig,
     LlmConfig,
@@ -68,7 +67,6 @@ __all__ = [
     "CacheConfig",
     "CategoricalParam",
     "Configuration",
-    "CustomEvaluatorConfig",
     "Direction",
     "EarlyStoppingConfig",
     "EvaluationConfig",

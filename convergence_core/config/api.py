@@ -200,8 +200,6 @@ class ApiConfig(Section):
         default=None, pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$"
     )
     """Name of the deployment (kind `azure`). Absent: the model's name."""
-    batch_prices: Annotated[bool, Readers((*_CHAT_WIRE, "plugin_chat"))] = False
-    """Whether calls are priced at the provider's batch rate (chat kinds)."""
     function: Annotated[FunctionPath | None, Readers(("function", "agno", "browserbase"))] = None
     """Python function (kind `function`), script of a browser (kind `browserbase`), or what makes an agent (kind
     `agno`): `module:name` or `path/to/file.py:name`, the path relative to the configuration file."""

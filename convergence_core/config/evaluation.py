@@ -162,8 +162,7 @@ class MetricConfig(Section):
     short texts, `jaccard` for the share of words in common. Type `rouge`: F1 of words, of pairs of words, or
     of the longest common subsequence; default there: `rougeL`."""
     function: Annotated[FunctionPath | None, Readers(("function",))] = None
-    """Python function (type `function`): `module:name` or `path/to/file.py:name`. Absent: the
-    `custom_evaluator`."""
+    """Python function (type `function`): `module:name` or `path/to/file.py:name`."""
     plugin: Annotated[PluginName | None, _PLUGIN] = None
     """Name of an entry point of the group `convergence.metrics` (type `plugin`)."""
     plugin_options: Annotated[dict[str, JsonValue], _PLUGIN] = Field(default_factory=dict)
@@ -192,17 +191,6 @@ class MetricConfig(Section):
     endpoint or provider. Absent: the configuration's `llm`, else the target's own model."""
 
 
-class CustomEvaluatorConfig(Section):
-    """One Python function for all metrics of type `function` that name none themselves."""
-
-    enabled: bool = False
-    """Whether it is used. Default: true when `module` is written."""
-    module: Text | None = None
-    """An importable module, or the name of a `.py` file beside the configuration."""
-    function: str | None = Field(default=None, pattern=r"^[A-Za-z_][A-Za-z0-9_.]*$")
-    """Name of the function in it."""
-
-
 class EvaluationConfig(Section):
     """How a candidate is judged."""
 
@@ -226,8 +214,6 @@ class EvaluationConfig(Section):
     """Share of a candidate's answers that may break a hard constraint (`min`, `max` of a metric).
     A candidate that probably breaks one more often is not recommended while another one is
     feasible."""
-    custom_evaluator: CustomEvaluatorConfig | None = None
-    """Absent: each metric of type `function` names its own."""
 
     @property
     def judges(self) -> dict[str, MetricConfig]:

@@ -38,10 +38,12 @@ def check_evaluation(
     """Check test cases, each metric, and that something is optimized at all."""
     evaluation = configuration.evaluation
     _check_test_cases(configuration, report)
-    _check_evaluator(configuration, report, allow_callable=allow_callable)
     for name, metric in evaluation.metrics.items():
         path = (*_METRICS, name)
         _check_metric(metric, path, report)
+        if metric.type == "function" and metric.function is None and not allow_callable:
+            fix = "Add `function:`, e.g. `metrics.py:quality`."
+            report.require((*path, "function"), "by type `function`", fix)
         if metric.type in _METHODS:
             _check_method(metric, path, report)
         if metric.type == "llm_judge":
@@ -98,32 +100,6 @@ def _check_test_cases(configuration: Configuration, report: Report) -> None:
         rule = "must name a .jsonl file, to which lines are appended"
         fix = "Write e.g. `approved: approved_cases.jsonl`."
         report.add("evaluation.test_cases.approved", rule, fix, value=shown(cases.approved))
-
-
-def _check_evaluator(
-    configuration: Configuration, report: Report, *, allow_callable: bool
-) -> None:
-    evaluation = configuration.evaluation
-    evaluator, path = evaluation.custom_evaluator, ("evaluation", "custom_evaluator")
-    needing = [
-        name
-        for name, metric in evaluation.metrics.items()
-        if metric.type == "function" and metric.function is None
-    ]
-    if evaluator is None:
-        for name in () if allow_callable else needing:
-            fix = "Add `function:`, e.g. `metrics.py:quality`."
-            why = "by type `function` without a `custom_evaluator`"
-            report.require((*_METRICS, name, "function"), why, fix, about=(path,))
-        return
-    for key in ("module", "function"):
-        if getattr(evaluator, key) is None:
-            fix = f"Add `{key}:`, or write `enabled: false`."
-            report.require((*path, key), "by an enabled `custom_evaluator`", fix)
-    if not needing:
-        rule = "has no effect: no metric of type `function` leaves its function to it"
-        fix = "Remove it, or give a metric `type: function` without `function`."
-        report.add(path, rule, fix, of_key=True, about=(_METRICS,))
 
 
 def _check_metric(metric: MetricConfig, path: Path, report: Report) -> None:

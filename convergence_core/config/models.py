@@ -79,8 +79,6 @@ class PriceConfig(Section):
     proxy_gb: float | None = Field(default=None, ge=0, le=1e9)
     """US dollars for each gigabyte (10^9 bytes) through the provider's proxies (`browserbase`); needed where
     sessions may use `proxies`."""
-    batch_factor: float | None = Field(default=None, ge=0, le=1)
-    """What batch requests cost relative to others. Absent: there is no batch price."""
     max_output_tokens: int | None = Field(default=None, ge=1)
     """Longest answer of the model; bounds a call that sets no limit of its own."""
 

@@ -170,13 +170,6 @@ def _evaluation(n: Normalized, *, allow_callable: bool) -> None:
         key = "path" if isinstance(cases, str) else "inline"
         evaluation["test_cases"] = {key: cases}
         n.renamed["evaluation", "test_cases", key] = ("evaluation", "test_cases")
-    evaluator = evaluation.get("custom_evaluator")
-    if isinstance(evaluator, dict):
-        if evaluator.get("enabled") is None:
-            evaluator["enabled"] = evaluator.get("module") is not None
-        if evaluator["enabled"] is False:
-            del evaluation["custom_evaluator"]
-    has_evaluator = isinstance(evaluation.get("custom_evaluator"), dict)
     metrics = mapping_at(evaluation, "metrics")
     if costs_unknown(n.data) and _others_weigh(metrics):
         metrics["cost_usd"]["weight"] = 0
@@ -184,7 +177,7 @@ def _evaluation(n: Normalized, *, allow_callable: bool) -> None:
         if isinstance(metric, dict):
             if metric.get("type") == "llm_judge" and not {"rubric", "rubric_path"} & metric.keys():
                 metric["rubric"] = _default_rubric(mapping_at(n.data, "api"))
-            _metric(n, name, metric, has_function=has_evaluator or allow_callable)
+            _metric(n, name, metric, has_function=allow_callable)
 
 
 def _metric(n: Normalized, name: str, metric: dict[str, Any], *, has_function: bool) -> None:
@@ -192,7 +185,7 @@ def _metric(n: Normalized, name: str, metric: dict[str, Any], *, has_function: b
     _read_direction(n, metric, path)
     if metric.get("type") is None:
         metric.pop("type", None)
-        guess = _guess_metric(name, metric, has_function=has_function)
+        guess = guess_metric(name, metric, has_function=has_function)
         if guess is not None:
             metric["type"] = guess
     kind = metric.get("type")
@@ -256,7 +249,8 @@ def _read_direction(n: Normalized, metric: dict[str, Any], path: Path) -> None:
     n.renamed[(*path, "direction")] = (*path, "type")
 
 
-def _guess_metric(name: str, metric: dict[str, Any], *, has_function: bool) -> str | None:
+def guess_metric(name: str, metric: dict[str, Any], *, has_function: bool) -> str | None:
+    """Return the type of a metric that names none; ``None``: nothing tells it."""
     function = metric.get("function")
     if name in {*_BAD, "success_rate"}:
         return name

@@ -42,9 +42,6 @@ class EvolutionConfig(Section):
     """How parents are chosen (`evolution`): the best of a few drawn at random, or each with a
     probability that falls linearly with its rank, from 1.5 times the average for the best to half of
     it for the last."""
-    tournament_size: int | None = Field(default=None, ge=1)
-    """Candidates that compete to be a parent (`evolution`). Absent: a quarter of the population, at
-    least 2."""
 
 
 class EarlyStoppingConfig(Section):

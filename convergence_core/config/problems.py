@@ -285,10 +285,6 @@ _SPECIAL: dict[Path, _Words] = {
         "must be `default` or a mapping of parameters to values",
         "Write `default`, or e.g. `{temperature: 0.2, model: small}`.",
     ),
-    ("custom_evaluator", "function"): (
-        "must be the name of a function in `module`",
-        "Write e.g. `score_answer`.",
-    ),
 }
 """Ends of paths at which several types are right."""
 _BOUNDS: dict[str, tuple[str, str, str]] = {

@@ -234,7 +234,7 @@ def _check_society(configuration: Configuration, report: Report) -> None:
 def _check_evolution(configuration: Configuration, report: Report) -> None:
     evolution = configuration.optimization.evolution
     path: Path = ("optimization", "evolution")
-    population, tournament = (*path, "population_size"), (*path, "tournament_size")
+    population = (*path, "population_size")
     size, elite = evolution.population_size, evolution.elite_size
     is_evolution = configuration.optimization.algorithm == "evolution"
     if elite >= size and "elite_size" in evolution.model_fields_set:
@@ -244,17 +244,10 @@ def _check_evolution(configuration: Configuration, report: Report) -> None:
         rule = f"must exceed `elite_size` ({elite} unless written)"
         fix = f"Write {elite + 1} or more, or a smaller `elite_size`."
         report.add(population, rule, fix, value=str(size))
-    n_drawn = evolution.tournament_size
-    if n_drawn is not None and n_drawn > size:
-        rule, fix = f"must not exceed `population_size` ({size})", f"Write {size} or less."
-        report.add(tournament, rule, fix, value=str(n_drawn), about=(population,))
     if evolution.selection == "rank" and not is_evolution:
         why = f"with `optimization.algorithm: {configuration.optimization.algorithm}`"
         fix = "Remove it, or write `algorithm: evolution`."
         report.no_effect((*path, "selection"), why, fix, about=("optimization.algorithm",))
-    elif evolution.selection == "rank" and n_drawn is not None:
-        fix = "Remove it, or write `selection: tournament`."
-        report.no_effect(tournament, "with `selection: rank`", fix, about=((*path, "selection"),))
 
 
 def _check_cost_aware(configuration: Configuration, report: Report) -> None:
@@ -377,7 +370,7 @@ def _check_telemetry(configuration: Configuration, report: Report) -> None:
 # They are shown, not refused: a configuration may be kept for several algorithms, and those of the
 # original write the rates of its genetic algorithm whatever searches.
 
-_RATES = ("mutation_rate", "crossover_rate", "elite_size", "selection", "tournament_size")
+_RATES = ("mutation_rate", "crossover_rate", "elite_size", "selection")
 READ_BY: dict[tuple[str, str, str], tuple[str, ...]] = {
     **{("optimization", "evolution", key): ("evolution",) for key in _RATES},
     ("optimization", "mab", "exploration_rate"): ("thompson", "mab_evolution"),

@@ -1,7 +1,6 @@
 """Target and metrics of a loaded configuration."""
 
 from functools import partial
-from pathlib import Path
 
 from convergence_core.config import Configuration, MetricConfig
 from convergence_core.config.api import CHAT_KINDS
@@ -225,8 +224,7 @@ def make_metrics(
     Args:
         loaded: the configuration and its files.
         environment: keys and prices of judges; ``None``: the process's.
-        evaluator: function for metrics of type ``function`` that name none; takes the place of
-            ``evaluation.custom_evaluator``.
+        evaluator: function for metrics of type ``function`` that name none.
 
     Raises:
         ConfigurationError: a function cannot be imported or called; holds all problems.
@@ -291,16 +289,11 @@ class _Evaluators:
 
     def of(self, name: str, config: MetricConfig) -> UserEvaluator | None:
         """Return the evaluator of a metric; ``None``: the target measures it, or see ``problems``."""
-        custom = self._loaded.configuration.evaluation.custom_evaluator
         if config.function is not None:
             return self._made(config.function, f"evaluation.metrics.{name}.function")
         if self._given is not None:
             return self._made(self._given, "evaluator")
-        if custom is None or custom.module is None:
-            return None
-        beside = Path(self._loaded.base_dir, *custom.module.split(".")).with_suffix(".py")
-        module = str(beside.resolve()) if beside.is_file() else custom.module
-        return self._made(f"{module}:{custom.function}", "evaluation.custom_evaluator")
+        return None
 
     def compared(self, name: str, config: MetricConfig) -> Metric:
         """Return a metric that compares; without its library a stand-in, see ``problems``."""

@@ -44,9 +44,6 @@ def _files(configuration: Configuration) -> Iterator[str]:
         source = (path or "").rpartition(":")[0]
         if source.endswith(".py"):
             yield source
-    custom = evaluation.custom_evaluator
-    if custom is not None and custom.module is not None:
-        yield str(Path(*custom.module.split(".")).with_suffix(".py"))
 
 
 def _hash_functions(module_name: str) -> Iterator[tuple[str, Callable[[], object]]]:

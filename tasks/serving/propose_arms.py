@@ -72,7 +72,6 @@ def proposed_arms(
         space=space,
         mutation_rate=settings.mutation_rate,
         crossover_rate=settings.crossover_rate,
-        tournament_size=settings.tournament_size,
         selection=settings.selection,
     )
     n = settings.population_size if "population_size" in (evolution or {}) else top_n

@@ -293,7 +293,6 @@ class ChatTarget:
             model,
             completion.usage,
             reported_usd=completion.cost_usd,
-            batch=self._api.batch_prices,
         )
 
 

@@ -25,7 +25,6 @@ M = "evaluation/metrics/"
         {"optimization/evolution": {"population_size": 2}},  # nobody is an elite there
         {"budget": None, "society": {}, "api/auth": None},
         {M + "x": {"type": "regex", "pattern": r"\d+", "case_sensitive": False}},
-        {"evaluation/custom_evaluator": {"enabled": False, "module": "x"}},
     ],
 )  # fmt: skip
 def test_what_is_right_is_accepted(changes):

@@ -143,18 +143,6 @@ EVALUATION: dict[str, Rule] = {
         "is required by type `function`",
         "metrics.py:quality",
     ),
-    "evaluator without a module": (
-        {"evaluation/custom_evaluator": {"enabled": True, "function": "f"}, M + "own": {}},
-        "evaluation.custom_evaluator.module",
-        "is required by an enabled",
-        "enabled: false",
-    ),
-    "evaluator without use": (
-        {"evaluation/custom_evaluator": {"module": "a", "function": "f"}},
-        "evaluation.custom_evaluator",
-        "has no effect",
-        "type: function",
-    ),
     "elite of everybody": (
         {"optimization/evolution": {"population_size": 4, "elite_size": 4}},
         "optimization.evolution.elite_size",
@@ -166,12 +154,6 @@ EVALUATION: dict[str, Rule] = {
         "optimization.evolution.population_size",
         "must exceed `elite_size`",
         "3 or more",
-    ),
-    "tournament of more than all": (
-        {"optimization/evolution": {"population_size": 4, "tournament_size": 5}},
-        "optimization.evolution.tournament_size",
-        "must not exceed `population_size` (4)",
-        "4 or less",
     ),
     "cost where nothing is drawn": (
         {"optimization/cost_aware": "usd", "optimization/algorithm": "random"},
@@ -210,15 +192,6 @@ EVALUATION: dict[str, Rule] = {
         "optimization.evolution.selection",
         "has no effect with `optimization.algorithm: mab_evolution`",
         "algorithm: evolution",
-    ),
-    "tournament without a tournament": (
-        {
-            "optimization/algorithm": "evolution",
-            "optimization/evolution": {"selection": "rank", "tournament_size": 3},
-        },
-        "optimization.evolution.tournament_size",
-        "has no effect with `selection: rank`",
-        "selection: tournament",
     ),
 }
 

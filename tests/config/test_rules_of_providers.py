@@ -98,14 +98,6 @@ RULES: dict[str, tuple[dict[str, Any], Rule]] = {
         CHAT,
         ({"api/request/unsupported": "drp"}, "api.request.unsupported", "one of", "`drop`"),
     ),
-    "batch prices of http": (
-        HTTP,
-        ({"api/batch_prices": True}, "api.batch_prices", OF_CHAT, "chat kinds"),
-    ),
-    "batch prices of a function": (
-        MINIMAL,
-        ({"api/batch_prices": True}, "api.batch_prices", OF_CHAT, "chat kinds"),
-    ),
     "stream of a function": (
         MINIMAL,
         ({"api/request/stream": True}, "api.request.stream", OF_CHAT, "chat kinds"),
@@ -199,7 +191,7 @@ def test_rule_is_reported_where_it_is_broken(name):
         (GEMINI, {"api/models": {"a": {"endpoint": "http://x/a"}}, P + "model": ["a"]}),
         (AZURE, {"api/endpoint": REMOVED, "api/models": {"a": {"endpoint": "http://x/a"}}, P + "model": ["a"]}),
         (CHAT, {"api/request": {"stream": True, "unsupported": "drop"}, M + "first_token_ms": {}}),
-        (CHAT, {"api/batch_prices": True, M + "cost_usd": {"max": 0.1}}),
+        (CHAT, {M + "cost_usd": {"max": 0.1}}),
         (HTTP, {"api/request": {"connect_seconds": 60, "first_byte_seconds": 30}}),
     ],
 )  # fmt: skip

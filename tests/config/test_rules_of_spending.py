@@ -86,15 +86,6 @@ RULES: dict[str, tuple[dict[str, Any], Rule]] = {
         CHAT,
         ({"prices/m": {"request": 1, "inputs": 1}}, "prices.m.inputs", "known key", "`input`"),
     ),
-    "batch that is dearer": (
-        CHAT,
-        (
-            {"prices/m": {"input": 1, "output": 1, "batch_factor": 2}},
-            "prices.m.batch_factor",
-            "must be at most 1",
-            "or less",
-        ),
-    ),
     "price of a provider": (
         CHAT,
         ({"prices/openai": {"request": 1}}, "prices.openai", "name of a model", "gpt-4o-mini"),
@@ -144,9 +135,9 @@ def test_rule_is_reported_where_it_is_broken(name):
         (MINIMAL, {"budget": {"max_usd": 20, "allow_unknown_prices": True}}),
         (CHAT, {"prices": {"a": {"input": 0, "output": 0}, "b": {"request": 0.0}}}),
         (CHAT, {"prices": {"gpt-4.1/x": {"input": 1, "output": 2, "cached_input": 0.1}}}),
-        (CHAT, {"prices/m": {"input": 1, "output": 2, "cache_write": 1.5, "batch_factor": 0.5}}),
+        (CHAT, {"prices/m": {"input": 1, "output": 2, "cache_write": 1.5}}),
         (CHAT, {"prices/m": {"input": 1, "output": 2, "max_output_tokens": 16384}}),
-        (CHAT, {"prices": {"a": {"max_output_tokens": 9}, "b": {"batch_factor": 0.4}}}),
+        (CHAT, {"prices": {"a": {"max_output_tokens": 9}}}),
         (HTTP, {"prices/http": {"request": 0.002}}),
         (MINIMAL, {"prices/function": {"request": 0.002}}),
         (MINIMAL, {"storage/journal": "${JOURNAL_URL}"}),
@@ -161,9 +152,7 @@ def test_what_is_right_is_accepted(base, changes):
 WHOLE = {"input": 1, "output": 1}
 
 
-@pytest.mark.parametrize(
-    "key", ["input", "output", "cached_input", "cache_write", "request", "batch_factor"]
-)
+@pytest.mark.parametrize("key", ["input", "output", "cached_input", "cache_write", "request"])
 @pytest.mark.parametrize("price", [-0.1, "0.1", True, 1e300])
 def test_what_is_no_price_is_refused(key, price):
     found = problems_of({"prices/m": {**WHOLE, key: price}}, CHAT)
@@ -226,7 +215,7 @@ def test_an_epoch_says_whose_answers_may_be_used_and_how_old(epoch, shared, seco
 
 def test_prices_that_are_absent_are_unknown():
     price = PriceConfig(request=0.1)
-    assert (price.input, price.output, price.cached_input, price.batch_factor) == (None,) * 4
+    assert (price.input, price.output, price.cached_input) == (None,) * 3
 
 
 def test_a_plain_date_stands_for_a_version():

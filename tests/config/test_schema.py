@@ -32,10 +32,9 @@ search_space:
 evaluation:
   test_cases: {path: x.json}
   metrics:
-    quality: {weight: 0.4, type: higher_is_better}
+    quality: {weight: 0.4, type: higher_is_better, function: "m:f"}
     latency_ms: {weight: 0.3, type: lower_is_better}
     cost_usd: {weight: 0.3, type: lower_is_better}
-  custom_evaluator: {enabled: true, module: m, function: f}
 optimization: {algorithm: evolution}
 output: {formats: [json]}
 budget:

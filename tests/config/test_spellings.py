@@ -15,8 +15,6 @@ from convergence_core.config import (
 )
 from tests.support.config_examples import REMOVED, edited
 
-EVALUATOR = {"enabled": True, "module": "judge", "function": "score"}
-
 
 def parameter(written: Any) -> ParameterConfig:
     configuration = parse_mapping(edited({"search_space/parameters/x": written}))
@@ -93,26 +91,6 @@ def test_parameters(written, meant):
 def test_metrics(name, written, type_, direction, scale):
     read = metric(name, written)
     assert (read.type, read.direction, read.scale) == (type_, direction, scale)
-
-
-@pytest.mark.parametrize("written", [{}, {"type": "function"}])
-@pytest.mark.parametrize("name", ["quality", "cost_per_call"])
-def test_metrics_without_a_type_are_left_to_the_custom_evaluator(name, written):
-    read = metric(name, written, **{"evaluation/custom_evaluator": EVALUATOR})
-    assert (read.type, read.function) == ("function", None)
-
-
-def test_a_module_switches_the_custom_evaluator_on():
-    data = edited({"evaluation/custom_evaluator": {"module": "a", "function": "b"}})
-    data["evaluation"]["metrics"]["quality"] = {}
-    evaluator = parse_mapping(data).evaluation.custom_evaluator
-    assert evaluator is not None
-    assert evaluator.enabled
-
-
-def test_an_evaluator_that_is_switched_off_is_none():
-    data = edited({"evaluation/custom_evaluator": {**EVALUATOR, "enabled": False}})
-    assert parse_mapping(data).evaluation.custom_evaluator is None
 
 
 def test_test_cases_are_a_path_or_a_list():

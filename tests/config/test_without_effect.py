@@ -17,7 +17,6 @@ OTHER: dict[str, Any] = {
     "crossover_rate": 0.0,
     "elite_size": 6,
     "selection": "rank",
-    "tournament_size": 12,
     "exploration_rate": 0.7,
 }
 """Values far from the defaults."""

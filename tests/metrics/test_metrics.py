@@ -526,20 +526,6 @@ def test_functions_are_loaded_from_files_and_modules(tmp_path):
     assert measure(metric, "r", "r") == 1.0
 
 
-def test_a_custom_evaluator_beside_the_configuration_is_found(tmp_path):
-    (tmp_path / "my_evaluator.py").write_text(
-        "def score(result, expected, params, metric): return 0.5\n"
-    )
-    custom = {"enabled": True, "module": "my_evaluator", "function": "score"}
-    whole = loaded(
-        tmp_path,
-        evaluation__metrics={"a": {"weight": 1, "type": "function"}},
-        evaluation__custom_evaluator=custom,
-    )
-    (metric,) = make_metrics(whole)
-    assert measure(metric, "r") == 0.5
-
-
 def test_all_functions_that_cannot_be_loaded_are_told_at_once(tmp_path):
     (tmp_path / "broken.py").write_text("def f(:\n")
     (tmp_path / "raises.py").write_text("\n\nraise RuntimeError('at import')\n")

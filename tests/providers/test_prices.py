@@ -115,12 +115,6 @@ def test_a_price_of_the_configuration_for_the_model_that_was_asked_wins():
     assert cost_of(with_usage(MILLION, "served"), prices) == (6.0, "config")
 
 
-def test_batch_prices_are_asked_for():
-    prices = PRICES.with_overrides({"m": {"input": 4.0, "output": 4.0, "batch_factor": 0.5}})
-    assert cost_of(with_usage(MILLION), prices)[0] == 4.0
-    assert cost_of(with_usage(MILLION), prices, batch_prices=True)[0] == 2.0
-
-
 def test_an_unknown_price_is_unknown_and_not_zero():
     assert cost_of(chat_answer("hello"), NO_PRICES) == (None, None)
     _, reply = sent(chat_api)

@@ -34,7 +34,7 @@ evaluation:
 optimization:
   algorithm: mab_evolution
   seed: 7
-  evolution: {population_size: 20, generations: 10, elite_size: 2, tournament_size: 5}
+  evolution: {population_size: 20, generations: 10, elite_size: 2}
   execution: {parallel_workers: 8, early_stopping: {patience: 3, min_improvement: 1e-2}}
 budget: {max_calls: 5000}
 society: {enabled: false}
@@ -95,7 +95,6 @@ api:
   endpoint: https://bot.openai.azure.com
   api_version: "2025-01-01-preview"
   deployment: bot-4o
-  batch_prices: true
   auth: {token_env: AZURE_KEY}
   request:
     connect_seconds: 5
@@ -132,7 +131,7 @@ evaluation:
 budget: {max_usd: 20, max_calls: 5000, max_tokens: 2000000, max_minutes: 120.5, allow_unknown_prices: true}
 cache: {epoch: 7d}
 prices:
-  gpt-4o-mini: {input: 0.15, output: 0.6, cached_input: 0.075, cache_write: 0.2, request: 0.001, batch_factor: 0.5, max_output_tokens: 16384}
+  gpt-4o-mini: {input: 0.15, output: 0.6, cached_input: 0.075, cache_write: 0.2, request: 0.001, max_output_tokens: 16384}
   fixed: {request: 0.002}
 llm:
   model: openai/gpt-4o-mini

@@ -121,8 +121,6 @@ class Breeder:
     """Probability that one parameter of a mutated child is changed."""
     crossover_rate: float = 0.7
     """Probability that a child has two parents."""
-    tournament_size: int | None = None
-    """Contestants to be a parent; ``None``: a quarter of the parents, at least 2."""
     selection: Selection = "tournament"
 
     def child(self, parents: Sequence[Candidate], rng: np.random.Generator) -> Candidate:
@@ -140,7 +138,7 @@ class Breeder:
     def _parent(self, parents: Sequence[Candidate], rng: np.random.Generator) -> Candidate:
         if self.selection == "rank":
             return parents[rank_selection(len(parents), rng)]
-        size = self.tournament_size or max(2, len(parents) // 4)
+        size = max(2, len(parents) // 4)
         return parents[tournament(len(parents), size, rng)]
 
     def brood(

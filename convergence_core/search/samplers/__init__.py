@@ -52,7 +52,6 @@ def _evolution(cfg: Configuration, space: Space, learning: Learning) -> Sampler:
             space=space,
             mutation_rate=evolution.mutation_rate,
             crossover_rate=evolution.crossover_rate,
-            tournament_size=evolution.tournament_size,
             selection=evolution.selection,
         ),
         elite_size=evolution.elite_size,

@@ -124,16 +124,6 @@ class TestCost:
         usage = Usage(prompt_tokens=100, cached_tokens=90, cache_write_tokens=90)
         assert price.cost(usage) == pytest.approx((90 * 1 + 10 * 8) / 1e6, abs=1e-15)
 
-    def test_batch_factor_is_of_tokens_and_not_of_requests(self):
-        price = Price(input_usd=2.0, output_usd=4.0, batch_factor=0.5, request_usd=0.01)
-        full = (1000 * 2 + 100 * 4) / 1e6
-        assert price.cost(CALL) == pytest.approx(full + 0.01, abs=1e-12)
-        assert price.cost(CALL, batch=True) == pytest.approx(full / 2 + 0.01, abs=1e-12)
-
-    def test_model_without_batch_price_costs_the_full_one(self):
-        price = Price(input_usd=2.0, output_usd=4.0)
-        assert price.cost(CALL, batch=True) == price.cost(CALL)
-
     def test_long_prompts_cost_more_with_all_their_tokens(self, shipped: PriceTable):
         at = Usage(prompt_tokens=200_000, completion_tokens=10)
         beyond = Usage(prompt_tokens=200_001, completion_tokens=10)
@@ -165,7 +155,6 @@ class TestWorstCase:
         counts=st.tuples(st.integers(0, 600_000), st.integers(0, 5000)),
         spare=st.tuples(st.integers(0, 600_000), st.integers(0, 5000)),
         shares=st.tuples(st.floats(0, 1), st.floats(0, 1)),
-        batch=st.booleans(),
     )
     def test_no_usage_within_the_bounds_costs_more(
         self,
@@ -174,7 +163,6 @@ class TestWorstCase:
         counts: tuple[int, int],
         spare: tuple[int, int],
         shares: tuple[float, float],
-        batch: bool,
     ):
         prompt, written = counts
         cached = int(prompt * shares[0])
@@ -188,15 +176,15 @@ class TestWorstCase:
                 assert price is not None
                 if price.context_tokens is not None and prompt > price.context_tokens:
                     continue  # refused, and not billed
-                cost = price.cost(usage, batch=batch)
-                bound = price.worst_case(prompt + spare[0], written + spare[1], batch=batch)
+                cost = price.cost(usage)
+                bound = price.worst_case(prompt + spare[0], written + spare[1])
                 assert cost is not None
                 assert bound is not None
                 assert cost <= bound * (1 + 1e-12)
 
 
 class TestOverrides:
-    BASE = table(openai={"m": {"input": 1, "output": 2, "cached_input": 0.5, "batch_factor": 0.5}})
+    BASE = table(openai={"m": {"input": 1, "output": 2, "cached_input": 0.5}})
 
     def test_override_wins_for_every_provider_and_snapshot(self):
         mine = self.BASE.with_overrides({"m": {"input": 7.0, "output": 8.0}})
@@ -273,7 +261,6 @@ class TestReading:
             ({"m": {"input": True}}, r"m\.input` must be a number"),
             ({"m": {"output": -1}}, r"m\.output` must be a finite number from 0"),
             ({"m": {"output": float("nan")}}, r"m\.output` must be a finite number"),
-            ({"m": {"batch_factor": 2}}, r"m\.batch_factor` must not exceed 1"),
             ({"m": {"long_input_factor": 0.5}}, r"must be at least 1"),
             ({"m": {"max_output_tokens": 1.5}}, r"must be a whole number from 1"),
             ({"m": {"ouput": 1}}, r"m\.ouput` is not known\. Known are input, output"),

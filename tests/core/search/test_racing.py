@@ -253,7 +253,6 @@ def test_selection_and_elitism_are_chosen_in_the_configuration():
     assert isinstance(plain, EvolutionSampler)
     assert (plain.breeder.selection, plain.elite_size) == ("tournament", 2)
     assert (plain.breeder.mutation_rate, plain.breeder.crossover_rate) == (0.2, 0.7)
-    assert plain.breeder.tournament_size is None  # a quarter of the population, at least 2
 
 
 def test_the_exploration_rate_is_the_share_of_random_newcomers():
