@@ -16,14 +16,30 @@ from pydantic import (
 from starlette.responses import Response
 
 from convergence_core.records import canonical_json
+from tasks.secrets.process_redaction import redacted_text
 from tasks.serving.answers import Arm
 from tasks.serving.evidence import TrafficEvidence
 from tasks.serving.quality import ArmQuality
 from tasks.store.runtime.rows import Champion, GateLook, StoredAlarm, StoredGuard
 
 _NAME = r"^[^\x00-\x1f\x7f]+$"
-Name = Annotated[str, Field(min_length=1, max_length=200, pattern=_NAME)]
-"""An identifier; no control characters."""
+
+
+def without_secret(name: str) -> str:
+    """Return an identifier, which is stored as it is.
+
+    Raises:
+        ValueError: it holds a secret of the service.
+    """
+    if redacted_text(name) != name:
+        raise ValueError("must not hold a secret, for it is stored. Send another identifier")
+    return name
+
+
+Name = Annotated[
+    str, Field(min_length=1, max_length=200, pattern=_NAME), AfterValidator(without_secret)
+]
+"""An identifier; no control characters and no secret."""
 Share = Annotated[float, Field(ge=0, le=1, strict=True)]
 """A number in [0, 1]."""
 Cost = Annotated[float, Field(ge=0, strict=True)]

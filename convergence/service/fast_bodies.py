@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 
-from convergence.service.bodies import SelectBody, UpdateBody
+from convergence.service.bodies import SelectBody, UpdateBody, without_secret
 from convergence.service.problems import RequestRefusedError
 
 LONGEST = 200
@@ -95,4 +95,8 @@ def _name(where: str, text: str) -> str:
     if not 1 <= len(text) <= LONGEST:
         rule = f"{where}: must have 1 to {LONGEST} characters"
         raise RequestRefusedError(422, "The request is not of this form.", errors=[rule])
-    return text
+    try:
+        return without_secret(text)
+    except ValueError as error:
+        rule = f"{where}: {error}"
+        raise RequestRefusedError(422, "The request is not of this form.", errors=[rule]) from None

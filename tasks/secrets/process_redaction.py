@@ -22,7 +22,8 @@ from contextlib import contextmanager, suppress
 from typing import Any, TextIO
 
 from convergence_core.errors import ConvergenceError
-from tasks.secrets.redaction import Redactor
+from convergence_core.records import Json, canonical_json
+from tasks.secrets.redaction import Redactor, redact_json
 
 _MAX_DEPTH = 20
 """Of errors within errors, and of containers within their arguments."""
@@ -47,6 +48,11 @@ def hide(redactor: Redactor) -> None:
 def redacted_text(text: str) -> str:
     """Return a text without any secret that this process knows of."""
     return _redact(text)
+
+
+def stored_json(value: Json) -> str:
+    """Return a value that came from outside as JSON to store, without secrets."""
+    return canonical_json(redact_json(value, redacted_text))
 
 
 @contextmanager

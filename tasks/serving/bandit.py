@@ -16,7 +16,8 @@ import numpy as np
 from convergence_core.bandit import Encoder, GaussianArms, Policy
 from convergence_core.errors import NoArmsError
 from convergence_core.gate import BestArmTest, TrafficPlan, verdict_plan
-from convergence_core.records import Json, canonical_json
+from convergence_core.records import Json
+from tasks.secrets.process_redaction import stored_json
 from tasks.serving.answers import RewardOutcome, RuntimeSelection
 from tasks.serving.evidence import EvidenceFold, TrafficEvidence, design_of, evidence_of
 from tasks.serving.linear_arms import ContextualArms
@@ -209,7 +210,7 @@ class Bandit:
             arm_id=version.arms[choice.arm].arm_id,
             version=version.number,
             propensity=choice.propensity,
-            context_json=None if context is None else canonical_json(dict(context)),
+            context_json=None if context is None else stored_json(dict(context)),
             created_us=now,
             expires_us=None if expires is None else now + int(expires * 1e6),
             unit=self._unit(request),

@@ -7,7 +7,7 @@ from typing import Any
 from convergence_core.bandit import Alarm, Receipt
 from convergence_core.bandit.arms import finite_reward
 from convergence_core.errors import WrongUserError
-from convergence_core.records import canonical_json
+from tasks.secrets.process_redaction import stored_json
 from tasks.serving.answers import RewardOutcome, Status
 from tasks.serving.operations import Operation
 from tasks.serving.settings import RewardMetric
@@ -86,7 +86,7 @@ class Reward:
     @property
     def details_json(self) -> str | None:
         """All that is given beside the reward; ``None``: nothing."""
-        details = {
+        details: dict[str, Any] = {
             "signals": None if self.signals is None else dict(self.signals),
             "engagement_score": self.engagement_score,
             "grading_score": self.grading_score,
@@ -94,7 +94,7 @@ class Reward:
             "metadata": None if self.metadata is None else dict(self.metadata),
         }
         given = {name: value for name, value in details.items() if value is not None}
-        return canonical_json(given) if given else None
+        return stored_json(given) if given else None
 
 
 class RewardUpdate(Operation[RewardOutcome]):

@@ -8,8 +8,10 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 
 import httpx
 import pytest
+from pydantic import ValidationError
 
 from convergence.client import Client, ServiceRefusedError
+from convergence.service.policy import ActionBody
 from convergence.service.server import Service, ServiceOptions
 from convergence.service.socket_server import ServiceError
 from convergence_core.caveats import TRAFFIC
@@ -342,3 +344,33 @@ def test_names_without_a_letter_that_databases_take_are_nobodys(service: Service
             json={"params": {}} if method == "PUT" else None,
         )  # fmt: skip
         assert answer.status_code == 404, path
+
+
+def test_no_store_holds_a_token_of_the_service(
+    service: Service, admin: Client, arms: list[str], store: RuntimeStore
+):
+    secret = SECRETS["chat"]
+    text = f"my token is {secret}!"
+    chosen = admin.select("bot", user_id="u", context={"text": text, secret: 1})
+    assert chosen.arm_id in arms
+    assert chosen.decision_id is not None
+    admin.update("bot", user_id="u", decision_id=chosen.decision_id, reward=0.5,
+                 metadata={"notes": [text]})  # fmt: skip
+    with httpx.Client(base_url=service.url, headers=bearer("admin")) as http:
+        message = {"role": "user", "content": text}
+        body = {"user_id": "u", "model": "m", "response": text, "messages": [message]}
+        rating = f"/v1/interactions/{http.post('/v1/interactions', json=body).json()['interaction_id']}/rating"
+        assert http.post(rating, json={"user_id": "u", "rating": 4, "reason": text}).is_success
+        select = "/v1/systems/bot/select"
+        refusals = [
+            http.post(rating, json={"user_id": secret, "rating": 4}),
+            http.post(select, json={"user_id": secret}),
+            http.post(select, json={"user_id": "u"}, headers={"Idempotency-Key": secret}),
+        ]
+    assert ["must not hold a secret" in refusal.text for refusal in refusals] == [True] * 3
+    assert not any(secret in refusal.text for refusal in refusals)
+    with pytest.raises(ValidationError, match="must not hold a secret"):
+        ActionBody(embedding=[0.0] * 1536, episode_id=secret)
+    files = [path for path in store.root.rglob("*.sqlite*") if path.is_file()]
+    assert len(files) > 2
+    assert not [path for path in files if secret.encode() in path.read_bytes()]
