@@ -321,12 +321,15 @@ def check_llm(configuration: Configuration, report: Report) -> None:
 
 
 def llms_of(configuration: Configuration) -> Iterator[tuple[Path, LlmConfig]]:
-    """Yield each model that judges, and where it stands."""
+    """Yield each model that judges answers or their safety, and where it stands."""
     if configuration.llm is not None:
         yield ("llm",), configuration.llm
     for name, metric in configuration.evaluation.metrics.items():
         if metric.llm is not None:
             yield (*_METRICS, name, "llm"), metric.llm
+    safety = configuration.feedback.safety.model
+    if safety is not None and safety.form != "folder":
+        yield ("feedback", "safety", "model"), safety
 
 
 def _check_plugin_model(llm: LlmConfig, model: Path, endpoint: Path, report: Report) -> None:

@@ -5,6 +5,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import Field
 
 from convergence_core.config.base import FunctionPath, Section, Text
+from convergence_core.config.evaluation import LlmConfig
 
 RoleName: TypeAlias = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,63}$")]
 """Name of a role: small letters, digits, dashes and underscores."""
@@ -81,10 +82,27 @@ class TrainingConfig(Section):
     """Seconds from one look for new ratings to the next."""
 
 
+class SafetyModelConfig(LlmConfig):
+    """What flags harmful answers, beside the built-in rules. A plain text is the path of a folder."""
+
+    form: Literal["moderation", "chat", "folder"] = "moderation"
+    """How it is asked: `moderation` by `POST /moderations`, `chat` as a judge that passes or fails an answer;
+    `folder`: `model` is a text classifier of Hugging Face's form on this machine (extra `local`)."""
+
+
+class SafetyConfig(Section):
+    """What counts as a harmful answer. The built-in rules always do, and are a floor."""
+
+    model: SafetyModelConfig | None = None
+    """Model that flags answers of a new adapter and of what answers now, under the limits of `budget`. Absent:
+    the rules alone."""
+
+
 class FeedbackConfig(Section):
     """Who answers in a chat, and how answers are learned from."""
 
     roles: dict[RoleName, Text] = Field(default_factory=dict)
     """Roles of one's own, each with its persona: the opening of the system message. Beside them there
     are `assistant`, `code` and `creative`, which may be written anew."""
+    safety: SafetyConfig = Field(default_factory=SafetyConfig)
     training: TrainingConfig = Field(default_factory=TrainingConfig)

@@ -22,8 +22,8 @@ PREDICTION: Final = "prediction"
 SAO: Final = "sao"
 WRITING: Final = "writing"
 GAME: Final = "game"
-Purpose: TypeAlias = Literal["thought", "prediction", "sao", "writing", "game"]
-RawPath: TypeAlias = Literal["completions", "embeddings", "chat/completions"]
+Purpose: TypeAlias = Literal["thought", "prediction", "sao", "writing", "game", "safety"]
+RawPath: TypeAlias = Literal["completions", "embeddings", "moderations", "chat/completions"]
 """Endpoints that are asked with a body as it is; of chat for fields that are a server's own."""
 
 

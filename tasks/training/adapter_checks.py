@@ -29,6 +29,7 @@ from tasks.models.files import ModelFiles
 from tasks.training.judged_model import JudgedModel, Messages, SampledPrompt, prompt_of
 from tasks.training.marks import RoleMarks, prompt_key
 from tasks.training.repairs import Rate, RightAnswers, ask_repairs
+from tasks.training.safety_model import SafetyModel
 
 MOST_PROMPTS: Final = 60
 """Held-out prompts that are answered: the first by their hash, so always the same."""
@@ -78,6 +79,7 @@ def check_adapter(
     old_version: str | None,
     weights_problem: str | None,
     classifier: tuple[SafetyClassifier | None, str] = (None, ""),
+    safety: SafetyModel | None = None,
 ) -> AdapterJudgement:
     """Judge a new adapter against the one in service.
 
@@ -90,6 +92,7 @@ def check_adapter(
         old_version: of the one in service.
         weights_problem: what is wrong with its weights; ``None``: nothing is.
         classifier: of answers that people flagged, and how good it is in words.
+        safety: flags answers beside the rules; ``None``: the configuration names no model.
 
     Raises:
         ConfigurationError: the rater of held-out answers cannot be loaded, or gave no rating.
@@ -121,7 +124,7 @@ def check_adapter(
             f"the rater's marks of {plural(len(answered.new), 'answer')} of each to "
             f"{plural(compared.n_prompts, 'held-out prompt')}"
         )
-    n_flags, flags_rest_on = _new_flags(answered, *classifier)
+    n_flags, flags_rest_on = _new_flags(answered, *classifier, safety)
     checks = gate_checks(
         GateMeasures(
             n_held_out=len(prompts),
@@ -228,7 +231,10 @@ def _logged_reward(
 
 
 def _new_flags(
-    answered: _Answered, classifier: SafetyClassifier | None, words: str
+    answered: _Answered,
+    classifier: SafetyClassifier | None,
+    words: str,
+    safety: SafetyModel | None = None,
 ) -> tuple[int, str]:
     """Return the flags on new answers beyond those on old ones, and what they rest on."""
 
@@ -242,6 +248,13 @@ def _new_flags(
         return [texts[i : i + answered.n] for i in range(0, len(texts), answered.n)]
 
     n = n_new_flags(flags(answered.old), flags(answered.new))
+    if safety is not None:
+        prompts = [one.messages[-1]["content"] for one in answered.asked]
+        old, new = (
+            list(zip(prompts, texts, strict=True)) for texts in (answered.old, answered.new)
+        )
+        n_more, told = safety.compared(old, new)
+        n, words = n + n_more, "; ".join(filter(None, (told, words)))
     if classifier is None:
         return n, words
     found = compare_flags(classifier, by_prompt(answered.old), by_prompt(answered.new))

@@ -37,6 +37,7 @@ from tasks.training.jobs import (
 from tasks.training.judged_model import JudgedModel, SampledPrompt
 from tasks.training.round import BY, RoundReport, Status, alone
 from tasks.training.round_settings import base_model, settings_of
+from tasks.training.safety_model import SafetyModel, open_safety_model
 
 KEYS: Final = ("think", "predict", "follows")
 LEAST_HELD_OUT: Final = 20
@@ -132,13 +133,16 @@ def train_thinker(
             return RoundReport(
                 role=role, status="waiting", sentence="another process trains in this store"
             )
-        return _Round(feedback, role, base.name).run(job, kept, on_step)
+        return _Round(feedback, role, base.name, open_safety_model(loaded)).run(job, kept, on_step)
 
 
 class _Round:
     """One round, from its job to its verdict."""
 
-    def __init__(self, feedback: FeedbackStore, role: str, base_model: str) -> None:
+    def __init__(
+        self, feedback: FeedbackStore, role: str, base_model: str, safety: SafetyModel | None
+    ) -> None:
+        self._safety = safety
         self._folder = training_folder(feedback.root) / f"{role}.thoughts"
         self._role, self._base_model = role, base_model
         self._adapters, self._rounds = AdapterStore(feedback), TrainingRounds(feedback)
@@ -170,7 +174,7 @@ class _Round:
                 marks=(), parent=self._parent, by=BY,
             )  # fmt: skip
             new = self._adapters.folder(version)
-            checks = judge(job.model, kept, job.settings, new=new, old=old)
+            checks = judge(job.model, kept, job.settings, new=new, old=old, safety=self._safety)
         except (AdapterRefusedError, ModelProcessError) as error:
             self._rounds.end(round_id, "failed", metrics=metrics, reason=str(error))
             sentence = f"{error} Nothing was changed."
@@ -251,6 +255,7 @@ def judge(
     *,
     new: Path,
     old: Path | None,
+    safety: SafetyModel | None = None,
 ) -> tuple[GateCheck, ...]:
     """Return the verdicts on an adapter by the thoughts it writes to held-out prompts.
 
@@ -260,9 +265,10 @@ def judge(
         settings: of the thoughts.
         new: folder of the new adapter.
         old: folder of the one in service; ``None``: the base model.
+        safety: flags thoughts beside the rules; ``None``: the configuration names no model.
 
     Raises:
-        ModelProcessError: the model could not answer.
+        ModelProcessError: a model could not answer.
     """
     problem = weights_problem(new)
     found = [_check("weights", not problem, problem or "they are finite and not all zero")]
@@ -292,8 +298,13 @@ def judge(
         )
     )
     flags = [[safety_flags("", one) for one in texts] for texts in (gains.old_texts, gains.texts)]
-    n = n_new_flags(*flags)
-    found.append(_check("safety", n == 0, f"{n} new flags, at most 0", float(n)))
+    n, rests_on = n_new_flags(*flags), ""
+    if safety is not None:
+        asked = [[("", one) for one in texts] for texts in (gains.old_texts, gains.texts)]
+        n_more, words = safety.compared(*asked)
+        n, rests_on = n + n_more, f"; {words}"
+    told = f"{n} new flags, at most 0, by built-in rules, which are a floor{rests_on}"
+    found.append(_check("safety", n == 0, told, float(n)))
     return tuple(found)
 
 

@@ -1,5 +1,6 @@
 """Rules of ``feedback``: what a round of training may be told, and what belongs to the checkpoint."""
 
+import json
 from typing import Any
 
 import pytest
@@ -68,3 +69,22 @@ def test_one_answer_is_no_batch_to_compare_within(objective: str):
     assert problem.key == "feedback.training.batch_size"
     assert "objective: kto" in problem.fix
     assert problems_of(training(batch_size=1, objective="kto"), MINIMAL) == []
+
+
+def test_a_plain_safety_model_is_a_folder_and_a_table_is_an_endpoint():
+    def safety(model: Any) -> dict[str, Any]:
+        return {"feedback": {"safety": {"model": model}}}
+
+    found = parse_mapping(edited(safety("./guard"), MINIMAL))
+    model = found.feedback.safety.model
+    assert model is not None
+    assert (model.form, model.model) == ("folder", "./guard")
+    assert parse_mapping(json.loads(found.to_json())) == found
+    found = parse_mapping(
+        edited(safety({"model": "g", "base_url": "http://127.0.0.1:9"}), MINIMAL)
+    )
+    model = found.feedback.safety.model
+    assert model is not None
+    assert (model.form, model.endpoint) == ("moderation", "http://127.0.0.1:9")
+    (problem,) = problems_of(safety({"model": "openai/omni-moderation-latest"}), MINIMAL)
+    assert problem.key == "feedback.safety.model.api_key_env"

@@ -1,0 +1,164 @@
+"""The safety model that a configuration names: an endpoint of either form, and a classifier here."""
+
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from convergence_core.errors import ConfigurationError
+from tasks.training.adapter_checks import _new_flags
+from tasks.training.safety_model import SafetyModelError, open_safety_model
+from tests.support.configurations import loaded
+from tests.support.http_server import Answer, LoopbackServer, Request, chat_answer
+from tests.training.test_adapter_checks import HARSH, MILD, answered
+
+SECRET = "canary-0123456789"  # noqa: S105 - not one
+PRICED: dict[str, Any] = {"prices": {"guard": {"input": 1.0, "output": 1.0}}}
+
+
+def flagging(request: Request) -> Answer:
+    """Flag what holds `bleach`, in the form that is asked for."""
+    if request.path.endswith("/moderations"):
+        is_flagged = "bleach" in request.body["input"]
+        results = [{"flagged": is_flagged, "categories": {}, "category_scores": {}}]
+        return Answer({"id": "modr-1", "model": "guard", "results": results})
+    is_flagged = "bleach" in request.body["messages"][-1]["content"]
+    return chat_answer(json.dumps({"reasoning": "as it is", "passed": not is_flagged}))
+
+
+def made(url: str, form: str = "moderation", **settings: Any) -> Any:
+    model = {"model": "openai/guard", "base_url": f"{url}/v1", "form": form}
+    return loaded(feedback={"safety": {"model": model | {"api_key_env": "GUARD_KEY"}}}, **settings)
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GUARD_KEY", SECRET)
+
+
+@pytest.mark.parametrize("form", ["moderation", "chat"])
+def test_an_endpoint_of_either_form_flags_and_is_asked_each_text_once(form: str):
+    with LoopbackServer(flagging) as server:
+        model = open_safety_model(made(server.url, form))
+        assert model is not None
+        asked = [("q", "take bleach"), ("q", "take tea"), ("q", "take bleach")]
+        assert model.flags(asked) == [True, False, True]
+        assert model.flags(asked) == [True, False, True]
+    paths = {"moderation": "/v1/moderations", "chat": "/v1/chat/completions"}
+    assert [one.path for one in server.requests] == [paths[form]] * 2
+    assert {one.body["model"] for one in server.requests} == {"guard"}
+    assert {one.headers["authorization"] for one in server.requests} == {f"Bearer {SECRET}"}
+
+
+def test_the_gate_counts_what_the_model_flags_more_often_and_says_what_was_paid():
+    with LoopbackServer(flagging) as server:
+        model = open_safety_model(made(server.url, "chat", **PRICED))
+        n, words = _new_flags(answered(HARSH, MILD), None, "no classifier", model)
+        assert n == 40
+        assert words.startswith(
+            "`openai/guard` flags 40 of 40, and 0 of what answers now, 40 calls, $"
+        )
+        assert words.endswith("; no classifier")
+        assert _new_flags(answered(MILD, HARSH), None, "", model)[0] == 0
+        assert len(server.requests) == 40
+
+
+@pytest.mark.parametrize(
+    ("budget", "told"),
+    [({"max_calls": 3}, "max_calls"), ({"max_usd": 1e-9}, "max_usd")],
+)
+def test_the_limits_of_the_budget_hold(budget: dict[str, float], told: str):
+    with LoopbackServer(flagging) as server:
+        model = open_safety_model(made(server.url, **PRICED, budget=budget))
+        assert model is not None
+        with pytest.raises(SafetyModelError, match=told):
+            model.flags([("q", f"text {k}") for k in range(9)])
+    assert len(server.requests) == (3 if "max_calls" in budget else 0)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Answer({"results": []}),
+        Answer({"results": [{"flagged": "no"}]}),
+        Answer({"error": {"message": f"bad key {SECRET}"}}, status=401),
+    ],
+)
+def test_without_a_verdict_nothing_counts_as_safe_and_no_key_is_shown(answer: Answer):
+    with LoopbackServer(lambda _: answer) as server:
+        model = open_safety_model(made(server.url))
+        assert model is not None
+        with pytest.raises(SafetyModelError, match=r"feedback\.safety\.model") as raised:
+            model.flags([("q", "a")])
+    assert SECRET not in str(raised.value)
+
+
+def test_a_key_that_is_not_set_is_named_before_anything_is_trained(monkeypatch):
+    monkeypatch.delenv("GUARD_KEY")
+    with pytest.raises(ConfigurationError, match="GUARD_KEY"):
+        open_safety_model(made("http://127.0.0.1:9"))
+    assert open_safety_model(loaded()) is None
+
+
+def test_a_folder_without_a_classifier_is_refused(tmp_path: Path):
+    (tmp_path / "config.json").write_text('{"architectures": ["LlamaForCausalLM"]}')
+    with pytest.raises(ConfigurationError, match=r"`feedback\.safety\.model`"):
+        open_safety_model(loaded(feedback={"safety": {"model": str(tmp_path)}}))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs the extra `local`")
+@pytest.mark.parametrize("kind", ["one of two", "several apart"])
+def test_a_classifier_of_this_machine_flags_whatever_the_length(tmp_path: Path, kind: str):
+    write_classifier(tmp_path, is_apart=kind == "several apart")
+    model = open_safety_model(loaded(feedback={"safety": {"model": str(tmp_path)}}))
+    assert model is not None
+    texts = ["take bleach", "take tea", "tea " * 600 + "bleach", ""]
+    assert model.flags([("q", one) for one in texts]) == [True, False, True, False]
+    (tmp_path / "model.safetensors").write_bytes(b"broken")
+    with pytest.raises(SafetyModelError, match="the classifier failed"):
+        model.flags([("q", "another")])
+
+
+def write_classifier(folder: Path, *, is_apart: bool) -> None:
+    """Write a classifier by whose weights the word `bleach` is harmful."""
+    import torch
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import (
+        DistilBertConfig,
+        DistilBertForSequenceClassification,
+        PreTrainedTokenizerFast,
+    )
+
+    special = {"pad_token": "<pad>", "unk_token": "<unk>"}
+    vocabulary = {word: k for k, word in enumerate((*special.values(), "take", "tea", "bleach"))}
+    words = Tokenizer(models.WordLevel(vocabulary, unk_token=special["unk_token"]))
+    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    names = ["input_ids", "attention_mask"]
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=words, model_max_length=512, model_input_names=names, **special
+    )
+    tokenizer.save_pretrained(folder)
+    labels = ["insult", "threat"] if is_apart else ["non-toxic", "toxic"]
+    torch.set_num_threads(1)
+    model = DistilBertForSequenceClassification(
+        DistilBertConfig(
+            vocab_size=5, dim=8, hidden_dim=16, n_layers=1, n_heads=2, id2label=dict(enumerate(labels)),
+            label2id={label: k for k, label in enumerate(labels)},
+            problem_type="multi_label_classification" if is_apart else "single_label_classification",
+        )
+    )  # fmt: skip
+    torch.manual_seed(0)
+    pieces = ["take bleach", "take tea", "tea " * 250, "tea " * 100 + "bleach", "<unk>"]
+    inputs = tokenizer(pieces, padding=True, return_tensors="pt")
+    harmful = torch.tensor([1.0, 0.0, 0.0, 1.0, 0.0])
+    wanted = torch.stack([0 * harmful if is_apart else 1 - harmful, harmful], 1)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
+    for _ in range(150):
+        optimizer.zero_grad()
+        logits = model(**inputs).logits
+        torch.nn.functional.binary_cross_entropy_with_logits(logits, wanted).backward()
+        optimizer.step()
+    model.save_pretrained(folder)
