@@ -1,8 +1,9 @@
 """Thinking between tags, apart from the answer.
 
 Tags: ``<think>`` of DeepSeek-R1, Qwen and their like, ``[THINK]`` of Mistral, ``<thought>`` of Gemini's
-compatible endpoint, ``<thinking>`` where a prompt asks for it. A chat template may write the opening tag
-into the prompt: then the answer holds the closing tag alone.
+compatible endpoint, ``<thinking>`` where a prompt asks for it, ``◁think▷`` of Kimi, and the channels of
+GPT-OSS (harmony) where a server delivers them as text. A chat template may write the opening tag into the
+prompt: then the answer holds the closing tag alone.
 """
 
 import re
@@ -17,9 +18,15 @@ _CLOSING: Final = {
     "<thinking>": "</thinking>",
     "<thought>": "</thought>",
     "[THINK]": "[/THINK]",
+    "◁think▷": "◁/think▷",
+    "<|channel|>analysis<|message|>": "<|end|><|start|>assistant<|channel|>final<|message|>",
 }
 """Opening tag → closing tag."""
-_LONE: Final = re.compile(r"([\"'`])</think>\1|(?P<tag></think>|\[/THINK\])")
+_WRITTEN_BY_TEMPLATES: Final = ("</think>", "[/THINK]", "◁/think▷")
+"""Closing tags whose opening tag a chat template may write."""
+_LONE: Final = re.compile(
+    rf"([\"'`])</think>\1|(?P<tag>{'|'.join(map(re.escape, _WRITTEN_BY_TEMPLATES))})"
+)
 """A closing tag; between quotes it is part of a sentence about tags."""
 _THINKERS: Final = re.compile(r"think|reason|qwq|\br1\b", re.IGNORECASE)
 """Names of models whose templates write the opening tag."""
@@ -70,7 +77,9 @@ class AnswerPieces:
     ) -> None:
         self._on_text = on_text
         self._is_answer = not is_split
-        self._closing = _CLOSING["<think>"] if holds and is_split else None
+        self._closing: tuple[str, ...] | None = (
+            _WRITTEN_BY_TEMPLATES if holds and is_split else None
+        )
         self._is_after_thinking = False
         self._held = ""
         self.passed = ""
@@ -85,16 +94,19 @@ class AnswerPieces:
         self._held += piece
         while not self._is_answer:
             if self._closing is not None:
-                _, tag, rest = self._held.partition(self._closing)
-                if not tag:
-                    self._held = self._held[-len(self._closing) :]
+                parts = (self._held.partition(closing) for closing in self._closing)
+                rest = next((rest for _, tag, rest in parts if tag), None)
+                if rest is None:
+                    self._held = self._held[-max(map(len, self._closing)) :]
                     return False
                 self._held, self._closing, self._is_after_thinking = rest, None, True
                 continue
             begin = self._held.lstrip()
-            if (opening := _opening(begin)) is not None:
-                self._held, self._closing = begin.removeprefix(opening), _CLOSING[opening]
-            elif any(tag.startswith(begin) for tag in _CLOSING):
+            if lone := next((tag for tag in _WRITTEN_BY_TEMPLATES if begin.startswith(tag)), None):
+                self._held, self._is_after_thinking = begin.removeprefix(lone), True
+            elif (opening := _opening(begin)) is not None:
+                self._held, self._closing = begin.removeprefix(opening), (_CLOSING[opening],)
+            elif any(tag.startswith(begin) for tag in (*_CLOSING, *_WRITTEN_BY_TEMPLATES)):
                 return False
             else:
                 self._is_answer = True

@@ -1,6 +1,7 @@
 """Thinking within and beside answers is kept apart, in every provider's form, whole and streamed."""
 
 import asyncio
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -47,6 +48,13 @@ TEXTS = [
     ("[THINK]hm[/THINK]yes", "hm", "yes"),
     ("<thought>hm</thought>yes", "hm", "yes"),
     ("<thinking>hm</thinking>\n<answer>yes</answer>", "hm", "<answer>yes</answer>"),
+    ("◁think▷hm◁/think▷\nyes", "hm", "yes"),
+    ("hm◁/think▷yes", "hm", "yes"),
+    (
+        "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>yes",
+        "hm",
+        "yes",
+    ),
     ("yes", None, "yes"),
     (" <b>yes</b>", None, " <b>yes</b>"),
     ("Write `</think>` at the end.", None, "Write `</think>` at the end."),
@@ -64,13 +72,12 @@ def test_thinking_is_what_stands_between_tags_before_the_answer(text, thinking, 
 @pytest.mark.parametrize(("text", "thinking", "answer"), TEXTS)
 def test_pieces_of_a_stream_add_up_to_the_answer(text, thinking, answer, size):
     heard: list[str] = []
-    is_late = "<" not in text.partition("</think>")[0] and thinking is not None and "[" not in text
+    closing = "◁/think▷" if "◁" in text else "</think>"
+    is_late = not re.search(r"[<\[◁]", text.partition(closing)[0]) and thinking is not None
     pieces = AnswerPieces(heard.append, holds=is_late)
     for i in range(0, len(text), size):
         pieces.add(text[i : i + size])
     expected = text if answer is None else answer
-    if text.startswith("</think>"):
-        expected = text  # nothing tells it from an answer before its end
     assert "".join(heard) == expected
 
 
