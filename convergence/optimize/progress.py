@@ -26,7 +26,7 @@ from convergence_core.events import (
 from convergence_core.ports import LostCall
 from convergence_core.records import ParamValue, short_id
 from convergence_core.result.number_text import plural
-from tasks.report.phrases import short, value_text
+from tasks.report.phrases import clean, short, value_text
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -67,7 +67,7 @@ class PlainScreen(Screen):
     def line(self, text: str, style: str = "") -> None:
         """Write the line, unstyled."""
         del style
-        self._write(text)
+        self._write(clean(text))
         self._next = self._clock() + PLAIN_INTERVAL_S
 
     def status(self, text: str, done: int, total: int) -> None:
@@ -92,11 +92,11 @@ class LiveScreen(Screen):
 
     def line(self, text: str, style: str = "") -> None:
         """Write the line above the bar."""
-        self._console.print(text, style=style, markup=False)
+        self._console.print(clean(text), style=style, markup=False)
 
     def status(self, text: str, done: int, total: int) -> None:
         """Move the bar."""
-        self._text, self._done, self._total = text, done, total
+        self._text, self._done, self._total = clean(text), done, total
 
     def close(self) -> None:
         """Take the bar away."""

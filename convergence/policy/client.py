@@ -269,7 +269,7 @@ class PolicyClient:
         truncated: bool = False,
         final: Mapping[str, Any] | None = None,
     ) -> str:
-        """Report what came of an action, durably; return ``stored``, ``archived`` or ``duplicate``.
+        """Report what came of an action, durably; return ``stored``, ``archived``, ``off_policy`` or ``duplicate``.
 
         Args:
             chosen: the action.

@@ -194,7 +194,8 @@ class ExperienceAnswer(BaseModel):
 
     decision_id: str
     status: ReceiptStatus
-    """stored: to be learned from; archived: of an older version; duplicate: it was there."""
+    """stored: to be learned from; archived: of an older version; off_policy: no decision of this policy waited for it, so
+    it is kept and nothing learns from it; duplicate: it was there."""
     policy_version: int
     """That chose."""
 

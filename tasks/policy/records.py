@@ -2,13 +2,15 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Self
+from typing import Any, Final, Literal, Self
 
 from convergence_core.policy import N_PROGRESS, PROMPT_ACTIONS, PPOConfig, PromptEpisode
 from convergence_core.policy.gate import PolicyName
 from convergence_core.policy.network import Floats
 
-ReceiptStatus = Literal["stored", "archived", "duplicate"]
+ReceiptStatus = Literal["stored", "archived", "off_policy", "duplicate"]
+OFF_POLICY: Final = -1
+"""Version of a decision that no version of this policy made; its log-probability is unknown and stored as 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +104,7 @@ class ExperienceReceipt:
 
     decision_id: str
     status: ReceiptStatus
-    """``stored``: to be learned from; ``archived``: of an older version; ``duplicate``: it was stored before."""
+    """``stored``: to be learned from; ``archived``: of an older version; ``off_policy``: another
+    policy chose, so nothing learns from it; ``duplicate``: it was stored before."""
     policy_version: int
     """That chose."""

@@ -43,6 +43,7 @@ from convergence_core.policy.gate import PPO
 from convergence_core.policy.rollout import PolicyChoice, values_of
 from tasks.policy.baselines import Baseline, baseline_of
 from tasks.policy.records import (
+    OFF_POLICY,
     ExperienceReceipt,
     ExperienceReport,
     PolicyAnswer,
@@ -177,7 +178,8 @@ class ServedPolicy(Closing):
     def claim(self, question: PolicyQuestion, action: str) -> PolicyDecision:
         """Return the latest decision that waits for this state and action, each one once.
 
-        Where none does, the action counts as a choice of the current version.
+        Where none does, the action's probability is unknown and PPO has no ratio for it: the step is kept as
+        off-policy data, and no update learns from it.
 
         Raises:
             PolicyRequestError: the embedding is none.
@@ -193,10 +195,11 @@ class ServedPolicy(Closing):
                 ):
                     break
             else:
-                state = self._state
-                chosen = choose(state.networks, offer, number)
-                decision = _decision(offer, chosen, state.version, uuid.uuid4().hex, 0)
-                self._keep(decision)
+                chosen = choose(self._state.networks, offer, number)
+                decision = replace(
+                    _decision(offer, chosen, OFF_POLICY, uuid.uuid4().hex, 0), log_prob=0.0
+                )
+                self._pending[decision.decision_id] = decision, self._store.now_us()
             self._claimed.add(decision.decision_id)
         return decision
 
@@ -488,7 +491,8 @@ class ServedPolicy(Closing):
         new[report.decision_id] = PolicyExperience(
             decision=decision, outcome=outcome, decided_us=pending[1]
         )
-        return _receipt(decision, "stored" if is_current else "archived")
+        other: ReceiptStatus = "off_policy" if decision.version == OFF_POLICY else "archived"
+        return _receipt(decision, "stored" if is_current else other)
 
     def _final_value(self, report: ExperienceReport, state: PPOState) -> float:
         if report.final is None or not report.truncated:

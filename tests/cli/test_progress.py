@@ -225,6 +225,14 @@ def test_screen_is_closed_also_after_an_error():
     assert screen.lines == ["(closed)"]
 
 
+def test_a_notice_cannot_drive_the_terminal():
+    lines: list[str] = []
+    with ProgressDisplay(PlainScreen(lines.append)) as show:
+        show(TrafficChanged(text="HTTP 500: \x1b[2Jgone"))
+        show(BudgetWarned(text="90 % \x07"))
+    assert lines == ["HTTP 500: \ufffd[2Jgone", "90 % \ufffd"]
+
+
 def test_plain_screen_writes_a_status_only_after_a_while():
     lines: list[str] = []
     clock = Clock()

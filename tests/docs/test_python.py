@@ -150,7 +150,7 @@ def test_preferences_are_written_as_printed(
     provider: Any, form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 ):
     monkeypatch.chdir(tmp_path)
-    with pytest.warns(UserWarning, match="nobody should train on these rows yet"):
+    with pytest.warns(UserWarning, match="these rows are not fit to train on yet"):
         names = run_block(SAO.replace('"jsonl"', f'"{form}"'), provider=provider)
     assert len(names["rows"]) == len(capsys.readouterr().out.splitlines()) > 0
     text = (tmp_path / "training_data.jsonl").read_text("utf-8")

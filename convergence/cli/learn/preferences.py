@@ -45,7 +45,7 @@ def export_preferences(  # noqa: PLR0917 - options of a command
         WantedSplit, typer.Option(help="audit pairs are frozen: do not train on them.")
     ] = WantedSplit.TRAIN,
     anyway: Annotated[
-        bool, typer.Option("--anyway", help="Write rows that nobody should train on.")
+        bool, typer.Option("--anyway", help="Write rows that are not fit to train on.")
     ] = False,
     store: options.Store = None,
     config: options.Config = None,
@@ -53,7 +53,7 @@ def export_preferences(  # noqa: PLR0917 - options of a command
 ) -> None:
     """Write preferences as a dataset, with the evidence of each row beside it.
 
-    Exit code 100: nothing was written, since nobody should train on it; see --anyway.
+    Exit code 100: nothing was written, since it is not fit to train on; see --anyway.
     """
     if output.is_dir():
         fix = "That is a folder; write e.g. `--output preferences.jsonl`."

@@ -297,16 +297,16 @@ class SAOMixin:
 
         Pairs of calls after which nobody vouched for the judge, or whose texts raised an alarm of coverage,
         are left out. With ``format="jsonl"`` or ``"json"`` all kept pairs are written, those too, and a
-        ``UserWarning`` says why nobody should train on them yet.
+        ``UserWarning`` says why they are not fit to train on yet.
 
         Args:
             path: of the rows; ``.json`` is one array, everything else JSON Lines.
             form: ``trl`` or ``openai``.
             format: the same; or ``jsonl`` or ``json``, TRL's rows as lines or as one array.
-            anyway: write rows that nobody should train on, too.
+            anyway: write rows that are not fit to train on, too.
 
         Raises:
-            ValueError: nobody should train on them; the message says why.
+            ValueError: they are not fit to train on; the message says why.
         """
         as_array = None if format not in {"json", "jsonl"} else format == "json"
         form = format if format == "trl" or format == "openai" else form  # noqa: PLR1714 - narrows
@@ -328,11 +328,11 @@ class SAOMixin:
         )
         if dataset.doubts and not anyway:
             raise ValueError(
-                f"nobody should train on these rows: {'; '.join(dataset.doubts)}. Pass "
+                f"these rows are not fit to train on: {'; '.join(dataset.doubts)}. Pass "
                 "`anyway=True` to write them all the same"
             )
         if dataset.doubts and warns:
-            text = f"nobody should train on these rows yet: {'; '.join(dataset.doubts)}"
+            text = f"these rows are not fit to train on yet: {'; '.join(dataset.doubts)}"
             warnings.warn(text, UserWarning, stacklevel=2)
         return export(
             dataset,

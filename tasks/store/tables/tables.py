@@ -332,7 +332,7 @@ policy_experiences (seq): One decision of the policy of prompt changes with what
 5  | version     | i64  |     | of the policy that chose
 6  | action      | text |     | the change, or stop
 7  | legal       | text |     | actions that could be chosen, with commas between
-8  | log_prob    | f64  | nat | log-probability of the action when it was chosen
+8  | log_prob    | f64  | nat | log-probability of the action when it was chosen; 0, unknown, where the version is -1: another policy chose
 9  | value       | f64  |     | discounted return that the policy expected
 10 | reward      | f64  |     | as its collector reported it
 11 | terminated  | bool |     | whether the episode ended for good
