@@ -65,7 +65,7 @@ def thought_roles(
     if configuration.llm is None or not configuration.society.thinks:
         return []
     rlp = configuration.society.rlp
-    model = TextModel.of(configuration.llm, rlp.model_name, world)
+    model = TextModel.of(configuration.llm, None, world)
     quote = partial(model.quote, usual=USUAL_THOUGHT)
     role = partial(model.role, share=rlp.max_share_usd, lowered_by="society.rlp.thought_length")
     history = _history(loaded.space, plan, configuration.optimization.seed)

@@ -57,7 +57,7 @@ def writing_roles(
     if configuration.llm is None:
         return
     if configuration.writes_prompts and prompts.writer == "llm":
-        model = TextModel.of(configuration.llm, prompts.model_name, world)
+        model = TextModel.of(configuration.llm, None, world)
         shown = N_FAILURES * 2 * LONGEST_SHOWN + 2 * prompts.max_length
         n_likely = FRAME + N_FAILURES * USUAL_ANSWER * BYTES_EXPECTED
         quote = model.quote(n_likely, prompts.max_tokens, usual=USUAL_ANSWER)
@@ -103,7 +103,7 @@ def _preferences(
     configuration = loaded.configuration
     sao, llm, limit = configuration.society.sao, configuration.llm, configuration.budget.max_usd
     assert llm is not None  # noqa: S101 - looked at before
-    model = TextModel.of(llm, sao.model_name, world)
+    model = TextModel.of(llm, None, world)
     n_rounds = min(sao.iterative_rounds, (plan.n_generations - 1) // sao.every)
     n_answers = sao.n_samples * sao.response_pairs
     n_judged = sao.n_samples * comb(sao.response_pairs, 2) + sao.audit_items + N_FROZEN

@@ -123,13 +123,6 @@ class TelemetryConfig(Section):
     names), or an entry point of the group `convergence.listeners`."""
 
 
-class ExportConfig(Section):
-    """The best configuration in a form that programs can use."""
-
-    format: Literal["python", "json", "yaml"] = "python"
-    """Form of the file."""
-
-
 class OutputConfig(Section):
     """What is written at the end of a run."""
 
@@ -137,7 +130,6 @@ class OutputConfig(Section):
     """Folder of the results, relative to the configuration."""
     formats: list[OutputFormat] = Field(default_factory=lambda: list(get_args(OutputFormat)))
     """Kinds of files."""
-    export_best_config: ExportConfig = Field(default_factory=ExportConfig)
 
 
 class PromotionConfig(Section):

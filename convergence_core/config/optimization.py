@@ -143,8 +143,6 @@ class RlpConfig(Section):
 
     nullable = frozenset({"temperature"})
 
-    model_name: Text | None = None
-    """Model that thinks and predicts, at the endpoint of `llm`. Absent: that of `llm`."""
     thought_length: int = Field(default=2048, ge=1, le=1_000_000)
     """Longest thought, in tokens; one that is cut off earns nothing."""
     temperature: float | None = Field(default=0.7, ge=0, le=2)
@@ -168,8 +166,6 @@ class SaoConfig(Section):
 
     every: int = Field(default=3, ge=1, le=100_000)
     """Generations from one round to the next; each begins before a generation."""
-    model_name: Text | None = None
-    """Model that writes prompts and judges, at the endpoint of `llm`. Absent: that of `llm`."""
     n_samples: int = Field(default=20, ge=1, le=10_000)
     """Prompts of one round."""
     n_personas: int = Field(default=100, ge=1, le=1_000_000)

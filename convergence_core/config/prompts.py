@@ -48,8 +48,6 @@ class PromptsConfig(Section):
     their own."""
     writer: Literal["llm", "rules"] = "llm"
     """Who writes: the model of `llm`, or fixed rules, which need no key and make no call."""
-    model_name: Text | None = None
-    """Model that writes, at the endpoint of `llm`. Absent: that of `llm`."""
     embedding_model: Text | None = None
     """Model of the endpoint `embeddings` beside `llm`, by which the posterior of the search compares
     texts. Absent: by the words that they share."""

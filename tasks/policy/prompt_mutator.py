@@ -95,7 +95,7 @@ class PromptMutator:
         writer: TextWriter = RulesWriter()
         embedder = None
         if llm is not None and settings.writer == "llm":
-            model = make_model(llm, settings.model_name, world, wording_version=WORDING_VERSION)
+            model = make_model(llm, None, world, wording_version=WORDING_VERSION)
             writer = ModelWriter(model=model, settings=settings)
         if llm is not None and settings.embedding_model is not None:
             model = make_model(

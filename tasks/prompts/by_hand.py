@@ -114,9 +114,7 @@ def _writer(
     if configuration.llm is None:
         fix = "Write an `llm` into the configuration, or let fixed rules write by --rules."
         raise ConfigurationError.of("llm", "is required to write a text", fix)
-    model = make_model(
-        configuration.llm, settings.model_name, environment, wording_version=WORDING_VERSION
-    )
+    model = make_model(configuration.llm, None, environment, wording_version=WORDING_VERSION)
     return ModelWriter(model=model, settings=settings)
 
 

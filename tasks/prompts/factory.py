@@ -61,9 +61,7 @@ def make_text_writer(configuration: Configuration, world: Environment) -> TextWr
         return RulesWriter()
     if configuration.llm is None:
         return None
-    model = make_model(
-        configuration.llm, settings.model_name, world, wording_version=WORDING_VERSION
-    )
+    model = make_model(configuration.llm, None, world, wording_version=WORDING_VERSION)
     return ModelWriter(model=model, settings=settings)
 
 

@@ -10,9 +10,8 @@ Layout under ``output.save_path``::
     <label>/report.html                                    format html
     <label>/prompts/NAME.txt  NAME.given.txt               texts written for NAME, beside the given one
     best_config.json  detailed_results.json  report.md     those of the latest run, once more
-                              (an exported best_config.json keeps its place)
     latest                    link to the latest <label>, or latest.txt with its name
-    best_config.py            (or .json, .yaml) the recommended configuration alone
+    best_config.py            the recommended configuration alone
 
 Each file is written beside its place and renamed, so a reader never sees half of one.
 """
@@ -25,10 +24,7 @@ from functools import partial
 from pathlib import Path
 from typing import TextIO, TypeAlias
 
-import yaml
-
 from convergence_core.config import Configuration
-from convergence_core.config.models import ExportConfig
 from convergence_core.ports import Store
 from convergence_core.records import Case, Json, Role
 from convergence_core.result import CandidateReport, Difference, Estimate, RunResult, verdict_of
@@ -47,8 +43,6 @@ from tasks.report.page import report_html
 
 Write: TypeAlias = Callable[[TextIO], None]
 
-ENDINGS: Mapping[str, str] = {"python": "py", "json": "json", "yaml": "yaml"}
-"""Ending of the exported file by its format."""
 
 _MEASURED: Mapping[Role, str] = {
     "holdout": "held-out cases, which the search never saw",
@@ -95,11 +89,10 @@ def write_results(
     if files:
         point_to_latest(folder)
         _copy_latest(folder, files)
-    export = output.export_best_config
     if result.winner is not None:
-        path = root / f"best_config.{ENDINGS[export.format]}"
+        path = root / "best_config.py"
         with atomic_text(path) as stream:
-            _write_export(stream, result, result.winner, export)
+            _write_export(stream, result, result.winner)
         files["export"] = str(path)
     return replace(result, files=files)
 
@@ -220,24 +213,15 @@ def _best_config(result: RunResult, winner: CandidateReport) -> dict[str, Json]:
     }
 
 
-def _write_export(
-    stream: TextIO, result: RunResult, winner: CandidateReport, export: ExportConfig
-) -> None:
-    """Write the recommended configuration alone, in the form that ``output`` asks for."""
-    params = dict(winner.params)
+def _write_export(stream: TextIO, result: RunResult, winner: CandidateReport) -> None:
+    """Write the recommended configuration alone, as a Python module."""
     note = (
         f"{verdict_of(result).sentence} Recommended by run {result.label}, "
         f"{phrases.iso(result.ended_us)}."
     )
-    match export.format:
-        case "json":
-            _write_json(stream, params)
-        case "yaml":
-            stream.write(f"# {note}\n" + yaml.safe_dump(params, sort_keys=False))
-        case "python":
-            lines = [f"    {name!r}: {value!r}," for name, value in params.items()]
-            body = "\n".join(["BEST_CONFIG = {", *lines, "}"])
-            stream.write(f'"""{note}"""\n\n{body}\n')
+    lines = [f"    {name!r}: {value!r}," for name, value in winner.params.items()]
+    body = "\n".join(["BEST_CONFIG = {", *lines, "}"])
+    stream.write(f'"""{note}"""\n\n{body}\n')
 
 
 def _estimates(report: CandidateReport) -> dict[str, Json]:

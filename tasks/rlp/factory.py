@@ -35,7 +35,7 @@ def make_thought_writer(configuration: Configuration, world: Environment) -> Tho
     if not configuration.society.thinks or configuration.llm is None:
         return None
     settings, version = configuration.society.rlp, RlpPrompts.version
-    model = make_model(configuration.llm, settings.model_name, world, wording_version=version)
+    model = make_model(configuration.llm, None, world, wording_version=version)
     wording = RlpPrompts(described(configuration))
     return ThoughtWriter(model=model, settings=settings, wording=wording)
 

@@ -78,8 +78,7 @@ def make_writer(configuration: Configuration, world: Environment) -> Writer | No
     """
     if not configuration.society.prefers or configuration.llm is None:
         return None
-    sao = configuration.society.sao
-    model = make_model(configuration.llm, sao.model_name, world, wording_version=TEMPLATES_VERSION)
+    model = make_model(configuration.llm, None, world, wording_version=TEMPLATES_VERSION)
     api = configuration.api
     return Writer(
         model=replace(model, reads_for=CALLS),

@@ -386,11 +386,11 @@ def test_wrong_configuration_is_bad_input(here: Path, cli: Runner):
 # -- thoughts
 
 
-def thoughtful(folder: Path, **society: Any) -> Path:
+def thoughtful(folder: Path, model: str = "small", **society: Any) -> Path:
     """Write a configuration that thinks, with a priced model."""
     return chat(
         folder,
-        llm={"model": "small", "endpoint": NOWHERE},
+        llm={"model": model, "endpoint": NOWHERE},
         society={"enabled": True, "rlp": {"n_thoughts": 3, "n_predicted": 4, **society}},
         optimization={
             "evolution": {"population_size": 4, "generations": 3},
@@ -448,7 +448,7 @@ def test_requests_in_place_of_refused_texts_are_told_before_a_run(here: Path, cl
 
 
 def test_a_thinker_without_a_price_is_unknown(here: Path, cli: Runner):
-    thoughtful(here, model_name="nobody-knows")
+    thoughtful(here, model="nobody-knows")
     found = role(cli("estimate", "--json").json, "thought")
     assert found["usd"]["expected"] is None
     assert "nobody-knows" in found["unknown"]

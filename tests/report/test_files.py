@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from convergence_core.config import Configuration, parse_mapping
 from convergence_core.errors import StoreWriteError
@@ -17,7 +16,7 @@ from convergence_core.records import Case
 from convergence_core.result import RunResult
 from tasks.report.atomic_files import atomic_text
 from tasks.report.experiments import experiments, portions
-from tasks.report.files import ENDINGS, LATEST_FILES, write_results
+from tasks.report.files import LATEST_FILES, write_results
 from tasks.store import ParquetStore
 from tests.support.results import bare_result, failed_result, made_up_result
 from tests.support.store_rows import RUN, final_tables, generation_tables, run_record
@@ -281,9 +280,8 @@ def test_result_files_and_folders_are_for_their_owner_alone(store, result, tmp_p
         os.umask(before)
 
 
-@pytest.mark.parametrize("form", ["python", "json", "yaml"])
 @pytest.mark.slow
-def test_the_exported_configuration_can_be_read_by_programs(store, result, tmp_path, form):
+def test_the_exported_configuration_can_be_read_by_programs(store, result, tmp_path):
     params = {
         "t": 1e-05,
         "n": 3,
@@ -293,17 +291,10 @@ def test_the_exported_configuration_can_be_read_by_programs(store, result, tmp_p
     }
     assert result.winner is not None
     result = replace(result, winner=replace(result.winner, params=params))
-    export = {"format": form}
-    written = write_results(result, store, configured(export_best_config=export), tmp_path)
-    path = tmp_path / "results" / f"best_config.{ENDINGS[form]}"
+    written = write_results(result, store, configured(), tmp_path)
+    path = tmp_path / "results/best_config.py"
     assert written.files["export"] == str(path)
-    if form == "python":
-        assert runpy.run_path(str(path))["BEST_CONFIG"] == params
-    elif form == "json":
-        assert json.loads(path.read_text()) == params
-    else:
-        read = yaml.safe_load(path.read_text(encoding="utf-8"))
-        assert read | {"prompt": ""} == params | {"prompt": ""}
+    assert runpy.run_path(str(path))["BEST_CONFIG"] == params
 
 
 def test_without_a_winner_nothing_is_handed_over(store, tmp_path):

@@ -265,8 +265,10 @@ def test_each_row_is_held_to_its_own_judge_and_round(tmp_path: Path):
     runs = []
     for name, lies in (("liar", True), ("fair", False)):
         with planted_server(planted_world(lies=lies, spread=2.0)) as server:
-            sao = {**SIZE["society__sao"], "n_samples": 12, "model_name": name}
-            write_preferring(tmp_path, server.url, **{**SIZE, "society__sao": sao})
+            sao = {**SIZE["society__sao"], "n_samples": 12}
+            write_preferring(
+                tmp_path, server.url, llm__model=name, **{**SIZE, "society__sao": sao}
+            )
             run = begin(tmp_path)
             with run:
                 while run.should_continue():

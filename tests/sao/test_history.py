@@ -256,8 +256,7 @@ def test_the_third_alarm_stays_over_runs_until_a_person_writes_that_they_looked(
 def test_another_judge_begins_without_trust_and_with_all_prompts(two):
     folder, _, _ = two
     with planted_server(planted_world()) as server:
-        sao = {**SMALL["society__sao"], "model_name": "other"}
-        write_preferring(folder, server.url, **{**SMALL, "society__sao": sao})
+        write_preferring(folder, server.url, llm__model="other", **SMALL)
         run = begin(folder)
         with run:
             assert learner_of(run).state.trust == Trust()

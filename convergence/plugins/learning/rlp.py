@@ -86,7 +86,7 @@ class RLPConfig:
 
     def section(self) -> RlpConfig:
         """Return the section ``society.rlp`` of these settings."""
-        known = RlpConfig.model_fields.keys() - {"model_name"}
+        known = RlpConfig.model_fields.keys()
         return RlpConfig(
             **{f.name: getattr(self, f.name) for f in fields(self) if f.name in known}
         )

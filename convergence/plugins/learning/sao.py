@@ -87,7 +87,7 @@ class SAOConfig:
 
     def section(self) -> SaoConfig:
         """Return the section ``society.sao`` of these settings."""
-        known = SaoConfig.model_fields.keys() - {"model_name"}
+        known = SaoConfig.model_fields.keys()
         return SaoConfig(
             **{f.name: getattr(self, f.name) for f in fields(self) if f.name in known}
         )
