@@ -213,8 +213,8 @@ class _Job:
     def _open(self, listener: Listener) -> "Run":
         from convergence.optimize.inputs import load_config  # noqa: PLC0415 - brings pydantic
         from tasks.inputs.storage import store_path  # noqa: PLC0415 - as above
+        from tasks.run.assembly import Caller  # noqa: PLC0415 - as above
         from tasks.run.opener import prepare_run, resume_run  # noqa: PLC0415 - as above
-        from tasks.run.resources import Caller  # noqa: PLC0415 - as above
 
         loaded = load_config(
             self.config,

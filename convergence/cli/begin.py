@@ -275,13 +275,12 @@ def _build_parts(loaded: "Loaded") -> None:
     import asyncio  # noqa: PLC0415 - only here
 
     from convergence_core.config.evaluation_rules import check_judges  # noqa: PLC0415 - as above
-    from tasks.http.authentication import journal_url  # noqa: PLC0415 - as above
     from tasks.inputs.environment import Environment  # noqa: PLC0415 - as above
     from tasks.inputs.factories import make_metrics, make_target  # noqa: PLC0415 - as above
     from tasks.inputs.prices import check_priced  # noqa: PLC0415 - as above
     from tasks.run.destinations import check_destinations  # noqa: PLC0415 - as above
     from tasks.runners import check_runner  # noqa: PLC0415 - as above
-    from tasks.secrets.redaction import Secrets  # noqa: PLC0415 - as above
+    from tasks.secrets.redaction import journal_url  # noqa: PLC0415 - as above
     from tasks.telemetry.listeners import check_listeners  # noqa: PLC0415 - as above
     from tasks.telemetry.spans import check_telemetry  # noqa: PLC0415 - as above
 
@@ -297,7 +296,7 @@ def _build_parts(loaded: "Loaded") -> None:
 
     parts: list[Callable[[], object]] = [
         lambda: check_destinations(configuration, loaded.base_dir),
-        lambda: journal_url(configuration, Secrets()),
+        lambda: journal_url(configuration),
         lambda: check_judges(configuration),
         lambda: check_runner(configuration, is_by_name=True),
         lambda: check_telemetry(configuration),

@@ -57,7 +57,7 @@ def show_estimate(
     configuration = with_overrides(loaded.configuration, generations=generations, budget=budget)
     found = estimate_run(replace(loaded, configuration=configuration))
     if as_json:
-        console.answer_json({"config": str(loaded.config_path), **found.to_json()})
+        console.answer_json(found.to_json())
     else:
         _show(found)
 

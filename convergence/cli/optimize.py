@@ -54,10 +54,10 @@ def optimize(  # noqa: PLR0917 - Typer's options
     the budget was reached; the result is what could be learned within it.
     """
     budget = limits_of(max_usd, max_calls, max_tokens, max_minutes)
+    where = locations.resume_options(None, config, offline=offline)
+    loaded = load_with(config, assignments)
     if dry_run:
-        show_estimate(
-            load_with(config, assignments), generations=generations, budget=budget, as_json=as_json
-        )
+        show_estimate(loaded, generations=generations, budget=budget, as_json=as_json)
         return
 
     def prepare(listener: Listener | None, mock_url: str | None) -> "Run":
@@ -65,7 +65,6 @@ def optimize(  # noqa: PLR0917 - Typer's options
         from convergence_core.config.rules import without_effect  # noqa: PLC0415 - as below
         from tasks.run.opener import prepare_run  # noqa: PLC0415 - brings DuckDB and clients
 
-        loaded = load_with(config, assignments)
         for sentence in without_effect(loaded.configuration):
             console.say(f"Note: {sentence}.", style="yellow")
         if judge := judge_note(loaded.configuration, is_offline=mock_url is not None):
@@ -80,7 +79,6 @@ def optimize(  # noqa: PLR0917 - Typer's options
             on_event=listener,
         )
 
-    where = locations.resume_options(None, config, offline=offline)
     _run(prepare, where=where, offline=offline, quiet=quiet, as_json=as_json)
 
 

@@ -54,6 +54,8 @@ _HISTORY = """
 class RunEstimate:
     """What a run would be."""
 
+    config: str
+    """Path of the configuration."""
     system: str
     roles: tuple[RoleEstimate, ...]
     total: RoleEstimate
@@ -143,6 +145,7 @@ def estimate_from(
     )
     usd = total.usd if total.unknown is not None else total.usd.at_most(budget.max_usd)
     return RunEstimate(
+        config=str(loaded.config_path),
         system=configuration.api.name,
         roles=tuple(roles),
         total=replace(total, tokens=total.tokens.at_most(budget.max_tokens), usd=usd),

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tasks.run.assembly import schedule_of
 from tasks.run.champions import champion_now
-from tasks.run.run_size import schedule_of
 
 if TYPE_CHECKING:
     from tasks.inputs.loader import Loaded

@@ -17,7 +17,13 @@ from convergence_core.config.models import Configuration
 from convergence_core.config.problems import Report, guessed, listing, nearest
 from convergence_core.config.schema import is_default
 from convergence_core.config.search_space import CategoricalParam, SearchSpaceConfig
-from convergence_core.config.secrecy import HIDDEN, has_known_secret, is_secret_key, shown
+from convergence_core.config.secrecy import (
+    HIDDEN,
+    has_known_secret,
+    is_secret_key,
+    shown,
+    shown_url,
+)
 from convergence_core.config.source import Path, texts_of
 
 _PLUGIN_GROUPS = {"plugin": "convergence.targets", "plugin_chat": "convergence.providers"}
@@ -226,11 +232,6 @@ def _check_headers(api: ApiConfig, report: Report) -> None:
 
 
 # -- URLs, wherever one is written
-
-
-def shown_url(url: str) -> str:
-    """Return a URL as a message shows it: whatever stands before an ``@`` may be a secret."""
-    return HIDDEN if "@" in url else shown(url)
 
 
 def check_url(path: Path, url: str, report: Report, *, secret_fix: str = "") -> None:

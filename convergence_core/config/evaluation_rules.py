@@ -2,7 +2,7 @@
 
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import get_args
 
 from pydantic import JsonValue
@@ -298,7 +298,7 @@ _KEY_NAMES = {
 
 def check_llm(configuration: Configuration, report: Report) -> None:
     """Check each model that judges, and that the general one is used."""
-    for path, llm in llms_of(configuration):
+    for path, llm in configuration.llms:
         _check_llm(llm, path, report)
     society = configuration.society
     judges = any(m.type == "llm_judge" for m in configuration.evaluation.metrics.values())
@@ -318,18 +318,6 @@ def check_llm(configuration: Configuration, report: Report) -> None:
             "`society: {enabled: true}`."
         )
         report.add("llm", rule, fix, of_key=True, about=(_METRICS, "society.games"))
-
-
-def llms_of(configuration: Configuration) -> Iterator[tuple[Path, LlmConfig]]:
-    """Yield each model that judges answers or their safety, and where it stands."""
-    if configuration.llm is not None:
-        yield ("llm",), configuration.llm
-    for name, metric in configuration.evaluation.metrics.items():
-        if metric.llm is not None:
-            yield (*_METRICS, name, "llm"), metric.llm
-    safety = configuration.feedback.safety.model
-    if safety is not None and safety.form != "folder":
-        yield ("feedback", "safety", "model"), safety
 
 
 def _check_plugin_model(llm: LlmConfig, model: Path, endpoint: Path, report: Report) -> None:

@@ -179,6 +179,20 @@ class Configuration(Section):
         return self.feedback.training.base_model_path or (str(served) if is_fixed else None)
 
     @property
+    def llms(self) -> list[tuple[tuple[str, ...], LlmConfig]]:
+        """Models that judge answers or their safety, think or write, each with the key where it stands."""
+        found: list[tuple[tuple[str, ...], LlmConfig]] = []
+        if self.llm is not None:
+            found.append((("llm",), self.llm))
+        for name, metric in self.evaluation.metrics.items():
+            if metric.llm is not None:
+                found.append((("evaluation", "metrics", name, "llm"), metric.llm))
+        safety = self.feedback.safety.model
+        if safety is not None and safety.form != "folder":
+            found.append((("feedback", "safety", "model"), safety))
+        return found
+
+    @property
     def writes_prompts(self) -> bool:
         """Whether texts are written while a run goes on."""
         if not self.has_mutable_texts or self.prompts.enabled is False:

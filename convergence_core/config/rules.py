@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 from convergence_core.config.api import CHAT_KINDS, URLLESS_KINDS, ApiKind
-from convergence_core.config.api_rules import check_api, check_url, shown_url
-from convergence_core.config.evaluation_rules import check_evaluation, check_llm, llms_of
+from convergence_core.config.api_rules import check_api, check_url
+from convergence_core.config.evaluation_rules import check_evaluation, check_llm
 from convergence_core.config.games_rules import check_games
 from convergence_core.config.models import Configuration, PriceConfig
 from convergence_core.config.problems import ENV_FIX, Report
@@ -20,6 +20,7 @@ from convergence_core.config.secrecy import (
     is_env_name,
     is_only_references,
     is_secret_key,
+    shown_url,
 )
 from convergence_core.config.source import Path, texts_of
 from convergence_core.config.space_rules import check_space
@@ -88,7 +89,7 @@ def _env_names(configuration: Configuration) -> Iterator[tuple[Path, str]]:
         ("api", "auth", "token_env"): auth.token_env,
         ("api", "auth", "password_env"): auth.password_env,
         ("storage", "journal"): journal[2:-1] if journal else None,
-        **{(*path, "api_key_env"): llm.api_key_env for path, llm in llms_of(configuration)},
+        **{(*path, "api_key_env"): llm.api_key_env for path, llm in configuration.llms},
         **{
             ("api", "agent", "secrets", i): name
             for i, name in enumerate(configuration.api.agent.secrets)
@@ -307,7 +308,7 @@ _DEFAULT_HOSTS = frozenset({"api.openai.com", "api.groq.com", "generativelanguag
 def _check_rates(configuration: Configuration, report: Report) -> None:
     """Refuse a host that nothing asks: its limit would have no effect."""
     api = configuration.api
-    llms = [llm for _, llm in llms_of(configuration)]
+    llms = [llm for _, llm in configuration.llms]
     urls = [api.endpoint, *(model.endpoint for model in api.models.values())]
     urls += [llm.endpoint for llm in llms]
     hosts = {host for url in urls if url is not None and (host := _host(url))}

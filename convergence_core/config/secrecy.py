@@ -137,3 +137,8 @@ def _shown_container(value: Any) -> str:
     if isinstance(value, list):
         return f"a list of {len(value)}" if value else "an empty list"
     return f"a {type(value).__name__}"
+
+
+def shown_url(url: str) -> str:
+    """Return a URL as a message shows it: whatever stands before an ``@`` may be a secret."""
+    return HIDDEN if "@" in url else shown(url)

@@ -10,9 +10,8 @@ from convergence_core.ports import RunRecord
 from convergence_core.records import Params
 from convergence_core.result import RunResult, verdict_of
 from tasks.exports.winner_forms import Winner, WinnerForm, placeholder_case
-from tasks.http.authentication import secret_name
 from tasks.inputs.loader import Loaded, load
-from tasks.secrets.redaction import Secrets
+from tasks.secrets.redaction import Secrets, secret_name
 
 
 def winner_of(record: RunRecord, form: WinnerForm, config: Path | None) -> Winner | None:

@@ -9,7 +9,7 @@ from pydantic import SecretStr
 from convergence_core.config import ApiConfig, Configuration
 from convergence_core.config.evaluation_rules import check_judges
 from convergence_core.errors import ConfigurationError, Problem
-from tasks.secrets.redaction import ENV_REFERENCE, Secrets, journal_name
+from tasks.secrets.redaction import Secrets, journal_url
 
 
 def auth_headers(api: ApiConfig, secrets: Secrets) -> dict[str, str]:
@@ -62,16 +62,6 @@ def _expanded(name: str, text: str, secrets: Secrets) -> SecretStr:
     return secrets.expand(text, key=f"api.request.headers.{name}")
 
 
-def secret_name(api: ApiConfig) -> str | None:
-    """Return the variable to look at when access is refused."""
-    if api.auth.type == "basic":
-        return api.auth.password_env
-    if api.auth.type != "none":
-        return api.auth.token_env
-    named = [name for text in api.request.headers.values() for name in ENV_REFERENCE.findall(text)]
-    return named[0] if named else None
-
-
 def check_environment(configuration: Configuration, secrets: Secrets | None = None) -> None:
     """Check that all variables a run will need are set and a model judges, before anything is paid.
 
@@ -96,24 +86,6 @@ def check_environment(configuration: Configuration, secrets: Secrets | None = No
             problems += error.problems
     if problems:
         raise ConfigurationError(problems)
-
-
-def journal_url(configuration: Configuration, secrets: Secrets) -> SecretStr | None:
-    """Return the URL of a shared journal, closed; ``None``: the journal is a file of the store.
-
-    Raises:
-        ConfigurationError: the variable is not set, or holds another URL.
-    """
-    name = journal_name(configuration)
-    if name is None:
-        return None
-    url = secrets.get(name, key="storage.journal")
-    if not url.get_secret_value().startswith(("postgresql://", "postgres://")):
-        rule = "must name a variable that holds a URL of Postgres"
-        fix = f"Set {name} to a URL such as postgresql://db.example.com:5432/journal."
-        value = f"{name}, whose value is none"
-        raise ConfigurationError.of("storage.journal", rule, fix, value=value)
-    return url
 
 
 def _judge_keys(configuration: Configuration) -> dict[str, str]:

@@ -7,11 +7,11 @@ from typing import Self
 from convergence_core.budget.prices import PriceTable
 from convergence_core.config import Configuration
 from convergence_core.config.api import CHAT_KINDS
-from tasks.http.authentication import check_environment, journal_url
+from tasks.http.authentication import check_environment
 from tasks.http.environment import check_network_environment
 from tasks.inputs.prices import prices_of
 from tasks.secrets.process_redaction import hide
-from tasks.secrets.redaction import Redactor, Secrets, target_secret_names
+from tasks.secrets.redaction import Redactor, Secrets, journal_url, target_secret_names
 
 _PLACEHOLDER = "offline"
 """What is sent in place of every key when nobody outside is asked."""
@@ -50,7 +50,7 @@ class Environment:
             check_environment(configuration)
             environment = cls(secrets=Secrets(), prices=prices)
         else:
-            journal_url(configuration, Secrets())  # the journal is the real one
+            journal_url(configuration)  # the journal is the real one
             secrets = Secrets(_AnyName(_of_target(configuration)))
             environment = cls(secrets=secrets, prices=prices, mock_url=mock_url)
         hide(environment.redactor(configuration))
@@ -70,15 +70,6 @@ class Environment:
             target = Redactor.from_configuration(configuration, own)
             return Redactor.of_journal(configuration).joined(target)
         return Redactor.from_configuration(configuration, self.secrets)
-
-    def journal_url(self, configuration: Configuration) -> str | None:
-        """Return the URL of a shared journal, open; ``None``: it is a file of the store.
-
-        Raises:
-            ConfigurationError: the variable is not set.
-        """
-        url = journal_url(configuration, Secrets())
-        return None if url is None else url.get_secret_value()
 
 
 def _of_target(configuration: Configuration) -> dict[str, str]:

@@ -254,16 +254,6 @@ def make_metrics(
     return tuple(metrics)
 
 
-def judge_workers(configuration: Configuration) -> int:
-    """Return the most calls of judges in flight."""
-    model_to_workers = {
-        llm.model_dump_json(): llm.parallel_workers
-        for metric in configuration.evaluation.judges.values()
-        if (llm := configuration.judge_of(metric)) is not None
-    }
-    return max(1, sum(model_to_workers.values()))
-
-
 def _judges(loaded: Loaded, environment: Environment) -> dict[str, PaidMetric]:
     from tasks.providers import make_llm  # noqa: PLC0415 - brings httpx
 

@@ -176,7 +176,8 @@ def _of_config(problem: Problem, path: Path) -> Problem:
 
 def _problems_of_named_cases(source: ConfigSource, base_dir: Path) -> list[Problem]:
     """Look at the test-case file of a configuration that is itself wrong, as far as that goes."""
-    found = pick(source.data, _CASES) if isinstance(source.data, dict) else None
+    section = source.data.get("evaluation") if isinstance(source.data, dict) else None
+    found = section.get("test_cases") if isinstance(section, dict) else None
     named = found.get("path") if isinstance(found, dict) else found
     if not isinstance(named, str):
         return []

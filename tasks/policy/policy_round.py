@@ -40,9 +40,9 @@ from tasks.policy.recorded_prompts import RecordedPrompts, recorded_edits, recor
 from tasks.policy.records import ExperienceReport, PolicyQuestion, PolicySettings
 from tasks.policy.served_policy import ServedPolicy
 from tasks.policy.target_prompts import TargetPrompts
+from tasks.run.assembly import Caller
 from tasks.run.assessment import BUDGET_REACHED, interrupted
 from tasks.run.opener import prepare_run, with_overrides
-from tasks.run.resources import Caller
 from tasks.run.run import Run
 from tasks.store.policy.experience_store import ExperienceStore
 from tasks.store.policy.round_store import RoundStore

@@ -20,7 +20,7 @@ from tasks.metrics.judge.verdicts import read_reasoning
 from tasks.report.evidence import rows_of
 from tasks.report.phrases import failure_example
 from tasks.secrets.process_redaction import redacted_text
-from tasks.secrets.redaction import shortened
+from tasks.secrets.redaction import journal_url, shortened
 from tasks.store.journal.sqlite_journal import open_journal
 
 MOST_REPORTED = 10
@@ -260,8 +260,8 @@ def with_judges_reasons(
     if not rows:
         return {**asked}
     try:
-        url = Environment.unchecked(configuration).journal_url(configuration)
-        journal = open_journal(Path(store.path), url)
+        Environment.unchecked(configuration)  # hides its secrets from here on
+        journal = open_journal(Path(store.path), journal_url(configuration))
     except (ConfigurationError, StoreError):
         return {**asked}  # a shared journal that is not reached from here
     try:

@@ -1,4 +1,4 @@
-"""What learners of a run are made of: their share of its budget, and their calls."""
+"""Parts of a run that its learners are made of: shares of its budget, and calls."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence

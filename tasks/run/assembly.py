@@ -1,15 +1,28 @@
 """Assembly of a run: what evaluates, what decides, and what is known so far."""
 
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import cache
-from typing import Final
+from typing import Any, Final, TypeAlias, TypedDict
+from uuid import uuid4
 
+from convergence_core.budget.limits import Budget
+from convergence_core.budget.terms import Limits, Spent
+from convergence_core.config import Configuration
 from convergence_core.config.problems import listing
-from convergence_core.events import BudgetWarned, ThinkingStopped
-from convergence_core.ports import Checkpoint, RunRecord
+from convergence_core.events import (
+    BudgetWarned,
+    CellEvaluated,
+    Listener,
+    RunNotice,
+    ThinkingStopped,
+)
+from convergence_core.ports import Checkpoint, RunRecord, SessionTarget
+from convergence_core.records import Candidate, Evaluation
 from convergence_core.search.learner import Learner
+from convergence_core.search.schedule import Schedule
 from convergence_core.search.study import Study
 from convergence_core.search.study_state import StudyState
 from convergence_core.space.text_variants import widened
@@ -18,21 +31,31 @@ from tasks.inputs.environment import Environment
 from tasks.inputs.loader import Loaded
 from tasks.inputs.prices import check_priced
 from tasks.inputs.storage import store_path
+from tasks.metrics.judge.judge import call_count
 from tasks.prompts.factory import make_prompts
 from tasks.rlp.factory import make_rlp
 from tasks.rlp.learner_calls import LearnerParts
 from tasks.run.active_runs import register
 from tasks.run.champions import tagged_champion
 from tasks.run.prior_runs import read_past
-from tasks.run.resources import Caller, OnNotice, RunResources, notify_of, open_resources
-from tasks.run.run import Run
-from tasks.run.run_size import schedule_of
-from tasks.runners import check_runner
-from tasks.runners.evaluation_deps import EvaluationDeps
+from tasks.run.run import Run, RunResources
+from tasks.runners import WorkerPool, check_runner, make_runner, n_workers_of
+from tasks.runners.evaluation_deps import EvaluationDeps, open_session
+from tasks.runners.work_items import RunSpec
 from tasks.sao.factory import make_sao
-from tasks.store import ParquetStore
+from tasks.secrets.redaction import journal_url
+from tasks.store import Lease, ParquetStore, open_journal
 from tasks.store.tables import lineage
+from tasks.store.tables.interrupted_runs import mark_interrupted
+from tasks.store.tables.lineage import OFFLINE, inherit, payer, spent_before
 from tasks.telemetry.listeners import ListenerThreads, open_listeners, remote_exports
+
+OnNotice: TypeAlias = Callable[[RunNotice], None]
+
+
+AGENT_CALLS: Final = 4
+"""Two tools one after the other, or three, and the answer."""
+
 
 LEARNERS: Final[tuple[Callable[[LearnerParts], Learner | None], ...]] = (
     make_sao,
@@ -41,6 +64,35 @@ LEARNERS: Final[tuple[Callable[[LearnerParts], Learner | None], ...]] = (
     make_games,
 )
 """Each advises upon those before it: texts of preferences and prompts first, then thoughts."""
+
+
+class Caller(TypedDict, total=False):
+    """What the program that opens a run puts in place of parts of its configuration; its listeners."""
+
+    mock_url: str | None
+    """Server that answers in place of all chat models."""
+    local_function: Callable[..., Any] | None
+    """The target, in place of ``api.function``."""
+    evaluator: Callable[..., Any] | None
+    """The user's evaluator."""
+    on_event: Listener | None
+    on_notice: OnNotice | None
+    """Listens to notices of budget and providers alone; ``None``: ``on_event`` does."""
+
+
+def notify_of(caller: Caller) -> OnNotice | None:
+    """Return the listener to notices of budget and providers."""
+    return caller.get("on_notice") or caller.get("on_event")
+
+
+def _on_cell_of(caller: Caller) -> Callable[[Evaluation], None] | None:
+    """Return what turns each evaluation into an event."""
+    tell = caller.get("on_event")
+    if tell is None:
+        return None
+    return lambda done: tell(
+        CellEvaluated(generation=done.generation, reward=done.reward, cached=done.cached)
+    )
 
 
 def assemble(
@@ -70,8 +122,9 @@ def assemble(
     price_warning = check_priced(loaded, deps.target, deps.environment.prices)
     store = ParquetStore(store_path(loaded))
     loaded = _with_variants(loaded, lineage.last_checkpoint(store, record))
+    schedule = schedule_of(loaded, tagged_champion(record.tags, loaded.space))
     past = read_past(store, record, loaded)
-    study = past.study(loaded, schedule_of(loaded, tagged_champion(record.tags, loaded.space)))
+    study = past.study(loaded, schedule)
     with ExitStack() as held:
         caller = _heard(caller, _listeners(record, deps, held))
         resources = open_resources(held, record, deps, store, caller)
@@ -200,4 +253,150 @@ def _opening_state(
         limit=None if is_raised or begins else state.limit,
         n_calls=max(state.n_calls, resources.spent_before.calls),
         repairs_next=retry_missing or lineage.retries(record, state.next_generation),
+    )
+
+
+def open_resources(
+    held: ExitStack,
+    record: RunRecord,
+    deps: EvaluationDeps,
+    store: ParquetStore,
+    caller: Caller,
+) -> RunResources:
+    """Take the lease of a run's system, and open what the run works with.
+
+    Args:
+        held: frees what is opened.
+        record: the run's row.
+        deps: target and metrics.
+        store: of the run.
+        caller: listens.
+
+    Raises:
+        LeaseHeldError: another process optimizes this system.
+        StoreError: the store cannot be used.
+    """
+    configuration = deps.loaded.configuration
+    lease = Lease(store.path, record.name)
+    lease.acquire()
+    held.callback(lease.release)
+    held.callback(store.close)
+    _sweep(held, record, deps, mark_interrupted(store, record))
+    journal = open_journal(store.path, journal_url(configuration))
+    held.callback(journal.close)
+    maybe_paid = tuple(journal.abandon(record.run_id))
+    runner = make_runner(configuration.optimization.execution)
+    if runner is not None:
+        held.callback(runner.close)
+    spec = _spec(record, deps, store)
+    inherit(store, record)
+    before = spent_before(journal, record)
+    spent = before + Spent.of(journal.totals(record.run_id))
+    budget = Budget(Limits.of(configuration.budget), spent, threading.Lock())
+    on_cell, notify = _on_cell_of(caller), notify_of(caller)
+    session = open_session(
+        deps,
+        spec,
+        journal=journal,
+        budget=budget,
+        on_cell=on_cell,
+        on_notice=notify,
+    )
+    held.callback(session.close)
+    pool = None
+    if runner is not None:
+        pool = WorkerPool(
+            runner,
+            spec,
+            budget=budget,
+            journal=journal,
+            before=before,
+            on_cell=on_cell,
+            on_warning=notify,
+        )
+    return RunResources(
+        store=store,
+        lease=lease,
+        journal=journal,
+        budget=budget,
+        spent_before=before,
+        maybe_paid=maybe_paid,
+        session=session,
+        pool=pool,
+    )
+
+
+def _sweep(
+    held: ExitStack, record: RunRecord, deps: EvaluationDeps, interrupted: Sequence[str]
+) -> None:
+    """Release sessions that killed processes left open: before the first call, and after the last."""
+    if isinstance(deps.target, SessionTarget):
+        deps.target.sweep((record.run_id, *interrupted))
+        held.callback(deps.target.sweep, (record.run_id,))
+
+
+def _spec(record: RunRecord, deps: EvaluationDeps, store: ParquetStore) -> RunSpec:
+    return RunSpec(
+        run_id=record.run_id,
+        session_id=uuid4().hex,
+        label=record.label,
+        payer=payer(record),
+        world=OFFLINE if OFFLINE in record.tags else "",
+        config_json=record.config_json,
+        base_dir=record.base_dir,
+        cases_sha256=record.cases_sha256,
+        search_space_json=record.search_space_json,
+        store_path=str(store.path.resolve()),
+        mock_url=deps.environment.mock_url,
+        n_workers=n_workers_of(deps.loaded.configuration.optimization.execution),
+    )
+
+
+def _judge_calls(configuration: Configuration) -> int:
+    """Return the calls of judges that one evaluation needs, retries left out.
+
+    What a champion answers comes beside them, once for each case: see ``_champions``.
+    """
+    return sum(call_count(metric) for metric in configuration.evaluation.judges.values())
+
+
+def _agent_calls(configuration: Configuration) -> int:
+    """Return the calls of models that one run of an agent is counted with; how many it makes, it decides."""
+    if configuration.api.kind != "agno":
+        return 0
+    return min(AGENT_CALLS, configuration.api.agent.max_model_calls)
+
+
+def _champions(configuration: Configuration) -> tuple[int, int]:
+    """Return how many candidates pairwise judges compare with, and how many are not the defaults."""
+    pairwise = [m for m in configuration.evaluation.judges.values() if m.mode == "pairwise"]
+    written = [m.champion for m in pairwise if isinstance(m.champion, dict)]
+    n_apart = sum(params not in written[:i] for i, params in enumerate(written))
+    return n_apart + any(not isinstance(m.champion, dict) for m in pairwise), n_apart
+
+
+def schedule_of(loaded: Loaded, champion: Candidate | None = None) -> Schedule:
+    """Return the plan of a run of this configuration, in numbers of cells.
+
+    Args:
+        loaded: the configuration with what it names.
+        champion: who is in production; looked at in the end beside winner and defaults.
+    """
+    configuration = loaded.configuration
+    n_champions, n_apart = _champions(configuration)
+    baseline = loaded.space.baseline()
+    return Schedule(
+        n_generations=configuration.optimization.evolution.generations,
+        population_size=configuration.optimization.evolution.population_size,
+        n_search_cases=len(loaded.search_cases),
+        n_holdout_cases=len(loaded.holdout_cases),
+        repeats=configuration.evaluation.repeats,
+        deterministic=configuration.evaluation.deterministic,
+        cases_per_candidate=configuration.evaluation.cases_per_candidate,
+        max_calls=configuration.budget.max_calls,
+        calls_per_cell=1 + _judge_calls(configuration) + _agent_calls(configuration),
+        n_champions=n_champions,
+        n_champions_apart=n_apart,
+        has_baseline=baseline is not None,
+        has_champion=champion is not None and champion.params != baseline,
     )

@@ -6,9 +6,7 @@ from pathlib import Path
 import httpx
 
 from convergence_core.config import Configuration
-from convergence_core.config.api_rules import shown_url
-from convergence_core.config.evaluation_rules import llms_of
-from convergence_core.config.secrecy import dotted
+from convergence_core.config.secrecy import dotted, shown_url
 from convergence_core.errors import ConfigurationError, Problem, StoreError
 from tasks.store.layout import check_format, store_root
 
@@ -53,9 +51,7 @@ def _address_problems(configuration: Configuration) -> list[Problem]:
     api = configuration.api
     key_to_url = {"api.endpoint": api.endpoint}
     key_to_url |= {f"api.models.{name}.endpoint": m.endpoint for name, m in api.models.items()}
-    key_to_url |= {
-        dotted((*path, "endpoint")): llm.endpoint for path, llm in llms_of(configuration)
-    }
+    key_to_url |= {dotted((*path, "endpoint")): llm.endpoint for path, llm in configuration.llms}
     problems: list[Problem] = []
     for key, url in key_to_url.items():
         try:

@@ -12,10 +12,10 @@ from tasks.inputs.environment import Environment
 from tasks.inputs.loader import Loaded
 from tasks.rlp.learner_calls import LearnerCalls, SubBudget
 from tasks.run.active_runs import run_of
+from tasks.run.assembly import Caller
 from tasks.run.assessment import champion_of_test, interrupted
 from tasks.run.games_round import GamesRound, held_open
 from tasks.run.opener import open_config, prepare_run, with_overrides
-from tasks.run.resources import Caller
 from tasks.run.run import Run
 from tasks.store.tables.lineage import GAMES_TAG
 

@@ -57,12 +57,12 @@ from tasks.games.round_rows import (
     round_row,
     system_of,
 )
-from tasks.http.authentication import secret_name
 from tasks.inputs.loader import Loaded
 from tasks.json_values import answers_of, as_text
 from tasks.rlp.learner_calls import LearnerCalls
 from tasks.run.judged_plays import MOST_ITEMS, NO_ITEMS, JudgedPlays, asks_of_answers
 from tasks.run.run import Run
+from tasks.secrets.redaction import secret_name
 from tasks.store.tables.lineage import payer
 from tasks.store.tables.rows import generation_row, payload_rows
 

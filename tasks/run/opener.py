@@ -14,15 +14,13 @@ from convergence_core.ports import RunRecord
 from convergence_core.records import canonical_json, sha256_hex
 from convergence_core.result import RunResult
 from tasks.inputs.loader import Loaded, load, load_mapping
-from tasks.inputs.records import new_record
-from tasks.inputs.storage import ready_store
+from tasks.inputs.storage import new_record, ready_store
 from tasks.prompts.served_operators import served_tag
 from tasks.run.active_runs import is_open, run_of
-from tasks.run.assembly import assemble
+from tasks.run.assembly import Caller, OnNotice, assemble
 from tasks.run.champions import TAG as CHAMPION_TAG, champion_tag
 from tasks.run.destinations import check_destinations
 from tasks.run.prior_runs import tags_of
-from tasks.run.resources import Caller, OnNotice
 from tasks.run.run import FLOW_RUN_TAG, Run
 from tasks.sao.history import history_tag
 from tasks.store import ParquetStore

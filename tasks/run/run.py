@@ -12,11 +12,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Literal, Self
 
+from convergence_core.budget.limits import Budget
 from convergence_core.budget.terms import Spent
 from convergence_core.config import Configuration
 from convergence_core.errors import LeaseHeldError, RunInterruptedError
 from convergence_core.events import Event, Listener, RunFinished, RunStarted
-from convergence_core.ports import Row, RunRecord, RunStatus
+from convergence_core.ports import Journal, LostCall, Row, RunRecord, RunStatus
 from convergence_core.records import Assignment, Evaluation, Trial
 from convergence_core.search.learner import Learner, LearnerStep
 from convergence_core.search.recommend import Recommendation
@@ -25,10 +26,12 @@ from convergence_core.search.schedule import FINAL_SHARE
 from convergence_core.search.study import Asked, Study
 from convergence_core.search.study_state import StudyState
 from convergence_core.space.text_variants import widened
+from tasks.calls.session import EvaluationSession
 from tasks.inputs.loader import Loaded
 from tasks.run.prior_runs import PriorRuns, read_past
-from tasks.run.resources import RunResources
+from tasks.runners import WorkerPool
 from tasks.secrets.process_redaction import redacted_text
+from tasks.store import Lease, ParquetStore
 from tasks.store.clock import end_us, wall_clock_us
 from tasks.store.tables.lineage import describe_lineage
 from tasks.store.tables.rows import evaluation_row
@@ -54,6 +57,24 @@ class StepResult:
         return tuple(
             learned.summary for learned in self.learners.values() if learned.summary is not None
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResources:
+    """What an open run works with."""
+
+    store: ParquetStore
+    lease: Lease
+    """Held for the run's system."""
+    journal: Journal
+    budget: Budget
+    spent_before: Spent
+    """What the finished runs have spent that this one goes on from."""
+    maybe_paid: tuple[LostCall, ...]
+    """Calls in flight when an earlier process died."""
+    session: EvaluationSession
+    pool: WorkerPool | None
+    """Where a runner takes the candidates; ``None``: they are evaluated here."""
 
 
 _NO_SIGNALS = (asyncio.CancelledError, GeneratorExit, SystemExit)

@@ -24,12 +24,11 @@ from tasks.calls.paid_calls import CallLimits
 from tasks.calls.pending_calls import endpoint_of
 from tasks.calls.session import EvaluationSession, RunContext
 from tasks.calls.shared_rate import SharedRates
-from tasks.http.authentication import secret_name
 from tasks.inputs.environment import Environment
-from tasks.inputs.factories import judge_workers, make_metrics, make_target
+from tasks.inputs.factories import make_metrics, make_target
 from tasks.inputs.loader import Loaded
 from tasks.runners.work_items import RunSpec
-from tasks.secrets.redaction import Redactor
+from tasks.secrets.redaction import Redactor, journal_url, secret_name
 from tasks.store.journal.rates import open_rates
 from tasks.telemetry.listeners import local_telemetry
 
@@ -108,12 +107,12 @@ def open_session(
         ConfigurationError: ``telemetry`` needs an extra that is missing.
         StoreError: the database of call times cannot be opened.
     """
-    loaded, environment = deps.loaded, deps.environment
+    loaded = deps.loaded
     configuration = loaded.configuration
     execution = configuration.optimization.execution
     rates = None
     if execution.calls_per_second:
-        slots = open_rates(spec.store_path, environment.journal_url(configuration))
+        slots = open_rates(spec.store_path, journal_url(configuration))
         rates = SharedRates(slots, execution.calls_per_second)
     payer_id, payer_started_us = spec.payer
     if isinstance(deps.target, SessionTarget):
@@ -141,7 +140,7 @@ def open_session(
         ),
         limits=CallLimits(
             workers=max(1, execution.parallel_workers // n_sessions),
-            judge_workers=max(1, judge_workers(configuration) // n_sessions),
+            judge_workers=max(1, _judge_workers(configuration) // n_sessions),
             thought_workers=_thought_workers(configuration),
             max_retries=execution.max_retries,
             max_rate_limit_retries=execution.max_rate_limit_retries,
@@ -174,6 +173,16 @@ def _spans_of(deps: EvaluationDeps) -> CallListener | None:
         redact=deps.redact,
         has_content=telemetry.content,
     )
+
+
+def _judge_workers(configuration: Configuration) -> int:
+    """Return the most calls of judges in flight."""
+    model_to_workers = {
+        llm.model_dump_json(): llm.parallel_workers
+        for metric in configuration.evaluation.judges.values()
+        if (llm := configuration.judge_of(metric)) is not None
+    }
+    return max(1, sum(model_to_workers.values()))
 
 
 def _thought_workers(configuration: Configuration) -> int:

@@ -21,6 +21,7 @@ from tasks.inputs.loader import Loaded, load_mapping
 from tasks.runners.evaluation_deps import EvaluationDeps, open_session
 from tasks.runners.work_items import RunSpec, WorkItem, WorkResult, packed, portable, unpacked
 from tasks.secrets.process_redaction import redacted_errors
+from tasks.secrets.redaction import journal_url
 from tasks.store import open_journal
 
 
@@ -97,7 +98,7 @@ class Worker:
         budget = Budget(Limits.of(configuration.budget), lock=threading.Lock())
         deps = EvaluationDeps.of(loaded, environment)
         with ExitStack() as held:
-            journal = open_journal(spec.store_path, environment.journal_url(configuration))
+            journal = open_journal(spec.store_path, journal_url(configuration))
             held.callback(journal.close)
             session = open_session(
                 deps, spec, journal=journal, budget=budget, n_sessions=spec.n_workers

@@ -37,8 +37,7 @@ from convergence_core.sao.rows import PREFERENCES_SQL, pairs_of, preference_rows
 from convergence_core.search.sampler import SearchState
 from convergence_core.search.study_state import StudyState
 from tasks.inputs.loader import Loaded
-from tasks.inputs.records import new_record
-from tasks.inputs.storage import store_path
+from tasks.inputs.storage import new_record, store_path
 from tasks.sao.factory import source_of
 from tasks.sao.history import IMPORT_TAG, judge_of
 from tasks.store import Lease, ParquetStore

@@ -19,7 +19,6 @@ from convergence_core.sao.round_plan import RoundSource
 from convergence_core.sao.rounds import Rounds
 from convergence_core.sao.state import SaoState
 from convergence_core.sao.templates import TEMPLATES_VERSION
-from tasks.http.authentication import secret_name
 from tasks.inputs.environment import Environment
 from tasks.inputs.loader import Loaded
 from tasks.inputs.shipped_files import shipped
@@ -32,6 +31,7 @@ from tasks.sao.history import history_of, inherited_state, judge_of, played_item
 from tasks.sao.learner import SAO, SaoLearner
 from tasks.sao.round import RoundModels
 from tasks.sao.writer import LONGEST_ANSWER, N_AT_ONCE, AnsweringSystem, Writer
+from tasks.secrets.redaction import secret_name
 
 NO_LLM: Final = "SAO off: no `llm` is configured"
 NO_PROMPT: Final = (

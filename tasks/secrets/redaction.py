@@ -35,7 +35,7 @@ from tasks.secrets.fragments import (
 )
 
 if TYPE_CHECKING:
-    from convergence_core.config import Configuration
+    from convergence_core.config import ApiConfig, Configuration
 
 MASK = "[redacted]"
 MIN_SECRET_LENGTH = 4
@@ -273,10 +273,9 @@ def redact_json(value: Json, redact: Callable[[str], str]) -> Json:
 def secret_names(configuration: "Configuration") -> tuple[str, ...]:
     """Return the environment variables that a configuration names, each once."""
     # A question in SQL writes texts as well, and has no configuration to read.
-    from convergence_core.config.evaluation_rules import llms_of  # noqa: PLC0415 - a third of a command
 
     found = [*target_secret_names(configuration), journal_name(configuration)]
-    found += [llm.api_key_env for _, llm in llms_of(configuration)]
+    found += [llm.api_key_env for _, llm in configuration.llms]
     return tuple(dict.fromkeys(name for name in found if name))
 
 
@@ -293,6 +292,34 @@ def journal_name(configuration: "Configuration") -> str | None:
     """Return the variable that the URL of a shared journal is in."""
     found = ENV_REFERENCE.findall(configuration.storage.journal or "")
     return found[0] if found else None
+
+
+def journal_url(configuration: "Configuration", secrets: Secrets | None = None) -> str | None:
+    """Return the URL of a shared journal; ``None``: the journal is a file of the store.
+
+    Raises:
+        ConfigurationError: the variable is not set, or holds another URL.
+    """
+    name = journal_name(configuration)
+    if name is None:
+        return None
+    url = (secrets or Secrets()).get(name, key="storage.journal").get_secret_value()
+    if not url.startswith(("postgresql://", "postgres://")):
+        rule = "must name a variable that holds a URL of Postgres"
+        fix = f"Set {name} to a URL such as postgresql://db.example.com:5432/journal."
+        value = f"{name}, whose value is none"
+        raise ConfigurationError.of("storage.journal", rule, fix, value=value)
+    return url
+
+
+def secret_name(api: "ApiConfig") -> str | None:
+    """Return the variable to look at when access is refused."""
+    if api.auth.type == "basic":
+        return api.auth.password_env
+    if api.auth.type != "none":
+        return api.auth.token_env
+    named = [name for text in api.request.headers.values() for name in ENV_REFERENCE.findall(text)]
+    return named[0] if named else None
 
 
 def _basic_pair(configuration: "Configuration", secrets: Secrets) -> list[str]:

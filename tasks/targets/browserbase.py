@@ -34,9 +34,9 @@ from tasks.browser.sessions import (
 )
 from tasks.functions.function_results import reply_of
 from tasks.functions.workers import WorkersHungError, WorkTimeoutError
-from tasks.http.authentication import request_headers, secret_name
+from tasks.http.authentication import request_headers
 from tasks.http.request_templates import Values
-from tasks.secrets.redaction import Secrets
+from tasks.secrets.redaction import Secrets, secret_name
 
 _LOG = logging.getLogger(__name__)
 _MARGIN_S: Final = 30.0

@@ -13,7 +13,7 @@ from convergence_core.ports import WorstCase
 from convergence_core.prompts.shots import END, Shot, split
 from convergence_core.records import Case, Json, Params, Reply
 from convergence_core.thought_tags import TextCallback
-from tasks.http.authentication import request_headers, secret_name, token_of
+from tasks.http.authentication import request_headers, token_of
 from tasks.http.clients import ClientSettings
 from tasks.http.request_templates import Values
 from tasks.json_values import as_text
@@ -21,7 +21,7 @@ from tasks.providers import make_chat
 from tasks.providers.answers import ChatCompletion, mappings
 from tasks.providers.chat import ChatSettings, Provider, check_refused
 from tasks.providers.fields import REQUEST_FIELDS, Mapped, n_answers, output_limit
-from tasks.secrets.redaction import Secrets
+from tasks.secrets.redaction import Secrets, secret_name
 from tasks.targets.chat_checks import sent_fields, system_parameter
 from tasks.targets.endpoint import chosen_model
 

@@ -13,12 +13,12 @@ from convergence_core.errors import Billed, CandidateFault, InfrastructureFault
 from convergence_core.ports import WorstCase
 from convergence_core.records import Case, Json, Params, Reply, Usage
 from tasks.functions.call_forms import merge
-from tasks.http.authentication import request_headers, secret_name
+from tasks.http.authentication import request_headers
 from tasks.http.clients import ClientSettings
 from tasks.http.faults import bad_body_fault, bare, header_fault, is_of_proxy, status_fault
 from tasks.http.request_templates import Values
 from tasks.json_values import MOST_BILLED, Missing, NotJsonError, as_text, pick, to_json
-from tasks.secrets.redaction import Secrets
+from tasks.secrets.redaction import Secrets, secret_name
 from tasks.targets.endpoint_mock import EndpointMock
 from tasks.targets.request_price import RequestPrice
 

@@ -12,7 +12,7 @@ from tasks.calls.pending_calls import JUDGE_LANE, TARGET_LANE
 from tasks.inputs.environment import Environment
 from tasks.inputs.factories import make_target
 from tasks.inputs.loader import load
-from tasks.run.run_size import schedule_of
+from tasks.run.assembly import schedule_of
 from tasks.store import ParquetStore
 from tasks.store.runtime.promotions import set_champion
 from tasks.store.runtime.rows import Champion

@@ -11,7 +11,7 @@ from convergence_core.result import RunResult
 from convergence_core.search.final_look import describe_shortage
 from tasks.inputs.loader import load
 from tasks.report.markdown import report_markdown
-from tasks.run.run_size import schedule_of
+from tasks.run.assembly import schedule_of
 from tests.support.optimizations import write_project
 from tests.support.paid_runs import begin, go_on, play
 from tests.support.sessions import ScriptedTarget, assignment, session

@@ -19,7 +19,6 @@ from convergence_core.policy import PROMPT_ACTIONS, PolicyDecision, StepOutcome
 from convergence_core.records import Json, canonical_json
 from tasks.store.clock import wall_clock_us
 from tasks.store.database import Closing, Connection, Schema
-from tasks.store.layout import store_root
 from tasks.store.runtime.schema import VARIABLE
 from tasks.store.shared_database import has_shared, open_shared
 
@@ -152,7 +151,7 @@ class ExperienceStore(Closing):
             StoreDamagedError: the file is no database.
             StoreWriteError: it cannot be created or written.
         """
-        self.root = store_root(path)
+        self.root = Path(path).absolute()
         self.database = open_shared(path, POLICY_FILE, POLICY, url)
         self.now_us = now_us
 

@@ -14,7 +14,6 @@ from convergence_core.errors import ArmChangedError
 from convergence_core.records import Json, canonical_json
 from tasks.store.clock import wall_clock_us
 from tasks.store.database import Closing, Connection
-from tasks.store.layout import store_root
 from tasks.store.runtime.rows import (
     ArmKind,
     ArmOffer,
@@ -80,7 +79,7 @@ class RuntimeStore(Closing):
             StoreDamagedError: the file is no database.
             StoreWriteError: it cannot be created or written.
         """
-        self.root = store_root(path)
+        self.root = Path(path).absolute()
         self.database = open_shared(path, RUNTIME_FILE, RUNTIME, url)
         self.now_us = now_us
 
