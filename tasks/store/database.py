@@ -4,16 +4,20 @@ Statements are SQLite's, with ``?`` for values; ``postgres.translated`` turns th
 """
 
 import os
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol, Self
 
 from convergence_core.errors import StoreError
 
+_CREATED = re.compile(r"CREATE (?:UNIQUE )?(?:TABLE|INDEX) IF NOT EXISTS (\w+)")
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@dataclass(frozen=True, kw_only=True)
 class Schema:
     """Tables of a database, and how it gets them."""
 
@@ -29,8 +33,13 @@ class Schema:
     """What is not lost where a server cannot be reached."""
     key: str = "storage.path"
     """Setting that says where it is."""
-    tables: tuple[str, ...] = ()
-    """Names with a prefix in PostgreSQL; there the first holds the version."""
+    versions: str = ""
+    """Table that holds the version in PostgreSQL."""
+
+    @cached_property
+    def tables(self) -> tuple[str, ...]:
+        """Names of tables and indexes, which have a prefix in PostgreSQL; the first holds the version."""
+        return self.versions, *_CREATED.findall(self.upgrade(0))
 
 
 class Cursor(Protocol):

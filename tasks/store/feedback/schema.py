@@ -119,12 +119,5 @@ FEEDBACK: Final = Schema(
     loss="logged answers and ratings that were not folded into the tables are gone with it",
     kept="What was acknowledged is kept.",
     key=VARIABLE,
-    tables=(
-        *("feedback", "interactions", "ratings", "comparisons", "sent_rewards", "case_reviews"),
-        *("feedback_exports", "interactions_of_user", "ratings_of_interaction"),
-        *("comparisons_of_pair", "adapters", "adapter_events", "adapter_rows", "training_rounds"),
-        *("gate_checks", "one_active_adapter", "adapters_of_parent", "events_of_adapter"),
-        *("adapters_of_mark", "events_of_round", "checks_of_adapter", "live_tests"),
-        *("events_of_test", "live_test_answers", "answers_of_test"),
-    ),
+    versions="feedback",
 )

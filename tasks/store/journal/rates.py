@@ -12,26 +12,22 @@ failure, and no call waits in the database.
 from abc import abstractmethod
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tasks.store.clock import wall_clock_us
 from tasks.store.database import Closing, Schema
-from tasks.store.journal.schema import POSTGRES_JOURNAL
+from tasks.store.journal.schema import POSTGRES_JOURNAL, RATES
 from tasks.store.layout import ensure_store, store_root
 from tasks.store.sqlite import SqliteDatabase
-
-if TYPE_CHECKING:
-    from tasks.store.postgres import PostgresConnection
 
 RATES_FILE = "rates.sqlite"
 MOST_AHEAD_S = 3600.0
 """A slot further away than this was not meant: a clock was set back."""
 _MOST_US = round(MOST_AHEAD_S * 1e6)
-_TABLE = "CREATE TABLE IF NOT EXISTS rates(place TEXT PRIMARY KEY, next_us INTEGER NOT NULL)"
 _SCHEMA: Final = Schema(
     noun="rates",
     version=1,
-    upgrade=lambda _: f"{_TABLE} WITHOUT ROWID",
+    upgrade=lambda _: RATES,
     loss="nothing is lost",
 )
 _TAKE = (
@@ -43,8 +39,6 @@ _TAKE_SQLITE = _TAKE.format(endpoint="?1", now="?2", gap="?3", most=_MOST_US)
 # The clock is read once the row is locked: time passes while others hold it.
 _NOW = "CAST(extract(epoch from clock_timestamp()) * 1e6 AS BIGINT)"
 _TAKE_POSTGRES = _TAKE.format(endpoint="%(endpoint)s", now=_NOW, gap="%(gap)s", most=_MOST_US)
-_SCHEMA_LOCK = 0x434F4E57
-"""Beside the journal's own."""
 
 
 class Rates(Closing):
@@ -115,11 +109,6 @@ class PostgresRates(Rates):
         from tasks.store.postgres import PostgresDatabase  # noqa: PLC0415 - optional
 
         self._database = PostgresDatabase(url, POSTGRES_JOURNAL)
-        try:
-            self._database.read(_make_table)
-        except BaseException:
-            self.close()
-            raise
 
     def take(self, endpoint: str, per_second: float) -> float:
         """Take the next slot of an endpoint; see ``Rates``."""
@@ -131,11 +120,3 @@ class PostgresRates(Rates):
     def close(self) -> None:
         """Close the connection; safe to call twice."""
         self._database.close()
-
-
-def _make_table(connection: "PostgresConnection") -> None:
-    if connection.execute("SELECT to_regclass('rates')").fetchone() != (None,):
-        return
-    with connection.driver.transaction():
-        connection.execute("SELECT pg_advisory_xact_lock(?)", (_SCHEMA_LOCK,))
-        connection.execute(_TABLE.replace("INTEGER", "BIGINT").replace("TEXT", 'TEXT COLLATE "C"'))

@@ -57,6 +57,9 @@ CREATE TABLE IF NOT EXISTS leases(
   expires_us INTEGER NOT NULL
 ) WITHOUT ROWID;
 """
+RATES = """
+CREATE TABLE IF NOT EXISTS rates(place TEXT PRIMARY KEY, next_us INTEGER NOT NULL) WITHOUT ROWID;
+"""
 _IN_POSTGRES = """
 CREATE TABLE IF NOT EXISTS calls(
   call_key TEXT PRIMARY KEY, state TEXT NOT NULL, owner TEXT NOT NULL, lease_us INTEGER NOT NULL,
@@ -89,8 +92,8 @@ SQLITE_JOURNAL: Final = Schema(
 POSTGRES_JOURNAL: Final = Schema(
     noun="journal",
     version=2,
-    upgrade=lambda _: _IN_POSTGRES + _ACTIVITY + _DIGEST,
+    upgrade=lambda _: _IN_POSTGRES + _ACTIVITY + _DIGEST + RATES,
     kept="Nothing that was paid is lost; `convergence resume` goes on from there.",
     key="storage.journal",
-    tables=("journal", "calls", "attempts", "attempts_of_generation", "activity", "rates"),
+    versions="journal",
 )

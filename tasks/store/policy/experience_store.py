@@ -73,11 +73,7 @@ POLICY: Final = Schema(
     loss="experiences that were not folded into the tables are gone with it",
     kept="What was acknowledged is kept.",
     key=VARIABLE,
-    tables=(
-        *("policy_schema", "policy_experiences", "policy_versions", "policy_exports"),
-        *("policy_episodes", "episodes_of_system", "policy_gates", "gates_of_system"),
-        "experiences_of_version",
-    ),
+    versions="policy_schema",
 )
 
 VersionKind = Literal["begun", "simulated", "updated", "loaded"]

@@ -121,17 +121,5 @@ RUNTIME: Final = Schema(
     loss="arms, decisions, rewards and champions are gone with it",
     kept="What was acknowledged is kept.",
     key=VARIABLE,
-    tables=(
-        *(
-            "runtime",
-            "groups",
-            "arms",
-            "policies",
-            "decisions",
-            "rewards",
-            "assignments",
-            "alarms",
-        ),
-        *("guards", "looks", "systems", "exports", "champions", "one_reward", "one_request"),
-    ),
+    versions="runtime",
 )
