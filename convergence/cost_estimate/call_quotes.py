@@ -136,6 +136,8 @@ class RoleEstimate:
     """Whether lengths are expected, and not measured in earlier runs."""
     lowered_by: str = ""
     """Key of the configuration that lowers it."""
+    share: float | None = None
+    """Shares of `budget.max_usd` that its rounds may spend together; ``None``: no limit of their own."""
 
 
 OF_REQUESTS = f"the cases, and answers of {USUAL_ANSWER} tokens or as `expected`"
@@ -220,10 +222,10 @@ class TextModel:
         quotes: Sequence[Quote],
         past: CallHistory | None,
         *,
-        share: float = 1.0,
-        lowered_by: str,
+        share: float,
+        lowered_by: str = "",
     ) -> RoleEstimate:
-        """Return what such calls cost."""
+        """Return what such calls cost, within a share of the run's dollars."""
         usd = calls * over([quote.usd(past) for quote in quotes])
         usual = quotes[0].answer.expected or 0.0
         is_guess = basis(past) == OF_REQUESTS
@@ -238,6 +240,7 @@ class TextModel:
             unknown=no_price(self.name) if usd.expected is None else None,
             least_usd=least_cap(quotes, share) if calls.high else None,
             lowered_by=lowered_by,
+            share=share,
         )
 
 

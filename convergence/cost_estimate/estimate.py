@@ -73,6 +73,8 @@ class RunEstimate:
         """Return a JSON value."""
         found = asdict(self)
         del found["plan"]  # `validate --json` tells it
+        for role in (found["total"], *found["roles"]):
+            del role["share"]
         return found
 
 
@@ -138,8 +140,15 @@ def estimate_from(
         *writing_roles(loaded, world, plan, quotes, past),
         *game_roles(loaded, world, rounds, quotes, past),
     ]
-    total = _total(roles, configuration)
     budget, execution = configuration.budget, configuration.optimization.execution
+    if (most_usd := budget.max_usd) is not None:
+        roles = [
+            role
+            if role.share is None
+            else replace(role, usd=role.usd.at_most(role.share * most_usd))
+            for role in roles
+        ]
+    total = _total(roles, configuration)
     most = sum((role.calls for role in roles), Range.fixed(0)) * Range.fixed(
         execution.most_attempts
     )

@@ -136,8 +136,9 @@ def _roles(  # noqa: PLR0917 - of one place
     from tasks.providers import billing_provider  # noqa: PLC0415 - brings clients
 
     configuration = loaded.configuration
-    settings, limit = configuration.society.games, configuration.budget.max_usd
-    share = Range.fixed(None if limit is None else limit * settings.max_share_usd) * rounds
+    settings = configuration.society.games
+    assert rounds.high is not None  # noqa: S101 - numbers of generations
+    share = settings.max_share_usd * rounds.high
     roles = []
     for name in sorted({seat.name for one in games.values() for seat in one.seats.values()}):
         seen = {
@@ -158,19 +159,19 @@ def _roles(  # noqa: PLR0917 - of one place
             share=settings.max_share_usd,
             lowered_by="society.games.max_tokens",
         )
-        roles.append(replace(found, usd=found.usd.at_most(share.high)))
+        roles.append(replace(found, share=share))
     if any(one.of_system for one in games.values()):
         seen = {game: [*_seen(one, one.of_system)] for game, one in games.items()}
         most = max(sum(one.game.cost[role] for role in one.of_system) for one in games.values())
         calls = _calls(rounds, settings.plays, seen, most)
-        usd = calls * target.over(lambda quote: quote.usd(None))
         roles.append(
             RoleEstimate(
                 role="game",
                 name="the system",
                 calls=calls,
                 tokens=calls * target.over(lambda quote: quote.tokens(None)),
-                usd=usd.at_most(share.high),
+                usd=calls * target.over(lambda quote: quote.usd(None)),
+                share=share,
                 basis=basis(None),
                 least_usd=least_cap(target.all, settings.max_share_usd),
                 lowered_by=TARGET_KEY,

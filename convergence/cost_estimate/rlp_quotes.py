@@ -96,9 +96,7 @@ def thought_roles(
         tokens=_between(expected.tokens, [end.tokens for end in ends]),
         usd=_between(expected.usd, [end.usd for end in ends]),
     )
-    limit = configuration.budget.max_usd
-    most = None if limit is None else limit * rlp.max_share_usd
-    return [replace(role, usd=role.usd.at_most(most)) for role in (thoughts, predictions)]
+    return [thoughts, predictions]
 
 
 def _between(expected: Range, ends: Sequence[Range]) -> Range:

@@ -53,7 +53,6 @@ def writing_roles(
     prompts, parameters = configuration.prompts, mutable_parameters(loaded.configuration)
     n_turns = -(-(plan.n_generations - 1) // prompts.every)
     n_texts = prompts.n_texts * n_turns
-    limit = configuration.budget.max_usd
     if configuration.llm is None:
         return
     if configuration.writes_prompts and prompts.writer == "llm":
@@ -62,7 +61,7 @@ def writing_roles(
         n_likely = FRAME + N_FAILURES * USUAL_ANSWER * BYTES_EXPECTED
         quote = model.quote(n_likely, prompts.max_tokens, usual=USUAL_ANSWER)
         most = model.quote(n_likely + shown, prompts.max_tokens, usual=USUAL_ANSWER)
-        found = model.role(
+        yield model.role(
             "writing",
             Range(low=0, expected=n_texts, high=N_REQUESTS * n_texts),
             [replace(most, prompt=replace(quote.prompt, high=most.prompt.high),
@@ -71,8 +70,6 @@ def writing_roles(
             share=prompts.max_share_usd,
             lowered_by="prompts.max_tokens",
         )  # fmt: skip
-        share = None if limit is None else limit * prompts.max_share_usd
-        yield replace(found, usd=found.usd.at_most(share))
     if configuration.embeds_prompts:
         model = TextModel.of(configuration.llm, prompts.embedding_model, world)
         n_given = sum(loaded.space.parameters[name].n_values or 0 for name in parameters)
@@ -101,7 +98,7 @@ def _preferences(
     from tasks.sao.writer import LONGEST_PROMPT  # noqa: PLC0415 - brings NumPy
 
     configuration = loaded.configuration
-    sao, llm, limit = configuration.society.sao, configuration.llm, configuration.budget.max_usd
+    sao, llm = configuration.society.sao, configuration.llm
     assert llm is not None  # noqa: S101 - looked at before
     model = TextModel.of(llm, None, world)
     n_rounds = min(sao.iterative_rounds, (plan.n_generations - 1) // sao.every)
@@ -119,20 +116,10 @@ def _preferences(
         more=2 * LONGEST_ANSWER,
     )
     asked = Range(low=0, expected=n_rounds * n_answers, high=n_rounds * n_answers)
-    found = model.role(
-        "sao",
-        calls,
-        [quote],
-        past,
-        share=sao.max_share_usd,
-        lowered_by="",
-    )
-    total = replace(
+    found = model.role("sao", calls, [quote], past, share=sao.max_share_usd)
+    return replace(
         found,
         calls=calls + asked,
         tokens=found.tokens + asked * target.over(lambda one: one.tokens(past)),
         usd=found.usd + asked * target.over(lambda one: one.usd(past)),
-    )
-    return replace(
-        total, usd=total.usd.at_most(None if limit is None else limit * sao.max_share_usd)
     )

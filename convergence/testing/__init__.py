@@ -1,4 +1,4 @@
-"""Contract suites for targets and metrics of a package, and services that simulate an API.
+"""Contract suites for targets and metrics, and simulated APIs.
 
 The suites are plain classes of tests: pytest finds them by name, and nothing of pytest is imported here.
 A subclass says which plugin is meant and what it is asked; every ``test_…`` method is inherited::

@@ -1,4 +1,4 @@
-"""HTTP services on this machine: one that gives the answers of a test, one that simulates an API."""
+"""HTTP services on this machine for tests, and simulated APIs."""
 
 import base64
 import json

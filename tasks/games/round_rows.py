@@ -12,7 +12,7 @@ from convergence_core.games.round_records import (
     PlayRecord,
 )
 from convergence_core.ports import Ask, Row, RunRecord, Store
-from convergence_core.records import Candidate, canonical_json, sha256_hex
+from convergence_core.records import canonical_json
 from tasks.store.tables.lineage import GAMES_TAG, owner, payer
 
 COINS_TAG: Final = "game_coins"
@@ -71,20 +71,6 @@ def round_row(  # noqa: PLR0917 - of one row
         "n_plays": n_plays,
         "cost_usd": cost_usd,
         "limit_reason": limit,
-    }
-
-
-def candidate_row(run_id: str, candidate: Candidate) -> Row:
-    """Return the row of a candidate that a round looked at."""
-    params = canonical_json(dict(candidate.params))
-    return {
-        "run_id": run_id,
-        "generation": 0,
-        "candidate_id": candidate.candidate_id,
-        "origin": candidate.origin,
-        "parent_ids": [],
-        "params_json": params,
-        "params_sha256": sha256_hex(params),
     }
 
 

@@ -16,7 +16,6 @@ from convergence_core.config.prompts import OperatorName
 from convergence_core.errors import ConfigurationError, PromptScoreMissingError
 from convergence_core.feedback.text_features import hashed_ngrams
 from convergence_core.policy import PromptSituation
-from convergence_core.ports import Row
 from convergence_core.prompts.editor import Edit
 from convergence_core.prompts.failures import Observed, main_category
 from convergence_core.prompts.state import Mutation, text_id_of
@@ -30,9 +29,9 @@ from tasks.prompts.factory import make_editor, make_text_writer, mutable_paramet
 from tasks.prompts.learner import mutation_rows, observed_of
 from tasks.prompts.writer import ModelWriter, RulesWriter, TextWriter, Writing
 from tasks.rlp.learner_calls import LearnerCalls, SubBudget
+from tasks.run.publication import generation_tables
 from tasks.run.run import Run
 from tasks.secrets.redaction import one_line
-from tasks.store.tables.rows import generation_row, payload_rows
 
 LONGEST_REASON: Final = 200
 _COMMITTED: Final = (
@@ -157,24 +156,14 @@ class TargetPrompts:
             return
         found = {one.candidate.candidate_id: one.candidate for one in self._trials}
         new = [one for name, one in found.items() if name not in self._published]
-        tables: dict[str, Sequence[Row]] = {
-            "payloads": payload_rows(run.run_id, evaluations),
-            "candidates": [_candidate_row(run.run_id, self.generation, one) for one in new],
-            "evaluations": run.evaluation_rows(evaluations),
-            "attempts": run.journal.attempts(run.run_id, generation=self.generation),
-            "mutations": mutation_rows(run.run_id, self._mutations),
-            "generations": [
-                generation_row(
-                    run.run_id,
-                    self.generation,
-                    evaluations,
-                    run.state.to_checkpoint(),
-                    flow_run_id=None,
-                    partial=any(one.status == "skipped" for one in evaluations),
-                    fallback_us=run.record.started_us,
-                )
-            ],
-        }
+        tables = generation_tables(
+            run,
+            self.generation,
+            [{"mutations": mutation_rows(run.run_id, self._mutations)}],
+            candidates=new,
+            evaluations=evaluations,
+            partial=any(one.status == "skipped" for one in evaluations),
+        )
         run.store.publish(run.run_id, self.generation, tables)
         self._published |= {*found}
         self._trials, self._mutations = [], []
@@ -286,16 +275,3 @@ def _given(run: Run, name: str) -> list[str]:
     parameter = run.loaded.space.parameters[name]
     texts = [str(text) for text in parameter.choices] if isinstance(parameter, Choice) else []
     return [text for text in texts if hashed_ngrams(text).any()]
-
-
-def _candidate_row(run_id: str, generation: int, one: Candidate) -> Row:
-    params = canonical_json(dict(one.params))
-    return {
-        "run_id": run_id,
-        "generation": generation,
-        "candidate_id": one.candidate_id,
-        "origin": one.origin,
-        "parent_ids": [],
-        "params_json": params,
-        "params_sha256": sha256_hex(params),
-    }

@@ -48,7 +48,6 @@ from tasks.games.players import SystemSeat
 from tasks.games.round_player import RoundPlayer, limit_words
 from tasks.games.round_rows import (
     COINS_TAG,
-    candidate_row,
     coin_rows,
     next_number,
     past_rounds,
@@ -61,10 +60,10 @@ from tasks.inputs.loader import Loaded
 from tasks.json_values import answers_of, as_text
 from tasks.rlp.learner_calls import LearnerCalls
 from tasks.run.judged_plays import MOST_ITEMS, NO_ITEMS, JudgedPlays, asks_of_answers
+from tasks.run.publication import generation_tables
 from tasks.run.run import Run
 from tasks.secrets.redaction import secret_name
 from tasks.store.tables.lineage import payer
-from tasks.store.tables.rows import generation_row, payload_rows
 
 _ROUNDS: Final[dict[str, "GamesRound"]] = {}
 """Run → its round, for tasks whose parameters are ids."""
@@ -400,23 +399,14 @@ class GamesRound:
     def _publish(self) -> None:
         run = self.run
         evaluations = [e for trial in self._trials for e in trial.evaluations]
-        marker = generation_row(
-            run.run_id,
+        tables = generation_tables(
+            run,
             0,
-            evaluations,
-            run.state.to_checkpoint(),
-            flow_run_id=None,
+            [self._tables()],
+            candidates=[trial.candidate for trial in self._trials],
+            evaluations=evaluations,
             partial=self._limit is not None,
-            fallback_us=run.record.started_us,
         )
-        tables: dict[str, Sequence[Row]] = {
-            "payloads": payload_rows(run.run_id, evaluations),
-            "candidates": [candidate_row(run.run_id, one.candidate) for one in self._trials],
-            "evaluations": run.evaluation_rows(evaluations),
-            "attempts": run.journal.attempts(run.run_id, generation=0),
-            **self._tables(),
-            "generations": [marker],
-        }
         run.store.publish(run.run_id, 0, tables)
 
 

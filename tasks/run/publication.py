@@ -1,9 +1,12 @@
 """Publication of a generation: its tables, the commit marker last."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from convergence_core.events import GenerationFinished
 from convergence_core.ports import Row
+from convergence_core.records import Candidate, Evaluation
+from convergence_core.search.recommend import Recommendation
+from convergence_core.search.study_state import StudyState
 from tasks.run.run import Run, StepResult
 from tasks.store.tables.rows import (
     candidate_rows,
@@ -11,6 +14,54 @@ from tasks.store.tables.rows import (
     payload_rows,
     posterior_rows,
 )
+
+
+def generation_tables(
+    run: Run,
+    generation: int,
+    learned: Iterable[Mapping[str, Sequence[Row]]],
+    *,
+    candidates: Iterable[Candidate] = (),
+    evaluations: Sequence[Evaluation] = (),
+    state: StudyState | None = None,
+    recommendation: Recommendation | None = None,
+    flow_run_id: str | None = None,
+    partial: bool = False,
+) -> dict[str, Sequence[Row]]:
+    """Return the tables of a generation, those of its learners among them.
+
+    Args:
+        run: its journal holds the attempts.
+        generation: number of the generation.
+        learned: tables of each learner.
+        candidates: those first asked in the generation.
+        evaluations: outcomes of its cells.
+        state: after the generation; ``None``: that of the run.
+        recommendation: after the generation; ``None``: no cell has a reward yet.
+        flow_run_id: of Prefect, if a flow runs it.
+        partial: whether it ended before its plan was done.
+    """
+    marker = generation_row(
+        run.run_id,
+        generation,
+        evaluations,
+        (run.state if state is None else state).to_checkpoint(),
+        recommendation=recommendation,
+        flow_run_id=flow_run_id,
+        partial=partial,
+        fallback_us=run.record.started_us,
+    )
+    tables: dict[str, Sequence[Row]] = {
+        "payloads": payload_rows(run.run_id, evaluations),
+        "candidates": candidate_rows(run.run_id, generation, candidates),
+        "evaluations": run.evaluation_rows(evaluations),
+        "attempts": run.journal.attempts(run.run_id, generation=generation),
+        "generations": [marker],
+    }
+    for more in learned:
+        for name, rows in more.items():
+            tables[name] = [*tables.get(name, ()), *rows]
+    return tables
 
 
 def publish_generation(run: Run, step: StepResult, flow_run_id: str | None) -> GenerationFinished:
@@ -23,34 +74,25 @@ def publish_generation(run: Run, step: StepResult, flow_run_id: str | None) -> G
     evaluations = [evaluation for trial in step.trials for evaluation in trial.evaluations]
     leader = step.recommendation if state.is_answered else None
     baseline = run.study.baseline
-    tables: dict[str, Sequence[Row]] = {
-        "payloads": payload_rows(run.run_id, evaluations),
-        "candidates": candidate_rows(run.run_id, state.search.archive, generation),
-        "evaluations": run.evaluation_rows(evaluations),
-        "estimates": posterior_rows(
-            run.run_id,
-            generation,
-            leader,
-            n_generations=generation + 1,
-            baseline_id=None if baseline is None else baseline.candidate_id,
-        ),
-        "attempts": run.journal.attempts(run.run_id, generation=generation),
-        "generations": [
-            generation_row(
-                run.run_id,
-                generation,
-                evaluations,
-                state.to_checkpoint(),
-                recommendation=leader,
-                flow_run_id=flow_run_id,
-                partial=any(evaluation.status == "skipped" for evaluation in evaluations),
-                fallback_us=run.record.started_us,
-            )
-        ],
-    }
-    for learned in step.learners.values():
-        for name, rows in learned.tables.items():
-            tables[name] = [*tables.get(name, ()), *rows]
+    estimates = posterior_rows(
+        run.run_id,
+        generation,
+        leader,
+        n_generations=generation + 1,
+        baseline_id=None if baseline is None else baseline.candidate_id,
+    )
+    members = state.search.archive
+    tables = generation_tables(
+        run,
+        generation,
+        [{"estimates": estimates}, *(learned.tables for learned in step.learners.values())],
+        candidates=[one.candidate for one in members if one.generation == generation],
+        evaluations=evaluations,
+        state=state,
+        recommendation=leader,
+        flow_run_id=flow_run_id,
+        partial=any(evaluation.status == "skipped" for evaluation in evaluations),
+    )
     run.store.publish(run.run_id, generation, tables)
     run.commit(step)
     finished = GenerationFinished(

@@ -19,12 +19,12 @@ from convergence_core.search.study import Asked
 from convergence_core.search.study_state import StudyState
 from tasks.inputs.loader import Loaded
 from tasks.run.opener import Notices, open_config, prepare_run, resume_run, started_by
+from tasks.run.publication import generation_tables
 from tasks.run.run import FLOW_RUN_TAG, Run, StepResult
 from tasks.sao.factory import grounded_answers
 from tasks.sao.learner import SAO, SaoLearner
 from tasks.store import ParquetStore
 from tasks.store.tables.lineage import ROUNDS_TAG
-from tasks.store.tables.rows import generation_row
 
 SOURCE_TAG: Final = "evidence_of"
 """Tag that names the run whose evidence is taken."""
@@ -104,19 +104,10 @@ def save_round(run: Run, flow_run_id: str | None) -> None:
         n_calls=run.journal.totals(run.run_id).n_attempts,
         learned={**run.state.learned, SAO: step.learned},
     )
-    row = generation_row(
-        run.run_id,
-        generation,
-        [],
-        state.to_checkpoint(),
-        flow_run_id=flow_run_id,
-        partial=False,
-        fallback_us=run.record.started_us,
+    tables = generation_tables(
+        run, generation, [step.tables], state=state, flow_run_id=flow_run_id
     )
-    attempts = run.journal.attempts(run.run_id, generation=generation)
-    run.store.publish(
-        run.run_id, generation, {**step.tables, "attempts": attempts, "generations": [row]}
-    )
+    run.store.publish(run.run_id, generation, tables)
     run.commit(StepResult(trials=(), state=state, recommendation=None, learners={SAO: step}))
 
 

@@ -152,7 +152,11 @@ class Told:
             self.n_generations,
             {
                 "payloads": payload_rows(RUN, evaluations),
-                "candidates": candidate_rows(RUN, archive, self.n_generations),
+                "candidates": candidate_rows(
+                    RUN,
+                    self.n_generations,
+                    [one.candidate for one in archive if one.generation == self.n_generations],
+                ),
                 "evaluations": rows,
                 "estimates": posterior_rows(
                     RUN,

@@ -21,14 +21,9 @@ from convergence_core.result import RunResult
 from tasks.inputs.loader import load
 from tasks.run.conclusion import choose_finalists, conclude
 from tasks.run.opener import prepare_run, resume_run
+from tasks.run.publication import generation_tables
 from tasks.run.run import Run, StepResult
 from tasks.store import ParquetStore
-from tasks.store.tables.rows import (
-    candidate_rows,
-    evaluation_row,
-    generation_row,
-    payload_rows,
-)
 from tests.support.configuration_files import write_configuration
 from tests.support.optimizations import start_command
 
@@ -140,23 +135,16 @@ def publish(run: Run, learned: StepResult) -> None:
     """Publish a generation and move the run on, as ``tasks.steps.save_generation`` does."""
     generation = run.next_generation
     evaluations = [evaluation for trial in learned.trials for evaluation in trial.evaluations]
-    tables: dict[str, Any] = {
-        "payloads": payload_rows(run.run_id, evaluations),
-        "candidates": candidate_rows(run.run_id, learned.state.search.archive, generation),
-        "evaluations": [evaluation_row(run.run_id, evaluation) for evaluation in evaluations],
-        "attempts": run.journal.attempts(run.run_id, generation=generation),
-        "generations": [
-            generation_row(
-                run.run_id,
-                generation,
-                evaluations,
-                learned.state.to_checkpoint(),
-                flow_run_id=None,
-                partial=any(evaluation.status == "skipped" for evaluation in evaluations),
-                fallback_us=run.record.started_us,
-            )
-        ],
-    }
+    members = learned.state.search.archive
+    tables = generation_tables(
+        run,
+        generation,
+        [],
+        candidates=[one.candidate for one in members if one.generation == generation],
+        evaluations=evaluations,
+        state=learned.state,
+        partial=any(evaluation.status == "skipped" for evaluation in evaluations),
+    )
     run.store.publish(run.run_id, generation, tables)
     run.commit(learned)
 

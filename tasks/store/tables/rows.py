@@ -3,9 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from convergence_core.evidence.archive import Archive
 from convergence_core.ports import Checkpoint, Row
-from convergence_core.records import Evaluation, Role, canonical_json, sha256_hex
+from convergence_core.records import Candidate, Evaluation, Role, canonical_json, sha256_hex
 
 if TYPE_CHECKING:
     from convergence_core.result import Estimate
@@ -32,20 +31,19 @@ _INTERVAL = ("mean", "low", "high", "n_cases")
 _CHECKPOINT = ("rng_state_json", "sampler_state_json", "progress_json")
 
 
-def candidate_rows(run_id: str, archive: Archive, generation: int) -> list[Row]:
-    """Return the candidates first asked in this generation."""
+def candidate_rows(run_id: str, generation: int, candidates: Iterable[Candidate]) -> list[Row]:
+    """Return the rows of candidates first asked in a generation."""
     return [
         {
             "run_id": run_id,
-            "candidate_id": member.candidate.candidate_id,
+            "candidate_id": candidate.candidate_id,
             "generation": generation,
-            "origin": member.candidate.origin,
-            "parent_ids": list(member.candidate.parent_ids),
-            "params_json": canonical_json(dict(member.candidate.params)),
-            "params_sha256": sha256_hex(canonical_json(dict(member.candidate.params))),
+            "origin": candidate.origin,
+            "parent_ids": list(candidate.parent_ids),
+            "params_json": canonical_json(dict(candidate.params)),
+            "params_sha256": sha256_hex(canonical_json(dict(candidate.params))),
         }
-        for member in archive
-        if member.generation == generation
+        for candidate in candidates
     ]
 
 
