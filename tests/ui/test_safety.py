@@ -8,6 +8,7 @@ import pytest
 from convergence.service.auth import allowed_hosts
 from convergence.ui.guard import POLICY
 from convergence.ui.sessions import LIFETIME_S, BrowserSessions
+from tasks.pages.free_sql import _PLACES
 from tests.support.optimizations import write_project
 from tests.support.page_viewer import ADMIN, READER, Viewer, store_of
 from tests.support.searching import search
@@ -142,6 +143,11 @@ def test_sql_only_reads_the_tables(viewer: Viewer, sql: str):
     [
         ("select sum(a.range * b.range) from range(1000000) a, range(1000000) b", "seconds"),
         ("select levenshtein(repeat('a', 200000), repeat('b', 200000))", "seconds"),
+        (
+            "with recursive t(n) as (select 1 union all select n + 1 from t) select max(n) from t",
+            "seconds",
+        ),
+        ("select list_reduce(range(200000000), lambda a, b: a + b)", "memory"),
         ("select length(repeat('x', 2000000000))", "memory"),
         ("select length(lpad('', 2000000000, 'x'))", "a query must"),
     ],
@@ -150,6 +156,21 @@ def test_sql_that_takes_too_long_or_too_much_is_cut_off(viewer: Viewer, monkeypa
     monkeypatch.setattr("tasks.pages.free_sql.SECONDS", 3.0)
     answer = viewer.get("sql", q=sql)
     assert (answer.status_code, word in answer.json()["detail"]) == (400, True), answer.text
+
+
+def test_a_query_waits_for_a_place_and_is_refused_where_none_comes_free(
+    viewer: Viewer, monkeypatch
+):
+    monkeypatch.setattr("tasks.pages.free_sql.SECONDS", 0.1)
+    assert [_PLACES.acquire(blocking=False) for _ in range(3)] == [True, True, False]
+    try:
+        answer = viewer.get("sql", q="select 'third'")
+    finally:
+        _PLACES.release(2)
+    assert answer.status_code == 400
+    assert answer.json()["detail"].startswith("at most 2 queries run at once.")
+    monkeypatch.undo()
+    assert viewer.get("sql", q="select 'fourth'").json()["rows"] == [["fourth"]]
 
 
 WRITES = (
