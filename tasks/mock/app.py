@@ -9,7 +9,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
-from tasks.mock import anthropic, gemini
+from tasks.mock import anthropic
 from tasks.mock.browserbase import SessionService
 from tasks.mock.chat import chat
 from tasks.mock.completions import completions
@@ -29,6 +29,10 @@ _ENDPOINTS: Mapping[str, Answering] = {
 }
 
 
+Forms = Mapping[str, tuple[Answering, ErrorBody]]
+"""Path → a provider's wire form: what answers, and the shape of its errors."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Endpoint:
     """One route as an ASGI application."""
@@ -44,8 +48,8 @@ class _Endpoint:
         await self.service.serve(request, send, self.answering, error_body=self.error_body)
 
 
-def make_app(service: MockService, sessions: SessionService) -> Starlette:
-    """Return the application of a service and its browser sessions."""
+def make_app(service: MockService, sessions: SessionService, forms: Forms) -> Starlette:
+    """Return the application of a service, its browser sessions, and further wire forms."""
 
     def post(path: str, answering: Answering, error_body: ErrorBody | None = None) -> Route:
         return Route(path, _Endpoint(service, answering, error_body), methods=["POST"])
@@ -58,9 +62,9 @@ def make_app(service: MockService, sessions: SessionService) -> Starlette:
         return JSONResponse({"reset": True})
 
     routes: list[BaseRoute] = [
-        post("/v1beta/models/{call:path}", gemini.generate, gemini.error_body),
         post("/v1/messages", anthropic.messages, anthropic.error_body),
     ]
+    routes += [post(path, *form) for path, form in forms.items()]
     for name, answering in _ENDPOINTS.items():
         routes += [post(f"{prefix}/{name}", answering) for prefix in PREFIXES]
         routes.append(post(f"/openai/deployments/{{deployment}}/{name}", _of_azure(answering)))
@@ -93,7 +97,7 @@ async def _unknown_path(request: Request, _error: Exception) -> JSONResponse:
     paths = ", ".join(f"/v1/{name}" for name in _ENDPOINTS)
     error = ApiError(
         f"Unknown path {request.url.path}. This is a mock; it knows {paths}, /v1/models, "
-        "/v1/messages, /openai/deployments/NAME/…, /v1beta/models/NAME:generateContent, /v1/sessions, /mock/stats.",
+        "/v1/messages, /openai/deployments/NAME/…, /v1/sessions, /mock/stats.",
         status=404,
     )
     return JSONResponse(error.body, status_code=404)

@@ -9,7 +9,7 @@ from typing import Any, Self
 import uvicorn
 
 from convergence_core.errors import ConvergenceError
-from tasks.mock.app import make_app
+from tasks.mock.app import Forms, make_app
 from tasks.mock.browserbase import SessionService
 from tasks.mock.options import MockOptions
 from tasks.mock.service import MockService
@@ -56,7 +56,12 @@ class MockServer:
     """
 
     def __init__(
-        self, options: MockOptions | None = None, *, host: str = HOST, port: int = 0
+        self,
+        options: MockOptions | None = None,
+        *,
+        host: str = HOST,
+        port: int = 0,
+        forms: Forms | None = None,
     ) -> None:
         self.options = MockOptions() if options is None else options
         self._service = MockService(self.options)
@@ -76,7 +81,7 @@ class MockServer:
         self.url = f"http://{shown}:{self._socket.getsockname()[1]}"
         """Root of all paths, without a slash at its end; OpenAI's are below ``/v1``."""
         config = uvicorn.Config(
-            make_app(self._service, self._sessions),
+            make_app(self._service, self._sessions, forms or {}),
             http="h11",
             ws="websockets-sansio",
             ws_max_size=_MESSAGE_BYTES,

@@ -8,6 +8,7 @@ import pytest
 from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
 from tasks.mock.mock_server import MockServer
+from tests.support.gemini_form import FORMS
 
 Asking: TypeAlias = Callable[[AsyncOpenAI], Awaitable[Any]]
 
@@ -29,5 +30,5 @@ def ask(server: MockServer, asking: Asking, **options: Any) -> Any:
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[MockServer]:
-    with MockServer() as running:
+    with MockServer(forms=FORMS) as running:
         yield running

@@ -21,6 +21,7 @@ from tasks.mock.mock_server import MockServer
 from tasks.mock.options import MockOptions
 from tests.paid import books
 from tests.support import agents
+from tests.support.gemini_form import FORMS
 from tests.support.http_server import Answer, LoopbackServer, Request
 from tests.support.paid_runs import PRICES, begin, play, write_project
 from tests.support.plugin_packages import install
@@ -187,7 +188,7 @@ CHAT: Final[Mapping[str, Mapping[str, Any]]] = {
 def chat_run(kind: str, folder: Path, seed: int) -> Outcome:
     """Take a run of a chat kind to its end."""
     keys = drawn(seed)
-    with MockServer(faults_of(seed)) as server:
+    with MockServer(faults_of(seed), forms=FORMS) as server:
         for name, value in CHAT[kind].items():
             keys[name] = value.format(url=server.url) if isinstance(value, str) else value
         write_project(folder, server.url, **keys)

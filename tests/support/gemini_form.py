@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from tasks.mock.app import Forms
 from tasks.mock.engine import AnswerChoice, Engine
 from tasks.mock.prompt_text import pieces
 from tasks.mock.protocol import (
@@ -130,3 +131,7 @@ def _usage(tokens: TokenUsage) -> dict[str, int]:
         "thoughtsTokenCount": tokens.reasoning,
         "totalTokenCount": tokens.prompt + tokens.completion,
     }
+
+
+FORMS: Forms = {"/v1beta/models/{call:path}": (generate, error_body)}
+"""For a ``MockServer`` that speaks it."""
