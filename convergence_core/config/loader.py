@@ -77,6 +77,9 @@ def parse_stored(text: str) -> Configuration:
 def stored_mapping(text: str) -> dict[str, Any]:
     """Read the mapping of a stored run's configuration, without the keys that this version lacks."""
     tree: dict[str, Any] = json.loads(text)
+    response = tree["api"].get("response") or {}
+    if response.get("result_required") is False:  # the default of then, written out
+        response.pop("result_field", None)
     try:
         Configuration.model_validate(tree)
     except ValidationError as error:

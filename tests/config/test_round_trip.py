@@ -7,7 +7,7 @@ import sys
 import pydantic
 import pytest
 
-from convergence_core.config import Configuration, parse_configuration, parse_mapping
+from convergence_core.config import Configuration, parse_configuration, parse_mapping, parse_stored
 from tests.support.config_examples import EXAMPLES
 
 
@@ -70,3 +70,13 @@ evaluation: {test_cases: [{input: 1, expected: 1}], metrics: {exact_match: {}}}
 """
     again = Configuration.from_json(parse_configuration(text).to_json())
     assert list(again.search_space.parameters) == ["z", "a", "m"]
+
+
+def test_a_stored_configuration_opens_without_the_keys_that_this_version_lacks():
+    now = parse_configuration(EXAMPLES["function"])
+    then = json.loads(now.to_json())
+    then["api"]["response"] |= {"result_field": "result", "result_required": False}
+    then["society"]["rlp"]["gamma"] = 0.99
+    for metric in then["evaluation"]["metrics"].values():
+        metric["strip"] = True
+    assert parse_stored(json.dumps(then)) == now
