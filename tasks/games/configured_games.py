@@ -24,7 +24,7 @@ from convergence_core.ports import LLM, Player
 from tasks.games.answer_games import game_like_cases
 from tasks.games.own_games import OwnGame, own_game
 from tasks.games.players import PERSONA, WORDING_VERSION, ModelSeat, SandboxPlayer
-from tasks.games.reasoning_audits import RealTasks
+from tasks.games.reasoning_audits import RealTasks, check_real_task
 from tasks.games.sandbox import why_unavailable
 from tasks.inputs.environment import Environment
 from tasks.inputs.loader import Loaded
@@ -104,17 +104,19 @@ def configured_games(
 
 
 def check_own_games(loaded: Loaded) -> None:
-    """Make each game of a file, hold it to the contract, and let it go again.
+    """Make each game of a file, hold it to the contract, and let it go again; find each real task's generator.
 
     Raises:
-        ConfigurationError: a file cannot be read, a game breaks the contract or hangs, or a role is unknown; holds
-            all problems.
+        ConfigurationError: a file cannot be read, a game breaks the contract or hangs, a role or a generator is
+            unknown; holds all problems.
     """
     problems: list[Problem] = []
     for name, config in loaded.configuration.society.games.games.items():
-        if config.file is None:
-            continue
         try:
+            if is_real_task(name, config):
+                check_real_task(name)
+            if config.file is None:
+                continue
             game = made_game(name, config, loaded)
             if isinstance(game, OwnGame):
                 game.close()

@@ -150,6 +150,27 @@ def _save(
         store.add_rows("task_audits", rows, now)
 
 
+def check_real_task(name: str) -> None:
+    """Check that the package, where it is installed, has the generator of a game's id.
+
+    Raises:
+        ConfigurationError: it has none of that name.
+    """
+    if why_missing():
+        return
+    generator, known = name.removeprefix(REAL_TASK).replace("-", "_"), generator_names()
+    if generator in known:
+        return
+    near = difflib.get_close_matches(generator, known, 1)
+    fix = (
+        f"Write `{REAL_TASK}{near[0].replace('_', '-')}`."
+        if near
+        else f"It has: {', '.join(known)}."
+    )
+    rule = f"must name a generator of {PACKAGE}, or its `file`"
+    raise ConfigurationError.of(f"society.games.games.{name}", rule, fix, value=name)
+
+
 class RealTasks:
     """Generators that a configuration plays by name, all in one process of the library.
 
@@ -180,11 +201,9 @@ class RealTasks:
         generator = name.removeprefix(REAL_TASK).replace("-", "_")
         try:
             (found,) = audited(self._path, [generator])
-        except ReasoningGymError as error:
-            near = difflib.get_close_matches(generator, generator_names(), 1)
-            fix = f"Write `{REAL_TASK}{near[0].replace('_', '-')}`." if near else str(error)
-            rule = f"must name a generator of {PACKAGE} {self._library.version}, or its `file`"
-            raise ConfigurationError.of(key, rule, fix, value=name) from error
+        except ReasoningGymError:
+            check_real_task(name)
+            raise
         off = f"the audit of {PACKAGE} {self._library.version} rejects it: {found.reason}"
         return ReasoningGame(self._library, generator), off if found.reason else None
 
