@@ -76,6 +76,7 @@ class SafetyModel:
         """
         with_prompt = self._config.form == "chat"
         keys = [(prompt if with_prompt else "", answer) for prompt, answer in asked]
+        self._known |= {key: False for key in keys if not key[1].strip()}  # nothing is said
         new = [key for key in dict.fromkeys(keys) if key not in self._known]
         if new and self._config.form == "folder":
             self._known |= zip(
