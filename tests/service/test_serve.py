@@ -10,7 +10,9 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -104,6 +106,69 @@ def test_a_kill_loses_no_acknowledged_reward(tmp_path: Path):
     code, unheard = ended(tmp_path / "store", by=signal.SIGKILL)
     assert code == -signal.SIGKILL
     assert 0 <= unheard <= 4, "at most the answers on their way"
+
+
+class Provider(BaseHTTPRequestHandler):
+    """Streams half of an answer, and the rest once it may."""
+
+    may_end: ClassVar[threading.Event]
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.end_headers()
+        self._send(content="Half ")
+        self.may_end.wait(60)
+        self._send(content="and half.")
+        self.wfile.write(b"data: [DONE]\n\n")
+
+    def _send(self, **delta: str) -> None:
+        choice = {"index": 0, "delta": delta, "finish_reason": None}
+        self.wfile.write(b"data: " + json.dumps({"choices": [choice]}).encode() + b"\n\n")
+
+    def log_message(self, format: str, *_: object) -> None:  # noqa: A002 - of the base class
+        """Write nothing."""
+
+
+@pytest.mark.parametrize("is_finished", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_a_signal_lets_a_chat_answer_in_flight_end_readably(tmp_path: Path, is_finished: bool):
+    import httpx
+
+    Provider.may_end = threading.Event()
+    provider = ThreadingHTTPServer(("127.0.0.1", 0), Provider)
+    threading.Thread(target=provider.serve_forever, daemon=True).start()
+    config = tmp_path / "optimization.yaml"
+    config.write_text(
+        f"api: {{name: t, kind: openai, endpoint: 'http://127.0.0.1:{provider.server_port}/v1',"
+        " request: {options: {model: m}}}\n"
+        "search_space: {parameters: {temperature: {type: float, min: 0, max: 1, default: 0.5}}}\n"
+        "evaluation: {test_cases: [{input: a, expected: b}], metrics: {exact_match: {weight: 1}}}\n"
+    )
+    body = {"model": "assistant", "messages": [{"role": "user", "content": "Hi?"}], "stream": True}
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    lines: list[str] = []
+    try:
+        with (
+            serving(tmp_path / "store", "--chat", "--config", str(config)) as (process, url),
+            httpx.stream(
+                "POST", f"{url}/v1/chat/completions", json=body, headers=headers, timeout=60
+            ) as stream,
+        ):
+            for line in stream.iter_lines():
+                lines.append(line)
+                if "Half " in line:
+                    process.send_signal(signal.SIGTERM)
+                    if is_finished:
+                        Provider.may_end.set()
+            text = "\n".join(lines)
+            assert process.wait(60) == 0
+    finally:
+        Provider.may_end.set()
+        provider.shutdown()
+        provider.server_close()
+    assert ("and half." in text, "[DONE]" in text) == (is_finished, is_finished), text
+    assert ('"error"' in text) != is_finished, text
 
 
 def test_docs_may_be_opened_and_the_schema_is_whole(tmp_path: Path):
