@@ -70,7 +70,8 @@ def main() -> None:
             low, high = share_ends(n_hits, n)
             shares.append(f"{n_hits} of {n} [{low:.3f}, {high:.3f}]")
         needed = [n for claim, n in verdicts if claim is not None]
-        print(row(f"{effect:+.1f}", *shares, f"{median(needed):.0f}"), flush=True)
+        middle = f"{median(needed):.0f}" if needed else ""
+        print(row(f"{effect:+.1f}", *shares, middle), flush=True)
 
 
 if __name__ == "__main__":
