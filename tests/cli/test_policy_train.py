@@ -14,7 +14,6 @@ def config(tmp_path: Path) -> str:
     """A project whose round is short."""
     path = write_project(
         tmp_path, None, prompts__policy__episodes=2, prompts__policy__n_cases=3,
-        prompts__policy__simulated_steps=0,
     )  # fmt: skip
     return str(path)
 
@@ -47,7 +46,6 @@ def test_a_round_says_who_serves_and_why(cli: Runner, config: str, tmp_path: Pat
 def test_offline_has_a_store_of_its_own(cli: Runner, tmp_path: Path):
     config = write_project(
         tmp_path, "http://127.0.0.1:1", prompts__policy__episodes=1, prompts__policy__n_cases=2,
-        prompts__policy__simulated_steps=0,
     )  # fmt: skip
     done = cli("policy", "train", str(config), "--offline", "--json")
     assert done.code == 100, done.err

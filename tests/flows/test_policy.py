@@ -30,7 +30,7 @@ def test_a_round_is_a_flow_and_isshown_artifact(tmp_path: Path):
 
     config = write_project(
         tmp_path, None, prompts__policy__episodes=2, prompts__policy__n_cases=3,
-        prompts__policy__simulated_steps=0, api__name="shown-visitors",
+        api__name="shown-visitors",
     )  # fmt: skip
     report = policy(str(config))
     assert report.n_episodes == 2

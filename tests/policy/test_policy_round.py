@@ -33,7 +33,6 @@ from tests.support.writing_runs import PARENT, STORE, Scribe, begin, play, rows,
 
 FAST: dict[str, Any] = {
     "prompts__policy__episodes": 2,
-    "prompts__policy__simulated_steps": 0,
     "prompts__policy__n_cases": 4,
 }
 
@@ -50,7 +49,7 @@ def played(config: Path, **options: Any) -> PolicyRoundReport:
 
 
 def test_a_round_simulates_plays_learns_judges_and_says_who_serves(tmp_path: Path):
-    config = project(tmp_path, prompts__policy__simulated_steps=512)
+    config = project(tmp_path)
     play(begin(tmp_path))
     said: list[str] = []
     with open_policy_round(load(config)) as opened:

@@ -21,7 +21,6 @@ def test_a_store_without_rounds_says_how_to_begin(tmp_path: Path, opened: Open):
 def test_it_tells_what_the_round_told(tmp_path: Path, opened: Open):
     config = write_project(
         tmp_path, None, prompts__policy__episodes=1, prompts__policy__n_cases=3,
-        prompts__policy__simulated_steps=0,
     )  # fmt: skip
     with open_policy_round(load(config)) as one:
         report = play_round(one)
