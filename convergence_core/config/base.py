@@ -55,7 +55,7 @@ class Section(BaseModel):
         return {key: item for key, item in value.items() if item is not None or key not in known}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Readers:
     """Kinds (types) that alone read a key, or the keys of a section."""
 
