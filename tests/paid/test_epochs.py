@@ -27,7 +27,7 @@ def grow_older(folder: Path, days: float) -> None:
     """Let all answers of the journal be so many days older."""
     with sqlite3.connect(folder / STORE / JOURNAL_FILE) as connection:
         connection.execute(
-            "UPDATE attempts SET started_us = started_us - ?1, ended_us = ended_us - ?1",
+            "UPDATE attempts SET started_us = started_us - ?1, ended_us = ended_us - ?1, digest = NULL",
             (int(days * DAY_US),),
         )
     connection.close()

@@ -57,7 +57,7 @@ def test_where_nobody_answered_nobody_leads_on_any_surface(tmp_path: Path):
 
     run = prepare_run(load(path), on_event=look)
     result = finish(run)
-    assert [(event.best_mean, event.best_params) for event in told] == [(None, None)] * 2
+    assert [(event.best_mean, event.best_params) for event in told] == [(None, None)]
     for standing in (*shown, result):
         assert (standing.winner, standing.leaderboard) == (None, ())
         assert {point.best_mean for point in standing.curve} == {None}
