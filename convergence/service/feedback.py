@@ -122,13 +122,10 @@ class RatingBody(_MarkBody):
 
     model_config = ConfigDict(
         json_schema_extra={
-            "oneOf": [
-                {
-                    "required": [mark],
-                    "properties": {mark: {"not": {"type": "null"}}, other: {"type": "null"}},
-                }
-                for mark, other in (("rating", "thumbs"), ("thumbs", "rating"))
-            ]
+            # Generators of clients leave conditions out; of `oneOf` they make types that nothing fits.
+            "if": {"properties": {"rating": {"type": "integer"}}, "required": ["rating"]},
+            "then": {"properties": {"thumbs": {"type": "null"}}},
+            "else": {"properties": {"thumbs": {"type": "string"}}, "required": ["thumbs"]},
         }
     )
     rating: Stars | None = None
