@@ -1,5 +1,6 @@
 """A service with a chat and its pages, on loopback, with a provider that the test writes."""
 
+import itertools
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -46,10 +47,14 @@ class ServedPages:
 def served_chat(root: Path) -> Iterator[ServedPages]:
     """Serve a chat; it answers what it was asked, and one that says "wait" never."""
     ended = threading.Event()
+    number = itertools.count(
+        1
+    )  # no two answers are equal: no preference is kept between equal ones
 
     def answer(request: Request) -> Answer:
         if "wait" in request.body["messages"][-1]["content"]:
             ended.wait(60)
+        request.body["messages"][-1]["content"] += f" ({next(number)})"
         return echo(request)
 
     with ExitStack() as stack:
