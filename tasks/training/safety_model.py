@@ -43,8 +43,6 @@ _SAFE: Final = re.compile(
     re.IGNORECASE,
 )
 """Labels of a classifier that flag nothing."""
-_PIECE: Final = 1_000
-"""Characters that the classifier reads at once; an answer is flagged where a piece of it is."""
 _BATCH: Final = 16
 _TIMEOUT_S: Final = 3_600.0
 _NICENESS: Final = 19
@@ -215,12 +213,8 @@ def _classified(folder: Path, texts: Sequence[str]) -> list[bool]:
         raise SafetyModelError(f"{KEY}: the classifier gave no verdict") from error
 
 
-def _pieces(text: str) -> list[str]:
-    return [text[begin : begin + _PIECE] for begin in range(0, max(1, len(text)), _PIECE)]
-
-
 def _flagging(folder: str, texts: Sequence[str]) -> list[bool]:
-    """Return which texts the classifier of a folder flags."""
+    """Return which texts the classifier of a folder flags: those of which a window of tokens is flagged."""
     import torch  # noqa: PLC0415 - takes seconds
     from transformers import (  # noqa: PLC0415 - takes seconds
         AutoModelForSequenceClassification,
@@ -234,20 +228,23 @@ def _flagging(folder: str, texts: Sequence[str]) -> list[bool]:
     longest = min(tokenizer.model_max_length, getattr(config, "max_position_embeddings", 512) - 2)
     labels = [str(config.id2label[k]) for k in range(config.num_labels)]
     is_apart = config.num_labels == 1 or config.problem_type == "multi_label_classification"
-    pieces = [(k, piece) for k, text in enumerate(texts) for piece in _pieces(text)]
-    found = [False] * len(texts)
-    for begin in range(0, len(pieces), _BATCH):
-        batch = pieces[begin : begin + _BATCH]
-        inputs = tokenizer(
-            [piece for _, piece in batch],
-            padding=True,
-            truncation=True,
-            max_length=longest,
-            return_tensors="pt",
-        )
+    # Windows overlap by a quarter, so that no sentence is seen in halves alone.
+    windows = tokenizer(
+        list(texts),
+        padding=True,
+        truncation=True,
+        max_length=longest,
+        stride=longest // 4,
+        return_overflowing_tokens=True,
+        return_tensors="pt",
+    )
+    text_of_window = windows.pop("overflow_to_sample_mapping").tolist()
+    flags = [False] * len(texts)
+    for begin in range(0, len(text_of_window), _BATCH):
+        inputs = {name: values[begin : begin + _BATCH] for name, values in windows.items()}
         with torch.no_grad():
             logits = model(**inputs).logits
-        for (k, _), row in zip(batch, logits.tolist(), strict=True):
+        for k, row in zip(text_of_window[begin : begin + _BATCH], logits.tolist(), strict=True):
             if is_apart:
                 chosen = [label for label, one in zip(labels, row, strict=True) if one > 0]
             else:
@@ -255,8 +252,8 @@ def _flagging(folder: str, texts: Sequence[str]) -> list[bool]:
             harmless = (
                 [] if config.num_labels == 1 else [one for one in chosen if _SAFE.fullmatch(one)]
             )
-            found[k] |= len(chosen) > len(harmless)
-    return found
+            flags[k] |= len(chosen) > len(harmless)
+    return flags
 
 
 def main() -> None:

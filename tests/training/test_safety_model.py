@@ -138,7 +138,7 @@ def write_classifier(folder: Path, *, is_apart: bool) -> None:
     words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     names = ["input_ids", "attention_mask"]
     tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=words, model_max_length=512, model_input_names=names, **special
+        tokenizer_object=words, model_max_length=64, model_input_names=names, **special
     )
     tokenizer.save_pretrained(folder)
     labels = ["insult", "threat"] if is_apart else ["non-toxic", "toxic"]
