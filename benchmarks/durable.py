@@ -145,12 +145,12 @@ def measured(kind: str, seconds: float) -> tuple[float, float, float]:
 
 def main() -> None:
     """Take the recipes in turn and print the medians over rounds."""
-    given = options(__doc__, seconds=5.0, rounds=3)
+    args = options(__doc__, seconds=5.0, rounds=3)
     print(describe_machine())
     found: dict[str, list[tuple[float, float, float]]] = {kind: [] for kind in KINDS}
-    for _ in range(given.rounds):
+    for _ in range(args.rounds):
         for kind, rounds in found.items():
-            rounds.append(measured(kind, given.seconds))
+            rounds.append(measured(kind, args.seconds))
     print(header("recipe", "pairs/s", "p99, ms", "longest, ms"))
     for kind, rounds in found.items():
         rate, p99, most = (statistics.median(values) for values in zip(*rounds, strict=True))

@@ -155,14 +155,14 @@ def peer(name: str, problem: Problem, seed: int) -> Found:
 
 def main() -> None:
     """Print a table."""
-    given = options(__doc__, seeds=5, opts=("ours", "tpe", "nsga2"), noise=0.0, narrow=1.0)
+    args = options(__doc__, seeds=5, opts=("ours", "tpe", "nsga2"), noise=0.0, narrow=1.0)
     print(header("front", "search", "volume", "at the ends"))
     for shape in POWERS:
-        problem = Problem(shape=shape, noise=given.noise, narrow=given.narrow)
-        for name in given.opts:
+        problem = Problem(shape=shape, noise=args.noise, narrow=args.narrow)
+        for name in args.opts:
             found = [
                 ours(problem, seed) if name == "ours" else peer(name, problem, seed)
-                for seed in range(given.seeds)
+                for seed in range(args.seeds)
             ]
             at_ends = np.mean([one.at_ends for one in found])
             volume = with_error([one.volume for one in found])

@@ -75,10 +75,10 @@ def measure_extras(project: dict[str, Any]) -> None:
 
 def main() -> None:
     """Measure the environments and print what the base, or each extra, adds."""
-    given = options(__doc__, extras=False)
+    args = options(__doc__, extras=False)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     print(describe_machine())
-    if given.extras:
+    if args.extras:
         measure_extras(project)
         return
     base = [str(requirement) for requirement in project["dependencies"]]

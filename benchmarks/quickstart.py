@@ -81,7 +81,7 @@ def optimize(loaded: Loaded, algorithm: str, seed: int, n_cells: int) -> Candida
 
 def main() -> None:
     """Run all seeds and print the table."""
-    given = options(__doc__, seeds=30, cells=4000)
+    args = options(__doc__, seeds=30, cells=4000)
     loaded = load(ROOT / "data/quickstart/optimization.yaml")
     baseline = loaded.space.baseline()
     assert baseline is not None
@@ -91,11 +91,11 @@ def main() -> None:
 
     default = held_out(loaded.space.candidate(baseline))
     scores: dict[str, list[float]] = {"mab_evolution": [], "random": []}
-    for seed in range(given.seeds):
+    for seed in range(args.seeds):
         for name, values in scores.items():
-            values.append(held_out(optimize(loaded, name, seed, given.cells)) - default)
+            values.append(held_out(optimize(loaded, name, seed, args.cells)) - default)
     print(describe_machine(), f"corpus {retriever.corpus_sha256()[:12]}")
-    print(f"{given.seeds} seeds, {given.cells} evaluations each; defaults {default:.4f}")
+    print(f"{args.seeds} seeds, {args.cells} evaluations each; defaults {default:.4f}")
     print(header("held-out nDCG@10", "mean", "less the defaults, 95 % interval over seeds"))
     for name, values in scores.items():
         print(row(f"`{name}`", f"{default + np.mean(values):.4f}", with_ends(values, "+.4f")))

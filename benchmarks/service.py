@@ -148,19 +148,19 @@ async def offer(url: str, headers: str) -> None:
 
 def main() -> None:
     """Serve, ask, and print the table."""
-    given = options(__doc__, seconds=5.0, rounds=3)
+    args = options(__doc__, seconds=5.0, rounds=3)
     secret = os.environ[TOKEN] = secrets.token_urlsafe(32)
     headers = f"Authorization: Bearer {secret}\r\n"
     print(describe_machine())
     print(header("server", "CPU ms a request", "requests/s", "p99 of a pair, ms"))
     found: dict[str, list[float]] = {"bare FastAPI": [], "ours, durable": []}
-    for _ in range(given.rounds):
+    for _ in range(args.rounds):
         with tempfile.TemporaryDirectory() as folder:
             ours = ["convergence", "serve", "--token", TOKEN, "--port", "0", "--rate", "0"]
             commands = (["benchmarks.service", "bare"], [*ours, "--store", folder])
             for (name, values), words in zip(found.items(), commands, strict=True):
                 command = [sys.executable, "-m", *words]
-                cpu, rate, p99 = measured(command, headers, given.seconds)
+                cpu, rate, p99 = measured(command, headers, args.seconds)
                 values.append(cpu)
                 print(row(name, f"{cpu:.3f}", f"{rate:,.0f}", f"{p99:.1f}"), flush=True)
     plain, durable = (statistics.median(values) for values in found.values())

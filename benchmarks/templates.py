@@ -101,18 +101,18 @@ def is_planted(template: str, params: Mapping[str, Any]) -> bool:
 
 def main() -> None:
     """Print a line for each seed, and the share of runs that found it."""
-    given = options(__doc__, template="agno-discord", seeds=10)
+    args = options(__doc__, template="agno-discord", seeds=10)
     print(describe_machine(), flush=True)
     n_found = 0
-    for seed in range(1, given.seeds + 1):
+    for seed in range(1, args.seeds + 1):
         with tempfile.TemporaryDirectory() as place:
-            result = found_of(given.template, seed, Path(place))
+            result = found_of(args.template, seed, Path(place))
         best = best_of(result)
-        n_found += is_planted(given.template, best)
-        shown = {name: str(best[name])[:40] for name in PLANTED[given.template]}
+        n_found += is_planted(args.template, best)
+        shown = {name: str(best[name])[:40] for name in PLANTED[args.template]}
         print(f"seed {seed}: {result['verdict']['sentence']}  {shown}", flush=True)
-    low, high = share_ends(n_found, given.seeds)
-    print(f"{given.template}: found in {n_found} of {given.seeds} [{low:.2f}, {high:.2f}]")
+    low, high = share_ends(n_found, args.seeds)
+    print(f"{args.template}: found in {n_found} of {args.seeds} [{low:.2f}, {high:.2f}]")
 
 
 if __name__ == "__main__":

@@ -293,12 +293,12 @@ def measure(kind: str, *, n_cells: int, rounds: int) -> list[tuple[Pace, Pace]]:
 
 def main() -> None:
     """Measure each kind and print medians over rounds."""
-    given = options(__doc__, rounds=5, cells=2000)
-    print(f"{describe_machine()}; concurrency {WORKERS}, {given.cells} calls a round")
+    args = options(__doc__, rounds=5, cells=2000)
+    print(f"{describe_machine()}; concurrency {WORKERS}, {args.cells} calls a round")
     names = ("", "session, calls/s", "bare", "share", "rounds", "session, CPU ms a call", "bare")
     print(header(*names))
     for kind, client in (("http", "httpx.AsyncClient"), ("openai", "openai.AsyncOpenAI")):
-        paces = measure(kind, n_cells=given.cells, rounds=given.rounds)
+        paces = measure(kind, n_cells=args.cells, rounds=args.rounds)
         shares = [mine[0] / theirs[0] for mine, theirs in paces]
         (rate, cpu), (bare_rate, bare_cpu) = (
             [statistics.median(pair[side][at] for pair in paces) for at in (0, 1)]

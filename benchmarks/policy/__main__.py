@@ -6,8 +6,8 @@ from benchmarks.machine import describe_machine, options
 from benchmarks.policy import variants
 
 if __name__ == "__main__":
-    given = options(__doc__, seeds=10, out="build/policy-variants.csv")
+    args = options(__doc__, seeds=10, out="build/policy-variants.csv")
     print(describe_machine(), flush=True)
-    path = Path(given.out)
-    variants.run(range(given.seeds), [*variants.VARIANTS], variants.LEARNERS, path)
+    path = Path(args.out)
+    variants.run(range(args.seeds), [*variants.VARIANTS], variants.LEARNERS, path)
     print(variants.table(path))

@@ -25,15 +25,15 @@ def best_prompt(name: str, seed: int, n_calls: int) -> str:
 
 def main() -> None:
     """Run optimizers, and print the table of what they reached."""
-    given = options(
+    args = options(
         __doc__, opts=("ours", "climb"), seeds=30, calls=N_ASKED, out="build/prompts.csv"
     )
-    path = Path(given.out)
+    path = Path(args.out)
     print(describe_machine(), flush=True)
-    for seed in range(given.seeds):
-        for name in given.opts:
-            text = best_prompt(name, seed, given.calls)
-            row: dict[str, object] = {"optimizer": name, "seed": seed, "n_calls": given.calls}
+    for seed in range(args.seeds):
+        for name in args.opts:
+            text = best_prompt(name, seed, args.calls)
+            row: dict[str, object] = {"optimizer": name, "seed": seed, "n_calls": args.calls}
             row |= {"gap_closed": gap_closed(text), "quality": quality(text), "prompt": text}
             append(path, [row])
             print(f"{name} {seed}: {gap_closed(text):.3f}", flush=True)

@@ -248,16 +248,16 @@ def measure(
 
 def main() -> None:
     """Write one row for each seed and variant."""
-    given = options(__doc__, world="tiny", seeds=5, variants=tuple(VARIANTS))
-    world = WORLDS[given.world]()
+    args = options(__doc__, world="tiny", seeds=5, variants=tuple(VARIANTS))
+    world = WORLDS[args.world]()
     writer = None
-    for seed in range(given.seeds):
+    for seed in range(args.seeds):
         with TemporaryDirectory() as scratch:
             model = Path(scratch) / MODEL
             if world.make_model is not None:
                 world.make_model(model, seed)
             made = None if world.make_model is None else model
-            for name in given.variants:
+            for name in args.variants:
                 found = measure(world, made, Path(scratch) / name, name, seed)
                 if writer is None:
                     writer = csv.DictWriter(sys.stdout, found)
