@@ -102,7 +102,7 @@ class FeedbackConfig(Section):
     """Who answers in a chat, and how answers are learned from."""
 
     roles: dict[RoleName, Text] = Field(default_factory=dict)
-    """Roles of one's own, each with its persona: the opening of the system message. Beside them there
+    """Your own roles, each with its persona: the opening of the system message. Beside them there
     are `assistant`, `code` and `creative`, which may be written anew."""
     safety: SafetyConfig = Field(default_factory=SafetyConfig)
     training: TrainingConfig = Field(default_factory=TrainingConfig)

@@ -51,7 +51,7 @@ class GameConfig(Section):
     """A game that may be played."""
 
     file: FunctionPath | None = None
-    """A game of one's own: `path/to/file.py:NAME` or `module:NAME` of a class, or of a function, that takes
+    """A game of your own: `path/to/file.py:NAME` or `module:NAME` of a class, or of a function, that takes
     nothing and makes the game. Absent: the built-in game of that name, or the real task `reasoning-NAME`."""
     roles: dict[str, RoleConfig] = Field(default_factory=dict)
     """Role → who plays it. Roles that are not named are played by the `llm`; `sandbox`, which runs
