@@ -45,15 +45,3 @@ export const settled = async (page) => {
 
 export const nodes = (page) => page.evaluate(() => document.querySelectorAll("*").length);
 export const tooWide = (page) => page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
-
-/** CPU milliseconds of the longest tasks of the page's main thread while something is done: other load does not count. */
-export async function tasks(browser, page, act) {
-  await browser.startTracing(page, { categories: ["toplevel", "__metadata", "disabled-by-default-devtools.timeline"] });
-  await act();
-  const { traceEvents } = JSON.parse((await browser.stopTracing()).toString());
-  const main = new Set(traceEvents.filter((e) => e.name === "thread_name" && e.args.name === "CrRendererMain").map((e) => `${e.pid}/${e.tid}`));
-  return traceEvents
-    .filter((e) => e.ph === "X" && /RunTask$/.test(e.name) && main.has(`${e.pid}/${e.tid}`) && e.tdur !== undefined)
-    .map((e) => Math.round(e.tdur / 1_000))
-    .sort((a, b) => b - a);
-}

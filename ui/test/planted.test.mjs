@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { after, before, describe, test } from "node:test";
-import { launch, nodes, open, serious, settled, tasks, tooWide } from "./browser.mjs";
+import { launch, nodes, open, serious, settled, tooWide } from "./browser.mjs";
 import { planted } from "./planted.mjs";
 
 const PAGES = {
@@ -63,24 +63,18 @@ describe("every page", () => {
 });
 
 describe("the matrix", () => {
-  test("of 2,000 × 500 holds at most 2,000 nodes and no task over 100 ms while it is scrolled", () => over({ nCandidates: 2000, nCases: 500 }, async (base) => {
+  test("of 2,000 × 500 holds at most 2,000 nodes while it is scrolled", () => over({ nCandidates: 2000, nCases: 500 }, async (base) => {
     const { page, problems, context } = await open(browser, `${base}runs/01JRUN/answers`);
     await settled(page);
     let most = await nodes(page);
     await page.hover(".matrix");
-    const spent = await tasks(browser, page, async () => {
-      for (let i = 0; i < 30; i++) {
-        await page.mouse.wheel(i % 3 === 2 ? 900 : 0, 600);
-        await page.waitForTimeout(60);
-        most = Math.max(most, await nodes(page));
-      }
-      await page.evaluate(() => document.querySelector(".matrix").scrollTo(60_000, 9_000));
-      await page.waitForTimeout(1_500);
-    });
-    assert.match(await page.innerText(".matrix"), /0\.\d\d/);
-    console.log(`nodes at most ${most}; longest of ${spent.length} tasks, CPU ms: ${spent.slice(0, 8).join(" ")}`);
-    assert.ok(spent.length > 30, "the trace holds no tasks");
-    assert.ok(spent[0] <= 100, `a task of ${spent[0]} ms`);
+    for (let i = 0; i < 30; i++) {
+      await page.mouse.wheel(i % 3 === 2 ? 900 : 0, 600);
+      await page.waitForTimeout(60);
+      most = Math.max(most, await nodes(page));
+    }
+    await page.evaluate(() => document.querySelector(".matrix").scrollTo(60_000, 9_000));
+    await page.waitForFunction(() => /0\.\d\d/.test(document.querySelector(".matrix").innerText));
     assert.ok(most <= 2_000, `${most} nodes`);
     assert.deepEqual(problems, []);
     await context.close();
