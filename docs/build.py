@@ -29,46 +29,37 @@ from the file's own folder. An unknown key is an error that names the nearest kn
 
 TABLES = """# Tables
 
+For everyone who asks a results store questions in SQL: after this page you know which view or table answers yours.
+
 ```sh
 convergence query "select label, rank, posterior_mean, posterior_low, posterior_high from leaderboard join runs using (run_id) where rank <= 3"
 ```
 
-answers a question in SQL; `--format csv`, `json` or `parquet` writes the rows to a file. Begin with the
-[views](#views), which hold what reports show, in one row per candidate, case or parameter. The tables below them are
-what is stored. Any DuckDB reads both: `duckdb convergence-data/catalog.duckdb`.
+`--format csv`, `json` or `parquet` writes the rows to a file. Start with the [views](#views). DuckDB reads both
+views and tables: `duckdb convergence-data/catalog.duckdb`.
 
-Every column may be NULL, which means unknown and never zero. USD and milliseconds are doubles, times are UTC. A
-generation is visible whole or not at all.
+NULL means unknown, never zero. Money is in USD, times are UTC; `_ms`, `_s` and `_usd` name units, `_json` holds JSON.
+Rewards, means and intervals lie in [0, 1]. Readers see a generation whole or not at all.
 
-A store and all that is written from it (result files, reports, exports of queries and preferences, working
-copies of object storage) hold texts of requests and answers. So new files have mode 0600 and new folders
-0700, or less where the umask says so. A result file or export that you give another mode keeps it when it is
-written again.
-
-In CSV files a text that a spreadsheet would run as a formula (beginning, after blanks, with `=`, `+`, `-` or
-`@`, also full-width, or with a tab or an end of line) has an apostrophe in front, and control characters are written as their pictures (`␛`), so that no text drives a terminal.
-Numbers stay numbers. JSON
-and parquet hold every text as it is.
+Stores, reports and exports hold requests and answers, so new files have mode 0600 and new folders 0700, or stricter by
+the umask. A mode that you set stays. In CSV files, an apostrophe precedes texts that a spreadsheet would run as a
+formula, and control characters become symbols (`␛`). Numbers, JSON and parquet stay unchanged.
 
 """
 
-
 VIEWS = """## Views
 
-Made of the tables. Means that compare candidates are *posterior means*: what is believed of a candidate after the
-answers seen, with the difficulty of its cases taken off. The run itself writes them at the end of each generation, so
-reports, result files, Prefect's artifacts and the views show the same numbers. Candidates are section different cases,
-some of them easier than others, so a plain mean over a candidate's own cases compares nothing: it is called
-`raw_mean_reward`. Of metrics, reports show means that are adjusted for the cases; the view `metrics` holds each value
-as it was measured. Runs of versions before the table `estimates` have NULL where these views show a posterior. Where a
-run goes on, candidates behind the first 500 have NULL, too.
+Views hold what reports show. Candidates run on different cases, some easier than others, so compare their *posterior
+means*, which remove case difficulty. A plain mean over a candidate's cases is called `raw_mean_reward`. During a run,
+candidates behind the first 500 have no posterior (NULL).
 
 """
 
 STORED = """
-## What is stored
+## Stored tables
 
-Parquet files, one per run, generation and table; when a run ends its files are merged.
+Parquet files, one per run, generation and table, merged when the run ends. Tables without `run_id` in their key belong to no run; most hold
+production data as of the latest export (`convergence fold`). Columns whose names say everything end each list.
 
 """
 

@@ -30,7 +30,7 @@ _MEANS = """means AS (
 
 DERIVED: Mapping[str, tuple[str, str]] = {
     "metrics": (
-        "One row per evaluation and metric.",
+        "One row per evaluation and metric, as measured.",
         """
         SELECT run_id, generation, eval_id, candidate_id, case_id, role,
                m.key AS metric, m.value AS value
@@ -48,8 +48,9 @@ DERIVED: Mapping[str, tuple[str, str]] = {
         """,
     ),
     "costs": (
-        "Calls, tokens and money by generation, UTC day, purpose, provider and model; `n_unpriced` "
-        "were answered at an unknown price, `maybe_usd` bounds those whose end is not known.",
+        "Calls, tokens and money by generation, UTC day, purpose, provider and model. "
+        "`n_unpriced` calls have no known price; `maybe_usd` bounds calls whose end is "
+        "unknown.",
         f"""
         SELECT run_id, generation, CAST(started_at AT TIME ZONE 'UTC' AS DATE) AS day,
                purpose, provider, model,
@@ -66,8 +67,7 @@ DERIVED: Mapping[str, tuple[str, str]] = {
         """,  # noqa: S608 - constants
     ),
     "answer_sources": (
-        "Where the answers of a run came from: paid by it, used again within it, or paid by "
-        "another run.",
+        "Who paid for the answers of a run: this run, or another.",
         """
         SELECT run_id, purpose,
                CASE WHEN state = 'done' THEN 'paid by this run'
@@ -81,7 +81,7 @@ DERIVED: Mapping[str, tuple[str, str]] = {
         """,
     ),
     "posteriors": (
-        "Posterior of each candidate's mean reward: the newest of each run.",
+        "Newest posterior of each candidate's mean reward.",
         """
         SELECT * FROM estimates WHERE role = 'search'
         QUALIFY 2 * n_generations + (generation IS NULL)::INTEGER
@@ -89,10 +89,9 @@ DERIVED: Mapping[str, tuple[str, str]] = {
         """,
     ),
     "leaderboard": (
-        "Candidates of each run as the search ranks them; `recommended` is the one handed over: rank 1, "
-        "or the defaults where held-out cases do not speak for it. `posterior_mean` with "
-        "its interval compares candidates that were asked different cases, `cautious` orders them; "
-        "`raw_mean_reward` is over a candidate's own `n_cases` cases and compares nothing.",
+        "Candidates as the search ranks them. `recommended` is the result: rank 1, or the "
+        "defaults if held-out cases do not support it. `posterior_mean` compares candidates, "
+        "`cautious` orders them.",
         f"""
         WITH {_PER_CASE},
         {_MEANS},
@@ -111,10 +110,8 @@ DERIVED: Mapping[str, tuple[str, str]] = {
         """,  # noqa: S608 - constants
     ),
     "learning_curve": (
-        "What would have been handed over after each generation: `best_so_far` is the posterior "
-        "mean of `recommended_id`, and ends at that of the candidate handed over. "
-        "`posterior_mean` is the mean over the candidates evaluated in the generation; raw means "
-        "are over the cases that happened to be asked in it.",
+        "Recommendation after each generation: `best_so_far` is the posterior mean of "
+        "`recommended_id`; `posterior_mean` averages the generation's candidates.",
         """
         WITH money AS (
           SELECT run_id, generation, sum(cost_usd) AS cost_usd FROM attempts GROUP BY ALL),
@@ -134,8 +131,7 @@ DERIVED: Mapping[str, tuple[str, str]] = {
         """,
     ),
     "final_estimates": (
-        "The re-estimation on cells the search never used, by candidate and role: measured means, "
-        "all over the same cells, with their intervals.",
+        "Means on cells that the search never used, by candidate and role, with intervals.",
         f"""
         WITH {_PER_CASE},
         {_MEANS}
@@ -149,9 +145,8 @@ DERIVED: Mapping[str, tuple[str, str]] = {
         """,  # noqa: S608 - constants
     ),
     "mutation_effects": (
-        "Written texts with what they changed on the search cases that their parent was asked too: "
-        "`effect` is the mean difference of rewards, `fixed` and `broken` count cases that got better and worse; all three are NULL "
-        "where there is no such case.",
+        "Written prompts against their parents on shared search cases: mean difference "
+        "`effect`, cases `fixed` and `broken`; NULL without shared cases.",
         """
         WITH by_text AS (
           SELECT p.run_id, p.parameter, left(sha256(p.value), 16) AS text_id, e.case_id,
@@ -173,7 +168,7 @@ DERIVED: Mapping[str, tuple[str, str]] = {
         """,
     ),
     "failures": (
-        "Evaluations that did not end well, and why.",
+        "Failed evaluations, and why.",
         """
         SELECT run_id, generation, eval_id, candidate_id, case_id, role, status, fault,
                error_type, error, attempt, latency_ms
@@ -181,8 +176,8 @@ DERIVED: Mapping[str, tuple[str, str]] = {
         """,
     ),
     "rated_answers": (
-        "One row per logged answer and the mark that counts of each rater; `reward` is (rating - 3) / 2, thumbs "
-        "1 and -1. An answer without a mark has one row whose `reward` is NULL.",
+        "One row per logged answer and rater, with the rating that counts. `reward` is "
+        "(rating - 3) / 2, thumbs are 1 and -1, NULL is unrated.",
         """
         SELECT i.interaction_id, i.role, i.user_id, i.model, i.adapter_version, i.system,
                json_extract_string(i.messages_json, '$[#-1].content') AS prompt, i.response,
@@ -197,7 +192,7 @@ DERIVED: Mapping[str, tuple[str, str]] = {
         """,
     ),
     "answer_pairs": (
-        "One row per pair of answers to one prompt and the choice that counts of each rater.",
+        "One row per pair of answers and rater, with the choice that counts.",
         """
         SELECT c.user_id AS rater_id, b.role, c.chosen_id,
                CASE WHEN c.chosen_id = c.low_id THEN c.high_id ELSE c.low_id END AS rejected_id,
@@ -212,7 +207,7 @@ DERIVED: Mapping[str, tuple[str, str]] = {
         """,
     ),
     "adapters": (
-        "One row per trained adapter with the status that it has, whether it passed every check, and why not.",
+        "One row per adapter with its status, whether it passed every check, and why not.",
         """
         SELECT a.version, a.role, a.base_model, a.parent, a.objective, a.n_rows, a.status, a.reason,
                a.changed_by, g.passed, g.failed, a.created_at AS decided_at
@@ -229,7 +224,7 @@ DERIVED: Mapping[str, tuple[str, str]] = {
         """,
     ),
     "answers": (
-        "Evaluations with the texts sent and received (NULL where `storage.keep_text` is off).",
+        "Evaluations with the texts sent and received; NULL if `storage.keep_text` is off.",
         """
         WITH texts AS (
           SELECT run_id, payload_sha256, min(text) AS text FROM payloads GROUP BY ALL)
@@ -316,6 +311,4 @@ def _views_named(sql: str) -> set[str]:
 
 def describe_views() -> str:
     """Return the derived views as Markdown, for the documentation."""
-    lines = ["| view | meaning |", "|---|---|"]
-    lines.extend(f"| {name} | {meaning} |" for name, (meaning, _) in DERIVED.items())
-    return "\n".join(lines) + "\n"
+    return "".join(f"- `{name}`: {meaning}\n" for name, (meaning, _) in DERIVED.items())
