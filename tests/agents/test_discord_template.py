@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 import yaml
 
-from benchmarks.templates import best_of, found_of, is_planted
 from convergence.templates import plan_files
 from tests.support.agents import call_of, results_of
 from tests.support.http_server import Answer, LoopbackServer, Request, chat_answer
-from tests.support.paid_runs import STORE, begin, play
+from tests.support.paid_runs import begin, play
 
 TEMPLATE = "agno-discord"
 CALLS = 80
@@ -181,14 +180,3 @@ def test_of_500_writing_calls_none_reaches_the_service_unless_allowed(
         assert reached == 0
         made, reached = writes(tmp_path / "wet", 2, allow=True)
         assert reached >= made // 2
-
-
-@pytest.mark.slow
-@pytest.mark.prefect
-def test_the_planted_configuration_is_found(tmp_path: Path):
-    """One seed of those that ``benchmarks/templates.py`` runs."""
-    pytest.importorskip("agno", reason="needs the extra `agno` (pip install '.[agno]')")
-    result = found_of(TEMPLATE, 1, tmp_path)
-    assert is_planted(TEMPLATE, best_of(result))
-    assert result["n_failed"] == 0
-    assert (tmp_path / STORE).is_dir()

@@ -172,21 +172,22 @@ def test_mutated_bytes_are_a_configuration_or_problems():
         check(parsed(bytes(mutated)))
 
 
-@pytest.mark.parametrize("value", VALUES, ids=[str(i) for i in range(len(VALUES))])
 @pytest.mark.parametrize("name", ["function", "azure"])
 @pytest.mark.slow
-def test_every_value_in_every_place_is_a_configuration_or_problems(name, value):
+def test_any_value_in_every_place_is_a_configuration_or_problems(name):
+    rng = random.Random(f"places {name}")
     data = yaml.safe_load(EXAMPLES[name])
     for place in places_of(data):
-        mutated = copy.deepcopy(data)
-        holder = mutated
-        for parent in place[:-1]:
-            holder = holder[parent]
-        holder[place[-1]] = value
-        try:
-            check(parse_mapping(mutated))
-        except ConfigurationError as error:
-            check(error)
+        for value in rng.sample(VALUES, 6):
+            mutated = copy.deepcopy(data)
+            holder = mutated
+            for parent in place[:-1]:
+                holder = holder[parent]
+            holder[place[-1]] = copy.deepcopy(value)
+            try:
+                check(parse_mapping(mutated))
+            except ConfigurationError as error:
+                check(error)
 
 
 def test_python_objects_are_problems():

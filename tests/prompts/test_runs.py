@@ -298,15 +298,12 @@ def check_kill(undisturbed: tuple[Path, int, Counter[str]], folder: Path, share:
     assert final_of(folder) == final_of(whole)
 
 
-@pytest.mark.parametrize("share", [0.3, 0.55, 0.8])
+@pytest.mark.parametrize(
+    "share",
+    [0.55, *(pytest.param(share, marks=pytest.mark.slow) for share in (0.05, 0.3, 0.8, 0.97))],
+)
 def test_a_killed_run_buys_no_text_twice_and_ends_alike(undisturbed, tmp_path, share):
     check_kill(undisturbed, tmp_path, share)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("point", range(40))
-def test_a_run_killed_anywhere_ends_alike(undisturbed, tmp_path, point):
-    check_kill(undisturbed, tmp_path, (point + 0.5) / 40)
 
 
 def test_a_stopped_run_goes_on_with_its_texts(tmp_path):

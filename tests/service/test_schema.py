@@ -16,8 +16,7 @@ pytest.importorskip("schemathesis")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 2])
-def test_schemathesis_finds_nothing(start: Start, tmp_path: Path, seed: int):
+def test_schemathesis_finds_nothing(start: Start, tmp_path: Path):
     service = start(rate=None)
     with Client(service.url, token=SECRETS["admin"]) as client:
         for name in ("a", "b"):
@@ -34,7 +33,7 @@ def test_schemathesis_finds_nothing(start: Start, tmp_path: Path, seed: int):
     for config in ((), ("--config-file", str(tmp_path / "schemathesis.toml"))):
         found = subprocess.run(
             [sys.executable, "-m", "schemathesis.cli", *config, "run",
-             f"{service.url}/openapi.json", "--seed", str(seed), "--max-examples", "30",
+             f"{service.url}/openapi.json", "--seed", "1", "--max-examples", "20",
              "--header", f"Authorization: Bearer {SECRETS['admin']}", "--no-color"],
             capture_output=True, text=True, cwd=tmp_path, check=False,
             env={**os.environ, "PYTHONHASHSEED": "0", "SALT": secrets.token_hex(2)},
