@@ -5,9 +5,10 @@
 A test holds the pages equal to what this script writes.
 """
 
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from convergence_core.config import reference
+from convergence_core.config import ReferenceRow, reference
 from docs import architecture
 from tasks.pages.free_sql import QUESTIONS
 from tasks.store.tables.tables import describe
@@ -17,14 +18,62 @@ DOCS = Path(__file__).parent
 
 CONFIGURATION = """# Configuration
 
-`optimization.yaml`, key by key. `convergence schema` writes a JSON Schema for editors; the line
-`# yaml-language-server: $schema=./optimization.schema.json` makes them use it. Relative paths start
-from the file's own folder. An unknown key is an error that names the nearest known one.
+For everyone who writes an `optimization.yaml`: after this page you know which key sets what. Start with the
+[example](#everyday-keys); look up the others [by section](#all-keys).
 
-`<name>` in a key stands for a name that you choose.
+`convergence schema > optimization.schema.json` writes a JSON Schema. The first line of the example makes editors use
+it. `convergence validate` checks a file and reports keys without effect. An unknown key is an error that names the
+nearest known key. Relative paths start from the file's folder.
 
-| key | type | default | meaning |
-|---|---|---|---|
+## Everyday keys
+
+```yaml
+# yaml-language-server: $schema=./optimization.schema.json
+api:
+  name: topics                    # runs of one name belong together
+  description: Names the topic of a question in one word.
+  kind: openai                    # or http, function, azure, groq, gemini, anthropic, local, agno …
+  auth: {token_env: OPENAI_API_KEY}
+  endpoint: https://api.openai.com/v1
+  request:
+    timeout_seconds: 30
+    messages:
+      - {role: system, content: "{prompt}"}          # a parameter
+      - {role: user, content: "{input.question}"}    # a field of the test case
+search_space:
+  parameters:
+    model: {type: categorical, choices: [gpt-4o-mini, gpt-4o], default: gpt-4o-mini}
+    temperature: {type: float, min: 0, max: 1, default: 0}
+    prompt:
+      type: text
+      default: "Name the topic."
+      variants: ["Name the topic.", "Answer with one word: the topic."]
+      mutate: true                # the model of `llm` writes more variants
+  constraints: ['model == "gpt-4o" or temperature < 0.9']
+evaluation:
+  test_cases: {path: cases.csv, holdout: 0.25}       # a quarter only for the final check
+  repeats: 1
+  metrics:
+    correct: {type: exact_match, weight: 1}
+    cost_usd: {weight: 0.1, scale: {good: 0, bad: 0.001}}
+    latency_ms: {weight: 0, max: 5000}               # slower answers score 0
+optimization:
+  seed: 1
+  evolution: {population_size: 20, generations: 10}
+  execution: {parallel_workers: 5}
+budget: {max_usd: 1, max_calls: 2000}
+cache: 7d                         # reuse answers up to a week old
+llm: {model: openai/gpt-4o-mini, api_key_env: OPENAI_API_KEY}
+promotion: {alpha: 0.05}
+storage: {path: ./convergence-data}
+output: {save_path: ./results}
+```
+
+## All keys
+
+Keys stand under their section. Parentheses hold the default in code font, or *required*, and the choices. `<name>` is
+a name that you choose. `api`, `search_space` and `evaluation` are required.
+
 """
 
 TABLES = """# Tables
@@ -64,14 +113,62 @@ production data as of the latest export (`convergence fold`). Columns whose name
 """
 
 
+MOST_INLINE = 3
+"""Keys that a section may have without a heading of its own."""
+MODEL = "feedback.safety.model."
+"""It has the keys of `llm`, which stand there."""
+PLAIN = frozenset({"text", "integer", "number", "boolean", "mapping", "any JSON"})
+"""Types that the meaning of a key says anyway."""
+NO_DEFAULT: Mapping[str, list[str]] = {
+    "required": ["*required*"],
+    **{text: [] for text in ("absent", "its defaults", "see text", '""', "{}", "[]")},
+}
+"""What stands for a default that tells nothing."""
+
+
 def configuration_page() -> str:
     """Return docs/configuration.md."""
-    rows = []
-    for row in reference():
-        description = " ".join(row.description.split()).replace("|", "\\|")
-        kind = row.type.replace("|", "\\|")
-        rows.append(f"| `{row.key}` | {kind} | `{row.default}` | {description} |")
-    return CONFIGURATION + "\n".join(rows) + "\n"
+    rows = {row.key: row for row in reference()}
+    rows = {
+        key: row
+        for key, row in rows.items()
+        if not (key.startswith(MODEL) and f"llm.{key.removeprefix(MODEL)}" in rows)
+    }
+    sections = [key for key in rows if "." not in key]
+    parts = [CONFIGURATION, " · ".join(f"[{key}](#{key})" for key in sections), "\n"]
+    headings = [*sections, *(key for key in rows if _n_below(key, rows) > MOST_INLINE)]
+    for key, row in rows.items():
+        if key in headings:
+            level = "###" if "." in key else "##"
+            parts.append(f"\n{level} `{key}`\n\n{_meaning(row)}\n\n")
+            below = [other for other in rows if other != key and _heading(other, headings) == key]
+            parts.extend(_line(rows[other], key) for other in below)
+    return "".join(parts)
+
+
+def _n_below(key: str, rows: Mapping[str, ReferenceRow]) -> int:
+    return sum(other.startswith((f"{key}.", f"{key}[")) for other in rows)
+
+
+def _heading(key: str, headings: Collection[str]) -> str:
+    """Return the nearest heading above a key; its own if it is one."""
+    above = [heading for heading in headings if key.startswith((f"{heading}.", f"{heading}["))]
+    return key if key in headings else max(above, key=len)
+
+
+def _line(row: ReferenceRow, heading: str) -> str:
+    kinds = row.type.removeprefix("list of ").split(" | ")
+    choices = [] if "mapping" in row.type or set(kinds) <= PLAIN else kinds
+    if row.default in {*choices, str(choices)}:
+        facts = [f"`{kind}`" if kind == row.default else kind for kind in choices]
+    else:
+        facts = [*NO_DEFAULT.get(row.default, [f"`{row.default}`"]), *choices]
+    inside = f" ({', '.join(facts)})" if facts else ""
+    return f"- `{row.key[len(heading) + 1 :]}`{inside}: {_meaning(row)}\n"
+
+
+def _meaning(row: ReferenceRow) -> str:
+    return " ".join(row.description.split())
 
 
 def tables_page() -> str:

@@ -37,25 +37,24 @@ class RoleConfig(Section):
     nullable = frozenset({"temperature"})
 
     player: PlayerKind = "llm"
-    """`llm`: a model; `system`: what is optimized itself, as its champion or else its defaults; `solver`: the best moves, of games whose best moves are known; `chance`: a legal
-    option, or a number, drawn by chance."""
+    """A model, the system itself (champion or defaults), a solver with the best moves, or
+    random legal moves."""
     model_name: Text | None = None
-    """Model that plays, at the endpoint of `llm`. Absent: that of `llm`."""
+    """Model at the endpoint of `llm`. Absent: that of `llm`."""
     persona: Text | None = None
-    """Who the model is told to be. Absent: a player who replies with what is asked alone."""
+    """Persona of the model. Absent: a player who only replies."""
     temperature: float | None = Field(default=0.7, ge=0, le=2)
-    """How random its replies are. `null`: not sent, for models that refuse it."""
+    """Randomness of replies; `null`: not sent."""
 
 
 class GameConfig(Section):
     """A game that may be played."""
 
     file: FunctionPath | None = None
-    """A game of your own: `path/to/file.py:NAME` or `module:NAME` of a class, or of a function, that takes
-    nothing and makes the game. Absent: the built-in game of that name, or the real task `reasoning-NAME`."""
+    """Class or function that makes your own game: `file.py:NAME` or `module:NAME`. Absent: the
+    built-in game, or the task `reasoning-NAME`."""
     roles: dict[str, RoleConfig] = Field(default_factory=dict)
-    """Role → who plays it. Roles that are not named are played by the `llm`; `sandbox`, which runs
-    programs, by nobody else."""
+    """Role → player. Others are played by `llm`; `sandbox` always runs programs."""
 
 
 class GamesConfig(Section):
@@ -64,21 +63,19 @@ class GamesConfig(Section):
     nullable = frozenset({"every"})
 
     enabled: bool = False
-    """Whether `games/weekly` runs by its schedule; by hand games always can be played."""
+    """Whether the schedule `games/weekly` plays."""
     every: int | None = Field(default=None, ge=1)
-    """Generations of an optimization from one round within it to the next, the first before generation `every`.
-    `null`: none is played within a run."""
+    """Generations between rounds within a run; `null`: none within runs."""
     games: dict[str, GameConfig] = Field(default_factory=dict)
-    """Id of a game → who plays it. Empty: all built-in games, played by the `llm` against the solver."""
+    """Players by game id. Empty: all built-in games, `llm` against the solver."""
     plays: int = Field(default=40, ge=1, le=100_000)
-    """Plays of one round, all its games together."""
+    """Plays per round, over all games."""
     n_at_once: int = Field(default=8, ge=1, le=1_000)
-    """Plays that wait for a model at the same time, within the limits of `llm`."""
+    """Most plays in flight."""
     max_tokens: int = Field(default=512, ge=1, le=1_000_000)
-    """Longest reply of a model, in tokens; one that is cut off is played as far as it goes."""
+    """Longest reply, in tokens."""
     max_share_usd: float = Field(default=0.1, gt=0, le=1)
-    """Share of `budget.max_usd` and `budget.max_calls` that one round may use, its look at held-out cases
-    included."""
+    """Share of `budget.max_usd` and `budget.max_calls` per round, held-out check included."""
 
     @property
     def asks_llm(self) -> bool:

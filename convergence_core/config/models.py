@@ -21,29 +21,27 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
 class BudgetConfig(Section):
-    """What a run may spend: over its targets, judges and all other calls together."""
+    """Limits of a run, over targets, judges and all other calls."""
 
     max_usd: float | None = Field(default=None, gt=0, le=1e9)
-    """US dollars at most. Before each call its worst case is reserved. Absent: no limit."""
+    """USD limit; each call reserves its worst case first. Absent: no limit."""
     max_calls: int | None = Field(default=None, ge=1, le=10**15)
-    """Calls at most, retries included. Absent: no limit."""
+    """Limit of calls, retries included. Absent: no limit."""
     max_tokens: int | None = Field(default=None, ge=1, le=10**15)
-    """Tokens at most, prompts and answers. Absent: no limit."""
+    """Limit of prompt and answer tokens. Absent: no limit."""
     max_minutes: float | None = Field(default=None, gt=0, le=525_600)
-    """Minutes of work at most, from when the run begins or goes on: what Prefect needs to start does
-    not count, nor does the time between a stop and its resume. Absent: no limit."""
+    """Limit of working minutes, without stops between resumes. Absent: no limit."""
     allow_unknown_prices: bool = False
-    """Whether calls whose price is unknown may be made under `max_usd`; they count as nothing
-    there, and are counted apart."""
+    """Whether calls of unknown price may run under `max_usd`; they count as 0 and are listed
+    apart."""
 
 
 class CacheConfig(Section):
-    """Which stored answers are used again; a plain `7d` stands for `{epoch: 7d}`."""
+    """Which stored answers to reuse; `7d` is short for `{epoch: 7d}`."""
 
     epoch: str = Field(default="run", pattern=EPOCH_PATTERN)
-    """`run`: answers of this run (also after a resume); `off`: of the same evaluation only, after
-    a resume; `forever`: of any run in this store; a duration like `7d` or `12h`: of any run, if
-    they are not older when this run begins. Failures are never used again."""
+    """`run`: this run's answers; `off`: none, except after a resume; `forever`: any run's;
+    `7d` or `12h`: any run's up to that age. Failures are never reused."""
 
     @property
     def shared(self) -> bool:
@@ -64,40 +62,38 @@ class PriceConfig(Section):
     """
 
     input: float | None = Field(default=None, ge=0, le=1e9)
-    """US dollars per million tokens of the prompt; stands beside `output`."""
+    """USD per million prompt tokens; needs `output`."""
     output: float | None = Field(default=None, ge=0, le=1e9)
-    """US dollars per million tokens of the answer, reasoning included."""
+    """USD per million answer tokens, reasoning included."""
     cached_input: float | None = Field(default=None, ge=0, le=1e9)
-    """The same for tokens of the prompt read from the provider's cache. Absent: as `input`."""
+    """USD per million prompt tokens read from cache. Absent: as `input`."""
     cache_write: float | None = Field(default=None, ge=0, le=1e9)
-    """The same for tokens of the prompt written to the provider's cache. Absent: as `input`."""
+    """USD per million prompt tokens written to cache. Absent: as `input`."""
     request: float | None = Field(default=None, ge=0, le=1e9)
-    """US dollars for each request, whatever its length. Absent: as the shipped table says, or
-    none."""
+    """USD per request. Absent: the shipped table's."""
     minute: float | None = Field(default=None, ge=0, le=1e9)
-    """US dollars for each minute of a browser session, one begun counting whole (`browserbase`)."""
+    """USD per started minute of a browser session."""
     proxy_gb: float | None = Field(default=None, ge=0, le=1e9)
-    """US dollars for each gigabyte (10^9 bytes) through the provider's proxies (`browserbase`); needed where
-    sessions may use `proxies`."""
+    """USD per gigabyte through proxies (`browserbase`); required with `proxies`."""
     max_output_tokens: int | None = Field(default=None, ge=1)
-    """Longest answer of the model; bounds a call that sets no limit of its own."""
+    """Longest answer of the model; bounds calls without a limit."""
 
 
 class StorageConfig(Section):
-    """Where runs are kept."""
+    """Where runs are stored."""
 
     path: Text = "./convergence-data"
-    """Folder of tables and journal, relative to the configuration; or an address of object storage
-    (`s3://`, `gs://`, `az://`), to which the tables are published."""
+    """Folder of tables and journal, or object storage (`s3://`, `gs://`, `az://`) for the
+    tables."""
     local: Text | None = None
-    """With an address: folder of its working copy, of journal and runtime state, relative to the
-    configuration. Absent: `./convergence-data`."""
+    """Working copy, journal and runtime state beside object storage. Absent:
+    `./convergence-data`."""
     journal: Text | None = Field(default=None, pattern=r"^\$\{[A-Za-z_][A-Za-z0-9_]*\}$")
-    """`${ENV_NAME}` of a variable that holds a `postgresql://` URL: the journal of calls is kept
-    there, for several machines. Absent: a file in the folder."""
+    """`${ENV_NAME}` with a `postgresql://` URL: journal shared by several machines. Absent: a
+    local file."""
 
     keep_text: bool = True
-    """Whether requests and answers are kept as text; `false`: as hashes only."""
+    """Whether to store requests and answers as text, else hashes."""
 
     @property
     def folder(self) -> str:
@@ -111,37 +107,36 @@ class StorageConfig(Section):
 
 
 class TelemetryConfig(Section):
-    """Who watches a run: where spans of calls are sent (extra `otel`), and listeners to its events."""
+    """Where to send spans (extra `otel`), and listeners."""
 
     endpoint: Text | None = None
-    """URL that takes OpenTelemetry spans by OTLP over HTTP, e.g. `http://127.0.0.1:4318/v1/traces`.
-    Headers are read from the variable `OTEL_EXPORTER_OTLP_HEADERS`. Absent: none are sent."""
+    """URL for OpenTelemetry spans (OTLP over HTTP), such as `http://127.0.0.1:4318/v1/traces`;
+    headers from `OTEL_EXPORTER_OTLP_HEADERS`. Absent: none."""
     content: bool = False
-    """Whether spans hold the texts of prompts and answers, redacted."""
+    """Whether spans hold redacted prompts and answers."""
     listeners: dict[PluginName, dict[str, JsonValue]] = Field(default_factory=dict)
-    """Listeners to the events of an optimization, each with its options: `mlflow`, `wandb` (extras of these
-    names), or an entry point of the group `convergence.listeners`."""
+    """Listeners with their options: `mlflow`, `wandb` (extras), or entry points of
+    `convergence.listeners`."""
 
 
 class OutputConfig(Section):
-    """What is written at the end of a run."""
+    """What a run writes at its end."""
 
     save_path: Text = "./results"
-    """Folder of the results, relative to the configuration."""
+    """Folder of results."""
     formats: list[OutputFormat] = Field(default_factory=lambda: list(get_args(OutputFormat)))
     """Kinds of files."""
 
 
 class PromotionConfig(Section):
-    """When the candidate handed over may replace the champion."""
+    """When a result may replace the champion."""
 
     alpha: float = Field(default=0.05, gt=0, lt=1)
-    """Largest probability of promoting what is not ahead, however often one looks."""
+    """Largest probability of a false promotion, however often you check."""
     min_effect: float = Field(default=0.0, ge=0, lt=1)
-    """Least difference in mean reward that is worth a promotion."""
+    """Smallest gain in mean reward that deserves promotion."""
     require_adoption: bool = True
-    """Whether a person has to adopt it by `convergence promote`; `false`: a run whose gate says
-    promote makes its candidate the champion."""
+    """Whether `convergence promote` must confirm; `false`: passing the gate promotes."""
 
 
 class Configuration(Section):
@@ -154,8 +149,8 @@ class Configuration(Section):
     budget: BudgetConfig = Field(default_factory=BudgetConfig)
     cache: CacheConfig = Field(default_factory=CacheConfig)
     prices: dict[str, PriceConfig] = Field(default_factory=dict)
-    """Prices by model, or by kind of target (`http`, `function`, `plugin`, `browserbase`); what an entry does not name stays
-    as the shipped table has it."""
+    """Prices by model or kind (`http`, `function`, `plugin`, `browserbase`); missing entries
+    keep the shipped table's."""
     llm: LlmConfig | None = None
     society: SocietyConfig = Field(default_factory=SocietyConfig)
     prompts: PromptsConfig = Field(default_factory=PromptsConfig)

@@ -26,50 +26,47 @@ class PromptPolicyConfig(Section):
     """How a policy learns which edit of a text to make (flow `policy`)."""
 
     enabled: bool = False
-    """Whether `policy/nightly` runs by its schedule; by hand it always can."""
+    """Whether the schedule `policy/nightly` runs."""
     episodes: int = Field(default=8, ge=1, le=10_000)
-    """Episodes of one round, for the policy and for each of the two baselines that it is compared with."""
+    """Episodes per round, for the policy and each of two baselines."""
     n_cases: int = Field(default=6, ge=1, le=10_000)
-    """Search cases that the texts of an episode are scored on, drawn anew for each."""
+    """Search cases per episode."""
     max_share: float = Field(default=0.1, gt=0, le=1)
-    """Share of `budget.max_calls` and `budget.max_usd` that one round may use."""
+    """Share of `budget.max_calls` and `budget.max_usd` per round."""
     price: float = Field(default=0.0, ge=0, le=1)
     """Reward that one edit costs."""
 
 
 class PromptsConfig(Section):
-    """How new texts of parameters with `mutate: true` are written while a run goes on."""
+    """How to write variants of `mutate` parameters."""
 
     nullable = frozenset({"temperature"})
 
     enabled: bool | None = None
-    """Whether texts are written. Absent: where a text has `mutate: true`, an `llm` is configured (or
-    `writer: rules`), and no preferences are (`society.learning.sao_enabled`), which distil texts of
-    their own."""
+    """Whether to write. Absent: if a text has `mutate`, `llm` (or `writer: rules`) is set, and
+    preferences are off."""
     writer: Literal["llm", "rules"] = "llm"
-    """Who writes: the model of `llm`, or fixed rules, which need no key and make no call."""
+    """The model of `llm`, or fixed rules without calls."""
     embedding_model: Text | None = None
-    """Model of the endpoint `embeddings` beside `llm`, by which the posterior of the search compares
-    texts. Absent: by the words that they share."""
+    """Model at `llm` by which the search compares prompts. Absent: shared words."""
     operators: list[OperatorName] = Field(default_factory=lambda: list(OPERATORS), min_length=1)
-    """Kinds of edits that may be chosen."""
+    """Allowed kinds of edits."""
     every: int = Field(default=1, ge=1, le=100_000)
-    """Generations from one writing to the next."""
+    """Generations between batches."""
     n_texts: int = Field(default=4, ge=1, le=64)
-    """Texts of one writing."""
+    """Prompts per batch."""
     max_shots: int = Field(default=4, ge=0, le=32)
-    """Demonstrations of a text at most, drawn from search cases; 0: none."""
+    """Most demonstrations per prompt, from search cases; 0: none."""
     max_length: int = Field(default=4000, ge=20, le=1_000_000)
-    """Longest text, in characters, demonstrations included."""
+    """Longest prompt in characters, demonstrations included."""
     length_price: float = Field(default=0.0, ge=0, le=1)
-    """Reward that 1,000 characters of a text with `mutate: true` cost where candidates are drawn, raced
-    and recommended, parents chosen and edits judged. Measured rewards hold no price."""
+    """Reward that 1,000 characters of a `mutate` prompt cost in the search. Measured rewards
+    exclude it."""
     temperature: float | None = Field(default=0.7, ge=0, le=2)
-    """How random written texts are. `null`: not sent, for models that refuse it."""
+    """Randomness of the writer; `null`: not sent."""
     max_tokens: int = Field(default=1500, ge=16, le=1_000_000)
     """Longest answer of the writer, in tokens."""
     max_share_usd: float = Field(default=0.2, gt=0, le=1)
-    """Share of `budget.max_usd` that writing may cost. Without `max_usd` there is no limit of its
-    own."""
+    """Share of `budget.max_usd` for writing."""
     policy: PromptPolicyConfig = Field(default_factory=PromptPolicyConfig)
     """How a policy learns which edit to make."""

@@ -17,8 +17,7 @@ class BaseParam(Section):
     """What every parameter has."""
 
     when: dict[str, list[Choice]] = Field(default_factory=dict)
-    """The parameter is active only while each named parameter has the given value, or one of the
-    given list. Absent: always."""
+    """Active only while the named parameters have these values. Absent: always."""
 
 
 class FloatParam(BaseParam):
@@ -27,15 +26,15 @@ class FloatParam(BaseParam):
     type: Literal["float"]
     """Also `continuous`."""
     min: FloatBound
-    """Smallest value, inclusive."""
+    """Smallest value."""
     max: FloatBound
-    """Largest value, inclusive."""
+    """Largest value."""
     log: bool = False
-    """Whether values are drawn evenly on a logarithmic scale; needs `min` above 0."""
+    """Whether to search on a logarithmic scale; needs `min` above 0."""
     step: float | None = Field(default=None, gt=0, le=_BOUND)
-    """Distance between allowed values, counted from `min`. Absent: 1 for `int`, else any value."""
+    """Distance between values, from `min`. Absent: 1 for `int`, any for `float`."""
     default: float | None = None
-    """The value in use today; the baseline of the report is made of all defaults."""
+    """Current value: the baseline of the report."""
 
 
 class IntParam(BaseParam):
@@ -44,15 +43,15 @@ class IntParam(BaseParam):
     type: Literal["int"]
     """Whole numbers."""
     min: IntBound
-    """Smallest value, inclusive."""
+    """Smallest value."""
     max: IntBound
-    """Largest value, inclusive."""
+    """Largest value."""
     log: bool = False
-    """Whether values are drawn evenly on a logarithmic scale; needs `min` above 0."""
+    """Whether to search on a logarithmic scale; needs `min` above 0."""
     step: int | None = Field(default=None, gt=0, le=_INT_BOUND)
-    """Distance between allowed values, counted from `min`. Absent: 1 for `int`, else any value."""
+    """Distance between values, from `min`. Absent: 1 for `int`, any for `float`."""
     default: int | None = None
-    """The value in use today; the baseline of the report is made of all defaults."""
+    """Current value: the baseline of the report."""
 
 
 class CategoricalParam(BaseParam):
@@ -61,9 +60,9 @@ class CategoricalParam(BaseParam):
     type: Literal["categorical"]
     """A plain list stands for a categorical parameter."""
     choices: list[Choice] = Field(min_length=1, max_length=10_000)
-    """Texts, numbers or booleans, without duplicates."""
+    """Distinct texts, numbers or booleans."""
     default: Choice | None = None
-    """The value in use today; the baseline of the report is made of all defaults."""
+    """Current value: the baseline of the report."""
 
 
 class BooleanParam(BaseParam):
@@ -72,7 +71,7 @@ class BooleanParam(BaseParam):
     type: Literal["boolean"]
     """Also `bool`."""
     default: bool | None = None
-    """The value in use today; the baseline of the report is made of all defaults."""
+    """Current value: the baseline of the report."""
 
 
 class TextParam(BaseParam):
@@ -81,13 +80,11 @@ class TextParam(BaseParam):
     type: Literal["text"]
     """Prompts and other texts."""
     variants: list[Text] = Field(min_length=1, max_length=10_000)
-    """Each a path to a `.md`, `.txt` or `.prompt` file relative to the configuration, or the text
-    itself."""
+    """Prompts, or paths of `.md`, `.txt` or `.prompt` files."""
     mutate: bool = False
-    """Whether new variants are written while a run goes on, and tried like any other: by the `llm`, as
-    `prompts` says, or, with `society.learning.sao_enabled`, distilled from preferred answers."""
+    """Whether the run writes new variants (`prompts`, or preferences)."""
     default: Text | None = None
-    """The variant in use today, as written in `variants`."""
+    """Current value: the baseline of the report."""
 
 
 ParameterConfig: TypeAlias = Annotated[
@@ -97,10 +94,11 @@ ParameterConfig: TypeAlias = Annotated[
 
 
 class SearchSpaceConfig(Section):
-    """What may be varied."""
+    """What may vary."""
 
     parameters: dict[str, ParameterConfig] = Field(min_length=1)
-    """Parameters by name (letters, digits and underscores)."""
+    """Parameters by name (letters, digits, underscores). A plain list is a categorical
+    parameter."""
     constraints: list[Text] = Field(default_factory=list)
-    """Expressions over parameters that must hold, e.g. `min_tokens <= max_tokens` or
-    `model == "large" or max_tokens < 1000`; one that names an inactive parameter does not apply."""
+    """Expressions that must hold, such as `min_tokens <= max_tokens` or `model == "large" or
+    max_tokens < 1000`. Inactive parameters suspend them."""

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from convergence_core.config import reference
 from tests.docs.test_documents import ROOT, blocks, in_shell
 
 GUIDES = ("test-cases", "metrics", "targets", "promoting", "troubleshooting")
@@ -149,8 +150,7 @@ def test_every_message_of_the_page_is_one_that_is_told():
 
 
 def test_every_key_that_a_guide_names_is_known():
-    listed = (ROOT / "docs/configuration.md").read_text(encoding="utf-8")
-    known = set(re.findall(r"^\| `([^`]+)`", listed, re.MULTILINE))
+    known = {row.key for row in reference()}
     named = {
         key
         for page in PAGES.values()
