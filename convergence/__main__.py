@@ -1,7 +1,6 @@
 """The command ``convergence``.
 
-Exit codes: 0 done; 1 error; 2 bad input; 3 the budget is reached; 100 a gate says no; 130
-interrupted. Errors are one message without a traceback, unless ``--debug`` is given.
+Exit codes: 0 done; 1 error; 2 bad input; 3 budget reached; 100 gate not passed; 130 interrupted. Errors are one message without a traceback, unless ``--debug`` is given.
 """
 
 import os
@@ -14,7 +13,7 @@ from tasks.prefect_support.garbage_collection import collect_rarely
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command and return its exit code; never raises but with ``--debug``."""
+    """Run one command and return its exit code; raises only with ``--debug``."""
     from convergence import console  # noqa: PLC0415 - after the interpreter's own start
     from convergence.cli.interrupts import EXIT_INTERRUPTED  # noqa: PLC0415 - as above
 
@@ -24,7 +23,7 @@ def run(arguments: Sequence[str]) -> int:
         check_packages(("convergence", "convergence_core", "flows", "tasks"))
         from convergence.cli.app import app  # noqa: PLC0415 - Typer only once the guard is passed
 
-        app(_debug_first(list(arguments)), prog_name="convergence")
+        app(_flags_first(list(arguments)), prog_name="convergence")
     except SystemExit as leave:
         return leave.code if isinstance(leave.code, int) else int(bool(leave.code))
     except ConvergenceError as error:
@@ -43,12 +42,13 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _debug_first(arguments: list[str]) -> list[str]:
-    """Move ``--debug`` to the front, where the application reads it; behind ``--`` it is data."""
+def _flags_first(arguments: list[str]) -> list[str]:
+    """Move ``--debug`` and ``--all`` to the front, where the application reads them; after ``--`` they are data."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
-    rest = [argument for argument in arguments[:end] if argument != "--debug"]
-    debug = ["--debug"] if len(rest) < end else []
-    return debug + rest + arguments[end:]
+    head = arguments[:end]
+    has_command = any(not argument.startswith("-") for argument in head)
+    flags = [flag for flag in ("--debug", "--all")[: 1 if has_command else 2] if flag in head]
+    return flags + [argument for argument in head if argument not in flags] + arguments[end:]
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Console: answers go to standard output, everything else to standard error."""
+"""Console: results go to standard output, everything else to standard error."""
 
 import json
 import math
@@ -23,22 +23,22 @@ if TYPE_CHECKING:
 _Item = TypeVar("_Item")
 
 PIPE_WIDTH = 200
-"""Characters of a table's line where no terminal tells its own."""
+"""Width of a table outside a terminal, in characters."""
 LONGEST_WORD = 64
-"""Characters of an id or hash that a table does not break; longer ones are folded."""
+"""Longest id that a table does not break, in characters."""
 NARROWEST_TEXT = 20
-"""Characters that a column of texts keeps on a line beside columns of ids."""
+"""Narrowest column of texts next to columns of ids, in characters."""
 _TURNS: Final = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
-"""Characters that turn the direction in which a terminal writes."""
+"""Characters that change the direction of writing."""
 
 
 @dataclass(slots=True)
 class ConsoleSettings:
-    """How this process talks; set once by ``convergence.__main__`` and by ``--json``."""
+    """Settings of this process, from ``--debug`` and ``--json``."""
 
     debug: bool = False
     json: bool = False
-    """Standard output holds one JSON value and nothing else."""
+    """Print the result as one JSON value, and nothing else on standard output."""
 
 
 settings = ConsoleSettings()
@@ -59,7 +59,7 @@ def err() -> "Console":
 
 
 def say(text: str, style: str = "") -> None:
-    """Write a line for people to standard error, without secrets."""
+    """Write a line to standard error, without secrets."""
     err().print(_without_secrets(text), style=style, markup=False)
 
 
@@ -70,54 +70,67 @@ def _without_secrets(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Return a text that is safe to write to a terminal: of control characters tabs and line feeds only.
+    """Return a text that is safe to write to a terminal.
 
-    Others, turns of the writing direction and halves of a pair of codes are written as escapes. A model's
-    answer is anyone's text: an escape sequence could rewrite the screen.
+    Escapes control characters but tabs and line feeds, changes of the writing direction, and lone
+    surrogates: an escape sequence in a model's answer could rewrite the screen.
     """
     return "".join(
-        one.encode("unicode_escape").decode() if _is_unsafe(one) else one for one in text
+        char.encode("unicode_escape").decode() if _is_unsafe(char) else char for char in text
     )
 
 
-def _is_unsafe(one: str) -> bool:
-    return one not in "\n\t" and (unicodedata.category(one) in {"Cc", "Cs"} or one in _TURNS)
+def _is_unsafe(char: str) -> bool:
+    return char not in "\n\t" and (unicodedata.category(char) in {"Cc", "Cs"} or char in _TURNS)
 
 
 def answer(text: str, style: str = "") -> None:
-    """Write a line of the answer to standard output."""
+    """Write a line of the result to standard output."""
     out().print(printable(text), style=style, markup=False)
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask a person; refuse where nobody can answer.
+    """Ask for confirmation.
 
     Raises:
-        ConfigurationError: standard input is no terminal, and ``--yes`` was not given.
-        typer.Exit: the person says no.
+        ConfigurationError: standard input is no terminal, and ``--yes`` is missing.
+        typer.Exit: the answer is no.
     """
-    import typer  # noqa: PLC0415 - of commands that ask
+    import typer  # noqa: PLC0415 - with its only user
 
     if yes:
         return
     if not sys.stdin.isatty():
-        rule = "must be given where nobody can be asked"
-        raise ConfigurationError.of("--yes", rule, "Add --yes to do it without a question.")
+        raise ConfigurationError.of("--yes", "is required without a terminal", "Add --yes.")
     if not typer.confirm(question):
         raise typer.Exit(1)
 
 
 def show(table: "Table") -> None:
-    """Write a table to standard output; never cut to a width that nobody looks at.
+    """Write a table to standard output, at full width outside a terminal.
 
-    Columns of ids keep their width, so that an id can be copied; where that is more than the
-    terminal has, the terminal wraps the lines.
+    Columns of ids keep their width, so that you can copy an id; the terminal wraps longer lines.
     """
     console = out()
     width = console.width if sys.stdout.isatty() else PIPE_WIDTH
     needed = sum((column.min_width or 0) + 2 for column in table.columns)
     console.width = max(width, needed)
     console.print(table)
+
+
+def emit(value: object, show: Callable[[], None] | str) -> None:
+    """Write a command's result to the terminal: one JSON document with ``--json``, else text.
+
+    Args:
+        value: the result as JSON.
+        show: prints the result for people, or is the message itself.
+    """
+    if settings.json:
+        answer_json(value)
+    elif isinstance(show, str):
+        say(show)
+    else:
+        show()
 
 
 def answer_json(value: object) -> None:
@@ -128,12 +141,12 @@ def answer_json(value: object) -> None:
 def json_text(value: object) -> str:
     """Return a value as one JSON document."""
     text = json.dumps(plain(value), ensure_ascii=False, allow_nan=False, indent=2)
-    # JSON has escapes of its own; the value stays what it was.
-    return "".join(f"\\u{ord(one):04x}" if _is_unsafe(one) else one for one in text) + "\n"
+    # Escapes in JSON keep the value.
+    return "".join(f"\\u{ord(char):04x}" if _is_unsafe(char) else char for char in text) + "\n"
 
 
 def plain(value: Any) -> Any:
-    """Return the value in JSON's types: records as objects, times as ISO texts, NaN as ``None``."""
+    """Return the value in JSON's types: records as objects, times as ISO strings, NaN as ``None``."""
     plained: Any
     match value:
         case None | bool() | int() | str():
@@ -156,7 +169,7 @@ def plain(value: Any) -> Any:
 
 
 def fail(error: ConvergenceError) -> None:
-    """Write an error's message: problems one per line, as JSON if the answer was to be JSON."""
+    """Write an error's message, one problem per line, or JSON with ``--json``."""
     if settings.json:
         answer_json({"error": describe(error)})
         return
@@ -174,7 +187,7 @@ def fail(error: ConvergenceError) -> None:
 
 
 def describe(error: ConvergenceError) -> dict[str, Any]:
-    """Return an error as JSON: its type, its message, its problems if it has some."""
+    """Return an error as JSON: type, message, and problems of a configuration."""
     message = _without_secrets(str(error))
     described: dict[str, Any] = {"type": type(error).__name__, "message": message}
     if isinstance(error, ConfigurationError):
@@ -196,7 +209,7 @@ def problem_rows(error: ConfigurationError) -> list[dict[str, Any]]:
 
 
 def fail_unexpectedly(error: Exception) -> None:
-    """Write what is known of a failure nobody foresaw."""
+    """Write the message of an unexpected error."""
     name, message = type(error).__name__, _without_secrets(str(error))
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
         message = _without_secrets(f"{error.filename}: {error.strerror}")
@@ -205,11 +218,13 @@ def fail_unexpectedly(error: Exception) -> None:
         return
     console = err()
     console.print("Error:", style="bold red", end=" ")
-    if isinstance(error, OSError) and message:  # a file or a network: the message says enough
+    if isinstance(error, OSError) and message:  # a file or the network: the message suffices
         console.print(message, markup=False)
     else:
         console.print(f"{name}: {message}" if message else name, markup=False)
-        console.print("This was not foreseen; `--debug` shows where it came from.", markup=False)
+        console.print(
+            "Unexpected error. Run again with `--debug` for the traceback.", markup=False
+        )
 
 
 def simple_table(
@@ -250,7 +265,7 @@ def table_of(
 
 
 def show_block(block: "Block") -> None:
-    """Print a block of a report; plots, captions and folded tables are the page's alone."""
+    """Print a block of a report, except plots, captions and folded tables."""
     from tasks.report import blocks  # noqa: PLC0415 - with its only user
 
     match block:
@@ -276,7 +291,7 @@ def show_block(block: "Block") -> None:
 
 
 def _show_texts(rows: "tuple[tuple[str, tuple[Inline, ...]], ...]") -> None:
-    """Print texts beside their names; marked parts are bold in a terminal."""
+    """Print named texts; marked parts are bold in a terminal."""
     from rich.table import Table  # noqa: PLC0415 - Rich loads when it is needed
     from rich.text import Text  # noqa: PLC0415 - as above
 
@@ -311,7 +326,7 @@ def _cell(part: "Inline") -> str:
 
 
 def short_path(path: Path) -> str:
-    """Return a path relative to the working folder where it lies below it."""
+    """Return a path, relative if it lies below the working folder."""
     try:
         relative = path.resolve().relative_to(Path.cwd())
     except ValueError:

@@ -25,7 +25,7 @@ def finished_run(store: "ParquetStore", name: str | None) -> "RunRecord":
     record = store.run(name)
     if record.summary_json is None and record.tags.get("test"):
         raise RunNotFoundError(
-            f"run {record.label} must be an optimization, but it tested the present settings. Its "
+            f"run {record.label} must be an optimization, but it tested the current settings. Its "
             "answers are in the store: convergence query "
             f"\"from answers where run_id = '{record.run_id}'\""
         )

@@ -16,25 +16,25 @@ if TYPE_CHECKING:
     from tasks.store import ParquetStore
 
 
-def show(  # noqa: PLR0917 - Typer's options
+def show(
     run: options.FinishedRun = None,
     case: Annotated[
         list[str] | None,
-        typer.Option("--case", metavar="ID", help="Only this test case; may be given again."),
+        typer.Option("--case", metavar="ID", help="Show only this test case. Repeatable."),
     ] = None,
     limit: Annotated[
-        int, typer.Option("--limit", "-n", min=0, help="Cases at most; 0: all.")
+        int, typer.Option("--limit", "-n", min=0, help="Most cases to show; 0: all.")
     ] = 10,
     store: options.Store = None,
     config: options.Config = None,
-    as_json: options.AsJson = False,
+    _json: options.AsJson = False,
 ) -> None:
-    """Show what was answered: the defaults beside the recommended configuration, worst cases first.
+    """Show the answers of the defaults and the recommended settings, worst cases first.
 
-    For each test case: input, expected answer, both answers with their
-    differences marked, metrics, and what judges wrote; then the prompts as
-    a diff, and the edits by which they were written. --json has all cases,
-    unless --case names some.
+    Prints for each test case: input, expected answer, both answers with
+    differences marked, metrics and judges' reasons. Then: the prompts as a
+    diff, and the edits that wrote them. --json has all cases, unless --case
+    names some.
     """
     opened = locations.open_store(store, config)
     record = finished_run(opened, run)
@@ -45,28 +45,26 @@ def show(  # noqa: PLR0917 - Typer's options
     result = RunResult.from_json(record.summary_json or "")
     cases, why = cases_of(record)
     configuration = parse_stored(record.config_json)
-    found = answers_of(result, opened, configuration, cases)
+    answers = answers_of(result, opened, configuration, cases)
     if case:
-        _check_named(case, found)
-        found = tuple(one for one in found if one.case_id in case)
-    if as_json:
-        console.answer_json(
-            {
-                "run": result.label,
-                "default": None if result.baseline is None else result.baseline.params,
-                "recommended": None if result.winner is None else result.winner.params,
-                "found": None if result.found is None else result.found.params,
-                "cases": [_case_row(one, "default", "found") for one in found],
-                "edits": [] if result.prompts is None else console.plain(result.prompts.family),
-            }
-        )
-        return
-    _print(result, found, limit=0 if case else limit, is_whole=not case, why=why)
+        _check_named(case, answers)
+        answers = tuple(row for row in answers if row.case_id in case)
+    console.emit(
+        {
+            "run": result.label,
+            "default": None if result.baseline is None else result.baseline.params,
+            "recommended": None if result.winner is None else result.winner.params,
+            "found": None if result.found is None else result.found.params,
+            "cases": [_case_row(row, "default", "found") for row in answers],
+            "edits": [] if result.prompts is None else console.plain(result.prompts.family),
+        },
+        lambda: _print(result, answers, limit=0 if case else limit, is_whole=not case, why=why),
+    )
 
 
 def _print(
     result: "RunResult",
-    found: "Sequence[CaseAnswers]",
+    answers: "Sequence[CaseAnswers]",
     *,
     limit: int,
     is_whole: bool,
@@ -75,11 +73,11 @@ def _print(
     """Print cases for people.
 
     Args:
-        result: of the run.
-        found: its cases, or those that were asked for.
-        limit: the first so many; 0: all.
-        is_whole: whether these are all cases, whose sum and prompts are shown too.
-        why: why the test cases are not known any more; empty: they are.
+        result: result of the run.
+        answers: answers by case, worst first.
+        limit: number of cases to print; 0 means all.
+        is_whole: whether these are all cases; counts and prompts are printed only then.
+        why: reason why the test cases are unknown; empty if they are known.
     """
     from tasks.report.answers_section import answer_blocks, prompt_blocks, sides  # noqa: PLC0415
     from tasks.report.prompts_section import edit_lines  # noqa: PLC0415 - as above
@@ -87,12 +85,12 @@ def _print(
     if result.found is None:
         console.say(f"{result.label} recommends nothing: no configuration got a reward.")
         return
-    for line in _head(result, found, is_whole=is_whole):
+    for line in _head(result, answers, is_whole=is_whole):
         console.answer(line)
     if why:
-        console.answer(f"Inputs are shown as they were sent, and nothing is expected: {why}.")
+        console.answer(f"Inputs are shown as sent, without expected answers: {why}.")
     defaults = None if result.found_is_baseline else result.baseline
-    shown = found[: limit or None]
+    shown = answers[: limit or None]
     for block in answer_blocks(shown, *sides(result)):
         console.show_block(block)
     if defaults is not None and is_whole:
@@ -102,30 +100,32 @@ def _print(
         console.answer(f"\nHow the prompt was written: {result.prompts.sentence}", style="bold")
         for line in (result.prompts.chooser, *edit_lines(result.prompts)):
             console.answer(line)
-    if len(shown) < len(found):
+    if len(shown) < len(answers):
         console.say(
-            f"\n{len(shown):,} of {len(found):,} cases are shown; --limit 0 shows all, --case ID one."
+            f"\n{len(shown):,} of {len(answers):,} cases; --limit 0 shows all, --case ID one."
         )
 
 
-def _head(result: "RunResult", found: "Sequence[CaseAnswers]", *, is_whole: bool) -> Iterator[str]:
+def _head(
+    result: "RunResult", answers: "Sequence[CaseAnswers]", *, is_whole: bool
+) -> Iterator[str]:
     from tasks.report.phrases import name_of_found, named_label  # noqa: PLC0415 - with its only user
 
     name = name_of_found(result)
     yield f"{result.label}: answers, worst cases first"
     if result.facts.get("offline"):
-        yield "The run was offline: these answers are a stand-in's, no real model's."
+        yield "The run was offline: a mock wrote these answers, not a real model."
     if result.found_is_baseline:
-        yield f"The {name} configuration is the default one: there is one answer to each case."
+        yield f"The {name} settings are the defaults: each case has one answer."
     elif result.baseline is None:
-        yield "No default configuration was asked: there is one answer to each case."
+        yield "The run has no defaults: each case has one answer."
     elif is_whole:
         yield f"default: {named_label(result.baseline.label, result.baseline.candidate_id)}"
         if result.found is not None:
             yield f"{name}: {named_label(result.found.label, result.found.candidate_id)}"
         if result.challenger is not None:
-            yield "The defaults are recommended: held-out cases do not speak for what was found."
-        yield _counts(found, name)
+            yield "Keep the defaults: held-out cases do not support the settings found."
+        yield _counts(answers, name)
 
 
 def _counts(cases: "Sequence[CaseAnswers]", name: str) -> str:
@@ -134,67 +134,68 @@ def _counts(cases: "Sequence[CaseAnswers]", name: str) -> str:
     gaps = [round(gap, 3) for case in cases if (gap := case.gap) is not None]
     n_up, n_down = sum(gap > 0 for gap in gaps), sum(gap < 0 for gap in gaps)
     return (
-        f"Of the {plural(len(gaps), 'case')} that both answered, the {name} configuration "
-        f"scores higher on {n_up:,}, lower on {n_down:,} and the same on "
-        f"{len(gaps) - n_up - n_down:,}."
+        f"Of the {plural(len(gaps), 'case')} with both answers, the {name} settings score higher on "
+        f"{n_up:,}, lower on {n_down:,} and the same on {len(gaps) - n_up - n_down:,}."
     )
 
 
-def _check_named(wanted: Sequence[str], found: "Sequence[CaseAnswers]") -> None:
+def _check_named(wanted: Sequence[str], answers: "Sequence[CaseAnswers]") -> None:
     import difflib  # noqa: PLC0415 - only for a message
 
-    known = [one.case_id for one in found]
+    known = [row.case_id for row in answers]
     for name in wanted:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=3) or known[:3]
             raise RunNotFoundError(
-                f"--case must be the id of a case that the run asked, but got {name!r}. "
+                f"--case must be the id of a test case of the run, but got {name!r}. "
                 f"Did you mean {', '.join(near)}?"
             )
 
 
-def compare(  # noqa: PLR0917 - as above
+def compare(
     first: Annotated[
         str,
         typer.Argument(
             metavar="A",
-            help="A run, or a candidate of one run: default, recommended, or (part of) its id.",
+            help="A run, or a candidate of one run: default, recommended, or the beginning of its id.",
         ),
     ],
     second: Annotated[str, typer.Argument(metavar="B", help="The same.")],
     run: Annotated[
         str | None,
         typer.Option(
-            "--run", metavar="RUN", help="Run of the candidates. Default: the latest finished one."
+            "--run", metavar="RUN", help="Run of the candidates. Default: the latest finished run."
         ),
     ] = None,
     store: options.Store = None,
     config: options.Config = None,
-    as_json: options.AsJson = False,
+    _json: options.AsJson = False,
 ) -> None:
-    """Compare two candidates of a run, or what two runs recommend, on the cases that both answered.
+    """Compare two candidates of a run, or the recommendations of two runs.
 
-    Differing parameters, mean rewards and their difference with its
-    interval (paired by case), price and latency of an answer, every case.
+    Uses the cases with answers of both: differing parameters, mean scores
+    and their difference with its interval (paired by case), price and
+    latency of an answer, every case.
     """
     opened = locations.open_store(store, config)
     from tasks.report.comparison import compared, comparison_blocks  # noqa: PLC0415 - brings NumPy
 
-    found = compared(opened, *_subjects(opened, first, second, run))
-    if as_json:
-        console.answer_json(_comparison_row(found))
-        return
-    for block in comparison_blocks(found):
-        console.show_block(block)
-    name = found.second.record.label
-    if found.cases:
-        console.say(f"\nThe whole texts of a case of {name}: convergence show {name} --case ID")
+    pair = compared(opened, *_subjects(opened, first, second, run))
+
+    def show() -> None:
+        for block in comparison_blocks(pair):
+            console.show_block(block)
+        name = pair.second.record.label
+        if pair.cases:
+            console.say(f"\nA case of {name} in full: convergence show {name} --case ID")
+
+    console.emit(_comparison_row(pair), show)
 
 
 def _subjects(
     store: "ParquetStore", first: str, second: str, run: str | None
 ) -> "tuple[Subject, Subject]":
-    """Return who is compared: candidates of one run, or what two runs recommend.
+    """Return the two subjects: candidates of one run, or the recommendations of two runs.
 
     Raises:
         RunNotFoundError: a name is of neither, or they are of different kinds.
@@ -214,7 +215,7 @@ def _subjects(
         a, b = (recommended_of(finished_run(store, name)) for name in (first, second))
         return a, b
     unknown = next(
-        name for name, found in zip((first, second), pair, strict=True) if found is None
+        name for name, subject in zip((first, second), pair, strict=True) if subject is None
     )
     raise RunNotFoundError(
         f"A and B must both be runs, or both be candidates of one run, but {unknown!r} is no "
@@ -242,7 +243,7 @@ def _answer_row(answer: "CaseAnswer | None") -> dict[str, Any] | None:
     return None if answer is None else dict(console.plain(answer))
 
 
-def _comparison_row(found: "PairComparison") -> dict[str, Any]:
+def _comparison_row(pair: "PairComparison") -> dict[str, Any]:
     sides = {
         name: {
             "name": subject.name,
@@ -252,23 +253,23 @@ def _comparison_row(found: "PairComparison") -> dict[str, Any]:
             "per_answer": per_answer,
         }
         for name, subject, per_answer in zip(
-            ("a", "b"), (found.first, found.second), found.per_answer, strict=True
+            ("a", "b"), (pair.first, pair.second), pair.per_answer, strict=True
         )
     }
     return {
         **sides,
         "differing_parameters": {
-            name: {"a": a, "b": b} for name, (a, b) in found.parameters.items()
+            name: {"a": a, "b": b} for name, (a, b) in pair.parameters.items()
         },
         "rewards": [
             {
-                "role": one.role,
-                "a": one.first_mean,
-                "b": one.second_mean,
-                "b_minus_a": one.difference,
+                "role": shared.role,
+                "a": shared.first_mean,
+                "b": shared.second_mean,
+                "b_minus_a": shared.difference,
             }
-            for one in found.shared
+            for shared in pair.shared
         ],
-        "notes": found.notes,
-        "cases": [_case_row(one, "a", "b") for one in found.cases],
+        "notes": pair.notes,
+        "cases": [_case_row(row, "a", "b") for row in pair.cases],
     }

@@ -1,4 +1,4 @@
-"""``arms`` and ``fold``: arms on offer, and the export of runtime decisions."""
+"""``arms`` and ``fold``: arms, and the export of runtime decisions."""
 
 import json
 from collections.abc import Callable
@@ -13,17 +13,18 @@ from convergence_core.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from tasks.serving.answers import Arm
+    from tasks.serving.fold import FoldReport
     from tasks.serving.systems import Systems
 
 app = typer.Typer(
     name="arms",
     no_args_is_help=True,
-    help="List, add and retire the arms that requests may get, live.",
+    help="List, add and retire the arms that answer requests.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 System = Annotated[str, typer.Argument(metavar="SYSTEM", help="Name of the system.")]
 ArmId = Annotated[str, typer.Argument(metavar="ARM", help="Name of the arm.")]
-AgentType = Annotated[str | None, typer.Option(help="Kind of agent. Default: that of the system.")]
+AgentType = Annotated[str | None, typer.Option(help="Kind of agent. Default: the system's.")]
 
 
 def _prior(arm: "Arm") -> str:
@@ -38,7 +39,7 @@ _COLUMNS: "dict[str, Callable[[Arm], str]]" = {
     "rewards": lambda arm: f"{arm.n:,}",
     "cost": lambda arm: "" if arm.cost is None else f"{arm.cost:.4g}",
     "prior": _prior,
-    "on offer": lambda arm: "no" if arm.retired else "yes",
+    "active": lambda arm: "no" if arm.retired else "yes",
     "parameters": lambda arm: json.dumps(arm.params)[:60],
 }
 
@@ -49,15 +50,15 @@ def list_arms(
     agent_type: AgentType = None,
     store: options.Store = None,
     config: options.Config = None,
-    as_json: options.AsJson = False,
+    _json: options.AsJson = False,
 ) -> None:
-    """List arms with their posterior means, those retired included."""
+    """List arms with their posterior means, retired ones included."""
     with open_runtime(store, config) as state:
-        found = _systems(state).arms(system, agent_type)
-    if as_json:
-        console.answer_json({"arms": found})
-        return
-    console.show(console.table_of(found, _COLUMNS, right=("mean", "rewards", "cost")))
+        arms = _systems(state).arms(system, agent_type)
+    console.emit(
+        {"arms": arms},
+        lambda: console.show(console.table_of(arms, _COLUMNS, right=("mean", "rewards", "cost"))),
+    )
 
 
 @app.command()
@@ -65,20 +66,22 @@ def add(  # noqa: PLR0917 - Typer's options
     system: System,
     arm_id: ArmId,
     params: Annotated[
-        str, typer.Option(metavar="JSON", help="Its parameters, as a JSON object.")
+        str, typer.Option(metavar="JSON", help="Parameters of the arm, as a JSON object.")
     ] = "{}",
     prior: Annotated[
         str | None,
-        typer.Option(metavar="MEAN,SD", help="Mean reward that a night measured, and its error."),
+        typer.Option(
+            metavar="MEAN,SD", help="Mean reward measured by a run, and its standard error."
+        ),
     ] = None,
     cost: Annotated[
-        float | None, typer.Option(min=0.0, help="What a request costs, until updates tell it.")
+        float | None, typer.Option(min=0.0, help="Cost of a request, until rewards report it.")
     ] = None,
     agent_type: AgentType = None,
     store: options.Store = None,
     config: options.Config = None,
 ) -> None:
-    """Put an arm on offer, or back on offer; running services take it up at once."""
+    """Activate an arm; running services offer it at once."""
     from tasks.serving.settings import RuntimeArm  # noqa: PLC0415 - brings pydantic
 
     values: dict[str, Any] = {"arm_id": arm_id, "params": _object(params), "cost": cost}
@@ -86,7 +89,7 @@ def add(  # noqa: PLR0917 - Typer's options
         values |= dict(zip(("prior_mean", "prior_sd"), _numbers(prior), strict=True))
     with open_runtime(store, config) as state:
         _systems(state).offer(system, [RuntimeArm.model_validate(values)], agent_type)
-    console.say(f"{arm_id} is on offer.")
+    console.say(f"{arm_id} is active.")
 
 
 @app.command()
@@ -97,10 +100,10 @@ def retire(
     store: options.Store = None,
     config: options.Config = None,
 ) -> None:
-    """Take an arm off offer; its decisions and rewards are kept."""
+    """Retire an arm, and keep its decisions and rewards."""
     with open_runtime(store, config) as state:
         was_on = _systems(state).retire(system, arm_id, agent_type)
-    console.say(f"{arm_id} is off offer." if was_on else f"{arm_id} was off offer already.")
+    console.say(f"{arm_id} is retired." if was_on else f"{arm_id} is retired already.")
 
 
 @app.command()
@@ -110,45 +113,47 @@ def reset(
     store: options.Store = None,
     config: options.Config = None,
 ) -> None:
-    """Take the nightly priors out of all arms; what was learned from rewards stays."""
+    """Remove nightly priors from all arms; keep what rewards taught."""
     with open_runtime(store, config) as state:
         _systems(state).reset_priors(system, agent_type)
-    console.say(f"{system} goes on without nightly priors.")
+    console.say(f"{system} continues without nightly priors.")
 
 
 def fold(
-    store: options.Store = None, config: options.Config = None, as_json: options.AsJson = False
+    store: options.Store = None, config: options.Config = None, _json: options.AsJson = False
 ) -> None:
-    """Export decisions, rewards and feedback to the tables, once; update gates and guards.
+    """Export decisions, rewards and feedback to the tables; update gates and guards.
 
-    The deployment fold/hourly does the same.
+    The deployment fold/hourly does the same every hour.
     """
     from tasks.serving.fold import fold_store  # noqa: PLC0415 - brings NumPy
 
     with open_runtime(store, config) as state:
         root = state.root
     report = fold_store(root)
-    if as_json:
-        console.answer_json(
-            {
-                "decisions": report.n_decisions,
-                "rewards": report.n_rewards,
-                "feedback": report.feedback,
-                "policy": report.policy,
-                "rating_rewards": report.n_rating_rewards,
-                "evidence": report.evidence,
-                "guards": report.guards,
-                "alarms": report.alarms,
-            }
-        )
-        return
+    console.emit(
+        {
+            "decisions": report.n_decisions,
+            "rewards": report.n_rewards,
+            "feedback": report.feedback,
+            "policy": report.policy,
+            "rating_rewards": report.n_rating_rewards,
+            "evidence": report.evidence,
+            "guards": report.guards,
+            "alarms": report.alarms,
+        },
+        lambda: _show_fold(report),
+    )
+
+
+def _show_fold(report: "FoldReport") -> None:
     console.answer(f"{report.n_decisions:,} decisions and {report.n_rewards:,} rewards exported.")
     for origin, exported in (("feedback", report.feedback), ("policy", report.policy)):
         listed = ", ".join(f"{n:,} {table}" for table, n in exported.items() if n)
         if listed:
             console.answer(f"Of the {origin}: {listed} exported.")
-    for name, found in report.evidence.items():
-        console.answer(f"{name}: regret so far {found.regret:.1f}; {found.sentence}")
+    for name, evidence in report.evidence.items():
+        console.answer(f"{name}: regret so far {evidence.regret:.1f}; {evidence.sentence}")
     for name, watched in report.guards.items():
         console.answer(f"{name}: {watched.sentence}")
     for alarm in report.alarms:
@@ -166,13 +171,13 @@ def _systems(state: Any) -> "Systems":
 
 def _object(text: str) -> dict[str, Any]:
     try:
-        found = json.loads(text)
+        params = json.loads(text)
     except ValueError:
-        found = None
-    if not isinstance(found, dict):
+        params = None
+    if not isinstance(params, dict):
         fix = 'Write e.g. {"model": "small"}.'
         raise ConfigurationError.of("--params", "must be a JSON object", fix, value=text[:80])
-    return found
+    return params
 
 
 def _numbers(text: str) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""``test``: the present settings on the test cases, for continuous integration."""
+"""``test``: evaluation of the current settings, for continuous integration."""
 
 from collections.abc import Callable
 from dataclasses import asdict
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from tasks.run.run import Run
 
 MOST_CASES = 10
-"""Rows of the table of the lowest cases."""
+"""Rows of the table of the lowest test cases."""
 
 
 class Against(StrEnum):
-    """Whom the present settings are compared with."""
+    """Opponents of the current settings."""
 
     CHAMPION = "champion"
 
@@ -42,18 +42,18 @@ def check_settings(  # noqa: PLR0917 - Typer's options
             "--fail-under",
             min=0,
             max=1,
-            help="Fail if the mean reward is below this, from 0 to 1.",
+            help="Fail if the mean reward is below this; from 0 to 1.",
         ),
     ] = None,
     against: Annotated[
         Against | None,
         typer.Option(
-            help="champion: evaluate the stored champion on the same cases, and fail if the present "
-            "settings are shown to be worse (the whole interval of the difference lies below 0)."
+            help="champion: evaluate the stored champion on the same cases, and fail if the current "
+            "settings are worse (the whole interval of the difference lies below 0)."
         ),
     ] = None,
     junit: Annotated[
-        Path | None, typer.Option("--junit", metavar="FILE", help="Write JUnit XML here.")
+        Path | None, typer.Option("--junit", metavar="FILE", help="Write JUnit XML to this file.")
     ] = None,
     assignments: options.Assignments = None,
     max_calls: options.MaxCalls = None,
@@ -62,43 +62,40 @@ def check_settings(  # noqa: PLR0917 - Typer's options
     max_minutes: options.MaxMinutes = None,
     offline: options.Offline = False,
     quiet: options.Quiet = False,
-    as_json: options.ResultAsJson = False,
+    _json: options.AsJson = False,
 ) -> None:
-    """Evaluate the present settings (the defaults) on all test cases; no search.
+    """Evaluate the current settings (the defaults) on all test cases, without a search.
 
-    Calls go through the same journal and budget as those of a run.
+    Uses the same call log and budget as a run.
 
     Exit codes: 0 passed; 1 below --fail-under, worse than the champion,
-    or cases without a reward; 2 bad input; 3 the budget was reached
-    before all cases were asked.
+    or cases without a reward; 2 bad input; 3 budget reached before all
+    cases were evaluated.
     """
     from convergence.optimize.progress import open_screen  # noqa: PLC0415 - brings Rich
 
     budget = limits_of(max_usd, max_calls, max_tokens, max_minutes)
-    screen = open_screen(quiet=quiet or as_json)
+    screen = open_screen(quiet=quiet or console.settings.json)
     with mock_server(wanted=offline) as mock_url:
         try:
-            found = _assess(load_with(config, assignments), screen, against, budget, mock_url)
+            assessment = _assess(load_with(config, assignments), screen, against, budget, mock_url)
         finally:
             screen.close()
-    checks = found.checks(fail_under)
+    checks = assessment.checks(fail_under)
     if junit is not None:
         from convergence.cli.junit import junit_xml  # noqa: PLC0415 - with its only user
         from tasks.store.layout import write_file  # noqa: PLC0415 - as above
 
-        write_file(junit, junit_xml(found, checks))
-    code = exit_code(found, checks)
-    if as_json:
-        console.answer_json(_row(found, checks, code))
-    else:
-        _show(found, checks)
+        write_file(junit, junit_xml(assessment, checks))
+    code = exit_code(assessment, checks)
+    console.emit(_row(assessment, checks, code), lambda: _show(assessment, checks))
     if code:
         raise typer.Exit(code)
 
 
-def exit_code(found: "Assessment", checks: "Sequence[Check]") -> int:
-    """Return 3 where a limit of the budget was reached, 1 where a check fails."""
-    if found.limit is not None:
+def exit_code(assessment: "Assessment", checks: "Sequence[Check]") -> int:
+    """Return 3 if a limit of the budget was reached, 1 if a check fails."""
+    if assessment.limit is not None:
         return EXIT_BUDGET
     return 0 if all(check.passed for check in checks) else EXIT_ERROR
 
@@ -113,41 +110,41 @@ def _assess(
     from convergence.cli.interrupts import stops_cleanly  # noqa: PLC0415 - only for runs
     from tasks.run.assessment import assess, open_assessment  # noqa: PLC0415 - brings clients
 
-    whom = against is Against.CHAMPION
+    against_champion = against is Against.CHAMPION
     run = open_assessment(
         loaded,
-        against_champion=whom,
+        against_champion=against_champion,
         budget=budget,
         mock_url=mock_url,
         on_event=_listener(screen),
     )
-    go_on = "The same command goes on; what was answered is not paid again."
+    advice = "The same command continues; paid answers are kept."
     try:
-        _tell(screen, run)
+        _announce(screen, run)
         with stops_cleanly(
             run.stop,
             lambda text: screen.line(text, "yellow"),
-            go_on,
+            advice,
             has_begun=lambda: run.has_begun,
         ):
-            return assess(run, against_champion=whom)
+            return assess(run, against_champion=against_champion)
     except KeyboardInterrupt:
-        raise RunInterruptedError("interrupted before anything was asked.") from None
+        raise RunInterruptedError("interrupted before the first call.") from None
     finally:
         run.close()
 
 
-def _tell(screen: "Screen", run: "Run") -> None:
+def _announce(screen: "Screen", run: "Run") -> None:
     from convergence_core.result.number_text import plural  # noqa: PLC0415 - with its only user
 
     cases = plural(len(run.loaded.cases), "test case")
-    screen.line(f"{run.label}: the present settings on {cases}", "bold")
+    screen.line(f"{run.label}: current settings on {cases}", "bold")
     if run.resumed_from or run.spent.calls:
-        screen.line("goes on with a test that was interrupted; finished calls are not made again")
+        screen.line("continues an interrupted test; repeats no finished call")
 
 
 def _listener(screen: "Screen") -> "Callable[[Event], None]":
-    """Return what shows the cells that are done, and what has to be said of budget and providers."""
+    """Return a listener that shows finished answers and notices of budget and providers."""
     from convergence.optimize.progress import NewTexts  # noqa: PLC0415 - with its only user
     from convergence_core.events import BudgetWarned, CellEvaluated, TrafficChanged  # noqa: PLC0415
 
@@ -172,49 +169,50 @@ def _listener(screen: "Screen") -> "Callable[[Event], None]":
 # -- showing
 
 
-def _show(found: "Assessment", checks: "Sequence[Check]") -> None:
+def _show(assessment: "Assessment", checks: "Sequence[Check]") -> None:
     from convergence_core.result import number_text  # noqa: PLC0415 - with its only user
     from convergence_core.result.number_text import plural  # noqa: PLC0415 - as above
     from tasks.report import phrases  # noqa: PLC0415 - with its only user
 
-    level = number_text.percent(found.level)
+    level = number_text.percent(assessment.level)
     console.answer(
-        f"\n{found.system}: present settings on "
-        f"{plural(len(found.cases) + len(found.unasked), 'test case')}",
+        f"\n{assessment.system}: current settings on "
+        f"{plural(len(assessment.cases) + len(assessment.unasked), 'test case')}",
         style="bold",
     )
-    if found.is_offline:
-        console.answer("Offline: these answers are a stand-in's, and say nothing of real models.")
-    if found.estimate is None:
+    if assessment.is_offline:
+        console.answer("Offline: a mock wrote these answers; they say nothing about real models.")
+    if assessment.estimate is None:
         console.answer("Mean reward: none, no case has a reward.")
     else:
         console.answer(
-            f"Mean reward {phrases.estimate(found.estimate)}; the interval holds the mean of cases "
-            f"like these with {level} confidence."
+            f"Mean reward {phrases.estimate(assessment.estimate)}; the interval holds the mean of such cases "
+            f"with {level} confidence."
         )
-    if found.of_champion is not None and found.difference is not None:
+    if assessment.of_champion is not None and assessment.difference is not None:
         console.answer(
-            f"The champion: {phrases.estimate(found.of_champion)}. Difference, paired by case: "
-            f"{phrases.difference(found.difference)}."
+            f"The champion: {phrases.estimate(assessment.of_champion)}. Difference, paired by case: "
+            f"{phrases.difference(assessment.difference)}."
         )
-    console.answer(_means(found))
-    price = "no price known" if found.cost_usd is None else number_text.usd(found.cost_usd)
-    console.answer(f"This test: {plural(found.n_calls, 'call')}, {price}.")
+    console.answer(_means(assessment))
+    price = (
+        "no price known" if assessment.cost_usd is None else number_text.usd(assessment.cost_usd)
+    )
+    console.answer(f"This test: {plural(assessment.n_calls, 'call')}, {price}.")
 
-    _show_low(found)
+    _show_low(assessment)
     for check in checks:
         style = "green" if check.passed else "bold red"
         console.answer(f"{'passed' if check.passed else 'FAILED'}: {check.sentence}", style=style)
-    if found.limit is not None:
+    if assessment.limit is not None:
         console.answer(
-            f"FAILED: the budget was reached: {found.limit} With a higher limit the same command "
-            "goes on where this one ended.",
+            f"FAILED: budget reached: {assessment.limit} Raise the limit and repeat the command to continue.",
             style="bold red",
         )
 
 
-def _show_low(found: "Assessment") -> None:
-    """Print the cases that the present settings do not answer perfectly, the first of many."""
+def _show_low(assessment: "Assessment") -> None:
+    """Print the test cases whose reward is below 1, the lowest first."""
     from convergence_core.result.number_text import UNKNOWN, reward  # noqa: PLC0415 - as above
     from tasks.report.blocks import Columns, table  # noqa: PLC0415 - as above
     from tasks.report.phrases import short  # noqa: PLC0415 - as above
@@ -224,41 +222,45 @@ def _show_low(found: "Assessment") -> None:
         return UNKNOWN if shown is None else short(shown, 50)
 
     columns: Columns[CaseAnswers] = {
-        "case": lambda one: short(one.case_id, 40),
-        "reward": lambda one: reward(None if one.second is None else one.second.reward),
-        "expected": lambda one: UNKNOWN if one.expected is None else short(one.expected, 40),
-        "answer": lambda one: text(one.second),
+        "case": lambda case: short(case.case_id, 40),
+        "reward": lambda case: reward(None if case.second is None else case.second.reward),
+        "expected": lambda case: UNKNOWN if case.expected is None else short(case.expected, 40),
+        "answer": lambda case: text(case.second),
     }
-    low = [one for one in found.cases if one.second is None or (one.second.reward or 0.0) < 1.0]
+    low = [
+        case
+        for case in assessment.cases
+        if case.second is None or (case.second.reward or 0.0) < 1.0
+    ]
     if low:
         shown = low[:MOST_CASES]
         more = "" if len(shown) == len(low) else f", {len(shown)} of {len(low)}"
-        if found.difference is None:
+        if assessment.difference is None:
             console.answer(f"\nCases below 1, lowest first{more}")
         else:
             console.answer(f"\nCases below 1, largest loss against the champion first{more}")
         console.show_block(table(shown, columns, numeric=("reward",)))
 
 
-def _means(found: "Assessment") -> str:
-    """Return the means over cases of metrics, latency and price of the present settings."""
+def _means(assessment: "Assessment") -> str:
+    """Return mean metrics, latency and price of an answer as a sentence."""
     from convergence_core.result.number_text import milliseconds, usd  # noqa: PLC0415 - as below
     from tasks.report import phrases  # noqa: PLC0415 - with its only user
 
-    means = means_of(found)
+    means = means_of(assessment)
     metrics = [f"{name} {phrases.number(value)}" for name, value in means["metrics"].items()]
     price = means["cost_usd"]
-    one = [
+    parts = [
         *metrics,
         *([] if "latency_ms" in means["metrics"] else [milliseconds(means["latency_ms"])]),
         "price not known" if price is None else f"price {usd(price)}",
     ]
-    return f"One answer on average: {', '.join(one)}."
+    return f"One answer on average: {', '.join(parts)}."
 
 
-def means_of(found: "Assessment") -> dict[str, Any]:
-    """Return the plain means over cases of what the present settings' answers measure."""
-    answers = [case.second for case in found.cases if case.second is not None]
+def means_of(assessment: "Assessment") -> dict[str, Any]:
+    """Return mean metrics, latency and price of the current settings' answers."""
+    answers = [case.second for case in assessment.cases if case.second is not None]
 
     def mean(values: "list[float | None]") -> float | None:
         known = [value for value in values if value is not None]
@@ -266,35 +268,37 @@ def means_of(found: "Assessment") -> dict[str, Any]:
 
     names = sorted({name for answer in answers for name in answer.metrics})
     return {
-        "metrics": {name: mean([one.metrics.get(name) for one in answers]) for name in names},
-        "latency_ms": mean([one.latency_ms for one in answers]),
-        "cost_usd": mean([one.cost_usd for one in answers]),
+        "metrics": {
+            name: mean([answer.metrics.get(name) for answer in answers]) for name in names
+        },
+        "latency_ms": mean([answer.latency_ms for answer in answers]),
+        "cost_usd": mean([answer.cost_usd for answer in answers]),
     }
 
 
-def _row(found: "Assessment", checks: "Sequence[Check]", code: int) -> dict[str, Any]:
+def _row(assessment: "Assessment", checks: "Sequence[Check]", code: int) -> dict[str, Any]:
     return {
-        "run": found.label,
-        "system": found.system,
-        "offline": found.is_offline,
+        "run": assessment.label,
+        "system": assessment.system,
+        "offline": assessment.is_offline,
         "passed": code == 0,
         "exit_code": code,
         "checks": [asdict(check) for check in checks],
-        "params": found.present.params,
-        "reward": found.estimate,
+        "params": assessment.present.params,
+        "reward": assessment.estimate,
         "champion": None
-        if found.champion is None
+        if assessment.champion is None
         else {
-            "candidate_id": found.champion.candidate_id,
-            "params": found.champion.params,
-            "reward": found.of_champion,
-            "difference": found.difference,
+            "candidate_id": assessment.champion.candidate_id,
+            "params": assessment.champion.params,
+            "reward": assessment.of_champion,
+            "difference": assessment.difference,
         },
-        "per_answer": means_of(found),
-        "calls": found.n_calls,
-        "cost_usd": found.cost_usd,
-        "budget_reached": found.limit,
-        "unasked": found.unasked,
+        "per_answer": means_of(assessment),
+        "calls": assessment.n_calls,
+        "cost_usd": assessment.cost_usd,
+        "budget_reached": assessment.limit,
+        "unasked": assessment.unasked,
         "cases": [
             {
                 "case_id": case.case_id,
@@ -304,6 +308,6 @@ def _row(found: "Assessment", checks: "Sequence[Check]", code: int) -> dict[str,
                 "answer": case.second,
                 "champion": case.first,
             }
-            for case in found.cases
+            for case in assessment.cases
         ],
     }

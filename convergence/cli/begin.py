@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Template(StrEnum):
-    """The examples that ``init`` can write."""
+    """Examples that ``init`` writes."""
 
     FUNCTION = "function"
     HTTP = "http"
@@ -51,12 +51,12 @@ def init(
             "[bold]http[/bold]: an endpoint, with a small server to try it on. "
             "[bold]openai[/bold]: any OpenAI-compatible chat endpoint. "
             "[bold]quickstart[/bold]: a search engine over Python's own documentation. "
-            "[bold]recorded-exam[/bold]: logged answers of nine language models, needs no key. "
-            "[bold]local-llm[/bold]: a language model on this machine; needs its extra, no key. "
-            "[bold]prompt[/bold]: a prompt that is written while the run goes on. "
+            "[bold]recorded-exam[/bold]: logged answers of nine language models. "
+            "[bold]local-llm[/bold]: a language model on this machine; needs its extra. "
+            "[bold]prompt[/bold]: the run writes prompts; offline without a key. "
             "[bold]chat[/bold]: talk to a model and rate its answers; offline without a key. "
-            "[bold]local-chat[/bold]: the same with a model of this machine that learns from the ratings. "
-            "[bold]connector[/bold]: an installable package with a target and a metric of your own, and its tests. "
+            "[bold]local-chat[/bold]: the same with a local model that learns from ratings. "
+            "[bold]connector[/bold]: a package with your own target and metric, and its tests. "
             "[bold]agno-discord[/bold]: an agent with Discord's tools, on a simulated server; needs its extra. "
             "[bold]browserbase[/bold]: a script in browser sessions; offline without a key, needs its extra. "
             "[bold]agno-reddit[/bold]: an agent with Reddit's tools, on a simulated Reddit; needs its extra. "
@@ -64,17 +64,15 @@ def init(
         ),
     ] = None,
     non_interactive: Annotated[
-        bool, typer.Option("--non-interactive", help="Ask nothing; take the defaults.")
+        bool, typer.Option("--non-interactive", help="Ask no question; use the defaults.")
     ] = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="Overwrite files of these names.")
-    ] = False,
-    as_json: options.AsJson = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
+    _json: options.AsJson = False,
 ) -> None:
     """Write a runnable example: configuration, schema for editors, test cases, code."""
     from convergence.templates import plan_files  # noqa: PLC0415 - loads the schema's models
 
-    asks = sys.stdin.isatty() and not (non_interactive or as_json)
+    asks = sys.stdin.isatty() and not (non_interactive or console.settings.json)
     replaced: dict[str, str] = {}
     key_env = "OPENAI_API_KEY"
     if template is None:
@@ -82,21 +80,21 @@ def init(
         if asks and template is Template.OPENAI:
             replaced, key_env = _ask_endpoint()
     files = plan_files(template.value, replaced)
-    _write_files(folder, files, force=force)
-    if as_json:
-        console.answer_json(
-            {"template": template.value, "folder": str(folder), "files": sorted(files)}
-        )
-        return
-    console.answer(f"Wrote {len(files)} files to {console.short_path(folder)}:")
-    for name in files:
-        console.answer(f"  {name}")
-    console.answer("\nNext:", style="bold")
-    for step in _next_steps(template, folder, key_env):
-        console.answer(f"  {step}")
+    write_files(folder, files, force=force)
+    steps = _next_steps(template, folder, key_env)
+
+    def show() -> None:
+        console.answer(f"Wrote {len(files)} files to {console.short_path(folder)}:")
+        for name in files:
+            console.answer(f"  {name}")
+        console.answer("\nNext:", style="bold")
+        for step in steps:
+            console.answer(f"  {step}")
+
+    console.emit({"template": template.value, "folder": str(folder), "files": sorted(files)}, show)
 
 
-def _write_files(folder: Path, files: dict[str, str], *, force: bool) -> None:
+def write_files(folder: Path, files: dict[str, str], *, force: bool) -> None:
     """Write files below a folder.
 
     Raises:
@@ -105,7 +103,7 @@ def _write_files(folder: Path, files: dict[str, str], *, force: bool) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        rule, why = "DIR must be a folder, or a place where one can be made", error.strerror
+        rule, why = "DIR must be a folder that can be created", error.strerror
         fix = "Choose another folder."
         raise ConfigurationError.of("", rule, fix, value=f"{folder}: {why}") from error
     existing = [name for name in files if (folder / name).exists()]
@@ -128,12 +126,12 @@ _QUESTION = """What do you want to optimize?
   2  an HTTP endpoint           (with a small server to try it on)
   3  an OpenAI-compatible chat  (needs a key)
   4  the quick start            (a search engine; needs its extra)
-  5  a recorded exam            (nine language models replayed; no key)
+  5  a recorded exam            (replays nine language models; no key)
   6  a local language model     (on this machine; needs its extra, no key)
-  7  a prompt to be written     (offline without a key)
-  8  a chat, rated by people    (offline without a key)
+  7  a prompt                   (the run writes prompts; offline without a key)
+  8  a chat with ratings        (offline without a key)
   9  a chat that trains a model (on this machine; needs its extra, no key)
-  10 a connector of your own    (a package with its tests; no key)
+  10 your own connector         (a package with its tests; no key)
   11 an agent on Discord        (a simulated server; needs its extra, offline without a key)
   12 a script in a browser      (needs its extra, offline without a key)
   13 an agent on Reddit         (a simulated Reddit; needs its extra, offline without a key)
@@ -144,19 +142,19 @@ def _ask_template() -> Template:
     console.answer(_QUESTION)
     listed = list(Template)
     while True:
-        said = str(typer.prompt("Number or name", default="1")).strip().lower()
-        if said.isdecimal() and 1 <= int(said) <= len(listed):
-            return listed[int(said) - 1]
-        if said in set(listed):
-            return Template(said)
+        choice = str(typer.prompt("Number or name", default="1")).strip().lower()
+        if choice.isdecimal() and 1 <= int(choice) <= len(listed):
+            return listed[int(choice) - 1]
+        if choice in set(listed):
+            return Template(choice)
         console.answer(
-            f"There is no {said!r}: write a number from 1 to {len(listed)}, or one of "
+            f"{choice!r} is no template: write a number from 1 to {len(listed)}, or one of "
             f"{', '.join(listed)}."
         )
 
 
 def _ask_endpoint() -> tuple[dict[str, str], str]:
-    """Ask where the chat endpoint is; return what to replace in the example, and the key's name."""
+    """Ask for the chat endpoint; return replacements for the example, and the key's variable."""
     base_url = typer.prompt("Base URL", default="https://api.openai.com/v1")
     key_env = typer.prompt("Environment variable that holds the key", default="OPENAI_API_KEY")
     models = typer.prompt("Models to try", default="gpt-4o-mini, gpt-4o")
@@ -182,11 +180,11 @@ _EXTRA: Mapping[Template, str] = {
 
 _FURTHER_STEPS: Mapping[Template, tuple[str, ...]] = {
     Template.PROMPT: (
-        "convergence optimize --offline   # without a key: a stand-in answers, rules write",
+        "convergence optimize --offline   # without a key: a mock answers, rules write",
         "export OPENAI_API_KEY=…",
     ),
     Template.CHAT: (
-        "convergence chat --offline   # without a key: a stand-in answers",
+        "convergence chat --offline   # without a key: a mock answers",
         "export OPENAI_API_KEY=…",
         "convergence chat",
     ),
@@ -196,10 +194,10 @@ _FURTHER_STEPS: Mapping[Template, tuple[str, ...]] = {
         "python service.py         # in another terminal",
     ),
     Template.BROWSERBASE: (
-        "apt install chromium      # stands in for the provider's browsers",
+        "apt install chromium      # replaces the provider's browsers",
         "python shop.py            # in another terminal",
         "convergence optimize --offline   # without a key: Chromium on this machine opens the pages",
-        "export BROWSERBASE_API_KEY=…     # once test_cases.json names pages that all can open",
+        "export BROWSERBASE_API_KEY=…     # once test_cases.json names public pages",
     ),
     Template.LOCAL_CHAT: (
         "convergence chat    # ask, and rate each answer by one key",
@@ -219,7 +217,7 @@ def _next_steps(template: Template, folder: Path, key_env: str) -> list[str]:
 
         steps.append(install_command(_EXTRA[template]))
     if _EXTRA.get(template) in {"agno", "agno-gmail"}:
-        steps.append("convergence optimize --offline   # without a key: a stand-in answers")
+        steps.append("convergence optimize --offline   # without a key: a mock answers")
         steps.append(f"export {key_env}=…")
     if template in {Template.LOCAL_LLM, Template.LOCAL_CHAT}:
         from tasks.models.files import install_commands  # noqa: PLC0415 - with its only user
@@ -231,20 +229,20 @@ def _next_steps(template: Template, folder: Path, key_env: str) -> list[str]:
         f"convergence optimize {locations.CONFIG_NAME}",
     ]
     if template is Template.OPENAI:
-        steps.append("convergence optimize --offline   # or without a key: a stand-in answers")
+        steps.append("convergence optimize --offline   # or without a key: a mock answers")
     if template is Template.LOCAL_LLM:
-        steps.append("convergence optimize city.yaml   # names of cities, taken out of sentences")
+        steps.append("convergence optimize city.yaml   # extracts names of cities from sentences")
     return steps
 
 
 def validate(
     config: options.ConfigFile = options.CONFIG_FILE,
     assignments: options.Assignments = None,
-    as_json: options.AsJson = False,
+    _json: options.AsJson = False,
 ) -> None:
-    """Check a configuration and every file it names; say what a run would do.
+    """Check a configuration and every file it names; describe the run.
 
-    Calls nothing. Shows all problems at once, each with file, line and column. Exit code 2 if
+    Makes no call. Shows all problems at once, each with file, line and column. Exit code 2 if
     there are any.
     """
     from convergence.cost_estimate.estimate import estimate  # noqa: PLC0415 - brings NumPy
@@ -253,24 +251,25 @@ def validate(
         loaded = load_with(config, assignments)
         _build_parts(loaded)
     except ConfigurationError as error:
-        if not as_json or console.settings.debug:
+        if not console.settings.json or console.settings.debug:
             raise
         console.answer_json({"ok": False, "problems": console.problem_rows(error)})
         raise typer.Exit(error.exit_code) from error
     run = estimate(loaded)
-    if as_json:
-        console.answer_json({"ok": True, "config": str(config), **_described(loaded, run)})
-        return
-    console.answer(f"{config} is valid.", style="bold green")
-    for name, text in _described_lines(loaded, run):
-        console.answer(f"  {name:<12}{text}")
+
+    def show() -> None:
+        console.answer(f"{config} is valid.", style="bold green")
+        for name, text in _described_lines(loaded, run):
+            console.answer(f"  {name:<12}{text}")
+
+    console.emit({"ok": True, "config": str(config), **_described(loaded, run)}, show)
 
 
 def _build_parts(loaded: "Loaded") -> None:
-    """Make and check what a run would make before its first call, and let it go again.
+    """Build and close the parts that a run builds before its first call.
 
     Raises:
-        ConfigurationError: one of them cannot be made, or not be written to.
+        ConfigurationError: a part cannot be built, or a destination is not writable.
     """
     import asyncio  # noqa: PLC0415 - only here
 
@@ -316,7 +315,7 @@ def _build_parts(loaded: "Loaded") -> None:
 
 
 def _learning_parts(loaded: "Loaded", world: "Environment") -> Iterator[Callable[[], object]]:
-    """Yield what makes the parts that learn: games, rater, model to train, model that thinks and plays."""
+    """Yield builders of the parts that learn: games, rater, local model, language model."""
     from tasks.functions.user_functions import load_function  # noqa: PLC0415 - with its only user
     from tasks.games.configured_games import check_own_games  # noqa: PLC0415 - as above
     from tasks.models.files import find_model  # noqa: PLC0415 - as above
@@ -344,13 +343,13 @@ def _environment(loaded: "Loaded") -> dict[str, bool]:
     return {name: bool(os.environ.get(name)) for name in sorted(names)}
 
 
-def _described_lines(loaded: "Loaded", found: "RunEstimate") -> list[tuple[str, str]]:
-    """Return what a run would do, as name and sentence."""
+def _described_lines(loaded: "Loaded", cost: "RunEstimate") -> list[tuple[str, str]]:
+    """Return the lines that describe a run, as name and sentence."""
     from convergence_core.config.evaluation_rules import judge_note  # noqa: PLC0415 - as above
     from convergence_core.config.rules import without_effect  # noqa: PLC0415 - as above
     from convergence_core.result.number_text import plural  # noqa: PLC0415 - with its only user
 
-    configuration, run, calls = loaded.configuration, found.plan, found.total.calls
+    configuration, run, calls = loaded.configuration, cost.plan, cost.total.calls
     api, metrics = configuration.api, configuration.evaluation.metrics
     where = api.function or api.plugin or api.endpoint or f"{len(api.models)} endpoints"
     if api.kind == "local":
@@ -367,9 +366,9 @@ def _described_lines(loaded: "Loaded", found: "RunEstimate") -> list[tuple[str, 
     )
     final = f"{run.n_final_cells:,} evaluations of the winner and the defaults"
     bound = (
-        "their number is not known before the first run"
+        "unknown before the first run"
         if calls.high is None
-        else f"at most {calls.high:,.0f}, {found.calls_with_retries:,.0f} with every retry{limit}"
+        else f"at most {calls.high:,.0f}, {cost.calls_with_retries:,.0f} with every retry{limit}"
     )
     likely = "" if calls.expected in (None, calls.high) else f"{calls.expected:,.0f} expected, "
     return [
@@ -381,7 +380,7 @@ def _described_lines(loaded: "Loaded", found: "RunEstimate") -> list[tuple[str, 
         ("search", search),
         ("at the end", f"nothing: {run.final_shortage}" if run.final_shortage else final),
         ("calls", likely + bound),
-        *((("money", found.unaffordable),) if found.unaffordable else ()),
+        *((("money", cost.unaffordable),) if cost.unaffordable else ()),
         ("store", str(loaded.base_dir / configuration.storage.folder)),
         *(("no effect", sentence) for sentence in without_effect(configuration)),
         *(
@@ -391,10 +390,10 @@ def _described_lines(loaded: "Loaded", found: "RunEstimate") -> list[tuple[str, 
     ]
 
 
-def _described(loaded: "Loaded", found: "RunEstimate") -> dict[str, Any]:
+def _described(loaded: "Loaded", cost: "RunEstimate") -> dict[str, Any]:
     from convergence_core.config.rules import without_effect  # noqa: PLC0415 - as above
 
-    configuration, run, calls = loaded.configuration, found.plan, found.total.calls
+    configuration, run, calls = loaded.configuration, cost.plan, cost.total.calls
     metrics = configuration.evaluation.metrics
     return {
         "system": configuration.api.name,
@@ -414,10 +413,10 @@ def _described(loaded: "Loaded", found: "RunEstimate") -> dict[str, Any]:
             "final_cells": run.n_final_cells,
             "final_shortage": run.final_shortage,
             "calls": calls.high,
-            "calls_with_retries": found.calls_with_retries,
+            "calls_with_retries": cost.calls_with_retries,
             "max_calls": configuration.budget.max_calls,
         },
-        "unaffordable": found.unaffordable,
+        "unaffordable": cost.unaffordable,
         "without_effect": without_effect(configuration),
         "warnings": [str(warning) for warning in loaded.warnings],
         "environment": _environment(loaded),
@@ -426,7 +425,8 @@ def _described(loaded: "Loaded", found: "RunEstimate") -> dict[str, Any]:
 
 def schema(
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write to this file instead.")
+        Path | None,
+        typer.Option("--output", "-o", help="Write to this file. Default: standard output."),
     ] = None,
 ) -> None:
     """Print the JSON Schema of optimization.yaml, for editors."""

@@ -1,4 +1,4 @@
-"""``chat``: talk to a configuration's model; every answer is logged for a rating."""
+"""``chat``: conversation with a configuration's model, whose answers get ratings."""
 
 import getpass
 from pathlib import Path
@@ -16,10 +16,12 @@ def chat(
     ] = options.CONFIG_FILE,
     role: Annotated[
         str,
-        typer.Option(help="Who answers: assistant, code, creative, or one of `feedback.roles`."),
+        typer.Option(
+            help="Role of the model: assistant, code, creative, or one of `feedback.roles`."
+        ),
     ] = "assistant",
     user: Annotated[
-        str | None, typer.Option(help="Who asks. Default: the name of this account.")
+        str | None, typer.Option(help="Name of the user. Default: this account's.")
     ] = None,
     offline: options.Offline = False,
     demo: Annotated[
@@ -30,12 +32,12 @@ def chat(
         ),
     ] = False,
 ) -> None:
-    """Talk to the model of a configuration, and rate its answers by one key.
+    """Talk to the model of a configuration, and rate its answers with one key.
 
-    Answers stream, and each is logged before it counts as finished. Through a pipe every line is a
-    question, or a command as /rate 4; an answer's next line may be its rating. /help lists the commands.
+    Logs every answer. From a pipe, each line is a question or a command such as /rate 4; the line after
+    an answer may be its rating. /help lists the commands.
 
-    Exit code 1: a line of a pipe could not be answered.
+    Exit code 1: a line of a pipe got no answer.
     """
     if demo:
         _show_demo(Path("convergence-demo"))
@@ -71,7 +73,7 @@ def chat(
             name = talk.model
             console.say(f"{name} answers as {role}. /help lists the commands, /quit leaves.")
             if offline:
-                console.say(STAND_IN_ANSWERS, "yellow")
+                console.say(MOCK_ANSWERS, "yellow")
             keys = keyboard()
             session = ChatSession(conversation, keys, runner)
             session.run()
@@ -82,7 +84,7 @@ def chat(
 
 
 def _show_demo(folder: Path) -> None:
-    """Play the demonstration, and say what can be done with what it leaves.
+    """Play the demonstration, and print what to try next.
 
     Raises:
         ConfigurationError: the extra is not installed, or the folder exists.
@@ -93,26 +95,26 @@ def _show_demo(folder: Path) -> None:
     from tasks.version import install_command  # noqa: PLC0415 - as above
 
     if missing := missing_libraries():
-        rule = f"needs what is not installed: {', '.join(missing)}"
+        rule = f"needs packages that are not installed: {', '.join(missing)}"
         raise ConfigurationError.of("--demo", rule, f"Run `{install_command(EXTRA)}`.")
     if folder.exists():
-        rule, fix = "must make a new folder", "Remove it, or go elsewhere."
+        rule, fix = "needs a new folder", "Remove it, or change the folder."
         raise ConfigurationError.of("--demo", rule, fix, value=f"{folder} exists")
     console.say("The demonstration takes a minute or two; each step prints its result.")
     for number, step in enumerate(play(folder), 1):
         console.answer(f"{number}. {step.title}", style="bold")
         for line in step.lines:
             console.answer(f"   {line}")
-    console.answer("\nNow you, in the place of the rater:", style="bold")
+    console.answer("\nNow rate answers yourself:", style="bold")
     console.answer(f"   cd {folder}")
     console.answer(
-        "   convergence chat             # ask for a capital, and rate each answer by one key"
+        "   convergence chat             # ask for a capital, and rate each answer with one key"
     )
-    console.answer("   convergence train --now      # learn from your marks")
+    console.answer("   convergence train --now      # learn from your ratings")
     console.answer("   convergence adapters list")
 
 
-STAND_IN_ANSWERS = (
-    "Offline: a stand-in answers in the model's place. What it says means nothing about real models, "
-    "and ratings of it teach no arm."
+MOCK_ANSWERS = (
+    "Offline: a mock answers instead of the model. Its answers say nothing about real models, and their "
+    "ratings teach no arm."
 )

@@ -1,4 +1,4 @@
-"""Session of a chat: lines become questions, marks and commands."""
+"""Chat session: lines become questions, ratings and commands."""
 
 import asyncio
 import contextlib
@@ -20,36 +20,36 @@ from tasks.secrets.redaction import one_line
 Result = TypeVar("Result")
 
 COMMANDS: Final[Mapping[str, str]] = {
-    "/rate": "N [WHY]: mark the last answer from 1 to 5, again to change it",
-    "/thumbs": "up|down [WHY]: mark it by thumbs instead",
-    "/compare": "[QUESTION]: two answers to a question, the last one if none is given; choose the better",
-    "/undo": "take the last mark back; without one, leave the last question out of what follows",
-    "/history": "[N]: your last answers in this role, with their marks",
-    "/status": "how many answers there are and how they are rated, everyone's, by role",
-    "/role": "NAME: begin anew with another role",
-    "/help": "these commands",
+    "/rate": "N [WHY]: rate the last answer from 1 to 5; repeat to change it",
+    "/thumbs": "up|down [WHY]: rate it with thumbs instead",
+    "/compare": "[QUESTION]: choose the better of two answers to a question, by default the last one",
+    "/undo": "undo the last rating; without one, drop the last question from the conversation",
+    "/history": "[N]: your last answers in this role, with their ratings",
+    "/status": "number of answers and ratings of all users, by role",
+    "/role": "NAME: start a new conversation with another role",
+    "/help": "list the commands",
     "/quit": "leave",
 }
-"""Command → what follows it, and what it does."""
+"""Command → its arguments and effect."""
 RATINGS: Final = "".join(map(str, LABELS))
 _THUMBS: Final[Mapping[str, Thumbs]] = {"up": "up", "down": "down"}
 _UNDONE: Final = {
-    "rating": "Took the mark of the last answer back.",
-    "comparison": "Took the comparison back.",
-    "turn": "The last question and its answer are left out of what follows. They stay logged.",
-    None: "There is nothing to take back.",
+    "rating": "Undid the rating of the last answer.",
+    "comparison": "Undid the comparison.",
+    "turn": "Dropped the last question and its answer from the conversation. They stay logged.",
+    None: "Nothing to undo.",
 }
 _SHOWN: Final = 100
-"""Characters of a text in a list."""
+"""Longest text in a list, in characters."""
 
 
 class ChatSession:
-    """Reads lines until there are none, and answers each.
+    """Reads lines to the end of input, and answers each.
 
     Args:
-        conversation: what is asked.
-        keyboard: where lines come from.
-        runner: of the conversation's event loop.
+        conversation: the conversation with the model.
+        keyboard: source of the lines.
+        runner: runner of the conversation's event loop.
     """
 
     def __init__(
@@ -57,10 +57,10 @@ class ChatSession:
     ) -> None:
         self._conversation, self._keyboard, self._runner = conversation, keyboard, runner
         self.n_failures = 0
-        """Lines that could not be answered."""
+        """Number of lines without an answer."""
 
     def run(self) -> None:
-        """Answer line by line, to the end of the lines or `/quit`."""
+        """Answer line by line, to the end of input or `/quit`."""
         while True:
             try:
                 line = self._keyboard.line(f"{self._conversation.role}> ")
@@ -69,7 +69,7 @@ class ChatSession:
                 return
             if line is None or line.strip() == "/quit":
                 return
-            with self._told():
+            with self._reported():
                 self._handle(line.strip())
 
     def _handle(self, line: str) -> None:
@@ -93,8 +93,8 @@ class ChatSession:
             commands[name](rest.strip())
             return
         near = difflib.get_close_matches(name, COMMANDS, n=1)
-        hint = f" Did you mean {near[0]}?" if near else " /help lists what there is."
-        self._refuse(f"There is no command {_line(name)}.{hint}")
+        hint = f" Did you mean {near[0]}?" if near else " /help lists the commands."
+        self._refuse(f"Unknown command {_line(name)}.{hint}")
 
     def _ask(self, question: str) -> None:
         async def stream() -> None:
@@ -138,37 +138,37 @@ class ChatSession:
 
     def _compare(self, rest: str) -> None:
         pair: AnswerPair = self._wait(self._conversation.answer_twice(rest or None))
-        for number, one in ((1, pair.first), (2, pair.second)):
+        for number, answer in ((1, pair.first), (2, pair.second)):
             console.answer(f"Answer {number}:", style="bold")
-            sys.stdout.write(f"{console.printable(one.response)}\n")
+            sys.stdout.write(f"{console.printable(answer.response)}\n")
         sys.stdout.flush()
         if pair.first.is_same_answer(pair.second):
             self._conversation.keep(pair, pair.first)
-            console.answer("Both answers are equal: there is nothing to prefer.")
+            console.answer("Both answers are equal.")
             return
         key = self._keyboard.choice("[1 or 2 is better; Enter: neither] ", "12")
         if key is None:
             self._conversation.keep(pair, pair.first)
-            console.answer("No choice. The conversation goes on with answer 1.")
+            console.answer("No choice. The conversation continues with answer 1.")
             return
         better: Interaction = self._wait(self._conversation.choose(pair, int(key)))
         number = 1 if better is pair.first else 2
-        console.answer(f"Answer {number} is better. The conversation goes on with it.")
+        console.answer(f"Answer {number} is better. The conversation continues with it.")
 
     def _undo(self, _rest: str) -> None:
         console.answer(_UNDONE[self._wait(self._conversation.undo())])
 
     def _history(self, rest: str) -> None:
         n = int(rest) if rest.isdecimal() and rest.isascii() and len(rest) < 5 else 10
-        found = self._wait(self._conversation.history(n))
-        if not found:
-            console.answer("There are no answers yet.")
-        for one in found:
-            answer, mark = one.interaction, one.rating
+        entries = self._wait(self._conversation.history(n))
+        if not entries:
+            console.answer("No answers yet.")
+        for entry in entries:
+            answer, mark = entry.interaction, entry.rating
             when = datetime.fromtimestamp(answer.created_us / 1e6).astimezone()
             words = "unrated" if mark is None else mark.words
             why = "" if mark is None or mark.reason is None else f" ({mark.reason})"
-            # Nobody shall know whose answer it is before it is rated.
+            # The adapter stays hidden until the answer is rated.
             who = answer.model if mark is None else answered_by(answer)
             console.answer(f"{when:%Y-%m-%d %H:%M}  {words}{why}  {who}")
             console.answer(f"  asked     {_line(answer.asked[-1].content)}")
@@ -177,13 +177,13 @@ class ChatSession:
                 console.answer(f"  thinking  {_line(answer.thinking)}")
 
     def _status(self, _rest: str) -> None:
-        found = self._wait(self._conversation.counts())
-        if not found.roles:
-            console.answer("There are no answers yet.")
-        for role, counts in found.roles.items():
+        total = self._wait(self._conversation.counts())
+        if not total.roles:
+            console.answer("No answers yet.")
+        for role, counts in total.roles.items():
             console.answer(f"{role}: {counts.words}")
-        if found.n_comparisons:
-            console.answer(f"{plural(found.n_comparisons, 'comparison')} of two answers")
+        if total.n_comparisons:
+            console.answer(f"{plural(total.n_comparisons, 'comparison')} of two answers")
         for sentence in self._wait(self._conversation.rater_sentences()):
             console.answer(sentence)
 
@@ -203,8 +203,8 @@ class ChatSession:
         console.say(text, "red")
 
     @contextlib.contextmanager
-    def _told(self) -> Iterator[None]:
-        """Tell what a line failed with, and go on."""
+    def _reported(self) -> Iterator[None]:
+        """Print why a line failed, and continue."""
         try:
             yield
         except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""``export`` and ``import``: configurations, cases, answers, ratings, preferences."""
+"""``export`` and ``import``: settings, test cases, answers, ratings, preferences."""
 
 import json
 import sys
@@ -39,14 +39,14 @@ importing.command("preferences")(preferences.import_preferences)
 
 @importing.command("cases")
 def import_cases(  # noqa: PLR0917 - options of a command
-    file: Annotated[Path, typer.Argument(help="What the other tool keeps or exported.")],
+    file: Annotated[Path, typer.Argument(help="File of the other tool.")],
     form: Annotated[
         str | None,
         typer.Option(
             "--format",
             "-f",
             metavar="TOOL",
-            help="promptfoo, langfuse, langsmith, openai-evals, or table: any other rows.",
+            help="promptfoo, langfuse, langsmith, openai-evals, or table (any other rows).",
         ),
     ] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="File of test cases.")] = Path(
@@ -54,30 +54,28 @@ def import_cases(  # noqa: PLR0917 - options of a command
     ),
     inputs: Annotated[
         list[str] | None,
-        typer.Option(
-            "--input", metavar="FIELD", help="Field that is asked; repeat it for several."
-        ),
+        typer.Option("--input", metavar="FIELD", help="Field of the input. Repeatable."),
     ] = None,
     expected: Annotated[
         str | None, typer.Option(metavar="FIELD", help="Field of the expected answer.")
     ] = None,
     answers: Annotated[
         bool,
-        typer.Option("--answers-as-expected", help="Take what was answered as what is expected."),
+        typer.Option("--answers-as-expected", help="Use the tool's answers as expected answers."),
     ] = False,
     size: Annotated[
         int | None,
-        typer.Option("--sample", min=1, help="Keep so many at most. Default: all."),
+        typer.Option("--sample", min=1, help="Most test cases to keep. Default: all."),
     ] = None,
     by: Annotated[
         str | None,
-        typer.Option(metavar="FIELD", help="Take alike many of each of its values."),
+        typer.Option(metavar="FIELD", help="Sample equally from each value of this field."),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of the sample.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the sample.")] = 0,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output.")] = False,
-    as_json: options.AsJson = False,
+    _json: options.AsJson = False,
 ) -> None:
-    """Read test cases of other tools, and any table, into a file of test cases."""
+    """Convert test cases of other tools, or any table, to a file of test cases."""
     from tasks.inputs.foreign_cases.case_forms import FieldNames  # noqa: PLC0415 - with its only user
     from tasks.inputs.foreign_cases.case_import import (  # noqa: PLC0415 - as above
         CaseForm,
@@ -96,7 +94,7 @@ def import_cases(  # noqa: PLR0917 - options of a command
         fix = "Name another file, or add --overwrite."
         raise ConfigurationError.of("--output", "must name a new file", fix, value=str(output))
     try:
-        found = import_cases(
+        report = import_cases(
             file,
             output,
             CaseForm(tool),
@@ -108,25 +106,23 @@ def import_cases(  # noqa: PLR0917 - options of a command
     except (OSError, ValueError) as error:
         fix = f"Name what {tool} exports; docs/test-cases.md shows the forms."
         raise ConfigurationError.of(str(file), str(error), fix) from error
-    if as_json:
-        console.answer_json(asdict(found) | {"file": str(output)})
-        return
-    for line in _import_lines(found, output):
-        console.say(line)
-    if not found.n_written:
+    console.emit(asdict(report) | {"file": str(output)}, "\n".join(_import_lines(report, output)))
+    if not report.n_written:
         raise typer.Exit(EXIT_NO)
 
 
 @importing.command("promptfoo")
 def import_promptfoo(
-    file: Annotated[Path, typer.Argument(help="promptfoo's configuration.")],
+    file: Annotated[Path, typer.Argument(help="Configuration of promptfoo.")],
     output: Annotated[
         Path,
-        typer.Option("--output", "-o", help="Configuration; the cases are written beside it."),
+        typer.Option(
+            "--output", "-o", help="Configuration to write; test cases go to the same folder."
+        ),
     ] = Path("optimization.yaml"),
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace both files.")] = False,
 ) -> None:
-    """Write a configuration that runs, and its test cases, from one of promptfoo."""
+    """Convert a promptfoo configuration to `optimization.yaml` and test cases."""
     import yaml  # noqa: PLC0415 - with its only user
 
     from tasks.inputs.foreign_cases.promptfoo_project import promptfoo_project  # noqa: PLC0415
@@ -138,48 +134,48 @@ def import_promptfoo(
             fix = "Name another folder, or add --overwrite."
             raise ConfigurationError.of("--output", "must be a new file", fix, value=str(path))
     try:
-        found = promptfoo_project(file, cases.name)
+        project = promptfoo_project(file, cases.name)
     except (OSError, ValueError) as error:
         fix = "Name a configuration of promptfoo in YAML or JSON."
         raise ConfigurationError.of(str(file), str(error), fix) from error
-    rows = (json.dumps(case, ensure_ascii=False) + "\n" for case in found.cases)
+    rows = (json.dumps(case, ensure_ascii=False) + "\n" for case in project.cases)
     output.parent.mkdir(parents=True, exist_ok=True)
     write_file(cases, "".join(rows))
-    text = yaml.safe_dump(found.configuration, sort_keys=False, allow_unicode=True, width=100)
+    text = yaml.safe_dump(project.configuration, sort_keys=False, allow_unicode=True, width=100)
     write_file(output, text)
-    console.say(f"Wrote {output} and {len(found.cases):,} test cases to {cases}.")
-    for what, n in found.lost.most_common():
+    console.say(f"Wrote {output} and {len(project.cases):,} test cases to {cases}.")
+    for what, n in project.lost.most_common():
         console.say(f"Not carried, {n:,}: {what}.")
     console.say(f"Next: convergence validate {output}")
 
 
-def _import_lines(found: "CaseImport", output: Path) -> Iterator[str]:
+def _import_lines(report: "CaseImport", output: Path) -> Iterator[str]:
     """Yield what an import of test cases did, line by line."""
     yield (
-        f"Read {found.n_read:,}, and none is a test case: {output} is not written."
-        if not found.n_written
-        else f"Read {found.n_read:,}, wrote {found.n_written:,} test cases to {output}: "
-        f"{found.n_expected:,} with an expected answer, {found.n_written - found.n_expected:,} without."
+        f"Read {report.n_read:,} rows, none a test case: {output} is not written."
+        if not report.n_written
+        else f"Read {report.n_read:,}, wrote {report.n_written:,} test cases to {output}: "
+        f"{report.n_expected:,} with an expected answer, {report.n_written - report.n_expected:,} without."
     )
-    if found.n_written < found.n_distinct:
-        yield f"A sample: there are {found.n_distinct:,} distinct ones."
-    if len(found.strata) > 1:
-        most = sorted(found.strata.items(), key=lambda one: (-one[1][1], one[0]))
+    if report.n_written < report.n_distinct:
+        yield f"Sampled from {report.n_distinct:,} distinct test cases."
+    if len(report.strata) > 1:
+        most = sorted(report.strata.items(), key=lambda item: (-item[1][1], item[0]))
         listed = ", ".join(f"{name or '(none)'} {n:,} of {of:,}" for name, (n, of) in most[:8])
         more = f", and {len(most) - 8:,} more" if len(most) > 8 else ""
         yield f"Of each: {listed}{more}."
-    if found.n_repeated:
-        yield f"Left out {found.n_repeated:,}: the same input and expected answer as another."
-    if found.n_same_id:
-        yield f"{found.n_same_id:,} share their id with another row: each is named by its content instead."
-    for reason, n in found.skipped.items():
+    if report.n_repeated:
+        yield f"Left out {report.n_repeated:,} duplicates (same input and expected answer)."
+    if report.n_same_id:
+        yield f"{report.n_same_id:,} rows share an id; their new id comes from their content."
+    for reason, n in report.skipped.items():
         yield f"Left out {n:,}: {reason}."
-    for what, n in found.not_carried.items():
+    for what, n in report.not_carried.items():
         yield f"Not carried from {n:,}: {what}."
-    if found.n_redacted:
-        yield f"Secrets were masked in {found.n_redacted:,}."
-    for metric, n in found.metrics.items():
-        yield f"{n:,} want a metric of type {metric}."
+    if report.n_redacted:
+        yield f"Masked secrets in {report.n_redacted:,}."
+    for metric, n in report.metrics.items():
+        yield f"{n:,} need{'s' if n == 1 else ''} a metric of type {metric}."
 
 
 @exporting.command("config")
@@ -191,7 +187,7 @@ def export_config(
             "--format",
             "-f",
             metavar="FORM",
-            help="env, promptfoo.",
+            help="env or promptfoo.",
         ),
     ] = "env",
     output: Annotated[
@@ -201,7 +197,7 @@ def export_config(
     store: options.Store = None,
     config: options.Config = None,
 ) -> None:
-    """Write the configuration that a run recommends as other programs read it."""
+    """Write the recommended settings of a run for other programs."""
     from convergence.finished_runs import finished_run  # noqa: PLC0415 - with its only user
     from tasks.exports.run_winner import winner_of  # noqa: PLC0415 - as above
     from tasks.exports.winner_forms import WinnerForm, winner_text  # noqa: PLC0415 - as above
@@ -209,11 +205,11 @@ def export_config(
 
     if form not in set(WinnerForm):
         fix = f"Write one of: {', '.join(WinnerForm)}."
-        raise ConfigurationError.of("--format", "must be one of the known forms", fix, value=form)
+        raise ConfigurationError.of("--format", "must be a known format", fix, value=form)
     record = finished_run(locations.open_store(store, config), run)
     winner = winner_of(record, WinnerForm(form), config)
     if winner is None:
-        console.say("The run recommends no configuration.")
+        console.say("The run recommends no settings.")
         raise typer.Exit(EXIT_NO)
     text = winner_text(winner, WinnerForm(form))
     if output is None:
@@ -231,18 +227,18 @@ def export_thoughts(
     ),
     store: options.Store = None,
     config: options.Config = None,
-    as_json: options.AsJson = False,
+    _json: options.AsJson = False,
 ) -> None:
-    """Write what thoughts of a run were asked for, and the rewards that came: rows of `train --thoughts`."""
+    """Write a run's thoughts with the rewards that followed, for `train --thoughts`."""
     from convergence.finished_runs import finished_run  # noqa: PLC0415 - with its only user
     from tasks.exports.thought_outcomes import thought_outcomes  # noqa: PLC0415 - as above
 
     opened = locations.open_store(store, config)
     rows = list(thought_outcomes(opened, finished_run(opened, run), config))
     if not rows:
-        console.say("The run has no thought whose prediction met a reward.")
+        console.say("The run has no thought with a reward.")
         raise typer.Exit(EXIT_NO)
-    _write(rows, output, "outcomes", as_json=as_json)
+    _write(rows, output, "outcomes")
 
 
 @exporting.command("games")
@@ -253,7 +249,7 @@ def export_games(  # noqa: PLR0917 - options of a command
             "--format",
             "-f",
             metavar="FORM",
-            help="sft (moves that won), dpo (pairs), grpo (prompts and their verifier).",
+            help="sft (winning moves), dpo (pairs) or grpo (prompts with a verifier).",
         ),
     ] = "sft",
     output: Annotated[
@@ -266,43 +262,43 @@ def export_games(  # noqa: PLR0917 - options of a command
     ] = None,
     system: Annotated[
         str | None,
-        typer.Option(help="Whose rounds. Default: all, but what a stand-in played offline."),
+        typer.Option(help="System of the rounds. Default: all but offline rounds."),
     ] = None,
     game: Annotated[
-        str | None, typer.Option(metavar="ID", help="Only plays of this game.")
+        str | None, typer.Option(metavar="ID", help="Write only plays of this game.")
     ] = None,
     store: options.Store = None,
     config: options.Config = None,
-    as_json: options.AsJson = False,
+    _json: options.AsJson = False,
 ) -> None:
-    """Write plays of language games as data for trainers: winners' moves, pairs, or verifiable tasks."""
+    """Write plays of language games as training data: winning moves, pairs or verifiable tasks."""
     from tasks.games.game_data import GameForm, game_rows, stored_plays  # noqa: PLC0415
 
     if form not in {*GameForm}:
         fix = f"Write one of: {', '.join(GameForm)}."
-        raise ConfigurationError.of("--format", "must be one of the known forms", fix, value=form)
+        raise ConfigurationError.of("--format", "must be a known format", fix, value=form)
     plays = stored_plays(locations.open_store(store, config), system, game)
     rows = list(game_rows(plays, GameForm(form)))
     if not rows:
         console.say(
-            f"None of {len(plays):,} plays gives a row of this form."
+            f"None of {len(plays):,} plays gives a row of this format."
             if plays
-            else "No play of a model is stored. `convergence games run` plays; what the stand-in has played is "
-            "written with `--system NAME.offline`."
+            else "No play of a model is stored. Play with `convergence games run`; `--system NAME.offline` "
+            "writes plays of the mock."
         )
         raise typer.Exit(EXIT_NO)
-    _write(rows, output or Path("games.jsonl"), "rows", as_json=as_json)
+    _write(rows, output or Path("games.jsonl"), "rows")
 
 
 class RatingFile(StrEnum):
-    """Forms of files of ratings."""
+    """Formats of files of ratings."""
 
     JSONL = "jsonl"
     OPEN_WEBUI = "open-webui"
     LANGFUSE = "langfuse"
 
 
-Role = Annotated[str | None, typer.Option(help="Persona that answered. Default: all.")]
+Role = Annotated[str | None, typer.Option(help="Role of the answers. Default: all.")]
 
 
 @exporting.command("interactions")
@@ -312,16 +308,19 @@ def export_interactions(  # noqa: PLR0917 - options of a command
     ),
     role: Role = None,
     messages: Annotated[
-        bool, typer.Option("--messages", help="The whole prompt as messages, not its last text.")
+        bool,
+        typer.Option(
+            "--messages", help="Write the whole prompt as messages, not the last message only."
+        ),
     ] = False,
     parts: Annotated[
-        bool, typer.Option("--parts", help="Reward for training, its parts and safety flags too.")
+        bool, typer.Option("--parts", help="Add training rewards, their parts and safety flags.")
     ] = False,
     store: options.Store = None,
     config: options.Config = None,
-    as_json: options.AsJson = False,
+    _json: options.AsJson = False,
 ) -> None:
-    """Write logged answers: timestamp, prompt, response and reward, which is null where nobody rated."""
+    """Write logged answers: timestamp, prompt, response, and reward (null without a rating)."""
     from tasks.store.feedback.answer_rewards import (  # noqa: PLC0415 - brings SQLite
         answer_rewards,
         reward_columns,
@@ -331,12 +330,12 @@ def export_interactions(  # noqa: PLR0917 - options of a command
     with locations.open_feedback(store, config) as feedback:
         if parts:
             rows = [
-                interaction_row(feedback, one, has_messages=messages) | reward_columns(reward)
-                for one, reward in answer_rewards(feedback, role)
+                interaction_row(feedback, answer, has_messages=messages) | reward_columns(reward)
+                for answer, reward in answer_rewards(feedback, role)
             ]
         else:
             rows = list(interaction_rows(feedback, role=role, has_messages=messages))
-    _write(rows, output, "answers", as_json=as_json)
+    _write(rows, output, "answers")
 
 
 @exporting.command("ratings")
@@ -347,58 +346,54 @@ def export_ratings(
     role: Role = None,
     store: options.Store = None,
     config: options.Config = None,
-    as_json: options.AsJson = False,
+    _json: options.AsJson = False,
 ) -> None:
-    """Write the marks that count: of a user's marks of one answer the last."""
+    """Write ratings; if a user rated an answer again, only the last."""
     from tasks.store.feedback.dataset import rating_rows  # noqa: PLC0415 - brings SQLite
 
     with locations.open_feedback(store, config) as feedback:
         rows = list(rating_rows(feedback, role=role))
-    _write(rows, output, "ratings", as_json=as_json)
+    _write(rows, output, "ratings")
 
 
 @importing.command("ratings")
-def import_ratings(  # noqa: PLR0917 - options of a command
-    file: Annotated[Path, typer.Argument(help="What the other tool exported.")],
+def import_ratings(
+    file: Annotated[Path, typer.Argument(help="File that the other tool exported.")],
     form: Annotated[
         RatingFile,
-        typer.Option("--format", "-f", help="JSON lines, or an export of one of these tools."),
+        typer.Option("--format", "-f", help="JSON lines, or an export of these tools."),
     ] = RatingFile.JSONL,
     scale: Annotated[
         str | None,
-        typer.Option(metavar="LOW,HIGH", help="Lowest and highest numeric score of Langfuse."),
+        typer.Option(metavar="LOW,HIGH", help="Lowest and highest score in Langfuse."),
     ] = None,
     store: options.Store = None,
     config: options.Config = None,
-    as_json: options.AsJson = False,
+    _json: options.AsJson = False,
 ) -> None:
-    """Read ratings of other tools; what was read before counts once."""
+    """Read ratings of other tools; a rating read twice counts once."""
     from tasks.store.feedback.dataset import read_ratings  # noqa: PLC0415 - brings SQLite
     from tasks.store.feedback.feedback_store import FeedbackStore  # noqa: PLC0415 - as above
 
     ends = None if scale is None else _scale(scale)
     with FeedbackStore(locations.store_path(store, config)) as feedback:
         try:
-            found = read_ratings(feedback, file, form.value, scale=ends)
+            report = read_ratings(feedback, file, form.value, scale=ends)
         except (OSError, ValueError) as error:
-            fix = "Name a file of the form that --format says."
+            fix = "Name a file in the format of --format."
             raise ConfigurationError.of(str(file), str(error), fix) from error
-    if as_json:
-        console.answer_json(
-            {
-                "answers": found.n_logged,
-                "ratings": found.n_rated,
-                "known": found.n_known,
-                "skipped": dict(found.skipped),
-            }
-        )
-        return
-    console.say(
-        f"Read {found.n_logged:,} answers and {found.n_rated:,} ratings; {found.n_known:,} ratings were "
-        "here already."
+    head = f"Read {report.n_logged:,} answers and {report.n_rated:,} ratings"
+    lines = [f"{head}; {report.n_known:,} ratings were known."]
+    lines += [f"Left out {n:,}: {reason}." for reason, n in report.skipped.items()]
+    console.emit(
+        {
+            "answers": report.n_logged,
+            "ratings": report.n_rated,
+            "known": report.n_known,
+            "skipped": dict(report.skipped),
+        },
+        "\n".join(lines),
     )
-    for reason, n in found.skipped.items():
-        console.say(f"Left out {n:,}: {reason}.")
 
 
 def _scale(text: str) -> tuple[float, float]:
@@ -412,14 +407,13 @@ def _scale(text: str) -> tuple[float, float]:
     return low, high
 
 
-def _write(rows: "list[dict[str, Any]]", output: Path, what: str, *, as_json: bool) -> None:
+def _write(rows: "list[dict[str, Any]]", output: Path, what: str) -> None:
     from tasks.store.layout import write_file  # noqa: PLC0415 - with its only user
 
     if output.is_dir():
         fix = f"That is a folder; write e.g. `--output {what}.jsonl`."
         raise ConfigurationError.of("--output", "must name a file", fix, value=str(output))
     write_file(output, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
-    if as_json:
-        console.answer_json({"rows": len(rows), "file": str(output)})
-    else:
-        console.say(f"Wrote {len(rows):,} {what} to {output}.")
+    console.emit(
+        {"rows": len(rows), "file": str(output)}, f"Wrote {len(rows):,} {what} to {output}."
+    )

@@ -1,6 +1,6 @@
-"""``promote``, ``rollback``, ``gates``: the champion and the gates' evidence."""
+"""``promote``, ``rollback``, ``gates``: champions and the gates' decisions."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,6 +17,7 @@ from convergence_core.records import short_id
 if TYPE_CHECKING:
     from convergence_core.ports import RunRecord
     from convergence_core.result import RunResult
+    from tasks.store.runtime.rows import Champion, GateLook, StoredAlarm
 
 
 def promote(  # noqa: PLR0917 - Typer's options
@@ -25,30 +26,30 @@ def promote(  # noqa: PLR0917 - Typer's options
         typer.Argument(metavar="[RUN]", help="Label or id. Default: the latest finished run."),
     ] = None,
     yes: options.Yes = False,
-    serve: Annotated[
-        bool, typer.Option(help="Put it on offer to requests, under a guard.")
-    ] = True,
-    agent_type: Annotated[str, typer.Option(help="Whose requests.")] = "default",
+    serve: Annotated[bool, typer.Option(help="Activate it for requests, under a guard.")] = True,
+    agent_type: Annotated[str, typer.Option(help="Agent type of the requests.")] = "default",
     holdback: Annotated[
         float,
         typer.Option(
-            min=0.01, max=0.5, help="Share of the requests that the former champion keeps."
+            min=0.01, max=0.5, help="Share of the requests that the current champion keeps."
         ),
     ] = 0.1,
     tolerance: Annotated[
         float,
-        typer.Option(min=0.0, max=0.5, help="How much worse in mean reward is still no rollback."),
+        typer.Option(
+            min=0.0, max=0.5, help="Drop in mean reward to tolerate before rolling back."
+        ),
     ] = 0.0,
     store: options.Store = None,
     config: options.Config = None,
-    as_json: options.AsJson = False,  # noqa: ARG001 - read by its callback
+    _json: options.AsJson = False,
 ) -> None:
-    """Put a run's configuration into production as the champion, if the promotion gate says so.
+    """Put a run's settings into production as the champion, if the promotion gate allows it.
 
-    It is put on offer to requests with what the night measured as its prior. The former champion, or
-    the defaults, keep a share of them, until a guard confirms the promotion or rolls it back.
+    Requests get them as an arm whose prior is the run's measurement. The former champion, or the
+    defaults, keep a share of the requests until a guard confirms the promotion or rolls it back.
 
-    Exit code 100: it says no, or does not know yet.
+    Exit code 100: gate not passed, or not decided yet.
     """
     from tasks.run.adoption import adopt, describe_obstacle, obstacle  # noqa: PLC0415 - brings NumPy
     from tasks.run.run import FLOW_RUN_TAG  # noqa: PLC0415 - as above
@@ -91,21 +92,21 @@ def promote(  # noqa: PLR0917 - Typer's options
         console.say(f"{winner.label} is the champion of {result.system} now.")
         if rival is not None:
             console.say(
-                f"It serves as arm {arm}; a guard compares it with {rival}, which keeps "
-                f"{holdback:.0%} of the requests. `convergence fold` looks."
+                f"Live as arm {arm}. Arm {rival} keeps {holdback:.0%} of the requests as control; "
+                "`convergence fold` compares them."
             )
     _release(record.tags.get(FLOW_RUN_TAG))
 
 
 def _check_gate(result: "RunResult") -> None:
-    """Leave with 100 unless the promotion gate says promote."""
+    """Exit with 100 unless the promotion gate decided promote."""
     from convergence_core.result import verdict_of  # noqa: PLC0415 - with its only user
 
     gate, verdict = result.gate, verdict_of(result)
     if gate is None or result.winner is None:
         console.say(
-            f"The gate judged nothing in {result.label}: there must be a configuration found, held-out cases, "
-            "and a champion or defaults to compare it with."
+            f"The gate did not run in {result.label}: it needs new settings, held-out cases, and a "
+            "champion or defaults to compare them with."
         )
     elif gate.decision == "promote":
         return
@@ -120,14 +121,14 @@ def rollback(
     yes: options.Yes = False,
     store: options.Store = None,
     config: options.Config = None,
-    as_json: options.AsJson = False,  # noqa: ARG001 - read by its callback
+    _json: options.AsJson = False,
 ) -> None:
-    """Put the champion before the present one back into production."""
+    """Restore the previous champion."""
     from tasks.run.adoption import previous_of, roll_back  # noqa: PLC0415 - brings NumPy
 
     with locations.open_runtime(store, config) as state:
         _, former = previous_of(state, system)
-        console.confirm(f"Bring {former.candidate_id} back as champion of {system}?", yes=yes)
+        console.confirm(f"Restore {former.candidate_id} as champion of {system}?", yes=yes)
         roll_back(state, system)
     _answer(system=system, candidate_id=former.candidate_id, params=former.params)
     console.say(f"{former.candidate_id} is the champion of {system} again.")
@@ -153,35 +154,43 @@ _LOOK_COLUMNS: dict[str, Callable[[Any], str]] = {
 
 def gates(
     system: Annotated[
-        str | None, typer.Argument(metavar="[SYSTEM]", help="Only of this api.name.")
+        str | None, typer.Argument(metavar="[SYSTEM]", help="Show only this system (api.name).")
     ] = None,
     store: options.Store = None,
     config: options.Config = None,
-    as_json: options.AsJson = False,
+    _json: options.AsJson = False,
 ) -> None:
-    """List what the promotion gates decided, alarms of drift, and the champion of each system."""
+    """List decisions of the promotion gates, drift alarms, and the champion of each system."""
     from tasks.store.runtime.promotions import champion_of, looks  # noqa: PLC0415 - SQLite
     from tasks.store.runtime.watches import alarms  # noqa: PLC0415 - as above
 
     with locations.open_runtime(store, config) as state:
-        found, drifts = looks(state, system), alarms(state, system)
-        names = sorted({look.system for look in found} | ({system} if system else set()))
+        verdicts, drifts = looks(state, system), alarms(state, system)
+        names = sorted({look.system for look in verdicts} | ({system} if system else set()))
         champions = {name: champion_of(state, name) for name in names}
-    if as_json:
-        console.answer_json({"looks": found, "alarms": drifts, "champions": champions})
-        return
+    console.emit(
+        {"looks": verdicts, "alarms": drifts, "champions": champions},
+        lambda: _show_gates(verdicts, drifts, champions),
+    )
+
+
+def _show_gates(
+    verdicts: "Sequence[GateLook]",
+    drifts: "Sequence[StoredAlarm]",
+    champions: "Mapping[str, Champion | None]",
+) -> None:
     for alarm in drifts:
         console.answer(
             f"Drift {_minute(alarm.created_us)}: {alarm.what} of {alarm.system}/{alarm.agent_type} "
             f"went from {alarm.before:.3g} to {alarm.after:.3g}"
         )
-    if not found:
-        console.say("No promotion gate has decided anything yet.")
+    if not verdicts:
+        console.say("No promotion gate has decided yet.")
         return
-    console.show(console.table_of(found, _LOOK_COLUMNS, right=("n", "evidence")))
-    if any(look.kind != "holdout" for look in found):
+    console.show(console.table_of(verdicts, _LOOK_COLUMNS, right=("n", "evidence")))
+    if any(look.kind != "holdout" for look in verdicts):
         console.answer(f"Verdicts on traffic: {TRAFFIC}")
-    if any(look.kind == "holdout" for look in found):
+    if any(look.kind == "holdout" for look in verdicts):
         console.answer(f"Verdicts on held-out cases: {CASES}")
     for name, champion in champions.items():
         text = (
@@ -204,11 +213,11 @@ def _finished(store: Path | None, config: Path | None, name: str | None) -> "Run
     """
     opened = locations.open_store(store, config)
     records = [opened.run(name)] if name is not None else opened.runs()
-    record = next((one for one in records if one.summary_json is not None), None)
+    record = next((record for record in records if record.summary_json is not None), None)
     if record is None:
         raise RunNotFoundError(
-            f"a finished run must exist to be promoted, but got {name or 'none in this store'}. "
-            "`convergence resume` ends one that was stopped."
+            f"RUN must name a finished run, but got {name or 'none in this store'}. "
+            "Finish a stopped run with `convergence resume`."
         )
     return record
 
@@ -220,19 +229,19 @@ def _result_of(record: "RunRecord") -> "RunResult":
 
 
 def _release(flow_run_id: str | None) -> None:
-    """Let the flow run go on that waits for this adoption, where Prefect's server is known."""
+    """Continue the flow run that waits for this promotion, if Prefect's server is known."""
     from deployments.nightly.services import release  # noqa: PLC0415 - only where one may wait
 
     if flow_run_id is None:
         return
-    found = release(flow_run_id)
-    if found == "released":
-        console.say("The flow run that waited for it goes on.")
-    elif found == "unreachable":
-        console.say("Prefect's server does not answer: a flow run that waits for it still waits.")
+    state = release(flow_run_id)
+    if state == "released":
+        console.say("The waiting flow run continues.")
+    elif state == "unreachable":
+        console.say("Prefect's server does not answer: the flow run still waits.")
 
 
 def _answer(**value: object) -> None:
-    """Answer a JSON object where one was asked for."""
+    """Print a JSON object with ``--json``, else nothing."""
     if console.settings.json:
         console.answer_json(value)

@@ -21,24 +21,21 @@ def estimate(  # noqa: PLR0917 - Typer's options
     max_calls: options.MaxCalls = None,
     max_usd: options.MaxUsd = None,
     max_tokens: options.MaxTokens = None,
-    as_json: options.AsJson = False,
+    _json: options.AsJson = False,
 ) -> None:
-    """Estimate what a run would cost: calls, tokens and dollars, by role.
+    """Estimate calls, tokens and dollars of a run, by role.
 
-    Calls nothing. Earlier runs of the same system in its store make the numbers sharper.
+    Makes no call. Earlier runs of the same system in its store sharpen the numbers.
     """
     budget = {"max_calls": max_calls, "max_usd": max_usd, "max_tokens": max_tokens}
-    show_estimate(
-        load_with(config, assignments), generations=generations, budget=budget, as_json=as_json
-    )
+    emit_estimate(load_with(config, assignments), generations=generations, budget=budget)
 
 
-def show_estimate(
+def emit_estimate(
     loaded: "Loaded",
     *,
     generations: int | None = None,
     budget: Mapping[str, float | None] | None = None,
-    as_json: bool = False,
 ) -> None:
     """Print what a run with these overrides would cost.
 
@@ -46,7 +43,6 @@ def show_estimate(
         loaded: the configuration and its files.
         generations: in place of ``optimization.evolution.generations``.
         budget: limits by their key under ``budget``.
-        as_json: whether the answer is one JSON object.
 
     Raises:
         ConfigurationError: an override is wrong.
@@ -55,15 +51,12 @@ def show_estimate(
     from tasks.run.opener import with_overrides  # noqa: PLC0415 - brings DuckDB
 
     configuration = with_overrides(loaded.configuration, generations=generations, budget=budget)
-    found = estimate_run(replace(loaded, configuration=configuration))
-    if as_json:
-        console.answer_json(found.to_json())
-    else:
-        _show(found)
+    run = estimate_run(replace(loaded, configuration=configuration))
+    console.emit(run.to_json(), lambda: _show(run))
 
 
-def _show(found: "RunEstimate") -> None:
-    console.answer(f"\n{found.system}: nothing was called.", style="bold")
+def _show(run: "RunEstimate") -> None:
+    console.answer(f"\n{run.system}: nothing was called.", style="bold")
     from convergence_core.budget.terms import dollars  # noqa: PLC0415 - with the answer only
 
     columns: dict[str, Callable[[RoleEstimate], str]] = {
@@ -77,17 +70,17 @@ def _show(found: "RunEstimate") -> None:
         "expected from": lambda role: role.basis,
     }
     numeric = ("calls", "tokens", "USD", "calls at most", "USD at most")
-    rows, total = [*found.roles], found.total
+    rows, total = [*run.roles], run.total
     if len(rows) > 1 or any(columns[name](rows[0]) != columns[name](total) for name in numeric):
         rows.append(total)  # several roles, or a limit of the budget
     console.show(console.table_of(rows, columns, right=numeric))
-    for role in found.roles:
+    for role in run.roles:
         if role.unknown is not None:
             console.answer(f"{role.role.capitalize()}: {role.unknown}", style="yellow")
-    for note in found.notes:
+    for note in run.notes:
         console.answer(note)
     console.answer(
-        f"List prices of {found.price_version}, and those of the configuration; your bill may "
+        f"List prices of {run.price_version}, and those of the configuration; your bill may "
         "differ."
     )
 
@@ -97,7 +90,7 @@ def _shown(number: float | None, show: Callable[[float], str]) -> str:
 
 
 def _whole(number: float) -> str:
-    """Return a count of calls or tokens; more digits than four mean nothing here."""
+    """Return a count of calls or tokens, rounded to three digits from 10,000 on."""
     if number < 10_000:
         return f"{number:,.0f}"
     return f"{float(f'{number:.3g}'):,.0f}"

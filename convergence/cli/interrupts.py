@@ -16,35 +16,34 @@ from convergence_core.errors import ProcessEnding
 
 EXIT_INTERRUPTED = 130
 END_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
-"""By which a machine ends a process: a service manager, and a terminal that is closed."""
+"""Signals of a service manager and of a closed terminal."""
 
 
 class Interrupt(KeyboardInterrupt):
-    """Ctrl-C, as a class of our own.
+    """Ctrl-C, as a separate class.
 
     Under ``python -m``, an interpreter that saw ``KeyboardInterrupt`` itself leave an ``exec`` (as of
-    a dataclass that an import defines) ends by SIGINT, whoever caught it and whatever exit code was
-    asked for. A subclass it does not take for that.
+    a dataclass that an import defines) ends by SIGINT, even if it was caught. A subclass avoids that.
     """
 
 
 class Terminated(ProcessEnding):
-    """SIGTERM or SIGHUP, once what it left has been saved."""
+    """SIGTERM or SIGHUP, raised once the results are saved."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
         self.number = number
         self.farewell = ""
-        """What a person is to do next; empty: nothing was begun."""
+        """Command that continues; empty if nothing has started."""
 
     def end_process(self) -> None:
-        """End this process by the signal, so that whoever started it sees which one it was."""
+        """End this process by the signal, so that its parent sees which one."""
         signal.signal(self.number, signal.SIG_DFL)
         signal.raise_signal(signal.Signals(self.number))
 
 
 def raise_on_ctrl_c() -> None:
-    """Let Ctrl-C raise `Interrupt`, unless it is ignored, as in a job of a script's background."""
+    """Let Ctrl-C raise `Interrupt`, unless it is ignored, as in a background job."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _raise)
 
@@ -152,7 +151,5 @@ class _Handlers:
         raise ended
 
     def _stop_and_say(self) -> None:
-        self._say(
-            "Stopping: no new calls, waiting for those in flight. Ctrl-C again ends at once."
-        )
+        self._say("Stopping: no new calls, waiting for running ones. Ctrl-C again stops at once.")
         self._stop()

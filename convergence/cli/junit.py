@@ -1,8 +1,8 @@
-"""JUnit XML of a test of the present settings, as continuous integration reads it.
+"""JUnit XML of a test of the current settings, for continuous integration.
 
-One test case for each condition of the test, which fails where it does not hold, and one for each
-case of the configuration, which is an error where it has no reward: so a file without failures and
-errors means exit code 0. A low reward of a single case is no failure; it stands in the case's output.
+Each condition of the test is a JUnit test case that fails if the condition does not hold. Each test case
+of the configuration is a JUnit test case that is an error if it has no reward: a file without failures and
+errors means exit code 0. A low reward of a single case is no failure; its output states it.
 """
 
 import xml.etree.ElementTree as ET
@@ -14,26 +14,26 @@ from tasks.report.phrases import clean
 from tasks.run.assessment import Assessment, Check
 
 
-def junit_xml(found: Assessment, checks: Sequence[Check]) -> str:
+def junit_xml(assessment: Assessment, checks: Sequence[Check]) -> str:
     """Return the test as JUnit XML."""
-    suite = ET.Element("testsuite", name=clean(found.system))
+    suite = ET.Element("testsuite", name=clean(assessment.system))
     for check in checks:
-        case = _case(suite, found, check.name, 0.0)
+        case = _case(suite, assessment, check.name, 0.0)
         if not check.passed:
             ET.SubElement(case, "failure", message=clean(check.sentence))
     n_errors = 0
-    for one in found.cases:
-        answer = one.second
+    for row in assessment.cases:
+        answer = row.second
         latency_ms = None if answer is None else answer.latency_ms
-        case = _case(suite, found, one.case_id, (latency_ms or 0.0) / 1000)
+        case = _case(suite, assessment, row.case_id, (latency_ms or 0.0) / 1000)
         if answer is None or answer.reward is None:
-            why = "not asked" if answer is None or answer.error is None else answer.error
+            why = "not evaluated" if answer is None or answer.error is None else answer.error
             ET.SubElement(case, "error", message=clean(f"no reward: {why}"))
             n_errors += 1
-        ET.SubElement(case, "system-out").text = clean("\n".join(_lines(one, answer)))
-    for case_id in found.unasked:
-        case = _case(suite, found, case_id, 0.0)
-        ET.SubElement(case, "error", message="no reward: not asked")
+        ET.SubElement(case, "system-out").text = clean("\n".join(_lines(row, answer)))
+    for case_id in assessment.unasked:
+        case = _case(suite, assessment, case_id, 0.0)
+        ET.SubElement(case, "error", message="no reward: not evaluated")
         n_errors += 1
     suite.set("tests", str(len(suite)))
     suite.set("failures", str(sum(not check.passed for check in checks)))
@@ -44,9 +44,13 @@ def junit_xml(found: Assessment, checks: Sequence[Check]) -> str:
     )
 
 
-def _case(suite: ET.Element, found: Assessment, name: str, seconds: float) -> ET.Element:
+def _case(suite: ET.Element, assessment: Assessment, name: str, seconds: float) -> ET.Element:
     return ET.SubElement(
-        suite, "testcase", classname=clean(found.system), name=clean(name), time=f"{seconds:.3f}"
+        suite,
+        "testcase",
+        classname=clean(assessment.system),
+        name=clean(name),
+        time=f"{seconds:.3f}",
     )
 
 

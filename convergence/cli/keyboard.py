@@ -7,23 +7,23 @@ from collections.abc import Iterator
 from typing import IO, Protocol
 
 _MOST_PASTED = 4_096
-"""Bytes that are read at once."""
+"""Most bytes to read at once."""
 
 
 class Keyboard(Protocol):
-    """What a person types."""
+    """Lines and keys that a user types."""
 
     is_terminal: bool
 
     def line(self, prompt: str) -> str | None:
-        """Return the next line without its end; ``None``: there is none."""
+        """Return the next line without its end, or ``None`` at the end of input."""
 
     def choice(self, prompt: str, keys: str) -> str | None:
-        """Return one of some keys; ``None``: none of them was chosen."""
+        """Return one of ``keys``, or ``None`` if the user skips."""
 
 
 class PipedLines:
-    """Lines of a pipe or file. A line that is no choice stays the next line."""
+    """Lines of a pipe or file. A line that is no choice is kept as the next line."""
 
     is_terminal = False
 
@@ -31,27 +31,27 @@ class PipedLines:
         self._lines = lines
         self._kept: str | None = None
 
-    def line(self, prompt: str) -> str | None:  # noqa: ARG002 - nobody reads one
+    def line(self, prompt: str) -> str | None:  # noqa: ARG002 - a pipe shows no prompt
         """Return the next line; see ``Keyboard``."""
         if self._kept is not None:
             kept, self._kept = self._kept, None
             return kept
-        found = self._lines.readline()
-        return found.rstrip("\r\n") if found else None
+        line = self._lines.readline()
+        return line.rstrip("\r\n") if line else None
 
     def choice(self, prompt: str, keys: str) -> str | None:
-        """Return the next line where it is one of the keys; an empty one is skipped."""
-        found = self.line(prompt)
-        if found is None or not found.strip():
+        """Return the next line if it is one of ``keys``; skips an empty line."""
+        line = self.line(prompt)
+        if line is None or not line.strip():
             return None
-        if found.strip() in keys and len(found.strip()) == 1:
-            return found.strip()
-        self._kept = found
+        if line.strip() in keys and len(line.strip()) == 1:
+            return line.strip()
+        self._kept = line
         return None
 
 
 class TerminalKeyboard:
-    """A terminal, whose keys count without Enter."""
+    """A terminal that reads keys without Enter."""
 
     is_terminal = True
 
@@ -60,45 +60,45 @@ class TerminalKeyboard:
             import readline  # noqa: PLC0415 - lines can be edited and called back
 
             self._readline = readline
-        self._begun = ""
+        self._start = ""
 
     def line(self, prompt: str) -> str | None:
         """Return the next line; see ``Keyboard``."""
-        begun, self._begun = self._begun, ""
+        start, self._start = self._start, ""
         readline = getattr(self, "_readline", None)
-        if begun and readline is not None:
-            readline.set_startup_hook(lambda: readline.insert_text(begun))
+        if start and readline is not None:
+            readline.set_startup_hook(lambda: readline.insert_text(start))
         try:
             return input(prompt)
         except EOFError:
             sys.stdout.write("\n")
             return None
         finally:
-            if begun and readline is not None:
+            if start and readline is not None:
                 readline.set_startup_hook()
 
     def choice(self, prompt: str, keys: str) -> str | None:
-        """Return one of some keys, pressed without Enter; another key begins the next line."""
+        """Return one of ``keys``, pressed without Enter; another key starts the next line."""
         with _single_keys() as has_keys:
             sys.stdout.write(prompt)
             sys.stdout.flush()
-            # Past Python's buffer, which `input` does not look into; a pasted text comes whole.
-            found = (
+            # Bypasses Python's buffer, which `input` does not read; a pasted text arrives whole.
+            typed = (
                 os.read(sys.stdin.fileno(), _MOST_PASTED).decode("utf-8", "ignore")
                 if has_keys
                 else sys.stdin.readline().strip()
             )
         sys.stdout.write("\n" if has_keys else "")
-        if found in keys and len(found) == 1:
-            return found
-        begun = found.splitlines()[0] if found.strip() else ""
-        self._begun = begun if begun.isprintable() else ""
+        if typed in keys and len(typed) == 1:
+            return typed
+        first = typed.splitlines()[0] if typed.strip() else ""
+        self._start = first if first.isprintable() else ""
         return None
 
 
 @contextlib.contextmanager
 def _single_keys() -> Iterator[bool]:
-    """Within, a terminal gives each key at once; yield whether it can."""
+    """Within the block, the terminal delivers each key at once; yields whether it can."""
     try:
         import termios  # noqa: PLC0415 - not on every system
         import tty  # noqa: PLC0415 - as above
@@ -108,7 +108,7 @@ def _single_keys() -> Iterator[bool]:
     number = sys.stdin.fileno()
     before = termios.tcgetattr(number)
     try:
-        tty.setcbreak(number, termios.TCSADRAIN)  # what was typed ahead is kept
+        tty.setcbreak(number, termios.TCSADRAIN)  # keeps keys typed ahead
         yield True
     finally:
         termios.tcsetattr(number, termios.TCSADRAIN, before)

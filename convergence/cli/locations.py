@@ -1,4 +1,4 @@
-"""Locations: the configuration beside us and the results store it names."""
+"""Locations: the configuration in the working folder, and its results store."""
 
 import shlex
 from pathlib import Path
@@ -52,7 +52,7 @@ def store_path(store: Path | None, config: Path | None) -> Path:
 
 
 def configuration_of(store: Path | None, config: Path | None) -> Path | None:
-    """Return the configuration of the store that ``store_path`` names; ``None``: none is known."""
+    """Return the configuration of the store that ``store_path`` names, or ``None``."""
     if config is not None:
         return config
     beside = Path(CONFIG_NAME)
@@ -60,17 +60,16 @@ def configuration_of(store: Path | None, config: Path | None) -> Path | None:
 
 
 def open_store(store: Path | None, config: Path | None) -> "ParquetStore":
-    """Open the store for reading; runs whose process is gone are marked as interrupted.
+    """Open the store for reading, and mark runs whose process is gone as interrupted.
 
     Raises:
         RunNotFoundError: there is no store.
-        StoreError: the folder is no store, or of a newer version.
+        StoreError: the folder is no store, or a newer version wrote it.
     """
     path = store_path(store, config)
     if not (path / "store.json").is_file():
         raise RunNotFoundError(
-            f"a results store must exist to be read, but got {path}, which is none. "
-            "Run `convergence optimize` first, or name the folder with --store."
+            f"No results store at {path}. Run `convergence optimize`, or pass `--store FOLDER`."
         )
     from tasks.store import ParquetStore  # noqa: PLC0415 - brings DuckDB
     from tasks.store.tables.interrupted_runs import settle_interrupted  # noqa: PLC0415 - as above
@@ -83,7 +82,7 @@ def open_store(store: Path | None, config: Path | None) -> "ParquetStore":
 def _existing(store: Path | None, config: Path | None) -> Path:
     path = store_path(store, config)
     if not (path / "store.json").is_file():
-        open_store(store, config)  # says what is missing
+        open_store(store, config)  # raises
     return path
 
 
@@ -110,7 +109,7 @@ def open_feedback(store: Path | None, config: Path | None) -> "FeedbackStore":
 
 
 def resume_options(store: Path | None, config: Path | None, *, offline: bool) -> str:
-    """Return the options by which ``resume`` finds a run of this store again from this folder."""
+    """Return the options with which ``resume`` finds a run of this store from this folder."""
     options = " --offline" if offline else ""
     if store is not None:
         return f"{options} --store {shlex.quote(str(store))}"
@@ -124,14 +123,14 @@ def _storage_path(config: Path) -> str:
 
     try:
         if config.exists() and not config.is_file():
-            raise OSError("it is no file")
+            raise OSError("not a file")
         tree = yaml.safe_load(config.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         reason = getattr(error, "problem", None) or getattr(error, "strerror", None) or str(error)
         raise ConfigurationError.of(
             "",
             "must be readable YAML to find the results store",
-            "Mend it (`convergence validate`), or name the folder with --store.",
+            "Fix it (`convergence validate`), or pass `--store FOLDER`.",
             value=str(reason),
             file=str(config),
         ) from error

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from tasks.store.tables.query import ExportFormat, QueryResult
 
 MOST_ROWS = 1_000
-"""Of a table for people: laying out more takes longer than the query, and nobody reads them."""
+"""Rows of a table in the terminal: laying out more takes longer than the query."""
 
 
 class QueryFormat(StrEnum):
-    """Forms of a query's answer."""
+    """Formats of a query's result."""
 
     TABLE = "table"
     CSV = "csv"
@@ -36,7 +36,7 @@ class QueryFormat(StrEnum):
 
 
 class ReportFormat(StrEnum):
-    """Forms of a report."""
+    """Formats of a report."""
 
     MD = "md"
     HTML = "html"
@@ -45,11 +45,11 @@ class ReportFormat(StrEnum):
 
 def runs(
     system: Annotated[
-        str | None, typer.Argument(metavar="[SYSTEM]", help="Only runs of this api.name.")
+        str | None, typer.Argument(metavar="[SYSTEM]", help="Show only this system (api.name).")
     ] = None,
     store: options.Store = None,
     config: options.Config = None,
-    as_json: options.AsJson = False,
+    _json: options.AsJson = False,
 ) -> None:
     """List the runs of a store, latest first."""
     opened = locations.open_store(store, config)
@@ -57,18 +57,19 @@ def runs(
     from tasks.store.tables.lineage import PARTS  # noqa: PLC0415 - as above
 
     records = as_they_are(opened, opened.runs(system))
-    if as_json:
-        console.answer_json([_run_row(record) for record in records])
-        return
-    if not records:
-        of = f" of {system}" if system else ""
-        console.say(f"The store {console.short_path(opened.path)} holds no runs{of} yet.")
-        return
-    console.show(console.table_of(records, _COLUMNS, right=("generations", "reward", "seed")))
-    for record in records:
-        if record.status == "interrupted" and not PARTS & {*record.tags}:
-            options = locations.resume_options(store, config, offline="offline" in record.tags)
-            console.say(f"Go on with: convergence resume {record.label}{options}")
+
+    def show() -> None:
+        if not records:
+            of = f" of {system}" if system else ""
+            console.say(f"The store {console.short_path(opened.path)} holds no runs{of} yet.")
+            return
+        console.show(console.table_of(records, _COLUMNS, right=("generations", "reward", "seed")))
+        for record in records:
+            if record.status == "interrupted" and not PARTS & {*record.tags}:
+                options = locations.resume_options(store, config, offline="offline" in record.tags)
+                console.say(f"Continue with: convergence resume {record.label}{options}")
+
+    console.emit([_run_row(record) for record in records], show)
 
 
 def _run_row(record: "RunRecord") -> dict[str, Any]:
@@ -92,7 +93,7 @@ def _time(microseconds: int | None) -> datetime | None:
 
 
 def _reward(record: "RunRecord") -> str:
-    """Return the recommended candidate's mean reward and what it rests on, the least biased."""
+    """Return the least biased mean reward of the recommended candidate, and its kind."""
     summary = json.loads(record.summary_json) if record.summary_json else {}
     winner = summary.get("winner") or {}
     for role, kind in (("holdout", "held-out"), ("fresh", "asked again"), ("search", "posterior")):
@@ -119,14 +120,15 @@ _COLUMNS: dict[str, Callable[["RunRecord"], str]] = {
 
 def query(  # noqa: PLR0917 - Typer's options
     sql: Annotated[
-        str, typer.Argument(metavar="SQL", help='One SELECT; "-" reads it from stdin.')
+        str, typer.Argument(metavar="SQL", help='One SELECT; "-" reads it from standard input.')
     ],
     form: Annotated[
         QueryFormat,
         typer.Option("--format", "-f", help="parquet needs --output."),
     ] = QueryFormat.TABLE,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write csv, json or parquet here.")
+        Path | None,
+        typer.Option("--output", "-o", help="Write csv, json or parquet to this file."),
     ] = None,
     param: Annotated[
         list[str] | None,
@@ -134,7 +136,7 @@ def query(  # noqa: PLR0917 - Typer's options
             "--param",
             "-p",
             metavar="NAME=VALUE",
-            help="A value for $NAME in the SQL; numbers, true, false and null are read as such.",
+            help="Value for $NAME in the SQL; numbers, true, false and null are read as such. Repeatable.",
         ),
     ] = None,
     store: options.Store = None,
@@ -143,15 +145,15 @@ def query(  # noqa: PLR0917 - Typer's options
 ) -> None:
     """Query the results store in SQL.
 
-    The dialect is DuckDB's, for reading only. "show tables" says what there is, "describe runs"
-    the columns of one view.
+    The dialect is DuckDB's, read-only. "show tables" lists the views, "describe runs" the columns of
+    one view.
     """
     form = QueryFormat.JSON if as_json else form
     console.settings.json = form is QueryFormat.JSON and output is None
     if form is QueryFormat.PARQUET and output is None:
-        raise QueryError("--format parquet must have a file to write to. Add --output FILE.")
+        raise QueryError("--format parquet needs a file. Add --output FILE.")
     if form is QueryFormat.TABLE and output is not None:
-        raise QueryError("--output must come with --format csv, json or parquet. Add one of them.")
+        raise QueryError("--output needs --format csv, json or parquet. Add one of them.")
     parameters = _parameters(param or [])
     text = sys.stdin.read() if sql == "-" else sql
     opened = locations.open_store(store, config)
@@ -187,16 +189,16 @@ def _print(result: "QueryResult", form: QueryFormat) -> None:
             n = len(result.rows)
             console.say(f"{n:,} row{'' if n == 1 else 's'}")
             if n > MOST_ROWS:
-                console.say(f"The first {MOST_ROWS:,} are shown; --format csv or json has all.")
+                console.say(f"Shown: the first {MOST_ROWS:,}; --format csv or json has all.")
 
 
 def _records(result: "QueryResult") -> list[dict[str, object]]:
     return [dict(zip(result.columns, row, strict=True)) for row in result.rows]
 
 
-def _parameters(given: Sequence[str]) -> dict[str, object]:
+def _parameters(assignments: Sequence[str]) -> dict[str, object]:
     parameters: dict[str, object] = {}
-    for text in given:
+    for text in assignments:
         name, equals, value = text.partition("=")
         if not equals or not name.isidentifier():
             raise QueryError(
@@ -235,7 +237,8 @@ def _csv_cell(value: object) -> object:
 def report(  # noqa: PLR0917 - Typer's options
     run: options.FinishedRun = None,
     form: Annotated[
-        ReportFormat, typer.Option("--format", "-f", help="html has plots and needs no network.")
+        ReportFormat,
+        typer.Option("--format", "-f", help="Format; html has plots and needs no network."),
     ] = ReportFormat.MD,
     output: Annotated[
         Path | None,
@@ -245,7 +248,7 @@ def report(  # noqa: PLR0917 - Typer's options
     config: options.Config = None,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
 ) -> None:
-    """Show what a finished run found, with intervals and plots."""
+    """Show the report of a finished run, with intervals and plots."""
     form = ReportFormat.JSON if as_json else form
     console.settings.json = form is ReportFormat.JSON and output is None
     opened = locations.open_store(store, config)

@@ -1,4 +1,4 @@
-"""``mock``: a stand-in for providers, for runs without a key."""
+"""``mock``: a mock of providers, for runs without a key."""
 
 import contextlib
 import signal
@@ -13,7 +13,7 @@ import typer
 from convergence import console
 
 _TICK_S = 0.5
-"""Some systems deliver no signal to a thread that waits without an end."""
+"""Interval of the wait for signals; some systems deliver none to an endless wait."""
 
 
 def _server(help: str, *names: str, **more: Any) -> Any:  # noqa: A002 - Typer's name
@@ -33,42 +33,39 @@ def _limit(help: str) -> Any:  # noqa: A002 - as above
 
 
 _KEY = "Environment variable of the key that requests must carry."
-_LOG = "One JSON line per request, on disk before the answer is sent."
-_STRICT = "Answer 400 to words that the tiny model does not know."
-_VARIES = "Answer anew each time above temperature 0, as real models do."
-_MODES = (
-    "Wrong probabilities: off_by_one, temperature, ignore, stale or no_prompt_logprobs. May be "
-    "repeated."
-)
+_LOG = "Log each request as a JSON line before answering it."
+_STRICT = "Answer 400 to words unknown to the tiny model."
+_VARIES = "Vary answers above temperature 0, as real models do."
+_MODES = "Wrong probabilities: off_by_one, temperature, ignore, stale or no_prompt_logprobs. Repeatable."
 
 
 def mock(  # noqa: PLR0917 - Typer's options
-    host: Annotated[str, _server("Address.")] = "127.0.0.1",
-    port: Annotated[int, _server("0: any free one.", min=0, max=65535)] = 8765,
+    host: Annotated[str, _server("Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, _server("Port; 0 picks a free one.", min=0, max=65535)] = 8765,
     require_key: Annotated[str | None, _server(_KEY, metavar="ENV")] = None,
     log: Annotated[Path | None, _server(_LOG, metavar="FILE")] = None,
     strict: Annotated[bool, _server(_STRICT, "--strict")] = False,
     varies: Annotated[bool, _server(_VARIES, "--varies")] = False,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Print the address and nothing else.")
-    ] = False,
-    seed: Annotated[int, _fault("Of the faults: same seed, same faults.")] = 0,
-    rate_429: Annotated[float, _share("Answered 429.", "--rate-429")] = 0.0,
-    retry_after: Annotated[float, _fault("Seconds that a 429 asks for.", min=0.0)] = 1.0,
-    retry_after_form: Annotated[str, _fault("seconds, ms or date.")] = "seconds",
-    rate_500: Annotated[float, _share("Answered 500.", "--rate-500")] = 0.0,
-    rate_hang: Annotated[float, _share("Answered much too late.")] = 0.0,
-    hang_seconds: Annotated[float, _fault("How late that is.", min=0.0)] = 60.0,
-    rate_cut: Annotated[float, _share("Answered with a body cut midway.")] = 0.0,
-    rate_invalid: Annotated[float, _share("Answered 200 with invalid JSON.")] = 0.0,
-    latency_ms: Annotated[float, _fault("Time before each answer.", min=0.0)] = 0.0,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the address.")] = False,
+    seed: Annotated[int, _fault("Seed of the faults.")] = 0,
+    rate_429: Annotated[float, _share("Share answered with 429.", "--rate-429")] = 0.0,
+    retry_after: Annotated[float, _fault("Retry-After of a 429, in seconds.", min=0.0)] = 1.0,
+    retry_after_form: Annotated[
+        str, _fault("Format of Retry-After: seconds, ms or date.")
+    ] = "seconds",
+    rate_500: Annotated[float, _share("Share answered with 500.", "--rate-500")] = 0.0,
+    rate_hang: Annotated[float, _share("Share answered much too late.")] = 0.0,
+    hang_seconds: Annotated[float, _fault("Seconds of delay of a late answer.", min=0.0)] = 60.0,
+    rate_cut: Annotated[float, _share("Share of bodies cut midway.")] = 0.0,
+    rate_invalid: Annotated[float, _share("Share answered with 200 and invalid JSON.")] = 0.0,
+    latency_ms: Annotated[float, _fault("Delay of each answer, in ms.", min=0.0)] = 0.0,
     fault_mode: Annotated[list[str] | None, _fault(_MODES, metavar="MODE")] = None,
     limit_rpm: Annotated[float | None, _limit("Requests per minute; above: 429.")] = None,
     limit_concurrency: Annotated[int | None, _limit("Requests in flight; above: 429.")] = None,
 ) -> None:
-    """Serve a stand-in for OpenAI, Azure, Groq, Gemini and Anthropic on this machine, until Ctrl-C.
+    """Serve a mock of OpenAI, Azure, Groq, Gemini and Anthropic on this machine, until Ctrl-C.
 
-    Its answers mean nothing about real models. Standard output gets one line: the address.
+    Its answers say nothing about real models. Standard output gets one line: the address.
     """
     from tasks.mock.mock_server import MockServer  # noqa: PLC0415 - loads uvicorn
     from tasks.mock.options import MockOptions  # noqa: PLC0415 - loads when asked for
@@ -98,14 +95,14 @@ def mock(  # noqa: PLR0917 - Typer's options
     ):
         typer.echo(server.url)
         if not quiet:
-            console.say(f"OpenAI's paths are below {server.url}/v1. Ctrl-C stops.")
+            console.say(f"OpenAI's paths: {server.url}/v1. Ctrl-C stops.")
         while not stopped.wait(_TICK_S):
             pass
 
 
 @contextlib.contextmanager
 def _until_stopped() -> Iterator[threading.Event]:
-    """Within the body, Ctrl-C, SIGTERM and SIGHUP set an event in place of ending the process."""
+    """Within the block, Ctrl-C, SIGTERM and SIGHUP set an event instead of ending the process."""
     stopped = threading.Event()
 
     def stop(_signum: int, _frame: FrameType | None) -> None:
@@ -115,10 +112,10 @@ def _until_stopped() -> Iterator[threading.Event]:
         yield stopped  # signals are the main thread's
         return
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    wanted = [one for one in numbers if signal.getsignal(one) is not signal.SIG_IGN]
-    before = {one: signal.signal(one, stop) for one in wanted}
+    wanted = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, stop) for number in wanted}
     try:
         yield stopped
     finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
+        for number, handler in before.items():
+            signal.signal(number, handler)

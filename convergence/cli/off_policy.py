@@ -20,7 +20,7 @@ def ope(  # noqa: PLR0917 - Typer's options
         str,
         typer.Argument(
             metavar="LOG",
-            help="Parquet or CSV file with action, reward and propensity, or a system.",
+            help="Parquet or CSV file with action, reward and propensity, or a system's name.",
         ),
     ],
     policy: Annotated[
@@ -28,38 +28,36 @@ def ope(  # noqa: PLR0917 - Typer's options
     ] = "uniform",
     column: Annotated[
         list[str] | None,
-        typer.Option(help="The file's own name of a column: reward=click. May be given again."),
+        typer.Option(help="Name of a column in the file, e.g. reward=click. Repeatable."),
     ] = None,
     level: Annotated[
-        float, typer.Option(min=0.5, max=0.9999, help="Probability that an interval covers.")
+        float, typer.Option(min=0.5, max=0.9999, help="Coverage of the intervals.")
     ] = 0.95,
     least_ess: Annotated[
-        float, typer.Option(min=1, help="Effective sample size below which the alarm fires.")
+        float,
+        typer.Option(min=1, help="Effective sample size that raises the alarm if not reached."),
     ] = 100.0,
     store: options.Store = None,
     config: options.Config = None,
-    as_json: options.AsJson = False,
+    _json: options.AsJson = False,
 ) -> None:
-    """Estimate from a log what another policy would have earned.
+    """Estimate from a log the reward that another policy would have earned.
 
-    Exit code 100: the log says too little about that policy.
+    Exit code 100: the log holds too little evidence about that policy.
     """
     from convergence_core.bandit.off_policy import estimate, fitted_model  # noqa: PLC0415 - brings NumPy
     from tasks.serving.off_policy_log import target_of  # noqa: PLC0415 - as above
 
-    found = _log(log, column or [], store, config)
-    target = target_of(policy, found.arms)
+    named = _log(log, column or [], store, config)
+    target = target_of(policy, named.arms)
     result = estimate(
-        found.log,
+        named.log,
         target,
-        model=fitted_model(found.log, len(found.arms)),
+        model=fitted_model(named.log, len(named.arms)),
         level=level,
         least_ess=least_ess,
     )
-    if as_json:
-        console.answer_json(_plain(result, found))
-    else:
-        _show(result, found)
+    console.emit(_plain(result, named), lambda: _show(result, named))
     for alarm in result.alarms:
         console.say(f"Alarm: {alarm}", "bold red")
     if result.alarms:
@@ -84,12 +82,12 @@ def _values(result: "OffPolicyEstimate") -> "dict[str, PolicyValue | None]":
     return {"IPS": result.ips, "SNIPS": result.snips, "DR": result.dr}
 
 
-def _plain(result: "OffPolicyEstimate", found: "NamedLog") -> dict[str, object]:
+def _plain(result: "OffPolicyEstimate", named: "NamedLog") -> dict[str, object]:
     names = ("ess", "n_matching", "mean_weight", "largest_weight", "logged")
     return {
         "n": result.n,
-        "n_left_out": found.n_left_out,
-        "arms": found.arms,
+        "n_left_out": named.n_left_out,
+        "arms": named.arms,
         **{name: getattr(result, name) for name in names},
         "estimates": {name.lower(): value for name, value in _values(result).items()},
         "missing": result.missing,
@@ -97,9 +95,9 @@ def _plain(result: "OffPolicyEstimate", found: "NamedLog") -> dict[str, object]:
     }
 
 
-def _show(result: "OffPolicyEstimate", found: "NamedLog") -> None:
+def _show(result: "OffPolicyEstimate", named: "NamedLog") -> None:
     console.answer(
-        f"{result.n:,} requests, {len(found.arms):,} arms, {found.n_left_out:,} rows left out; "
+        f"{result.n:,} requests, {len(named.arms):,} arms, {named.n_left_out:,} rows left out; "
         f"the policy that ran earned {result.logged:.5g} on average."
     )
     known = [(name, v) for name, v in _values(result).items() if v is not None]

@@ -1,4 +1,4 @@
-"""``up``, ``deploy``, ``down``, ``doctor``, ``version``: services, this machine."""
+"""``up``, ``deploy``, ``down``, ``doctor``, ``version``: services and this machine."""
 
 import contextlib
 import re
@@ -17,97 +17,99 @@ POOL = "local"
 
 
 def up(  # noqa: PLR0917 - Typer's options
-    host: Annotated[str, typer.Option(help="Address to listen at.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Port of the server.")] = 4200,
+    host: Annotated[str, typer.Option(help="Address of Prefect's server.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port of Prefect's server.")] = 4200,
     pool: Annotated[str, typer.Option(help="Work pool of the worker.")] = POOL,
     show_ui: Annotated[
-        bool, typer.Option("--ui/--no-ui", help="Start `convergence ui` as well.")
+        bool, typer.Option("--ui/--no-ui", help="Also start `convergence ui`.")
     ] = True,
     ui_port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Its port; 0: any free one.")
+        int, typer.Option(min=0, max=65535, help="Port of the pages; 0 picks a free one.")
     ] = 8710,
     store: options.Store = None,
     config: options.Config = None,
-    as_json: options.AsJson = False,
+    _json: options.AsJson = False,
 ) -> None:
-    """Start Prefect's server, a worker and the web application here, in the background.
+    """Start Prefect's server, a worker and the pages on this machine, in the background.
 
-    Started already, it says where. `convergence down` ends them.
+    Prints their addresses, also if they run already. `convergence down` stops them.
     """
     from deployments.nightly import pages, services  # noqa: PLC0415 - only where it is needed
 
     home = services.home()
-    found = services.up(home, host=host, port=port, pool=pool, working_dir=Path.cwd())
+    started = services.up(home, host=host, port=port, pool=pool, working_dir=Path.cwd())
     address = None
     if show_ui:
         path = locations.store_path(store, config).absolute()
         address = pages.up(home, store=path, port=ui_port, working_dir=Path.cwd())
-    if as_json:
-        console.answer_json({**services.as_json(found), "ui": address})
-        return
-    console.say(f"Prefect's page   {found.url}", style="bold")
-    console.say(f"worker           work pool {found.pool}, process {found.worker.pid}")
-    if address is not None:
-        typer.echo(f"runs and answers {address}")  # it holds a token, which messages do not show
-    elif show_ui:
-        console.say(f"The web application did not start: read {pages.log_of(home)}", "yellow")
-    console.say("For Prefect's own commands in this terminal:")
-    typer.echo(f"export PREFECT_API_URL={found.api_url}")
-    console.say("Next: `convergence deploy`. `convergence down` ends them.")
+
+    def show() -> None:
+        console.say(f"Prefect's page   {started.url}", style="bold")
+        console.say(f"worker           work pool {started.pool}, process {started.worker.pid}")
+        if address is not None:
+            typer.echo(f"runs and answers {address}")  # holds a token, which messages do not show
+        elif show_ui:
+            console.say(f"The web application did not start: read {pages.log_of(home)}", "yellow")
+        console.say("For Prefect's own commands in this terminal:")
+        typer.echo(f"export PREFECT_API_URL={started.api_url}")
+        console.say("Next: `convergence deploy`. `convergence down` stops them.")
+
+    console.emit({**services.as_json(started), "ui": address}, show)
 
 
-def down(as_json: options.AsJson = False) -> None:
-    """End the server, the worker and the web application that `convergence up` started.
+def down(_json: options.AsJson = False) -> None:
+    """Stop the server, the worker and the pages that `convergence up` started.
 
-    A run in progress is stopped; what was paid is kept, and it can be resumed.
+    A run in progress stops and keeps its paid answers; `convergence resume` continues it.
     """
     from deployments.nightly import pages, services  # noqa: PLC0415 - only where it is needed
 
     pages.down(services.home())
-    found = services.down(services.home())
-    if as_json:
-        console.answer_json({"ended": found is not None})
-    elif found is None:
-        console.say("Nothing was started by `convergence up`.")
-    else:
-        console.say(f"Ended the server at {found.url} and its worker.")
+    stopped = services.down(services.home())
+    console.emit(
+        {"ended": stopped is not None},
+        "`convergence up` has started nothing."
+        if stopped is None
+        else f"Stopped the server at {stopped.url} and its worker.",
+    )
 
 
 def deploy(  # noqa: PLR0917 - Typer's options
     config: Annotated[Path, typer.Argument(help="Configuration of the system.")] = Path(
         locations.CONFIG_NAME
     ),
-    cron: Annotated[str, typer.Option(help="When it is optimized.")] = "0 2 * * *",
-    timezone: Annotated[str, typer.Option(help="IANA name of the schedules' zone.")] = "UTC",
+    cron: Annotated[str, typer.Option(help="Schedule of the nightly run.")] = "0 2 * * *",
+    timezone: Annotated[str, typer.Option(help="Time zone of the schedules (IANA name).")] = "UTC",
     keep_days: Annotated[
         int | None,
-        typer.Option(min=1, help="Days after which runs lose their tables. Default: never."),
+        typer.Option(min=1, help="Days after which a run's tables are removed. Default: never."),
     ] = None,
-    pool: Annotated[str, typer.Option(help="Work pool, made if there is none.")] = POOL,
+    pool: Annotated[str, typer.Option(help="Work pool; created if missing.")] = POOL,
     training_pool: Annotated[
         str | None,
-        typer.Option(
-            help="Work pool of train/idle alone, made if there is none. Default: --pool."
-        ),
+        typer.Option(help="Work pool of train/idle; created if missing. Default: --pool."),
     ] = None,
     name: Annotated[
         str | None,
-        typer.Option(help="Tells the deployments of several systems apart: nightly-NAME."),
+        typer.Option(help="Suffix of the deployments' names: nightly-NAME."),
     ] = None,
     notify_webhook: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Environment variable of the worker: whom to tell."),
+        typer.Option(
+            metavar="NAME",
+            help="Environment variable of the worker that holds a webhook's address.",
+        ),
     ] = None,
     notify_slack: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="The same, for a webhook that takes Slack's form."),
+        typer.Option(metavar="NAME", help="The same, for a webhook in Slack's format."),
     ] = None,
-    as_json: options.AsJson = False,
+    _json: options.AsJson = False,
 ) -> None:
-    """Make the deployments of a system on the Prefect server: nightly, adhoc, hourly, daily, weekly, idle.
+    """Schedule a system on the Prefect server: nightly runs, hourly exports, upkeep.
 
-    Twice is as good as once: what is there is brought to what it should be. The server is that of
-    Prefect's settings, else the one that `convergence up` started.
+    Repeating the command updates the deployments. Uses the server in Prefect's settings, else the one
+    that `convergence up` started.
     """
     from tasks.inputs.loader import load  # noqa: PLC0415 - brings pydantic and numpy
 
@@ -116,8 +118,8 @@ def deploy(  # noqa: PLR0917 - Typer's options
     _check_names({"--notify-webhook": notify_webhook, "--notify-slack": notify_slack})
     trains = "training" in loaded.configuration.feedback.model_fields_set
     if training_pool is not None and not trains:
-        rule = "must be left out where the configuration has no `feedback.training`"
-        fix = "Write `feedback: {training: {}}`, or leave the option out: nothing is trained."
+        rule = "needs `feedback.training` in the configuration"
+        fix = "Write `feedback: {training: {}}`, or remove the option."
         raise ConfigurationError.of("--training-pool", rule, fix, value=training_pool)
     with _server():
         from deployments.nightly import deploy  # noqa: PLC0415 - only where it is needed
@@ -147,24 +149,24 @@ def deploy(  # noqa: PLR0917 - Typer's options
             system=loaded.configuration.api.name,
             suffix=suffix,
         )
-    if as_json:
-        console.answer_json(
-            {
-                "pool": pool,
-                "deployments": [one.full_name for one in planned],
-                "automations": list(automations),
-            }
-        )
-        return
-    for one in planned:
-        when = "by hand" if one.cron is None else f"{one.cron} {timezone}"
-        when = when if one.is_active else "off"
-        console.say(f"{one.full_name:<24} {when:<18} {one.description}")
-    console.say(f"Run one now: prefect deployment run {planned[0].full_name}")
+    lines = []
+    for deployment in planned:
+        when = "by hand" if deployment.cron is None else f"{deployment.cron} {timezone}"
+        when = when if deployment.is_active else "off"
+        lines.append(f"{deployment.full_name:<24} {when:<18} {deployment.description}")
+    lines.append(f"Run one now: prefect deployment run {planned[0].full_name}")
+    console.emit(
+        {
+            "pool": pool,
+            "deployments": [deployment.full_name for deployment in planned],
+            "automations": list(automations),
+        },
+        "\n".join(lines),
+    )
 
 
 def _check_names(option_to_name: dict[str, str | None]) -> None:
-    """Refuse what is no name of a variable, without showing it: it may be the address itself.
+    """Reject values that are no variable names, without showing them: they may hold a secret address.
 
     Raises:
         ConfigurationError: an option has such a value.
@@ -174,7 +176,7 @@ def _check_names(option_to_name: dict[str, str | None]) -> None:
             key=option,
             rule="must be the name of an environment variable, not an address",
             value="",
-            fix=f"`export ALERTS_URL=https://…` where the worker runs, and `{option} ALERTS_URL`.",
+            fix=f"`export ALERTS_URL=https://…` on the worker, and `{option} ALERTS_URL`.",
         )
         for option, name in option_to_name.items()
         if name is not None and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name)
@@ -184,10 +186,10 @@ def _check_names(option_to_name: dict[str, str | None]) -> None:
 
 
 def _check_schedule(cron: str, timezone: str) -> None:
-    """Refuse what no schedule can be made of.
+    """Reject an invalid schedule.
 
     Raises:
-        ConfigurationError: the zone or the expression is none.
+        ConfigurationError: the zone or the expression is invalid.
     """
     from prefect.schedules import Cron  # noqa: PLC0415 - takes seconds
 
@@ -212,10 +214,10 @@ def _check_schedule(cron: str, timezone: str) -> None:
 
 @contextlib.contextmanager
 def _server() -> Iterator[None]:
-    """Use the configured Prefect server, else the one that ``up`` started, while the block lasts.
+    """Use the configured Prefect server, else the one that ``up`` started, within the block.
 
     Raises:
-        PrefectServerError: there is neither, or it does not answer.
+        PrefectServerError: there is no server, or it does not answer.
     """
     from tasks.prefect_support.settings import prepare  # noqa: PLC0415 - must come before Prefect
 
@@ -232,7 +234,7 @@ def _server() -> Iterator[None]:
     if url is None:
         raise PrefectServerError(
             "PREFECT_API_URL: must name a Prefect server, but is not set; fix: "
-            "`convergence up`, or set it to the address of your own"
+            "`convergence up`, or set it to your server's address"
         )
     with temporary_settings(updates={PREFECT_API_URL: url}):
         greet(url)
@@ -243,13 +245,13 @@ def doctor(
     store: options.Store = None,
     config: Annotated[
         Path | None,
-        typer.Option(help="Configuration whose environment variables are checked as well."),
+        typer.Option(help="Also check the environment variables of this configuration."),
     ] = None,
-    as_json: options.AsJson = False,
+    _json: options.AsJson = False,
 ) -> None:
-    """Check that this machine can run optimizations, and say what to do where it cannot.
+    """Check that this machine can run optimizations, and name fixes.
 
-    Exit code 1 if a check failed; warnings do not count.
+    Exit code 1 if a check fails; warnings do not count.
     """
     from convergence.doctor import examine  # noqa: PLC0415 - loads SQLite and Prefect's settings
 
@@ -257,9 +259,8 @@ def doctor(
         config = Path(locations.CONFIG_NAME)
     findings = examine(store=locations.store_path(store, config), config=config)
     failed = any(finding.level == "failed" for finding in findings)
-    if as_json:
-        console.answer_json({"ok": not failed, "findings": findings})
-    else:
+
+    def show() -> None:
         marks = {"ok": ("ok", "green"), "warning": ("note", "yellow"), "failed": ("FAIL", "red")}
         width = max(len(finding.check) for finding in findings)
         for finding in findings:
@@ -269,17 +270,15 @@ def doctor(
             out.print(f"{finding.check:<{width}}  {finding.found}", markup=False)
             if finding.fix:
                 out.print(f"{'':<{5 + width}}  {finding.fix}", markup=False)
+
+    console.emit({"ok": not failed, "findings": findings}, show)
     if failed:
         raise typer.Exit(1)
 
 
-def version(
-    as_json: options.AsJson = False,
-) -> None:
+def version(_json: options.AsJson = False) -> None:
     """Print the version."""
     from tasks.version import code_version  # noqa: PLC0415 - reads the installed metadata
 
-    if as_json:
-        console.answer_json({"convergence-optimizer": code_version()})
-    else:
-        console.answer(f"convergence-optimizer {code_version()}")
+    name, version = "convergence-optimizer", code_version()
+    console.emit({name: version}, lambda: console.answer(f"{name} {version}"))

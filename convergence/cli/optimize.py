@@ -1,4 +1,4 @@
-"""``optimize`` and ``resume``: the commands that make calls."""
+"""``optimize`` and ``resume``: runs of an optimization."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -9,7 +9,7 @@ import typer
 
 from convergence import console
 from convergence.cli import locations, options
-from convergence.cli.estimate import show_estimate
+from convergence.cli.estimate import emit_estimate
 from convergence.cli.locations import load_with
 from convergence_core.errors import RunInterruptedError
 from convergence_core.events import Listener
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tasks.run.run import Run
 
 EXIT_ERROR = 1
-"""No candidate can be recommended."""
+"""Exit code: no candidate can be recommended."""
 EXIT_BUDGET = 3
 
 
@@ -36,7 +36,7 @@ def optimize(  # noqa: PLR0917 - Typer's options
     max_minutes: options.MaxMinutes = None,
     dry_run: Annotated[
         bool,
-        typer.Option("--dry-run", help="Make no call: tell what the run would cost, and end."),
+        typer.Option("--dry-run", help="Estimate the cost without making a call, then exit."),
     ] = False,
     offline: options.Offline = False,
     output: Annotated[
@@ -46,18 +46,18 @@ def optimize(  # noqa: PLR0917 - Typer's options
         ),
     ] = None,
     quiet: options.Quiet = False,
-    as_json: options.ResultAsJson = False,
+    _json: options.AsJson = False,
 ) -> None:
-    """Run an optimization.
+    """Search for better settings, and test them on held-out cases.
 
-    Ctrl-C ends it cleanly and keeps all that was paid; `convergence resume` goes on. Exit code 3:
-    the budget was reached; the result is what could be learned within it.
+    Ctrl-C stops cleanly and keeps all paid answers; `convergence resume` continues. Exit code 3: budget
+    reached; the result uses what was learned so far.
     """
     budget = limits_of(max_usd, max_calls, max_tokens, max_minutes)
     where = locations.resume_options(None, config, offline=offline)
     loaded = load_with(config, assignments)
     if dry_run:
-        show_estimate(loaded, generations=generations, budget=budget, as_json=as_json)
+        emit_estimate(loaded, generations=generations, budget=budget)
         return
 
     def prepare(listener: Listener | None, mock_url: str | None) -> "Run":
@@ -79,7 +79,7 @@ def optimize(  # noqa: PLR0917 - Typer's options
             on_event=listener,
         )
 
-    _run(prepare, where=where, offline=offline, quiet=quiet, as_json=as_json)
+    _run(prepare, where=where, offline=offline, quiet=quiet)
 
 
 def resume(  # noqa: PLR0917 - as above
@@ -87,14 +87,14 @@ def resume(  # noqa: PLR0917 - as above
         str | None,
         typer.Argument(
             metavar="[RUN]",
-            help="Label, id or unambiguous part of it. Default: the latest that can go on.",
+            help="Label or id, or an unambiguous part. Default: the latest run that can continue.",
         ),
     ] = None,
     retry_errors: Annotated[
         bool,
         typer.Option(
             "--retry-errors",
-            help="Make evaluations that got no reward once more; after a finished run, as a new run.",
+            help="Repeat evaluations without a reward; after a finished run, in a new run.",
         ),
     ] = False,
     max_calls: options.MaxCalls = None,
@@ -105,11 +105,11 @@ def resume(  # noqa: PLR0917 - as above
     store: options.Store = None,
     config: options.Config = None,
     quiet: options.Quiet = False,
-    as_json: options.ResultAsJson = False,
+    _json: options.AsJson = False,
 ) -> None:
-    """Go on with a run that was stopped, killed, or ended by a limit that is raised now.
+    """Continue a run that was stopped, killed, or ended by a limit you now raise.
 
-    Finished calls are not made again. A finished run stays as it is; a new one goes on from it.
+    Repeats no finished call. A finished run stays unchanged; a new run continues from it.
     """
     budget = limits_of(max_usd, max_calls, max_tokens, max_minutes)
 
@@ -127,7 +127,7 @@ def resume(  # noqa: PLR0917 - as above
         )
 
     where = locations.resume_options(store, config, offline=offline)
-    _run(prepare, where=where, offline=offline, quiet=quiet, as_json=as_json)
+    _run(prepare, where=where, offline=offline, quiet=quiet)
 
 
 def limits_of(*limits: float | None) -> dict[str, float | None]:
@@ -137,7 +137,7 @@ def limits_of(*limits: float | None) -> dict[str, float | None]:
 
 @contextlib.contextmanager
 def mock_server(*, wanted: bool) -> Iterator[str | None]:
-    """Serve the built-in models while a run lasts, and yield their URL."""
+    """Serve the built-in mock if ``wanted``, and yield its URL."""
     if not wanted:
         yield None
         return
@@ -154,7 +154,6 @@ def _run(
     where: str,
     offline: bool,
     quiet: bool,
-    as_json: bool,
 ) -> None:
     """Prepare a run, execute its flow, show progress and result."""
     from convergence.cli.interrupts import Terminated, stops_cleanly  # noqa: PLC0415 - only for runs
@@ -162,46 +161,44 @@ def _run(
     from convergence.optimize.progress import ProgressDisplay, open_screen  # noqa: PLC0415 - brings Rich
     from tasks.prefect_support.temporary_server import stop_server  # noqa: PLC0415 - as above
 
+    quiet = quiet or console.settings.json
     with (
-        ProgressDisplay(open_screen(quiet=quiet or as_json)) as progress,
+        ProgressDisplay(open_screen(quiet=quiet)) as progress,
         mock_server(wanted=offline) as mock_url,
     ):
         # A quiet run has no listener.
-        running = prepare(None if quiet or as_json else progress, mock_url)
-        progress.waiting("starting Prefect's server, which takes some seconds")
-        go_on = f"Go on with: convergence resume {running.label}{where}"
+        running = prepare(None if quiet else progress, mock_url)
+        progress.waiting("starting Prefect's server (some seconds)")
+        advice = f"Continue with: convergence resume {running.label}{where}"
         try:
             with stops_cleanly(
                 running.stop,
                 lambda text: progress.say(text, "yellow"),
-                go_on,
+                advice,
                 has_begun=lambda: running.has_begun,
             ):
                 result = execute(running, verbose=console.settings.debug)
         except KeyboardInterrupt:
-            raise RunInterruptedError("interrupted before anything was asked.") from None
+            raise RunInterruptedError("interrupted before the first call.") from None
         except Terminated as ended:
             if running.has_begun and running.record.status != "done":
-                ended.farewell = go_on
+                ended.farewell = advice
             stop_server()
             raise
         except RunInterruptedError:
             if where:  # else the error's own advice is enough
-                progress.say(go_on)
+                progress.say(advice)
             raise
-    if as_json:
-        from convergence_core.result import result_json  # noqa: PLC0415 - with its only user
+    from convergence_core.result import result_json  # noqa: PLC0415 - with its only user
 
-        console.answer_json(result_json(result))
-    else:
-        show(result)
+    console.emit(result_json(result), lambda: show(result))
     code = exit_code_of(result)
     if code:
         raise typer.Exit(code)
 
 
 def show(result: "RunResult") -> None:
-    """Print what was found, what it rests on, and where to read more."""
+    """Print the result, its evidence, and where to read more."""
     from convergence_core.result import number_text  # noqa: PLC0415 - with its only user
     from tasks.report import phrases  # noqa: PLC0415 - with its only user
     from tasks.report.document import summary  # noqa: PLC0415 - as above
@@ -216,11 +213,11 @@ def show(result: "RunResult") -> None:
         for path in dict.fromkeys(result.files.values()):
             console.answer(f"  {console.short_path(Path(path))}")
     console.answer(f"\nMore: convergence report {result.label}")
-    console.answer("Look at it: convergence ui")
+    console.answer("In the browser: convergence ui")
 
 
 def exit_code_of(result: "RunResult") -> int:
-    """Return 3 where a limit of the budget ended the run, 1 where no candidate is recommended."""
+    """Return 3 if a limit of the budget ended the run, 1 if it recommends no candidate."""
     if result.status == "budget":
         return EXIT_BUDGET
     return EXIT_ERROR if result.winner is None else 0

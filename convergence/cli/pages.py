@@ -1,68 +1,124 @@
-"""``ui``: the web application over one results store."""
+"""``ui`` and ``demo``: the pages over one results store."""
 
 import contextlib
+import os
 import sys
 import webbrowser
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from convergence import console
 from convergence.cli import locations, options
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from convergence.service.tokens import TokenRegistry
+    from convergence.ui.server import UiServer
+
 
 def ui(  # noqa: PLR0917 - Typer's options
     store: options.Store = None,
     config: options.Config = None,
     host: Annotated[
-        str, typer.Option(help="Address. Beyond this machine, put TLS before it.")
+        str,
+        typer.Option(help="Address to listen on. Put TLS in front if other machines reach it."),
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free one.")] = 8710,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 picks a free one.")] = 8710,
     token: Annotated[
         list[str] | None,
         typer.Option(
             metavar="ENV[=SCOPES]",
-            help="Environment variable that holds a token; one of scope admin may promote, roll "
-            "back, activate, approve, stop and resume. May be given again.",
+            help="Environment variable that holds a token. Scope admin may promote, roll back, "
+            "activate, approve, stop and resume. Repeatable.",
         ),
     ] = None,
     allow_host: options.AllowHost = None,
     open_browser: Annotated[
-        bool, typer.Option("--open/--no-open", help="Open it in the browser.")
+        bool, typer.Option("--open/--no-open", help="Open the pages in the browser.")
     ] = True,
 ) -> None:
-    """Look at runs, answers and production in the browser, live.
+    """Show runs, answers and production in the browser, live.
 
-    The address that is printed opens it once; each use prints a new one. Nothing can be changed without
-    --token. Ctrl-C ends it.
+    Prints a one-time login link, and a new one after each use. The pages are read-only without --token.
+    Ctrl-C stops.
     """
-    from convergence.service.tokens import read_tokens  # noqa: PLC0415 - as above
-    from convergence.ui.server import UiOptions, UiServer, announce  # noqa: PLC0415 - as above
-    from tasks.http.environment import is_loopback  # noqa: PLC0415 - with its only user
+    from convergence.service.tokens import read_tokens  # noqa: PLC0415 - brings FastAPI
+
+    tokens = read_tokens(token) if token else None
+    with _server(store, config, host, port, tokens, allow_host) as server:
+        _serve(server, locations.store_path(store, config), opens=open_browser)
+
+
+def demo(
+    folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="New folder.")] = Path(
+        "prompt-demo"
+    ),
+    serve: Annotated[
+        bool, typer.Option("--serve/--no-serve", help="Show the answers in the browser.")
+    ] = True,
+) -> None:
+    """Improve a prompt with a mock model, and show the answers: no key, one minute."""
+    from convergence.cli import begin, optimize  # noqa: PLC0415 - with their only user
+    from convergence.finished_runs import finished_run  # noqa: PLC0415 - as above
+    from convergence.templates import plan_files  # noqa: PLC0415 - as above
+
+    begin.write_files(folder, plan_files("prompt", {}), force=False)
+    console.say(f"Improving the prompt in {folder} with a mock model, which needs no key.")
+    os.chdir(folder)
+    optimize.optimize(offline=True)
+    opened = locations.open_store(None, None)
+    if serve and sys.stdout.isatty():
+        page = f"runs/{finished_run(opened, None).label}/answers"
+        with _server(None, None, port=0) as server:
+            _serve(server, opened.path, page=page)
+    else:
+        console.answer(f"Answers side by side: cd {folder} && convergence ui")
+
+
+@contextlib.contextmanager
+def _server(  # noqa: PLR0917 - the options of ``ui``
+    store: Path | None,
+    config: Path | None,
+    host: str = "127.0.0.1",
+    port: int = 8710,
+    tokens: "TokenRegistry | None" = None,
+    allow_host: list[str] | None = None,
+) -> "Iterator[UiServer]":
+    from convergence.ui.server import UiOptions, UiServer  # noqa: PLC0415 - brings FastAPI
     from tasks.pages.source import PageSource  # noqa: PLC0415 - brings NumPy
     from tasks.store import ParquetStore  # noqa: PLC0415 - brings DuckDB
 
-    tokens = read_tokens(token) if token else None
     path = locations.store_path(store, config)
-    # A folder that holds no store yet has an overview, too: it says how to begin.
+    # A folder without a store has an overview, too: it shows the first command.
     has_store = (path / "store.json").is_file()
     opened = locations.open_store(store, config) if has_store else ParquetStore(path)
     source = PageSource(opened, locations.configuration_of(store, config))
     with contextlib.closing(source):
-        server = UiServer(
+        yield UiServer(
             source, tokens, UiOptions(host=host, port=port, allowed=tuple(allow_host or ()))
         )
-        announce(
-            server.sessions,
-            lambda text: console.answer(f"The pages of {path}, for one browser: {text}"),
-            server.url,
+
+
+def _serve(server: "UiServer", path: Path, *, page: str = "", opens: bool = True) -> None:
+    from convergence.ui.server import announce  # noqa: PLC0415 - brings FastAPI
+    from tasks.http.environment import is_loopback  # noqa: PLC0415 - with its only user
+
+    announce(
+        server.sessions,
+        lambda text: console.answer(f"Pages of {path}, one-time login link: {text}"),
+        server.url,
+        page,
+    )
+    host = server.options.host
+    if not is_loopback(host):
+        console.say(
+            f"Other machines can reach {host}, and pages travel unencrypted. Put a proxy with TLS in "
+            "front, and name it with --allow-host.",
+            "yellow",
         )
-        if not is_loopback(host):
-            console.say(
-                f"{host} can be reached from other machines, and what is shown travels as it is: put a "
-                "proxy with TLS before it, and name it with --allow-host.",
-                "yellow",
-            )
-        if open_browser and sys.stdout.isatty():
-            webbrowser.open(server.address())
-        server.run()
+    if opens and sys.stdout.isatty():
+        webbrowser.open(server.address(page))
+    server.run()

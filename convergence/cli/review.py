@@ -1,4 +1,4 @@
-"""``review``: test cases that bad ratings and games propose, decided by a person."""
+"""``review``: decisions on test cases that bad ratings and games propose."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,7 +17,7 @@ _SHOWN = 200
 
 
 def review(  # noqa: PLR0917 - Typer's options
-    config: Annotated[Path, typer.Argument(help="Configuration whose cases they become.")] = Path(
+    config: Annotated[Path, typer.Argument(help="Configuration that gets the cases.")] = Path(
         locations.CONFIG_NAME
     ),
     approve: Annotated[
@@ -28,20 +28,19 @@ def review(  # noqa: PLR0917 - Typer's options
     ] = None,
     expected: Annotated[
         str | None,
-        typer.Option(
-            help="The answer that would be right. Default: none; of a game, its reference's."
-        ),
+        typer.Option(help="The right answer. Default: none; for a game, the reference's."),
     ] = None,
     field: Annotated[
         str | None,
-        typer.Option(help="Field of the input that holds the prompt. Default: the only one."),
+        typer.Option(help="Input field that holds the prompt. Default: the only field."),
     ] = None,
     store: options.Store = None,
-    as_json: options.AsJson = False,
+    _json: options.AsJson = False,
 ) -> None:
-    """List test cases proposed by ratings of 1 or 2, thumbs down, or games that broke an answer; decide on them.
+    """List and decide on test cases that bad ratings and games propose.
 
-    An approved one is appended to the file `evaluation.test_cases.approved`, and is in the next run.
+    Bad ratings are 1, 2 and thumbs down. Approving a case appends it to the file
+    `evaluation.test_cases.approved`; the next run uses it.
     """
     from tasks.inputs.loader import load  # noqa: PLC0415 - brings pydantic
     from tasks.run.case_review import (  # noqa: PLC0415 - as above
@@ -52,7 +51,7 @@ def review(  # noqa: PLR0917 - Typer's options
     from tasks.store.feedback.feedback_store import FeedbackStore  # noqa: PLC0415 - brings SQLite
 
     if approve is not None and reject is not None:
-        rule, fix = "must not be given beside --approve", "Decide about one answer at a time."
+        rule, fix = "must not come with --approve", "Decide on one answer at a time."
         raise ConfigurationError.of("--reject", rule, fix)
     loaded = load(config)
     with FeedbackStore(locations.store_path(store, config)) as feedback:
@@ -61,43 +60,35 @@ def review(  # noqa: PLR0917 - Typer's options
         elif reject is not None:
             done = reject_case(loaded, feedback, reject)
         else:
-            _list(proposed_for(loaded, feedback), as_json=as_json)
+            cases = proposed_for(loaded, feedback)
+            console.emit({"proposed": [_row(case) for case in cases]}, lambda: _list(cases))
             return
-    if as_json:
-        console.answer_json({"decision": done.decision, "case_id": done.case_id})
-    else:
-        console.say(done.sentence)
+    console.emit({"decision": done.decision, "case_id": done.case_id}, done.sentence)
 
 
-def _list(proposed: "list[ProposedCase]", *, as_json: bool) -> None:
-    if as_json:
-        console.answer_json(
-            {
-                "proposed": [
-                    {
-                        "interaction_id": one.interaction.interaction_id,
-                        "prompt": one.prompt,
-                        "response": one.interaction.response,
-                        "marks": one.marks,
-                    }
-                    for one in proposed
-                ]
-            }
-        )
-        return
-    for one in proposed:
-        console.answer(f"{one.interaction.interaction_id}  {_short(one.marks)}")
-        console.answer(f"  asked:    {_short(one.prompt)}")
-        console.answer(f"  answered: {_short(one.interaction.response)}")
+def _row(case: "ProposedCase") -> dict[str, str]:
+    return {
+        "interaction_id": case.interaction.interaction_id,
+        "prompt": case.prompt,
+        "response": case.interaction.response,
+        "marks": case.marks,
+    }
+
+
+def _list(proposed: "list[ProposedCase]") -> None:
+    for case in proposed:
+        console.answer(f"{case.interaction.interaction_id}  {_short(case.marks)}")
+        console.answer(f"  asked:    {_short(case.prompt)}")
+        console.answer(f"  answered: {_short(case.interaction.response)}")
     if proposed:
         n = len(proposed)
         console.say(
-            f"{n} test {'case is' if n == 1 else 'cases are'} proposed. `convergence review --approve ID "
-            "--expected ANSWER` or `--reject ID` decides."
+            f"{n} proposed test case{'' if n == 1 else 's'}. Decide with `convergence review --approve ID "
+            "--expected ANSWER` or `--reject ID`."
         )
     else:
         console.say(
-            "No test case is proposed: no answer was rated 1, 2 or thumbs down, and no game broke one."
+            "No proposed test case: no answer is rated 1, 2 or thumbs down, and no game broke one."
         )
 
 

@@ -1,4 +1,4 @@
-"""``serve``: choices of arms and rewards over HTTP."""
+"""``serve``: arms and rewards over HTTP."""
 
 import contextlib
 import getpass
@@ -9,7 +9,7 @@ import typer
 
 from convergence import console
 from convergence.cli import locations, options
-from convergence.cli.chat import STAND_IN_ANSWERS
+from convergence.cli.chat import MOCK_ANSWERS
 from convergence.cli.optimize import mock_server
 from convergence_core.errors import ConfigurationError
 
@@ -33,7 +33,7 @@ def serve(  # noqa: PLR0917 - Typer's options
         int | None,
         typer.Option(
             min=1,
-            help="Open connections at once. Default: 1000, or as many as `ulimit -n` allows.",
+            help="Most open connections. Default: 1000, or the limit of `ulimit -n`.",
             rich_help_panel=options.LIMITS,
         ),
     ] = None,
@@ -41,7 +41,7 @@ def serve(  # noqa: PLR0917 - Typer's options
         int,
         typer.Option(
             min=1,
-            help="Seconds that requests on their way get when it ends.",
+            help="Seconds to finish running requests when the service stops.",
             rich_help_panel=options.LIMITS,
         ),
     ] = 30,
@@ -52,14 +52,14 @@ def serve(  # noqa: PLR0917 - Typer's options
         bool,
         typer.Option(
             "--chat",
-            help="Answer /v1/chat/completions, in OpenAI's form, by the model of the configuration.",
+            help="Answer /v1/chat/completions in OpenAI's format, with the model of the configuration.",
         ),
     ] = False,
     policy: Annotated[
         bool,
         typer.Option(
             "--policy",
-            help="Offer the policy of `convergence policy serve`, with its defaults, below /policy.",
+            help="Serve the policy of `convergence policy serve` below /policy.",
         ),
     ] = False,
     offline: options.Offline = False,
@@ -67,10 +67,10 @@ def serve(  # noqa: PLR0917 - Typer's options
     store: options.Store = None,
     config: options.Config = None,
 ) -> None:
-    """Serve requests over HTTP: arms chosen, rewards learned, gates shown.
+    """Serve settings to requests over HTTP, and learn from their rewards.
 
-    Every path needs a bearer token, but for /ui, which needs the address that is printed or a token of
-    scope admin. Ctrl-C ends it; no answer is lost.
+    Every path needs a bearer token. The pages at /ui need the printed login link or a token of scope
+    admin. Ctrl-C stops it; every answer is kept.
     """
     from convergence.service.auth import allowed_hosts  # noqa: PLC0415 - brings FastAPI
     from convergence.service.server import (  # noqa: PLC0415 - brings FastAPI
@@ -91,7 +91,7 @@ def serve(  # noqa: PLR0917 - Typer's options
     tokens = read_tokens(token or [])
     if offline and not (chat or policy):
         raise ConfigurationError.of(
-            "--offline", "stands beside `--chat` or `--policy`", "Add one, or leave this out."
+            "--offline", "needs `--chat` or `--policy`", "Add one, or remove --offline."
         )
     service_options = ServiceOptions(
         host=host,
@@ -115,7 +115,7 @@ def serve(  # noqa: PLR0917 - Typer's options
     ):
         talk = _chat(config, feedback, opened, mock_url) if chat else None
         sessions = BrowserSessions()
-        note = STAND_IN_ANSWERS if offline else None
+        note = MOCK_ANSWERS if offline else None
         served = (
             None
             if talk is None
@@ -133,19 +133,19 @@ def serve(  # noqa: PLR0917 - Typer's options
         )
         console.answer(f"Serving {opened.root} at {service.url}")
         if talk is not None:
-            console.answer(f"OpenAI's paths are below {service.url}/v1; models are the roles.")
+            console.answer(f"OpenAI's paths: {service.url}/v1; the models are the roles.")
             if offline:
-                console.say(STAND_IN_ANSWERS, "yellow")
+                console.say(MOCK_ANSWERS, "yellow")
         if pages:
             announce(
                 sessions,
-                lambda text: console.answer(f"Its pages, for one browser: {text}"),
+                lambda text: console.answer(f"Pages, one-time login link: {text}"),
                 service.url,
             )
         if not is_loopback(host):
             console.say(
-                f"{host} can be reached from other machines, and tokens travel as they are: put a "
-                "proxy with TLS before it.",
+                f"Other machines can reach {host}, and tokens travel unencrypted. Put a proxy with TLS "
+                "in front.",
                 "yellow",
             )
         service.run()
@@ -168,7 +168,7 @@ def _policy(
 
 
 def _bind(config: Path | None) -> None:
-    """Make the store's folder the working copy of its address, from which adapters are fetched."""
+    """Bind the store's folder to its address, so that adapters can be fetched."""
     from tasks.inputs.loader import load  # noqa: PLC0415 - brings pydantic
     from tasks.inputs.storage import bound_folder  # noqa: PLC0415 - as above
 

@@ -1,6 +1,5 @@
 """``store``: checks, maintenance and synchronization of a results store."""
 
-from dataclasses import fields
 from pathlib import Path
 from typing import Annotated
 
@@ -22,23 +21,21 @@ app = typer.Typer(
 def check(
     store: options.Store = None,
     config: options.Config = None,
-    as_json: options.AsJson = False,
+    _json: options.AsJson = False,
 ) -> None:
-    """Read every file of the store and compare it with its digest. Exit code 1 if one is damaged."""
+    """Compare every file of the store with its digest. Exit code 1 if a file is damaged."""
     opened = locations.open_store(store, config)
-    damage = [f"{one.path}: {one.reason}" for one in opened.check()]
+    damage = [f"{file.path}: {file.reason}" for file in opened.check()]
     n_without = opened.n_without_digest()
-    if as_json:
-        answer = {"ok": not damage, "damage": damage, "n_without_digest": n_without}
-        console.answer_json(answer)
-    else:
-        for line in damage or ["Every file of the store can be read and is as it was written."]:
-            console.say(line)
-        if n_without:
-            console.say(
-                f"{n_without:,} files carry no digest, for an older version wrote them: changed bits "
-                "that keep ranges and sums stay unseen there."
-            )
+    lines = damage or ["Every file of the store is readable and unchanged."]
+    if n_without:
+        lines.append(
+            f"{n_without:,} files of an older version carry no digest: changed bits that keep ranges "
+            "and sums go unnoticed there."
+        )
+    console.emit(
+        {"ok": not damage, "damage": damage, "n_without_digest": n_without}, "\n".join(lines)
+    )
     if damage:
         raise typer.Exit(1)
 
@@ -47,68 +44,65 @@ def check(
 def maintain(
     keep_days: Annotated[
         int | None,
-        typer.Option(min=1, help="Remove tables of finished runs that are older."),
+        typer.Option(min=1, help="Remove tables of finished runs older than this."),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be removed.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only list what would be removed.")
+    ] = False,
     store: options.Store = None,
     config: options.Config = None,
-    as_json: options.AsJson = False,
+    _json: options.AsJson = False,
 ) -> None:
-    """Sweep leftovers, remove old runs if asked to, check every file, refresh the catalogue.
+    """Sweep leftovers, remove old runs with --keep-days, check every file, refresh the catalogue.
 
-    The two latest runs of each system stay, and those that a champion came from. What was paid for
-    stays in the journal. Files of adapters that never answer again go: of stale ones after an hour, of
-    rejected ones after a week. Exit code 1 if a file is damaged.
+    Keeps the two latest runs of each system, the runs of champions, and the journal of paid calls.
+    Removes files of adapters that never answer again: stale ones after an hour, rejected ones after a
+    week. Exit code 1 if a file is damaged.
     """
     from tasks.run.maintenance import maintain_store  # noqa: PLC0415 - brings DuckDB
 
     path = locations.open_store(store, config).path
     report = maintain_store(path, keep_days=keep_days, dry_run=dry_run)
-    if as_json:
-        names = ("n_swept", "removed", "adapters", "damage", "n_runs", "n_bytes")
-        console.answer_json({name: getattr(report, name) for name in names})
-    else:
-        verb = "would be removed" if dry_run else "removed"
-        files_verb = verb if dry_run else "were removed"
-        for label in report.removed:
-            console.say(f"{label}: {verb}")
-        for version in report.adapters:
-            console.say(f"{version}, which never answers again: its files {files_verb}")
-        console.say(
-            f"{report.n_runs} runs, {report.n_bytes / 1e6:.1f} MB; {report.n_swept} files swept, "
-            f"{len(report.removed)} runs {verb}."
-        )
-        for line in report.damage:
-            console.say(line)
+    verb = "would be removed" if dry_run else "removed"
+    lines = [
+        *(f"{label}: {verb}" for label in report.removed),
+        *(
+            f"files of adapter {version}, which never answers again: {verb}"
+            for version in report.adapters
+        ),
+        f"{report.n_runs} runs, {report.n_bytes / 1e6:.1f} MB; {report.n_swept} files swept, "
+        f"{len(report.removed)} runs {verb}.",
+        *report.damage,
+    ]
+    names = ("n_swept", "removed", "adapters", "damage", "n_runs", "n_bytes")
+    console.emit({name: getattr(report, name) for name in names}, "\n".join(lines))
     if report.damage:
         raise typer.Exit(1)
 
 
 @app.command()
 def forget(
-    user: Annotated[str, typer.Argument(help="Whom to forget, as answers and ratings name them.")],
+    user: Annotated[str, typer.Argument(help="Name of the user in answers and ratings.")],
     yes: options.Yes = False,
     store: options.Store = None,
     config: options.Config = None,
-    as_json: options.AsJson = False,
+    _json: options.AsJson = False,
 ) -> None:
-    """Remove a user's answers, ratings and comparisons for good, also from the tables and their address.
+    """Remove a user's answers, ratings and comparisons for good, also from tables and object storage.
 
-    Decisions stay without the user. Files that `convergence export` wrote are not the store's.
+    Decisions stay, without the user's name. Files that `convergence export` wrote stay.
     """
     from tasks.store.feedback.removal import forget_user  # noqa: PLC0415 - brings DuckDB
 
     path = locations.open_store(store, config).path
-    console.confirm(f"Remove all that {user} wrote, was answered or rated from {path}?", yes=yes)
+    console.confirm(f"Remove all questions, answers and ratings of {user} from {path}?", yes=yes)
     report = forget_user(Path(path), user)
-    if as_json:
-        console.answer_json({one.name: getattr(report, one.name) for one in fields(report)})
-        return
-    console.say(
+    console.emit(
+        report,
         f"Removed: {report.n_interactions:,} answers, {report.n_ratings:,} ratings, "
-        f"{report.n_comparisons:,} comparisons. {report.n_decisions:,} decisions do not name the user "
-        f"any more, and the weights of {report.n_adapters:,} adapters are gone. Test cases that you "
-        "approved, and files that you exported, are yours to clear."
+        f"{report.n_comparisons:,} comparisons, the user's name in {report.n_decisions:,} decisions and "
+        f"the weights of {report.n_adapters:,} adapters. Remove approved test cases and exported files "
+        "yourself.",
     )
 
 
@@ -118,13 +112,17 @@ def sync(
         Path, typer.Argument(help="Configuration whose `storage.path` is an address.")
     ] = Path(locations.CONFIG_NAME),
     publish: Annotated[
-        bool, typer.Option("--publish", help="Publish what is only here, too: a moved store.")
+        bool,
+        typer.Option(
+            "--publish",
+            help="Also publish files that only this machine has, after moving a store.",
+        ),
     ] = False,
-    as_json: options.AsJson = False,
+    _json: options.AsJson = False,
 ) -> None:
     """Fetch what other machines have published on object storage.
 
-    Runs do so by themselves when they begin; `query`, `report` and `runs` read what is here.
+    A run fetches when it starts; `query`, `report` and `runs` read local files only.
     """
     from tasks.inputs.loader import load  # noqa: PLC0415 - brings pydantic
     from tasks.inputs.storage import bound_store  # noqa: PLC0415 - as above
@@ -135,7 +133,7 @@ def sync(
     if url is None:
         raise ConfigurationError.of(
             "storage.path",
-            "must be an address of object storage to be synchronized",
+            "must be an address of object storage",
             "Write one, e.g. `s3://bucket/nightly`.",
             value=loaded.configuration.storage.path,
             file=str(config),
@@ -143,7 +141,7 @@ def sync(
     mirror = Mirror(bound_store(loaded, url), url)
     n_fetched = mirror.pull()
     n_published = mirror.push() if publish else 0
-    if as_json:
-        console.answer_json({"n_fetched": n_fetched, "n_published": n_published})
-    else:
-        console.say(f"{n_fetched} files fetched, {n_published} published.")
+    console.emit(
+        {"n_fetched": n_fetched, "n_published": n_published},
+        f"{n_fetched} files fetched, {n_published} published.",
+    )

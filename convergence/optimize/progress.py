@@ -1,7 +1,6 @@
-"""Progress of a run: a live line in a terminal, plain lines elsewhere.
+"""Progress of a run: one line that changes in a terminal, plain lines elsewhere.
 
-Written to standard error by a listener of ``convergence_core.events``; events come from several
-threads.
+A listener of ``convergence_core.events`` writes it to standard error; events come from several threads.
 """
 
 import re
@@ -32,30 +31,34 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 MOST_LOST_CALLS = 10
-"""Calls of unknown fate that are listed one by one."""
+"""Most calls of unknown fate to list."""
 MANY_PARAMS = 3
-"""Parameters of a candidate that one line shows."""
+"""Most parameters of a candidate on one line."""
 LONGEST_PARAM = 24
-"""Characters of a parameter's value on that line."""
+"""Longest value of a parameter on that line, in characters."""
 PLAIN_INTERVAL_S = 30.0
-"""Without a terminal: seconds between lines within one generation."""
+"""Seconds between lines within one generation, outside a terminal."""
 
 
 class Screen:
-    """Shows nothing; what ``--quiet`` and ``--json`` ask for, and the base of what shows."""
+    """Screen that shows nothing, for ``--quiet`` and ``--json``; base of the other screens."""
 
     def line(self, text: str, style: str = "") -> None:
         """Write a line that stays."""
 
+    def detail(self, text: str, style: str = "") -> None:
+        """Write a line that the status contains, too."""
+        self.line(text, style)
+
     def status(self, text: str, done: int, total: int) -> None:
-        """Show where the run stands, in place of what was shown before."""
+        """Replace the status."""
 
     def close(self) -> None:
         """Remove the status."""
 
 
 class PlainScreen(Screen):
-    """Lines only, for files and logs; a status line now and then."""
+    """Plain lines for files and logs, with a status line from time to time."""
 
     def __init__(
         self, write: Callable[[str], None], *, clock: Callable[[], float] = time.monotonic
@@ -71,14 +74,14 @@ class PlainScreen(Screen):
         self._next = self._clock() + PLAIN_INTERVAL_S
 
     def status(self, text: str, done: int, total: int) -> None:
-        """Write the status if nothing was written for a while."""
+        """Write the status if no line was written for a while."""
         del done, total
         if self._clock() >= self._next:
             self.line(text)
 
 
 class LiveScreen(Screen):
-    """Lines above a bar that moves."""
+    """Lines above a status with a bar."""
 
     def __init__(self, console: "Console") -> None:
         from rich.live import Live  # noqa: PLC0415 - only for terminals
@@ -91,15 +94,18 @@ class LiveScreen(Screen):
         self._live.start()
 
     def line(self, text: str, style: str = "") -> None:
-        """Write the line above the bar."""
+        """Write the line above the status."""
         self._console.print(clean(text), style=style, markup=False)
 
+    def detail(self, text: str, style: str = "") -> None:
+        """Write nothing: the status has it."""
+
     def status(self, text: str, done: int, total: int) -> None:
-        """Move the bar."""
+        """Replace the status."""
         self._text, self._done, self._total = clean(text), done, total
 
     def close(self) -> None:
-        """Take the bar away."""
+        """Remove the status."""
         self._live.stop()
 
     def _render(self) -> "RenderableType":
@@ -116,7 +122,7 @@ class LiveScreen(Screen):
 
 
 class NewTexts:
-    """Tells texts that were not seen yet; those that differ in numbers alone count as one."""
+    """Recognizes new texts; texts that differ only in numbers count as one."""
 
     def __init__(self) -> None:
         self._seen: set[str] = set()
@@ -130,7 +136,7 @@ class NewTexts:
 
 
 class ProgressDisplay:
-    """Turns events into words; a context manager and the run's listener."""
+    """Turns events into lines and a status; a context manager and the run's listener."""
 
     def __init__(self, screen: Screen, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._screen = screen
@@ -145,24 +151,25 @@ class ProgressDisplay:
         self._best = ""
         self._warm_start: str | None = None
         self._n_calls = 0
+        self._cost_usd: float | None = None
         self._traffic = ""
         self._is_new = NewTexts()
 
     def __enter__(self) -> Self:
-        """Begin to show."""
+        """Show that the run starts."""
         self._screen.status("reading the configuration and its cases", 0, 0)
         return self
 
     def waiting(self, text: str) -> None:
-        """Show what is being waited for."""
+        """Show the reason of a wait."""
         self._screen.status(text, 0, 0)
 
     def __exit__(self, *_: object) -> None:
-        """End the live line, whatever happened."""
+        """Remove the status."""
         self._screen.close()
 
     def say(self, text: str, style: str = "") -> None:
-        """Write a line of the caller's own among the progress."""
+        """Write a line above the status."""
         with self._lock:
             self._screen.line(text, style)
 
@@ -185,11 +192,11 @@ class ProgressDisplay:
                     self._generation = None
                     self._n_planned = self._n_done + event.n_cells
                     self._screen.line(
-                        f"final test: {plural(event.n_cells, 'evaluation')} of the winner and of "
-                        "what it is compared with, none used by the search"
+                        f"final test: {plural(event.n_cells, 'evaluation')} of the winner and its "
+                        "opponents, on cases that the search did not use"
                     )
                 case RunFinished():
-                    # Other ends are exceptions, and whoever catches them tells why.
+                    # Other ends are exceptions, which state the reason.
                     if event.status in {"done", "budget"}:
                         self._screen.line(f"{event.status}: {event.reason}")
                     return
@@ -211,21 +218,22 @@ class ProgressDisplay:
                 self._screen.line(text)
         if event.resumed_from:
             done = plural(event.resumed_from, "generation")
-            self._screen.line(f"resumed after {done}; finished calls are not made again")
+            self._screen.line(f"resumed after {done}; repeats no finished call")
         if event.maybe_paid:
             for line in describe_maybe_paid(event.maybe_paid):
                 self._screen.line(line, style="yellow")
 
     def _on_notice(self, event: RunNotice) -> None:
-        """Write a line; what changes about traffic in numbers alone is a part of the status."""
-        if isinstance(event, TrafficChanged):
-            self._traffic = event.text
-            if not self._is_new(event.text):
-                return
-        self._screen.line(event.text, style="yellow")
+        """Write a notice; traffic is part of the status, and a line only if more than numbers change."""
+        if not isinstance(event, TrafficChanged):
+            self._screen.line(event.text, style="yellow")
+            return
+        self._traffic = event.text
+        if self._is_new(event.text):
+            self._screen.detail(event.text, style="yellow")
 
     def _on_plan(self, event: GenerationStarted) -> None:
-        """Take this generation's size for that of the rest, as far as the plan allows it."""
+        """Plan the remaining generations at the size of this one, within the run's plan."""
         self._generation = event.generation
         if self._started is not None:
             rest = self._started.n_generations - event.generation
@@ -236,13 +244,15 @@ class ProgressDisplay:
         if event.best_mean is not None and event.best_interval is not None:
             low, high = event.best_interval
             self._best = f"best {event.best_mean:.3f} [{low:.3f}, {high:.3f}]"
-        self._n_calls = event.n_calls
+        self._n_calls, self._cost_usd = event.n_calls, event.cost_usd
         self._n_asked = 0
         self._traffic = ""
         failed = f", {event.n_failed} failed" if event.n_failed else ""
-        failed += f", {event.n_skipped} not asked" if event.n_skipped else ""
+        failed += f", {event.n_skipped} skipped" if event.n_skipped else ""
         cost = f", ${event.cost_usd:.4f}" if event.cost_usd else ""
-        self._screen.line(
+        # Lines of learners belong to their generation's.
+        write = self._screen.line if event.learning else self._screen.detail
+        write(
             f"generation {event.generation:02d}  "
             f"{plural(event.n_evaluations, 'evaluation')}{failed}{cost}  "
             f"{self._best or 'no reward yet'}  "
@@ -262,19 +272,20 @@ class ProgressDisplay:
             where = "final test" if self._n_done else "starting"
         else:
             number, n = self._generation, self._started.n_generations
-            where = f"generation {number:02d} ({number + 1}/{n})"
+            where = f"generation {number + 1}/{n}"
+        price = f", ${self._cost_usd:.4f}" if self._cost_usd else ""
         parts = [
             where,
+            self._best,
+            f"{self._n_calls + self._n_asked} calls{price}",
             f"{self._n_done}/{self._n_planned} done",
             self._time_left(),
-            f"{self._n_calls + self._n_asked} calls",
-            self._best,
             self._traffic,
         ]
         return " · ".join(part for part in parts if part)
 
     def _time_left(self) -> str:
-        """Return the time to the planned end, or nothing before there is a rate to tell it by."""
+        """Return the estimated time to the planned end, or nothing in the first second."""
         elapsed = self._clock() - self._began
         if not self._n_done or elapsed < 1:
             return ""
@@ -283,7 +294,7 @@ class ProgressDisplay:
 
 
 def open_screen(*, quiet: bool) -> Screen:
-    """Return the screen that suits standard error."""
+    """Return the screen for standard error."""
     if quiet:
         return Screen()
     from convergence.console import err  # noqa: PLC0415 - brings Rich
@@ -295,7 +306,7 @@ def open_screen(*, quiet: bool) -> Screen:
 
 
 def describe_maybe_paid(calls: Sequence[LostCall]) -> list[str]:
-    """Return lines that say which calls nobody saw the end of, and what they may have cost."""
+    """Return lines about calls of unknown fate, and their possible cost."""
     known = [call.max_usd for call in calls if call.max_usd is not None]
     worst = f", at most ${sum(known):.4f}" if known else ""
     unknown = len(calls) - len(known)
@@ -314,7 +325,7 @@ def describe_maybe_paid(calls: Sequence[LostCall]) -> list[str]:
 
 
 def duration(seconds: float) -> str:
-    """Return a time span as people read it: ``40s``, ``3m 20s``, ``2h 05m``."""
+    """Return a readable duration: ``40s``, ``3m 20s``, ``2h 05m``."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole}s"

@@ -95,10 +95,10 @@ class UiGuard:
         )
         if refusal is not None:
             return refusal
-        if scope["path"] in (ROOT, f"{ROOT}/") and b"token=" in scope["query_string"]:
-            return self._begun(scope)
         if scope["path"].startswith(API):
             return self._of_data(scope, headers)
+        if scope["path"].startswith(ROOT) and "token" in parse_qs(_text(scope["query_string"])):
+            return self._begun(scope)
         return None if scope["method"] in ("GET", "HEAD") else ProblemResponse(405, "Only read.")
 
     def _of_data(self, scope: Scope, headers: dict[str, bytes]) -> Response | None:
@@ -116,12 +116,13 @@ class UiGuard:
         return self._write_refusal(headers, session, token)
 
     def _begun(self, scope: Scope) -> Response:
-        """Exchange the one-time token of an address for a cookie."""
+        """Exchange the one-time token of an address for a cookie, and show its page."""
         given = parse_qs(_text(scope["query_string"])).get("token", [""])[0]
         cookie = self._sessions.exchange(given)
         if cookie is None:
             return ProblemResponse(403, f"This address was used before, or is none. {_BEGIN}")
-        return self._with_cookie(RedirectResponse(f"{ROOT}/", 303), cookie)
+        page = f"{ROOT}/" if scope["path"] == ROOT else scope["path"]
+        return self._with_cookie(RedirectResponse(page, 303), cookie)
 
     def _with_cookie(self, response: Response, cookie: str | None = None) -> Response:
         value = self._sessions.begin() if cookie is None else cookie

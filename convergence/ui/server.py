@@ -88,19 +88,21 @@ class UiServer(SocketServer):
         )
         super().__init__(_configuration(app), listening, name="web application")
 
-    def address(self) -> str:
-        """Return an address that opens the page in one browser, once."""
-        return f"{self.url}{ROOT}/?token={self.sessions.one_time_token()}"
+    def address(self, page: str = "") -> str:
+        """Return a one-time login link to a page, as ``runs/NAME/answers``."""
+        return f"{self.url}{ROOT}/{page}?token={self.sessions.one_time_token()}"
 
 
-def announce(sessions: BrowserSessions, say: Callable[[str], None], url: str) -> None:
-    """Print an address that opens the page once, and another one each time that one was used."""
+def announce(
+    sessions: BrowserSessions, say: Callable[[str], None], url: str, page: str = ""
+) -> None:
+    """Print a one-time login link to a page, and a new one after each use."""
 
-    def print_one() -> None:
-        say(f"{url}{ROOT}/?token={sessions.one_time_token()}")
+    def print_link() -> None:
+        say(f"{url}{ROOT}/{page}?token={sessions.one_time_token()}")
 
-    sessions.on_exchange = print_one
-    print_one()
+    sessions.on_exchange = print_link
+    print_link()
 
 
 def _configuration(app: UiGuard) -> uvicorn.Config:

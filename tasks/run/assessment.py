@@ -1,4 +1,4 @@
-"""Assessment of the present settings on all test cases, without a search."""
+"""Assessment of the current settings on all test cases, without a search."""
 
 import json
 from collections.abc import Sequence
@@ -50,7 +50,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assessment:
-    """What the test cases say of the present settings."""
+    """What the test cases say of the current settings."""
 
     label: str
     system: str
@@ -67,7 +67,7 @@ class Assessment:
     difference: Difference | None
     """Present settings less champion, paired by case."""
     cases: tuple[CaseAnswers, ...]
-    """The champion's answers first, the present settings' second, lowest first."""
+    """The champion's answers first, the current settings' second, lowest first."""
     unasked: tuple[str, ...]
     """Cases that nobody was asked."""
     n_missing: int
@@ -117,19 +117,19 @@ class Assessment:
     def _against_champion(self) -> Check:
         name = "not worse than the champion"
         if self.champion is not None and self.champion.candidate_id == self.present.candidate_id:
-            text = "the present settings are the champion's"
+            text = "the current settings are the champion's"
             return Check(name=name, passed=True, sentence=text)
         gap = self.difference
         if gap is None:
-            text = "no case compares the present settings with the champion"
+            text = "no case compares the current settings with the champion"
             return Check(name=name, passed=False, sentence=text)
         ends = f"{gap.mean:+.3f} [{gap.low:+.3f}, {gap.high:+.3f}]"
         if gap.high < 0:
-            text = f"the present settings are worse than the champion: {ends}"
+            text = f"the current settings are worse than the champion: {ends}"
         elif gap.low > 0:
-            text = f"the present settings are better than the champion: {ends}"
+            text = f"the current settings are better than the champion: {ends}"
         else:
-            text = f"these cases do not tell the present settings from the champion: {ends}"
+            text = f"these cases do not tell the current settings from the champion: {ends}"
         return Check(name=name, passed=gap.high >= 0, sentence=text)
 
 
@@ -140,7 +140,7 @@ def open_assessment(
     budget: Limits | None = None,
     **caller: Unpack[Caller],
 ) -> Run:
-    """Open a test of the present settings; one that was interrupted goes on.
+    """Open a test of the current settings; one that was interrupted goes on.
 
     Args:
         loaded: the configuration and its files.
@@ -208,7 +208,7 @@ def interrupted(loaded: Loaded, caller: Caller, part: str) -> Run | None:
 
 
 def assess(run: Run, *, against_champion: bool = False) -> Assessment:
-    """Ask all test cases of the present settings, publish the answers, and return what they say.
+    """Ask all test cases of the current settings, publish the answers, and return what they say.
 
     Raises:
         RunInterruptedError: it was asked to stop; what was answered is kept for the next test.
@@ -231,7 +231,7 @@ def assess(run: Run, *, against_champion: bool = False) -> Assessment:
         _publish(run, trials)
         found = _assessment(run, trials, present, champion)
         if found.limit is None:
-            run.save("done", "the present settings were tested")
+            run.save("done", "the current settings were tested")
         else:
             run.save("stopped", BUDGET_REACHED)
     return found

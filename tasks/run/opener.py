@@ -321,7 +321,7 @@ def _check_resumable(record: RunRecord, caller: Caller, *, can_go_on: bool, roun
         )
     if TEST_TAG in record.tags:
         raise ResumeError(
-            f"run {label} tests the present settings. Run `convergence test` again: it goes on with "
+            f"run {label} tests the current settings. Run `convergence test` again: it goes on with "
             "a test that was interrupted."
         )
     if POLICY_TAG in record.tags:

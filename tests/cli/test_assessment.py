@@ -1,4 +1,4 @@
-"""``test``: present settings on all cases, exit codes, journal and budget, JUnit XML."""
+"""``test``: current settings on all cases, exit codes, journal and budget, JUnit XML."""
 
 import contextlib
 import json
@@ -89,7 +89,7 @@ def test_a_worse_champion_or_the_same_one_passes(here: Path, cli: Runner):
     n = len(ledger(here))
     done = cli("test", "--against", "champion")
     assert done.code == 0
-    assert "the present settings are the champion's" in done.out
+    assert "the current settings are the champion's" in done.out
     assert len(ledger(here)) == n + 12, "one candidate is asked once"
 
 
@@ -114,7 +114,7 @@ def test_a_test_is_no_run_of_the_search(here: Path, cli: Runner):
     assert cli("runs", "known", "--json").json == []
     assert cli("resume").code != 0
     assert "convergence test" in cli("resume", row["label"]).err
-    assert "tested the present settings" in cli("report", row["label"]).err
+    assert "tested the current settings" in cli("report", row["label"]).err
     assert cli("store", "check").code == 0
     sql = "select count(*) as n from evaluations join candidates using (run_id, candidate_id)"
     assert cli("query", sql, "--json").json == [{"n": 12}]

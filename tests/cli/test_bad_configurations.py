@@ -43,7 +43,7 @@ output: {save_path: ./results, formats: [json]}
 BOT = "def answer(t=0, **others):\n    return 'x'\n"
 CASES = json.dumps([{"id": str(n), "input": f"q{n}", "expected": "x"} for n in range(4)])
 PATHS = "test_cases: {path: cases.json, holdout: 0.5}"
-MARKS = ("Traceback", "not foreseen")
+MARKS = ("Traceback", "Unexpected error")
 
 
 @pytest.fixture
@@ -315,8 +315,9 @@ def generated() -> list[tuple[tuple[Any, ...], Any]]:
 def validated(capsys: pytest.CaptureFixture[str]) -> Done:
     """Run the command without the line that leads to it, which takes most of its time."""
     code = 0
+    console.settings.json = True
     try:
-        begin.validate(Path("optimization.yaml"), as_json=True)
+        begin.validate(Path("optimization.yaml"))
     except typer.Exit as end:
         code = end.exit_code
     finally:

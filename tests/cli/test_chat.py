@@ -71,7 +71,7 @@ def test_each_answer_is_logged_and_the_next_line_may_rate_it(type_lines, here):
     assert done.code == 0, done.err
     assert done.out.count("Rated") == 2
     assert "Rated 4 Excellent." in done.out
-    assert "a stand-in answers in the model's place" in done.err
+    assert "a mock answers instead of the model" in done.err
     found = history(here)
     assert [one.interaction.asked[-1].content for one in found] == [
         "Where is Paris?", "And Rome?", "And Oslo?", "And Bern?",
@@ -88,10 +88,10 @@ def test_commands_mark_and_take_back(type_lines, here):
     assert done.code == 0, done.err
     said = done.out
     for words in (
-        "Rated 2 Average.\nRated thumbs up.\nTook the mark of the last answer back.\n",
+        "Rated 2 Average.\nRated thumbs up.\nUndid the rating of the last answer.\n",
         "Rated 5 Outstanding.\n",
         "5 Outstanding  stand-in m\n  asked     Hi?\n",
-        "are left out of what follows. They stay logged.\nThere is nothing to take back.\n",
+        "answer from the conversation. They stay logged.\nNothing to undo.\n",
     ):
         assert words in said
     assert [one.rating for one in history(here)] == [None]
@@ -99,7 +99,7 @@ def test_commands_mark_and_take_back(type_lines, here):
 
 def test_the_status_counts_answers_marks_and_comparisons(type_lines):
     none = type_lines("/status")
-    assert none.out == "There are no answers yet.\n"
+    assert none.out == "No answers yet.\n"
     lines = (
         "Hi?", "5", "Hi!", "3", "Ho?", "", "/compare Hm?", "1", "/role code", "Hi?", "2", "/status"
     )  # fmt: skip
@@ -118,8 +118,8 @@ def test_the_better_of_two_answers_is_stored(type_lines, here):
         lines = ("/compare Hi?", "2", "/compare", "", "/history 1")
         done = type_lines(*lines, api=chat_api(server.url), options=())
     assert done.code == 0, done.err
-    assert "Answer 2 is better. The conversation goes on with it." in done.out
-    assert "No choice. The conversation goes on with answer 1." in done.out
+    assert "Answer 2 is better. The conversation continues with it." in done.out
+    assert "No choice. The conversation continues with answer 1." in done.out
     with FeedbackStore(here / "data") as store:
         rows = store.fetch("SELECT chosen_id, first_id FROM comparisons")
     assert len(rows) == 1
@@ -129,7 +129,7 @@ def test_the_better_of_two_answers_is_stored(type_lines, here):
 def test_between_equal_answers_there_is_nothing_to_prefer(type_lines, here):
     done = type_lines("/compare Hi?", "/status")
     assert done.code == 0, done.err
-    assert "Both answers are equal: there is nothing to prefer." in done.out
+    assert "Both answers are equal." in done.out
     assert "comparison" not in done.out
 
 

@@ -1,5 +1,6 @@
 """Exit codes, messages without tracebacks, and what goes to which stream."""
 
+import re
 import signal
 import subprocess
 import sys
@@ -28,6 +29,19 @@ def test_every_command_has_help(command: str, cli: Runner):
     done = cli(*command.split(), "--help")
     assert done.code == 0
     assert "Usage: convergence" in done.out
+
+
+def test_help_lists_ten_commands_and_the_others_on_request(here: Path, cli: Runner):
+    def listed(*arguments: str) -> list[str]:
+        return re.findall(r"^│ ([a-z]+)  ", cli(*arguments).out, re.MULTILINE)
+
+    everyday = listed("--help")
+    assert everyday == [
+        "init", "optimize", "ui", "promote", "test", "serve", "chat", "train", "up", "deploy",
+    ]  # fmt: skip
+    assert listed("--help", "--all")[:10] == everyday
+    assert {"resume", "validate", "games"} <= {*listed("--all")} - {*everyday}
+    assert cli("optimize", "--all").code == 2
 
 
 def test_the_version_is_an_option_too(cli: Runner):

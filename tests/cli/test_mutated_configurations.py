@@ -149,8 +149,9 @@ def verdict_on(folder: Path, content: bytes, capsys: pytest.CaptureFixture[str])
     (folder / NAME).write_bytes(content)
     before = {path.name for path in folder.iterdir()}
     code = 0
+    console.settings.json = True
     try:
-        begin.validate(Path(NAME), as_json=True)
+        begin.validate(Path(NAME))
     except typer.Exit as end:
         code = end.exit_code
     finally:

@@ -21,7 +21,7 @@ def test_a_configured_server_that_is_not_there_is_named_without_its_password(her
     assert "http://127.0.0.1:9/api" in done.err
     assert "s3cr3t" not in done.err
     assert "Traceback" not in done.err
-    assert "not foreseen" not in done.err
+    assert "Unexpected error" not in done.err
     assert calls(here) == []
 
 
@@ -36,7 +36,7 @@ def test_a_temporary_server_that_ends_at_its_start_is_told(
     assert done.code == 1
     assert "temporary server ended with exit code" in done.err
     assert "`prefect server start`" in done.err
-    assert "not foreseen" not in done.err
+    assert "Unexpected error" not in done.err
     assert calls(here) == []
 
 
@@ -113,7 +113,7 @@ def test_a_server_that_cannot_write_its_database_ends_in_a_sentence(here: Path, 
     assert done.code == 1
     assert "the disk there is full" in done.err
     assert "set PREFECT_HOME to a folder elsewhere" in done.err
-    assert "not foreseen" not in done.err
+    assert "Unexpected error" not in done.err
     assert calls(here) == []
 
 

@@ -30,7 +30,7 @@ from convergence_core.records import Params
 
 
 class Clock:
-    """A clock that stands still until told."""
+    """A clock that stands still."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -173,7 +173,12 @@ def test_status_counts_evaluations_and_estimates_the_rest():
         progress(CELL)
     text, done, total = screen.statuses[-1]
     assert (done, total) == (25, 150)
-    assert text == "generation 00 (1/3) · 25/150 done · ETA 50s · 25 calls"
+    assert text == "generation 1/3 · 25 calls · 25/150 done · ETA 50s"
+    progress(replace(FINISHED, cost_usd=0.0123))
+    progress(TrafficChanged(text="slowed down"))
+    best = "best 0.734 [0.690, 0.780] · 104 calls, $0.0123"
+    text = screen.statuses[-1][0]
+    assert text == f"generation 1/3 · {best} · 25/150 done · ETA 50s · slowed down"
 
 
 def test_plan_is_never_larger_than_announced():
@@ -192,7 +197,7 @@ def test_cells_answered_from_the_journal_are_no_calls():
 def test_re_estimation_and_end_are_told():
     end = RunFinished(run_id="01ABC", status="done", reason="all 3 generations were run")
     lines = told(started(), FINISHED, FinalStarted(n_cells=30), end).lines
-    assert lines[-3].startswith("final test: 30 evaluations of the winner and of")
+    assert lines[-3].startswith("final test: 30 evaluations of the winner and its opponents")
     assert lines[-2] == "done: all 3 generations were run"
 
 
@@ -252,8 +257,14 @@ def test_live_screen_keeps_lines_and_removes_the_bar():
         progress(GenerationStarted(generation=0, n_candidates=5, n_cells=50))
         progress(CELL)
         progress(FINISHED)
+        progress(TrafficChanged(text="slowed down"))
+        progress(replace(FINISHED, generation=1, learning=("thoughts: learned",)))
     text = file.getvalue()
-    assert "best 0.734 [0.690, 0.780]" in text
+    assert "generation 00" not in text  # the status has it
+    assert "generation 1/3 · best 0.734 [0.690, 0.780] · 104 calls" in text
+    assert "slowed down\n" not in text
+    assert "generation 01" in text  # above the lines of its learners
+    assert "  thoughts: learned" in text
     assert "\x1b[?25h" in text  # the cursor is shown again
 
 

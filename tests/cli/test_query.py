@@ -160,7 +160,7 @@ def in_terminal(columns: int, *arguments: str) -> str:
 def test_a_long_table_shows_its_first_rows_and_says_where_all_are(store: Path, cli: Runner):
     done = cli("query", "select range as n from range(1001)")
     assert re.findall(r"^ *(\d+) *$", done.out, re.MULTILINE) == [str(n) for n in range(1000)]
-    assert "1,001 rows\nThe first 1,000 are shown; --format csv or json has all." in done.err
+    assert "1,001 rows\nShown: the first 1,000; --format csv or json has all." in done.err
     assert len(cli("query", "select * from range(1001)", "--json").json) == 1001
     done = cli("query", "select * from range(1000)")
     assert "shown" not in done.err

@@ -242,7 +242,7 @@ def test_a_request_to_end_saves_the_run_and_names_the_command_that_resumes_it(
         cli("optimize", "--quiet")
     (row,) = cli("runs", "--json").json
     assert (row["status"], row["ended_at"] is None) == ("stopped", False)
-    assert caught.value.farewell == f"Go on with: convergence resume {row['label']}"
+    assert caught.value.farewell == f"Continue with: convergence resume {row['label']}"
 
 
 @pytest.mark.slow
@@ -256,7 +256,7 @@ def test_a_process_that_is_asked_to_end_says_how_to_go_on_and_ends_by_that_signa
     session.process.send_signal(number)
     done = session.end()
     assert done.code == -number
-    assert "Go on with: convergence resume bot-" in done.err
+    assert "Continue with: convergence resume bot-" in done.err
     assert "Error" not in done.err
 
 

@@ -35,7 +35,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_without_a_rating_it_says_how_to_give_one(project: Path, cli: Runner):
     done = cli("train")
     assert done.code == 0
-    assert "No answer of the model that is trained was rated yet." in done.err
+    assert "The model has no rated answers yet." in done.err
 
 
 def test_it_says_what_it_waits_for(project: Path, cli: Runner, monkeypatch: pytest.MonkeyPatch):
@@ -86,7 +86,7 @@ def test_the_exit_code_tells_the_verdict(
 def test_a_daemon_prints_no_single_value(project: Path, cli: Runner):
     done = cli("train", "--daemon", "--json")
     assert done.code == 2
-    assert "must not be given beside --json" in done.out + done.err
+    assert "must not come with --json" in done.out + done.err
 
 
 def test_a_daemon_looks_again_after_its_interval(
@@ -112,7 +112,7 @@ def test_a_daemon_looks_again_after_its_interval(
     done = cli("train", "--daemon")
     assert slept == [60.0] * 4
     first, *lines = done.out.splitlines()
-    assert re.search("^Looking at the ratings of .* every 60 s. Ctrl-C ends it.$", first)
+    assert re.search("^Checking the ratings of .* every 60 s. Ctrl-C stops.$", first)
     assert lines[:2] == [
         "assistant: waiting. Quiet for 3 s.",
         "assistant: waiting. Nothing is new.",
@@ -149,4 +149,4 @@ def test_a_pool_for_training_needs_something_to_train(
     done = cli("deploy", "--training-pool", "gpu")
     assert done.code == 2
     assert "--training-pool" in done.err
-    assert "must be left out where the configuration has no `feedback.training`" in done.err
+    assert "needs `feedback.training` in the configuration" in done.err

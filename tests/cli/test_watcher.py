@@ -109,7 +109,7 @@ def test_ctrl_c_while_prefect_starts_ends_at_once_and_leaves_nothing(tmp_path: P
     session.press_ctrl_c()
     done = session.end()
     assert done.code == 130
-    assert "interrupted before anything was asked." in done.err
+    assert "interrupted before the first call." in done.err
     assert "Traceback" not in done.err
     assert calls(tmp_path) == []
     wait_until_gone(*started)

@@ -139,6 +139,14 @@ def test_the_python_example_of_the_first_steps_runs_as_printed(
 def test_the_readme_leads_from_a_prompt_to_a_request_in_production(tmp_path: Path):
     environment = f"{Path(sys.executable).parent}/activate"
     begin, look, promote = blocks(README, "sh")[2:5]
+    # One more command clones, and one installs.
+    n_to_answers, n_to_winner = (
+        2 + sum(len(block.splitlines()) for block in walk)
+        for walk in ((". .venv/bin/activate", "convergence demo"), (begin, look, promote))
+    )
+    assert "`convergence demo`" in README
+    assert n_to_answers <= 4
+    assert n_to_winner <= 10
     printed = in_shell(begin.replace(".venv/bin/activate", environment), tmp_path)
     assert "Better than the defaults" in printed
     assert look == "convergence ui\n"
@@ -146,6 +154,20 @@ def test_the_readme_leads_from_a_prompt_to_a_request_in_production(tmp_path: Pat
     in_shell(promote, folder)
     (folder / "service.py").write_text(blocks(README, "python")[0], encoding="utf-8")
     assert "angry, happy, neutral or sad" in in_shell("python service.py", folder)
+
+
+@pytest.mark.slow
+@pytest.mark.prefect
+@pytest.mark.timeout(600)
+def test_one_command_without_a_key_leads_to_answers_side_by_side(tmp_path: Path):
+    printed = in_shell("convergence demo", tmp_path)
+    assert "Better than the defaults" in printed
+    following = printed.splitlines()[-1].partition(": ")[2]
+    assert following == "cd prompt-demo && convergence ui"
+    shown = in_shell("convergence show", tmp_path / "prompt-demo")
+    assert "answers, worst cases first" in shown
+    again = in_shell("convergence demo 2>&1 || true", tmp_path)
+    assert "must not exist yet" in again
 
 
 @pytest.mark.prefect
@@ -193,7 +215,8 @@ def test_the_command_page_names_every_command_and_nothing_else():
     listed = set(
         re.findall(r"^\| `convergence ([a-z]+)", (ROOT / "docs/commands.md").read_text(), re.M)
     )
-    known = set(re.findall(r"^│ ([a-z]+)  ", in_shell("convergence --help", ROOT), re.MULTILINE))
+    printed = in_shell("convergence --help --all", ROOT)
+    known = set(re.findall(r"^│ ([a-z]+)  ", printed, re.MULTILINE))
     assert listed == known
 
 

@@ -93,5 +93,5 @@ def test_a_run_without_thoughts_has_none(
     thoughtful.play(thoughtful.begin(tmp_path))
     monkeypatch.chdir(tmp_path)
     assert run(["export", "thoughts"]) == EXIT_NO
-    assert "no thought whose prediction met a reward" in capsys.readouterr().err.replace("\n", " ")
+    assert "no thought with a reward" in capsys.readouterr().err.replace("\n", " ")
     assert not (tmp_path / "thoughts.jsonl").exists()

@@ -42,7 +42,7 @@ def test_an_empty_store_has_none(
     monkeypatch.chdir(tmp_path)
     assert "a results store must exist" in answered(capsys, "list", code=2)
     FeedbackStore(tmp_path / "convergence-data").close()
-    assert answered(capsys, "list") == "No adapter was trained; the base model answers.\n"
+    assert answered(capsys, "list") == "No trained adapter; the base model answers.\n"
     assert json.loads(answered(capsys, "list", "--json")) == {"adapters": [], "live_tests": []}
     assert "an active adapter to roll back" in answered(capsys, "rollback", "--yes", code=2)
 
@@ -68,7 +68,7 @@ def test_metrics_of_the_round_that_an_adapter_came_from_are_shown_in_one_table(
     shown = [
         " ".join(line.split()) for line in answered(capsys, "show", "assistant-0001").splitlines()
     ]
-    assert "Held-out metrics, which decide nothing; means over prompts:" in shown
+    assert "Held-out metrics (means over prompts; no check uses them):" in shown
     assert "metric before after change [95 % interval] prompts unit" in shown
     assert "perplexity 3.5 2.1 times 0.6 [0.5 to 0.72] 24 per token of liked answers" in shown
     assert "length 9.04 4 -5.04 1 words" in shown

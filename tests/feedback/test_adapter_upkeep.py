@@ -90,7 +90,10 @@ def test_upkeep_says_whose_files_it_removed_and_a_dry_run_whose_it_would(
     (stale,) = (version for version, status in found.items() if status == "stale")
     assert run(["store", "maintain", "--dry-run"]) == 0
     said = capsys.readouterr()
-    assert f"{stale}, which never answers again: its files would be removed" in said.out + said.err
+    assert (
+        f"files of adapter {stale}, which never answers again: would be removed"
+        in said.out + said.err
+    )
     assert (root / "adapters" / stale).is_dir()
     assert run(["store", "maintain", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["adapters"] == [stale]

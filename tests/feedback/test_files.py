@@ -199,5 +199,5 @@ def test_a_file_of_another_form_is_refused_and_nothing_is_stored(
     capsys.readouterr()
     assert run(["import", "ratings", "rows.jsonl"]) == 0
     told = " ".join(capsys.readouterr().err.split())
-    assert "Read 1 answers and 1 ratings; 0 ratings were here already." in told
+    assert "Read 1 answers and 1 ratings; 0 ratings were known." in told
     assert "Left out 1: a row is no object." in told

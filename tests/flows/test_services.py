@@ -69,7 +69,7 @@ def test_the_commands_of_the_readme_start_deploy_and_run_a_night(
     assert "Ended" in night.command("convergence down", cwd=here)
     assert not found.are_alive
     assert children_of(found.worker.pid) == children_of(found.server.pid) == {}
-    assert "Nothing was started" in night.command("convergence down", cwd=here)
+    assert "has started nothing" in night.command("convergence down", cwd=here)
 
 
 def begin(night: Night, tmp_path: Path, **overrides: object) -> ParquetStore:

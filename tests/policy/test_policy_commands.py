@@ -100,7 +100,7 @@ def test_a_client_needs_a_token(monkeypatch: pytest.MonkeyPatch):
         (("--set", "gamma=2"), "`gamma` must be in [0, 1], but got 2"),
         (("--set", "n_epochs=many"), "`n_epochs` must be a whole number"),
         (("--set", "gamma"), "must set one of"),
-        (("--offline",), "stands for the `llm` of a configuration"),
+        (("--offline",), "needs a configuration with an `llm` to mock"),
     ],
 )
 def test_a_wrong_setting_is_refused_before_anything_is_served(

@@ -107,7 +107,7 @@ def test_a_policy_is_opened_with_the_configuration_beside_it(
     with opened_policy(tmp_path / "a", settings, None, mock_url=None) as mount:
         assert (mount.mutator.writer, mount.prefix) == ("rules", "")
     with (
-        pytest.raises(ConfigurationError, match="stands for the `llm` of a configuration"),
+        pytest.raises(ConfigurationError, match="needs a configuration with an `llm` to mock"),
         opened_policy(tmp_path / "a", settings, None, mock_url=mock_url),
     ):
         pass

@@ -211,7 +211,7 @@ def test_the_command_wants_a_role_and_one_round(
     config = str(write(tmp_path))
     for more in ((), ("--role", "thinker", "--daemon"), ("--role", "thinker", "--now")):
         assert run(["train", config, "--thoughts", "rows.jsonl", *more]) == 2
-        assert "must be given with --role" in capsys.readouterr().err.replace("\n", " ")
+        assert "needs --role" in capsys.readouterr().err.replace("\n", " ")
 
 
 @pytest.mark.slow

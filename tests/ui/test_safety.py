@@ -36,6 +36,10 @@ def test_a_printed_address_works_once(viewer: Viewer):
     assert again.status_code == 403
     assert "set-cookie" not in again.headers
     assert httpx.get(f"{viewer.server.url}/ui/?token=guess").status_code == 403
+    link = viewer.server.address("runs/bot/answers")
+    entered = httpx.get(link)
+    assert (entered.status_code, entered.headers["location"]) == (303, "/ui/runs/bot/answers")
+    assert httpx.get(link).status_code == 403
 
 
 def test_a_session_ends_after_hours_without_a_request():

@@ -30,33 +30,33 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 BY = "command line"
-"""Who changes a status here."""
+"""Actor recorded with a change of status."""
 Version = Annotated[str, typer.Argument(metavar="VERSION", help="Name of the adapter.")]
 
 
 _COLUMNS: "dict[str, Callable[[AdapterRecord], str]]" = {
-    "version": lambda one: one.version,
-    "role": lambda one: one.role,
-    "status": lambda one: one.status.replace("_", " "),
-    "marks": lambda one: f"{one.n_rows:,}",
-    "objective": lambda one: one.objective,
-    "from": lambda one: one.parent or "base model",
-    "since": lambda one: one.since,
-    "reason": lambda one: one.reason or "registered",
+    "version": lambda adapter: adapter.version,
+    "role": lambda adapter: adapter.role,
+    "status": lambda adapter: adapter.status.replace("_", " "),
+    "marks": lambda adapter: f"{adapter.n_rows:,}",
+    "objective": lambda adapter: adapter.objective,
+    "from": lambda adapter: adapter.parent or "base model",
+    "since": lambda adapter: adapter.since,
+    "reason": lambda adapter: adapter.reason or "registered",
 }
 
 
 _METRICS: "dict[str, Callable[[HeldOutMetric], str]]" = {
-    "metric": lambda one: one.name,
-    "before": lambda one: f"{one.before:.3g}",
-    "after": lambda one: f"{one.after:.3g}",
-    "change [95 % interval]": lambda one: one.change_words,
-    "prompts": lambda one: f"{one.n_prompts:,}",
-    "unit": lambda one: one.unit,
+    "metric": lambda metric: metric.name,
+    "before": lambda metric: f"{metric.before:.3g}",
+    "after": lambda metric: f"{metric.after:.3g}",
+    "change [95 % interval]": lambda metric: metric.change_words,
+    "prompts": lambda metric: f"{metric.n_prompts:,}",
+    "unit": lambda metric: metric.unit,
 }
 
 
-def _told(test: "LiveTest") -> "dict[str, Any]":
+def _live_test(test: "LiveTest") -> "dict[str, Any]":
     return {**asdict(test), "words": test.words}
 
 
@@ -70,23 +70,25 @@ def _adapters(store: "Path | None", config: "Path | None") -> "Iterator[AdapterS
 
 @app.command("list")
 def list_adapters(
-    role: Annotated[str | None, typer.Option(help="Only of this role.")] = None,
+    role: Annotated[str | None, typer.Option(help="Show only this role.")] = None,
     store: options.Store = None,
     config: options.Config = None,
-    as_json: options.AsJson = False,
+    _json: options.AsJson = False,
 ) -> None:
     """List adapters with their statuses, oldest first."""
     with _adapters(store, config) as adapters:
-        found, tests = adapters.records(role), adapters.live_tests(role)
-    if as_json:
-        console.answer_json({"adapters": found, "live_tests": [_told(one) for one in tests]})
-    elif not found:
-        console.answer("No adapter was trained; the base model answers.")
-    else:
-        console.show(console.table_of(found, _COLUMNS, right=("marks",)))
-        for one in tests:
-            if one.status == "running":
-                console.answer(one.words)
+        records, tests = adapters.records(role), adapters.live_tests(role)
+
+    def show() -> None:
+        if not records:
+            console.answer("No trained adapter; the base model answers.")
+            return
+        console.show(console.table_of(records, _COLUMNS, right=("marks",)))
+        for test in tests:
+            if test.status == "running":
+                console.answer(test.words)
+
+    console.emit({"adapters": records, "live_tests": [_live_test(test) for test in tests]}, show)
 
 
 @app.command()
@@ -94,38 +96,40 @@ def show(
     version: Version,
     store: options.Store = None,
     config: options.Config = None,
-    as_json: options.AsJson = False,
+    _json: options.AsJson = False,
 ) -> None:
-    """Show an adapter: status, files, the verdict of each check, held-out metrics, its test on live traffic."""
+    """Show an adapter: status, files, checks, held-out metrics and its test on live traffic."""
     from convergence_core.feedback.held_out_metrics import metrics_of  # noqa: PLC0415 - brings NumPy
     from tasks.store.feedback.adapter_store import AdapterStore  # noqa: PLC0415 - brings SQLite
     from tasks.store.feedback.training_rounds import TrainingRounds  # noqa: PLC0415 - as above
 
     with open_feedback(store, config) as feedback:
         adapters = AdapterStore(feedback)
-        one = adapters.record(version)
+        adapter = adapters.record(version)
         made = TrainingRounds(feedback).of_version(version)
         metrics = metrics_of(None if made is None else made.metrics.get("held_out"))
-        checks, problem = adapters.checks(version), adapters.files_problem(one)
-        tests = [test for test in adapters.live_tests(one.role) if test.version == version]
-    if as_json:
-        told = [_told(test) for test in tests]
-        shown: dict[str, Any] = {"adapter": one, "checks": checks, "live_tests": told}
-        shown |= {"files_problem": problem, "held_out": metrics}
-        console.answer_json(shown)
-        return
-    console.answer(one.status_words)
-    console.answer(one.origin_words)
-    console.answer(f"files: {problem or f'as registered, SHA-256 {one.folder_sha256}'}")
-    for check in checks:
-        console.answer(check.words)
-    if metrics:
-        console.answer("Held-out metrics, which decide nothing; means over prompts:")
-        console.show(console.table_of(metrics, _METRICS, right=("before", "after", "prompts")))
-    if not checks:
-        console.answer("It was not checked yet.")
-    for test in tests:
-        console.answer(test.words)
+        checks, problem = adapters.checks(version), adapters.files_problem(adapter)
+        tests = [test for test in adapters.live_tests(adapter.role) if test.version == version]
+
+    def show() -> None:
+        console.answer(adapter.status_words)
+        console.answer(adapter.origin_words)
+        console.answer(f"files: {problem or f'as registered, SHA-256 {adapter.folder_sha256}'}")
+        for check in checks:
+            console.answer(check.words)
+        if metrics:
+            console.answer("Held-out metrics (means over prompts; no check uses them):")
+            console.show(console.table_of(metrics, _METRICS, right=("before", "after", "prompts")))
+        if not checks:
+            console.answer("Not checked yet.")
+        for test in tests:
+            console.answer(test.words)
+
+    tested = [_live_test(test) for test in tests]
+    console.emit(
+        {"adapter": adapter, "checks": checks, "live_tests": tested, "files_problem": problem,
+         "held_out": metrics}, show,
+    )  # fmt: skip
 
 
 @app.command()
@@ -134,11 +138,11 @@ def activate(
     store: options.Store = None,
     config: options.Config = None,
     yes: options.Yes = False,
-    as_json: options.AsJson = False,
+    _json: options.AsJson = False,
 ) -> None:
-    """Let an adapter that passed every check answer for its role; asks unless --yes.
+    """Activate an adapter that passed every check; asks unless --yes.
 
-    One that only lacks ratings for a certain gain is tried, blinded, on half of the conversations.
+    An adapter that only lacks ratings is tried, blinded, on half of the conversations.
     """
     with _adapters(store, config) as adapters:
         role = adapters.record(version).role
@@ -146,29 +150,23 @@ def activate(
         what = "answer" if rule is None else "be tried on live traffic"
         console.confirm(f"Let {version} {what} for the role {role}?", yes=yes)
         adapters.activate(version, BY, reason="activated by hand", live_rule=rule)
-    if as_json:
-        console.answer_json({"role": role, "active": version})
-        return
-    console.say(answering_words(version, role))
+    console.emit({"role": role, "active": version}, answering_words(version, role))
 
 
 @app.command()
 def rollback(
-    role: Annotated[str, typer.Option(help="Whose adapter is taken back.")] = "assistant",
+    role: Annotated[str, typer.Option(help="Role to roll back.")] = "assistant",
     store: options.Store = None,
     config: options.Config = None,
     yes: options.Yes = False,
-    as_json: options.AsJson = False,
+    _json: options.AsJson = False,
 ) -> None:
-    """Take the active adapter of a role back; the one before it answers again; asks unless --yes.
+    """Roll a role back to the adapter before the active one; asks unless --yes.
 
-    Its files are held against those that were registered. Marks that only the adapter that is taken back
-    was trained on are open for training again.
+    Compares its files with the registered digest. Ratings that trained only the rolled-back adapter may
+    train again.
     """
     with _adapters(store, config) as adapters:
-        console.confirm(f"Take the active adapter of the role {role} back?", yes=yes)
+        console.confirm(f"Roll back the active adapter of the role {role}?", yes=yes)
         active = adapters.rollback(role, BY, reason="rolled back by hand")
-    if as_json:
-        console.answer_json({"role": role, "active": active})
-        return
-    console.say(answering_words(active, role, again=True))
+    console.emit({"role": role, "active": active}, answering_words(active, role, again=True))

@@ -1,5 +1,6 @@
-"""``games``: language games between models, and what they were worth."""
+"""``games``: language games between models, and their value."""
 
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -32,11 +33,11 @@ def list_games(
     config: options.ConfigFile = options.CONFIG_FILE,
     assignments: options.Assignments = None,
     offline: options.Offline = False,
-    as_json: options.AsJson = False,
+    _json: options.AsJson = False,
 ) -> None:
-    """List the games of a configuration with their players; games of one's own are checked.
+    """List the games of a configuration with their players, and check your own games.
 
-    Nothing is asked of a model. Real tasks are listed as far as their audit is stored.
+    Calls no model. Lists real tasks whose audit is stored.
     """
     from tasks.games.reasoning_audits import stored_audit  # noqa: PLC0415 - as above
     from tasks.games.reasoning_tasks import PACKAGE, why_missing  # noqa: PLC0415 - as above
@@ -45,64 +46,67 @@ def list_games(
 
     with mock_server(wanted=offline) as mock_url:
         loaded = load_with(config, assignments)
-        found = listed_games(loaded, mock_url=mock_url)
+        games = listed_games(loaded, mock_url=mock_url)
     real = None if why_missing() else stored_audit(store_path(loaded))
-    if as_json:
-        told = None if real is None else {**_told(real), "n_generators": real.n_generators}
-        console.answer_json({"games": found, "real_tasks": told})
-        return
-    columns = {
-        "game": lambda one: str(one["game"]),
-        "feeds": lambda one: str(one["feeds"]),
-        "grounded": lambda one: "yes" if one["grounded"] else "no",
-        "replies a play, at most": lambda one: str(one["most_replies"]),
-        "players": lambda one: ", ".join(f"{role}: {who}" for role, who in one["players"].items()),
+    columns: dict[str, Callable[[dict[str, Any]], str]] = {
+        "game": lambda game: str(game["game"]),
+        "feeds": lambda game: str(game["feeds"]),
+        "grounded": lambda game: "yes" if game["grounded"] else "no",
+        "replies a play, at most": lambda game: str(game["most_replies"]),
+        "players": lambda game: ", ".join(
+            f"{role}: {who}" for role, who in game["players"].items()
+        ),
     }
-    console.show(console.table_of(found, columns, right=("replies a play, at most",)))
-    for one in found:
-        if one["off_reason"] is not None:
-            console.answer(f"{one['game']} cannot be played here: {one['off_reason']}.")
-    if real is None:
-        console.answer(f"Real tasks: none. {why_missing()}")
-    elif not real.is_whole:
-        console.answer(
-            f"Real tasks: the generators of {PACKAGE} {real.version} were not all audited yet. "
-            "`convergence games audit` does it once."
-        )
-    else:
-        n, known = len(real.admitted), len(real.found)
-        console.answer(
-            f"Real tasks: {n} of {known} generators of {PACKAGE} {real.version} can be played. "
-            "`convergence games audit` names them, and the rejected ones with the reason."
-        )
+
+    def show() -> None:
+        console.show(console.table_of(games, columns, right=("replies a play, at most",)))
+        for game in games:
+            if game["off_reason"] is not None:
+                console.answer(f"{game['game']} cannot be played here: {game['off_reason']}.")
+        if real is None:
+            console.answer(f"Real tasks: none. {why_missing()}")
+        elif not real.is_whole:
+            console.answer(
+                f"Real tasks: not all generators of {PACKAGE} {real.version} are audited yet. "
+                "`convergence games audit` audits them once."
+            )
+        else:
+            n, known = len(real.admitted), len(real.found)
+            console.answer(
+                f"Real tasks: {n} of {known} generators of {PACKAGE} {real.version} can be played. "
+                "`convergence games audit` names them, and the rejected ones with the reason."
+            )
+
+    audit = None if real is None else {**_audit_row(real), "n_generators": real.n_generators}
+    console.emit({"games": games, "real_tasks": audit}, show)
 
 
 @app.command()
 def run(  # noqa: PLR0917 - Typer's options
     config: options.ConfigFile = options.CONFIG_FILE,
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds, one after the other.")] = 1,
+    rounds: Annotated[int, typer.Option(min=1, help="Number of rounds.")] = 1,
     seed: Seed = None,
     assignments: options.Assignments = None,
     offline: options.Offline = False,
     quiet: options.Quiet = False,
-    as_json: options.AsJson = False,
+    _json: options.AsJson = False,
 ) -> None:
-    """Play a round of language games: look at the held-out cases, toss coins, play, say what it was worth.
+    """Play a round of language games, and report which games help on held-out cases.
 
-    Within the share of the budget that `society.games.max_share_usd` allows. What flow `games` does by
-    week; a round that was interrupted goes on, and no recorded reply is paid again.
+    Spends at most the share `society.games.max_share_usd` of the budget. Flow `games` does the same
+    every week. An interrupted round continues without paying a recorded reply again.
     """
     from tasks.run.games_opener import open_games_round, play_games  # noqa: PLC0415 - brings NumPy
 
     with mock_server(wanted=offline) as mock_url:
         loaded = load_with(config, assignments)
-        tell = None if quiet or as_json else lambda text: console.say(text, "dim")
+        tell = None if quiet or console.settings.json else lambda text: console.say(text, "dim")
         reports = []
         for _ in range(rounds):
             with open_games_round(loaded, seed=seed, mock_url=mock_url) as opened:
                 reports.append(play_games(opened, tell))
-    _answer(reports[-1], as_json=as_json)
-    played = next((one.coin.game for one in reports[-1].games if one.n_played), None)
+    _emit(reports[-1])
+    played = next((game.coin.game for game in reports[-1].games if game.n_played), None)
     if tell is not None and played is not None:
         console.say(f"\nIts plays: convergence games show --game {played}")
         console.say(
@@ -111,60 +115,58 @@ def run(  # noqa: PLR0917 - Typer's options
 
 
 @app.command()
-def audit(  # noqa: PLR0917 - Typer's options
+def audit(
     generators: Annotated[
         list[str] | None,
         typer.Argument(metavar="[GENERATOR]...", help="Names of generators. Default: all."),
     ] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Items tried of each generator.")] = 3,
+    seeds: Annotated[int, typer.Option(min=1, help="Items to try of each generator.")] = 3,
     again: Annotated[
-        bool, typer.Option("--again", help="Try those as well whose audit is stored.")
+        bool, typer.Option("--again", help="Also try generators whose audit is stored.")
     ] = False,
     store: options.Store = None,
     config: options.Config = None,
-    as_json: options.AsJson = False,
+    _json: options.AsJson = False,
 ) -> None:
-    """Try the task generators of reasoning-gym, and say which are rejected and why.
+    """Try the task generators of reasoning-gym, and report which are rejected and why.
 
-    Each is tried once for the installed version; what was found is stored.
+    Tries each once for the installed version, and stores the result.
     """
     from tasks.games.reasoning_audits import StoredAudit, audited  # noqa: PLC0415 - brings NumPy
     from tasks.games.reasoning_tasks import installed_version  # noqa: PLC0415 - as above
 
     path = locations.store_path(store, config)
     names = [name.replace("-", "_") for name in generators or ()]
-    found = {one.generator: one for one in audited(path, names, n_seeds=seeds, again=again)}
-    shown = StoredAudit(
-        version=installed_version(), found=dict(sorted(found.items())), n_generators=len(found)
+    audits = sorted(
+        audited(path, names, n_seeds=seeds, again=again), key=lambda audit: audit.generator
     )
-    if as_json:
-        console.answer_json(_told(shown))
-    else:
-        _show_audit(shown)
+    shown = StoredAudit(
+        version=installed_version(),
+        found={audit.generator: audit for audit in audits},
+        n_generators=len(audits),
+    )
+    console.emit(_audit_row(shown), lambda: _show_audit(shown))
 
 
-def _told(found: "StoredAudit") -> dict[str, Any]:
-    return {"version": found.version, "admitted": found.admitted, "rejected": found.rejected}
+def _audit_row(audit: "StoredAudit") -> dict[str, Any]:
+    return {"version": audit.version, "admitted": audit.admitted, "rejected": audit.rejected}
 
 
-def _show_audit(found: "StoredAudit") -> None:
-    if found.rejected:
-        columns = {
-            "rejected": lambda one: one[0].replace("_", "-"),
-            "because": lambda one: one[1],
-        }
-        console.show(console.table_of([*found.rejected.items()], columns))
+def _show_audit(audit: "StoredAudit") -> None:
+    if audit.rejected:
+        rows = [(name.replace("_", "-"), reason) for name, reason in audit.rejected.items()]
+        console.show(console.simple_table(("rejected", "because"), rows))
     from tasks.games.reasoning_tasks import PACKAGE  # noqa: PLC0415 - brings NumPy
 
-    n, version = len(found.admitted), found.version
-    console.answer(f"{PACKAGE} {version}: {n} of {len(found.found)} generators admitted.")
+    n, version = len(audit.admitted), audit.version
+    console.answer(f"{PACKAGE} {version}: {n} of {len(audit.found)} generators admitted.")
     if n:
-        names = ", ".join(name.replace("_", "-") for name in found.admitted)
+        names = ", ".join(name.replace("_", "-") for name in audit.admitted)
         console.answer(f"They are played as reasoning-NAME: {names}.")
 
 
 @app.command()
-def show(  # noqa: PLR0917 - Typer's options
+def show(
     name: Annotated[
         str | None,
         typer.Argument(
@@ -172,14 +174,14 @@ def show(  # noqa: PLR0917 - Typer's options
         ),
     ] = None,
     game: Annotated[
-        str | None, typer.Option("--game", metavar="ID", help="Show plays of this game as well.")
+        str | None, typer.Option("--game", metavar="ID", help="Also show plays of this game.")
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="Plays shown at most.")] = 3,
+    limit: Annotated[int, typer.Option(min=1, help="Most plays to show.")] = 3,
     store: options.Store = None,
     config: options.Config = None,
-    as_json: options.AsJson = False,
+    _json: options.AsJson = False,
 ) -> None:
-    """Show a round of games: what was played, what it cost, which games are kept and why."""
+    """Show a round of games: plays, cost, which games are kept and why."""
     opened = locations.open_store(store, config)
     from tasks.games.games_report import latest_round, report_of  # noqa: PLC0415 - brings NumPy
     from tasks.games.round_rows import plays_of_run  # noqa: PLC0415 - as above
@@ -191,23 +193,22 @@ def show(  # noqa: PLR0917 - Typer's options
         raise RunNotFoundError(str(error.args[0])) from None
     plays = [] if game is None else plays_of_run(opened, record.run_id, game)[:limit]
     blocks = [block for play in plays for block in play_blocks(play)]
-    _answer(report_of(opened, record), blocks, as_json=as_json, plays=[asdict(p) for p in plays])
+    _emit(report_of(opened, record), blocks, plays=[asdict(play) for play in plays])
     if game is not None and not plays:
         console.say(f"No play of {game!r} is in that round.")
 
 
-def _answer(
+def _emit(
     report: "GamesReport",
     more: "list[Block] | None" = None,
     *,
-    as_json: bool,
     plays: list[dict[str, Any]] | None = None,
 ) -> None:
     from tasks.report.games_section import game_sentence, games_blocks  # noqa: PLC0415 - brings NumPy
 
-    if as_json:
-        sentences = {one.coin.game: game_sentence(one, report.n_measured) for one in report.games}
-        console.answer_json({"round": asdict(report), "why": sentences, "plays": plays or []})
-        return
-    for block in [*games_blocks(report), *(more or [])]:
-        console.show_block(block)
+    def show() -> None:
+        for block in [*games_blocks(report), *(more or [])]:
+            console.show_block(block)
+
+    why = {game.coin.game: game_sentence(game, report.n_measured) for game in report.games}
+    console.emit({"round": asdict(report), "why": why, "plays": plays or []}, show)

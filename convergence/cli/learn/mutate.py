@@ -15,7 +15,7 @@ from convergence_core.errors import ConfigurationError
 
 
 class Operator(StrEnum):
-    """What is to be done."""
+    """Kinds of edits."""
 
     REFLECT = "reflect"
     MERGE = "merge"
@@ -29,52 +29,50 @@ class Operator(StrEnum):
 
 
 def mutate(  # noqa: PLR0917 - Typer's options
-    prompt: Annotated[Path, typer.Argument(metavar="PROMPT", help="File of the text.")],
+    prompt: Annotated[Path, typer.Argument(metavar="PROMPT", help="File of the prompt.")],
     operator: Annotated[
         Operator, typer.Option("--operator", help="Kind of edit.")
     ] = Operator.REFLECT,
     other: Annotated[
-        Path | None, typer.Option("--with", metavar="PROMPT", help="Second text of merge.")
+        Path | None, typer.Option("--with", metavar="PROMPT", help="Second prompt, for merge.")
     ] = None,
     config: Annotated[
-        Path, typer.Option(help="Configuration: its cases, and its llm.")
+        Path, typer.Option(help="Configuration with the test cases and the `llm`.")
     ] = options.CONFIG_FILE,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write the new text here.")
+        Path | None, typer.Option("--output", "-o", help="Write the new prompt to this file.")
     ] = None,
     rules: Annotated[
-        bool, typer.Option("--rules", help="Let fixed rules write: no key, no call.")
+        bool, typer.Option("--rules", help="Write by fixed rules: no key, no call.")
     ] = False,
-    seed: Annotated[int, typer.Option(min=0, help="Of what is drawn.")] = 0,
-    as_json: options.AsJson = False,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the draws.")] = 0,
+    _json: options.AsJson = False,
 ) -> None:
-    """Write one new text from a prompt, and show the difference.
+    """Write one new prompt from a prompt, and show the difference.
 
-    The writer sees failures of the text in the latest run, or cases. One call of the `llm`, outside of any
-    run. Exit code 100: the text breaks an invariant, and is not shown.
+    The writer sees the prompt's failures in the latest run, or test cases. Makes one call of the `llm`
+    outside any run. Exit code 100: the new prompt breaks an invariant and is not shown.
     """
     from tasks.prompts.by_hand import mutate_text  # noqa: PLC0415 - brings NumPy
 
     text = _read(prompt)
     second = None if other is None else _read(other)
-    found = mutate_text(
+    mutated = mutate_text(
         load_with(config, None), text, operator.value, other=second, rules=rules, seed=seed
     )
-    one = found.mutation
-    if as_json:
-        console.answer_json(
-            {"verdict": one.verdict, "text": one.text if one.is_kept else None,
-             "diagnosis": one.diagnosis, "shown": [*found.shown], "writer": one.writer,
-             "cost_usd": one.cost_usd}
-        )  # fmt: skip
-    else:
-        _show(text, one.text, found.shown, one.diagnosis)
-    if not one.is_kept:
-        console.say(f"Refused: {one.verdict.replace('_', ' ')}. {one.reason}".rstrip())
+    edit = mutated.mutation
+    console.emit(
+        {"verdict": edit.verdict, "text": edit.text if edit.is_kept else None,
+         "diagnosis": edit.diagnosis, "shown": [*mutated.shown], "writer": edit.writer,
+         "cost_usd": edit.cost_usd},
+        lambda: _show(text, edit.text, mutated.shown, edit.diagnosis),
+    )  # fmt: skip
+    if not edit.is_kept:
+        console.say(f"Rejected: {edit.verdict.replace('_', ' ')}. {edit.reason}".rstrip())
         raise typer.Exit(EXIT_NO)
     if output is not None:
-        output.write_text(one.text, encoding="utf-8")
-        console.say(f"Wrote {output}. Nothing is known of its worth until a run has tried it.")
+        output.write_text(edit.text, encoding="utf-8")
+        console.say(f"Wrote {output}. Its value is unknown until a run has tried it.")
 
 
 def _read(path: Path) -> str:

@@ -34,7 +34,7 @@ def policy() -> None:
 
 
 @app.command()
-def train(  # noqa: PLR0917 - Typer's options
+def train(
     config: options.ConfigFile = options.CONFIG_FILE,
     seed: Annotated[
         int | None,
@@ -43,15 +43,15 @@ def train(  # noqa: PLR0917 - Typer's options
     assignments: options.Assignments = None,
     offline: options.Offline = False,
     quiet: options.Quiet = False,
-    as_json: options.AsJson = False,
+    _json: options.AsJson = False,
 ) -> None:
-    """Play a round of episodes on a system's prompts, learn, and say which policy serves.
+    """Play a round of episodes on a system's prompts, learn, and report which policy serves.
 
-    The policy learned by PPO, a bandit and the best fixed sequence change the same prompts, scored on the
-    same cases, within the share of the budget that `prompts.policy.max_share` allows. The policy serves
-    once it earns more than both. What flow `policy` does by night; a round that was interrupted goes on.
+    PPO's policy, a bandit and the best fixed sequence change the same prompts, scored on the same cases,
+    within the share `prompts.policy.max_share` of the budget. The policy serves once it earns more than
+    both. Flow `policy` does the same every night. An interrupted round continues.
 
-    With --offline the store is one beside the usual one. Exit code 100: a baseline serves.
+    --offline uses a separate store. Exit code 100: a baseline serves.
     """
     from tasks.policy.policy_round import open_policy_round, play_round  # noqa: PLC0415 - brings NumPy
     from tasks.report.policy_section import policy_blocks, round_sentence  # noqa: PLC0415 - as above
@@ -59,14 +59,15 @@ def train(  # noqa: PLR0917 - Typer's options
     with mock_server(wanted=offline) as mock_url:
         loaded = load_with(config, assignments)
         with open_policy_round(loaded, seed=seed, mock_url=mock_url) as opened:
-            tell = None if quiet or as_json else lambda text: console.say(text, "dim")
+            tell = (
+                None if quiet or console.settings.json else lambda text: console.say(text, "dim")
+            )
             report = play_round(opened, tell)
     gate = report.gate
-    if as_json:
-        console.answer_json(asdict(report))
-    else:
-        said = round_sentence(report.n_episodes, report.n_missing, report.limit)
-        console.answer(f"{report.label}: {said}.")
+
+    def show() -> None:
+        sentence = round_sentence(report.n_episodes, report.n_missing, report.limit)
+        console.answer(f"{report.label}: {sentence}.")
         for block in policy_blocks(gate.serves, gate.reason, gate.verdicts, report.course):
             console.show_block(block)
         if tell is not None:
@@ -74,6 +75,8 @@ def train(  # noqa: PLR0917 - Typer's options
             again = f"convergence policy train{named}{' --offline' if offline else ''}"
             look = "" if offline else " In the browser: convergence ui"
             console.say(f"\nAnother round: {again}.{look}")
+
+    console.emit(asdict(report), show)
     if gate.serves != "ppo":
         raise typer.Exit(options.EXIT_NO)
 
@@ -88,18 +91,18 @@ def serve(  # noqa: PLR0917 - Typer's options
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Model whose embeddings requests give. Default: the service makes hashed n-grams of "
-            "prompts, which know no meanings, where a request gives no embedding.",
+            help="Model of the embeddings in requests. Default: the service hashes n-grams of the "
+            "prompt if a request has no embedding.",
         ),
     ] = None,
     embedding_dim: Annotated[
         int, typer.Option(min=1, max=16_384, help="Numbers in an embedding.")
     ] = 1536,
     max_steps: Annotated[
-        int, typer.Option(min=1, max=6, help="Changes of a prompt in one episode.")
+        int, typer.Option(min=1, max=6, help="Most changes of a prompt in one episode.")
     ] = 5,
     seed: Annotated[
-        int, typer.Option(min=0, help="Of the first weights and of what is drawn.")
+        int, typer.Option(min=0, help="Seed of the first weights and of the draws.")
     ] = 0,
     assignments: Annotated[
         list[str] | None,
@@ -117,10 +120,9 @@ def serve(  # noqa: PLR0917 - Typer's options
 ) -> None:
     """Serve a policy that learns which change of a prompt to make: PPO over HTTP.
 
-    The service of `convergence serve` with the policy's paths: /select_action, /select_mutation,
-    /store_experience, /update, /get_distribution, /save, /load, /stats. The `llm` of --config writes
-    changed prompts; without one fixed rules do. On loopback it needs no token, as a demonstration; bound
-    elsewhere it must have one. Ctrl-C ends it; no acknowledged experience is lost.
+    Paths: /select_action, /select_mutation, /store_experience, /update, /get_distribution, /save, /load,
+    /stats. The `llm` of --config writes changed prompts; without one fixed rules do. Needs a token unless
+    it listens on loopback. Ctrl-C stops it; every acknowledged experience is kept.
     """
     from convergence.service.server import Service, ServiceOptions  # noqa: PLC0415 - brings FastAPI
     from convergence.service.tokens import read_tokens  # noqa: PLC0415 - as above
@@ -170,18 +172,18 @@ def policy_settings(
 
     fixed = {"input_dim": dim + N_PROGRESS, "action_dim": len(PROMPT_ACTIONS)}
     names = [name for name in PPOConfig.__dataclass_fields__ if name not in fixed]
-    given: dict[str, Any] = {}
-    for one in assignments:
-        key, equals, text = one.partition("=")
+    values: dict[str, Any] = {}
+    for assignment in assignments:
+        key, equals, text = assignment.partition("=")
         if not equals or key not in names:
             raise ConfigurationError.of(
                 "--set", f"must set one of {', '.join(names)}", "Write e.g. `learning_rate=0.0001`.",
-                value=one,
+                value=assignment,
             )  # fmt: skip
         value = yaml.safe_load(text)
-        given[key] = float(value) if _is_number(text) and not isinstance(value, int) else value
+        values[key] = float(value) if _is_number(text) and not isinstance(value, int) else value
     try:
-        ppo = PPOConfig(**fixed, **given)
+        ppo = PPOConfig(**fixed, **values)
     except (ValueError, TypeError) as error:
         raise ConfigurationError.of("--set", str(error), "Give a value of that kind.") from error
     return PolicySettings.of(
@@ -207,13 +209,12 @@ def opened_policy(
     mock_url: str | None,
     prefix: str = "",
 ) -> "Iterator[PolicyMount]":
-    """Open the policy of a store, to be served below ``prefix``; ``mock_url`` answers in a model's place.
+    """Open the policy of a store, served below ``prefix``; a mock at ``mock_url`` replaces models.
 
     Raises:
-        ConfigurationError: the built-in stand-in is to answer in the place of no ``llm``, or a key is
-            not set.
+        ConfigurationError: the configuration has no ``llm`` to mock, or a key is not set.
         PolicyBusyError: another process serves it.
-        PolicyCheckpointError: it is of another embedding or dimension.
+        PolicyCheckpointError: it has another embedding or dimension.
     """
     from convergence.service.policy import PolicyMount  # noqa: PLC0415 - brings FastAPI
     from tasks.inputs.environment import Environment  # noqa: PLC0415 - brings httpx
@@ -227,7 +228,9 @@ def opened_policy(
     loaded = None if config is None else load(config)
     if mock_url is not None and (loaded is None or loaded.configuration.llm is None):
         raise ConfigurationError.of(
-            "--offline", "stands for the `llm` of a configuration", "Add one, or leave this out."
+            "--offline",
+            "needs a configuration with an `llm` to mock",
+            "Add one, or leave this out.",
         )
     with (
         ExperienceStore(root) as store,

@@ -39,21 +39,22 @@ def export_preferences(  # noqa: PLR0917 - options of a command
         RowFormat, typer.Option("--format", "-f", help="trl (DPO, reward, SimPO) or openai.")
     ] = RowFormat.TRL,
     system: Annotated[
-        str | None, typer.Option(help="Its api.name. Default: the only one that has any.")
+        str | None,
+        typer.Option(help="System (api.name). Default: the only system with preferences."),
     ] = None,
     split: Annotated[
-        WantedSplit, typer.Option(help="audit pairs are frozen: do not train on them.")
+        WantedSplit, typer.Option(help="Split. Do not train on audit pairs.")
     ] = WantedSplit.TRAIN,
     anyway: Annotated[
-        bool, typer.Option("--anyway", help="Write rows that are not fit to train on.")
+        bool, typer.Option("--anyway", help="Write rows that are unfit for training, too.")
     ] = False,
     store: options.Store = None,
     config: options.Config = None,
-    as_json: options.AsJson = False,
+    _json: options.AsJson = False,
 ) -> None:
-    """Write preferences as a dataset, with the evidence of each row beside it.
+    """Write preferences as a dataset, with the evidence of each row.
 
-    Exit code 100: nothing was written, since it is not fit to train on; see --anyway.
+    Exit code 100: the rows are not fit to train on, and nothing is written; see --anyway.
     """
     if output.is_dir():
         fix = "That is a folder; write e.g. `--output preferences.jsonl`."
@@ -67,56 +68,54 @@ def export_preferences(  # noqa: PLR0917 - options of a command
         console.say(f"{name} has no preferences of the split {split.value} in this store.")
         raise typer.Exit(EXIT_NO)
     for doubt in dataset.doubts:
-        console.say(f"Nobody should train on these rows: {doubt}.")
+        console.say(f"Do not train on these rows: {doubt}.")
     if dataset.doubts and not anyway:
-        console.say("Nothing was written. With --anyway it is.")
+        console.say("Nothing is written. Add --anyway to write them.")
         raise typer.Exit(EXIT_NO)
     files = export(dataset, output, form.value)
-    if as_json:
-        console.answer_json(
-            {
-                "system": name,
-                "rows": len(dataset.pairs),
-                "near_duplicates": dataset.n_duplicates,
-                "of_disabled_judges": dataset.n_unvouched,
-                "of_collapsed_rounds": dataset.n_collapsed,
-                "doubts": list(dataset.doubts),
-                "files": {what: str(file) for what, file in files.items()},
-            }
-        )
-        return
     left = f", {dataset.n_duplicates:,} near duplicates left out" if dataset.n_duplicates else ""
     if dataset.n_unvouched and not dataset.holds_all:
         left += f", {dataset.n_unvouched:,} of rounds with a disabled judge left out"
     if dataset.n_collapsed and not dataset.holds_all:
         left += f", {dataset.n_collapsed:,} of rounds that raised an alarm of coverage left out"
-    console.say(f"Wrote {len(dataset.pairs):,} rows of {name} to {output}{left}.")
+    console.emit(
+        {
+            "system": name,
+            "rows": len(dataset.pairs),
+            "near_duplicates": dataset.n_duplicates,
+            "of_disabled_judges": dataset.n_unvouched,
+            "of_collapsed_rounds": dataset.n_collapsed,
+            "doubts": list(dataset.doubts),
+            "files": {what: str(file) for what, file in files.items()},
+        },
+        f"Wrote {len(dataset.pairs):,} rows of {name} to {output}{left}.",
+    )
 
 
 def import_preferences(
     file: Annotated[Path, typer.Argument(help="Rows of TRL or OpenAI, .jsonl or .json.")],
-    config: Annotated[
-        Path, typer.Option(help="Configuration of the system that they belong to.")
-    ] = Path(locations.CONFIG_NAME),
-    as_json: options.AsJson = False,
+    config: Annotated[Path, typer.Option(help="Configuration of the system.")] = Path(
+        locations.CONFIG_NAME
+    ),
+    _json: options.AsJson = False,
 ) -> None:
-    """Read a dataset into the store: its rows pass the filters again, and no search reads them."""
+    """Read a dataset of preferences into the store. Its rows pass the filters again; no search reads them."""
     from convergence_core.sao.formats import BadRowError  # noqa: PLC0415 - of datasets alone
     from tasks.inputs.loader import load  # noqa: PLC0415 - as above
     from tasks.sao.dataset import import_dataset  # noqa: PLC0415 - brings DuckDB
 
     try:
-        found, label = import_dataset(load(config), file)
+        accepted, label = import_dataset(load(config), file)
     except (BadRowError, OSError) as error:
         fix = "Give rows as `convergence export preferences` writes them."
         raise ConfigurationError.of(str(file), str(error), fix) from error
-    dropped = {name: n for name, n in found.dropped.items() if n}
-    if as_json:
-        console.answer_json({"run": label, "rows": len(found.pairs), "dropped": dropped})
-        return
+    dropped = {name: n for name, n in accepted.dropped.items() if n}
     listed = ", ".join(f"{n:,} {name.replace('_', ' ')}" for name, n in dropped.items())
-    told = f"; dropped: {listed}" if listed else ""
-    console.say(f"Read {len(found.pairs):,} preferences into {label}{told}.")
+    listed = f"; dropped: {listed}" if listed else ""
+    console.emit(
+        {"run": label, "rows": len(accepted.pairs), "dropped": dropped},
+        f"Read {len(accepted.pairs):,} preferences into {label}{listed}.",
+    )
 
 
 def _only_system(store: "ParquetStore") -> str:

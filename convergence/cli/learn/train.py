@@ -1,11 +1,10 @@
-"""``train``: adapters of a local model, trained on what people rate."""
+"""``train``: adapters of a local model, trained on ratings."""
 
 import re
 import time
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -25,15 +24,17 @@ def train(  # noqa: PLR0917 - Typer's options
         Path, typer.Argument(metavar="[CONFIG]", help="optimization.yaml")
     ] = options.CONFIG_FILE,
     role: Annotated[
-        str | None, typer.Option(help="Whose answers. Default: every role with marks.")
+        str | None, typer.Option(help="Role to train. Default: every role with ratings.")
     ] = None,
     now: Annotated[
         bool,
-        typer.Option("--now", help="Do not wait for idleness, nor for `min_ratings` new marks."),
+        typer.Option(
+            "--now", help="Do not wait for an idle machine or for `min_ratings` new ratings."
+        ),
     ] = False,
     daemon: Annotated[
         bool,
-        typer.Option("--daemon", help="Look again every `feedback.training.interval_s` seconds."),
+        typer.Option("--daemon", help="Check again every `feedback.training.interval_s` seconds."),
     ] = False,
     thoughts: Annotated[
         Path | None,
@@ -43,14 +44,14 @@ def train(  # noqa: PLR0917 - Typer's options
         ),
     ] = None,
     store: options.Store = None,
-    as_json: options.AsJson = False,
+    _json: options.AsJson = False,
 ) -> None:
-    """Train the local model on what people rated, and answer from it where it is better.
+    """Train the local model on ratings, and activate the new adapter if it is better.
 
-    One round for each role with enough new marks: a new adapter is trained, judged on prompts that were
-    never trained on, and activated if it passes every check. Says what it waits for otherwise.
+    Runs one round for each role with enough new ratings: trains an adapter, tests it on prompts it never
+    trained on, and activates it if it passes every check. Otherwise prints what is missing.
 
-    Exit code 1: the training failed. 100: a new adapter was rejected, or is undecided because ratings are missing.
+    Exit code 1: the training failed. 100: the new adapter is rejected, or undecided for want of ratings.
     """
     from tasks.chat.roles import persona_of  # noqa: PLC0415 - as below
     from tasks.inputs.loader import load  # noqa: PLC0415 - brings pydantic
@@ -60,11 +61,11 @@ def train(  # noqa: PLR0917 - Typer's options
     from tasks.training.looks import look_at_roles  # noqa: PLC0415 - as above
     from tasks.training.thinker_round import train_thinker  # noqa: PLC0415 - as above
 
-    if daemon and as_json:
-        rule = "must not be given beside --json, which prints one value"
+    if daemon and console.settings.json:
+        rule = "must not come with --json, which prints one value"
         raise ConfigurationError.of("--daemon", rule, "Leave one of them out.")
     if thoughts is not None and (daemon or now or role is None):
-        rule = "must be given with --role, and without --daemon and --now"
+        rule = "needs --role, and excludes --daemon and --now"
         raise ConfigurationError.of("--thoughts", rule, "Name the role that thinks.")
     loaded = load(config)
     training = loaded.configuration.feedback.training
@@ -72,10 +73,12 @@ def train(  # noqa: PLR0917 - Typer's options
     with FeedbackStore(bound_folder(loaded) if store is None else store) as feedback:
         if daemon:
             console.answer(
-                f"Looking at the ratings of {feedback.root} every {training.interval_s:g} s. Ctrl-C ends it."
+                f"Checking the ratings of {feedback.root} every {training.interval_s:g} s. Ctrl-C stops."
             )
         while True:
-            progress = None if as_json else partial(_progress, n_steps=training.steps)
+            progress = (
+                None if console.settings.json else partial(_progress, n_steps=training.steps)
+            )
             if thoughts is not None and role is not None:
                 on_step = no_report if progress is None else progress(role)
                 persona = persona_of(role, loaded.configuration.feedback.roles)
@@ -91,12 +94,12 @@ def train(  # noqa: PLR0917 - Typer's options
             has_marks = bool(reports)
             if daemon:
                 reports = _news(reports, waiting)
-            _show(reports, as_json=as_json, has_marks=has_marks or "" in waiting)
+            _emit(reports, has_marks=has_marks or "" in waiting)
             waiting.setdefault("", "no marks")
             if not daemon:
                 break
             time.sleep(training.interval_s)
-    statuses = {one.status for one in reports}
+    statuses = {report.status for report in reports}
     if "failed" in statuses:
         raise typer.Exit(1)
     if statuses & {"rejected", "undecided"}:
@@ -104,49 +107,40 @@ def train(  # noqa: PLR0917 - Typer's options
 
 
 def _progress(role: str, n_steps: int) -> "Callable[[TrainingStep], None]":
-    """Return what tells of every quarter of the steps."""
+    """Return a listener that prints every quarter of the steps."""
 
-    def tell(step: "TrainingStep") -> None:
+    def print_step(step: "TrainingStep") -> None:
         if step.step == 1 or step.step * 4 // n_steps > (step.step - 1) * 4 // n_steps:
             console.say(f"{role}: step {step.step} of {n_steps}, loss {step.loss:.4f}", "dim")
 
-    return tell
+    return print_step
 
 
 def _news(reports: "list[RoundReport]", waiting: dict[str, str]) -> "list[RoundReport]":
-    """Return the reports without those that wait for what they waited for; keeps what each role waits for."""
+    """Return the reports without roles that still wait for the same reason; updates ``waiting``."""
     news = []
-    for one in reports:
-        # Times and loads change with every look; what is missing is the reason.
-        reason = re.sub(r"\d+(\.\d+)?", "#", one.sentence) if one.status == "waiting" else ""
-        if not reason or waiting.get(one.role) != reason:
-            news.append(one)
-        waiting[one.role] = reason
+    for report in reports:
+        # Times and loads change with every check; the reason does not.
+        is_waiting = report.status == "waiting"
+        reason = re.sub(r"\d+(\.\d+)?", "#", report.sentence) if is_waiting else ""
+        if not reason or waiting.get(report.role) != reason:
+            news.append(report)
+        waiting[report.role] = reason
     return news
 
 
-def _show(reports: "list[RoundReport]", *, as_json: bool, has_marks: bool) -> None:
-    if as_json:
-        found: Any = [
-            {
-                "role": one.role,
-                "status": one.status,
-                "sentence": one.sentence,
-                "version": one.version,
-                "checks": [asdict(check) for check in one.checks],
-                "n_rows": one.n_rows,
-                "cpu_s": one.cpu_s,
-            }
-            for one in reports
-        ]
-        console.answer_json({"rounds": found})
-        return
-    if not has_marks:
-        console.say(
-            "No answer of the model that is trained was rated yet. `convergence chat` asks and rates."
-        )
-    for one in reports:
-        for check in one.checks:
-            console.answer(f"  {'passed' if check.passed else 'FAILED'}  {check.words}")
-        sentence = one.sentence[0].upper() + one.sentence[1:].removesuffix(".")
-        console.answer(f"{one.role}: {one.status}. {sentence}.")
+def _emit(reports: "list[RoundReport]", *, has_marks: bool) -> None:
+    def show() -> None:
+        if not has_marks:
+            console.say(
+                "The model has no rated answers yet. Ask and rate with `convergence chat`."
+            )
+        for report in reports:
+            for check in report.checks:
+                console.answer(f"  {'passed' if check.passed else 'FAILED'}  {check.words}")
+            sentence = report.sentence[0].upper() + report.sentence[1:].removesuffix(".")
+            console.answer(f"{report.role}: {report.status}. {sentence}.")
+
+    names = ("role", "status", "sentence", "version", "checks", "n_rows", "cpu_s")
+    rows = [{name: getattr(report, name) for name in names} for report in reports]
+    console.emit({"rounds": rows}, show)
