@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -41,16 +42,22 @@ def modules(package: str) -> list[Path]:
     return sorted((ROOT / package).rglob("*.py"))
 
 
-def imported(path: Path) -> set[str]:
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
+def imported(path: Path) -> frozenset[str]:
     """Return every absolute module name that a file imports, at any depth."""
     names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
             names.add(node.module or "")
-    return names
+    return frozenset(names)
 
 
 def tops(path: Path) -> set[str]:
@@ -72,7 +79,7 @@ def test_the_core_knows_no_disk_no_network_no_thread_no_clock_and_no_global_rand
         names = {name for name in imported(path) if name not in PURE}
         foreign = {name.split(".")[0] for name in names} & CORE_MAY_NOT_IMPORT
         assert not foreign, f"{path.relative_to(ROOT)} imports {sorted(foreign)}"
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
                 assert (node.value.id, node.attr) not in CLOCKS, f"{path}: reads the clock"
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
@@ -117,7 +124,7 @@ def test_importing_every_core_module_leaves_prefect_out():
 @pytest.mark.parametrize("package", OURS)
 def test_every_public_list_is_sorted_and_names_what_exists(package: str):
     for path in modules(package):
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        for node in parsed(path).body:
             if isinstance(node, ast.Assign) and any(
                 isinstance(target, ast.Name) and target.id == "__all__" for target in node.targets
             ):

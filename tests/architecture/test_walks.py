@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 
 import pytest
 
@@ -67,19 +67,24 @@ class Trace:
     """Calls of the stops, with the stops that were on the stack."""
 
     known: frozenset[tuple[str, str]]
+    keys: dict[int, tuple[CodeType, tuple[str, str] | None]] = field(default_factory=dict)
+    """The stop of each code object that was called, if it is one; by id, which is fast to look up."""
     first: list[tuple[str, str]] = field(default_factory=list)
     """Stops in the order of their first calls."""
     callers: dict[tuple[str, str], set[tuple[str, str]]] = field(default_factory=dict)
 
     def key(self, frame: FrameType) -> tuple[str, str] | None:
-        path = frame.f_code.co_filename
-        if not path.startswith(f"{ROOT}/"):
-            return None
-        key = path[len(f"{ROOT}/") :], frame.f_code.co_qualname
-        return key if key in self.known else None
+        code = frame.f_code
+        seen = self.keys.get(id(code))
+        if seen is None:
+            key = code.co_filename.removeprefix(f"{ROOT}/"), code.co_qualname
+            seen = self.keys[id(code)] = code, key if key in self.known else None
+        return seen[1]
 
     def __call__(self, frame: FrameType, event: str, _: object) -> None:
-        key = self.key(frame) if event == "call" else None
+        if event != "call":
+            return
+        key = self.key(frame)
         if key is None:
             return
         if key not in self.callers:
@@ -129,7 +134,7 @@ def of_a_run(tmp_path_factory: pytest.TempPathFactory, prefect_server: str) -> T
                 "request": {"method": "POST", "body": {"x": "{x}", "kind": "{kind}"}},
                 "response": {"result_field": "value"},
             },
-            optimization__evolution={"population_size": 8, "generations": 3},
+            optimization__evolution={"population_size": 6, "generations": 2},
             storage={"path": str(folder / "store")},
             output={"save_path": str(folder / "results")},
         )

@@ -140,15 +140,7 @@ def test_async_form_leaves_the_loop_free(here: Path):
 
 
 @pytest.mark.prefect
-def test_sync_form_works_inside_a_running_loop(here: Path):
-    async def notebook() -> OptimizationResult:
-        return run_optimization_sync(config(1), **GIVEN)
-
-    assert asyncio.run(notebook()).success
-
-
-@pytest.mark.prefect
-def test_async_target_and_evaluator_work(here: Path):
+def test_async_target_and_evaluator_work_inside_a_running_loop(here: Path):
     async def slow_target(n: int, x: float) -> float:
         await asyncio.sleep(0)
         return x
@@ -157,9 +149,12 @@ def test_async_target_and_evaluator_work(here: Path):
         await asyncio.sleep(0)
         return near(result, expected, params, metric)
 
-    assert run_optimization_sync(
-        config(1), local_function=slow_target, evaluator=slow_near, test_cases=CASES
-    ).success
+    async def notebook() -> OptimizationResult:
+        return run_optimization_sync(
+            config(1), local_function=slow_target, evaluator=slow_near, test_cases=CASES
+        )
+
+    assert asyncio.run(notebook()).success
 
 
 @pytest.mark.prefect

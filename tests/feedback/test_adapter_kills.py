@@ -66,5 +66,5 @@ def test_a_killed_writer_loses_and_doubles_no_change(tmp_path: Path):
 
 
 @pytest.mark.slow
-def test_forty_random_kills_lose_and_double_no_change(tmp_path: Path):
-    kill_randomly(tmp_path, random.Random(4), n_kills=40)
+def test_twelve_random_kills_lose_and_double_no_change(tmp_path: Path):
+    kill_randomly(tmp_path, random.Random(4), n_kills=12)

@@ -285,8 +285,8 @@ def test_a_killed_writer_loses_nothing_that_was_acknowledged(tmp_path: Path):
 
 
 @pytest.mark.slow
-def test_forty_random_kills_lose_and_double_nothing(tmp_path: Path):
-    kill_randomly(tmp_path / "store", random.Random(2), n_kills=40)
+def test_twelve_random_kills_lose_and_double_nothing(tmp_path: Path):
+    kill_randomly(tmp_path / "store", random.Random(2), n_kills=12)
 
 
 def test_a_store_of_a_newer_version_is_refused(tmp_path: Path):

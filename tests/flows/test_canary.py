@@ -87,16 +87,12 @@ def _http(auth: Mapping[str, Any] | None = None, **more: Any) -> dict[str, Any]:
 
 KINDS = {
     "bearer": Kind(_http({"type": "bearer", "token_env": "CANARY"})),
-    "api_key": Kind(_http({"type": "api_key", "token_env": "CANARY"}), header="x-api-key"),
     "basic": Kind(_http({"type": "basic", "username": "me", "password_env": "CANARY"})),
     "header": Kind(_http(request={"headers": {"X-Team": "a ${CANARY}"}}), header="x-team"),
-    "openai": Kind(_chat("openai")),
     "openai-stream": Kind(
         _chat("openai", request={"stream": True, "options": {"model": "m", "max_tokens": 9}})
     ),
-    "groq": Kind(_chat("groq")),
     "azure": Kind(_chat("azure"), header="api-key"),
-    "gemini": Kind(_chat("gemini")),
     "gemini-native": Kind(
         _chat("gemini", protocol="native"), is_native=True, header="x-goog-api-key"
     ),

@@ -77,17 +77,13 @@ def test_the_feed_has_flow_runs_and_what_went_wrong_and_no_more(prefect_server: 
     becomes(lambda: states(prefect_server, flow_run), ALL_STATES)
     wanted = Counter({**FLOW_RUN, "prefect.task-run.Failed": 1})
     becomes(lambda: of_flow_run(prefect_server, flow_run), wanted)
-
-
-@pytest.mark.prefect
-def test_events_of_task_runs_name_the_flow_run_and_leave_its_tags_to_it(prefect_server: str):
-    flow_run = run_two_tasks({})
-    wanted = {"any_resource": {"id": [f"prefect.flow-run.{flow_run}"]}}
+    # Events of task runs name the flow run, and leave its tags to it.
+    resources = {"id": [f"prefect.flow-run.{flow_run}"]}
 
     def related(event: str) -> set[str]:
         return {
             resource["prefect.resource.id"]
-            for found in events(prefect_server, **wanted)
+            for found in events(prefect_server, any_resource=resources)
             if found["event"] == event
             for resource in found["related"]
         }
@@ -99,6 +95,7 @@ def test_events_of_task_runs_name_the_flow_run_and_leave_its_tags_to_it(prefect_
     assert not any(name.startswith("prefect.tag.") for name in of_task_run)
 
 
+@pytest.mark.slow
 @pytest.mark.prefect
 def test_an_automation_sees_a_task_run_that_the_feed_leaves_out(prefect_server: str):
     from prefect.automations import Automation, EventTrigger, Posture
@@ -122,6 +119,7 @@ def test_an_automation_sees_a_task_run_that_the_feed_leaves_out(prefect_server: 
         automation.delete()
 
 
+@pytest.mark.slow
 @pytest.mark.prefect
 def test_a_live_stream_has_a_task_run_that_the_feed_leaves_out(prefect_server: str):
     from prefect.events.clients import PrefectEventSubscriber

@@ -86,7 +86,7 @@ def test_parallel_calls_never_take_a_run_beyond_its_cap(tmp_path: Path, cap: flo
 
 
 @pytest.mark.parametrize(
-    "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 5))]
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))]
 )
 def test_a_cap_holds_where_the_end_of_some_calls_is_never_seen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int

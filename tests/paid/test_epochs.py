@@ -117,7 +117,7 @@ def test_only_without_an_epoch_an_equal_cell_is_paid_again(
     "epoch",
     [
         "7d",
-        *(pytest.param(name, marks=pytest.mark.slow) for name in ("run", "off", "forever")),
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("off", "forever")),
     ],
 )
 def test_a_resumed_run_pays_nothing_twice_in_any_epoch(

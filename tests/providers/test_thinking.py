@@ -68,17 +68,16 @@ def test_thinking_is_what_stands_between_tags_before_the_answer(text, thinking, 
     assert split_thinking(text) == (thinking, text if answer is None else answer)
 
 
-@pytest.mark.parametrize("size", [1, 2, 5, 1000])
 @pytest.mark.parametrize(("text", "thinking", "answer"), TEXTS)
-def test_pieces_of_a_stream_add_up_to_the_answer(text, thinking, answer, size):
-    heard: list[str] = []
+def test_pieces_of_a_stream_add_up_to_the_answer(text, thinking, answer):
     closing = "◁/think▷" if "◁" in text else "</think>"
     is_late = not re.search(r"[<\[◁]", text.partition(closing)[0]) and thinking is not None
-    pieces = AnswerPieces(heard.append, holds=is_late)
-    for i in range(0, len(text), size):
-        pieces.add(text[i : i + size])
-    expected = text if answer is None else answer
-    assert "".join(heard) == expected
+    for size in (1, 2, 5, 1000):
+        heard: list[str] = []
+        pieces = AnswerPieces(heard.append, holds=is_late)
+        for i in range(0, len(text), size):
+            pieces.add(text[i : i + size])
+        assert "".join(heard) == (text if answer is None else answer), size
 
 
 def test_without_the_split_every_piece_is_passed_on():

@@ -500,5 +500,5 @@ def test_a_killed_process_loses_no_acknowledged_reward(tmp_path: Path):
 @pytest.mark.slow
 @pytest.mark.usefixtures("shared")
 def test_eight_processes_killed_each_second_lose_no_reward_over_many_pairs(tmp_path: Path):
-    """16,000 pairs, one in twenty rewarded twice, one in a hundred of nobody."""
-    processes(tmp_path / "store", 8, 2_000, n_kills=6)
+    """3,200 pairs, one in twenty rewarded twice, one in a hundred of nobody."""
+    processes(tmp_path / "store", 8, 400, n_kills=4)

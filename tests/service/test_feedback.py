@@ -217,14 +217,6 @@ def test_ratings_alone_lead_to_the_best_of_four_arms(store: RuntimeStore):
     )
 
 
-@pytest.mark.slow
-@pytest.mark.statistical
-@pytest.mark.parametrize("seed", range(10, 20))
-def test_ratings_alone_lead_to_the_best_arm_in_each_of_ten_seeds(store: RuntimeStore, seed: int):
-    with FeedbackStore(store.root) as feedback:
-        assert learn_from_ratings(Systems(store), feedback, seed=seed) >= 0.8
-
-
 def test_every_route_asks_for_its_scope(start: Start):
     service = start()
     select = Caller(service.url, "select")

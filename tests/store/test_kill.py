@@ -48,7 +48,7 @@ def kill_randomly(path: Path, rng: random.Random, n_kills: int, n_generations: i
 
 @pytest.mark.slow
 def test_random_kills_lose_nothing(tmp_path):
-    kill_randomly(tmp_path, random.Random(1), n_kills=50, n_generations=500)
+    kill_randomly(tmp_path, random.Random(1), n_kills=15, n_generations=500)
 
 
 @pytest.mark.parametrize(

@@ -78,14 +78,14 @@ def test_rank_correlation_without_variance_is_undefined():
 
 @pytest.mark.parametrize("n", [1, 2, 10, 50, 333])
 @pytest.mark.parametrize("share", [0, 0.1, 0.5, 0.82, 1])
-@pytest.mark.parametrize("level", [0.8, 0.95, 0.99])
-def test_wilsons_interval_is_scipys(n, share, level):
+def test_wilsons_interval_is_scipys(n, share):
     hits = round(share * n)
-    expected = stats.binomtest(hits, n).proportion_ci(level, method="wilson")
-    found = wilson(hits, n, level=level)
-    assert found is not None
-    assert found.value == hits / n
-    assert (found.low, found.high) == pytest.approx((expected.low, expected.high), abs=1e-9)
+    for level in (0.8, 0.95, 0.99):
+        expected = stats.binomtest(hits, n).proportion_ci(level, method="wilson")
+        found = wilson(hits, n, level=level)
+        assert found is not None
+        assert found.value == hits / n
+        assert (found.low, found.high) == pytest.approx((expected.low, expected.high), abs=1e-9)
 
 
 def test_a_share_of_nothing_is_undefined():

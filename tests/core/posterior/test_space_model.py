@@ -186,7 +186,7 @@ def test_before_any_reward_every_candidate_is_the_same_guess():
         assert (fitted.rows([c.candidate_id for c in some]) == -1).all()
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("reward", [0.0, 0.3, 1.0])
 @pytest.mark.parametrize(("n", "n_cases"), [(1, 1), (1, 12), (5, 1), (8, 4)])
 def test_equal_rewards_leave_the_others_open(seed, reward, n, n_cases):
