@@ -175,10 +175,7 @@ class SaoConfig(Section):
     """Judgements from log-probabilities (`true`), from verdicts on which both orders agree
     (`false`), or the best available."""
     released_alarms: int = Field(default=0, ge=0)
-    """Coverage alarms that you checked; three unchecked ones stop the rounds."""
-    released_silences: int = Field(default=0, ge=0)
-    """Silences of the judge (drift, exploitation) that you checked; monitoring then
-    restarts."""
+    """Coverage alarms that you checked; an unchecked one ends the rounds."""
 
 
 class SocietyConfig(Section):

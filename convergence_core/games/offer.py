@@ -3,7 +3,6 @@
 | alarm | off |
 |---|---|
 | the judge's trust is below .2, or unknown | games without a ground: debate |
-| the judge is exploited: its marks rise while grounded rewards fall | games without a ground |
 | the judge's log score surely falls by debates: upper 80 % bound of their mean gain below 0 | debate |
 
 The judge's own game is always on: it is how trust comes back. Games that are switched off toss no coin, so
@@ -20,7 +19,6 @@ from scipy.special import stdtrit
 
 from convergence_core.games.game import Game
 from convergence_core.judges.trust.audit import LEAST_TRUST, Trust
-from convergence_core.judges.trust.exploitation import Exploitation
 
 LEAST_DEBATES: Final = 30
 """Plays below which nothing is said of what debates gain."""
@@ -42,7 +40,6 @@ def on_offer(
     games: Iterable[Game],
     *,
     trust: Trust,
-    exploitation: Exploitation,
     gains: Sequence[float] = (),
 ) -> GamesOnOffer:
     """Return which games the next round may include, and why others may not be.
@@ -50,13 +47,12 @@ def on_offer(
     Args:
         games: all that are registered.
         trust: in the judge, after the last audit.
-        exploitation: of the judge, after the last round.
         gains: of the judge's log score by each debate so far, in nats.
     """
     kept: list[Game] = []
     off: dict[str, str] = {}
     for game in games:
-        why = _why_off(game, trust, exploitation)
+        why = _why_off(game, trust)
         if game.feeds == "debate":
             why = why or why_unpaid(gains)
         if why:
@@ -66,11 +62,9 @@ def on_offer(
     return GamesOnOffer(games=tuple(kept), off=off)
 
 
-def _why_off(game: Game, trust: Trust, exploitation: Exploitation) -> str:
+def _why_off(game: Game, trust: Trust) -> str:
     if game.grounded:
         return ""
-    if exploitation.is_frozen:
-        return "the judge is exploited: its marks rose while grounded rewards fell"
     if trust.n_missing:
         return f"the judge is not known: {trust.n_missing} more items of executed truth are needed"
     if not trust.is_enabled:

@@ -16,31 +16,25 @@ class RoundHistory:
     pairs: tuple[JudgedPair, ...] = ()
     """Judged by the judge of today, oldest first."""
     prompts: tuple[str, ...] = ()
-    """All that were answered or written on probation, imported ones too: none is asked again."""
+    """All that were answered, imported ones too: none is asked again."""
     texts: tuple[str, ...] = ()
     """Prompts and answers that were written last, at most a window of coverage, oldest first: those of
     rounds that raised no alarm of it."""
-    written: tuple[str, ...] = ()
-    """Prompts that were written last, those of alarms and on probation too; at most a window."""
     audited: tuple[str, ...] = ()
     """Ids of the items that this judge was tried on."""
 
-    def after(
-        self, pairs: Sequence[JudgedPair], probes: Sequence[str], audited: Sequence[str]
-    ) -> "RoundHistory":
+    def after(self, pairs: Sequence[JudgedPair], audited: Sequence[str]) -> "RoundHistory":
         """Return the history after a round.
 
         Args:
             pairs: judged in it.
-            probes: prompts that were written on probation.
             audited: items that the judge was tried on.
         """
         return replace(
             self,
             pairs=(*self.pairs, *pairs),
-            prompts=(*self.prompts, *(pair.comparison.prompt for pair in pairs), *probes),
+            prompts=(*self.prompts, *(pair.comparison.prompt for pair in pairs)),
             texts=(*self.texts, *texts_of(wide(pairs)))[-WINDOW:],
-            written=(*self.written, *prompts_of(pairs), *probes)[-WINDOW:],
             audited=(*self.audited, *audited),
         )
 
@@ -48,19 +42,6 @@ class RoundHistory:
 def wide(pairs: Iterable[JudgedPair]) -> list[JudgedPair]:
     """Return pairs of rounds that raised no alarm of coverage."""
     return [pair for pair in pairs if not pair.is_collapsed]
-
-
-def prompts_of(written: Iterable[JudgedPair | str]) -> list[str]:
-    """Return prompts in the order in which they were written, each as often as it was.
-
-    Args:
-        written: judged pairs, and prompts that nobody answered.
-    """
-    prompts: list[str] = []
-    for (_, prompt), group in groupby(written, key=_prompt_of):
-        n_alone = sum(isinstance(one, str) for one in group)
-        prompts += [prompt] * max(1, n_alone)
-    return prompts
 
 
 def texts_of(pairs: Iterable[JudgedPair]) -> list[str]:
@@ -85,7 +66,5 @@ def texts_of(pairs: Iterable[JudgedPair]) -> list[str]:
     return texts
 
 
-def _prompt_of(written: JudgedPair | str) -> tuple[tuple[int, int | None] | None, str]:
-    if isinstance(written, str):
-        return None, written
-    return (written.round_number, written.comparison.persona), written.comparison.prompt
+def _prompt_of(pair: JudgedPair) -> tuple[int, int | None, str]:
+    return pair.round_number, pair.comparison.persona, pair.comparison.prompt

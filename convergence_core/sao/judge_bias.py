@@ -15,7 +15,6 @@ from typing import Final
 
 import numpy as np
 
-from convergence_core.judges.rank_correlation import spearman
 from convergence_core.judges.trust.audit import SURE
 from convergence_core.sao.preferences import JudgedPair
 
@@ -45,8 +44,6 @@ class JudgeBias:
     """Its standard error."""
     length: float | None
     """lambda."""
-    length_correlation: float | None
-    """Spearman's rho of x and l; ``None`` also where one of them is constant."""
 
     @property
     def abort_reason(self) -> str | None:
@@ -78,12 +75,10 @@ def judge_bias(judged: Sequence[JudgedPair]) -> JudgeBias:
     log_odds = np.array([pair.judgement.log_odds for pair in last])  # l, (n,)
     biases = np.array([pair.judgement.bias for pair in last])  # beta, (n,)
     is_sufficient = n >= LEAST_PAIRS
-    rho = float(spearman(x, log_odds)) if n > 2 else np.nan
     return JudgeBias(
         n_pairs=n,
         agreement=float(np.mean([pair.judgement.agrees for pair in last])) if n else None,
         position=float(biases.mean()) if is_sufficient else None,
         position_se=float(biases.std(ddof=1) / np.sqrt(n)) if is_sufficient else None,
         length=float(x @ log_odds / (x @ x + RIDGE)) if is_sufficient else None,
-        length_correlation=None if np.isnan(rho) else rho,
     )

@@ -1,7 +1,10 @@
 """Summary of a run's preferences for people."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+
+from convergence_core.result.number_text import plural
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -12,7 +15,7 @@ class SamplePair:
     chosen: str
     rejected: str
     q: float
-    """Probability that the chosen one is better, by the judge."""
+    """Probability that the chosen answer is better, by the judge."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,11 +23,11 @@ class PreferenceRound:
     """One round."""
 
     generation: int
-    """Before which it was played."""
+    """Generation that followed it."""
     n_prompts: int
-    """Prompts that were asked for."""
+    """Prompts requested."""
     n_pairs: int
-    """Pairs of answers that came to be."""
+    """Pairs of answers."""
     n_kept: int
     dropped: Mapping[str, int] = field(default_factory=dict)
     """Filter → pairs that it dropped."""
@@ -34,58 +37,31 @@ class PreferenceRound:
     """What being shown first adds to the log-odds; ``None``: fewer than 100 pairs."""
     length: float | None = None
     """What a length times e adds to them; ``None``: as above."""
-    length_correlation: float | None = None
     accuracy: float | None = None
     """Of the judge on grounded items; ``None``: there were none."""
     n_items: int = 0
-    log_score: float | None = None
-    calibration_error: float | None = None
-    correlation: tuple[float, float, float] | None = None
-    """Spearman's rho of judge and truth, and its 95 % interval."""
     trust: float = 0.0
     is_enabled: bool = False
-    """Whether trust suffices for the judge to be believed."""
-    pooled_right: float | None = None
-    """Items judged right over all audits, older ones lighter; ``None``: not told."""
-    pooled_items: float | None = None
-    """Of so many, as light."""
+    """Whether trust suffices to believe the judge."""
     lower_bound: float | None = None
-    """Of the judge's accuracy, which trust rests on: its 10 % quantile."""
+    """10 % quantile of the judge's accuracy over all audits, on which trust rests; ``None``: no audit."""
     n_missing: int = 0
     """Different grounded items that a verdict on the judge still needs."""
-    drift: tuple[float, float] | None = None
-    """Both sums of the alarm of drift, upwards and downwards."""
-    is_drifting: bool = False
-    """Whether one of them is above its limit."""
-    slopes: tuple[float, float] | None = None
-    """t of the slopes of the judge's and the grounded means; ``None``: fewer than five rounds."""
-    is_frozen: bool = False
-    """Whether somebody learned to please the judge, so that what it feeds is frozen."""
     vendi: float | None = None
-    distinct_2: float | None = None
-    duplicates: float | None = None
-    held_out: float | None = None
-    evaluated: float | None = None
-    """Share of the grid of configurations that was evaluated."""
-    proposed: float | None = None
-    """Share of it that was compared."""
+    """Number of different texts among the last 200, as an effective number."""
     note: str | None = None
-    """Why it was aborted, alarmed or ended the rounds; ``None``: it went well."""
+    """Why it was aborted, raised an alarm or ended the rounds; ``None`` if it did none of these."""
 
     @property
     def why_disbelieved(self) -> str | None:
-        """Why the judge is not believed after it; ``None``: it is."""
-        if self.is_frozen:
-            return "somebody learned to please the judge, which silences it"
-        if self.pooled_items is not None and self.pooled_items <= 0:
-            return "the judge was tried on no grounded item, so nobody vouches for it"
+        """Why the judge is not believed after it; ``None`` if it is believed."""
+        if self.lower_bound is None:
+            return "no grounded item was judged"
         if self.n_missing:
             return f"there is no verdict on the judge: {missing(self.n_missing)}"
-        if not self.is_enabled:
-            return f"the judge is disabled, with a trust of {self.trust:.2f}"
-        if self.is_drifting:
-            return "the judge's marks drifted from rewards, which silences it"
-        return None
+        return (
+            None if self.is_enabled else f"the judge is disabled, with a trust of {self.trust:.2f}"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,56 +69,45 @@ class PreferenceReport:
     """Preferences of a run."""
 
     estimator: str | None
-    """Where judgements came from."""
+    """How judgements were read."""
     rounds: tuple[PreferenceRound, ...] = ()
     sample: SamplePair | None = None
-    """The newest kept pair of the training split."""
+    """Newest kept pair of the training split."""
     n_total: int = 0
     """Kept pairs of the system in this store, those of earlier runs included."""
     n_variants: int = 0
-    """Texts that were distilled for parameters with `mutate`."""
+    """Texts distilled for parameters with `mutate`."""
     n_proposed: int = 0
-    """Candidates that were evaluated since preferences proposed them."""
+    """Candidates that preferences proposed and the run evaluated."""
     errors: Mapping[str, int] = field(default_factory=dict)
     """Why prompts, answers and judgements failed → how often."""
-    restored: bool = False
-    """Whether somebody learned to please the judge, and an earlier incumbent took its place again."""
 
     @property
     def n_kept(self) -> int:
         """Pairs kept in this run."""
-        return sum(one.n_kept for one in self.rounds)
+        return sum(each.n_kept for each in self.rounds)
 
     @property
     def dropped(self) -> dict[str, int]:
-        """Filter → pairs dropped in this run, those that dropped none left out."""
-        found: dict[str, int] = {}
-        for one in self.rounds:
-            for name, n in one.dropped.items():
-                found[name] = found.get(name, 0) + n
-        return {name: n for name, n in found.items() if n}
+        """Filter → pairs dropped in this run; filters that dropped none are absent."""
+        total: Counter[str] = Counter()
+        for each in self.rounds:
+            total.update(each.dropped)
+        return {name: n for name, n in total.items() if n}
 
     @property
     def sentence(self) -> str:
-        """The one sentence: what the data did, and nothing that they did not."""
-        if self.restored:
-            return (
-                "The judge's marks rose while grounded rewards fell: what it feeds is frozen, and in "
-                "further rounds the incumbent of the best round by rewards answers again."
-            )
-        done = []
+        """The effect of the data in one sentence."""
+        effects = []
         if self.n_variants:
-            done.append(
-                f"{self.n_variants} {'text' if self.n_variants == 1 else 'texts'} distilled from kept "
-                "pairs joined the search space"
+            effects.append(
+                f"{plural(self.n_variants, 'text')} distilled from kept pairs joined the search space"
             )
         if self.n_proposed:
-            done.append(
-                f"{self.n_proposed} {'candidate was' if self.n_proposed == 1 else 'candidates were'} "
-                "evaluated at their proposal"
-            )
-        if done:
-            return f"Preferences entered the search, and no reward: {'; '.join(done)}."
+            proposed = "candidate was" if self.n_proposed == 1 else "candidates were"
+            effects.append(f"{self.n_proposed} {proposed} evaluated at their proposal")
+        if effects:
+            return f"Preferences entered the search, and no reward: {'; '.join(effects)}."
         if not self.n_kept:
             return "Preferences changed nothing: no pair was kept."
         why = self.rounds[-1].why_disbelieved or "no text was distilled from them"
@@ -158,6 +123,6 @@ def missing(n: int) -> str:
     from convergence_core.judges.trust.audit import LEAST_ITEMS  # noqa: PLC0415
 
     return (
-        f"it takes {LEAST_ITEMS} different grounded items, {n} more than it was tried on "
+        f"{LEAST_ITEMS} different grounded items are required, {n} more than so far "
         "(`society.sao.audit_items` of them in a round)"
     )

@@ -75,16 +75,9 @@ class RoundPlan:
         return self.state.rounds.n_done
 
     @property
-    def is_probation(self) -> bool:
-        """Whether prompts alone are written, since an alarm lasts."""
-        return not self.state.alarms.gives_rows
-
-    @property
     def prompt_temperature(self) -> float | None:
         """``None``: not sent."""
-        if self.source.settings.temperature is None:
-            return None
-        return self.state.alarms.temperature(PROMPT_TEMPERATURE)
+        return None if self.source.settings.temperature is None else PROMPT_TEMPERATURE
 
 
 def plan_round(
@@ -123,7 +116,7 @@ def plan_round(
         incumbent=incumbent,
         rivals=tuple(rivals),
         failures=tuple(_failures(source, search)),
-        audit=tuple(items) if state.alarms.gives_rows else (),
+        audit=tuple(items),
         frozen=tuple([p for p in pairs if p.split == "audit" and p.is_kept][:N_FROZEN]),
         mutable=_mutable(source, state, incumbent),
     )
@@ -165,9 +158,7 @@ def _mutable(source: RoundSource, state: SaoState, incumbent: Candidate) -> dict
     return {
         name: str(incumbent.params[name])
         for name in source.mutable
-        if name in incumbent.params
-        and len(state.variants.get(name, ())) < MOST_VARIANTS
-        and not state.is_silenced
+        if name in incumbent.params and len(state.variants.get(name, ())) < MOST_VARIANTS
     }
 
 

@@ -14,11 +14,6 @@ from convergence_core.sao.round_result import SaoRound
 STOPPED: Final = "stopped"
 """Measure of a round: 1 if an alarm of coverage stopped the rows after it, else 0."""
 
-_OF_BIAS: Final = ("agreement", "position", "length", "length_correlation")
-_OF_AUDIT: Final = ("log_score", "calibration_error", "correlation")
-_OF_COVERAGE: Final = ("n_texts", "vendi", "distinct_2", "zlib_ratio", "held_out")
-"""Measures that are stored under the names of their fields."""
-
 PREFERENCES_SQL: Final = """
     WITH texts AS (
       SELECT run_id, payload_sha256, min(text) AS text FROM payloads
@@ -35,25 +30,12 @@ PREFERENCES_SQL: Final = """
     ORDER BY r.started_at, p.run_id, p.generation, p.position"""
 """Judged pairs with their texts, and whether an alarm (``STOPPED``) followed them, in the order in which they were judged."""
 
-PROBES_SQL: Final = """
-    WITH texts AS (
-      SELECT run_id, payload_sha256, min(text) AS text FROM payloads
-      WHERE kind = 'prompt' GROUP BY ALL)
-    SELECT p.*, x.text AS prompt
-    FROM preference_probes p
-    JOIN runs r USING (run_id)
-    JOIN texts x ON x.run_id = p.run_id AND x.payload_sha256 = p.prompt_sha256
-    WHERE r.name = $system
-    ORDER BY r.started_at, p.run_id, p.generation, p.position"""
-"""Prompts that were written on probation, in their order."""
-
 
 def round_tables(
     run_id: str,
     generation: int,
     found: SaoRound,
     *,
-    shares: tuple[float, float],
     estimator: str | None,
 ) -> dict[str, list[Row]]:
     """Return the rows of a round by table, the same for the same round.
@@ -62,24 +44,13 @@ def round_tables(
         run_id: of the run.
         generation: before which it was run.
         found: the round.
-        shares: of the grid of configurations, what was evaluated and what was compared.
         estimator: how judgements were read.
     """
     key = {"run_id": run_id, "generation": generation}
     return {
-        "payloads": text_rows(run_id, found.pairs, [prompt for _, prompt in found.probes]),
+        "payloads": text_rows(run_id, found.pairs),
         "preferences": preference_rows(run_id, generation, found.pairs),
-        "preference_probes": [
-            {
-                **key,
-                "position": position,
-                "round": found.plan.round_number,
-                "persona": persona,
-                "prompt_sha256": sha256_hex(prompt),
-            }
-            for position, (persona, prompt) in enumerate(found.probes)
-        ],
-        "preference_rounds": [{**key, **_round(found, shares, estimator)}],
+        "preference_rounds": [{**key, **_round(found, estimator)}],
         "preference_audits": [
             {
                 **key,
@@ -126,9 +97,9 @@ def preference_rows(run_id: str, generation: int, pairs: Sequence[JudgedPair]) -
     ]
 
 
-def text_rows(run_id: str, pairs: Iterable[JudgedPair], prompts: Iterable[str] = ()) -> list[Row]:
+def text_rows(run_id: str, pairs: Iterable[JudgedPair]) -> list[Row]:
     """Return each distinct prompt and answer once, for ``payloads``."""
-    kind_of = dict.fromkeys(prompts, "prompt")
+    kind_of: dict[str, str] = {}
     for pair in pairs:
         c = pair.comparison
         kind_of |= {c.prompt: "prompt", c.first.text: "response", c.second.text: "response"}
@@ -139,10 +110,11 @@ def text_rows(run_id: str, pairs: Iterable[JudgedPair], prompts: Iterable[str] =
     return sorted(rows, key=lambda row: str(row["payload_sha256"]))
 
 
-def _round(found: SaoRound, shares: tuple[float, float], estimator: str | None) -> Row:
+def _round(found: SaoRound, estimator: str | None) -> Row:
     """Return the columns of ``preference_rounds``, its key aside."""
     plan, outcome, state = found.plan, found.outcome, found.state
-    audit = outcome.audit
+    audit, trust, coverage = outcome.audit, state.trust, found.coverage
+    judge = {name: getattr(outcome.bias, name) for name in ("agreement", "position", "length")}
     return {
         "round": plan.round_number,
         "n_prompts": len(plan.personas),
@@ -150,44 +122,26 @@ def _round(found: SaoRound, shares: tuple[float, float], estimator: str | None) 
         "n_judged": len(outcome.pairs),
         "n_kept": sum(pair.is_kept for pair in outcome.pairs),
         "dropped": _known(outcome.dropped),
-        "judge": _judge(found),
-        "coverage": _coverage(found, shares),
+        "judge": _known({
+            **judge,
+            "frozen": found.agreement_with_frozen,
+            "audit_length": audit.length, "audit_length_se": audit.length_se,
+            "different_items": trust.n_different, "pooled_items": trust.n_items,
+            "pooled_right": trust.n_right, "lower_bound": trust.lower_bound,
+        }),
+        "coverage": _known({
+            STOPPED: state.alarms.is_stopped, "n_texts": coverage.n_texts, "vendi": coverage.vendi,
+            "distinct_2": coverage.distinct_2, "duplicates": coverage.duplicate_share,
+            "held_out": coverage.held_out,
+        }),
         "n_items": audit.n_items,
         "accuracy": audit.accuracy,
-        "trust": state.trust.value,
+        "trust": trust.value,
         "n_variants": found.n_variants,
         "estimator": estimator,
-        "is_frozen": state.exploitation.is_frozen,
         "note": found.note,
         "errors_json": canonical_json(dict(outcome.errors)),
-    }
-
-
-def _judge(found: SaoRound) -> dict[str, float]:
-    bias, audit, trust = found.outcome.bias, found.outcome.audit, found.state.trust
-    low, high = audit.interval or (None, None)
-    judge_slope, grounded_slope = found.state.exploitation.slopes
-    return _known({
-        **{name: getattr(bias, name) for name in _OF_BIAS},
-        **{name: getattr(audit, name) for name in _OF_AUDIT},
-        "correlation_low": low, "correlation_high": high,
-        "frozen": found.agreement_with_frozen,
-        "audit_length": audit.length, "audit_length_se": audit.length_se,
-        "different_items": trust.n_different, "pooled_items": trust.n_items, "pooled_right": trust.n_right,
-        "lower_bound": trust.lower_bound,
-        "judge_slope": judge_slope, "grounded_slope": grounded_slope,
-    })  # fmt: skip
-
-
-def _coverage(found: SaoRound, shares: tuple[float, float]) -> dict[str, float]:
-    state, coverage = found.state, found.coverage
-    return _known({
-        "evaluated": shares[0], "proposed": shares[1],
-        "drift_up": state.drift.up, "drift_down": state.drift.down,
-        STOPPED: state.alarms.is_stopped,
-        **{name: getattr(coverage, name) for name in _OF_COVERAGE},
-        "duplicates": coverage.duplicate_share,
-    })  # fmt: skip
+    }  # fmt: skip
 
 
 def _known(numbers: Mapping[Any, float | None]) -> dict[str, float]:

@@ -1,17 +1,16 @@
 """State of SAO: small numbers, kept with each generation's checkpoint.
 
 Texts, judgements and counters are in the tables; a state holds what a further round needs besides.
-Checkpoints of earlier versions hold more keys (the judge's say in the draws), which are passed over.
+Checkpoints of earlier versions hold more keys, which are ignored.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from convergence_core.judges.coverage.alarms import Alarms, Windows
+from convergence_core.judges.coverage.alarms import Alarms
+from convergence_core.judges.coverage.measures import Coverage
 from convergence_core.judges.trust.audit import Audit, Trust
-from convergence_core.judges.trust.drift import Drift
-from convergence_core.judges.trust.exploitation import Exploitation, IncumbentMeans
 from convergence_core.records import Json
 from convergence_core.sao.rounds import Rounds
 
@@ -31,78 +30,52 @@ class SaoState:
     trust: Trust = field(default_factory=Trust)
     played_to: int = -1
     """Last round of games whose verdicts ``trust`` holds; -1: none."""
-    drift: Drift = field(default_factory=Drift)
-    exploitation: Exploitation = field(default_factory=Exploitation)
-    n_silences: int = 0
-    """How often drift or exploitation silenced the judge."""
     variants: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Text parameter → variants distilled for it, in their order."""
 
     @property
-    def is_silenced(self) -> bool:
-        """Whether drift or exploitation silences the judge, whatever its trust."""
-        return self.exploitation.is_frozen or self.drift.is_alarming
-
-    @property
     def is_believed(self) -> bool:
-        """Whether what the judge said may have any effect: its trust suffices and nothing silences it."""
-        return self.trust.is_enabled and not self.is_silenced
+        """Whether the judge's verdicts may have any effect."""
+        return self.trust.is_enabled
 
     def after(
         self,
         asked: Sequence[int],
         *,
         audit: Audit,
-        windows: Windows,
+        coverage: Coverage,
         agreement_with_frozen: float | None,
-        incumbent: IncumbentMeans | None,
     ) -> "SaoState":
         """Return the state after a round.
 
         Args:
             asked: indices of its personas.
             audit: of the judge.
-            windows: measures of what was written last.
+            coverage: of the texts that were written last.
             agreement_with_frozen: share of its frozen verdicts that the judge repeats; ``None``: not measured.
-            incumbent: as judge and rewards see it; ``None``: the judge did not compare it.
         """
-        drift, exploitation = self.drift, self.exploitation
-        if incumbent is not None:
-            drift = drift.after(incumbent.judge_mean, incumbent.grounded_mean)
-            exploitation = exploitation.after(incumbent)
-        found = replace(
+        return replace(
             self,
             rounds=self.rounds.after(agreement_with_frozen),
             asked=(*self.asked, *asked),
-            alarms=self.alarms.after(windows),
+            alarms=self.alarms.after(coverage),
             trust=self.trust.after(audit),
-            drift=drift,
-            exploitation=exploitation,
         )
-        begins = found.is_silenced and not self.is_silenced
-        return replace(found, n_silences=self.n_silences + begins)
 
     def with_variants(self, texts: Mapping[str, str]) -> "SaoState":
         """Return the state with one more variant of some text parameters."""
         added = {name: (*self.variants.get(name, ()), text) for name, text in texts.items()}
         return replace(self, variants={**self.variants, **added})
 
-    def released(self, *, alarms: int, silences: int) -> "SaoState":
-        """Return the state once a person has looked into so many alarms and silences.
-
-        A judge that is silenced begins to be watched anew then.
-        """
-        found = replace(self, alarms=self.alarms.released(alarms))
-        if not self.is_silenced or self.n_silences > silences:
-            return found
-        return replace(found, drift=Drift(), exploitation=Exploitation())
+    def released(self, alarms: int) -> "SaoState":
+        """Return the state once a person has looked into so many alarms."""
+        return replace(self, alarms=self.alarms.released(alarms))
 
     def next_run(self, *, limit: int, n_personas: int, same_judge: bool) -> "SaoState":
         """Return what a further run of the same system begins with.
 
-        What is known of the texts goes on: alarms, and where the walk of personas stands. What is known
-        of the judge goes on as long as the same one judges: trust, drift, exploitation, and how far it
-        repeated itself. Distilled texts belong to a run's own evidence.
+        Alarms and the place in the walk of personas stay. Trust in the judge, and how far it repeated itself,
+        stay as long as the same model judges. Distilled texts belong to the evidence of one run.
 
         Args:
             limit: rounds that the further run may have.
@@ -126,15 +99,9 @@ class SaoState:
             "rounds": self.rounds.to_json(),
             "asked": [*self.asked],
             "walk": [self.walk_from, self.walk_to],
-            "n_silences": self.n_silences,
             "alarms": asdict(self.alarms),
             "trust": asdict(self.trust),
             "played_to": self.played_to,
-            "drift": asdict(self.drift),
-            "exploitation": {
-                **asdict(self.exploitation),
-                "rounds": [asdict(means) for means in self.exploitation.rounds],
-            },
             "variants": {name: [*texts] for name, texts in self.variants.items()},
         }
 
@@ -152,11 +119,8 @@ class SaoState:
             asked=tuple(value["asked"]),
             walk_from=int(walk_from),
             walk_to=int(walk_to),
-            n_silences=int(value.get("n_silences", 0)),
             alarms=Alarms.from_json(value["alarms"]),
             trust=Trust(**value["trust"]),
             played_to=int(value.get("played_to", -1)),
-            drift=Drift(**value["drift"]),
-            exploitation=Exploitation.from_json(value["exploitation"]),
             variants={k: tuple(texts) for k, texts in value["variants"].items()},
         )

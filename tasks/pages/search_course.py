@@ -204,14 +204,6 @@ def preferences(source: PageSource, record: RunRecord) -> Page:
     if report is None:
         return {"rounds": [], "sentences": []}
     return {
-        "rounds": [
-            {
-                **asdict(one),
-                "n_answers": None,
-                "coverage": one.evaluated,
-                "sentence": one.why_disbelieved,
-            }
-            for one in report.rounds
-        ],
+        "rounds": [{**asdict(each), "sentence": each.why_disbelieved} for each in report.rounds],
         "sentences": preference_lines(report),
     }

@@ -129,6 +129,15 @@ def table(
     return Grid(tuple(columns), rows, right, folded)
 
 
+def section(
+    title: str, sentence: str, lines: Iterable[str] = (), blocks: "Iterable[Block]" = ()
+) -> "list[Block]":
+    """Return a section: its title, one sentence, a list of lines, then tables and the like."""
+    items = tuple((line,) for line in lines)
+    bullets = [Bullets(items)] if items else []
+    return [Heading(title), Paragraph((sentence,), "lead"), *bullets, *blocks]
+
+
 def marked(sentence: str) -> tuple[Inline, ...]:
     """Split a sentence of ours at its back ticks; not for text of others."""
     parts = enumerate(sentence.split("`"))

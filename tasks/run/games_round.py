@@ -312,7 +312,6 @@ class GamesRound:
         offer = on_offer(
             games,
             trust=state.trust,
-            exploitation=state.exploitation,
             gains=self._judge.gains(self.games),
         )
         off = dict(offer.off) | {

@@ -15,7 +15,6 @@ from convergence_core.config.optimization import SaoConfig
 from convergence_core.errors import ConfigurationError, Problem
 from convergence_core.judges.coverage.measures import WINDOW, Coverage, measure
 from convergence_core.judges.trust.audit import LEAST_ITEMS, LEAST_TRUST
-from convergence_core.judges.trust.drift import Drift
 from convergence_core.ports import Store
 from convergence_core.records import Json
 from convergence_core.sao.duplicates import Duplicates
@@ -69,7 +68,7 @@ TRAINING: Final[Json] = {
 """Numbers of the papers, for trainers; nothing here trains."""
 
 _ROUNDS = """
-    SELECT q.run_id, q.generation, q.dropped, q.trust, q.is_frozen, q.coverage, r.config_json
+    SELECT q.run_id, q.generation, q.dropped, q.trust, r.config_json
     FROM preference_rounds q JOIN runs r USING (run_id)
     WHERE r.name = $system OR $system IS NULL ORDER BY r.started_at, q.generation"""
 _SYSTEMS = "SELECT DISTINCT r.name FROM preferences p JOIN runs r USING (run_id) ORDER BY 1"
@@ -99,7 +98,7 @@ class Dataset:
             found.append(
                 f"the judge was disabled in the rounds of {self.n_unvouched:,} pairs: grounded items "
                 f"did not vouch for it (trust below {LEAST_TRUST:g}, or fewer than {LEAST_ITEMS} "
-                "different items), or drift or exploitation silenced it"
+                "different items)"
             )
         if self.n_collapsed and (self.holds_all or not self.pairs):
             found.append(
@@ -177,10 +176,7 @@ def dataset_of(
 
 def _is_vouched_for(its_round: Mapping[str, Any]) -> bool:
     """Whether the judge was believed after a round; imported pairs have none."""
-    if not its_round or float(its_round["trust"]) < LEAST_TRUST or its_round["is_frozen"]:
-        return False
-    sums = dict(its_round["coverage"] or {})
-    return not Drift(up=sums.get("drift_up", 0.0), down=sums.get("drift_down", 0.0)).is_alarming
+    return bool(its_round) and float(its_round["trust"]) >= LEAST_TRUST
 
 
 def _evidence(

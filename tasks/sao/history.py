@@ -1,7 +1,6 @@
 """Texts, judgements, alarms and trust of a system's earlier runs and rounds.
 
-One run of a few rounds is too short for any guard: windows of 200 texts fill, sums drift and slopes show
-over runs. A run remembers at its beginning which earlier ones there are and how many generations each had
+One run of a few rounds is too short for any guard: windows of 200 texts fill over runs. A run remembers at its beginning which earlier ones there are and how many generations each had
 committed, so that resumed it sees the same past, whatever has run or gone on since.
 """
 
@@ -12,10 +11,10 @@ from typing import Any, Final
 
 from convergence_core.judges.coverage.measures import WINDOW
 from convergence_core.ports import RunRecord, Store
-from convergence_core.sao.history import RoundHistory, prompts_of, texts_of, wide
+from convergence_core.sao.history import RoundHistory, texts_of, wide
 from convergence_core.sao.played_items import PlayedItem
 from convergence_core.sao.preferences import JudgedPair
-from convergence_core.sao.rows import PREFERENCES_SQL, PROBES_SQL, pairs_of
+from convergence_core.sao.rows import PREFERENCES_SQL, pairs_of
 from convergence_core.sao.state import SaoState
 from tasks.providers import split_model
 from tasks.store.tables.lineage import superseded
@@ -30,8 +29,7 @@ MOST_RUNS: Final = 100
 _GENERATIONS: Final = """
     SELECT run_id, max(generation) + 1 AS n FROM generations
     WHERE run_id IN (
-      SELECT run_id FROM preferences UNION SELECT run_id FROM preference_probes
-      UNION SELECT run_id FROM preference_rounds)
+      SELECT run_id FROM preferences UNION SELECT run_id FROM preference_rounds)
     GROUP BY run_id"""
 _STATE: Final = """
     SELECT progress_json FROM generations WHERE run_id = $run AND generation = $generation"""
@@ -92,20 +90,16 @@ def history_of(store: Store, record: RunRecord) -> RoundHistory:
     steps = [
         (_place(row, rank), row, pair) for row, pair in zip(rows, pairs_of(rows), strict=True)
     ]
-    probes = [
-        (_place(row, rank), row, None)
-        for row in seen(store.rows(PROBES_SQL, {"system": record.name}))
-    ]
     pairs: list[JudgedPair] = []
     prompts: list[str] = []
-    written: list[JudgedPair | str] = []
-    for _, row, pair in sorted([*steps, *probes], key=lambda step: step[0]):
+    written: list[JudgedPair] = []
+    for _, row, pair in sorted(steps, key=lambda step: step[0]):
         run = known[row["run_id"]]
-        prompts.append(str(row["prompt"]))
+        prompts.append(pair.comparison.prompt)
         if IMPORT_TAG in run.tags:
             continue
-        written.append(str(row["prompt"]) if pair is None else pair)
-        if pair is not None and judge_of(run.config_json) == judge:
+        written.append(pair)
+        if judge_of(run.config_json) == judge:
             pairs.append(pair)
     audited = [
         str(row["item_id"])
@@ -122,10 +116,7 @@ def history_of(store: Store, record: RunRecord) -> RoundHistory:
     return RoundHistory(
         pairs=tuple(pairs),
         prompts=tuple(prompts),
-        texts=tuple(
-            texts_of(wide(one for one in written if isinstance(one, JudgedPair)))[-WINDOW:]
-        ),
-        written=tuple(prompts_of(written)[-WINDOW:]),
+        texts=tuple(texts_of(wide(written))[-WINDOW:]),
         audited=tuple(dict.fromkeys(audited)),
     )
 

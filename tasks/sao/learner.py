@@ -5,12 +5,10 @@ generation's become visible at once. Killed in between, a run repeats the round 
 the journal and comes to the same rows.
 """
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Final
 
-from convergence_core.judges.coverage.measures import configuration_coverage
 from convergence_core.ports import Row
 from convergence_core.records import Candidate, Params, Trial
 from convergence_core.result.number_text import plural
@@ -18,7 +16,7 @@ from convergence_core.sao.executed_items import GroundedAnswer
 from convergence_core.sao.filters import FilterChain, HeldOut
 from convergence_core.sao.history import RoundHistory
 from convergence_core.sao.played_items import PlayedItem, after_plays
-from convergence_core.sao.round_plan import RoundSource, grounded_means, plan_round
+from convergence_core.sao.round_plan import RoundSource, plan_round
 from convergence_core.sao.round_result import SaoRound, conclude_round
 from convergence_core.sao.rows import round_tables
 from convergence_core.sao.state import SaoState
@@ -26,7 +24,6 @@ from convergence_core.search.learner import LearnerStep
 from convergence_core.search.sampler import Advice
 from convergence_core.search.study import Asked, Study
 from convergence_core.search.study_state import StudyState
-from convergence_core.space import Space
 from tasks.rlp.channel_probe import ChannelProbe
 from tasks.rlp.learner_calls import LearnerCalls
 from tasks.sao.pair_judge import probe_judge_channels
@@ -68,9 +65,7 @@ class SaoLearner:
     def __post_init__(self) -> None:
         """Release what the settings say is released."""
         settings = self.source.settings
-        self.state = self.state.released(
-            alarms=settings.released_alarms, silences=settings.released_silences
-        )
+        self.state = self.state.released(settings.released_alarms)
 
     @property
     def disabled_reason(self) -> str | None:
@@ -98,16 +93,9 @@ class SaoLearner:
 
     @property
     def may_continue(self) -> bool:
-        """Whether another round may be run at all.
-
-        After an alarm rounds of prompts alone go on, to see when it is over.
-        """
-        rounds = self.state.rounds
-        if self.disabled_reason is not None or self.state.alarms.is_off:
-            return False
-        if self.state.alarms.is_stopped:
-            return rounds.n_done < rounds.limit
-        return rounds.stop_reason is None
+        """Whether another round may be run at all."""
+        stops = self.disabled_reason or self.state.rounds.stop_reason
+        return stops is None and not self.state.alarms.is_stopped
 
     def think(self, study: Study, state: StudyState, advice: Advice) -> int:  # noqa: ARG002
         """Run the round before the next generation; return how many pairs it kept."""
@@ -118,7 +106,6 @@ class SaoLearner:
         channel = probe.channel
         if channel is None:
             return 0
-        # Of a probation no row leaves, so nothing is audited.
         answers = self.answers()
         believed, audited = after_plays(self.state, self.played(), self.history.audited)
         plan = plan_round(
@@ -126,8 +113,8 @@ class SaoLearner:
             believed,
             replace(self.history, audited=audited),
             search=state.search,
-            incumbent=self._restored(study.space) or incumbent,
-            answers=answers if self.state.alarms.gives_rows else (),
+            incumbent=incumbent,
+            answers=answers,
         )
         if not plan.personas:
             self.calls.disable("all personas of this run were asked (`society.sao.n_personas`)")
@@ -143,18 +130,8 @@ class SaoLearner:
             generation,
             scope=f"sao/{plan.round_number}",
         )
-        found = conclude_round(plan, outcome, grounded_means(state.search))
-        evaluated = (member.candidate.params for member in state.search.archive)
-        tables = round_tables(
-            self.run_id,
-            generation,
-            found,
-            shares=(
-                configuration_coverage(study.space, evaluated),
-                configuration_coverage(study.space, (one.params for one in plan.rivals)),
-            ),
-            estimator=probe.estimator,
-        )
+        found = conclude_round(plan, outcome)
+        tables = round_tables(self.run_id, generation, found, estimator=probe.estimator)
         self.pending = PendingRound(generation=generation, found=found, tables=tables)
         return sum(pair.is_kept for pair in found.pairs)
 
@@ -166,16 +143,6 @@ class SaoLearner:
             generation,
             "sao/ladder",
         )
-
-    def _restored(self, space: Space) -> Candidate | None:
-        """Return the incumbent that exploitation gives back; ``None``: there is none, or it lies elsewhere."""
-        text = self.state.exploitation.restored
-        if text is None:
-            return None
-        try:
-            return space.candidate(json.loads(text), "default")
-        except ValueError:
-            return None  # the space changed since
 
     # -- a generation
 

@@ -45,9 +45,8 @@ def audit_of(audits: Sequence[tuple[AuditItem, Judgement]], plan: RoundPlan) -> 
         )
         for item, judgement in audits
     ]
-    rng = np.random.default_rng([plan.source.seed, plan.round_number, 2_718])
     n_new = len({item.item_id for item, _ in audits} - {*plan.history.audited})
-    return audit(items, rng, n_new=n_new)
+    return audit(items, n_new=n_new)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,13 +72,6 @@ class RoundRunner:
     async def run(self, plan: RoundPlan) -> RoundOutcome:
         """Run a round; faults are errors with a reason, and no row."""
         prompts = await self._prompts(plan)
-        if plan.is_probation:
-            return RoundOutcome(
-                prompts=tuple(prompts),
-                bias=judge_bias(plan.history.pairs),
-                audit=audit_of((), plan),
-                errors=dict(self._errors),
-            )
         comparisons = await self._comparisons(plan, prompts)
         await self._embed(comparisons)
         judged = await self._judged(plan, comparisons)
@@ -119,18 +111,12 @@ class RoundRunner:
     # -- prompts and answers
 
     async def _prompts(self, plan: RoundPlan) -> list[str | None]:
-        real, share = [*plan.source.prompt_of.values()], plan.state.alarms.anchor_share
-
         async def one(k: int, persona: Persona) -> str | None:
-            # Spread evenly: with a share of .3 the prompts 0, 4, 7, 10 … see real ones.
-            is_anchored = int((k + 1) * share) > int(k * share)
-            anchors = [real[(k + m) % len(real)] for m in range(min(2, len(real)))]
             return await self._or_error(
                 self.models.writer.write(
                     persona.text,
                     temperature=plan.prompt_temperature,
                     failures=plan.failures,
-                    anchors=anchors if is_anchored else [],
                     label=f"prompt/{k}",
                     asker=self.asker,
                 ),

@@ -118,7 +118,6 @@ class Writer:
         *,
         temperature: float | None,
         failures: Sequence[str],
-        anchors: Sequence[str],
         label: str,
         asker: ThoughtAsker,
     ) -> str:
@@ -127,7 +126,7 @@ class Writer:
         Raises:
             FailedError: the call failed, was cut off, or holds no prompt.
         """
-        messages = writing(persona, task=self.task, failures=failures, anchors=anchors)
+        messages = writing(persona, task=self.task, failures=failures)
         text = await self._text(messages, LONGEST_PROMPT, temperature, label, asker)
         found = prompt_of(text)
         if found is None:

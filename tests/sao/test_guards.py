@@ -1,15 +1,10 @@
 """Guards that fire by what a real server does, over rounds and runs: nothing is put into their state."""
 
-import json
-from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import pytest
 
-from convergence_core.judges.trust.exploitation import N_ROUNDS
-from convergence_core.records import canonical_json
 from convergence_core.sao.state import SaoState
 from tasks.run.run import Run
 from tasks.sao.dataset import dataset_of, read_dataset
@@ -17,7 +12,6 @@ from tasks.sao.history import history_of
 from tasks.steps import prefer
 from tasks.store import ParquetStore
 from tests.sao.mixin import write
-from tests.support.http_server import LoopbackServer
 from tests.support.planted_server import planted_server
 from tests.support.preferring_runs import (
     STORE,
@@ -44,8 +38,7 @@ def state_of(run: Run) -> SaoState:
 # -- coverage
 
 
-def test_three_collapses_end_what_is_written_across_a_restart_until_a_person_acts(tmp_path: Path):
-    # A round of 70 prompts fills a window with answers, and another window of prompts alone.
+def test_an_alarm_ends_the_rounds_across_a_restart_until_a_person_has_looked(tmp_path: Path):
     sao: dict[str, Any] = {
         "every": 1, "n_samples": 70, "n_personas": 1_300, "iterative_rounds": 60, "audit_items": 0,
         "quality_filter": False,
@@ -58,7 +51,6 @@ def test_three_collapses_end_what_is_written_across_a_restart_until_a_person_act
             optimization__evolution={"population_size": 3, "generations": 40},
         )  # fmt: skip
 
-    n_alarms, n_rows_stopped, n_resumed = 0, 0, 0
     with planted_server(world) as server:
         write()
         run = begin(tmp_path)
@@ -66,35 +58,17 @@ def test_three_collapses_end_what_is_written_across_a_restart_until_a_person_act
             play_generation(run)
             play_generation(run)
             assert state_of(run).alarms.reference is not None
-            while not state_of(run).alarms.is_off and run.next_generation < 30:
-                before = state_of(run).alarms
-                # It collapses whenever it may write rows, and recovers as soon as it may not.
-                world.is_narrow = before.gives_rows
-                answered = world.n_asked["answer"]
-                play_generation(run)
-                after = state_of(run).alarms
-                n_alarms += after.n_alarms > before.n_alarms
-                if not before.gives_rows:
-                    n_rows_stopped += 1
-                    assert world.n_asked["answer"] == answered
-                    n_resumed += after.gives_rows
-                    assert not after.gives_rows or before.n_clean == 1
-            assert state_of(run).alarms.is_off
-        assert (n_alarms, n_resumed) == (3, 2)
-        # The prompts are as varied as before, though much less so than the answers: two rounds suffice.
-        assert n_rows_stopped == 2 * n_resumed
+            world.is_narrow = True
+            play_generation(run)
+            assert state_of(run).alarms.is_stopped
         n_asked = world.n_asked["prompt"]
-        run = go_on(tmp_path)
-        with run:
-            assert state_of(run).alarms.is_off
-            play_generation(run)
-        run = begin(tmp_path)
-        with run:
-            play_generation(run)
-            play_generation(run)
-            assert state_of(run).alarms.is_off
+        for opened in (go_on, begin):
+            run = opened(tmp_path)
+            with run:
+                assert state_of(run).alarms.is_stopped
+                play_generation(run)
         assert world.n_asked["prompt"] == n_asked
-        write(released_alarms=3)
+        write(released_alarms=1)
         world.is_narrow = False
         run = begin(tmp_path)
         with run:
@@ -216,124 +190,3 @@ class Narrowing(World):
     def _reply(self, body: dict[str, Any], shown: str) -> Any:
         self.vocabulary = 3 if self.is_narrow else None
         return super()._reply(body, shown)
-
-
-# -- exploitation and drift
-
-
-class Pleased(World):
-    """A judge who loves the answers of one candidate, and a world in which ever fewer cases can be answered."""
-
-    beloved: Mapping[str, Any] = MappingProxyType({})
-    """Parameters of the candidate."""
-    love: float = 0.0
-    """Quality that its answers have more than others."""
-    n_lost: int = 0
-    """Cases that nobody can answer any more."""
-
-    def _reply(self, body: dict[str, Any], shown: str) -> Any:
-        self.quality = self._liked
-        n = str(body["messages"][-1]["content"]).partition("Case ")[2].partition(":")[0]
-        if n.isdigit() and int(n) < self.n_lost:
-            body = {**body, "temperature": 9.0}
-        return super()._reply(body, shown)
-
-    def _liked(self, body: dict[str, Any]) -> float:
-        return self.love * all(body.get(name) == value for name, value in self.beloved.items())
-
-
-def play_round(run: Run, world: Pleased) -> str:
-    """Play a generation before which the judge has come to love the incumbent; return this."""
-    leader = run.study.leader(run.state)
-    assert leader is not None
-    world.beloved = leader.params
-    play_generation(run)
-    return canonical_json(dict(leader.params))
-
-
-def play_run(
-    folder: Path, server: LoopbackServer, world: Pleased, seed: int
-) -> tuple[SaoState, str]:
-    """Play a run with one round; return what it has learned and the incumbent of its round."""
-    write_preferring(
-        folder,
-        server.url,
-        optimization__seed=seed,
-        optimization__evolution={"population_size": 8, "generations": 2},
-        society__sao={"every": 1, "n_samples": 30, "n_personas": 30, "audit_items": 60},
-    )
-    run = begin(folder)
-    with run:
-        play_generation(run)
-        incumbent = play_round(run, world)
-        return state_of(run), incumbent
-
-
-def test_who_learns_to_please_the_judge_is_caught_and_the_best_by_rewards_restored(tmp_path: Path):
-    world = Pleased(truth=case_truth, spread=0.2)
-    found: SaoState | None = None
-    incumbents: list[str] = []
-    with planted_server(world) as server:
-        while found is None or (not found.exploitation.is_frozen and len(incumbents) < 10):
-            n = len(incumbents)
-            # The judge likes it the better, the fewer cases it answers.
-            world.love, world.n_lost = 0.35 * n, 2 * n
-            found, incumbent = play_run(tmp_path, server, world, seed=n)
-            incumbents.append(incumbent)
-        assert found.exploitation.is_frozen, found.exploitation
-        assert found.is_silenced
-        assert len(incumbents) >= N_ROUNDS
-        rewards = [one.grounded_mean for one in found.exploitation.rounds]
-        # Of the best rounds the last one.
-        best = max(range(N_ROUNDS), key=lambda k: (rewards[k], k))
-        restored = incumbents[-N_ROUNDS:][best]
-        assert best < N_ROUNDS - 1
-        assert found.exploitation.restored == restored != incumbents[-1]
-        # The next run answers with it again, to the bit, and listens to nobody.
-        n_before = len(server.requests)
-        after, other = play_run(tmp_path, server, world, seed=99)
-        assert other != restored
-        assert not after.is_believed
-        bodies = [r.body for r in server.requests[n_before:]]
-    params = json.loads(restored)
-    warm = [body for body in bodies if body["model"] == "system" and body["temperature"] == 0.6]
-    assert len(warm) == 30  # half of the prompts, twice
-    assert {body["top_p"] for body in warm} == {params["top_p"]}
-    told = rows(tmp_path, "select run_id, is_frozen from preference_rounds order by run_id")
-    assert [row["is_frozen"] for row in told] == [False] * (len(incumbents) - 1) + [True, True]
-    # Nothing that was judged since is among the rows to train on.
-    dataset = dataset_of(ParquetStore(tmp_path / STORE), "codes", split="all")
-    assert not {row["run_id"] for row in dataset.evidence} & {row["run_id"] for row in told[-2:]}
-    assert dataset.pairs
-    assert dataset.n_unvouched > 0
-
-
-def test_a_judge_who_begins_to_love_the_incumbent_is_found_to_drift(tmp_path: Path):
-    world = Pleased(truth=case_truth, spread=0.3)
-    with planted_server(world) as server:
-        write_preferring(
-            tmp_path,
-            server.url,
-            optimization__evolution={"population_size": 4, "generations": 30},
-            society__sao={"every": 1, "n_samples": 12, "n_personas": 400, "audit_items": 10,
-                          "iterative_rounds": 60},
-        )  # fmt: skip
-        run = begin(tmp_path)
-        with run:
-            play_generation(run)
-            while run.next_generation <= 16:
-                play_round(run, world)
-                assert not state_of(run).drift.is_alarming
-            n_quiet, world.love = state_of(run).rounds.n_done, 8.0
-            while not state_of(run).drift.is_alarming and run.next_generation < 28:
-                play_round(run, world)
-            state = state_of(run)
-    assert state.drift.is_alarming, state.drift
-    assert state.drift.up > state.drift.down
-    assert state.rounds.n_done <= n_quiet + 10
-    assert state.is_silenced
-    assert not state.is_believed
-    dataset = dataset_of(ParquetStore(tmp_path / STORE), "codes", split="all")
-    judged_last = state.rounds.n_done - 1
-    assert max(pair.round_number for pair in dataset.pairs) < judged_last
-    assert dataset.n_unvouched > 0

@@ -8,9 +8,6 @@ from pydantic import TypeAdapter
 
 from convergence_core.judges.coverage.measures import measure
 from convergence_core.judges.trust.audit import Audit, Trust
-from convergence_core.judges.trust.drift import LIMIT
-from convergence_core.judges.trust.exploitation import N_ROUNDS, Exploitation, IncumbentMeans
-from convergence_core.result.number_text import UNKNOWN
 from convergence_core.sao.history import RoundHistory
 from convergence_core.sao.judge_bias import judge_bias
 from convergence_core.sao.report import PreferenceReport, PreferenceRound
@@ -23,7 +20,7 @@ from tasks.report.sao_section import preference_lines
 
 ROUND = PreferenceRound(
     generation=3, n_prompts=20, n_pairs=20, n_kept=9, accuracy=0.8, n_items=50, trust=0.43, is_enabled=True,
-    pooled_right=40.0, pooled_items=50.0, lower_bound=0.715, drift=(0.2, 1.1),
+    lower_bound=0.715,
 )  # fmt: skip
 NOTHING = "Preferences changed nothing that was tried: "
 
@@ -38,14 +35,12 @@ def report(*rounds: PreferenceRound, **more: Any) -> PreferenceReport:
         (report(), "Preferences changed nothing: no pair was kept."),
         (report(replace(ROUND, n_kept=0)), "Preferences changed nothing: no pair was kept."),
         (report(replace(ROUND, trust=0.1, is_enabled=False)), f"{NOTHING}the judge is disabled, with a trust of 0.10"),
-        (report(replace(ROUND, trust=0.0, is_enabled=False, n_missing=38)), f"{NOTHING}there is no verdict on the judge: it takes 50 different grounded items, 38 more"),
-        (report(replace(ROUND, is_enabled=False, pooled_items=0.0)), f"{NOTHING}the judge was tried on no"),
-        (report(replace(ROUND, is_drifting=True)), f"{NOTHING}the judge's marks drifted"),
+        (report(replace(ROUND, trust=0.0, is_enabled=False, n_missing=38)), f"{NOTHING}there is no verdict on the judge: 50 different grounded items are required, 38 more"),
+        (report(replace(ROUND, is_enabled=False, lower_bound=None)), f"{NOTHING}no grounded item was judged"),
         (report(ROUND), f"{NOTHING}no text was distilled from them. 9 kept pairs are in"),
         (report(ROUND, n_variants=1, n_proposed=2),
          "and no reward: 1 text distilled from kept pairs joined the search space; 2 candidates were "
          "evaluated at their proposal."),
-        (report(ROUND, restored=True), "what it feeds is frozen, and in further rounds the incumbent"),
     ],
 )  # fmt: skip
 def test_the_sentence_says_what_happened(found: PreferenceReport, says: str):
@@ -53,34 +48,12 @@ def test_the_sentence_says_what_happened(found: PreferenceReport, says: str):
     assert ("entered the search" in found.sentence) == ("and no reward: " in says)
 
 
-def test_the_lines_tell_what_trust_rests_on_and_what_is_watched():
+def test_the_lines_tell_what_trust_rests_on():
     lines = "\n".join(preference_lines(report(ROUND)))
     assert (
-        "right on 80 % of 50 grounded items; trust 0.43 (over all audits 40.0 of 50.0 right, so at"
-        in lines
+        "right on 80 % of 50 grounded items; trust 0.43 (over all audits right on at least 72 %; "
+        "believed from 0.2)" in lines
     )
-    assert "at least 72 %; believed from 0.2)" in lines
-    assert (
-        f"drift +0.2 and -1.1, alarm above {LIMIT:g}; exploitation: insufficient rounds" in lines
-    )
-    frozen = replace(ROUND, slopes=(3.1, -4.0), is_frozen=True)
-    assert (
-        "exploitation alarmed: t of the judge's slope +3.1, of the grounded one -4.0"
-        in "\n".join(preference_lines(report(frozen)))
-    )
-
-
-def test_the_lines_tell_what_the_audit_found():
-    found = replace(ROUND, log_score=-0.4, calibration_error=0.12, correlation=(0.7, 0.5, 0.8))
-    lines = "\n".join(preference_lines(report(found)))
-    assert (
-        "Audit: log score -0.40, a coin's is -0.69, a perfect judge's 0; calibration error 0.12; rank"
-        in lines
-    )
-    assert "correlation with the truth +0.70 [+0.50, +0.80]." in lines
-    lines = "\n".join(preference_lines(report(replace(found, correlation=None))))
-    assert f"rank correlation with the truth {UNKNOWN}." in lines
-    assert "Audit:" not in "\n".join(preference_lines(report(ROUND)))
 
 
 @pytest.mark.parametrize(
@@ -88,8 +61,6 @@ def test_the_lines_tell_what_the_audit_found():
     [
         (ROUND, "The judge is believed: exports and distilled texts may rest on the last round."),
         (replace(ROUND, trust=0.1, is_enabled=False), "is not believed: the judge is disabled, with a trust of 0.10. No export and no"),
-        (replace(ROUND, is_drifting=True), "is not believed: the judge's marks drifted from rewards"),
-        (replace(ROUND, is_frozen=True), "is not believed: somebody learned to please the judge"),
     ],
 )  # fmt: skip
 def test_a_line_tells_whether_the_judge_is_believed(last: PreferenceRound, says: str):
@@ -100,24 +71,14 @@ def test_a_line_tells_whether_the_judge_is_believed(last: PreferenceRound, says:
 def test_a_report_of_an_earlier_version_is_read():
     found = TypeAdapter(PreferenceReport)
     value = found.dump_python(report(ROUND))
-    value |= {"n_hard": 3, "n_checked": 1, "enters_draws": True}
-    value["rounds"] = [{**value["rounds"][0], "weight": 0.15}]
+    value |= {"n_hard": 3, "n_checked": 1, "enters_draws": True, "restored": False}
+    value["rounds"] = [{**value["rounds"][0], "weight": 0.15, "drift": (0.2, 1.1)}]
     assert found.validate_python(value) == report(ROUND)
 
 
 def test_a_rounds_row_tells_what_is_known_of_the_judge():
-    watched = Exploitation()
-    for k, (judged, grounded) in enumerate(
-        [(0.1, 0.9), (0.3, 0.8), (0.2, 0.5), (0.4, 0.6), (0.6, 0.1)]
-    ):
-        watched = watched.after(
-            IncumbentMeans(
-                round_number=k, incumbent="a", judge_mean=judged, grounded_mean=grounded
-            )
-        )
-    assert len(watched.rounds) == N_ROUNDS
     trust = Trust(n_right=40.0, n_items=50.0, n_different=50)
-    state = SaoState(rounds=Rounds(limit=5), trust=trust, exploitation=watched)
+    state = SaoState(rounds=Rounds(limit=5), trust=trust)
     nothing: Any = None
     history = RoundHistory()
     plan = RoundPlan(
@@ -128,7 +89,7 @@ def test_a_rounds_row_tells_what_is_known_of_the_judge():
         plan=plan, outcome=RoundOutcome(prompts=(), bias=judge_bias([]), audit=Audit()), pairs=(),
         history=history, state=state, coverage=measure([]), agreement_with_frozen=0.75, n_variants=0,
     )  # fmt: skip
-    (row,) = round_tables("r", 3, found, shares=(0.1, 0.2), estimator=None)["preference_rounds"]
+    (row,) = round_tables("r", 3, found, estimator=None)["preference_rounds"]
     told: Any = row["judge"]
     assert {
         name: told[name] for name in told if name not in ("agreement", "position", "length")
@@ -138,7 +99,4 @@ def test_a_rounds_row_tells_what_is_known_of_the_judge():
         "pooled_items": 50.0,
         "pooled_right": 40.0,
         "lower_bound": trust.lower_bound,
-        "judge_slope": watched.slopes[0],
-        "grounded_slope": watched.slopes[1],
     }
-    assert told["judge_slope"] > 0 > told["grounded_slope"]

@@ -59,9 +59,8 @@ def test_what_others_wrote_is_fenced_and_the_judge_sees_no_names():
     mark = text.partition("bear the mark ")[2][:16]
     assert text.count(f"[[END ANSWER B {mark}]]") == 1
     assert "c1" not in text
-    shown = writing("A cook", task="answers", failures=["Why so?"], anchors=["How much?"])
+    shown = writing("A cook", task="answers", failures=["Why so?"])
     assert "[[BEGIN FAILURES" in str(shown[1]["content"])
-    assert "[[BEGIN REAL" in str(shown[1]["content"])
     assert "[[BEGIN" not in str(writing("A cook", task="answers")[1]["content"])
     asked = distilling("Be brief.", [("p", "good", "bad")])
     assert "[[BEGIN BETTER" in str(asked[1]["content"])

@@ -115,7 +115,6 @@ def preference_tables(run_id: str = RUN, generation: int = 0) -> dict[str, list[
         ],
         "preference_rounds": [{**key, "round": 0, "n_kept": 1, "dropped": {"margin": 2.0}}],
         "preference_audits": [{**key, "item_id": "item-0", "case_id": "case-0", "p_right": 0.9}],
-        "preference_probes": [{**key, "position": 0, "round": 0, "persona": 7}],
         "mutations": [{**key, "mutation_id": "m0", "position": 0, "verdict": "kept"}],
     }
 

@@ -72,7 +72,7 @@ export interface Thoughts {
 
 // GET runs/{run_id}/preferences
 export interface Preferences {
-  rounds: { generation: number; n_prompts: number | null; n_answers: number | null; n_pairs: number | null; trust: number | null; coverage: number | null; sentence: string | null }[];
+  rounds: { generation: number; n_prompts: number | null; n_pairs: number | null; trust: number | null; sentence: string | null }[];
   sentences: string[];
 }
 

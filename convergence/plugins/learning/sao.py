@@ -11,9 +11,7 @@ Each call is one round: prompts in persona, answers, filters, both orders of eve
 ``grounded`` items (a prompt, a right and a wrong answer) the judge is tried on them; without, nobody
 vouches for it, and the export says so.
 
-Alarms of coverage, the audit of the judge and frozen pairs are watched as in runs. Drift and exploitation
-are not: both hold the judge's marks of an incumbent against its rewards, and here there is one system with
-itself and no reward. They need a run (``society.sao``).
+Alarms of coverage, the audit of the judge and frozen pairs work as in runs.
 """
 
 import warnings
@@ -257,10 +255,8 @@ class SAOMixin:
 
     async def _play(self, n_samples: int) -> SyntheticDataset:
         """Play one round if another one may be played."""
-        if self.rounds.stop_reason is not None or self.alarms.is_off:
-            return SyntheticDataset(
-                pairs=(), stop_reason=self.rounds.stop_reason or self.alarms.why
-            )
+        if self._stop_reason is not None:
+            return SyntheticDataset(pairs=(), stop_reason=self._stop_reason)
         config, asker = self.config, BoundedAsker(_DirectAsker(), self.config.batch_size)
         if self.ladder is None:
             model = self._models.writer.model
@@ -342,7 +338,7 @@ class SAOMixin:
         )
 
     def _concluded(self, plan: RoundPlan, outcome: RoundOutcome) -> SyntheticDataset:
-        found = conclude_round(plan, outcome, {})
+        found = conclude_round(plan, outcome)
         self._state, self._history = found.state, found.history
         if self.trust.is_enabled:
             self._vouched.add(plan.round_number)
@@ -355,9 +351,13 @@ class SAOMixin:
             pooled=outcome.bias,
             coverage=found.coverage,
             audit=outcome.audit,
-            stop_reason=self.rounds.stop_reason
-            or (None if self.alarms.gives_rows else self.alarms.why),
+            stop_reason=self._stop_reason,
         )
+
+    @property
+    def _stop_reason(self) -> str | None:
+        alarms = self.alarms
+        return self.rounds.stop_reason or (alarms.why if alarms.is_stopped else None)
 
 
 class _Answering:

@@ -1,24 +1,19 @@
-"""Coverage of texts, and of the search space.
+"""Coverage of texts.
 
-Five measures of a set of texts, each a number that collapse moves:
+Four measures of a set of texts, each a number that collapse moves:
 
 * Vendi score (Friedman & Dieng 2023): exp(-sum lambda_i ln lambda_i), lambda the eigenvalues of K/n,
   K the cosine of hashed 1- and 2-gram counts (CRC-32 mod 1,024): how many different texts there are.
 * distinct-2: share of distinct bigrams among the last 8,000, or as many as the reference had: more
   bigrams always repeat more.
-* zlib ratio: compressed bytes over bytes, at level 9.
 * Duplicate share: texts that repeat an earlier one, equal up to case and punctuation.
 * Held-out coverage: share of real held-out prompts whose nearest synthetic text is as near as the
   nearest real one is to a real one in the median.
-
-Of the search space, the occupied share of a grid: choices have a cell per value, numbers four per
-parameter; a parameter that is not active has one of its own. What was proposed and what was evaluated are
-counted apart: the first may be wide while the second is narrow.
 """
 
 import math
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -26,15 +21,11 @@ from typing import Final
 import numpy as np
 
 from convergence_core.judges.texts import normalized, words_of
-from convergence_core.records import Params
-from convergence_core.space import Choice, Space
 
 N_BUCKETS: Final = 1024
 WINDOW: Final = 200
 """Texts that are looked at: the last ones."""
 MOST_BIGRAMS: Final = 8_000
-N_CELLS: Final = 4
-"""Of a number, in the grid of configurations."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +37,6 @@ class Coverage:
     distinct_2: float
     n_bigrams: int
     """Behind ``distinct_2``."""
-    zlib_ratio: float
     duplicate_share: float
     held_out: float | None
     """``None``: there are fewer than three held-out prompts."""
@@ -62,7 +52,6 @@ def measure(
     held_out: Sequence[str] = (),
     *,
     most_bigrams: int = MOST_BIGRAMS,
-    window: int = WINDOW,
 ) -> Coverage:
     """Return the measures of the last texts.
 
@@ -70,16 +59,14 @@ def measure(
         texts: in the order in which they were written; bigrams may reach back beyond the window.
         held_out: real prompts that nobody has shown to a model here.
         most_bigrams: those of the reference that the measures are compared with.
-        window: texts that are looked at, at least 1.
     """
-    last = texts[-window:]
+    last = texts[-WINDOW:]
     grams = last_bigrams(texts, most_bigrams)
     return Coverage(
         n_texts=len(last),
         vendi=vendi(last),
         distinct_2=len(set(grams)) / len(grams) if grams else 1.0,
         n_bigrams=len(grams),
-        zlib_ratio=zlib_ratio(last),
         duplicate_share=duplicate_share(last),
         held_out=held_out_coverage(last, held_out),
     )
@@ -123,12 +110,6 @@ def last_bigrams(texts: Sequence[str], most: int = MOST_BIGRAMS) -> list[str]:
     return grams[:most]
 
 
-def zlib_ratio(texts: Sequence[str]) -> float:
-    """Return compressed bytes over bytes; 1 for no bytes. Small where texts repeat each other."""
-    data = "\n".join(texts).encode()
-    return len(zlib.compress(data, 9)) / len(data) if data else 1.0
-
-
 def duplicate_share(texts: Sequence[str]) -> float:
     """Return the share of texts that repeat an earlier one, in [0, 1)."""
     return 1.0 - len({normalized(text) for text in texts}) / len(texts) if texts else 0.0
@@ -149,29 +130,6 @@ def held_out_coverage(texts: Sequence[str], held_out: Sequence[str]) -> float | 
         return 0.0
     nearest = (real @ _unit(hashed_counts(texts)).T).max(axis=1)
     return float(np.mean(nearest >= near_enough - 1e-12))
-
-
-def configuration_coverage(space: Space, candidates: Iterable[Params]) -> float:
-    """Return the share of the grid's cells that candidates fall into, in [0, 1]."""
-    sizes = []
-    for parameter in space.parameters.values():
-        n = parameter.n_values
-        bins = n if isinstance(parameter, Choice) else min(N_CELLS, N_CELLS if n is None else n)
-        sizes.append((bins or 1) + bool(parameter.when))
-    occupied = {_cell(space, params) for params in candidates}
-    return len(occupied) / math.prod(sizes) if sizes else 0.0
-
-
-def _cell(space: Space, params: Params) -> tuple[int, ...]:
-    cell = []
-    for name, parameter in space.parameters.items():
-        if name not in params:
-            cell.append(-1)
-        elif isinstance(parameter, Choice):
-            cell.append(parameter.index(params[name]))
-        else:
-            cell.append(min(N_CELLS - 1, int(parameter.to_unit(params[name]) * N_CELLS)))
-    return tuple(cell)
 
 
 def _unit(counts: np.ndarray) -> np.ndarray:

@@ -23,8 +23,6 @@ from typing import Final
 
 import numpy as np
 
-from convergence_core.judges.rank_correlation import spearman
-
 LEAST_ITEMS: Final = 50
 """Different items below which there is no verdict on a judge."""
 MOST_LENGTH_BIAS: Final = 1.0
@@ -40,9 +38,6 @@ MEMORY: Final = 0.8
 QUANTILE: Final = 0.1
 LEAST_TRUST: Final = 0.2
 """Below it a judge is disabled."""
-N_BINS: Final = 10
-N_DRAWS: Final = 1_000
-"""Of the bootstrap."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,14 +63,6 @@ class Audit:
     n_items: int = 0
     n_right: float = 0.0
     """Items judged right; a tie counts half."""
-    log_score: float | None = None
-    """Mean ln P(truth), in nats; -.69 is what a coin gets."""
-    calibration_error: float | None = None
-    """Mean |stated - observed| over ten bins, weighted by their items."""
-    correlation: float | None = None
-    """Spearman's rho of judge and truth."""
-    interval: tuple[float, float] | None = None
-    """Its bootstrapped 95 % interval."""
     n_new: int = 0
     """Items that no earlier audit had."""
     length: float | None = None
@@ -101,28 +88,20 @@ class Audit:
         return self.n_right / self.n_items if self.n_items else None
 
 
-def audit(items: Sequence[Item], rng: np.random.Generator, *, n_new: int | None = None) -> Audit:
-    """Return what one round's items say of the judge.
+def audit(items: Sequence[Item], *, n_new: int | None = None) -> Audit:
+    """Return the audit of one round's items.
 
     Args:
         items: judged ones.
-        rng: of the bootstrap.
         n_new: of these, items that no earlier audit had; ``None``: all.
     """
     if not items:
         return Audit()
-    right = np.array([one.p_right for one in items])
-    said = np.array([one.q for one in items])
-    truth = np.array([float(one.first_is_right) for one in items])
-    rho, interval = _correlation(said, truth, rng)
+    right = np.array([item.p_right for item in items])
     length, length_se = length_bias(items)
     return Audit(
         n_items=len(items),
         n_right=float(np.sum(right > 0.5) + 0.5 * np.sum(right == 0.5)),
-        log_score=float(np.mean(np.log(np.maximum(right, 1e-6)))),
-        calibration_error=calibration_error(said, truth),
-        correlation=rho,
-        interval=interval,
         n_new=len(items) if n_new is None else n_new,
         length=length,
         length_se=length_se,
@@ -131,11 +110,11 @@ def audit(items: Sequence[Item], rng: np.random.Generator, *, n_new: int | None 
 
 def length_bias(items: Sequence[Item]) -> tuple[float | None, float | None]:
     """Return lambda and its standard error, log-odds for a length times e; ``None``: cannot be told."""
-    q = np.array([one.q for one in items])
+    q = np.array([item.q for item in items])
     with np.errstate(divide="ignore"):
         said = np.clip(np.log(q) - np.log1p(-q), -MOST_LOG_ODDS, MOST_LOG_ODDS)  # l, (n,)
-    s = np.array([1.0 if one.first_is_right else -1.0 for one in items])
-    d = np.array([one.log_length_ratio for one in items])
+    s = np.array([1.0 if item.first_is_right else -1.0 for item in items])
+    d = np.array([item.log_length_ratio for item in items])
     n = len(items)
     own = d - s * float(s @ d) / n  # what truth leaves of length, (n,)
     squares = float(own @ own)
@@ -146,25 +125,6 @@ def length_bias(items: Sequence[Item]) -> tuple[float | None, float | None]:
     errors = said - a * s - slope * d
     variance = float((own * errors) @ (own * errors)) / squares**2 * n / (n - 2)
     return slope, math.sqrt(variance)
-
-
-def calibration_error(said: np.ndarray, truth: np.ndarray) -> float:
-    """Return the expected calibration error over ten equal bins, in [0, 1]."""
-    places = np.minimum((said * N_BINS).astype(int), N_BINS - 1)  # (n,)
-    gaps = np.bincount(places, said - truth, N_BINS)  # of each bin, times its items
-    return float(np.abs(gaps).sum() / len(said))
-
-
-def _correlation(
-    said: np.ndarray, truth: np.ndarray, rng: np.random.Generator
-) -> tuple[float | None, tuple[float, float] | None]:
-    """Return Spearman's rho, and its bootstrapped interval."""
-    rho = float(spearman(said, truth))
-    if np.isnan(rho):
-        return None, None
-    rows = rng.integers(len(said), size=(N_DRAWS, len(said)))
-    low, high = np.nanquantile(spearman(said[rows], truth[rows]), [0.025, 0.975])
-    return rho, (float(low), float(high))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -117,7 +117,7 @@ with discarded pairs.
 18 | dropped_by    | text |      | margin, length_bias or aborted; NULL: kept
 """)
 
-# Field 14 was `weight`, of the judge in the draws; files of earlier versions hold it.
+# Fields 14 (`weight`) and 17 (`is_frozen`) are in files of earlier versions.
 PREFERENCE_ROUNDS = table("""
 preference_rounds (run_id, generation): One round of preference pairs: counts and audits of its
 judge.
@@ -136,7 +136,6 @@ judge.
 13 | trust       | f64  | [0, 1] | lower bound over all audits; below .2: disabled
 15 | n_variants  | i32  |        | prompts derived for parameters
 16 | estimator   | text |        | NULL: nothing was judged
-17 | is_frozen   | bool |        | judge exploitation detected
 18 | note        | text |        | abort, alarm or end, and why
 19 | errors_json | text |        | failure → count
 """)
@@ -154,17 +153,6 @@ preference_audits (run_id, generation, item_id): One pair with a known answer, j
 9  | p21            | f64  |  | P(first is better), shown second
 10 | p_right        | f64  |  | probability given to the right answer
 11 | estimator      | text |  |
-""")
-
-PREFERENCE_PROBES = table("""
-preference_probes (run_id, generation, position): One prompt written during a coverage alarm;
-never answered.
-1 | run_id        | text |  |
-2 | generation    | i32  |  | before which it is written
-3 | position      | i32  |  | number in the round
-4 | round         | i32  |  | from 0
-5 | persona       | i64  |  | index
-6 | prompt_sha256 | text |  | in payloads
 """)
 
 MUTATIONS = table("""

@@ -7,17 +7,15 @@ from convergence_core.games.judge_games import DebateGame, JudgeGame, LabelledPa
 from convergence_core.games.offer import on_offer
 from convergence_core.games.registry import solved_games
 from convergence_core.judges.trust.audit import Audit, Trust
-from convergence_core.judges.trust.exploitation import Exploitation, IncumbentMeans
 
 PAIR = LabelledPair(prompt="1 + 1?", first="2", second="3", first_is_right=True)
 GAMES: tuple[Game, ...] = (JudgeGame((PAIR,)), DebateGame((PAIR,)), *solved_games())
 JUDGED = {"debate"}
 BELIEVED = Trust().after(Audit(n_items=50, n_right=45, n_new=50))
-QUIET = Exploitation()
 
 
-def off(trust=BELIEVED, exploitation=QUIET, gains=()) -> dict[str, str]:
-    found = on_offer(GAMES, trust=trust, exploitation=exploitation, gains=gains)
+def off(trust=BELIEVED, gains=()) -> dict[str, str]:
+    found = on_offer(GAMES, trust=trust, gains=gains)
     ids = [game.id for game in GAMES]
     assert [game.id for game in found.games] == [name for name in ids if name not in found.off]
     return dict(found.off)
@@ -41,22 +39,6 @@ def test_a_judge_that_is_not_believed_feeds_no_game(n_right: int, n_items: int, 
     found = off(trust)
     assert found.keys() == JUDGED
     assert all(why in reason for reason in found.values()), found
-
-
-def test_an_exploited_judge_feeds_no_game_until_a_person_acts():
-    state = QUIET
-    for t in range(5):
-        seen = IncumbentMeans(
-            round_number=t,
-            incumbent=f"prompt {t}",
-            judge_mean=0.5 + 0.05 * t + 0.001 * (t % 2),
-            grounded_mean=0.6 - 0.03 * t + 0.001 * (t % 2),
-        )
-        state = state.after(seen)
-    assert state.restored == "prompt 0"
-    assert off(exploitation=state).keys() == JUDGED
-    quiet = IncumbentMeans(round_number=5, incumbent="p", judge_mean=0.5, grounded_mean=0.9)
-    assert off(exploitation=state.after(quiet)).keys() == JUDGED
 
 
 def test_debates_are_paid_for_until_their_gain_is_surely_below_zero():

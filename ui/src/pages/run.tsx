@@ -203,10 +203,8 @@ export function Run({ run }: { run: string; query: URLSearchParams }) {
               columns={[
                 { key: "g", title: "Before generation", n: true, show: (r) => count(r.generation) },
                 { key: "p", title: "Prompts", n: true, show: (r) => count(r.n_prompts) },
-                { key: "a", title: "Answers", n: true, show: (r) => count(r.n_answers) },
                 { key: "pairs", title: "Preferences", n: true, show: (r) => count(r.n_pairs) },
                 { key: "trust", title: "Trust", n: true, show: (r) => reward(r.trust) },
-                { key: "c", title: "Coverage", n: true, show: (r) => reward(r.coverage) },
                 { key: "s", title: "", show: (r) => <One text={r.sentence} max={400} /> },
               ]}
             />
