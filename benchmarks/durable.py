@@ -58,7 +58,7 @@ def naive(folder: Path, number: int) -> Callable[[], None]:
 
 def recipe(folder: Path, number: int) -> Callable[[], None]:
     """Return one pair of the same statements, committed as the store commits."""
-    nothing = Schema(noun="file", version=1, upgrade=lambda _: "", loss="all")
+    nothing = Schema(noun="file", version=1, tables=(), loss="all")
     database = SqliteDatabase(folder / FILE, nothing)
     rng = np.random.default_rng(number)
     return lambda: _bare_pair(database.transaction, rng)

@@ -9,7 +9,7 @@ import numpy as np
 
 from convergence_core.gate.intervals import mean_ends
 from convergence_core.policy.baselines import TakenStep
-from convergence_core.policy.gate import BASELINES, PPO, PolicyName
+from convergence_core.policy.gate import BASELINES, PPO, PolicyName, PolicyVerdict
 from convergence_core.policy.prompt_state import STOP
 from convergence_core.prompts.state import KEPT
 
@@ -48,20 +48,12 @@ class PlayedEpisode:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GateRow:
-    """One look of the gate at one baseline; fields as the columns of ``policy_gates``."""
+class GateRow(PolicyVerdict):
+    """One look of the gate at one baseline, as stored."""
 
     system: str
     run_id: str
     version: int
-    baseline: PolicyName
-    decision: str
-    n: int
-    mean: float | None
-    low: float
-    high: float
-    log_e: float
-    log_threshold: float
     serves: PolicyName
     reason: str
 

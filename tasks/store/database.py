@@ -1,32 +1,246 @@
-"""Interfaces and schemas of the databases of journal and runtime state.
+"""Tables, records and interfaces of a store's databases.
 
-Statements are SQLite's, with ``?`` for values; ``postgres.translated`` turns them into PostgreSQL's.
+A table's declaration gives its definition in both dialects, what an older database lacks of it, its
+statements, and its rows as records and back. Statements are SQLite's, with ``?`` for values;
+``postgres.translated`` turns them into PostgreSQL's.
 """
 
+import json
 import os
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from functools import cached_property
-from typing import Any, Protocol, Self
+from types import NoneType
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    Literal,
+    Protocol,
+    Self,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from convergence_core.errors import StoreError
+from convergence_core.records import canonical_json
+from tasks.secrets.redaction import redact_json
 
-_CREATED = re.compile(r"CREATE (?:UNIQUE )?(?:TABLE|INDEX) IF NOT EXISTS (\w+)")
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Record = TypeVar("Record", bound="DataclassInstance")
+NUMBERED = "seq INTEGER PRIMARY KEY AUTOINCREMENT, *"
+"""Definition of a table whose rows have a number and the fields of a record."""
+RANGES = (
+    "table_name TEXT NOT NULL, lo INTEGER NOT NULL, hi INTEGER NOT NULL, is_done INTEGER NOT NULL, "
+    "PRIMARY KEY (table_name, lo)"
+)
+"""Definition of a table of the ranges that went to parquet, each written down before its files."""
+_COMMA = re.compile(r",\s*(?![^()]*\))")
+_INDEX = re.compile(r"(UNIQUE )?(\w+)(.*)", re.DOTALL)
+_TYPES = {str: "TEXT", int: "INTEGER", bool: "INTEGER", float: "REAL"}
+
+
+class SqlTable:
+    """A table by its columns and constraints, as they stand within ``CREATE TABLE``."""
+
+    def __init__(
+        self, name: str, definition: str, *indexes: str, has_rowid: bool | None = None
+    ) -> None:
+        """Declare a table.
+
+        Args:
+            name: of the table.
+            definition: its columns, then its constraints. A column that an older database lacks must be
+                nullable or have a default.
+            indexes: of each its name and columns, as in ``UNIQUE one_reward(decision_id)``.
+            has_rowid: whether SQLite numbers its rows; by default where its primary key is an integer.
+        """
+        self.name = name
+        self._definition = definition
+        self._indexes = [match.groups("") for match in map(_INDEX.fullmatch, indexes) if match]
+        is_numbered = "INTEGER PRIMARY KEY" in definition if has_rowid is None else has_rowid
+        self._end = ";" if is_numbered else " WITHOUT ROWID;"
+        self.names = name, *(index for _, index, _ in self._indexes)
+        """Names of the table and its indexes."""
+
+    def script(self, columns: Collection[str]) -> str:
+        """Return the script that adds what a table with these columns lacks, or creates the table."""
+        lines = [f"CREATE TABLE {self.name}({self._definition}){self._end}"]
+        if columns:
+            lines = [
+                f"ALTER TABLE {self.name} ADD COLUMN {definition};"
+                for definition in _COMMA.split(self._definition)
+                if (column := definition.split(None, 1)[0]).islower() and column not in columns
+            ]
+        for unique, index, rest in self._indexes:
+            lines.append(f"CREATE {unique}INDEX IF NOT EXISTS {index} ON {self.name}{rest};")
+        return "\n".join(lines)
+
+
+class RecordTable(SqlTable, Generic[Record]):
+    """A table whose rows are records.
+
+    Of the record's fields, mappings and tuples are JSON in columns that end in ``_json``, flags are 0 and 1,
+    and what may be ``None`` may be NULL.
+
+    ::
+
+        CHAMPIONS = RecordTable("champions", Champion)
+        connection.execute(CHAMPIONS.insert, CHAMPIONS.values(champion))
+        champions = CHAMPIONS.records(connection.execute(CHAMPIONS.select).fetchall())
+    """
+
+    def __init__(
+        self,
+        name: str,
+        record: type[Record],
+        definition: str = NUMBERED,
+        *indexes: str,
+        columns: Mapping[str, str] | None = None,
+        texts: Collection[str] = (),
+    ) -> None:
+        """Declare a table.
+
+        Args:
+            name: of the table.
+            record: dataclass of its rows.
+            definition: as of ``SqlTable``; ``*`` stands for the columns of the record's fields. What comes
+                behind it is written with the record.
+            indexes: as of ``SqlTable``.
+            columns: field → its column, or an expression of it, where that has another name.
+            texts: fields beside those of JSON that ``values`` cleans.
+        """
+        hints = get_type_hints(record)
+        self._record, self._texts = record, frozenset(texts)
+        self._fields = {one.name: _Kind.of(hints[one.name]) for one in fields(record)}
+        ends = {field: f"{field}_json" for field, kind in self._fields.items() if kind.is_json}
+        by_field = {field: field for field in self._fields} | ends | dict(columns or {})
+        self.columns = tuple(by_field.values())
+        """Columns of the record's fields, in their order."""
+        mine = [f"{by_field[field]} {kind.sql}" for field, kind in self._fields.items()]
+        super().__init__(name, definition.replace("*", ", ".join(mine)), *indexes)
+        behind = _COMMA.split(definition.partition("*")[2].lstrip(", "))
+        more = [words[0] for one in behind if (words := one.split()) and words[0].islower()]
+        self.select = f"SELECT {', '.join(self.columns)} FROM {name}"  # noqa: S608 - declared names
+        """Statement of all rows, for ``record``."""
+        self.insert = insert_sql(name, (*self.columns, *more))
+        """Statement that takes ``values``."""
+
+    def columns_of(self, alias: str) -> str:
+        """Return the columns of a table in a join, for ``record``."""
+        return ", ".join(f"{alias}.{column}" for column in self.columns)
+
+    def values(
+        self, record: Record, *more: Any, clean: Callable[[str], str] | None = None
+    ) -> tuple[Any, ...]:
+        """Return the values of a row.
+
+        Args:
+            record: what is stored.
+            more: values of the columns behind the record's.
+            clean: takes secrets out of texts and JSON.
+        """
+        return *(
+            self._value(field, kind, getattr(record, field), clean)
+            for field, kind in self._fields.items()
+        ), *more
+
+    def record(self, row: Sequence[Any]) -> Record:
+        """Return a row of ``columns`` as a record."""
+        return self._record(
+            **{
+                field: kind.read(value)
+                for (field, kind), value in zip(self._fields.items(), row, strict=True)
+            }
+        )
+
+    def records(self, rows: Sequence[Sequence[Any]]) -> list[Record]:
+        """Return rows of ``columns`` as records."""
+        return [self.record(row) for row in rows]
+
+    def _value(
+        self, field: str, kind: "_Kind", value: Any, clean: Callable[[str], str] | None
+    ) -> Any:
+        if value is None or not (kind.is_json or kind.is_flag or field in self._texts):
+            return value
+        if kind.is_flag:
+            return int(value)
+        plain = _plain(value)
+        if clean is not None:
+            plain = redact_json(plain, clean)
+        return canonical_json(plain) if kind.is_json else plain
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """A field's type, in SQL and in JSON."""
+
+    sql: str
+    is_json: bool
+    is_flag: bool
+    is_tuple: bool
+    item: "type[DataclassInstance] | None"
+    """Class of the records within a tuple."""
+
+    @classmethod
+    def of(cls, hint: Any) -> "_Kind":
+        """Return the kind of a type hint."""
+        options = [option for option in get_args(hint) if option is not NoneType]
+        is_optional = len(options) < len(get_args(hint))
+        plain = options[0] if is_optional else hint
+        if get_origin(plain) is Literal:
+            plain = type(get_args(plain)[0])
+        is_tuple = get_origin(plain) is tuple
+        item = get_args(plain)[0] if is_tuple else None
+        return cls(
+            sql=_TYPES.get(plain, "TEXT") + ("" if is_optional else " NOT NULL"),
+            is_json=plain not in _TYPES,
+            is_flag=plain is bool,
+            is_tuple=is_tuple,
+            item=item if isinstance(item, type) and is_dataclass(item) else None,
+        )
+
+    def read(self, value: Any) -> Any:
+        """Return a column's value as that of the field."""
+        if value is None or not self.is_json:
+            return bool(value) if self.is_flag else value
+        value = json.loads(value)
+        if self.item is not None:
+            value = [self.item(**one) for one in value]
+        return tuple(value) if self.is_tuple else value
+
+
+def _plain(value: Any) -> Any:
+    """Return mappings, tuples and the records in them as what JSON has."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, tuple):
+        return [asdict(one) if is_dataclass(one) else one for one in value]  # type: ignore[arg-type]
+    return value
+
+
+def insert_sql(table: str, columns: Sequence[str]) -> str:
+    """Return the INSERT of a row by its columns."""
+    marks = ", ".join("?" * len(columns))
+    return f"INSERT INTO {table}({', '.join(columns)}) VALUES ({marks})"  # noqa: S608 - declared names
 
 
 @dataclass(frozen=True, kw_only=True)
 class Schema:
-    """Tables of a database, and how it gets them."""
+    """Tables of a database."""
 
     noun: str
     """Its name in messages."""
     version: int
     """Databases of a later one are refused."""
-    upgrade: Callable[[int], str]
-    """Version found (0: none) → script that creates the tables or adds what they lack."""
+    tables: tuple[SqlTable, ...]
     loss: str = ""
     """What is lost with a file of it."""
     kept: str = ""
@@ -37,9 +251,9 @@ class Schema:
     """Table that holds the version in PostgreSQL."""
 
     @cached_property
-    def tables(self) -> tuple[str, ...]:
+    def names(self) -> tuple[str, ...]:
         """Names of tables and indexes, which have a prefix in PostgreSQL; the first holds the version."""
-        return self.versions, *_CREATED.findall(self.upgrade(0))
+        return self.versions, *(name for table in self.tables for name in table.names)
 
 
 class Cursor(Protocol):

@@ -51,6 +51,10 @@ _SETTINGS = {
     "keepalives_count": 3,
 }
 """Settings of a connection whose URL does not say otherwise."""
+_COLUMNS = (
+    "SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attnum > 0 "
+    "AND NOT attisdropped"
+)
 _TRIES = 3
 _TYPES = (
     (
@@ -228,7 +232,7 @@ class PostgresDatabase(Closing):
             for (name,) in connection.driver.execute(
                 "SELECT relname FROM pg_class WHERE relkind = 'r' AND relname = ANY(%s) "
                 "AND pg_table_is_visible(oid)",
-                ([f"{PREFIX}{one}" for one in self._schema.tables],),
+                ([f"{PREFIX}{one}" for one in self._schema.names],),
             ).fetchall():
                 connection.driver.execute(f"VACUUM FULL {name}".encode())  # a name of ours
 
@@ -268,10 +272,10 @@ class PostgresDatabase(Closing):
         if self._driver is None or self._driver.closed:
             self._driver = None
             self._driver = psycopg.connect(**self._settings, autocommit=True)
-        return PostgresConnection(self._driver, self._schema.tables)
+        return PostgresConnection(self._driver, self._schema.names)
 
     def _prepare(self, connection: PostgresConnection) -> None:
-        schema, versions, driver = self._schema, self._schema.tables[0], connection.driver
+        schema, versions, driver = self._schema, self._schema.names[0], connection.driver
         known = connection.execute(f"SELECT to_regclass('{versions}')").fetchone()
         if known != (None,) and self._version(connection) == schema.version:
             return
@@ -287,8 +291,10 @@ class PostgresDatabase(Closing):
             connection.execute(f"CREATE TABLE IF NOT EXISTS {versions}(version int NOT NULL)")
             found = self._version(connection)
             if found < schema.version:
-                ddl = translated_ddl(schema.upgrade(found), schema.tables)
-                driver.execute(ddl.encode())
+                for table in schema.tables:
+                    columns = driver.execute(_COLUMNS, (f"{PREFIX}{table.name}",)).fetchall()
+                    script = translated_ddl(table.script([n for (n,) in columns]), schema.names)
+                    driver.execute(script.encode())
                 connection.execute(f"INSERT INTO {versions} VALUES (?)", (schema.version,))  # noqa: S608 - a constant
 
     def _version(self, connection: PostgresConnection) -> int:
@@ -298,7 +304,7 @@ class PostgresDatabase(Closing):
             StoreFormatError: it is newer than this one.
         """
         schema = self._schema
-        versions = f"SELECT coalesce(max(version), 0) FROM {schema.tables[0]}"  # noqa: S608 - a constant
+        versions = f"SELECT coalesce(max(version), 0) FROM {schema.names[0]}"  # noqa: S608 - a constant
         found = int(connection.execute(versions).fetchone()[0])
         if found > schema.version:
             raise StoreFormatError(

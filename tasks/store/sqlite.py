@@ -17,7 +17,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import apsw
 
@@ -37,6 +37,7 @@ _REFUSALS = (
     apsw.BusyError,
 )
 """What SQLite raises where a file cannot be written."""
+_COLUMNS = "SELECT name FROM pragma_table_info(?)"
 _BUSY_MS = 30_000
 _CACHE_KIB = 16_384
 _STATEMENTS = 512
@@ -126,7 +127,9 @@ class SqliteDatabase(Closing):
                 self._connection.pragma("synchronous", "extra")
             if found != self._schema.version:
                 with self._connection:
-                    self._connection.execute(self._schema.upgrade(int(found) if found else 0))
+                    for table in self._schema.tables:
+                        columns: Any = self._connection.execute(_COLUMNS, (table.name,)).fetchall()
+                        self._connection.execute(table.script([name for (name,) in columns]))
                     self._connection.pragma("user_version", self._schema.version)
         with writing(self.path):
             sync_folder(self.path.parent)

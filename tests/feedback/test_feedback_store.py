@@ -18,7 +18,7 @@ from convergence_core.errors import (
 )
 from convergence_core.feedback.records import AnswerComparison, ChatMessage, Interaction, Rating
 from tasks.store.feedback.feedback_store import FeedbackStore, has_feedback
-from tasks.store.feedback.schema import DDL, FEEDBACK
+from tasks.store.feedback.schema import FEEDBACK
 from tasks.store.postgres import translated_ddl
 from tests.feedback.answers import answer
 from tests.store.postgres_server import postgres_server
@@ -311,7 +311,8 @@ def test_machines_share_feedback_by_the_variable_of_the_runtime_state(
 
 
 def test_the_tables_are_made_in_postgres_as_in_sqlite():
-    ddl = translated_ddl(DDL, FEEDBACK.tables)
+    script = "".join(table.script(()) for table in FEEDBACK.tables)
+    ddl = translated_ddl(script, FEEDBACK.names)
     assert "AUTOINCREMENT" not in ddl
     assert "INTEGER" not in ddl
-    assert ddl.count("CREATE TABLE IF NOT EXISTS convergence_") == DDL.count("CREATE TABLE")
+    assert ddl.count("CREATE TABLE convergence_") == script.count("CREATE TABLE")

@@ -301,4 +301,4 @@ def test_a_store_from_before_such_tests_gets_their_tables(tmp_path: Path):
         adapters = begun(store, tmp_path)
         assert last_test(adapters).status == "running"
         ((version,),) = store.fetch("SELECT user_version FROM pragma_user_version")
-        assert version == 5
+        assert version == 6

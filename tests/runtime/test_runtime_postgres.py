@@ -13,7 +13,7 @@ from tasks.serving.offers import offer_of
 from tasks.store import ParquetStore
 from tasks.store.postgres import translated, translated_ddl
 from tasks.store.runtime.runtime_store import RuntimeStore, has_runtime
-from tasks.store.runtime.schema import DDL, RUNTIME
+from tasks.store.runtime.schema import RUNTIME
 from tests.runtime.test_runtime_store import reward
 from tests.store.postgres_server import PASSWORD, postgres_server
 
@@ -24,13 +24,14 @@ def url() -> str:
 
 
 def test_statements_are_translated_by_table_and_place():
-    assert translated("SELECT a.x FROM arms a, my_arms WHERE arms_json = ?", RUNTIME.tables) == (
+    assert translated("SELECT a.x FROM arms a, my_arms WHERE arms_json = ?", RUNTIME.names) == (
         "SELECT a.x FROM convergence_arms a, my_arms WHERE arms_json = %s"
     )
-    ddl = translated_ddl(DDL, RUNTIME.tables)
+    script = "".join(table.script(()) for table in RUNTIME.tables)
+    ddl = translated_ddl(script, RUNTIME.names)
     assert "INTEGER" not in ddl
     assert "WITHOUT ROWID" not in ddl
-    assert ddl.count("CREATE TABLE") == DDL.count("CREATE TABLE")
+    assert ddl.count("CREATE TABLE convergence_") == script.count("CREATE TABLE")
 
 
 def test_machines_share_what_the_variable_names(

@@ -9,9 +9,13 @@ import pytest
 
 from convergence_core.errors import StoreError, StoreFormatError, StoreWriteError
 from convergence_core.ports import CallIntent
-from convergence_core.records import Usage
+from convergence_core.records import Usage, sha256_hex
 from tasks.store import ParquetStore, SqliteJournal, sqlite
-from tasks.store.journal import schema
+from tasks.store.database import SqlTable
+from tasks.store.feedback.schema import FEEDBACK
+from tasks.store.journal.schema import POSTGRES_JOURNAL, SQLITE_JOURNAL
+from tasks.store.policy.experience_store import POLICY
+from tasks.store.runtime.schema import RUNTIME
 from tests.support.store_rows import run_record
 
 INTENT = CallIntent(
@@ -160,7 +164,7 @@ def test_a_journal_of_version_1_becomes_one_of_this_and_keeps_its_answers(versio
 
 def test_a_migration_that_fails_leaves_version_1_as_it_was(version_1, monkeypatch):
     before = (version_1 / "journal.sqlite").read_bytes()
-    monkeypatch.setattr(schema, "_OTHERS", "CREATE TABLE calls(oops)")
+    monkeypatch.setattr(SqlTable, "script", lambda *_: "CREATE TABLE calls(oops)")
     with pytest.raises(apsw.SQLError, match="calls"):
         SqliteJournal(version_1)
     assert (version_1 / "journal.sqlite").read_bytes() == before
@@ -189,3 +193,20 @@ def test_a_journal_that_could_not_sync_is_not_used_again(tmp_path, monkeypatch):
     with pytest.raises(StoreWriteError, match="Input/output error"):
         journal.totals("R")
     journal.close()
+
+
+@pytest.mark.parametrize(
+    ("schema", "version", "digest"),
+    [
+        (SQLITE_JOURNAL, 3, "216d36796b70"),
+        (POSTGRES_JOURNAL, 2, "5c3715bd6247"),
+        (RUNTIME, 4, "faf54f56bd45"),
+        (FEEDBACK, 6, "04463234afb1"),
+        (POLICY, 2, "eebddd00ee3d"),
+    ],
+)
+def test_a_changed_table_raises_the_version_by_which_databases_are_upgraded(
+    schema, version, digest
+):
+    script = "".join(table.script(()) for table in schema.tables)
+    assert (schema.version, sha256_hex(script)[:12]) == (version, digest)

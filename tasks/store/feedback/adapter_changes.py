@@ -12,15 +12,14 @@ from typing import Any, Final
 from convergence_core.errors import AdapterNotFoundError
 from convergence_core.feedback.adapter_records import AdapterRecord, AdapterStatus, check_change
 from convergence_core.feedback.live_test_records import BY as LIVE_TEST
-from tasks.store.database import Connection
+from tasks.store.database import Connection, insert_sql
 from tasks.store.feedback.live_evidence import end_test_of, verdict
 from tasks.store.feedback.live_tests import end_test, running_test, test_of_answer
+from tasks.store.feedback.schema import ADAPTERS
 
-ADAPTER_COLUMNS: Final = (
-    "version", "role", "base_model", "parent", "objective", "status", "reason", "folder_sha256",
-    "n_rows", "is_removed", "created_us", "decided_us",
-)  # fmt: skip
-SELECT_ADAPTERS: Final = f"SELECT {', '.join(ADAPTER_COLUMNS)} FROM adapters"  # noqa: S608 - constants
+_ADD_EVENT = insert_sql(
+    "adapter_events", ("version", "status", "reason", "changed_by", "created_us")
+)
 _LOCK = "SELECT g.version FROM adapters g ORDER BY g.version/*lock*/"
 _DEPENDENT: Final = (
     "WITH RECURSIVE dependents(version) AS (SELECT r.version FROM adapter_rows r WHERE {where} UNION "
@@ -38,33 +37,27 @@ STORE_ITSELF: Final = "store"
 """Who changes the status of what depends on a changed mark."""
 
 
-def adapter_of(row: Sequence[Any]) -> AdapterRecord:
-    """Return a row of ``ADAPTER_COLUMNS`` as a record."""
-    values = dict(zip(ADAPTER_COLUMNS, row, strict=True))
-    return AdapterRecord(**{**values, "is_removed": bool(values["is_removed"])})
-
-
 def found_adapter(connection: Connection, version: str) -> AdapterRecord:
     """Return a registered adapter.
 
     Raises:
         AdapterNotFoundError: there is none of that version.
     """
-    row = connection.execute(f"{SELECT_ADAPTERS} WHERE version = ?", (version,)).fetchone()
+    row = connection.execute(f"{ADAPTERS.select} WHERE version = ?", (version,)).fetchone()
     if row is None:
         raise AdapterNotFoundError(
             f"`version` must be that of a registered adapter, but got {version[:200]!r}. "
             "`convergence adapters list` shows them."
         )
-    return adapter_of(row)
+    return ADAPTERS.record(row)
 
 
 def active_adapter(connection: Connection, role: str) -> AdapterRecord | None:
     """Return the adapter that answers for a role; ``None``: the base model does."""
     row = connection.execute(
-        f"{SELECT_ADAPTERS} WHERE role = ? AND status = 'active'", (role,)
+        f"{ADAPTERS.select} WHERE role = ? AND status = 'active'", (role,)
     ).fetchone()
-    return None if row is None else adapter_of(row)
+    return None if row is None else ADAPTERS.record(row)
 
 
 def answering_versions(connection: Connection) -> frozenset[str]:
@@ -90,8 +83,7 @@ def add_event(
 ) -> None:
     """Write down that an adapter has a status from now on."""
     connection.execute(
-        "INSERT INTO adapter_events(version, status, reason, changed_by, created_us) "
-        "VALUES (?, ?, ?, ?, ?)",
+        _ADD_EVENT,
         (version, status, reason, by, at_us),
     )
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from convergence_core.errors import AdapterRefusedError
 from convergence_core.feedback.activation_gate import lacks_power
@@ -17,11 +17,8 @@ from convergence_core.feedback.adapter_records import (
 from convergence_core.feedback.live_test_records import LiveAnswer, LiveRule, LiveTest, assigned
 from tasks.store.database import Connection
 from tasks.store.feedback.adapter_changes import (
-    ADAPTER_COLUMNS,
-    SELECT_ADAPTERS,
     STORE_ITSELF,
     active_adapter,
-    adapter_of,
     add_event,
     answering_versions,
     change_status,
@@ -45,8 +42,8 @@ from tasks.store.feedback.feedback_store import FeedbackStore
 from tasks.store.feedback.live_evidence import end_test_of, live_tests
 from tasks.store.feedback.live_tests import begin_test, running_test
 from tasks.store.feedback.rows import checked_name
+from tasks.store.feedback.schema import ADAPTERS, GATE_CHECKS
 
-_CHECK_COLUMNS = ("name", "passed", "value", "low", "high", "threshold", "unit", "words")
 _LAST_SEQ = {
     "rating": "SELECT max(seq) FROM ratings WHERE interaction_id = ? AND user_id = ?",
     "comparison": "SELECT max(seq) FROM comparisons WHERE low_id = ? AND high_id = ? AND user_id = ?",
@@ -161,13 +158,12 @@ class AdapterStore:
             changed = _changed(connection, marks, parent)
             known = connection.execute("SELECT version FROM adapters").fetchall()
             version = next_version(role, (one for (one,) in known))
-            values = (
-                version, role, base_model, parent, objective, "candidate", None, sha256,
-                len(marks), 0, now, now,
+            adapter = AdapterRecord(
+                version=version, role=role, base_model=base_model, parent=parent, objective=objective,
+                status="candidate", reason=None, folder_sha256=sha256, n_rows=len(marks),
+                is_removed=False, created_us=now, decided_us=now,
             )  # fmt: skip
-            places = ", ".join("?" * len(values))
-            names = ", ".join(ADAPTER_COLUMNS)
-            connection.execute(f"INSERT INTO adapters({names}) VALUES ({places})", values)  # noqa: S608 - constants
+            connection.execute(ADAPTERS.insert, ADAPTERS.values(adapter))
             add_event(connection, version, "candidate", reason=None, by=by, at_us=now)
             for mark in {_key(one): one for one in marks}.values():
                 connection.execute(
@@ -189,25 +185,16 @@ class AdapterStore:
         now = self._feedback.now_us()
         with self._database.transaction() as connection:
             found_adapter(connection, version)
-            for one in checks:
-                words = self._feedback.clean(one.words)
-                numbers = map(_finite, (one.value, one.low, one.high, one.threshold))
-                connection.execute(
-                    "INSERT INTO gate_checks(version, name, passed, value, low, high, threshold, "
-                    "unit, words, created_us) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    (version, one.name, int(one.passed), *numbers, one.unit, words, now),
-                )
+            for check in checks:
+                row = GATE_CHECKS.values(check, version, now, clean=self._feedback.clean)
+                connection.execute(GATE_CHECKS.insert, [*map(_finite, row)])
 
     def checks(self, version: str) -> tuple[GateCheck, ...]:
         """Return the verdicts on an adapter that count, in the order of recording."""
-        last: dict[str, GateCheck] = {}
-        for row in self._feedback.fetch(
-            f"SELECT {', '.join(_CHECK_COLUMNS)} FROM gate_checks WHERE version = ? ORDER BY seq",  # noqa: S608 - constants
-            (version,),
-        ):
-            values = dict(zip(_CHECK_COLUMNS, row, strict=True))
-            one = GateCheck(**{**values, "passed": bool(values["passed"])})
-            last[one.name] = one
+        rows = self._feedback.fetch(
+            f"{GATE_CHECKS.select} WHERE version = ? ORDER BY seq", (version,)
+        )
+        last = {check.name: check for check in GATE_CHECKS.records(rows)}
         return tuple(last.values())
 
     def activate(
@@ -363,9 +350,9 @@ class AdapterStore:
         """Return the adapters of a role, or all, in order of registration."""
         where, values = ("", ()) if role is None else (" WHERE role = ?", (role,))
         rows = self._feedback.fetch(
-            f"{SELECT_ADAPTERS}{where} ORDER BY created_us, version", values
+            f"{ADAPTERS.select}{where} ORDER BY created_us, version", values
         )
-        return [adapter_of(row) for row in rows]
+        return ADAPTERS.records(rows)
 
     def files_problem(self, one: AdapterRecord) -> str | None:
         """Return why an adapter's files are not those that were registered; ``None``: they are.
@@ -462,9 +449,9 @@ def _changed(
     return None
 
 
-def _finite(value: float | None) -> float | None:
-    """Return a number as the database holds it: NaN and inf were measured, but are none."""
-    return value if value is not None and math.isfinite(value) else None
+def _finite(value: Any) -> Any:
+    """Return a value as the database holds it: NaN and infinite numbers become NULL."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _forgotten() -> AdapterRefusedError:

@@ -19,7 +19,7 @@ from convergence_core.feedback.live_test_records import LiveAnswer
 from convergence_core.feedback.records import AnswerComparison, Interaction, Rating, refused
 from tasks.secrets.process_redaction import redacted_text
 from tasks.store.clock import wall_clock_us
-from tasks.store.database import Closing, Connection
+from tasks.store.database import Closing, Connection, insert_sql
 from tasks.store.feedback.adapter_changes import (
     mark_comparison_stale,
     mark_rating_stale,
@@ -28,16 +28,12 @@ from tasks.store.feedback.adapter_changes import (
 from tasks.store.feedback.live_tests import add_answer
 from tasks.store.feedback.rows import (
     COMPARISON_COLUMNS,
-    INTERACTION_COLUMNS,
-    RATING_COLUMNS,
     checked,
     clean_text,
     comparison_of,
-    interaction_of,
-    interaction_values,
     rating_of,
 )
-from tasks.store.feedback.schema import FEEDBACK, FEEDBACK_FILE
+from tasks.store.feedback.schema import FEEDBACK, FEEDBACK_FILE, INTERACTIONS, RATINGS
 from tasks.store.layout import store_root
 from tasks.store.shared_database import has_shared, open_shared
 
@@ -45,21 +41,15 @@ RateStatus = Literal["rated", "edited", "duplicate"]
 CompareStatus = Literal["compared", "edited", "duplicate"]
 
 
-def _insert(table: str, columns: Sequence[str]) -> str:
-    marks = ", ".join("?" * len(columns))
-    names = ", ".join(columns)
-    return f"INSERT INTO {table}({names}) VALUES ({marks}) ON CONFLICT DO NOTHING"  # noqa: S608 - constants
-
-
-_LOG = _insert("interactions", INTERACTION_COLUMNS)
-_RATE = _insert("ratings", RATING_COLUMNS)
-_COMPARE = _insert("comparisons", COMPARISON_COLUMNS)
-_INTERACTION = f"SELECT {', '.join(INTERACTION_COLUMNS)} FROM interactions"  # noqa: S608 - constants
-_RATING = f"SELECT {', '.join(RATING_COLUMNS)} FROM ratings"  # noqa: S608 - constants
+_LOG = f"{INTERACTIONS.insert} ON CONFLICT DO NOTHING"
+_RATE = f"{RATINGS.insert} ON CONFLICT DO NOTHING"
+_COMPARE = f"{insert_sql('comparisons', COMPARISON_COLUMNS)} ON CONFLICT DO NOTHING"
 _COMPARISON = f"SELECT {', '.join(COMPARISON_COLUMNS)} FROM comparisons"  # noqa: S608 - constants
 # Raters of one answer wait for each other.
 _RATED = "SELECT g.user_id, g.is_shared FROM interactions g WHERE g.interaction_id = ?/*lock*/"
-_LAST_RATING = f"{_RATING} WHERE interaction_id = ? AND user_id = ? ORDER BY seq DESC LIMIT 1"
+_LAST_RATING = (
+    f"{RATINGS.select} WHERE interaction_id = ? AND user_id = ? ORDER BY seq DESC LIMIT 1"
+)
 _LAST_COMPARISON = (
     f"{_COMPARISON} WHERE low_id = ? AND high_id = ? AND user_id = ? ORDER BY seq DESC LIMIT 1"
 )
@@ -141,8 +131,8 @@ class FeedbackStore(Closing):
             RequestReusedError: its id or its source's event stands for another answer.
         """
         checked(interaction)
-        values = interaction_values(interaction, self.clean)
-        stored = interaction_of(values)
+        values = INTERACTIONS.values(interaction, clean=self.clean)
+        stored = INTERACTIONS.record(values)
         with self.database.transaction() as connection:
             connection.execute(_LOG, values)
             if connection.changes():
@@ -150,10 +140,10 @@ class FeedbackStore(Closing):
                     add_answer(connection, stored.interaction_id, part)
                 return stored
             row = connection.execute(
-                f"{_INTERACTION}{_OF_EVENT} OR interaction_id = ?",
+                f"{INTERACTIONS.select}{_OF_EVENT} OR interaction_id = ?",
                 (stored.source, stored.event_id, stored.interaction_id),
             ).fetchone()
-        known = interaction_of(row)
+        known = INTERACTIONS.record(row)
         same = (known.source, known.event_id, known.user_id, known.messages, known.response)
         if same != (
             stored.source, stored.event_id, stored.user_id, stored.messages, stored.response
@@ -182,7 +172,7 @@ class FeedbackStore(Closing):
         stored = self._stamped(rating)
         with self.database.transaction() as connection:
             _check_may_rate(connection, stored.interaction_id, stored.user_id, any_user=any_user)
-            before = self._event(connection, _RATING, stored)
+            before = self._event(connection, RATINGS.select, stored)
             if before is not None:
                 known = rating_of(before)
                 _check_same_event(stored, known is not None and stored.is_same_mark(known), known)
@@ -190,7 +180,7 @@ class FeedbackStore(Closing):
             previous = _last_rating(connection, stored.interaction_id, stored.user_id)
             if previous is not None and stored.is_same_mark(previous):
                 return RatingReceipt(status="duplicate", rating=previous)
-            connection.execute(_RATE, [getattr(stored, name) for name in RATING_COLUMNS])
+            connection.execute(_RATE, RATINGS.values(stored))
             mark_rating_stale(
                 connection, stored.interaction_id, stored.user_id,
                 reason="a rating it learned from was edited", at_us=self.now_us(),
@@ -299,9 +289,9 @@ class FeedbackStore(Closing):
         """Return what counts of every user's marks of an answer, in order of the marks."""
         last: dict[str, Rating | None] = {}
         for row in self.fetch(
-            f"{_RATING} WHERE interaction_id = ? ORDER BY seq", (interaction_id,)
+            f"{RATINGS.select} WHERE interaction_id = ? ORDER BY seq", (interaction_id,)
         ):
-            user_id = row[RATING_COLUMNS.index("user_id")]
+            user_id = row[RATINGS.columns.index("user_id")]
             last.pop(user_id, None)
             last[user_id] = rating_of(row)
         return [rating for rating in last.values() if rating is not None]
@@ -334,16 +324,16 @@ class FeedbackStore(Closing):
             if value is not None:
                 where += f" AND {column} = ?"
                 values.append(value)
-        found: list[RatedInteraction] = []
+        answers: list[RatedInteraction] = []
         with self.database.reading() as connection:
             rows = connection.execute(
-                f"{_INTERACTION} WHERE {where} ORDER BY seq DESC LIMIT ?", (*values, n)
+                f"{INTERACTIONS.select} WHERE {where} ORDER BY seq DESC LIMIT ?", (*values, n)
             ).fetchall()
             for row in rows:
-                one = interaction_of(row)
-                mark = _last_rating(connection, one.interaction_id, user_id)
-                found.append(RatedInteraction(interaction=one, rating=mark))
-        return found[::-1]
+                answer = INTERACTIONS.record(row)
+                mark = _last_rating(connection, answer.interaction_id, user_id)
+                answers.append(RatedInteraction(interaction=answer, rating=mark))
+        return answers[::-1]
 
     def fetch(self, sql: str, values: Sequence[Any] = ()) -> list[Any]:
         """Return the rows of a SELECT."""
@@ -381,9 +371,9 @@ def has_feedback(path: Path | str) -> bool:
 
 def _found_interaction(connection: Connection, interaction_id: str) -> Interaction | None:
     row = connection.execute(
-        f"{_INTERACTION} WHERE interaction_id = ?", (interaction_id,)
+        f"{INTERACTIONS.select} WHERE interaction_id = ?", (interaction_id,)
     ).fetchone()
-    return None if row is None else interaction_of(row)
+    return None if row is None else INTERACTIONS.record(row)
 
 
 def _interaction(connection: Connection, interaction_id: str) -> Interaction:

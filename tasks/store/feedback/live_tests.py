@@ -5,9 +5,8 @@ adapter. Whatever else changes the status of one of the two that are compared en
 """
 
 import uuid
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from convergence_core.feedback.live_test_records import (
     LiveAnswer,
@@ -17,15 +16,9 @@ from convergence_core.feedback.live_test_records import (
     LiveTest,
 )
 from tasks.store.database import Connection
+from tasks.store.feedback.schema import LIVE_TESTS
 
-_COLUMNS: Final = (
-    "test_id", "version", "control", "role", "share", "max_ratings", "status", "n_ratings",
-    "n_conversations", "difference", "low", "high", "reason", "started_us", "ended_us",
-)  # fmt: skip
-_SELECT: Final = f"SELECT {', '.join(_COLUMNS)} FROM live_tests"  # noqa: S608 - constants
-_LAST: Final = (
-    f"{_SELECT} t WHERE t.seq = (SELECT max(l.seq) FROM live_tests l WHERE l.test_id = t.test_id)"  # noqa: S608 - constants
-)
+_LAST: Final = f"{LIVE_TESTS.select} t WHERE t.seq = (SELECT max(l.seq) FROM live_tests l WHERE l.test_id = t.test_id)"  # noqa: S608 - constants
 
 
 def begin_test(
@@ -91,7 +84,7 @@ def weighed(test: LiveTest, evidence: LiveEvidence) -> LiveTest:
 def running_test(connection: Connection, role: str) -> LiveTest | None:
     """Return the test of a role's active adapter; ``None``: none runs."""
     row = connection.execute(f"{_LAST} AND status = 'running' AND role = ?", (role,)).fetchone()
-    return None if row is None else _test_of(row)
+    return None if row is None else LIVE_TESTS.record(row)
 
 
 def test_of_answer(connection: Connection, interaction_id: str) -> LiveTest | None:
@@ -101,14 +94,14 @@ def test_of_answer(connection: Connection, interaction_id: str) -> LiveTest | No
     ).fetchone()
     if row is None:
         return None
-    return _test_of(connection.execute(f"{_LAST} AND test_id = ?", row).fetchone())
+    return LIVE_TESTS.record(connection.execute(f"{_LAST} AND test_id = ?", row).fetchone())
 
 
 def all_tests(connection: Connection, role: str | None = None) -> list[LiveTest]:
     """Return the tests of a role, or all, as they stand, in order of their beginning."""
     where, values = ("", ()) if role is None else (" AND role = ?", (role,))
     rows = connection.execute(f"{_LAST}{where} ORDER BY t.started_us, t.seq", values).fetchall()
-    return [_test_of(row) for row in rows]
+    return LIVE_TESTS.records(rows)
 
 
 def add_answer(connection: Connection, interaction_id: str, part: LiveAnswer) -> None:
@@ -121,10 +114,4 @@ def add_answer(connection: Connection, interaction_id: str, part: LiveAnswer) ->
 
 
 def _add(connection: Connection, test: LiveTest, at_us: int) -> None:
-    values = (*(getattr(test, name) for name in _COLUMNS), at_us)
-    names, places = ", ".join((*_COLUMNS, "created_us")), ", ".join("?" * len(values))
-    connection.execute(f"INSERT INTO live_tests({names}) VALUES ({places})", values)  # noqa: S608 - constants
-
-
-def _test_of(row: Sequence[Any]) -> LiveTest:
-    return LiveTest(**dict(zip(_COLUMNS, row, strict=True)))
+    connection.execute(LIVE_TESTS.insert, LIVE_TESTS.values(test, at_us))

@@ -12,10 +12,11 @@ from convergence_core.feedback.rater_consensus import (
 )
 from convergence_core.feedback.records import Rating
 from tasks.store.feedback.feedback_store import FeedbackStore
-from tasks.store.feedback.rows import RATING_COLUMNS, rating_of
+from tasks.store.feedback.rows import rating_of
+from tasks.store.feedback.schema import RATINGS
 
 _MARKS = (
-    f"SELECT {', '.join(f'r.{name}' for name in RATING_COLUMNS)}, i.role FROM ratings r "  # noqa: S608 - constants
+    f"SELECT {RATINGS.columns_of('r')}, i.role FROM ratings r "  # noqa: S608 - constants
     "JOIN interactions i ON i.interaction_id = r.interaction_id "
     "WHERE r.seq = (SELECT max(l.seq) FROM ratings l WHERE l.interaction_id = r.interaction_id "
     "AND l.user_id = r.user_id) ORDER BY r.seq"

@@ -1,30 +1,20 @@
 """Rows of the feedback: its records to and from columns, and their rules."""
 
-import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from convergence_core.feedback.records import (
     AnswerComparison,
-    ChatMessage,
     Interaction,
     Rating,
     refused,
 )
 from convergence_core.records import canonical_json
 from tasks.secrets.process_redaction import redacted_text
-from tasks.secrets.redaction import one_line, redact_json
+from tasks.secrets.redaction import one_line
+from tasks.store.feedback.schema import RATINGS
 
-INTERACTION_COLUMNS: Final = (
-    "interaction_id", "source", "event_id", "role", "user_id", "model", "messages_json",
-    "response", "created_us", "conversation_id", "adapter_version", "template_hash",
-    "sampling_json", "logprobs_json", "n_input_tokens", "n_output_tokens", "latency_s",
-    "cost_usd", "system", "decision_id", "is_shared", "thinking",
-)  # fmt: skip
-RATING_COLUMNS: Final = (
-    "interaction_id", "user_id", "rating", "thumbs", "reason", "source", "event_id", "created_us",
-)  # fmt: skip
 COMPARISON_COLUMNS: Final = (
     "low_id", "high_id", "chosen_id", "first_id", "user_id", "reason", "source", "event_id",
     "created_us",
@@ -117,51 +107,17 @@ def clean_text(redact: Callable[[str], str]) -> Callable[[str], str]:
     return cleaned
 
 
-def interaction_values(one: Interaction, clean: Callable[[str], str]) -> tuple[Any, ...]:
-    """Return an answer's columns, its texts cleaned."""
-    messages = [{"role": m.role, "content": clean(m.content)} for m in one.messages]
-    values = {
-        "messages_json": json.dumps(messages, ensure_ascii=False),
-        "response": clean(one.response),
-        "thinking": None if one.thinking is None else clean(one.thinking),
-        "sampling_json": canonical_json(redact_json(dict(one.sampling), clean)),
-        "logprobs_json": None if one.logprobs is None else json.dumps(list(one.logprobs)),
-        "is_shared": int(one.is_shared),
-    }
-    return tuple(
-        values[name] if name in values else getattr(one, name) for name in INTERACTION_COLUMNS
-    )
-
-
-def interaction_of(row: Sequence[Any]) -> Interaction:
-    """Return a row of ``INTERACTION_COLUMNS`` as a record."""
-    values = dict(zip(INTERACTION_COLUMNS, row, strict=True))
-    messages = json.loads(values.pop("messages_json"))
-    logprobs = values.pop("logprobs_json")
-    return Interaction(
-        messages=tuple(ChatMessage(**one) for one in messages),
-        sampling=json.loads(values.pop("sampling_json")),
-        logprobs=None if logprobs is None else tuple(json.loads(logprobs)),
-        is_shared=bool(values.pop("is_shared")),
-        **values,
-    )
-
-
 def rating_of(row: Sequence[Any]) -> Rating | None:
-    """Return a row of ``RATING_COLUMNS`` as a record; ``None``: it takes a mark back."""
-    values = dict(zip(RATING_COLUMNS, row, strict=True))
-    return None if _is_withdrawal(values, "rating", "thumbs") else Rating(**values)
+    """Return a row of ``RATINGS`` as a record; ``None``: it takes a mark back."""
+    values = dict(zip(RATINGS.columns, row, strict=True))
+    return None if values["rating"] is values["thumbs"] is None else RATINGS.record(row)
 
 
 def comparison_of(row: Sequence[Any]) -> AnswerComparison | None:
     """Return a row of ``COMPARISON_COLUMNS`` as a record; ``None``: it takes a choice back."""
     values = dict(zip(COMPARISON_COLUMNS, row, strict=True))
-    if _is_withdrawal(values, "chosen_id"):
+    if values["chosen_id"] is None:
         return None
     pair = {values.pop("low_id"), values.pop("high_id")}
     (rejected_id,) = pair - {values["chosen_id"]}
     return AnswerComparison(rejected_id=rejected_id, **values)
-
-
-def _is_withdrawal(values: Mapping[str, Any], *marks: str) -> bool:
-    return all(values[name] is None for name in marks)

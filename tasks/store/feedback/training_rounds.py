@@ -1,8 +1,8 @@
 """Training rounds of a store, and the marks that are open for the next one."""
 
-import json
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from convergence_core.errors import AdapterRefusedError
@@ -13,21 +13,16 @@ from convergence_core.feedback.adapter_records import (
     TrainedMark,
     TrainingRoundRecord,
 )
-from convergence_core.records import Json, canonical_json
-from tasks.secrets.redaction import redact_json
+from convergence_core.records import Json
 from tasks.store.database import Connection
 from tasks.store.feedback.adapter_files import training_folder
 from tasks.store.feedback.feedback_store import FeedbackStore
-from tasks.store.feedback.rows import COMPARISON_COLUMNS, RATING_COLUMNS, comparison_of, rating_of
+from tasks.store.feedback.rows import COMPARISON_COLUMNS, comparison_of, rating_of
+from tasks.store.feedback.schema import RATINGS, ROUNDS
 
-_ROUND_COLUMNS = (
-    "round_id", "role", "objective", "status", "version", "started_us", "ended_us", "n_rows",
-    "settings_json", "metrics_json", "reason",
-)  # fmt: skip
-_ROUNDS = f"SELECT {', '.join(_ROUND_COLUMNS)} FROM training_rounds"  # noqa: S608 - constants
 _MARKS = {
     "rating": (
-        f"SELECT r.seq, {', '.join('r.' + name for name in RATING_COLUMNS)} FROM ratings r "  # noqa: S608 - constants
+        f"SELECT r.seq, {RATINGS.columns_of('r')} FROM ratings r "  # noqa: S608 - constants
         "JOIN interactions i ON i.interaction_id = r.interaction_id WHERE i.role = ? AND r.seq = "
         "(SELECT max(l.seq) FROM ratings l WHERE l.interaction_id = r.interaction_id "
         "AND l.user_id = r.user_id) ORDER BY r.seq"
@@ -89,52 +84,44 @@ class TrainingRounds:
         now = self._feedback.now_us()
         with self._database.transaction(alone=True) as connection:
             row = connection.execute(
-                f"{_ROUNDS} WHERE round_id = ? ORDER BY seq DESC LIMIT 1", (round_id,)
+                f"{ROUNDS.select} WHERE round_id = ? ORDER BY seq DESC LIMIT 1", (round_id,)
             ).fetchone()
-            before = None if row is None else _round_of(row)
+            before = None if row is None else ROUNDS.record(row)
             if before is None or before.status != "running":
                 raise AdapterRefusedError(
                     "`round_id` must be that of a running round, but got "
                     f"{round_id[:64]!r}, which {'is none' if before is None else 'has ended'}. "
                     "Begin another one."
                 )
-            ended = TrainingRoundRecord(
-                round_id=round_id, role=before.role, objective=before.objective, status=status,
-                version=version, started_us=before.started_us, ended_us=now, n_rows=before.n_rows,
-                settings=before.settings, metrics=metrics or {}, reason=reason,
-            )  # fmt: skip
+            ended = replace(
+                before,
+                status=status,
+                version=version,
+                ended_us=now,
+                metrics=metrics or {},
+                reason=reason,
+            )
             self._add_round(connection, ended, now)
 
     def records(self, role: str | None = None) -> list[TrainingRoundRecord]:
         """Return the rounds of a role, or all, as they stand, in order of their beginning."""
         where, values = ("", ()) if role is None else (" WHERE role = ?", (role,))
         last: dict[str, TrainingRoundRecord] = {}
-        for row in self._feedback.fetch(f"{_ROUNDS}{where} ORDER BY seq", values):
-            one = _round_of(row)
+        for row in self._feedback.fetch(f"{ROUNDS.select}{where} ORDER BY seq", values):
+            one = ROUNDS.record(row)
             last[one.round_id] = one
         return list(last.values())
 
     def of_version(self, version: str) -> TrainingRoundRecord | None:
         """Return the round that an adapter came from; ``None``: none is known, or it runs still."""
         rows = self._feedback.fetch(
-            f"{_ROUNDS} WHERE version = ? ORDER BY seq DESC LIMIT 1", (version,)
+            f"{ROUNDS.select} WHERE version = ? ORDER BY seq DESC LIMIT 1", (version,)
         )
-        return _round_of(rows[0]) if rows else None
+        return ROUNDS.record(rows[0]) if rows else None
 
     def _add_round(self, connection: Connection, one: TrainingRoundRecord, at_us: int) -> None:
-        clean = self._feedback.clean
-        reason = None if one.reason is None else clean(one.reason)
-        settings, metrics = (
-            canonical_json(redact_json(dict(found), clean))
-            for found in (one.settings, one.metrics)
-        )
-        values = (
-            one.round_id, one.role, one.objective, one.status, one.version, one.started_us,
-            one.ended_us, one.n_rows, settings, metrics, reason, at_us,
-        )  # fmt: skip
-        names = ", ".join((*_ROUND_COLUMNS, "created_us"))
-        places = ", ".join("?" * len(values))
-        connection.execute(f"INSERT INTO training_rounds({names}) VALUES ({places})", values)  # noqa: S608 - constants
+        values = ROUNDS.values(one, at_us, clean=self._feedback.clean)
+        connection.execute(ROUNDS.insert, values)
 
 
 def open_marks(feedback: FeedbackStore, role: str) -> list[OpenMark]:
@@ -160,11 +147,3 @@ def open_marks(feedback: FeedbackStore, role: str) -> list[OpenMark]:
                 is_used = ("comparison", seq) in used
                 found.append(OpenMark(mark=mark, given=choice, is_used=is_used))
     return found
-
-
-def _round_of(row: Sequence[object]) -> TrainingRoundRecord:
-    values = dict(zip(_ROUND_COLUMNS, row, strict=True))
-    settings, metrics = (
-        json.loads(str(values.pop(f"{name}_json"))) for name in ("settings", "metrics")
-    )
-    return TrainingRoundRecord(settings=settings, metrics=metrics, **values)  # type: ignore[arg-type]

@@ -27,7 +27,7 @@ _MOST_US = round(MOST_AHEAD_S * 1e6)
 _SCHEMA: Final = Schema(
     noun="rates",
     version=1,
-    upgrade=lambda _: RATES,
+    tables=(RATES,),
     loss="nothing is lost",
 )
 _TAKE = (

@@ -7,7 +7,6 @@ verdicts on that (``tasks.store.policy.round_store``); ``policy_exports`` the ra
 """
 
 import base64
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,85 +15,25 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from convergence_core.policy import PROMPT_ACTIONS, PolicyDecision, StepOutcome
-from convergence_core.records import Json, canonical_json
+from convergence_core.policy.course import GateRow
+from convergence_core.records import Json
 from tasks.store.clock import wall_clock_us
-from tasks.store.database import Closing, Connection, Schema
+from tasks.store.database import (
+    NUMBERED,
+    RANGES,
+    Closing,
+    Connection,
+    RecordTable,
+    Schema,
+    SqlTable,
+    insert_sql,
+)
 from tasks.store.runtime.schema import VARIABLE
 from tasks.store.shared_database import has_shared, open_shared
 
-VERSION = 2
 POLICY_FILE = "policy.sqlite"
 
-DDL = """
-CREATE TABLE IF NOT EXISTS policy_experiences(
-  seq INTEGER PRIMARY KEY AUTOINCREMENT, decision_id TEXT NOT NULL UNIQUE, episode_id TEXT NOT NULL,
-  step INTEGER NOT NULL, version INTEGER NOT NULL, action TEXT NOT NULL, legal TEXT NOT NULL,
-  log_prob REAL NOT NULL, value REAL NOT NULL, reward REAL NOT NULL, terminated INTEGER NOT NULL,
-  truncated INTEGER NOT NULL, final_value REAL NOT NULL, observation TEXT NOT NULL,
-  decided_us INTEGER NOT NULL, created_us INTEGER NOT NULL
-);
-CREATE INDEX IF NOT EXISTS experiences_of_version ON policy_experiences(version, seq);
-CREATE TABLE IF NOT EXISTS policy_versions(
-  seq INTEGER PRIMARY KEY AUTOINCREMENT, version INTEGER NOT NULL UNIQUE, kind TEXT NOT NULL,
-  checkpoint TEXT, sha256 TEXT NOT NULL, n_steps INTEGER NOT NULL, statistics_json TEXT NOT NULL,
-  created_us INTEGER NOT NULL
-);
-CREATE TABLE IF NOT EXISTS policy_episodes(
-  seq INTEGER PRIMARY KEY AUTOINCREMENT, system TEXT NOT NULL, run_id TEXT NOT NULL,
-  episode INTEGER NOT NULL, policy TEXT NOT NULL, version INTEGER NOT NULL, category TEXT NOT NULL,
-  text_id TEXT NOT NULL, actions TEXT NOT NULL, verdicts TEXT NOT NULL, start_score REAL NOT NULL,
-  gain REAL NOT NULL, reward REAL NOT NULL, n_evaluations INTEGER NOT NULL, steps TEXT NOT NULL,
-  created_us INTEGER NOT NULL, UNIQUE(run_id, episode, policy)
-);
-CREATE INDEX IF NOT EXISTS episodes_of_system ON policy_episodes(system, policy, seq);
-CREATE TABLE IF NOT EXISTS policy_gates(
-  seq INTEGER PRIMARY KEY AUTOINCREMENT, system TEXT NOT NULL, run_id TEXT NOT NULL,
-  version INTEGER NOT NULL, baseline TEXT NOT NULL, decision TEXT NOT NULL, n INTEGER NOT NULL,
-  mean REAL, low REAL NOT NULL, high REAL NOT NULL, log_e REAL NOT NULL, log_threshold REAL NOT NULL,
-  serves TEXT NOT NULL, reason TEXT NOT NULL, created_us INTEGER NOT NULL, UNIQUE(run_id, baseline)
-);
-CREATE INDEX IF NOT EXISTS gates_of_system ON policy_gates(system, seq);
-CREATE TABLE IF NOT EXISTS policy_exports(
-  table_name TEXT NOT NULL, lo INTEGER NOT NULL, hi INTEGER NOT NULL, is_done INTEGER NOT NULL,
-  PRIMARY KEY (table_name, lo)
-) WITHOUT ROWID;
-"""
-
-
-def upgrade(found: int) -> str:  # noqa: ARG001 - every version only added tables
-    """Return what brings the tables of a version up to this one; of none: creates them."""
-    return DDL
-
-
-POLICY: Final = Schema(
-    noun="policy",
-    version=VERSION,
-    upgrade=upgrade,
-    loss="experiences that were not folded into the tables are gone with it",
-    kept="What was acknowledged is kept.",
-    key=VARIABLE,
-    versions="policy_schema",
-)
-
 VersionKind = Literal["begun", "simulated", "updated", "loaded"]
-
-_COLUMNS: Final = (
-    "decision_id", "episode_id", "step", "version", "action", "legal", "log_prob", "value", "reward",
-    "terminated", "truncated", "final_value", "observation", "decided_us", "created_us",
-)  # fmt: skip
-_VERSION_COLUMNS: Final = (
-    "version", "kind", "checkpoint", "sha256", "n_steps", "statistics_json", "created_us"
-)  # fmt: skip
-_ADD = (
-    f"INSERT INTO policy_experiences({', '.join(_COLUMNS)}) "  # noqa: S608 - constants
-    f"VALUES ({', '.join('?' * len(_COLUMNS))}) ON CONFLICT DO NOTHING"
-)
-_READ = f"SELECT {', '.join(_COLUMNS)} FROM policy_experiences"  # noqa: S608 - constants
-_ADD_VERSION = (
-    f"INSERT INTO policy_versions({', '.join(_VERSION_COLUMNS)}) "  # noqa: S608 - constants
-    f"VALUES ({', '.join('?' * len(_VERSION_COLUMNS))})"
-)
-_VERSIONS = f"SELECT {', '.join(_VERSION_COLUMNS)} FROM policy_versions"  # noqa: S608 - constants
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +61,58 @@ class PolicyVersionRecord:
     statistics: Mapping[str, Json]
     """Diagnostics of the update; empty where it was no update."""
     created_us: int
+
+
+VERSIONS: Final = RecordTable(
+    "policy_versions",
+    PolicyVersionRecord,
+    f"{NUMBERED}, UNIQUE (version)",
+)
+GATES: Final = RecordTable(
+    "policy_gates",
+    GateRow,
+    f"{NUMBERED}, created_us INTEGER NOT NULL, UNIQUE (run_id, baseline)",
+    "gates_of_system(system, seq)",
+)
+_COLUMNS: Final = (
+    "decision_id", "episode_id", "step", "version", "action", "legal", "log_prob", "value", "reward",
+    "terminated", "truncated", "final_value", "observation", "decided_us", "created_us",
+)  # fmt: skip
+_ADD = f"{insert_sql('policy_experiences', _COLUMNS)} ON CONFLICT DO NOTHING"
+_READ = f"SELECT {', '.join(_COLUMNS)} FROM policy_experiences"  # noqa: S608 - constants
+POLICY: Final = Schema(
+    noun="policy",
+    version=2,
+    tables=(
+        SqlTable(
+            "policy_experiences",
+            "seq INTEGER PRIMARY KEY AUTOINCREMENT, decision_id TEXT NOT NULL UNIQUE, "
+            "episode_id TEXT NOT NULL, step INTEGER NOT NULL, version INTEGER NOT NULL, "
+            "action TEXT NOT NULL, legal TEXT NOT NULL, log_prob REAL NOT NULL, value REAL NOT NULL, "
+            "reward REAL NOT NULL, terminated INTEGER NOT NULL, truncated INTEGER NOT NULL, "
+            "final_value REAL NOT NULL, observation TEXT NOT NULL, decided_us INTEGER NOT NULL, "
+            "created_us INTEGER NOT NULL",
+            "experiences_of_version(version, seq)",
+        ),
+        VERSIONS,
+        SqlTable(
+            "policy_episodes",
+            "seq INTEGER PRIMARY KEY AUTOINCREMENT, system TEXT NOT NULL, run_id TEXT NOT NULL, "
+            "episode INTEGER NOT NULL, policy TEXT NOT NULL, version INTEGER NOT NULL, "
+            "category TEXT NOT NULL, text_id TEXT NOT NULL, actions TEXT NOT NULL, "
+            "verdicts TEXT NOT NULL, start_score REAL NOT NULL, gain REAL NOT NULL, "
+            "reward REAL NOT NULL, n_evaluations INTEGER NOT NULL, steps TEXT NOT NULL, "
+            "created_us INTEGER NOT NULL, UNIQUE(run_id, episode, policy)",
+            "episodes_of_system(system, policy, seq)",
+        ),
+        GATES,
+        SqlTable("policy_exports", RANGES),
+    ),
+    loss="experiences that were not folded into the tables are gone with it",
+    kept="What was acknowledged is kept.",
+    key=VARIABLE,
+    versions="policy_schema",
+)
 
 
 class ExperienceStore(Closing):
@@ -198,26 +189,20 @@ class ExperienceStore(Closing):
         Raises:
             StoreWriteError: it is written down already, or cannot be.
         """
-        values = [
-            canonical_json(dict(record.statistics))
-            if name == "statistics_json"
-            else getattr(record, name)
-            for name in _VERSION_COLUMNS
-        ]
         with self.database.transaction() as connection:
-            connection.execute(_ADD_VERSION, values)
+            connection.execute(VERSIONS.insert, VERSIONS.values(record))
 
     def latest_version(self) -> PolicyVersionRecord | None:
         """Return the version that serves; ``None``: there is none yet."""
         with self.database.reading() as connection:
-            row = connection.execute(f"{_VERSIONS} ORDER BY version DESC LIMIT 1").fetchone()
-        return None if row is None else _version(row)
+            row = connection.execute(f"{VERSIONS.select} ORDER BY version DESC LIMIT 1").fetchone()
+        return None if row is None else VERSIONS.record(row)
 
     def versions(self) -> list[PolicyVersionRecord]:
         """Return all versions, the first one first."""
         with self.database.reading() as connection:
-            rows = connection.execute(f"{_VERSIONS} ORDER BY version").fetchall()
-        return [_version(row) for row in rows]
+            rows = connection.execute(f"{VERSIONS.select} ORDER BY version").fetchall()
+        return VERSIONS.records(rows)
 
     def close(self) -> None:
         """Close; safe to call twice."""
@@ -263,9 +248,3 @@ def _experience(row: Sequence[Any]) -> PolicyExperience:
         ),
         decided_us=found["decided_us"],
     )
-
-
-def _version(row: Sequence[Any]) -> PolicyVersionRecord:
-    found = dict(zip(_VERSION_COLUMNS, row, strict=True))
-    found["statistics"] = json.loads(found.pop("statistics_json"))
-    return PolicyVersionRecord(**found)

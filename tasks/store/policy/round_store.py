@@ -6,7 +6,7 @@ An episode is written once, with the steps that its policy learned from; a kill 
 import base64
 import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, Final
 
 import numpy as np
@@ -15,16 +15,12 @@ from convergence_core.policy import PROMPT_ACTIONS, TakenStep
 from convergence_core.policy.course import GateRow, PlayedEpisode
 from convergence_core.policy.gate import BANDIT, PPO, WORDS, PolicyGate, PolicyName
 from convergence_core.records import canonical_json
-from tasks.store.database import Connection
-from tasks.store.policy.experience_store import ExperienceStore
+from tasks.store.database import Connection, insert_sql
+from tasks.store.policy.experience_store import GATES, ExperienceStore
 
 _EPISODE: Final = (
     "system", "run_id", "episode", "policy", "version", "category", "text_id", "actions", "verdicts",
     "start_score", "gain", "reward", "n_evaluations",
-)  # fmt: skip
-_GATE: Final = (
-    "system", "run_id", "version", "baseline", "decision", "n", "mean", "low", "high", "log_e",
-    "log_threshold", "serves", "reason",
 )  # fmt: skip
 _NOT_LOOKED_AT: Final = (
     f"{WORDS[BANDIT]} serves: a checkpoint was loaded after the look that let {WORDS[PPO]} serve, and no "
@@ -46,10 +42,7 @@ class RoundStore:
     def write(self, connection: Connection, episodes: Sequence[PlayedEpisode]) -> None:
         """Store episodes in a transaction of the caller's."""
         names = (*_EPISODE, "steps", "created_us")
-        sql = (
-            f"INSERT INTO policy_episodes({', '.join(names)}) "  # noqa: S608 - constants
-            f"VALUES ({', '.join('?' * len(names))}) ON CONFLICT DO NOTHING"
-        )
+        sql = f"{insert_sql('policy_episodes', names)} ON CONFLICT DO NOTHING"
         now = self._store.now_us()
         for one in episodes:
             connection.execute(sql, [*_episode_values(one), _packed(one.steps), now])
@@ -85,21 +78,19 @@ class RoundStore:
 
     def record_gate(self, system: str, run_id: str, version: int, gate: PolicyGate) -> None:
         """Write down durably what the gate found, a row for each baseline; once for each run."""
-        names = (*_GATE, "created_us")
-        sql = (
-            f"INSERT INTO policy_gates({', '.join(names)}) "  # noqa: S608 - constants
-            f"VALUES ({', '.join('?' * len(names))}) ON CONFLICT DO NOTHING"
-        )
         now = self._store.now_us()
         with self._store.database.transaction() as connection:
-            for one in gate.verdicts:
+            for verdict in gate.verdicts:
+                row = GateRow(
+                    **asdict(verdict),
+                    system=system,
+                    run_id=run_id,
+                    version=version,
+                    serves=gate.serves,
+                    reason=gate.reason,
+                )
                 connection.execute(
-                    sql,
-                    [
-                        *(system, run_id, version, one.baseline, one.decision, one.n, one.mean),
-                        *(one.low, one.high, one.log_e, one.log_threshold),
-                        *(gate.serves, gate.reason, now),
-                    ],
+                    f"{GATES.insert} ON CONFLICT DO NOTHING", GATES.values(row, now)
                 )
 
     def latest_gate(self, system: str | None = None) -> list[GateRow]:
@@ -112,15 +103,14 @@ class RoundStore:
             system: whose prompts; ``None``: that of the latest look at any.
         """
         sql = (
-            f"SELECT {', '.join(_GATE)} FROM policy_gates WHERE run_id = (SELECT run_id FROM "  # noqa: S608 - constants
+            f"{GATES.select} WHERE run_id = (SELECT run_id FROM "  # noqa: S608 - constants
             "policy_gates WHERE system = coalesce(?, system) ORDER BY seq DESC LIMIT 1) ORDER BY seq"
         )
         with self._store.database.reading() as connection:
-            rows = connection.execute(sql, (system,)).fetchall()
-        found = [GateRow(**dict(zip(_GATE, row, strict=True))) for row in rows]
-        if not found or found[0].serves != PPO or found[0].version >= self.first_version():
-            return found
-        return [replace(one, serves=BANDIT, reason=_NOT_LOOKED_AT) for one in found]
+            looks = GATES.records(connection.execute(sql, (system,)).fetchall())
+        if not looks or looks[0].serves != PPO or looks[0].version >= self.first_version():
+            return looks
+        return [replace(look, serves=BANDIT, reason=_NOT_LOOKED_AT) for look in looks]
 
     def first_version(self) -> int:
         """Return the version from which the policy was only updated: where it was begun, or loaded last."""

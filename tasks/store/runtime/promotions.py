@@ -1,10 +1,8 @@
 """Champions and looks of gates in the runtime state."""
 
-from tasks.store.runtime.rows import Champion, GateLook, insert_sql, read, select_sql, values_of
+from tasks.store.runtime.rows import Champion, GateLook
 from tasks.store.runtime.runtime_store import RuntimeStore
-
-_LOOKS = select_sql(GateLook, "looks")
-_CHAMPIONS = select_sql(Champion, "champions")
+from tasks.store.runtime.schema import CHAMPIONS, LOOKS
 
 
 def save_look(store: RuntimeStore, look: GateLook) -> bool:
@@ -16,26 +14,26 @@ def save_look(store: RuntimeStore, look: GateLook) -> bool:
             ).fetchone()
             if found is not None:
                 return False
-        connection.execute(insert_sql(GateLook, "looks"), values_of(look))
+        connection.execute(LOOKS.insert, LOOKS.values(look))
     return True
 
 
 def looks(store: RuntimeStore, system: str | None = None) -> list[GateLook]:
     """Return all looks, or those at one system, oldest first."""
     where, values = ("", ()) if system is None else (" WHERE system = ?", (system,))
-    return [read(GateLook, row) for row in store.fetch(f"{_LOOKS}{where} ORDER BY seq", values)]
+    return LOOKS.records(store.fetch(f"{LOOKS.select}{where} ORDER BY seq", values))
 
 
 def set_champion(store: RuntimeStore, champion: Champion) -> None:
     """Make a candidate the champion of its system, durably."""
     with store.database.transaction() as connection:
-        connection.execute(insert_sql(Champion, "champions"), values_of(champion))
+        connection.execute(CHAMPIONS.insert, CHAMPIONS.values(champion))
 
 
 def champions(store: RuntimeStore, system: str) -> list[Champion]:
     """Return every champion that a system had, in order; the last one is in production."""
-    rows = store.fetch(f"{_CHAMPIONS} WHERE system = ? ORDER BY seq", (system,))
-    return [read(Champion, row) for row in rows]
+    rows = store.fetch(f"{CHAMPIONS.select} WHERE system = ? ORDER BY seq", (system,))
+    return CHAMPIONS.records(rows)
 
 
 def champion_runs(store: RuntimeStore) -> frozenset[str]:

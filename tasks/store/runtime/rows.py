@@ -1,16 +1,11 @@
 """Rows of the runtime state, as values."""
 
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
 
-from convergence_core.records import Json, canonical_json
+from convergence_core.records import Json
 
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
-Row = TypeVar("Row", bound="DataclassInstance")
 LookKind = Literal["holdout", "traffic", "guard"]
 ArmKind = Literal["beta", "gaussian", "linear"]
 
@@ -232,47 +227,3 @@ class StoredGuard:
     """Share of the requests that the champion keeps while the guard watches."""
     decision: str
     """``watching``, ``rollback`` or ``confirmed``."""
-
-
-_JSON = frozenset({"params", "prior", "arms", "shares", "design", "details"})
-"""Fields whose column holds JSON and ends in ``_json``."""
-_COLUMNS = {"group_id": "id", "is_retired": "retired_us IS NOT NULL", "stated_cost": "cost"}
-"""Field → its column, where that has another name."""
-
-
-def columns_of(kind: "type[DataclassInstance]") -> list[str]:
-    """Return the columns that hold a class's fields, in order."""
-    names = (one.name for one in fields(kind))
-    return [_COLUMNS.get(name, f"{name}_json" if name in _JSON else name) for name in names]
-
-
-def select_sql(kind: "type[DataclassInstance]", table: str) -> str:
-    """Return the SELECT of rows that ``read`` takes."""
-    return f"SELECT {', '.join(columns_of(kind))} FROM {table}"  # noqa: S608 - constants
-
-
-def insert_sql(kind: "type[DataclassInstance]", table: str) -> str:
-    """Return the INSERT that takes ``values_of`` a row."""
-    columns = columns_of(kind)
-    marks = ", ".join("?" * len(columns))
-    return f"INSERT INTO {table}({', '.join(columns)}) VALUES ({marks})"  # noqa: S608 - constants
-
-
-def read(kind: type[Row], row: Sequence[Any]) -> Row:
-    """Return a row of the columns of a class as one of it."""
-    values: dict[str, Any] = {}
-    for name, value in zip((one.name for one in fields(kind)), row, strict=True):
-        if name in _JSON and value is not None:
-            found = json.loads(value)
-            values[name] = tuple(found) if isinstance(found, list) else found
-        else:
-            values[name] = bool(value) if name.startswith("is_") else value
-    return kind(**values)
-
-
-def values_of(row: "DataclassInstance") -> tuple[Any, ...]:
-    """Return a row as its table takes it."""
-    values = {one.name: getattr(row, one.name) for one in fields(row)}
-    return tuple(
-        canonical_json(dict(value)) if name in _JSON else value for name, value in values.items()
-    )

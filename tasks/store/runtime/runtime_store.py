@@ -5,7 +5,6 @@ outside it. A reward and what the posterior learns from it are one transaction, 
 posterior is the base plus the acknowledged rewards, each counted once.
 """
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,16 +21,14 @@ from tasks.store.runtime.rows import (
     StoredArm,
     StoredDecision,
     StoredPolicy,
-    read,
-    select_sql,
 )
-from tasks.store.runtime.schema import RUNTIME, RUNTIME_FILE
+from tasks.store.runtime.schema import ARMS, DECISIONS, GROUPS, POLICIES, RUNTIME, RUNTIME_FILE
 from tasks.store.runtime.writes import revise
 from tasks.store.shared_database import has_shared, open_shared
 
-_GROUP = f"{select_sql(Group, 'groups')} WHERE system = ? AND agent_type = ?"
-_ARMS = f"{select_sql(StoredArm, 'arms')} WHERE group_id = ? ORDER BY position"
-_POLICY = f"{select_sql(StoredPolicy, 'policies')} WHERE group_id = ?"
+_GROUP = f"{GROUPS.select} WHERE system = ? AND agent_type = ?"
+_ARMS = f"{ARMS.select} WHERE group_id = ? ORDER BY position"
+_POLICY = f"{POLICIES.select} WHERE group_id = ?"
 _ADD = (
     "INSERT INTO arms(group_id, arm_id, position, params_json, prior_json, base_alpha, base_beta, "
     "base_seq, alpha, beta, run_id, created_us, cost) "
@@ -163,7 +160,7 @@ class RuntimeStore(Closing):
 
     def arms(self, group_id: int) -> list[StoredArm]:
         """Return all arms of a group, those retired included, in order of arrival."""
-        return [read(StoredArm, row) for row in self.fetch(_ARMS, (group_id,))]
+        return ARMS.records(self.fetch(_ARMS, (group_id,)))
 
     def policy(self, group_id: int, version: int) -> StoredPolicy:
         """Return one version of a group's policy.
@@ -174,12 +171,11 @@ class RuntimeStore(Closing):
         rows = self.fetch(f"{_POLICY} AND version = ?", (group_id, version))
         if not rows:
             raise KeyError(f"group {group_id} has no policy of version {version}")
-        return read(StoredPolicy, rows[0])
+        return POLICIES.record(rows[0])
 
     def policies(self, group_id: int) -> list[StoredPolicy]:
         """Return all versions, by number."""
-        rows = self.fetch(f"{_POLICY} ORDER BY version", (group_id,))
-        return [read(StoredPolicy, row) for row in rows]
+        return POLICIES.records(self.fetch(f"{_POLICY} ORDER BY version", (group_id,)))
 
     def save_policy(self, group_id: int, policy: StoredPolicy) -> bool:
         """Store a policy as the next version; return ``False`` if another process was first."""
@@ -190,12 +186,8 @@ class RuntimeStore(Closing):
             )
             if not connection.changes():
                 return False
-            connection.execute(
-                "INSERT INTO policies VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                (group_id, policy.version, policy.mode, policy.n,
-                 json.dumps(policy.arms), json.dumps(policy.shares),
-                 json.dumps(dict(policy.design)), self.now_us()),
-            )  # fmt: skip
+            values = POLICIES.values(policy, group_id, self.now_us())
+            connection.execute(POLICIES.insert, values)
         return True
 
     def save_settings(self, system: str, settings: Mapping[str, Json]) -> None:
@@ -222,11 +214,12 @@ class RuntimeStore(Closing):
     def decision(self, decision_id: str) -> StoredDecision | None:
         """Return a decision, ``None`` if there is none."""
         rows = self.fetch(_FIND, (decision_id,))
-        return read(StoredDecision, rows[0]) if rows else None
+        return DECISIONS.record(rows[0]) if rows else None
 
     def tallies(self, group_id: int) -> list[RewardTally]:
         """Return the rewards of fresh decisions, counted by version, arm and value."""
-        return [read(RewardTally, row) for row in self.fetch(_TALLIES, (group_id,))]
+        rows = self.fetch(_TALLIES, (group_id,))
+        return [RewardTally(version=v, arm_id=arm, reward=r, n=n) for v, arm, r, n in rows]
 
     def fetch(self, sql: str, values: Sequence[Any] = ()) -> list[Any]:
         """Return the rows of a SELECT."""
@@ -245,7 +238,7 @@ def has_runtime(path: Path | str) -> bool:
 
 def _group(connection: Connection, system: str, agent_type: str) -> Group | None:
     row = connection.execute(_GROUP, (system, agent_type)).fetchone()
-    return None if row is None else read(Group, row)
+    return None if row is None else GROUPS.record(row)
 
 
 def _known(connection: Connection, system: str, agent_type: str) -> Group:

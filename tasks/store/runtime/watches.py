@@ -3,28 +3,26 @@
 from collections.abc import Mapping, Sequence
 
 from convergence_core.records import Json, canonical_json
-from tasks.store.runtime.rows import StoredAlarm, StoredGuard, read, select_sql
+from tasks.store.runtime.rows import StoredAlarm, StoredGuard
 from tasks.store.runtime.runtime_store import RuntimeStore
+from tasks.store.runtime.schema import ALARMS, GUARDS
 from tasks.store.runtime.writes import revise
 
 _ALARMS = (
     "SELECT a.seq, g.system, g.agent_type, nullif(a.arm_id, ''), a.before, a.after, a.n, "
     "a.created_us FROM alarms a JOIN groups g ON g.id = a.group_id"
 )
-_GUARDS = f"{select_sql(StoredGuard, 'guards')} WHERE group_id = ?"
 
 
 def alarms(store: RuntimeStore, system: str | None = None) -> list[StoredAlarm]:
     """Return all alarms, or those of one system, oldest first."""
     where, values = ("", ()) if system is None else (" WHERE g.system = ?", (system,))
-    rows = store.fetch(f"{_ALARMS}{where} ORDER BY a.seq", values)
-    return [read(StoredAlarm, row) for row in rows]
+    return ALARMS.records(store.fetch(f"{_ALARMS}{where} ORDER BY a.seq", values))
 
 
 def unreported_alarms(store: RuntimeStore) -> list[StoredAlarm]:
     """Return the alarms that were not reported outside yet, oldest first."""
-    rows = store.fetch(f"{_ALARMS} WHERE a.is_told = 0 ORDER BY a.seq")
-    return [read(StoredAlarm, row) for row in rows]
+    return ALARMS.records(store.fetch(f"{_ALARMS} WHERE a.is_told = 0 ORDER BY a.seq"))
 
 
 def mark_reported(store: RuntimeStore, reported: Sequence[StoredAlarm]) -> None:
@@ -67,8 +65,8 @@ def active_guard(store: RuntimeStore, group_id: int) -> StoredGuard | None:
 
 def guards(store: RuntimeStore, group_id: int) -> list[StoredGuard]:
     """Return every guard that a group had, oldest first."""
-    rows = store.fetch(f"{_GUARDS} ORDER BY seq", (group_id,))
-    return [read(StoredGuard, row) for row in rows]
+    rows = store.fetch(f"{GUARDS.select} WHERE group_id = ? ORDER BY seq", (group_id,))
+    return GUARDS.records(rows)
 
 
 def end_guard(store: RuntimeStore, group_id: int, guard: StoredGuard, decision: str) -> bool:

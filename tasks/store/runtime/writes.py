@@ -8,22 +8,24 @@ import json
 import math
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, Final
 
 from convergence_core.bandit.drift import Alarm, DriftWatch
 from convergence_core.bandit.receipts import OpenDecision, Receipt, receive
 from convergence_core.errors import RequestReusedError, WrongUserError
-from tasks.store.database import Connection
-from tasks.store.runtime.rows import NewDecision, read
+from tasks.store.database import Connection, insert_sql
+from tasks.store.runtime.rows import NewDecision
 
-_DECIDE = (
-    "INSERT INTO decisions(decision_id, group_id, user_id, arm_id, version, propensity, fresh, "
-    "context_json, created_us, expires_us, request_key) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_DECISION = (
+    "decision_id", "user_id", "arm_id", "version", "propensity", "context_json", "created_us",
+    "expires_us",
+)  # fmt: skip
+_DECIDE = insert_sql("decisions", (*_DECISION, "fresh", "request_key", "group_id"))
+_ANSWERED = (
+    f"SELECT {', '.join(_DECISION)}, fresh FROM decisions WHERE group_id = ? AND request_key = ?"  # noqa: S608 - constants
 )
-_ASKED_BEFORE = (
-    "SELECT decision_id, user_id, arm_id, version, propensity, context_json, created_us, "
-    "expires_us, fresh FROM decisions WHERE group_id = ? AND request_key = ?"
-)
+_VALUES = attrgetter(*_DECISION)
 _STATE = "SELECT revision, n FROM groups WHERE id = ?"
 _WAIT = "SELECT g.id FROM groups g WHERE g.id = ?/*lock*/"
 _KEPT = (
@@ -41,9 +43,8 @@ _OPEN = (
     "s.settings_json, g.kind, d.propensity, d.fresh FROM decisions d JOIN groups g ON g.id = d.group_id "
     "LEFT JOIN systems s ON s.system = g.system WHERE d.decision_id = ?/*lock*/"
 )
-_REWARD = (
-    "INSERT INTO rewards(decision_id, group_id, reward, status, received_us, details_json) "
-    "VALUES (?, ?, ?, ?, ?, ?)"
+_REWARD = insert_sql(
+    "rewards", ("decision_id", "group_id", "reward", "status", "received_us", "details_json")
 )
 _COST = (
     "UPDATE arms SET costs = costs + ?, n_costs = n_costs + 1 WHERE group_id = ? AND arm_id = ?"
@@ -56,9 +57,7 @@ _LEARN = (
 _WATCH = "SELECT watch_json FROM groups WHERE id = ?"
 _SAVE_WATCH = "UPDATE groups SET watch_json = ? WHERE id = ?"
 _ARM_IDS = "SELECT arm_id FROM arms WHERE group_id = ? ORDER BY position"
-_ALARM = (
-    "INSERT INTO alarms(group_id, arm_id, before, after, n, created_us) VALUES (?, ?, ?, ?, ?, ?)"
-)
+_ALARM = insert_sql("alarms", ("group_id", "arm_id", "before", "after", "n", "created_us"))
 _RESTART = (
     "UPDATE arms SET base_alpha = ?, base_beta = ?, alpha = ?, beta = ?, prior_json = NULL, "
     "base_seq = (SELECT max(seq) FROM rewards) WHERE group_id = ? AND arm_id = ?"
@@ -137,11 +136,8 @@ def log_decision(connection: Connection, group_id: int, new: NewDecision) -> New
             return before
     if new.unit is not None:
         new = _kept(connection, group_id, new)
-    connection.execute(
-        _DECIDE,
-        (new.decision_id, group_id, new.user_id, new.arm_id, new.version, new.propensity,
-         int(new.is_fresh), new.context_json, new.created_us, new.expires_us, new.request_key),
-    )  # fmt: skip
+    values = (*_VALUES(new), int(new.is_fresh), new.request_key, group_id)
+    connection.execute(_DECIDE, values)
     return new
 
 
@@ -266,10 +262,11 @@ def _arms(connection: Connection, group_id: int) -> list[str]:
 def _answered_before(
     connection: Connection, group_id: int, new: NewDecision
 ) -> NewDecision | None:
-    row = connection.execute(_ASKED_BEFORE, (group_id, new.request_key)).fetchone()
+    row = connection.execute(_ANSWERED, (group_id, new.request_key)).fetchone()
     if row is None:
         return None
-    before = read(NewDecision, (*row, new.unit, new.request_key))
+    *values, fresh = row
+    before = replace(new, **dict(zip(_DECISION, values, strict=True)), is_fresh=bool(fresh))
     if (before.user_id, before.context_json) != (new.user_id, new.context_json):
         raise RequestReusedError(
             "an idempotency key must stand for one request, but this one was used for another "
