@@ -1,13 +1,12 @@
 """The page on the policy: its example runs, its tables are the code's."""
 
 import re
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from convergence_core.config.prompts import PromptPolicyConfig
-from convergence_core.policy import PROMPT_ACTIONS, PPOConfig
+from convergence_core.policy import PROMPT_ACTIONS
 from tasks.policy.records import PolicySettings
 from tasks.policy.served_policy import MOST_PENDING
 from tests.support.children import ROOT
@@ -51,29 +50,12 @@ def test_the_environment_of_a_configuration_runs_as_printed(
     assert re.search(r" (0|1|0\.\d+)$", capsys.readouterr().out)
 
 
-def test_the_keys_of_a_round_are_those_of_the_code():
-    section = PAGE[PAGE.index("| `prompts.policy.") :]
-    rows = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", section, re.MULTILINE))
-    for name, one in PromptPolicyConfig.model_fields.items():
-        default = str(one.default).lower() if isinstance(one.default, bool) else f"{one.default:g}"
-        assert rows[name].strip(" `") == default, name
-    round_ = PromptPolicyConfig()
-    most = 3 * round_.episodes * round_.n_cases * (PolicySettings().max_steps + 1)
+def test_the_numbers_are_those_of_the_code():
+    settings, round_ = PolicySettings(), PromptPolicyConfig()
+    most = 3 * round_.episodes * round_.n_cases * (settings.max_steps + 1)
     assert f"= {most:,} evaluations" in PAGE
-
-
-def test_the_tables_are_those_of_the_code():
-    settings = PolicySettings()
-    rows = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", PAGE, re.MULTILINE))
-    shown = {
-        one.name: "none" if one.default is None else f"{one.default:g}"
-        for one in fields(PPOConfig)
-        if one.name not in {"input_dim", "action_dim"}
-    }
-    assert {name: rows[name] for name in shown} == shown
     for action in PROMPT_ACTIONS:
-        assert f"\n| `{action}` | " in PAGE
-    assert f"`--max-steps` ({settings.max_steps}) and `--seed` ({settings.seed})" in PAGE
+        assert f"`{action}`" in PAGE
     assert f"the latest {MOST_PENDING:,}" in PAGE
     assert f"Once {settings.ppo.buffer_size:,} steps" in PAGE
 
