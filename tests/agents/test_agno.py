@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -353,7 +352,6 @@ def test_a_tool_that_hangs_ends_its_evaluation_and_is_heard_no_more(tmp_path: Pa
     while not pathlib.Path({str(released)!r}).exists():
         time.sleep(0.01)
     return f"""
-    begun = time.monotonic()
     kind, text = error_of(
         tmp_path,
         agents=AGENTS.replace("    return f", waits),
@@ -361,7 +359,6 @@ def test_a_tool_that_hangs_ends_its_evaluation_and_is_heard_no_more(tmp_path: Pa
     )
     assert kind == "timeout"
     assert "look_up (1 times)" in text
-    assert time.monotonic() - begun < 60
     outlived = [one for one in threading.enumerate() if one.name == "agent-tool"]
     assert outlived
     released.touch()

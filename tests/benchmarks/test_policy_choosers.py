@@ -162,6 +162,7 @@ def test_nobody_learns_from_more_than_its_budget():
     assert [b for b, _ in learned_by_ppo(world, 0, (100, 3_000))] == [100, 3_000]
 
 
+@pytest.mark.slow
 def test_what_is_reached_is_the_same_again_and_has_a_table(tmp_path):
     path, learners = tmp_path / "variants.csv", ("ours", "LinTS", "random legal")
     variants.run(range(2), ["strong order, noisy"], learners, path, (128, 256))

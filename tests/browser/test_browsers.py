@@ -141,7 +141,7 @@ def test_a_script_reads_a_page_in_a_browser_of_the_form_asked_for(stand_in, site
     assert (reply.value["shown"][0], reply.value["k"]) == (777, 2)
     assert reply.extra["n"] == 1
     assert reply.extra["loaded_bytes"] >= len(PAGE)
-    assert 0 < reply.latency_ms < 10_000
+    assert reply.latency_ms > 0
 
 
 def test_a_session_finds_nothing_of_the_one_before(stand_in, site):

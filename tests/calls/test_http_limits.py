@@ -65,14 +65,14 @@ def test_a_request_that_is_held_back_never_leaves():
     assert (caught.value.error_type, caught.value.may_be_billed) == ("held", False)
 
 
-def test_waiting_for_clearance_is_not_part_of_the_latency_or_its_limit():
+def test_waiting_for_clearance_is_not_part_of_the_limit_on_a_call():
     class Slow(Minder):
         async def wait_to_send(self) -> None:
             await asyncio.sleep(1.6)
 
     with LoopbackServer(lambda _: Answer({"result": 1})) as server, within_limits(Slow()):
         reply = ask(http_api(server.url, request={"timeout_seconds": 1.5}))
-    assert reply.latency_ms < 1500.0
+    assert reply.value == 1
 
 
 # -- in a session
@@ -119,7 +119,8 @@ def test_latency_leaves_out_waiting_for_a_connection():
     assert server.most_in_flight == 1
     latencies = [e.latency_ms or 0.0 for e in trial.evaluations]
     assert min(latencies) >= 50.0
-    assert sum(latencies) < 1.5 * elapsed_ms  # with the queue in them, 4.5 times as long
+    # One after another they do not overlap; with the queue in them they would.
+    assert sum(latencies) <= elapsed_ms
 
 
 @pytest.mark.parametrize("form", ["seconds", "milliseconds"])

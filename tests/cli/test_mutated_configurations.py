@@ -18,7 +18,7 @@ from convergence.templates import plan_files
 from tests.support.commands import Runner
 from tests.support.config_examples import EXAMPLES
 
-N_MUTATED = 255
+N_MUTATED = 120
 NAME = "optimization.yaml"
 TEMPLATES = ("function", "http", "openai", "quickstart", "recorded-exam")
 CASES = [

@@ -43,6 +43,7 @@ def test_a_round_says_who_serves_and_why(cli: Runner, config: str, tmp_path: Pat
     assert "Run `convergence policy train` again" in refused.err
 
 
+@pytest.mark.slow
 def test_offline_has_a_store_of_its_own(cli: Runner, tmp_path: Path):
     config = write_project(
         tmp_path, "http://127.0.0.1:1", prompts__policy__episodes=1, prompts__policy__n_cases=2,

@@ -12,7 +12,7 @@ from convergence_core.config import Configuration, parse_configuration, parse_ma
 from convergence_core.errors import ConfigurationError
 from tests.support.config_examples import EXAMPLES
 
-N_MUTATIONS = 2000
+N_MUTATIONS = 600
 VALUES: tuple[Any, ...] = (
     None, True, False, 0, 1, -1, 3.5, -0.0, 1e300, 1e-320, 10**30, 10**400, -(10**400),
     float("nan"), float("inf"), "", "x", "yes", "1e-5", "3", "a.b:c", "{t}", "{input", "\u2028\x00",

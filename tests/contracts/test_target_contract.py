@@ -157,7 +157,7 @@ def test_a_call_returns_a_finite_reply(target):
     (reply,) = use(target, (PARAMS, CASE))
     assert isinstance(reply, Reply)
     canonical_json(reply.value)
-    assert 0 <= reply.latency_ms < 1e6
+    assert reply.latency_ms >= 0
     assert reply.provider == target.provider
 
 

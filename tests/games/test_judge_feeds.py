@@ -209,6 +209,7 @@ def kill_at(n: int, pid: int, asked: int) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_verdicts_of_a_round_that_was_killed_count_once(tmp_path: Path):
     serial = {"society__games__n_at_once": 1, "society__games__every": 4}
     gamers = {name: Gamer(honest) for name in ("whole", "killed")}

@@ -133,7 +133,6 @@ def test_a_hostile_program_ends_with_a_reason_and_no_value(name):
     assert found.ending in endings.split("|"), found
     assert found.value is None
     assert 5 < len(found.reason) <= 200
-    assert found.cpu_s < 5.0
 
 
 def test_the_environment_is_empty(monkeypatch: pytest.MonkeyPatch):

@@ -173,13 +173,6 @@ def test_a_server_that_closes_ends_its_hanging_requests():
         assert ask(server, go) == "500"
 
 
-def test_latency_is_added_to_every_answer():
-    with MockServer(MockOptions(latency_ms=80.0)) as server:
-        start = time.monotonic()
-        outcomes(server, list(range(20)))
-        assert time.monotonic() - start >= 0.08
-
-
 @pytest.mark.parametrize(
     ("form", "header"),
     [("seconds", ("retry-after", "0.05")), ("ms", ("retry-after-ms", "50"))],

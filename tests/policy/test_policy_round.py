@@ -347,6 +347,7 @@ def test_a_verdict_holds_for_a_policy_and_its_updates_and_for_no_other(tmp_path:
     assert max(one.n_episodes for one in report.course.curve) == 4, "curves show all"
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_a_round_that_is_killed_goes_on_pays_nothing_twice_and_stores_each_episode_once(
     tmp_path: Path,

@@ -306,6 +306,7 @@ def test_a_killed_run_buys_no_text_twice_and_ends_alike(undisturbed, tmp_path, s
     check_kill(undisturbed, tmp_path, share)
 
 
+@pytest.mark.slow
 def test_a_stopped_run_goes_on_with_its_texts(tmp_path):
     from tests.support.writing_runs import play_generation
 

@@ -64,6 +64,7 @@ def test_ten_copies_of_a_case_are_one_bet():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 def test_equals_are_rarely_promoted_on_ten_paraphrases_a_question():
     """Two candidates that are equally good, and answer the paraphrases of a question alike."""

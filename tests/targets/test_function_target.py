@@ -236,7 +236,8 @@ def test_latency_leaves_out_waiting_for_a_worker():
         elapsed_ms = (time.monotonic() - started) * 1000
     latencies = [e.latency_ms or 0.0 for e in trial.evaluations]
     assert min(latencies) >= 19.0
-    assert sum(latencies) < 1.5 * elapsed_ms  # with the queue in them, 4.5 times as long
+    # One after another they do not overlap; with the queue in them they would.
+    assert sum(latencies) <= elapsed_ms
 
 
 # -- processes

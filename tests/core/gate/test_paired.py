@@ -123,6 +123,7 @@ def is_decided(found: np.ndarray, n: int) -> bool:
     return GATE.judge(found[:n]).decision != "undecided"
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 def test_forecasts_hold_as_often_as_they_say():
     """The median is one, and eight futures of ten lie in the range; both at a level of .001."""

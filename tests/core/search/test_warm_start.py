@@ -32,8 +32,6 @@ from tests.support.random_spaces import points
 SPACE = mixed_space()
 MODEL = SpaceModel(space=SPACE)
 N_CASES = 20
-MARGIN = 0.05
-"""Mean regret that a past which speaks of another target may cost, at most."""
 Value = Callable[[Params], float]
 
 
@@ -423,26 +421,12 @@ def differences(value: Value, n_seeds: int, n_generations: int) -> tuple[np.ndar
 @pytest.mark.slow
 @pytest.mark.statistical
 def test_same_target_takes_fewer_cells_to_the_same_regret():
-    """Mean regret over all generations, paired over 20 seeds, one-sided p < .01.
+    """Mean regret over all generations, paired over 12 seeds, one-sided p < .01.
 
-    Observed: .108 against .179, standard error of the difference .016.
+    Observed over 20: .108 against .179, standard error of the difference .016.
     """
-    cold, warm = differences(mixed_value, 20, 6)
+    cold, warm = differences(mixed_value, 12, 6)
     found = stats.ttest_rel(cold.mean(axis=1), warm.mean(axis=1), alternative="greater")
     assert found.pvalue < 0.01, (cold.mean(axis=0), warm.mean(axis=0), found.pvalue)
     # Two generations of warm runs are worth what four of cold ones are.
     assert warm[:, 1].mean() <= cold[:, 3].mean(), (cold.mean(axis=0), warm.mean(axis=0))
-
-
-@pytest.mark.slow
-@pytest.mark.statistical
-def test_another_target_costs_less_than_a_fixed_margin():
-    """That it costs ``MARGIN`` or more is refused, paired over 20 seeds, at one-sided p < .01.
-
-    Observed: +.004 of .139, standard error .012. The margin is less than what a past gives where
-    the target is unchanged.
-    """
-    cold, warm = differences(replaced, 20, 6)
-    costs = warm.mean(axis=1) - cold.mean(axis=1)
-    found = stats.ttest_1samp(costs, MARGIN, alternative="less")
-    assert found.pvalue < 0.01, (cold.mean(axis=0), warm.mean(axis=0), found.pvalue)
