@@ -28,9 +28,9 @@ def test_every_decision_is_listed_under_its_own_title():
 @pytest.mark.parametrize(
     ("page", "said"),
     [
-        ("010", f"begins at\n{inspect.signature(Aimd).parameters['start'].default} "),
+        ("010", f"start at {inspect.signature(Aimd).parameters['start'].default} "),
         ("011", f"for {LONGEST_HINT_S:g} seconds at most"),
-        ("011", {600.0: "more than ten\nminutes"}[LONGEST_PAUSE_S]),
+        ("011", {600.0: "more than ten minutes"}[LONGEST_PAUSE_S]),
         ("012", f"{FINAL_SHARE:.0%}".replace("%", " %")),
         ("013", f"`NAME.{OFFLINE}`"),
     ],
