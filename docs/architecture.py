@@ -1,4 +1,4 @@
-"""Picture and table of docs/architecture.md, drawn from the import graph.
+"""Picture and list of rooms of docs/architecture.md, drawn from the import graph.
 
     python -m docs.build
 
@@ -95,22 +95,25 @@ def picture() -> str:
     )
 
 
-def table_of_rooms() -> str:
-    """Return the table of rooms, each with what its docstring says."""
-    lines = ["| room | holds |", "|---|---|"]
-    for package in LAYERS:
+def list_of_rooms() -> str:
+    """Return the rooms by layer, each with what its docstring says."""
+    lines = []
+    for package, role in LAYERS.items():
+        lines.append(f"**{package}**: {role}\n")
         for room in sorted(rooms(package)):
             if room.endswith(".__main__"):
                 continue
             path = modules()[room]
             home = path.parent if path.name == "__init__.py" else path
             place = home.relative_to(PAGE.parents[1]).as_posix()
-            lines.append(f"| [`{place}`](../{place}) | {sentence(room)} |")
-    return "\n".join(lines)
+            what = sentence(room).rstrip(".").replace("``", "`")
+            lines.append(f"- [{place.partition('/')[2]}](../{place}): {what}")
+        lines.append("")
+    return "\n".join(lines).rstrip()
 
 
 def page() -> str:
-    """Return docs/architecture.md with a table of the rooms that are there."""
+    """Return docs/architecture.md with a list of the rooms that are there."""
     text = PAGE.read_text(encoding="utf-8")
-    block = f"<!-- rooms -->\n{table_of_rooms()}\n<!-- end of rooms -->"
+    block = f"<!-- rooms -->\n{list_of_rooms()}\n<!-- end of rooms -->"
     return re.sub(r"<!-- rooms -->.*<!-- end of rooms -->", lambda _: block, text, flags=re.DOTALL)
