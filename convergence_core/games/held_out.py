@@ -6,7 +6,6 @@ anything that a model is shown.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 
 from convergence_core.errors import ConvergenceError
 from convergence_core.sao.filters import N_RUN, HeldOut
@@ -16,26 +15,6 @@ class HeldOutError(ConvergenceError, ValueError):
     """Held-out cases would be looked at too often, or shown to a model."""
 
     exit_code = 2
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeldOutLooks:
-    """Which looks were taken; kept with the state of the rounds."""
-
-    rounds: tuple[int, ...] = ()
-    """Rounds whose look was taken."""
-
-    def after(self, round_number: int) -> "HeldOutLooks":
-        """Return the state once a round's look is taken.
-
-        Raises:
-            HeldOutError: it was taken before.
-        """
-        if round_number in self.rounds:
-            raise HeldOutError(
-                f"the held-out cases were looked at in round {round_number} already; a round has one look"
-            )
-        return replace(self, rounds=(*self.rounds, round_number))
 
 
 class HeldOutGuard:

@@ -19,7 +19,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Final, Literal, TypeAlias
 
 from convergence_core.judges.texts import fingerprint, normalized, words_of
 from convergence_core.prompts.shots import TAG, Shot, split
@@ -28,7 +28,6 @@ from convergence_core.records import Case, Json, canonical_json
 Violation: TypeAlias = Literal[
     "empty", "unprintable", "too_long", "placeholders", "schema", "shots", "held_out", "duplicate"
 ]
-VIOLATIONS: Final[tuple[Violation, ...]] = get_args(Violation)
 N_RUN: Final = 8
 """Words in a row that no text may share with a held-out case."""
 WHOLE: Final = 20

@@ -4,7 +4,7 @@ A thought is written before the outcomes it is judged by and is paid for the inf
 about them. Pure numpy; who asks a model is in ``tasks.rlp``.
 
 ====================  =============================================================
-``bins``              ten bins of reward; calibration's transform; CRPS
+``bins``              ten bins of reward; calibration's transform
 ``gain``              information gain (eq. 5), e-values
 ``baseline``          mixture of predictors that never see a thought
 ``statistical``       the search's posterior as one of them

@@ -110,12 +110,3 @@ def relative_entropy(p: Sequence[np.ndarray]) -> float:
     """Return the mean entropy of distributions over the greatest possible; 1 for none."""
     shares = [-np.sum(q * np.log(np.maximum(q, 1e-300))) / np.log(len(q)) for q in p]
     return float(np.mean(shares)) if shares else 1.0
-
-
-def crps(p: np.ndarray, observed: int) -> float:
-    """Return the continuous ranked probability score of a prediction, lower is better.
-
-    Reported beside the information gain, and never called so.
-    """
-    steps = (np.arange(N_BINS) >= observed).astype(np.float64)
-    return float(np.sum((np.cumsum(p) - steps) ** 2) / N_BINS)

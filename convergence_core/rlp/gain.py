@@ -56,11 +56,6 @@ def information_gain(p: np.ndarray, baseline: np.ndarray, observed: int) -> floa
     return math.log(float(mixed(p, baseline)[observed])) - math.log(float(baseline[observed]))
 
 
-def log_ratio(p: np.ndarray, no_thought: np.ndarray, observed: int) -> float:
-    """Return log p(b_x) - log p_0(b_x) against the same model without a thought (the paper's)."""
-    return math.log(float(p[observed])) - math.log(float(no_thought[observed]))  # (RLP eq. 5)
-
-
 def resolutions(forecasts: np.ndarray, observed: Sequence[int]) -> np.ndarray:
     """Return R of each candidate, the gain over the thought's own average forecast, (m,), in nats.
 

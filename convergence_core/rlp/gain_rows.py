@@ -13,7 +13,7 @@ import numpy as np
 
 from convergence_core.rlp import gain
 from convergence_core.rlp.baseline import Mixture
-from convergence_core.rlp.bins import crps, tempered
+from convergence_core.rlp.bins import tempered
 from convergence_core.rlp.commitments import NO_THOUGHT_ARM, Commitment, Forecasts
 from convergence_core.rlp.outcomes import CandidateOutcomes
 from convergence_core.rlp.replay import ReplayRow
@@ -76,8 +76,6 @@ def score(
                     p=float(q[observed[s]]),
                     baseline=float(baselines[s][observed[s]]),
                     gain=gain.information_gain(q, baselines[s], observed[s]),
-                    paper_gain=gain.log_ratio(q, no_thought[s], observed[s]),
-                    crps_gain=crps(no_thought[s], observed[s]) - crps(q, observed[s]),
                     resolution=float(resolution),
                     estimator=commitment.estimator,
                     is_rescored=is_rescored,

@@ -47,10 +47,6 @@ class ReplayRow:
     """p-(b)."""
     gain: float
     """IG, in nats."""
-    paper_gain: float
-    """Against the same model without a thought, in nats."""
-    crps_gain: float
-    """CRPS without less CRPS with the thought; no information gain."""
     resolution: float | None
     """Gain over the thought's own average forecast of the generation, in nats; ``None``: written
     before it was measured."""

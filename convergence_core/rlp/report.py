@@ -33,17 +33,10 @@ class ThinkingPoint:
     """Over its predictions; they share surprises, so it is a lower bound."""
     e_value: float | None
     """Of this generation alone."""
-    probabilities: Mapping[str, float] = field(default_factory=dict)
-    """Strategy → probability of being drawn after it."""
-    weights: Mapping[str, float] = field(default_factory=dict)
-    """Expert → its weight after it; ``base`` is the sampler's own."""
     resolution: float | None = None
     """Mean gain of its thoughts over their own average forecasts, in nats; ``None``: not measured."""
     resolution_e_value: float | None = None
     """Evidence of that, of this generation alone."""
-    weight: float | None = None
-    """Probability that a thought of this generation was drawn for a place that thoughts could win;
-    ``None``: not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import numpy as np
-
 from convergence_core.ports import Row
 from convergence_core.records import Json, canonical_json, sha256_hex
 from convergence_core.rlp.commitments import NO_THOUGHT_ARM, Commitment, Forecasts, Thought
@@ -35,8 +33,7 @@ REPLAY_SQL: Final = """
 versions predicted pairs, too (``pairwise``): two outcomes where others have ten bins."""
 
 _COLUMNS: Final = (
-    "generation", "thought_id", "subject", "observed", "p", "baseline", "gain", "paper_gain", "crps_gain",
-    "resolution", "estimator", "is_rescored", "is_censored",
+    "generation", "thought_id", "subject", "observed", "p", "baseline", "gain", "resolution", "estimator", "is_rescored", "is_censored",
 )  # fmt: skip
 """Of ``predictions``, as a ``ReplayRow`` has them."""
 _JSON_COLUMNS: Final = ("forecast", "no_thought", "statistical")
@@ -87,8 +84,6 @@ def _thought(run_id: str, thought: Thought, step: RlpStep) -> Row:
         "agent_id": thought.strategy,
         "text_sha256": thought.sha256 or None,
         "prediction": _mean([float(commitment.bins.mean_of(p)) for p in forecasts.values()]),
-        "logp_with": _mean([float(np.log(row.p)) for row in own]),
-        "logp_without": _mean([float(np.log(row.baseline)) for row in own]),
         "information_gain": update.rewards.get(name),
         "advantage": update.advantages.get(name),
         "created_at": thought.committed_us,
@@ -96,7 +91,6 @@ def _thought(run_id: str, thought: Thought, step: RlpStep) -> Row:
         "estimator": commitment.estimator,
         "n_outcomes": len(own),
         "gain_se": None if spread is None else spread[1],
-        "paper_gain": _mean([row.paper_gain for row in own]),
         "e_value": update.e_values.get(name),
         "resolution": _mean([row.resolution for row in own if row.resolution is not None]),
         "resolution_e_value": update.resolution_e_values.get(name),

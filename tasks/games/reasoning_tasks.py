@@ -241,13 +241,6 @@ class Audited:
     """Why it is rejected; empty: it is admitted."""
 
 
-def admitted_games(
-    library: ReasoningLibrary, found: Iterable[Audited]
-) -> tuple[ReasoningGame, ...]:
-    """Return the games of all generators that an audit admitted."""
-    return tuple(ReasoningGame(library, one.generator) for one in found if not one.reason)
-
-
 @functools.cache
 def generator_names() -> tuple[str, ...]:
     """Return the names of the installed version's generators.

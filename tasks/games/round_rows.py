@@ -230,10 +230,6 @@ def _final_looks(store: Store, system: str) -> dict[str, HeldOutLook]:
     }
 
 
-def _texts(value: object) -> list[str]:
-    return [str(one) for one in value] if isinstance(value, list) else []
-
-
 def _look(row: Mapping[str, Any]) -> HeldOutLook:
     told = json.loads(str(row["rewards_json"]))
     return HeldOutLook(

@@ -16,15 +16,12 @@ from convergence_core.policy.network import Floats
 from convergence_core.prompts.editor import LEAST_WORDS, Editor
 from convergence_core.prompts.failures import Category, Observed
 from convergence_core.prompts.invariants import HeldOutTexts, Invariants
-from convergence_core.prompts.operators import WORDING_VERSION
 from convergence_core.prompts.state import KEPT
 from convergence_core.records import Case
 from tasks.inputs.environment import Environment
-from tasks.prompts.factory import LONGEST_SHOWN
+from tasks.prompts.factory import LONGEST_SHOWN, configured_writer, make_embedder
 from tasks.prompts.writer import DirectAsker, ModelWriter, RulesWriter, TextWriter
 from tasks.rlp.embeddings import Embedder
-from tasks.rlp.factory import make_model
-from tasks.rlp.model_calls import WRITING
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import shortened
 
@@ -91,22 +88,11 @@ class PromptMutator:
         Raises:
             ConfigurationError: no endpoint is known.
         """
-        settings, llm = configuration.prompts, configuration.llm
-        writer: TextWriter = RulesWriter()
-        embedder = None
-        if llm is not None and settings.writer == "llm":
-            model = make_model(llm, None, world, wording_version=WORDING_VERSION)
-            writer = ModelWriter(model=model, settings=settings)
-        if llm is not None and settings.embedding_model is not None:
-            model = make_model(
-                llm, settings.embedding_model, world, wording_version=WORDING_VERSION
-            )
-            embedder = Embedder(model=model, purpose=WRITING)
         return cls(
-            writer=writer,
-            settings=settings,
+            writer=configured_writer(configuration, world),
+            settings=configuration.prompts,
             task=configuration.api.description or configuration.api.name,
-            embedder=embedder,
+            embedder=make_embedder(configuration, world),
             redact=world.redactor(configuration),
         )
 

@@ -5,21 +5,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from convergence_core.config import Configuration
 from convergence_core.config.prompts import OperatorName
 from convergence_core.errors import ConfigurationError
 from convergence_core.prompts.editor import Edit
-from convergence_core.prompts.operators import WORDING_VERSION
 from convergence_core.prompts.state import DRAWN, Mutation, PromptState, text_id_of
 from convergence_core.search.study_state import StudyState
 from convergence_core.space import Choice
 from tasks.inputs.environment import Environment
 from tasks.inputs.loader import Loaded
 from tasks.inputs.storage import store_path
-from tasks.prompts.factory import make_editor, mutable_parameters
+from tasks.prompts.factory import configured_writer, make_editor, mutable_parameters
 from tasks.prompts.learner import PROMPTS
-from tasks.prompts.writer import DirectAsker, ModelWriter, RulesWriter, TextWriter, Writing
-from tasks.rlp.factory import make_model
+from tasks.prompts.writer import DirectAsker, ModelWriter, TextWriter, Writing
 from tasks.store import ParquetStore
 
 
@@ -90,7 +87,10 @@ def mutate_text(
         raise ConfigurationError.of(
             "--operator", "needs search cases to draw from", fix, value=operator
         )
-    writer = _writer(configuration, environment, is_free=is_free)
+    writer = configured_writer(configuration, environment, is_free=is_free)
+    if writer is None:
+        fix = "Write an `llm` into the configuration, or let fixed rules write by --rules."
+        raise ConfigurationError.of("llm", "is required to write a text", fix)
     writing = Writing(answer=None, cost_usd=0.0)
     if edit.ready is None:
         (writing,) = asyncio.run(_write(writer, edit, rng))
@@ -103,19 +103,6 @@ def mutate_text(
         reason=redact(writing.reason),
     )
     return HandEdit(mutation=mutation, shown=tuple(case for case, _ in edit.shown))
-
-
-def _writer(
-    configuration: Configuration, environment: Environment, *, is_free: bool
-) -> TextWriter:
-    settings = configuration.prompts
-    if is_free:
-        return RulesWriter()
-    if configuration.llm is None:
-        fix = "Write an `llm` into the configuration, or let fixed rules write by --rules."
-        raise ConfigurationError.of("llm", "is required to write a text", fix)
-    model = make_model(configuration.llm, None, environment, wording_version=WORDING_VERSION)
-    return ModelWriter(model=model, settings=settings)
 
 
 async def _write(writer: TextWriter, edit: Edit, rng: np.random.Generator) -> list[Writing]:

@@ -49,19 +49,33 @@ def mutable_parameters(configuration: Configuration) -> tuple[str, ...]:
 
 
 def make_text_writer(configuration: Configuration, world: Environment) -> TextWriter | None:
-    """Return who writes texts; ``None``: nobody does, or could.
+    """Return the writer of texts in a run; ``None`` if the run writes none, or could not.
 
     Raises:
         ConfigurationError: no endpoint is known.
     """
-    if not configuration.writes_prompts:
-        return None
-    settings = configuration.prompts
-    if settings.writer == "rules":
+    return configured_writer(configuration, world) if configuration.writes_prompts else None
+
+
+def configured_writer(
+    configuration: Configuration, world: Environment, *, is_free: bool = False
+) -> TextWriter | None:
+    """Return the configured writer; ``None`` if it is a model and there is no ``llm``.
+
+    Args:
+        configuration: names the writer.
+        world: keys and prices, and the server that answers in the model's place.
+        is_free: whether fixed rules write, whatever is configured.
+
+    Raises:
+        ConfigurationError: no endpoint is known.
+    """
+    settings, llm = configuration.prompts, configuration.llm
+    if is_free or settings.writer == "rules":
         return RulesWriter()
-    if configuration.llm is None:
+    if llm is None:
         return None
-    model = make_model(configuration.llm, None, world, wording_version=WORDING_VERSION)
+    model = make_model(llm, None, world, wording_version=WORDING_VERSION)
     return ModelWriter(model=model, settings=settings)
 
 

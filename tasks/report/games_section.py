@@ -21,7 +21,15 @@ from convergence_core.result.number_text import (
     signed_interval,
     usd,
 )
-from tasks.report.blocks import Block, Bullets, Columns, Heading, Paragraph, table
+from tasks.report.blocks import (
+    Block,
+    Bullets,
+    Columns,
+    Heading,
+    Paragraph,
+    section,
+    table,
+)
 
 MOST_REASONS: Final = 3
 """Reasons of void and lost plays that a game's sentence shows."""
@@ -37,28 +45,20 @@ _NO_LOOK: Final = (
 def games_blocks(report: GamesReport) -> list[Block]:
     """Return the section."""
     blocks: list[Block] = [
-        Heading("Language games"),
-        Paragraph((round_sentence(report),), "lead"),
         Paragraph((look_sentence(report.look),)),
         table(report.games, _GAMES, numeric=_GAMES.keys() - {"game", "verdict"}),
         Heading("Why", 3),
-        Bullets(tuple((game_sentence(one, report.n_measured),) for one in report.games)),
+        Bullets(tuple((game_sentence(each, report.n_measured),) for each in report.games)),
     ]
-    scores = [(one.coin.game, score) for one in report.games for score in one.scores]
-    if not scores:
-        return blocks
-    return [
-        *blocks,
-        Heading("Scores", 3),
-        Paragraph(
-            (
-                f"Means over plays with {percent(LEVEL)} t intervals, in each game's own unit. Beside them "
-                "what the solver gets in that seat against the solver; no score depends on a model's opinion.",
-            ),
-            "note",
-        ),
-        table(scores, _SCORES, numeric=("plays", "mean score", "solver")),
-    ]
+    scores = [(each.coin.game, score) for each in report.games for score in each.scores]
+    if scores:
+        about = (
+            f"Means over plays with {percent(LEVEL)} t intervals, in each game's own unit. Beside them "
+            "what the solver gets in that seat against the solver; no score depends on a model's opinion."
+        )
+        numbers = table(scores, _SCORES, numeric=("plays", "mean score", "solver"))
+        blocks += [Heading("Scores", 3), Paragraph((about,), "note"), numbers]
+    return section("Language games", round_sentence(report), blocks=blocks)
 
 
 def games_within_blocks(report: GamesReportWithin) -> list[Block]:
@@ -71,13 +71,12 @@ def games_within_blocks(report: GamesReportWithin) -> list[Block]:
     if report.is_offline:
         text += f" {_STAND_IN}"
     lines = [_looks_sentence(report.looks), *report.limits]
-    return [
-        Heading("Language games"),
-        Paragraph((text,), "lead"),
+    blocks: list[Block] = [
         Paragraph((" ".join(lines),)),
         table(report.games, _WITHIN, numeric=_WITHIN.keys() - {"game", "verdict"}),
-        Bullets(tuple((one.why,) for one in report.games)),
+        Bullets(tuple((each.why,) for each in report.games)),
     ]
+    return section("Language games", text, blocks=blocks)
 
 
 def _in_all(cost_usd: float | None) -> str:

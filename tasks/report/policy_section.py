@@ -17,7 +17,14 @@ from convergence_core.policy.gate import (
     serving_sentences,
 )
 from convergence_core.result.number_text import UNKNOWN, plural, signed_interval
-from tasks.report.blocks import Block, Columns, Heading, Paragraph, table
+from tasks.report.blocks import (
+    Block,
+    Columns,
+    Heading,
+    Paragraph,
+    section,
+    table,
+)
 
 NAMES: Final = {PPO: "PPO", BASELINES[0]: "bandit", BASELINES[1]: "fixed sequence"}
 MOST_POINTS: Final = 8
@@ -36,9 +43,10 @@ def policy_blocks(
         course: of all episodes.
     """
     who, why = serving_sentences(serves, reason)
+    refused: Block = Paragraph(("No written text was refused.",))
+    if course.refused:
+        refused = table(course.refused, _REFUSED, numeric=("refused", "written"))
     blocks: list[Block] = [
-        Heading("Policy of prompt changes"),
-        Paragraph((who,), "lead"),
         Paragraph((why,)),
         table(verdicts, _VERDICTS, numeric=_VERDICTS.keys() - {"beside", "decision"}),
         Heading("Mean reward against evaluations", 3),
@@ -46,10 +54,9 @@ def policy_blocks(
         Heading("Actions by category of the prompt", 3),
         table(course.shares, _SHARES, numeric=("times", "share")),
         Heading("Refused texts", 3),
+        refused,
     ]
-    if not course.refused:
-        return [*blocks, Paragraph(("No written text was refused.",))]
-    return [*blocks, table(course.refused, _REFUSED, numeric=("refused", "written"))]
+    return section("Policy of prompt changes", who, blocks=blocks)
 
 
 def shown_points(course: PolicyCourse) -> list[PolicyCurvePoint]:

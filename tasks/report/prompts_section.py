@@ -11,7 +11,15 @@ from convergence_core.prompts.state import DRAWN, NO_ANSWER, OVER_BUDGET, RULES
 from convergence_core.records import sha256_hex
 from convergence_core.result import CandidateReport, RunResult
 from convergence_core.result.number_text import UNKNOWN, plural, signed, signed_interval, usd
-from tasks.report.blocks import Block, Bullets, Columns, Heading, Paragraph, TextDiff, table
+from tasks.report.blocks import (
+    Block,
+    Columns,
+    Heading,
+    Paragraph,
+    TextDiff,
+    section,
+    table,
+)
 from tasks.report.evidence import rows_of
 from tasks.report.phrases import clean
 
@@ -104,11 +112,7 @@ def _edge(row: Mapping[str, Any], texts: Mapping[str, str]) -> FamilyEdge:
 
 def prompt_blocks(report: PromptReport, *, is_offline: bool) -> list[Block]:
     """Return the section on written prompts; offline a stand-in wrote them."""
-    blocks: list[Block] = [
-        Heading("How the prompt was written"),
-        Paragraph((report.sentence,), "lead"),
-        Bullets(tuple((line,) for line in prompt_lines(report, is_offline=is_offline))),
-    ]
+    blocks: list[Block] = []
     if report.family:
         blocks.append(table(report.family, _COLUMNS, numeric=_NUMERIC))
     for number, edge in enumerate(report.family, 1):
@@ -119,7 +123,8 @@ def prompt_blocks(report: PromptReport, *, is_offline: bool) -> list[Block]:
         if edge.failures:
             blocks.append(Paragraph((f"Shown: {', '.join(edge.failures)}.",), "note"))
         blocks.append(TextDiff(edge.diff()))
-    return blocks
+    lines = prompt_lines(report, is_offline=is_offline)
+    return section("How the prompt was written", report.sentence, lines, blocks)
 
 
 def prompt_lines(report: PromptReport, *, is_offline: bool) -> list[str]:

@@ -8,12 +8,12 @@ import numpy as np
 
 from convergence_core.ports import Store
 from convergence_core.records import Params
-from convergence_core.result.number_text import UNKNOWN, plural, whole_percent
+from convergence_core.result.number_text import UNKNOWN, plural
 from convergence_core.rlp.gain import EProcess, interval_of
 from convergence_core.rlp.report import BestThought, ThinkingPoint, ThinkingReport
 from convergence_core.rlp.strategies import NO_THOUGHT
 from convergence_core.space import Space
-from tasks.report.blocks import Block, Bullets, Columns, Grid, Heading, LongText, Paragraph, table
+from tasks.report.blocks import Block, Columns, Grid, LongText, Paragraph, section, table
 from tasks.report.evidence import rows_of
 from tasks.report.phrases import clean, most_frequent
 
@@ -26,7 +26,6 @@ _THOUGHTS = """
 _GAINS = """
     SELECT generation, thought_id, subject, gain, resolution FROM predictions
     WHERE run_id = $run AND NOT is_rescored ORDER BY generation, position"""
-_UPDATES = "SELECT generation, stats FROM policy_updates WHERE run_id = $run ORDER BY generation"
 
 
 def thinking_report(
@@ -48,9 +47,8 @@ def thinking_report(
     if not thoughts:
         return None
     gains = rows_of(store, _GAINS, run)
-    updates = {row["generation"]: row["stats"] or {} for row in rows_of(store, _UPDATES, run)}
     curve = tuple(
-        _point(generation, thoughts, gains, updates.get(generation, {}))
+        _point(generation, thoughts, gains)
         for generation in sorted({row["generation"] for row in thoughts})
     )
     gain, se = _mean_and_error([point.gain for point in curve])
@@ -97,16 +95,10 @@ def _point(
     generation: int,
     thoughts: Sequence[Mapping[str, Any]],
     gains: Sequence[Mapping[str, Any]],
-    stats: Mapping[str, float],
 ) -> ThinkingPoint:
     def known(rows: Sequence[Mapping[str, Any]], name: str) -> tuple[float | None, float | None]:
         return _mean_and_error(row[name] for row in rows if row["generation"] == generation)
 
-    weights = {
-        row["agent_id"]: row["weight"]
-        for row in thoughts
-        if row["generation"] == generation and row["weight"] is not None
-    }
     gain, se = known(gains, "gain")
     return ThinkingPoint(
         generation=generation,
@@ -115,9 +107,6 @@ def _point(
         e_value=known(thoughts, "e_value")[0],
         resolution=known(gains, "resolution")[0],
         resolution_e_value=known(thoughts, "resolution_e_value")[0],
-        probabilities={k[2:]: v for k, v in stats.items() if k.startswith("p_")},
-        weights={k[2:]: v for k, v in stats.items() if k.startswith("w_")},
-        weight=sum(weights.values()),
     )
 
 
@@ -159,32 +148,21 @@ def thinking_blocks(report: ThinkingReport | None) -> list[Block]:
     """Return the section on thoughts; empty where RLP wrote none."""
     if report is None:
         return []
-    blocks: list[Block] = [
-        Heading("What thoughts were worth"),
-        Paragraph((report.sentence,), "lead"),
-        Bullets(tuple((line,) for line in thinking_lines(report))),
-    ]
+    best: list[Block] = []
     if report.best is not None:
-        blocks.append(Grid(("best thought",), ((LongText(clean(report.best.text)),),)))
+        best = [Grid(("best thought",), ((LongText(clean(report.best.text)),),))]
     columns: Columns[ThinkingPoint] = {
         "generation": lambda point: str(point.generation),
         _MEASURED[0]: lambda point: _with_error(point.gain, point.se),
         _MEASURED[1]: lambda point: _number(point.e_value, ".3g"),
         _MEASURED[2]: lambda point: _number(point.resolution, "+.2f"),
         _MEASURED[3]: lambda point: _number(point.resolution_e_value, ".3g"),
-        "strategies drawn next": _strategies,
-        "weight in the draws": lambda point: whole_percent(point.weight),
     }
-    numeric = ("generation", *_MEASURED, "weight in the draws")
-    folded = "Generation by generation"
-    blocks.append(Paragraph((_ABOUT_NATS,), "note"))
-    return [*blocks, table(report.curve, columns, numeric=numeric, folded=folded)]
-
-
-def _strategies(point: ThinkingPoint) -> str:
-    """Return the probabilities of the strategies, the likeliest first."""
-    ordered = sorted(point.probabilities.items(), key=lambda item: -item[1])
-    return ", ".join(f"{name} {whole_percent(p)}" for name, p in ordered) or UNKNOWN
+    numbers = table(report.curve, columns, numeric=columns, folded="Generation by generation")
+    note = Paragraph((_ABOUT_NATS,), "note")
+    return section(
+        "What thoughts were worth", report.sentence, thinking_lines(report), [*best, note, numbers]
+    )
 
 
 def _number(value: float | None, form: str) -> str:

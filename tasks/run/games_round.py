@@ -18,7 +18,7 @@ import numpy as np
 
 from convergence_core.config.games import OF_ANSWERS
 from convergence_core.errors import EvaluatorFault
-from convergence_core.games.held_out import HeldOutGuard, HeldOutLooks
+from convergence_core.games.held_out import HeldOutError, HeldOutGuard
 from convergence_core.games.meta_critic import Coin, p_keep_of, toss
 from convergence_core.games.offer import on_offer
 from convergence_core.games.registry import plays_of
@@ -151,8 +151,10 @@ class GamesRound:
             HeldOutError: the round's look was taken before.
             RunInterruptedError: the run was asked to stop.
         """
-        taken = tuple(one.round_number for one in self.past if one.series == self.series)
-        HeldOutLooks(rounds=taken).after(self.number)
+        if any(one.round_number == self.number and one.series == self.series for one in self.past):
+            raise HeldOutError(
+                f"the held-out cases were looked at in round {self.number} already; a round has one look"
+            )
         incumbent = self.incumbent
         cases = [case.case_id for case in self.run.loaded.holdout_cases]
         name = "" if incumbent is None else incumbent.candidate_id

@@ -41,11 +41,8 @@ REPORT = ThinkingReport(
             gain=0.31,
             se=0.05,
             e_value=1.9,
-            probabilities={"none": 0.2, "trends": 0.8},
-            weights={"base": 0.4, "trends": 0.6},
             resolution=0.12,
             resolution_e_value=1.3,
-            weight=0.45,
         ),
     ),
     reasons={"failed (http_500): HTTP 500": 2},
@@ -84,7 +81,7 @@ def test_the_section_tells_thought_candidate_gain_and_policy_without_foreign_mar
     assert "Mean gain over their own average forecasts +0.12 nats: 0 is what" in text
     assert "2 times: failed (http_500): HTTP 500" in text
     assert "```text\nLow *t* helps.\n<b>Not</b> the | large model.\n```" in text
-    assert "| 2 | +0.31 ± 0.05 | 1.9 | +0.12 | 1.3 | trends 80 %, none 20 % | 45 % |" in text
+    assert "| 2 | +0.31 ± 0.05 | 1.9 | +0.12 | 1.3 |" in text
 
 
 def test_page_and_markdown_hold_the_section_only_where_somebody_thought():

@@ -9,7 +9,6 @@ from convergence_core.rlp.bins import (
     N_BINS,
     TENTHS,
     RewardBins,
-    crps,
     normalized,
     relative_entropy,
     tempered,
@@ -52,12 +51,6 @@ def test_temperature_1_changes_nothing_and_2_flattens():
     entropies = [relative_entropy([tempered(p, t)]) for t in (0.5, 1.0, 2.0)]
     assert 0 < entropies[0] < entropies[1] < entropies[2] < 1
     assert relative_entropy([np.full(N_BINS, 0.1)]) == pytest.approx(relative_entropy([]))
-
-
-def test_crps_is_least_for_certainty_of_what_came():
-    sure = np.eye(N_BINS)[3]
-    assert crps(sure, 3) == 0.0
-    assert crps(sure, 4) < crps(sure, 9)
 
 
 # -- where the bins lie
@@ -233,8 +226,6 @@ def row(name: str, gain: float, subject: str = "c") -> ReplayRow:
         p=0.1,
         baseline=0.1,
         gain=gain,
-        paper_gain=gain,
-        crps_gain=0.0,
         resolution=0.1,
         estimator="echo",
     )

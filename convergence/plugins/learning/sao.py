@@ -40,10 +40,10 @@ from convergence_core.sao.rounds import Rounds
 from convergence_core.sao.state import SaoState
 from convergence_core.sao.templates import TEMPLATES_VERSION
 from convergence_core.search.sampler import SearchState
-from tasks.calls.metric_calls import PaidCall
+from tasks.prompts.writer import DirectAsker
 from tasks.rlp.channel_probe import ChannelProbe
 from tasks.rlp.learner_calls import BoundedAsker
-from tasks.rlp.model_calls import SAO, Answered, Model
+from tasks.rlp.model_calls import SAO, Model
 from tasks.sao.dataset import Dataset, export
 from tasks.sao.factory import shipped_personas
 from tasks.sao.pair_judge import probe_judge_channels
@@ -257,7 +257,7 @@ class SAOMixin:
         """Play one round if another one may be played."""
         if self._stop_reason is not None:
             return SyntheticDataset(pairs=(), stop_reason=self._stop_reason)
-        config, asker = self.config, BoundedAsker(_DirectAsker(), self.config.batch_size)
+        config, asker = self.config, BoundedAsker(DirectAsker(), self.config.batch_size)
         if self.ladder is None:
             model = self._models.writer.model
             self.ladder = await probe_judge_channels(model, config.use_logprobs, asker)
@@ -389,13 +389,6 @@ class _Answering:
 
     async def aclose(self) -> None:
         """The program's own model stays open."""
-
-
-class _DirectAsker:
-    """Makes calls at once: no journal, no budget."""
-
-    async def ask(self, call: PaidCall, label: str) -> Answered:  # noqa: ARG002 - for journals
-        return Answered(reply=await call.send(), ended_us=None)
 
 
 def _row(pair: JudgedPair) -> dict[str, Json]:

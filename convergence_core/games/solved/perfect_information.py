@@ -1,8 +1,5 @@
 """TicTacToe and Nim: nothing is hidden, so each position has a value."""
 
-from collections.abc import Sequence
-from functools import reduce
-from operator import xor
 from typing import ClassVar, Final
 
 from convergence_core.games.solved.tree import GameTree, State
@@ -99,8 +96,3 @@ class Nim(GameTree):
         """Return the heaps, and which seat it is."""
         sizes = ", ".join(f"{'abc'[i]}={size}" for i, size in enumerate(state[:-1]))
         return f"Heaps: {sizes}; you are {'first' if state[-1] == 0 else 'second'}"
-
-
-def nim_sum(sizes: Sequence[int]) -> int:
-    """Return the binary sum without carries; 0 where whoever moves loses (Bouton 1901)."""
-    return reduce(xor, sizes, 0)

@@ -11,8 +11,6 @@ failures and no-ops.
 4  | agent_id                 | text |        | strategy that wrote it; none: no-op
 5  | text_sha256              | text |        | the text in payloads
 6  | prediction               | f64  | [0, 1] | mean predicted reward; NULL: pairs or none
-7  | logp_with                | f64  | nats   | mean log-likelihood with the thought, in nats
-8  | logp_without             | f64  | nats   | likewise of the baseline
 9  | information_gain         | f64  | nats   | its reward, in nats; NULL: not scored
 10 | advantage                | f64  |        | in the policy's update
 11 | created_at               | ts   |        | when it was durable
@@ -20,7 +18,6 @@ failures and no-ops.
 13 | estimator                | text |        | chat_echo, echo, chat or elicited
 14 | n_outcomes               | i32  |        | outcomes it is scored on
 15 | gain_se                  | f64  | nats   | standard error of the gain
-16 | paper_gain               | f64  | nats   | gain over the model without a thought
 17 | e_value                  | f64  |        | above 1: better than the baseline
 18 | log_policy               | f64  |        | log-probability of its strategy
 19 | weight                   | f64  |        | probability in the proposal mixture
@@ -65,8 +62,6 @@ predictions (run_id, generation, thought_id, subject): One thought and one outco
 7  | p                | f64  |      | its probability with the thought
 8  | baseline         | f64  |      | its probability without
 9  | gain             | f64  | nats | information gain, in nats
-10 | paper_gain       | f64  | nats | against the model without a thought
-11 | crps_gain        | f64  |      | difference of scores
 12 | estimator        | text |      | source of the probabilities
 13 | is_rescored      | bool |      | thought of an earlier generation: no reward
 14 | forecast_json    | text |      | distribution with the thought

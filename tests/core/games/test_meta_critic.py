@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import norm
 
 from benchmarks.games import JUDGED, TRUE, society
-from convergence_core.games.held_out import HeldOutError, HeldOutGuard, HeldOutLooks
+from convergence_core.games.held_out import HeldOutError, HeldOutGuard
 from convergence_core.games.meta_critic import (
     LEAST_SD,
     Coin,
@@ -123,12 +123,6 @@ def test_held_out_rewards_keep_what_helps_and_a_judge_keeps_what_pleases_it():
 
 
 TEXT = "the parcel left our store on monday and should reach you within five working days or so"
-
-
-def test_one_look_a_round():
-    looks = HeldOutLooks().after(0).after(1)
-    with pytest.raises(HeldOutError, match="a round has one look"):
-        looks.after(1)
 
 
 def test_held_out_text_in_a_prompt_is_caught():
