@@ -67,10 +67,12 @@ def _shared_folder(config: pytest.Config) -> Path:
     )
 
 
+@pytest.hookimpl(trylast=True)  # of the selected alone
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the files of whole runs: the longest, they must not be the last of one worker."""
+    longest = {item.path for item in items if item.get_closest_marker("timeout") is not None}
     long = {item.path for item in items if item.get_closest_marker("prefect") is not None}
-    items.sort(key=lambda item: item.path not in long)
+    items.sort(key=lambda item: (item.path not in longest, item.path not in long))
 
 
 def pytest_collection_finish() -> None:

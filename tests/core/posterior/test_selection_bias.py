@@ -186,6 +186,7 @@ def raw(values_of: str, seed: int) -> tuple[float, float]:
     return cross, square
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 def test_a_posterior_that_is_right_shows_no_optimism_and_one_with_wide_tails_does():
     """Sixty searches each: two-sided at .1 % for the right one, one-sided at .1 % for the other."""
