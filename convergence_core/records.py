@@ -34,8 +34,8 @@ Status = Literal["ok", "error", "timeout", "skipped"]
 
 SHORT_ID = 6
 """Digits of a candidate's id in its name."""
-DEFAULTS = "defaults"
-"""What the name of the user's defaults says after the id."""
+DEFAULT_NAME = "default"
+"""Name of the user's defaults."""
 
 
 def canonical_json(value: object) -> str:

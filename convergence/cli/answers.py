@@ -48,7 +48,7 @@ def show(
     answers = answers_of(result, opened, configuration, cases)
     if case:
         _check_named(case, answers)
-        answers = tuple(row for row in answers if row.case_id in case)
+        answers = tuple(row for row in answers if {row.case_id, row.name} & {*case})
     console.emit(
         {
             "run": result.label,
@@ -120,7 +120,6 @@ def _head(
     elif result.baseline is None:
         yield "The run has no defaults: each case has one answer."
     elif is_whole:
-        yield f"default: {named_label(result.baseline.label, result.baseline.candidate_id)}"
         if result.found is not None:
             yield f"{name}: {named_label(result.found.label, result.found.candidate_id)}"
         if result.challenger is not None:
@@ -142,9 +141,9 @@ def _counts(cases: "Sequence[CaseAnswers]", name: str) -> str:
 def _check_named(wanted: Sequence[str], answers: "Sequence[CaseAnswers]") -> None:
     import difflib  # noqa: PLC0415 - only for a message
 
-    known = [row.case_id for row in answers]
+    known = [row.name or row.case_id for row in answers]
     for name in wanted:
-        if name not in known:
+        if name not in {*known, *(row.case_id for row in answers)}:
             near = difflib.get_close_matches(name, known, n=3) or known[:3]
             raise RunNotFoundError(
                 f"--case must be the id of a test case of the run, but got {name!r}. "
@@ -230,6 +229,7 @@ def _subjects(
 def _case_row(case: "CaseAnswers", first: str, second: str) -> dict[str, Any]:
     return {
         "case_id": case.case_id,
+        "name": case.name,
         "role": case.role,
         "input": case.input,
         "expected": case.expected,

@@ -16,7 +16,6 @@ from convergence_core.posterior import FittedSpaceModel
 from convergence_core.search.goals import FittedGoals
 from convergence_core.search.racing import Competitors, Rules
 from convergence_core.search.recommend import Ranked
-from convergence_core.space import Space
 
 MAX_DISCARDS = 20
 """Eliminated candidates that are listed."""
@@ -29,7 +28,7 @@ def discards(
     archive: Archive,
     standing: Mapping[str, Ranked],
     *,
-    space: Space,
+    names: Mapping[str, str],
     rules: Rules,
     goals: FittedGoals | None = None,
 ) -> Discards | None:
@@ -39,7 +38,7 @@ def discards(
         fitted: the surrogate with the evidence.
         archive: the evidence.
         standing: of each candidate with a reward, for means and intervals.
-        space: for labels.
+        names: candidate → name for people.
         rules: of the race.
         goals: what counts besides the mean reward, fitted to the same archive; ``None``: nothing.
     """
@@ -58,7 +57,7 @@ def discards(
         closest.append(
             Discard(
                 candidate_id=ranked.candidate_id,
-                label=space.name(candidates[i]),
+                label=names[ranked.candidate_id],
                 mean=ranked.mean,
                 low=ranked.low,
                 high=ranked.high,

@@ -29,6 +29,7 @@ def explain(
     recommendation: Recommendation,
     *,
     rng: np.random.Generator,
+    names: Mapping[str, str],
     case_weights: Mapping[str, float] | None = None,
     rules: Rules | None = None,
     goals: FittedGoals | None = None,
@@ -40,11 +41,11 @@ def explain(
         archive: the evidence; at least one candidate has a reward.
         recommendation: of this evidence.
         rng: for the sample of the space and the draws of the surface.
+        names: candidate → name for people.
         case_weights: search case → positive weight; absent ones weigh 1.
         rules: of the race; ``None``: the algorithm eliminates no candidate.
         goals: what counts besides the mean reward, fitted to the same archive; ``None``: nothing.
     """
-    space = surrogate.space
     fitted = surrogate.fit(archive, case_weights=case_weights)
     standing = {ranked.candidate_id: ranked for ranked in recommendation.ranking}
     ranking = tuple(standing)
@@ -55,6 +56,6 @@ def explain(
             surface=None if found is None else found.surface,
             discards=None
             if rules is None
-            else discards(fitted, archive, standing, space=space, rules=rules, goals=goals),
+            else discards(fitted, archive, standing, names=names, rules=rules, goals=goals),
         ),
     )

@@ -1,6 +1,6 @@
 """Result of a run: one value for files, artifacts, commands and Python callers."""
 
-from convergence_core.result.answers import CaseAnswer, CaseAnswers, worst_first
+from convergence_core.result.answers import CaseAnswer, CaseAnswers, case_names, worst_first
 from convergence_core.result.candidates import (
     CandidateReport,
     Difference,
@@ -41,6 +41,7 @@ __all__ = [
     "Verdict",
     "VolumePoint",
     "Within",
+    "case_names",
     "is_offline",
     "result_json",
     "verdict_of",

@@ -1,9 +1,12 @@
 """Answers of two candidates to the same test cases, side by side."""
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from convergence_core.records import Role
+from convergence_core.records import Case, Role
+
+_GIVEN_BY_US = re.compile(r"case-[0-9a-f]{12}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +38,8 @@ class CaseAnswers:
     """One test case with the answers of two candidates, e.g. the default and the recommended."""
 
     case_id: str
+    name: str = ""
+    """As of ``case_names``; empty: a result of an earlier version."""
     role: Role
     """Cells that the answers are from: the same for both, where both have some of a role."""
     weight: float = 1.0
@@ -52,6 +57,14 @@ class CaseAnswers:
         pair = [one.reward for one in (self.first, self.second) if one is not None]
         known = [reward for reward in pair if reward is not None]
         return known[1] - known[0] if len(known) == 2 else None
+
+
+def case_names(cases: Iterable[Case]) -> dict[str, str]:
+    """Return case → its id where the user has given one, else its place, as in ``row 12``."""
+    return {
+        case.case_id: f"row {row}" if _GIVEN_BY_US.fullmatch(case.case_id) else case.case_id
+        for row, case in enumerate(cases, 1)
+    }
 
 
 def worst_first(

@@ -260,6 +260,15 @@ class RunResult:
         return self.challenger or self.winner
 
     @property
+    def names(self) -> dict[str, str]:
+        """Candidate → name for people, of the leaderboard and those handed over."""
+        reports = [one for one in (self.winner, self.challenger, self.baseline) if one is not None]
+        return {
+            **{row.candidate_id: row.label for row in self.leaderboard},
+            **{report.candidate_id: report.label for report in reports},
+        }
+
+    @property
     def found_is_baseline(self) -> bool:
         """Whether the search's best is the default configuration itself."""
         return (

@@ -7,7 +7,7 @@ rounds, so points that mean the same have one ``candidate_id``.
 
 import difflib
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy as np
 from convergence_core.config.expressions import Expression
 from convergence_core.errors import ConfigurationError, Problem
 from convergence_core.records import (
-    DEFAULTS,
+    DEFAULT_NAME,
     Candidate,
     Json,
     Origin,
@@ -35,6 +35,10 @@ RARE = 100
 """One of so many combinations keeps the constraints where points are walked, not drawn."""
 MAX_TRIES = 10_000
 """Draws before a space whose constraints refuse them all counts as empty."""
+LEADERS = 10
+"""Best candidates whose differences the names of all candidates tell first."""
+LONGEST_NAME = 40
+"""Characters of a candidate's name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -340,17 +344,56 @@ class Space:
             candidate: a point of the space.
             n: the first so many parameters, and how many more there are; by default all.
         """
-        if "baseline" not in self._few:
-            found = self.baseline()
-            self._few["baseline"] = () if found is None else (found,)
-        base = next(iter(self._few["baseline"]), {})
+        base = self._defaults()
         changed = {
             name: value
             for name, value in candidate.params.items()
             if name not in base or not same_value(base[name], value)
         }
-        said = self.label(changed, n) or (DEFAULTS if base else "")
+        said = self.label(changed, n) or (DEFAULT_NAME if base else "")
         return f"{short_id(candidate.candidate_id)} {said}".rstrip()
+
+    def names(
+        self, points: Mapping[str, Params], known: Mapping[str, str] | None = None
+    ) -> dict[str, str]:
+        """Return candidate → name of at most 40 characters, unique: what tells candidates apart.
+
+        What differs among the leaders comes first, e.g. ``gpt-4o · prompt 2 · t 0.3``; the defaults are
+        called ``default``.
+
+        Args:
+            points: candidate → its values, the best candidate first.
+            known: names that other candidates have already.
+        """
+        leading = [*points.values()][:LEADERS]
+        # Sorting is stable: models and prompts come before numbers, each in the order of the space.
+        kinds = {"categorical": 0, "text": 1}
+        base = self._defaults()
+        varying = self._varying([*points.values(), *([base] if base else [])])
+        ordered = sorted(
+            varying or [name for name, one in self.parameters.items() if one.n_values != 1],
+            key=lambda name: (
+                name not in self._varying(leading),
+                kinds.get(self.parameters[name].kind, 2),
+            ),
+        )
+        names: dict[str, str] = {}
+        taken = set((known or {}).values())
+        for candidate_id, params in points.items():
+            if base and all(
+                same_value(base.get(name), params.get(name)) for name in self.parameters
+            ):
+                name = _unique(DEFAULT_NAME, [], taken)
+            else:
+                parts = [_part(self.parameters[n], n, params[n]) for n in ordered if n in params]
+                if len(ordered) == 1 and self.parameters[ordered[0]].kind == "text" and parts:
+                    words = f"{parts[0]}: {' '.join(str(params[ordered[0]]).split())}"
+                    is_long = len(words) > LONGEST_NAME
+                    parts = [f"{words[: LONGEST_NAME - 1]}…" if is_long else words]
+                name = _unique(*_fitting(parts or [short_id(candidate_id)]), taken)
+            names[candidate_id] = name
+            taken.add(name)
+        return names
 
     def named_values(self, points: Iterable[Params]) -> dict[str, dict[str, str]]:
         """Return parameter → name in labels → whole value, of values that labels only name."""
@@ -375,6 +418,19 @@ class Space:
         }
 
     # -- inside ------------------------------------------------------------------------------
+
+    def _defaults(self) -> Params:
+        """Return the defaults; empty where there are none."""
+        if "baseline" not in self._few:
+            found = self.baseline()
+            self._few["baseline"] = () if found is None else (found,)
+        return next(iter(self._few["baseline"]), {})
+
+    def _varying(self, points: Iterable[Params]) -> list[str]:
+        """Return the parameters that have several values, or are not active everywhere."""
+        every = list(points)
+        seen = {name: {_key(point.get(name)) for point in every} for name in self.parameters}
+        return [name for name, values in seen.items() if len(values) > 1]
 
     def _spelling(self, name: str, value: ParamValue) -> ParamValue:
         parameter = self.parameters[name]
@@ -426,3 +482,44 @@ def _id_of(point: Params) -> str:
 def _named(parameter: Parameter, value: ParamValue) -> str:
     """Return a value as it stands in a name: numbers whole, so that no two values look alike."""
     return f"{value:.15g}" if isinstance(value, float) else parameter.show(value)
+
+
+def _key(value: ParamValue | None) -> tuple[bool, object]:
+    return isinstance(value, bool), value
+
+
+def _part(parameter: Parameter, name: str, value: ParamValue) -> str:
+    """Return a value as a part of a name: ``gpt-4o``, ``prompt 2``, ``t 0.3``, ``no stream``."""
+    name = "t" if name == "temperature" else name
+    if isinstance(value, bool):
+        return name if value else f"no {name}"
+    if isinstance(parameter, Choice) and parameter.kind != "text" and isinstance(value, str):
+        return parameter.show(value)
+    shown = f"{value:.3g}" if isinstance(value, float) else parameter.show(value)
+    return f"{name} {shown.removeprefix('#')}"
+
+
+def _fitting(parts: Sequence[str]) -> tuple[str, list[str]]:
+    """Return the first parts that fit into a name, at least one, and the others."""
+    n = 1
+    while n < len(parts) and len(" · ".join(parts[: n + 1])) <= LONGEST_NAME:
+        n += 1
+    return " · ".join(parts[:n]), list(parts[n:])
+
+
+def _unique(name: str, others: Sequence[str], taken: Collection[str]) -> str:
+    """Return a name that is not taken, cut in the middle, with a further part or a number."""
+    ends = ["", *(f" · {part}" for part in others)]
+    for end in [*ends, *(f" #{number}" for number in range(2, len(taken) + 3))]:
+        text = _cut(name, LONGEST_NAME - len(end)) + end
+        if text not in taken and len(text) <= LONGEST_NAME:
+            return text
+    raise AssertionError("of more numbers than names one is free")
+
+
+def _cut(text: str, n: int) -> str:
+    """Return a text of at most ``n`` characters, cut in the middle."""
+    first = max(1, n // 2)
+    return (
+        text if len(text) <= n else f"{text[:first]}…{text[len(text) - max(0, n - first - 1) :]}"
+    )

@@ -7,7 +7,6 @@ import numpy as np
 
 from convergence_core.ports import RunRecord
 from tasks.pages.source import Page, PageSource
-from tasks.report.phrases import clean
 from tasks.store.runtime.promotions import champion_of
 
 _STANDINGS = """
@@ -46,9 +45,6 @@ def standings(source: PageSource, record: RunRecord) -> list[dict[str, Any]]:
     for row in rows:
         row["params"] = json.loads(row["params_json"])
     names = source.names(record, {row["candidate_id"]: row["params"] for row in rows})
-    result = source.result(record)
-    if result is not None:
-        names |= {row.candidate_id: clean(row.label) for row in result.leaderboard}
     for row in rows:
         row["name"] = names[row["candidate_id"]]
     return rows

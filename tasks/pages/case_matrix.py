@@ -102,6 +102,7 @@ def case_matrix(source: PageSource, record: RunRecord, query: MatrixQuery) -> Pa
         "cases": [
             {
                 "case_id": row["case_id"],
+                "name": source.case_name(record, row["case_id"]),
                 "role": row["role"],
                 "title": titles.get(row["case_id"]) or row["case_id"],
                 "mean": row["mean"],

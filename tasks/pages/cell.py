@@ -85,6 +85,7 @@ def cell(source: PageSource, record: RunRecord, candidate_id: str, case_id: str)
             "params": given,
         },
         "case_id": case_id,
+        "case_name": source.case_name(record, case_id),
         "role": repeats[0]["role"],
         "kind": ROLES[repeats[0]["role"]],
         "input": _cut(as_text(case.input)) if case is not None and keeps else None,

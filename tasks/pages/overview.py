@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from convergence_core.ports import RunRecord
-from convergence_core.records import short_id
 from convergence_core.result import is_offline, verdict_of
 from convergence_core.result.number_text import plural
 from tasks.pages.source import Page, PageSource, line_of, time_of
@@ -18,7 +17,8 @@ from tasks.store.tables.lineage import GAMES_TAG, OFFLINE, TEST_TAG
 
 MOST_RUNS = 500
 _LEADERS = """
-SELECT run_id, candidate_id, mean, low, high FROM posteriors
+SELECT run_id, candidate_id, params_json, mean, low, high
+FROM posteriors JOIN candidates USING (run_id, candidate_id)
 WHERE recommended AND run_id IN (SELECT unnest($runs))
 """
 _SPENT = """
@@ -52,6 +52,11 @@ def run_rows(source: PageSource, records: Sequence[RunRecord] | None = None) -> 
         {row["run_id"]: row for row in (source.rows(sql, runs=open_ones) if open_ones else ())}
         for sql in (_LEADERS, _SPENT)
     )
+    for record in shown:
+        if record.run_id in leaders:
+            row = leaders[record.run_id]
+            given = {row["candidate_id"]: json.loads(row["params_json"])}
+            row["name"] = source.names(record, given)[row["candidate_id"]]
     return [
         run_row(record, leaders.get(record.run_id, {}), spent.get(record.run_id, {}))
         for record in shown
@@ -74,7 +79,7 @@ def run_row(record: RunRecord, leader: Mapping[str, Any], spent: Mapping[str, An
     )
     n_calls = summary["n_calls"] if "n_calls" in summary else spent.get("n_calls")
     usd = summary["cost_usd"] if "cost_usd" in summary else spent.get("usd")
-    name = winner.get("label") or (short_id(leader["candidate_id"]) if leader else None)
+    name = winner.get("label") or leader.get("name")
     return {
         "run_id": record.run_id,
         "label": clean(record.label),
@@ -114,7 +119,7 @@ def _system(source: PageSource, system: str, records: Sequence[RunRecord]) -> Pa
         if champion is None
         else {
             "candidate_id": champion.candidate_id,
-            "name": short_id(champion.candidate_id),
+            "name": source.champion_name(champion),
             "params": dict(champion.params),
             "reason": line_of(champion.reason),
             "since": time_of(champion.created_us),

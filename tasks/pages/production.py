@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from convergence_core.errors import NoArmsError, RunNotFoundError
-from convergence_core.records import short_id
 from convergence_core.result.number_text import evidence as evidence_text, plural
 from tasks.pages.source import Page, PageSource, line_of, time_of
 from tasks.report.phrases import clean
@@ -65,7 +64,7 @@ def production(source: PageSource, system: str) -> Page:
         "sentences": _sentences(found),
         "champion": None
         if champion is None
-        else {"candidate_id": champion.candidate_id, "name": short_id(champion.candidate_id)},
+        else {"candidate_id": champion.candidate_id, "name": source.champion_name(champion)},
         "arms": arms,
         "evidence": found["evidence"],
         "history": _history(runtime, system),
@@ -75,7 +74,7 @@ def production(source: PageSource, system: str) -> Page:
                 "at": time_of(one.created_us),
                 "candidate_id": one.candidate_id,
                 "run_id": one.run_id,
-                "sentence": f"{short_id(one.candidate_id)}: {line_of(one.reason)}",
+                "sentence": f"{source.champion_name(one)}: {line_of(one.reason)}",
             }
             for one in champions(runtime, system)
         ],

@@ -60,6 +60,7 @@ def side_by_side(source: PageSource, first: str, second: str) -> Page:
         "cases": [
             {
                 "case_id": case.case_id,
+                "name": clean(case.name or case.case_id),
                 "role": case.role,
                 "kind": ROLES[case.role],
                 "a": None if case.first is None else case.first.reward,

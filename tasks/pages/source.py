@@ -14,19 +14,21 @@ from typing import Any, TypeVar
 import numpy as np
 
 from convergence_core.config import Configuration, parse_stored, stored_mapping
-from convergence_core.errors import ConfigurationError
+from convergence_core.errors import ConfigurationError, RunNotFoundError
 from convergence_core.ports import RunRecord
-from convergence_core.records import Candidate, Case, short_id
-from convergence_core.result import RunResult
+from convergence_core.records import Case, short_id
+from convergence_core.result import RunResult, case_names
 from convergence_core.space import Space
+from convergence_core.space.text_variants import widened
 from tasks.inputs.loader import load, load_mapping
-from tasks.report.phrases import clean, iso, named_label
+from tasks.report.phrases import clean, iso
 from tasks.run.champions import with_champion
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import shortened
 from tasks.store.feedback.feedback_store import FeedbackStore, has_feedback
 from tasks.store.policy.experience_store import ExperienceStore, has_policy
 from tasks.store.runtime.promotions import champion_of
+from tasks.store.runtime.rows import Champion
 from tasks.store.runtime.runtime_store import RuntimeStore, has_runtime
 from tasks.store.tables.interrupted_runs import as_they_are
 from tasks.store.tables.parquet_store import ParquetStore
@@ -36,6 +38,10 @@ Page = dict[str, Any]
 LONGEST_LINE = 200
 """Characters of a text where many stand below each other."""
 _MOST_KEPT = 8
+_WRITTEN = """
+SELECT parameter, text FROM mutation_effects WHERE run_id = $run AND verdict = 'kept'
+ORDER BY generation, position
+"""
 _T = TypeVar("_T")
 
 
@@ -120,15 +126,35 @@ class PageSource:
         """Return a run's test cases by id; empty: they were changed since, or are gone."""
         return self._loaded(record)[1]
 
+    def case_name(self, record: RunRecord, case_id: str) -> str:
+        """Return what people call a test case: its id, or its row where the id is a hash."""
+        names = self.kept(
+            (record.run_id, "cases"), lambda: case_names(self.cases(record).values())
+        )
+        return clean(names.get(case_id, case_id))
+
     def names(self, record: RunRecord, params: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
         """Return candidate → name for people, as the report calls it; else the id, shortened."""
-        space = self._loaded(record)[0]
-        return {
-            candidate_id: short_id(candidate_id)
-            if space is None
-            else named_label(space.name(_candidate(candidate_id, given)), candidate_id)
-            for candidate_id, given in params.items()
-        }
+        space, result = self._loaded(record)[0], self.result(record)
+        known = {} if result is None else result.names
+        others = {name: given for name, given in params.items() if name not in known}
+        if space is None:
+            names = {name: short_id(name) for name in others}
+        else:
+            texts: dict[str, list[str]] = {}
+            for row in self.rows(_WRITTEN, run=record.run_id) if others else ():
+                texts.setdefault(row["parameter"], []).append(row["text"])
+            names = widened(space, texts).names(others, known)
+        return {name: clean({**names, **known}[name]) for name in params}
+
+    def champion_name(self, champion: Champion) -> str:
+        """Return the name of a candidate in production, as its run calls it."""
+        known = champion.candidate_id
+        try:
+            record = self.run(champion.run_id or known)
+        except RunNotFoundError:
+            return short_id(known)
+        return self.names(record, {known: champion.params})[known]
 
     @staticmethod
     def params(text: str | None) -> dict[str, Any]:
@@ -207,7 +233,3 @@ def line_of(text: str | None, most: int = LONGEST_LINE) -> str | None:
 def table_of(rows: Sequence[Mapping[str, Any]], name: str) -> dict[str, Any]:
     """Return rows by the value of one column."""
     return {str(row[name]): row for row in rows}
-
-
-def _candidate(candidate_id: str, params: Mapping[str, Any]) -> Candidate:
-    return Candidate(candidate_id=candidate_id, params=dict(params), origin="sample")

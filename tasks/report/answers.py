@@ -11,7 +11,7 @@ from convergence_core.config import Configuration, stored_mapping
 from convergence_core.errors import ConfigurationError, StoreError
 from convergence_core.ports import RunRecord, Store
 from convergence_core.records import Case, Json, Role
-from convergence_core.result import CaseAnswer, CaseAnswers, RunResult, worst_first
+from convergence_core.result import CaseAnswer, CaseAnswers, RunResult, case_names, worst_first
 from tasks.inputs.environment import Environment
 from tasks.inputs.loader import load_mapping
 from tasks.json_values import as_text
@@ -133,7 +133,7 @@ def paired_cases(
         cases: test cases by id; ``None``: what was asked is shown as it was sent.
         keep_text: whether inputs and expected values are shown.
     """
-    found = []
+    found, names = [], case_names(() if cases is None else cases.values())
     for case_id in dict.fromkeys(case for case, _ in (*second, *first)):
         roles = [role for role in ROLES if (case_id, role) in {**first, **second}]
         shared = [role for role in roles if (case_id, role) in first and (case_id, role) in second]
@@ -146,6 +146,7 @@ def paired_cases(
         found.append(
             CaseAnswers(
                 case_id=case_id,
+                name=names.get(case_id, case_id),
                 role=role,
                 weight=known.weight,
                 input=request if keep_text else None,

@@ -94,7 +94,7 @@ def _is_without_text(case: CaseAnswers) -> bool:
 
 
 def _title(case: CaseAnswers, first: str, second: str) -> str:
-    name = f"{short(case.case_id)} ({ROLE_NOUNS[case.role]})"
+    name = f"{short(case.name or case.case_id)} ({ROLE_NOUNS[case.role]})"
     if case.first is None or case.second is None:
         absent = first if case.first is None else second
         return f"{name}: {absent} not asked"

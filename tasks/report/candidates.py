@@ -108,6 +108,8 @@ class View:
     """Makes reports and rows of ranked candidates."""
 
     space: Space
+    names: Mapping[str, str]
+    """Candidate → name for people."""
     search: SearchState
     evidence: RunEvidence
     final: Final
@@ -125,7 +127,7 @@ class View:
             return None
         return CandidateReport(
             candidate_id=name,
-            label=self.space.name(candidate),
+            label=self.names[name],
             params=dict(candidate.params),
             origin=candidate.origin,
             generation=None if member is None else member.generation,
@@ -144,7 +146,7 @@ class View:
         return LeaderboardRow(
             rank=rank,
             candidate_id=ranked.candidate_id,
-            label=self.space.name(member.candidate),
+            label=self.names[ranked.candidate_id],
             params=dict(params),
             mean=ranked.mean,
             low=ranked.low,

@@ -375,7 +375,7 @@ def _cases(found: PairComparison) -> list[Block]:
         return UNKNOWN if shown is None else short(shown, 40)
 
     columns: Columns[CaseAnswers] = {
-        "case": lambda one: short(one.case_id, 40),
+        "case": lambda one: short(one.name or one.case_id, 40),
         "kind": lambda one: phrases.ROLES[one.role],
         "A": lambda one: reward(one.first),
         "B": lambda one: reward(one.second),

@@ -1,6 +1,6 @@
 """Front of a Pareto run: its candidates, their intervals, and its growth."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,7 +25,6 @@ from tasks.report.phrases import clean, named_label
 if TYPE_CHECKING:
     from convergence_core.search.goals import FittedGoals
     from convergence_core.search.sampler import SearchState
-    from convergence_core.space import Space
 
 MAX_DOMINATED = 200
 """Dominated candidates kept in a result."""
@@ -34,14 +33,14 @@ MAX_ROWS = 50
 
 
 def pareto_front(
-    goals: "FittedGoals | None", search: "SearchState", space: "Space", *, level: float
+    goals: "FittedGoals | None", search: "SearchState", names: Mapping[str, str], *, level: float
 ) -> Front | None:
     """Return the front of the candidates asked; ``None`` where none was sought or nothing is known.
 
     Args:
         goals: as the search's archive tells them.
         search: what was learned.
-        space: of the run, for labels.
+        names: candidate → name for people.
         level: of the intervals, in (0, 1).
     """
     members = [member for member in search.archive if member.n]
@@ -65,7 +64,7 @@ def pareto_front(
         return tuple(
             FrontPoint(
                 candidate_id=ids[i],
-                label=space.name(candidates[i]),
+                label=names[ids[i]],
                 params=dict(candidates[i].params),
                 means=by_objective(means[i]),
                 lows=by_objective(lows[i]),

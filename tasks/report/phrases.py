@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from convergence_core.caveats import CASES
-from convergence_core.records import DEFAULTS, ParamValue, Role
+from convergence_core.records import DEFAULT_NAME, ParamValue, Role
 from convergence_core.result import CandidateReport, Difference, Estimate, GateReport, RunResult
 from convergence_core.result.number_text import (
     UNKNOWN,
@@ -25,8 +25,6 @@ from convergence_core.result.verdict import FREE, is_free
 
 if TYPE_CHECKING:
     from convergence_core.search.recommend import Recommendation
-    from convergence_core.search.sampler import SearchState
-    from convergence_core.space import Space
 
 _SHORT = 60
 
@@ -249,7 +247,7 @@ def within_sentence(result: RunResult) -> str | None:
 
 
 def constraint_reason(
-    recommendation: "Recommendation", space: "Space", search: "SearchState", tolerance: float
+    recommendation: "Recommendation", names: Mapping[str, str], tolerance: float
 ) -> str:
     """Return what hard constraints had to do with the recommendation; empty: nothing."""
     best, other = recommendation.ranking[0], recommendation.passed_over
@@ -262,9 +260,8 @@ def constraint_reason(
         )
     if other is None or other.feasible is None:
         return ""
-    passed_over = search.archive.members[other.candidate_id].candidate
     return (
-        f"{named_label(space.name(passed_over), other.candidate_id)} has a higher posterior mean, "
+        f"{clean(names[other.candidate_id])} has a higher posterior mean, "
         f"{reward(other.mean)}, and was passed over: it breaks a hard constraint in {often} with "
         f"probability {percent(1.0 - other.feasible)}."
     )
@@ -281,7 +278,7 @@ def special(result: RunResult, candidate_id: str) -> str:
         name
         for name, one in reports.items()
         if one and one.candidate_id == candidate_id
-        if name != "default" or not one.label.endswith(f" {DEFAULTS}")
+        if name != DEFAULT_NAME or not one.label.endswith((DEFAULT_NAME, "defaults"))
     ]
     return f" ({', '.join(marks)})" if marks else ""
 

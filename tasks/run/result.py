@@ -1,5 +1,6 @@
 """Result of a run, made from its store and its posterior."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -9,9 +10,10 @@ from convergence_core.explanation.explain import Explained, explain
 from convergence_core.ports import CallTotals, RunRecord, Store
 from convergence_core.posterior.length_price import LengthPrice
 from convergence_core.prompts.state import text_id_of
+from convergence_core.records import Params
 from convergence_core.result import MetricInfo, ResultStatus, RunResult, Within
 from convergence_core.search.goals import FittedGoals, Goals
-from convergence_core.search.recommend import Recommendation
+from convergence_core.search.recommend import Ranked, Recommendation
 from convergence_core.search.sampler import SearchState
 from convergence_core.search.samplers import ThompsonSampler, make_sampler, make_surrogate
 from convergence_core.space import Choice
@@ -102,11 +104,14 @@ def collect(
         compared=list(dict.fromkeys(compared)),
         case_weights={case.case_id: case.weight for case in loaded.search_cases},
     )
+    final = final or Final.of((), loaded.cases, level)
+    names = space.names(_points(ranking, search, final))
     view = View(
         space=space,
+        names=names,
         search=search,
         evidence=evidence,
-        final=final or Final.of((), loaded.cases, level),
+        final=final,
         standing={ranked.candidate_id: ranked for ranked in ranking},
         level=level,
     )
@@ -121,7 +126,7 @@ def collect(
         facts=_facts(record, past, search),
         baseline=view.report(baseline_id),
         has_defaults=baseline_id is not None,
-        front=pareto_front(fitted, search, space, level=level),
+        front=pareto_front(fitted, search, names, level=level),
         leaderboard=tuple(
             view.row(rank, ranked) for rank, ranked in enumerate(ranking[:MAX_LEADERBOARD], 1)
         ),
@@ -138,6 +143,19 @@ def collect(
         return result
     explained = _explained(recommendation, view, loaded, past, fitted)
     return replace(result, effects=explained.effects, explanation=explained.explanation)
+
+
+def _points(ranking: Sequence[Ranked], search: SearchState, final: Final) -> dict[str, Params]:
+    """Return the candidates of the search and of the final test, the best first."""
+    members = search.archive.members
+    return {
+        **{
+            ranked.candidate_id: members[ranked.candidate_id].candidate.params
+            for ranked in ranking
+        },
+        **{name: member.candidate.params for name, member in members.items()},
+        **{trial.candidate.candidate_id: trial.candidate.params for trial in final.trials},
+    }
 
 
 def _account(
@@ -280,7 +298,7 @@ def _with_winner(
     reason = ""
     if goals is not None:
         tolerance = goals.goals.tolerance
-        reason = phrases.constraint_reason(recommendation, view.space, view.search, tolerance)
+        reason = phrases.constraint_reason(recommendation, view.names, tolerance)
     return replace(
         result,
         winner=view.report(winner_id),
@@ -309,6 +327,7 @@ def _explained(
         view.search.archive,
         recommendation,
         rng=np.random.default_rng(0),
+        names=view.names,
         case_weights={case.case_id: case.weight for case in loaded.search_cases},
         rules=sampler.rules if isinstance(sampler, ThompsonSampler) else None,
         goals=goals,

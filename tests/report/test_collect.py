@@ -295,9 +295,9 @@ def test_the_leaderboard_follows_the_posterior(finished):
     cautious = [row.cautious for row in rows]
     assert cautious == sorted(cautious, reverse=True)
     assert {row.n_cells for row in rows} == {6, 12}
-    assert rows[0].label == f"{rows[0].candidate_id[:6]} x=0.9 kind=b"
+    assert rows[0].label == "b · x 0.9"
     default = next(row for row in rows if row.candidate_id == DEFAULT.candidate_id)
-    assert default.origin == "default"
+    assert (default.origin, default.label) == ("default", "default")
 
 
 def test_effects_are_those_of_the_whole_space_with_the_candidates_asked_counted(finished):

@@ -32,6 +32,10 @@ def searched(goals: Goals, n_generations: int = 3) -> SearchState:
     return problem.run(sampler, seed=1, n_generations=n_generations, n_cells=60)
 
 
+def names_of(state: SearchState, space: Space = SPACE) -> dict[str, str]:
+    return space.names({m.candidate.candidate_id: m.candidate.params for m in state.archive})
+
+
 @pytest.fixture(scope="module")
 def state() -> SearchState:
     return searched(PARETO)
@@ -39,7 +43,7 @@ def state() -> SearchState:
 
 @pytest.fixture(scope="module")
 def front(state: SearchState) -> Front:
-    found = pareto_front(PARETO.fit(state.archive, SPACE), state, SPACE, level=0.9)
+    found = pareto_front(PARETO.fit(state.archive, SPACE), state, names_of(state), level=0.9)
     assert found is not None
     return found
 
@@ -76,8 +80,8 @@ def test_the_volume_grows_to_that_of_the_front(front):
 
 
 def test_a_run_for_the_reward_has_no_front(state):
-    assert pareto_front(None, state, SPACE, level=0.9) is None
-    assert pareto_front(PARETO.fit(SearchState().archive, SPACE), SearchState(), SPACE, level=0.9) is None  # fmt: skip
+    assert pareto_front(None, state, names_of(state), level=0.9) is None
+    assert pareto_front(PARETO.fit(SearchState().archive, SPACE), SearchState(), {}, level=0.9) is None  # fmt: skip
 
 
 def test_the_front_goes_through_json(result):
@@ -122,7 +126,7 @@ def test_infeasible_candidates_are_left_out_and_counted():
         ),
     )
     state = searched(both)
-    found = pareto_front(both.fit(state.archive, SPACE), state, SPACE, level=0.9)
+    found = pareto_front(both.fit(state.archive, SPACE), state, names_of(state), level=0.9)
     assert found is not None
     assert found.n_infeasible > 0
     n = len(found.points) + found.n_dominated + found.n_infeasible
@@ -135,7 +139,7 @@ def test_infeasible_candidates_are_left_out_and_counted():
 
 
 def reason(recommendation: Recommendation, space: Space, state: SearchState) -> str:
-    return constraint_reason(recommendation, space, state, 0.1)
+    return constraint_reason(recommendation, names_of(state, space), 0.1)
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from convergence_core.evidence.archive import Archive, Member
 from convergence_core.explanation.anova import is_sure
 from convergence_core.explanation.discards import discards
 from convergence_core.explanation.effects import SurfaceEffects, cut
-from convergence_core.explanation.explain import explain
+from convergence_core.explanation.explain import Explained, explain
 from convergence_core.explanation.paths import N_WAVES, Paths
 from convergence_core.explanation.records import Effect
 from convergence_core.explanation.settings import Levels, SettingSampler
@@ -53,6 +53,10 @@ def crossed(params: Params) -> float:
     """No single effect at all: which model is above depends on the slope."""
     sign = {"a": 1.0, "b": -1.0, "c": 0.0}[str(params["model"])]
     return 0.5 + 0.3 * sign * (float(params["slope"]) - 0.5)
+
+
+def names_of(archive: Archive) -> dict[str, str]:
+    return {member.candidate.candidate_id: "" for member in archive}
 
 
 def archive_of(
@@ -425,7 +429,7 @@ def test_those_who_left_are_those_whom_the_race_lets_go():
     standing = {ranked.candidate_id: ranked for ranked in recommendation.ranking}
     # With room for all, elites are exactly those who have not left.
     rules = Rules(n_elites=1000)
-    found = discards(fitted, archive, standing, space=ADDITIVE, rules=rules)
+    found = discards(fitted, archive, standing, names=names_of(archive), rules=rules)
     assert found is not None
     field = Competitors(rules, fitted.model.encoding, archive, fitted)
     assert found.n_left == len(archive) - len(field.elites) > 0
@@ -436,7 +440,7 @@ def test_those_who_left_are_those_whom_the_race_lets_go():
     probabilities = [one.probability for one in found.closest]
     assert probabilities == sorted(probabilities, reverse=True)
     assert max(probabilities) < found.bound == pytest.approx(0.05 / 150)
-    few = discards(fitted, archive, standing, space=ADDITIVE, rules=Rules(n_elites=5))
+    few = discards(fitted, archive, standing, names=names_of(archive), rules=Rules(n_elites=5))
     assert few is not None
     assert few.n_left == found.n_left
     assert few.n_waiting == len(archive) - found.n_left - 5
@@ -444,7 +448,7 @@ def test_those_who_left_are_those_whom_the_race_lets_go():
 
 def test_a_race_without_rewards_has_no_discards():
     fitted = SpaceModel(space=ADDITIVE).fit(Archive())
-    assert discards(fitted, Archive(), {}, space=ADDITIVE, rules=Rules()) is None
+    assert discards(fitted, Archive(), {}, names={}, rules=Rules()) is None
 
 
 def test_an_explanation_holds_all_parts_and_is_a_function_of_the_evidence():
@@ -455,16 +459,16 @@ def test_an_explanation_holds_all_parts_and_is_a_function_of_the_evidence():
     )
     assert recommendation is not None
 
-    def told(rules: Rules | None) -> object:
-        rng = np.random.default_rng(0)
-        return explain(surrogate, archive, recommendation, rng=rng, rules=rules)
+    names = names_of(archive)
 
-    found = explain(
-        surrogate, archive, recommendation, rng=np.random.default_rng(0), rules=Rules()
-    )
+    def told(rules: Rules | None) -> Explained:
+        rng = np.random.default_rng(0)
+        return explain(surrogate, archive, recommendation, rng=rng, names=names, rules=rules)
+
+    found = told(Rules())
     assert told(Rules()) == found
     assert len(found.effects) == 5
     assert found.explanation.surface is not None
     assert found.explanation.discards is not None
-    without = explain(surrogate, archive, recommendation, rng=np.random.default_rng(0))
+    without = told(None)
     assert without.explanation.discards is None

@@ -224,7 +224,14 @@ def test_who_left_the_race_is_compared_with_the_feasible_leader(searched):
     fitted = SpaceModel(space=SPACE).fit(searched.archive)
     standing = {r.candidate_id: r for r in handed_over(searched, CONSTRAINED).ranking}
     rules = Rules(confidence_level=0.5)  # so that somebody has left by now
-    found = discards(fitted, searched.archive, standing, space=SPACE, rules=rules, goals=goals)
+    found = discards(
+        fitted,
+        searched.archive,
+        standing,
+        names=dict.fromkeys(standing, ""),
+        rules=rules,
+        goals=goals,
+    )
     assert found is not None
     assert found.closest
     field = Competitors(rules, SpaceModel(space=SPACE).encoding, searched.archive, fitted, goals)
@@ -241,7 +248,7 @@ def test_nobody_leaves_the_race_for_a_front(fronted):
     standing = {r.candidate_id: r for r in handed_over(fronted, PARETO, EFFORT).ranking}
     goals = PARETO.fit(fronted.archive, EFFORT)
     rules = Rules(confidence_level=0.5)
-    found = discards(fitted, fronted.archive, standing, space=EFFORT, rules=rules, goals=goals)
+    found = discards(fitted, fronted.archive, standing, names={}, rules=rules, goals=goals)
     assert found is None
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 
 from convergence_core.config.expressions import parse
 from convergence_core.errors import ConfigurationError
-from convergence_core.records import ParamValue
+from convergence_core.records import Params, ParamValue
 from convergence_core.space import Choice, Float, Integer, Space
 from tests.core.space.strategies import (
     EXAMPLES,
@@ -304,12 +304,52 @@ def test_no_two_candidates_have_one_name(seed: int, has_defaults: bool):
             for name, parameter in space.parameters.items()
         }
         space = replace(space, parameters=parameters)
-        assert space.name(space.candidate(default)).endswith(" defaults")
+        assert space.name(space.candidate(default)).endswith(" default")
     candidates = [space.candidate(point) for point in points(space, 200, rng)]
     names = [space.name(candidate) for candidate in candidates]
     assert len(set(names)) == len(candidates)
     without_ids = {name.partition(" ")[2] for name in names}
     assert len(without_ids) == len(candidates), "parameters that differ tell them apart alone"
+    short = space.names({one.candidate_id: one.params for one in candidates})
+    assert len(set(short.values())) == len(candidates)
+    assert max(map(len, short.values())) <= 40
+
+
+def test_a_short_name_says_what_differs_among_the_leaders():
+    texts = ("Name the mood.", "Name the mood of this message in one word, and nothing else.")
+    space = Space(
+        parameters={
+            "temperature": Float(min=0.0, max=1.0, default=0.5),
+            "model": Choice(kind="categorical", choices=("gpt-4o", "mini"), default="mini"),
+            "prompt": Choice(kind="text", choices=texts, names=("a/plain.txt", texts[1])),
+            "n": Integer(min=1, max=9, default=3),
+            "stream": Choice(kind="boolean", choices=(False, True), default=False),
+        }
+    )
+    space = replace(
+        space, parameters={**space.parameters, "prompt": replace(space.parameters["prompt"], default=texts[0])}  # type: ignore[type-var]
+    )  # fmt: skip
+    given: Params = {
+        "temperature": 0.5,
+        "model": "mini",
+        "prompt": texts[0],
+        "n": 3,
+        "stream": False,
+    }
+    points = {
+        "a": {**given, "model": "gpt-4o", "prompt": texts[1], "temperature": 0.3},
+        "b": given,
+        "c": {**given, "model": "gpt-4o", "prompt": texts[1], "temperature": 0.3, "stream": True},
+        "d": {**given, "model": "gpt-4o", "prompt": texts[1], "temperature": 0.3001, "n": 4},
+    }
+    assert space.names(points) == {
+        "a": "gpt-4o · prompt 2 · t 0.3 · n 3",
+        "b": "default",
+        "c": "gpt-4o · prompt 2 · t 0.3 · n 3 · stream",
+        "d": "gpt-4o · prompt 2 · t 0.3 · n 4",
+    }
+    only = space.names({"e": {**given, "prompt": texts[1]}}, known={"f": "default"})
+    assert only == {"e": "prompt 2: Name the mood of this message…"}
 
 
 def test_a_name_is_the_beginning_of_the_id_and_what_differs_from_the_defaults():
@@ -324,4 +364,4 @@ def test_a_name_is_the_beginning_of_the_id_and_what_differs_from_the_defaults():
     known = candidate.candidate_id[:6]
     assert space.name(candidate) == f"{known} model=large n=4"
     assert space.name(candidate, n=1) == f"{known} model=large (+1 more)"
-    assert space.name(space.candidate({"model": "small", "t": 0.5, "n": 3})).endswith(" defaults")
+    assert space.name(space.candidate({"model": "small", "t": 0.5, "n": 3})).endswith(" default")
