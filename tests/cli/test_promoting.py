@@ -112,7 +112,7 @@ def test_a_run_may_promote_without_asking(here: Path, cli: Runner):
 def test_promotion_needs_a_finished_run(here: Path, cli: Runner):
     done = cli("promote", "--store", here / "nothing")
     assert done.code == 2
-    assert "must exist" in done.err
+    assert "No results store at" in done.err
 
 
 def champion(name: str, reason: str = "promoted") -> Champion:

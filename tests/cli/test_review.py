@@ -62,7 +62,7 @@ def test_answers_rated_badly_are_proposed_until_somebody_decides(
     listed = capsys.readouterr()
     assert "i1  1 Poor: wrong" in listed.out
     assert "question 1 with [redacted]" in listed.out
-    assert "3 test cases are proposed" in listed.err
+    assert "3 proposed test cases" in listed.err
     assert run(["review", "--reject", "i2"]) == 0
     assert proposed(capsys) == ["i1", "down"]
     assert run(["review", "--approve", "i1", "--expected", "four"]) == 0

@@ -133,7 +133,7 @@ def test_the_demonstration_says_what_it_needs(
     monkeypatch.setattr(files, "missing_libraries", lambda: ("torch",))
     done = cli("chat", "--demo")
     assert done.code == 2
-    assert "needs what is not installed: torch" in done.err
+    assert "needs packages that are not installed: torch" in done.err
     monkeypatch.setattr(files, "missing_libraries", lambda: ())
     (tmp_path / "convergence-demo").mkdir()
     done = cli("chat", "--demo")

@@ -40,7 +40,7 @@ def test_an_empty_store_has_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     monkeypatch.chdir(tmp_path)
-    assert "a results store must exist" in answered(capsys, "list", code=2)
+    assert "No results store at" in answered(capsys, "list", code=2)
     FeedbackStore(tmp_path / "convergence-data").close()
     assert answered(capsys, "list") == "No trained adapter; the base model answers.\n"
     assert json.loads(answered(capsys, "list", "--json")) == {"adapters": [], "live_tests": []}
@@ -95,10 +95,10 @@ def test_adapters_are_listed_shown_activated_and_taken_back(
     assert (shown["adapter"]["n_rows"], shown["files_problem"]) == (1, None)
     assert shown["checks"][0]["words"] == PASSED.words
     assert "`version` must be that of a registered" in answered(capsys, "show", "x-1", code=2)
-    assert "without a question" in answered(capsys, "activate", "assistant-0002", code=2)
+    assert "required without a terminal" in answered(capsys, "activate", "assistant-0002", code=2)
     done = answered(capsys, "activate", "assistant-0002", "--yes", "--json")
     assert json.loads(done) == {"role": "assistant", "active": "assistant-0002"}
-    assert "without a question" in answered(capsys, "rollback", code=2)
+    assert "required without a terminal" in answered(capsys, "rollback", code=2)
     done = answered(capsys, "rollback", "--role", "assistant", "--yes", "--json")
     assert json.loads(done) == {"role": "assistant", "active": "assistant-0001"}
     assert "The base model answers" in answered(capsys, "rollback", "--yes")

@@ -166,7 +166,7 @@ def test_the_command_forgets_only_when_it_is_sure(
     with FeedbackStore(tmp_path / "convergence-data") as store:
         fill(store)
     assert run(["store", "forget", "ann"]) == 2
-    assert "without a question" in capsys.readouterr().err
+    assert "required without a terminal" in capsys.readouterr().err
     assert run(["fold"]) == 0
     assert "4 interactions, 7 ratings, 2 comparisons exported" in capsys.readouterr().out
     assert run(["store", "forget", "ann", "--yes"]) == 0
