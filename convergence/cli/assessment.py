@@ -55,12 +55,12 @@ def check_settings(  # noqa: PLR0917 - Typer's options
     junit: Annotated[
         Path | None, typer.Option("--junit", metavar="FILE", help="Write JUnit XML to this file.")
     ] = None,
-    assignments: options.Assignments = None,
-    max_calls: options.MaxCalls = None,
+    offline: options.Offline = False,
     max_usd: options.MaxUsd = None,
+    max_calls: options.MaxCalls = None,
     max_tokens: options.MaxTokens = None,
     max_minutes: options.MaxMinutes = None,
-    offline: options.Offline = False,
+    assignments: options.Assignments = None,
     quiet: options.Quiet = False,
     _json: options.AsJson = False,
 ) -> None:

@@ -26,8 +26,6 @@ def promote(  # noqa: PLR0917 - Typer's options
         typer.Argument(metavar="[RUN]", help="Label or id. Default: the latest finished run."),
     ] = None,
     yes: options.Yes = False,
-    serve: Annotated[bool, typer.Option(help="Activate it for requests, under a guard.")] = True,
-    agent_type: Annotated[str, typer.Option(help="Agent type of the requests.")] = "default",
     holdback: Annotated[
         float,
         typer.Option(
@@ -40,6 +38,8 @@ def promote(  # noqa: PLR0917 - Typer's options
             min=0.0, max=0.5, help="Drop in mean reward to tolerate before rolling back."
         ),
     ] = 0.0,
+    serve: Annotated[bool, typer.Option(help="Activate it for requests, under a guard.")] = True,
+    agent_type: Annotated[str, typer.Option(help="Agent type of the requests.")] = "default",
     store: options.Store = None,
     config: options.Config = None,
     _json: options.AsJson = False,

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 def estimate(  # noqa: PLR0917 - Typer's options
     config: options.ConfigFile = options.CONFIG_FILE,
     generations: options.Generations = None,
-    assignments: options.Assignments = None,
-    max_calls: options.MaxCalls = None,
     max_usd: options.MaxUsd = None,
+    max_calls: options.MaxCalls = None,
     max_tokens: options.MaxTokens = None,
+    assignments: options.Assignments = None,
     _json: options.AsJson = False,
 ) -> None:
     """Estimate calls, tokens and dollars of a run, by role.

@@ -84,14 +84,9 @@ def deploy(  # noqa: PLR0917 - Typer's options
         int | None,
         typer.Option(min=1, help="Days after which a run's tables are removed. Default: never."),
     ] = None,
-    pool: Annotated[str, typer.Option(help="Work pool; created if missing.")] = POOL,
-    training_pool: Annotated[
+    notify_slack: Annotated[
         str | None,
-        typer.Option(help="Work pool of train/idle; created if missing. Default: --pool."),
-    ] = None,
-    name: Annotated[
-        str | None,
-        typer.Option(help="Suffix of the deployments' names: nightly-NAME."),
+        typer.Option(metavar="NAME", help="The same, for a webhook in Slack's format."),
     ] = None,
     notify_webhook: Annotated[
         str | None,
@@ -100,9 +95,14 @@ def deploy(  # noqa: PLR0917 - Typer's options
             help="Environment variable of the worker that holds a webhook's address.",
         ),
     ] = None,
-    notify_slack: Annotated[
+    name: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="The same, for a webhook in Slack's format."),
+        typer.Option(help="Suffix of the deployments' names: nightly-NAME."),
+    ] = None,
+    pool: Annotated[str, typer.Option(help="Work pool; created if missing.")] = POOL,
+    training_pool: Annotated[
+        str | None,
+        typer.Option(help="Work pool of train/idle; created if missing. Default: --pool."),
     ] = None,
     _json: options.AsJson = False,
 ) -> None:

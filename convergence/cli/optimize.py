@@ -25,20 +25,20 @@ EXIT_BUDGET = 3
 
 def optimize(  # noqa: PLR0917 - Typer's options
     config: options.ConfigFile = options.CONFIG_FILE,
+    offline: options.Offline = False,
+    max_usd: options.MaxUsd = None,
+    max_calls: options.MaxCalls = None,
+    max_tokens: options.MaxTokens = None,
+    max_minutes: options.MaxMinutes = None,
+    generations: options.Generations = None,
     seed: Annotated[
         int | None, typer.Option(min=0, help="Same seed, same run. Overrides optimization.seed.")
     ] = None,
-    generations: options.Generations = None,
-    assignments: options.Assignments = None,
-    max_calls: options.MaxCalls = None,
-    max_usd: options.MaxUsd = None,
-    max_tokens: options.MaxTokens = None,
-    max_minutes: options.MaxMinutes = None,
     dry_run: Annotated[
         bool,
         typer.Option("--dry-run", help="Estimate the cost without making a call, then exit."),
     ] = False,
-    offline: options.Offline = False,
+    assignments: options.Assignments = None,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -90,6 +90,10 @@ def resume(  # noqa: PLR0917 - as above
             help="Label or id, or an unambiguous part. Default: the latest run that can continue.",
         ),
     ] = None,
+    max_usd: options.MaxUsd = None,
+    max_calls: options.MaxCalls = None,
+    max_tokens: options.MaxTokens = None,
+    max_minutes: options.MaxMinutes = None,
     retry_errors: Annotated[
         bool,
         typer.Option(
@@ -97,10 +101,6 @@ def resume(  # noqa: PLR0917 - as above
             help="Repeat evaluations without a reward; after a finished run, in a new run.",
         ),
     ] = False,
-    max_calls: options.MaxCalls = None,
-    max_usd: options.MaxUsd = None,
-    max_tokens: options.MaxTokens = None,
-    max_minutes: options.MaxMinutes = None,
     offline: options.Offline = False,
     store: options.Store = None,
     config: options.Config = None,

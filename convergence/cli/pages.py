@@ -20,13 +20,6 @@ if TYPE_CHECKING:
 
 
 def ui(  # noqa: PLR0917 - Typer's options
-    store: options.Store = None,
-    config: options.Config = None,
-    host: Annotated[
-        str,
-        typer.Option(help="Address to listen on. Put TLS in front if other machines reach it."),
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 picks a free one.")] = 8710,
     token: Annotated[
         list[str] | None,
         typer.Option(
@@ -35,10 +28,17 @@ def ui(  # noqa: PLR0917 - Typer's options
             "activate, approve, stop and resume. Repeatable.",
         ),
     ] = None,
-    allow_host: options.AllowHost = None,
     open_browser: Annotated[
         bool, typer.Option("--open/--no-open", help="Open the pages in the browser.")
     ] = True,
+    host: Annotated[
+        str,
+        typer.Option(help="Address to listen on. Put TLS in front if other machines reach it."),
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 picks a free one.")] = 8710,
+    allow_host: options.AllowHost = None,
+    store: options.Store = None,
+    config: options.Config = None,
 ) -> None:
     """Show runs, answers and production in the browser, live.
 

@@ -24,9 +24,30 @@ if TYPE_CHECKING:
 
 def serve(  # noqa: PLR0917 - Typer's options
     token: options.Tokens = None,
+    chat: Annotated[
+        bool,
+        typer.Option(
+            "--chat",
+            help="Answer /v1/chat/completions in OpenAI's format, with the model of the configuration.",
+        ),
+    ] = False,
+    policy: Annotated[
+        bool,
+        typer.Option(
+            "--policy",
+            help="Serve the policy of `convergence policy serve` below /policy.",
+        ),
+    ] = False,
+    pages: Annotated[
+        bool, typer.Option("--ui/--no-ui", help="Show runs, answers and production at /ui.")
+    ] = True,
+    offline: options.Offline = False,
     host: options.Host = "127.0.0.1",
     port: options.Port = 8700,
+    allow_host: options.AllowHost = None,
     docs: options.OpenDocs = False,
+    store: options.Store = None,
+    config: options.Config = None,
     max_body: options.MaxBody = 65_536,
     rate: options.Rate = 2_000.0,
     connections: Annotated[
@@ -45,27 +66,6 @@ def serve(  # noqa: PLR0917 - Typer's options
             rich_help_panel=options.LIMITS,
         ),
     ] = 30,
-    pages: Annotated[
-        bool, typer.Option("--ui/--no-ui", help="Show runs, answers and production at /ui.")
-    ] = True,
-    chat: Annotated[
-        bool,
-        typer.Option(
-            "--chat",
-            help="Answer /v1/chat/completions in OpenAI's format, with the model of the configuration.",
-        ),
-    ] = False,
-    policy: Annotated[
-        bool,
-        typer.Option(
-            "--policy",
-            help="Serve the policy of `convergence policy serve` below /policy.",
-        ),
-    ] = False,
-    offline: options.Offline = False,
-    allow_host: options.AllowHost = None,
-    store: options.Store = None,
-    config: options.Config = None,
 ) -> None:
     """Serve settings to requests over HTTP, and learn from their rewards.
 

@@ -1,8 +1,8 @@
-"""Quotes of single calls, by earlier calls or by their requests.
+"""Quotes of single calls, from earlier calls or from their requests.
 
-Of a request that was never sent, 4 bytes are expected to make a token, and 6 at most on
-average. An answer is expected to be as long as what its case expects, and of 150 tokens at least. The most
-is what the budget would reserve, at the dearest point that a search along each parameter finds.
+Without earlier calls, a token is expected to have 4 bytes, and 6 at most. The expected answer is as long as
+the expected answer of its case, and at least 150 tokens. The most is the budget's reservation at the most
+expensive point that a search along each parameter finds.
 """
 
 import json
@@ -29,45 +29,45 @@ if TYPE_CHECKING:
     from tasks.inputs.loader import Loaded
 
 N_CANDIDATES = 24
-"""Candidates drawn for the mean and the least."""
+"""Sampled candidates for the mean and the least."""
 N_CASES = 40
-"""Cases looked at besides the longest."""
+"""Sampled test cases, besides the longest."""
 N_LONGEST = 4
-"""Cases that the dearest candidate is searched with."""
+"""Longest test cases, used to search for the most expensive candidate."""
 BYTES_EXPECTED, BYTES_MOST = 4, 6
-"""Bytes to a token of English."""
+"""Bytes of a token of English."""
 USUAL_ANSWER = 150
-"""Tokens of a usual answer, where neither an earlier call nor the case says more."""
+"""Tokens of a usual answer, without earlier calls or expected answers."""
 OTHER_TOKENIZER = 2
-"""How many tokens of a judge a token of an answer becomes at most."""
+"""Most tokens of a judge for one token of an answer."""
 
 
 TARGET_KEY = "api.request.options.max_tokens"
-"""Bounds the answers of the target, where no parameter does."""
+"""Key that bounds the target's answers unless a parameter does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallHistory:
-    """What calls of one purpose used in earlier runs of the system."""
+    """Usage of calls of one purpose in earlier runs of the system."""
 
     n_calls: int
     n_runs: int
     prompt: Range = UNKNOWN
     answer: Range = UNKNOWN
     usd: Range = UNKNOWN
-    """Unknown unless all of them have a price."""
+    """Price of a call; unknown unless all calls have a price."""
     cached_tokens: float = 0.0
-    """Of the prompt, in the mean."""
+    """Mean of the cached prompt tokens."""
 
     @property
     def counts_tokens(self) -> bool:
-        """Whether the calls said how long they were."""
+        """Whether token counts are known."""
         return self.prompt.expected is not None and self.answer.expected is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quote:
-    """One call that was not made: its price, its bounds, and what it would cost at most."""
+    """Quote of one call: price, bounds and worst case."""
 
     model: str | None
     price: Price | None
@@ -76,16 +76,16 @@ class Quote:
     worst_usd: float | None
     worst_tokens: int | None
     reserved_usd: float | None
-    """What the budget reserves for the call where what others write is of usual length."""
+    """The budget's reservation if texts of other calls have the usual length."""
 
     def tokens(self, past: CallHistory | None) -> Range:
-        """Return the tokens of such a call."""
+        """Return the tokens of the call."""
         if past is not None and past.counts_tokens:
             return past.prompt + past.answer
         return replace(self.prompt + self.answer, high=self.worst_tokens)
 
     def usd(self, past: CallHistory | None) -> Range:
-        """Return the price of such a call."""
+        """Return the price of the call."""
         if self.price is None:
             return UNKNOWN
         known = past if past is not None and past.counts_tokens else None
@@ -113,12 +113,12 @@ def _price_of(
 
 
 Role = Literal["evaluation", "judge", "thought", "prediction", "writing", "sao", "game", "total"]
-"""Named as the ledger names the purpose of a call."""
+"""Purpose of a call, as in the ledger."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleEstimate:
-    """What calls of one role would be."""
+    """Estimate of the calls of one role."""
 
     role: Role
     name: str = ""
@@ -127,46 +127,46 @@ class RoleEstimate:
     tokens: Range
     usd: Range
     basis: str = ""
-    """Where tokens and dollars of one call come from."""
+    """Source of the tokens and dollars of one call."""
     unknown: str | None = None
-    """Why dollars are unknown, and what to write; ``None``: they are known."""
+    """Why dollars are unknown, and the fix; ``None`` if they are known."""
     least_usd: float | None = None
-    """Smallest `budget.max_usd` that affords one call; ``None``: unknown, or nothing is called."""
+    """Smallest `budget.max_usd` that affords one call; ``None`` if unknown or without calls."""
     is_guess: bool = False
-    """Whether lengths are expected, and not measured in earlier runs."""
+    """Whether lengths are guesses, not measured in earlier runs."""
     lowered_by: str = ""
-    """Key of the configuration that lowers it."""
+    """Key of the configuration that lowers ``least_usd``."""
     share: float | None = None
-    """Shares of `budget.max_usd` that its rounds may spend together; ``None``: no limit of their own."""
+    """Share of `budget.max_usd` that the role may spend; ``None`` without a limit."""
 
 
 OF_REQUESTS = f"the cases, and answers of {USUAL_ANSWER} tokens or as `expected`"
 
 
 def basis(past: CallHistory | None) -> str:
-    """Return where the tokens of a call come from, in words."""
+    """Return the source of a call's tokens, in words."""
     if past is None or not past.counts_tokens:
         return OF_REQUESTS
     return calibrated(past)
 
 
 def calibrated(past: CallHistory) -> str:
-    """Return what numbers of earlier calls rest on."""
+    """Return the number of earlier calls and runs, in words."""
     runs = "1 earlier run" if past.n_runs == 1 else f"{past.n_runs:,} earlier runs"
     return f"calibrated by {past.n_calls:,} calls of {runs}"
 
 
 def no_price(model: str | None) -> str:
-    """Return that a model has no price, and what to do about it."""
-    return f"no price is known for {model}. Write it under `prices:`."
+    """Return that a model has no price, and the fix."""
+    return f"the price of {model} is unknown. Write it under `prices:`."
 
 
 def least_cap(quotes: Sequence[Quote], share: float = 1.0) -> float | None:
-    """Return the smallest `budget.max_usd` that affords one call; ``None``: unknown.
+    """Return the smallest `budget.max_usd` that affords one call, or ``None`` if unknown.
 
     Args:
-        quotes: of which the dearest must fit.
-        share: of the limit that the purpose may use; the search leaves a part to the final test.
+        quotes: quotes, of which the most expensive must fit.
+        share: share of the limit that the purpose may use; the search leaves a part to the final test.
     """
     reserved = [quote.reserved_usd for quote in quotes]
     known = [usd for usd in reserved if usd is not None]
@@ -177,14 +177,14 @@ def least_cap(quotes: Sequence[Quote], share: float = 1.0) -> float | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextModel:
-    """A model that a part of the configuration asks by texts of its own."""
+    """Language model that a part of the optimizer calls."""
 
     name: str
     price: Price | None
 
     @classmethod
     def of(cls, llm: LlmConfig, name: str | None, world: "Environment") -> "TextModel":
-        """Return the model of ``llm``, or another one at its endpoint."""
+        """Return the model of ``llm``, or the model ``name`` at its endpoint."""
         from tasks.providers import billing_provider  # noqa: PLC0415 - brings clients
 
         if name is not None:
@@ -196,10 +196,10 @@ class TextModel:
         """Return the quote of a call.
 
         Args:
-            prompt: bound of what is known of the prompt.
+            prompt: bound of the known part of the prompt, in tokens.
             answer: longest answer, in tokens.
             usual: tokens of a usual answer.
-            more: tokens of other answers that the prompt may hold.
+            more: tokens of other answers in the prompt.
         """
         most, shown = prompt + more, min(more, usual)
         worst = None if self.price is None else self.price.worst_case
@@ -225,7 +225,7 @@ class TextModel:
         share: float,
         lowered_by: str = "",
     ) -> RoleEstimate:
-        """Return what such calls cost, within a share of the run's dollars."""
+        """Return the estimate of such calls, within a share of the run's dollars."""
         usd = calls * over([quote.usd(past) for quote in quotes])
         usual = quotes[0].answer.expected or 0.0
         is_guess = basis(past) == OF_REQUESTS
@@ -245,7 +245,7 @@ class TextModel:
 
 
 class TargetQuotes:
-    """Quotes of calls of the target, over candidates and cases that a run may ask."""
+    """Quotes of the target's calls, over candidates and test cases of a run."""
 
     def __init__(self, loaded: "Loaded", world: "Environment", target: Target) -> None:
         self._prices = world.prices
@@ -254,43 +254,43 @@ class TargetQuotes:
         self.is_chat = loaded.configuration.api.kind in CHAT_KINDS
         self.cases = _sample_of_cases(loaded.cases)
         self.refused: str | None = None
-        """Why the last refused request cannot be made; ``None``: all can."""
+        """Why the last rejected request cannot be made; ``None`` if all can."""
         rng = np.random.default_rng(loaded.configuration.optimization.seed)
         baseline = loaded.space.baseline()
         points: list[Params] = [] if baseline is None else [baseline]
         points += [loaded.space.sample(rng) for _ in range(N_CANDIDATES)]
-        self._drawn = [
+        self._sampled = [
             quote
             for point in points
             for case in self.cases
             if (quote := self._quote(point, case)) is not None
         ]
-        self.all = [*self._drawn]
-        for worth in (_worst_cost, _length):
-            self.all += self._extreme(points, rng, worth)
+        self.all = [*self._sampled]
+        for size in (_worst_cost, _length):
+            self.all += self._extreme(points, rng, size)
 
     def over(self, part: Callable[[Quote], Range]) -> Range:
-        """Return a part of a call: its mean over what a run draws, its ends over all."""
+        """Return a part of a call: mean over sampled candidates, ends over all quotes."""
         return replace(
-            over([*map(part, self.all)]), expected=over([*map(part, self._drawn)]).expected
+            over([*map(part, self.all)]), expected=over([*map(part, self._sampled)]).expected
         )
 
     def _quote(self, params: Params, case: Case) -> Quote | None:
-        """Return the quote of one call; ``None``: it would be refused before it is sent."""
+        """Return the quote of one call, or ``None`` if the target rejects the request."""
         try:
             request = self._target.request(params, case)
             worst = self._target.worst_case(params, case)
         except CandidateFault as fault:
             self.refused = str(fault)
             return None
-        shown = request if isinstance(request, dict) else {}
-        found, base_url = shown.get("model"), shown.get("base_url")
-        model = found if isinstance(found, str) else None
-        # A compatible endpoint may be that of another provider, at other prices.
+        fields = request if isinstance(request, dict) else {}
+        name, base_url = fields.get("model"), fields.get("base_url")
+        model = name if isinstance(name, str) else None
+        # A compatible endpoint may belong to another provider, at other prices.
         seller = provider_of(
             self._target.provider, base_url if isinstance(base_url, str) else None
         )
-        bound = prompt_bound(shown.get("body")) if self.is_chat else None
+        bound = prompt_bound(fields.get("body")) if self.is_chat else None
         longest = None if bound is None or worst.tokens is None else worst.tokens - bound
         return Quote(
             model=model,
@@ -303,41 +303,41 @@ class TargetQuotes:
         )
 
     def _extreme(
-        self, points: Sequence[Params], rng: np.random.Generator, worth: Callable[[Quote], float]
+        self, points: Sequence[Params], rng: np.random.Generator, size: Callable[[Quote], float]
     ) -> list[Quote]:
-        """Return quotes at the worst point found by going along each parameter twice."""
+        """Return the quotes at the worst point of a search along each parameter, twice."""
 
         def quotes_at(point: Params) -> list[Quote]:
             longest = self.cases[:N_LONGEST]
             return [q for case in longest if (q := self._quote(point, case)) is not None]
 
         def worst_of(quotes: Sequence[Quote]) -> float:
-            return max(map(worth, quotes), default=-1.0)
+            return max(map(size, quotes), default=-1.0)
 
-        found = [(quotes_at(point), point) for point in points]
-        best, here = max(found, key=lambda pair: worst_of(pair[0]))
+        starts = [(quotes_at(point), point) for point in points]
+        best, point = max(starts, key=lambda start: worst_of(start[0]))
         for name, parameter in [*self._space.parameters.items()] * 2:
             ends = [parameter.from_unit(0.0), parameter.from_unit(1.0)]
             n_values = parameter.n_values or 0
             if parameter.kind not in ("int", "float") and n_values <= N_CASES:
                 ends = [parameter.value_at(index) for index in range(n_values)]
             for value in ends:
-                there = self._space.complete({**here, name: value}, rng)
-                if name not in there or not self._space.satisfied(there):
+                neighbour = self._space.complete({**point, name: value}, rng)
+                if name not in neighbour or not self._space.satisfied(neighbour):
                     continue
-                quotes = quotes_at(there)
+                quotes = quotes_at(neighbour)
                 if worst_of(quotes) > worst_of(best):
-                    best, here = quotes, there
+                    best, point = quotes, neighbour
         return best
 
 
 def judge_quotes(
     loaded: "Loaded", world: "Environment", name: str, metric: MetricConfig, target: TargetQuotes
 ) -> list[Quote]:
-    """Return quotes of calls of one judge, one per case looked at.
+    """Return quotes of one judge's calls, one per sampled test case.
 
-    What it is shown of the target is as long as the target's answers may be; a target that is no
-    chat says nothing of that before its first run.
+    The judged answers are as long as the target allows; the length is unknown before the first run unless
+    the target is a chat.
     """
     from tasks.json_values import as_text  # noqa: PLC0415 - as above
     from tasks.metrics.judge.prompts import judge_messages  # noqa: PLC0415 - brings clients
@@ -356,13 +356,13 @@ def judge_quotes(
             blocks.append(("REFERENCE", as_text(case.expected)))
         messages = judge_messages(metric.mode, rubric=rubric, blocks=blocks)
         bound = prompt_bound([*messages]) or 0
-        known = model.quote(bound, llm.max_tokens, usual=USUAL_ANSWER)
+        quote = model.quote(bound, llm.max_tokens, usual=USUAL_ANSWER)
         prompt, price = _prompt(bound) + answers, model.price
         most = None if prompt.high is None else round(prompt.high)
         usual = bound + round(BYTES_EXPECTED * (answers.expected or USUAL_ANSWER))
         quotes.append(
             replace(
-                known,
+                quote,
                 prompt=prompt,
                 worst_usd=None if price is None else price.worst_case(most, llm.max_tokens),
                 worst_tokens=None if most is None else most + llm.max_tokens,
@@ -373,11 +373,11 @@ def judge_quotes(
 
 
 def history_of(row: Mapping[str, object]) -> CallHistory:
-    """Return what a row of the query over earlier calls says; see ``convergence.cost_estimate.estimate``."""
+    """Return the usage in a row of the query in ``convergence.cost_estimate.estimate``."""
     n_calls = int(str(row["n_calls"]))
 
     def ends(name: str, least: float) -> Range:
-        """Return quantiles and mean, if enough of the calls have that number."""
+        """Return quantiles and mean, if enough calls have that number."""
         quantiles, n_known = row[f"q_{name}"], int(str(row[f"n_{name}"]))
         if n_known == 0 or n_known < least * n_calls or not isinstance(quantiles, list):
             return UNKNOWN

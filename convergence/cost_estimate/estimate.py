@@ -1,9 +1,9 @@
 """Cost estimate of a run: calls, tokens and dollars by role.
 
-Calls follow from the plan of the run: the least when early stopping ends it as soon as it may, the
-most when every planned cell is asked. Tokens and dollars of one call come from earlier runs of the
-same system where its store has any (10 % and 90 % quantiles, and the mean), else from the requests
-themselves; see ``convergence.cost_estimate.call_quotes``. Nothing is called and nothing is written.
+The plan of the run gives the number of calls: the least if early stopping ends it as soon as possible,
+the most if the run evaluates every planned cell. Tokens and dollars of one call come from earlier runs of
+the same system (10 % and 90 % quantiles, and the mean) if its store has any, else from the requests
+themselves; see ``convergence.cost_estimate.call_quotes``. An estimate makes no call and writes nothing.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ _HISTORY = """
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEstimate:
-    """What a run would be."""
+    """Estimate of a run."""
 
     config: str
     """Path of the configuration."""
@@ -61,29 +61,29 @@ class RunEstimate:
     total: RoleEstimate
     """All roles together, within the limits of the budget."""
     notes: tuple[str, ...]
-    """What the numbers leave out, and what would stop the run."""
+    """Limits of the numbers, and reasons that would stop the run."""
     price_version: str
     plan: Forecast
     calls_with_retries: float | None
-    """Calls at most when each is repeated as often as allowed."""
+    """Most calls, with every allowed retry."""
     unaffordable: str | None
-    """Purposes of which `budget.max_usd` affords no call, and what to do; ``None``: it affords one of each."""
+    """Purposes of which `budget.max_usd` affords no call, and the fix; ``None`` if it affords one of each."""
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON value."""
-        found = asdict(self)
-        del found["plan"]  # `validate --json` tells it
-        for role in (found["total"], *found["roles"]):
+        row = asdict(self)
+        del row["plan"]  # `validate --json` has it
+        for role in (row["total"], *row["roles"]):
             del role["share"]
-        return found
+        return row
 
 
 def estimate(loaded: "Loaded") -> RunEstimate:
-    """Return what a run of this configuration would cost; calls nothing.
+    """Return the estimate of a run of this configuration, without a call.
 
     Raises:
         ConfigurationError: the target cannot be made, or no model judges.
-        StoreError: there is a store, and it cannot be read.
+        StoreError: the store cannot be read.
     """
     from tasks.inputs.environment import Environment  # noqa: PLC0415 - as above
     from tasks.inputs.factories import make_target  # noqa: PLC0415 - brings clients
@@ -98,7 +98,7 @@ def estimate(loaded: "Loaded") -> RunEstimate:
 
 
 def histories(loaded: "Loaded") -> dict[str, CallHistory]:
-    """Return what earlier runs of the system used, by purpose; empty where there are none."""
+    """Return the usage of earlier runs of the system, by purpose."""
     path = loaded.base_dir / loaded.configuration.storage.folder
     if not (path / "store.json").is_file():
         return {}
@@ -115,23 +115,23 @@ def histories(loaded: "Loaded") -> dict[str, CallHistory]:
 def estimate_from(
     loaded: "Loaded", world: "Environment", target: Target, past: Mapping[str, CallHistory]
 ) -> RunEstimate:
-    """Return what a run would cost, given its target and what earlier runs used by purpose."""
+    """Return the estimate of a run, given its target and the usage of earlier runs by purpose."""
     configuration = loaded.configuration
     plan = forecast(loaded)
     rounds = rounds_within(configuration, _least_generations(plan, configuration))
     cells = _cells(plan, configuration) + looks_within(rounds, plan.n_holdout_cases)
     metrics = configuration.evaluation.metrics
     judges = {name: metric for name, metric in metrics.items() if metric.type == "llm_judge"}
-    # A champion may have to answer cases that no cell of its own asks.
-    asked = cells + Range(low=0, expected=0, high=plan.champion_calls)
+    # A champion may answer further cases, as the opponent of pairwise judges.
+    calls = cells + Range(low=0, expected=0, high=plan.champion_calls)
     quotes = TargetQuotes(loaded, world, target)
-    of_target = (
-        _agent_role(configuration, asked, past)
+    target_role = (
+        _agent_role(configuration, calls, past)
         if configuration.api.kind == "agno"
-        else _target_role(configuration, target.provider, quotes, asked, past.get("evaluation"))
+        else _target_role(configuration, target.provider, quotes, calls, past.get("evaluation"))
     )
     roles = [
-        of_target,
+        target_role,
         *(
             _judge_role(loaded, world, judge, quotes, cells=cells, past=past.get("judge"))
             for judge in judges.items()
@@ -167,7 +167,7 @@ def estimate_from(
 
 
 def _cells(plan: Forecast, configuration: Configuration) -> Range:
-    """Return how many cells a run asks."""
+    """Return the number of cells that a run evaluates."""
     n_least = _least_generations(plan, configuration)
     least = -(-plan.n_search_cells * n_least // plan.n_generations) + plan.n_final_cells
     most = plan.n_search_cells + plan.n_final_cells
@@ -176,7 +176,7 @@ def _cells(plan: Forecast, configuration: Configuration) -> Range:
 
 
 def _least_generations(plan: Forecast, configuration: Configuration) -> int:
-    """Return how many generations a run has at least."""
+    """Return the least number of generations of a run."""
     stopping = configuration.optimization.execution.early_stopping
     if not stopping.enabled or configuration.evaluation.objective != "reward":
         return plan.n_generations
@@ -191,29 +191,31 @@ def _target_role(
     calls: Range,
     past: CallHistory | None,
 ) -> RoleEstimate:
-    """Return what the calls of the target cost."""
+    """Return the cost of the target's calls."""
     unknown = None
     if quotes.is_chat:
         usd = quotes.over(lambda quote: quote.usd(past))
-        rests_on = basis(past)
-        unknown = _why_unknown(quotes, calibrated=rests_on != OF_REQUESTS)
+        source = basis(past)
+        unknown = _why_unknown(quotes, calibrated=source != OF_REQUESTS)
     elif past is not None and past.usd.expected is not None:
-        usd, rests_on = past.usd, calibrated(past)
+        usd, source = past.usd, calibrated(past)
     else:
         usd = quotes.over(lambda quote: Range.fixed(quote.worst_usd))
-        rests_on = "price of a request"
+        source = "price of a request"
         if usd.high is None:
-            kind, rests_on = configuration.api.kind, ""
-            unknown = f"what a call costs is not told. Write `prices: {{{kind}: {{request: …}}}}`."
+            kind, source = configuration.api.kind, ""
+            unknown = (
+                f"the price of a call is unknown. Write `prices: {{{kind}: {{request: …}}}}`."
+            )
     return RoleEstimate(
         role="evaluation",
         name=provider,
         calls=calls,
         tokens=calls * quotes.over(lambda quote: quote.tokens(past)),
         usd=UNKNOWN if unknown is not None else calls * usd,
-        basis=rests_on,
+        basis=source,
         unknown=unknown,
-        is_guess=rests_on == OF_REQUESTS,
+        is_guess=source == OF_REQUESTS,
         least_usd=least_cap(quotes.all),
         lowered_by=TARGET_KEY if quotes.is_chat else "",
     )
@@ -222,10 +224,10 @@ def _target_role(
 def _agent_role(
     configuration: Configuration, runs: Range, past: Mapping[str, CallHistory]
 ) -> RoleEstimate:
-    """Return what the model calls of agents cost, by those of earlier runs."""
-    made, of_models = past.get("evaluation"), past.get("agent")
+    """Return the cost of agents' model calls, from earlier runs."""
+    agent_runs, model_calls = past.get("evaluation"), past.get("agent")
     most = configuration.api.agent.max_model_calls
-    if made is None or of_models is None or made.n_calls == 0:
+    if agent_runs is None or model_calls is None or agent_runs.n_calls == 0:
         return RoleEstimate(
             role="evaluation",
             name="agno",
@@ -233,16 +235,16 @@ def _agent_role(
             tokens=UNKNOWN,
             usd=UNKNOWN,
             basis="",
-            unknown=f"how often an agent asks its models, up to {most} times a run, is known after the first run.",
+            unknown=f"an agent calls its models up to {most} times; the first run shows how often.",
         )
-    n_calls = Range.fixed(of_models.n_calls / made.n_calls)
+    n_calls = Range.fixed(model_calls.n_calls / agent_runs.n_calls)
     return RoleEstimate(
         role="evaluation",
         name="agno",
         calls=runs + runs * n_calls,
-        tokens=runs * n_calls * (of_models.prompt + of_models.answer),
-        usd=runs * n_calls * of_models.usd,
-        basis=calibrated(of_models),
+        tokens=runs * n_calls * (model_calls.prompt + model_calls.answer),
+        usd=runs * n_calls * model_calls.usd,
+        basis=calibrated(model_calls),
         unknown=None,
     )
 
@@ -256,9 +258,9 @@ def _why_unknown(quotes: TargetQuotes, *, calibrated: bool) -> str | None:
     if calibrated:
         return None
     if any(quote.prompt.high is None for quote in quotes.all):
-        return "how many tokens pictures, sound or files are is not known before the first run."
+        return "the tokens of pictures, sound or files are unknown before the first run."
     if any(quote.worst_usd is None for quote in quotes.all):
-        return "the longest answer is not known. Set `max_tokens` of the request."
+        return "the longest answer is unknown. Set `max_tokens` of the request."
     return None
 
 
@@ -271,7 +273,7 @@ def _judge_role(
     cells: Range,
     past: CallHistory | None,
 ) -> RoleEstimate:
-    """Return what the calls of one judge cost."""
+    """Return the cost of one judge's calls."""
     from tasks.metrics.judge import call_count  # noqa: PLC0415 - brings clients
 
     name, metric = judge
@@ -281,7 +283,7 @@ def _judge_role(
     if any(quote.price is None for quote in quotes):
         unknown = no_price(quotes[0].model)
     elif basis(past) == OF_REQUESTS and any(quote.worst_usd is None for quote in quotes):
-        unknown = "how long the answers are that it judges is not known before the first run."
+        unknown = "the length of the judged answers is unknown before the first run."
     usd = calls * over([quote.usd(past) for quote in quotes])
     return RoleEstimate(
         role="judge",
@@ -310,7 +312,7 @@ def _total(roles: list[RoleEstimate], configuration: Configuration) -> RoleEstim
 
 
 def _unaffordable(roles: list[RoleEstimate], configuration: Configuration) -> str | None:
-    """Return which purposes `budget.max_usd` affords no call of, in a sentence."""
+    """Return a sentence on purposes that `budget.max_usd` cannot pay, or ``None``."""
     limit = configuration.budget.max_usd
     short = [
         r for r in roles if limit is not None and r.least_usd is not None and r.least_usd > limit
@@ -326,7 +328,7 @@ def _unaffordable(roles: list[RoleEstimate], configuration: Configuration) -> st
 
 
 def _rounded_up(usd: float) -> str:
-    """Return dollars with two digits, never less than they are."""
+    """Return dollars rounded up to two digits."""
     unit = 10.0 ** (math.floor(math.log10(usd)) - 1) if usd > 0 else 1.0
     return dollars(math.ceil(usd / unit - 1e-9) * unit)
 
@@ -338,7 +340,7 @@ def _notes(
     execution = configuration.optimization.execution
     if execution.max_retries:
         yield (
-            f"Without retries: a call is attempted up to {execution.most_attempts} times, "
+            f"Numbers exclude retries: up to {execution.most_attempts} attempts of a call, "
             f"{execution.max_retries} of them after a fault (max_retries), "
             f"{execution.max_rate_limit_retries} after a rate limit (max_rate_limit_retries)."
         )
@@ -347,7 +349,7 @@ def _notes(
     if plan.final_shortage is not None:
         yield f"{plan.final_shortage}."
     if cache.shared:
-        yield f"Answers of earlier runs are used again and cost nothing (cache.epoch={cache.epoch})."
+        yield f"Reuses answers of earlier runs at no cost (cache.epoch={cache.epoch})."
     if total.least_usd:
         dearest = max(roles, key=lambda role: role.least_usd or 0.0)
         lower = f"; `{dearest.lowered_by}` lowers it" if dearest.lowered_by else ""
@@ -358,11 +360,11 @@ def _notes(
     if (short := _unaffordable(roles, configuration)) is not None:
         yield short
     is_measured = not any(role.is_guess for role in roles)
-    for key, limit, found in (
+    for key, limit, amount in (
         ("max_usd", budget.max_usd, total.usd),
         ("max_tokens", budget.max_tokens, total.tokens),
     ):
-        likely = found.expected if is_measured else None
+        likely = amount.expected if is_measured else None
         if limit is None or likely is None or likely <= limit:
             continue
         shown = dollars(likely) if key == "max_usd" else f"{likely:,.0f} tokens"

@@ -1,7 +1,7 @@
-"""Quotes of rounds of games: looks at held-out cases, replies of models.
+"""Quotes of game rounds: evaluations of held-out cases, and replies of models.
 
-Half of the games are expected in a round, as the first coins have it. How long prompts are, and how many
-replies a play takes, is that of plays by chance; nobody is asked.
+A round is expected to play half of the games. Random plays give the length of prompts and the number of
+replies, without a call.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,21 +29,21 @@ if TYPE_CHECKING:
     from tasks.inputs.loader import Loaded
 
 N_PLAYS: Final = 20
-"""Plays by chance of each game, of which prompts and replies are counted."""
+"""Random plays of each game, whose prompts and replies are counted."""
 USUAL_REPLY: Final = 20
-"""Tokens of a reply: most are a move."""
+"""Tokens of a usual reply, a move."""
 _REPORT: Final = '{"ending": "ok", "reason": "", "value": true}'
-"""Of a program: none is executed here."""
+"""Report of a program that did not run."""
 _CALLS: Final = "game"
-"""Purpose of their calls."""
+"""Purpose of calls in games."""
 
 
 def rounds_within(configuration: Configuration, n_least: int) -> Range:
-    """Return how many rounds of games a run plays.
+    """Return the number of game rounds in a run.
 
     Args:
-        configuration: of the run.
-        n_least: generations that it has at least.
+        configuration: configuration of the run.
+        n_least: least number of generations.
     """
     every = configuration.society.games.every
     if every is None:
@@ -54,17 +54,17 @@ def rounds_within(configuration: Configuration, n_least: int) -> Range:
 
 
 def looks_within(rounds: Range, n_holdout_cases: int) -> Range:
-    """Return how many held-out cases their looks ask: none again of a leader that has stayed."""
+    """Return the number of held-out cases evaluated in rounds; an unchanged leader repeats none."""
     return rounds * Range(low=0, expected=n_holdout_cases / 2, high=n_holdout_cases)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Seen:
-    """What a play by chance asked of one player."""
+class _PlayedCalls:
+    """Calls of one player in a random play."""
 
     n_calls: int
     prompts: tuple[int, ...]
-    """Their bounds, in tokens."""
+    """Bounds of the prompts, in tokens."""
 
 
 def game_roles(
@@ -74,17 +74,17 @@ def game_roles(
     target: TargetQuotes,
     past: Mapping[str, CallHistory],
 ) -> list[RoleEstimate]:
-    """Return what replies in games would cost, by who plays; empty where a run plays none.
+    """Return the estimates of replies in games, by player; empty without games.
 
     Args:
         loaded: the configuration and its files.
-        world: knows prices.
-        rounds: how many there are.
-        target: the system, which may play.
-        past: what earlier runs of the system used, by purpose.
+        world: the prices.
+        rounds: number of rounds.
+        target: quotes of the system, which may play.
+        past: usage of earlier runs of the system, by purpose.
 
     Raises:
-        ConfigurationError: a game cannot be played as it is configured.
+        ConfigurationError: the configuration of a game is wrong.
     """
     configuration = loaded.configuration
     if configuration.society.games.every is None:
@@ -99,8 +99,8 @@ def game_roles(
     try:
         return _roles(games, loaded, world, rounds, target, past.get(_CALLS))
     finally:
-        for one in games.values():
-            one.close()
+        for game in games.values():
+            game.close()
 
 
 def _unknown(why: str) -> RoleEstimate:
@@ -110,7 +110,7 @@ def _unknown(why: str) -> RoleEstimate:
 
 
 def _untried(loaded: "Loaded") -> list[str]:
-    """Return the generators of real tasks that no audit is stored of; an estimate tries and writes nothing."""
+    """Return the generators of real tasks without a stored audit."""
     from tasks.games.reasoning_audits import stored_audit  # noqa: PLC0415 - brings NumPy
     from tasks.games.reasoning_tasks import why_missing  # noqa: PLC0415 - as above
     from tasks.inputs.storage import store_path  # noqa: PLC0415 - brings DuckDB
@@ -125,44 +125,44 @@ def _untried(loaded: "Loaded") -> list[str]:
     return [name for name in wanted if name not in stored_audit(store_path(loaded)).found]
 
 
-def _roles(  # noqa: PLR0917 - of one place
+def _roles(  # noqa: PLR0917 - with one caller
     games: "Mapping[str, ConfiguredGame]",
     loaded: "Loaded",
     world: "Environment",
     rounds: Range,
     target: TargetQuotes,
-    of_role: CallHistory | None,
+    past: CallHistory | None,
 ) -> list[RoleEstimate]:
     from tasks.providers import billing_provider  # noqa: PLC0415 - brings clients
 
     configuration = loaded.configuration
     settings = configuration.society.games
-    assert rounds.high is not None  # noqa: S101 - numbers of generations
+    assert rounds.high is not None  # noqa: S101 - a number of generations
     share = settings.max_share_usd * rounds.high
     roles = []
-    for name in sorted({seat.name for one in games.values() for seat in one.seats.values()}):
+    for name in sorted({seat.name for game in games.values() for seat in game.seats.values()}):
         seen = {
-            game: [*_seen(one, {role for role, seat in one.seats.items() if seat.name == name})]
-            for game, one in games.items()
+            key: [*_plays(game, {role for role, seat in game.seats.items() if seat.name == name})]
+            for key, game in games.items()
         }
         calls = _calls(rounds, settings.plays, seen, _most_replies(games, name))
         assert configuration.llm is not None  # noqa: S101 - a model plays
         seller, _ = billing_provider(configuration.llm)
         model = TextModel(name=name, price=world.prices.find(seller, name))
-        prompts = {bound for plays in seen.values() for one in plays for bound in one.prompts}
+        prompts = {bound for plays in seen.values() for play in plays for bound in play.prompts}
         quotes = [model.quote(n, settings.max_tokens, usual=USUAL_REPLY) for n in sorted(prompts)]
-        found = model.role(
+        estimate = model.role(
             "game",
             calls,
             quotes,
-            of_role,
+            past,
             share=settings.max_share_usd,
             lowered_by="society.games.max_tokens",
         )
-        roles.append(replace(found, share=share))
-    if any(one.of_system for one in games.values()):
-        seen = {game: [*_seen(one, one.of_system)] for game, one in games.items()}
-        most = max(sum(one.game.cost[role] for role in one.of_system) for one in games.values())
+        roles.append(replace(estimate, share=share))
+    if any(game.of_system for game in games.values()):
+        seen = {key: [*_plays(game, game.of_system)] for key, game in games.items()}
+        most = max(sum(game.game.cost[role] for role in game.of_system) for game in games.values())
         calls = _calls(rounds, settings.plays, seen, most)
         roles.append(
             RoleEstimate(
@@ -180,39 +180,39 @@ def _roles(  # noqa: PLR0917 - of one place
     return roles
 
 
-def _seen(one: "ConfiguredGame", roles: "frozenset[str] | set[str]") -> Iterator[_Seen]:
-    """Yield what plays by chance ask of some roles."""
+def _plays(game: "ConfiguredGame", roles: "frozenset[str] | set[str]") -> Iterator[_PlayedCalls]:
+    """Yield the calls of some roles in random plays."""
     from convergence_core.games.contract import FixedPlayer, LegalPlayer  # noqa: PLC0415 - brings NumPy
     from convergence_core.games.game import PlayKey  # noqa: PLC0415 - as above
     from convergence_core.games.play import OpenPlay  # noqa: PLC0415 - as above
 
     chance, executed = LegalPlayer(), FixedPlayer(_REPORT)
     for index in range(N_PLAYS):
-        going = OpenPlay(one.game, PlayKey(run_seed=0, round_number=0, index=index))
+        play = OpenPlay(game.game, PlayKey(run_seed=0, round_number=0, index=index))
         prompts = []
-        while (ask := going.ask) is not None:
+        while (ask := play.ask) is not None:
             if ask.role in roles:
-                seat = one.seats.get(ask.role)
+                seat = game.seats.get(ask.role)
                 texts = [ask.text] if seat is None else [seat.persona, ask.text]
                 prompts.append(prompt_bound([{"content": text} for text in texts]) or 0)
             player = executed if ask.role == SANDBOX else chance
-            going.reply(player.answer(ask, going.rng(ask.role)))
-        yield _Seen(n_calls=len(prompts), prompts=tuple(prompts))
+            play.reply(player.answer(ask, play.rng(ask.role)))
+        yield _PlayedCalls(n_calls=len(prompts), prompts=tuple(prompts))
 
 
 def _most_replies(games: "Mapping[str, ConfiguredGame]", name: str) -> int:
-    """Return the replies of a player that one play takes at most, of the dearest game."""
+    """Return the most replies of a player in one play of any game."""
     return max(
-        sum(one.game.cost[role] for role, seat in one.seats.items() if seat.name == name)
-        for one in games.values()
+        sum(game.game.cost[role] for role, seat in game.seats.items() if seat.name == name)
+        for game in games.values()
     )
 
 
 def _calls(
-    rounds: Range, n_plays: int, seen: Mapping[str, Sequence[_Seen]], most_replies: int
+    rounds: Range, n_plays: int, seen: Mapping[str, Sequence[_PlayedCalls]], most_replies: int
 ) -> Range:
-    """Return how many replies the rounds take; every round may leave every game out."""
-    each = [fmean(one.n_calls for one in plays) for plays in seen.values()]
+    """Return the number of replies in all rounds; a round may skip every game."""
+    each = [fmean(play.n_calls for play in plays) for plays in seen.values()]
     some = 1.0 - 0.5 ** len(seen)
     return rounds * Range(
         low=0, expected=some * n_plays * fmean(each), high=n_plays * most_replies

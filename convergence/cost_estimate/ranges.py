@@ -1,4 +1,4 @@
-"""Ranges of unknown numbers: the least, what is expected, and the most."""
+"""Ranges of unknown numbers: least, expected and most."""
 
 import statistics
 from collections.abc import Callable, Sequence
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Range:
-    """A number that is not known yet; ``None``: nothing is known of that end."""
+    """Range of an unknown number; ``None`` for an unknown end."""
 
     low: float | None = None
     expected: float | None = None
@@ -15,7 +15,7 @@ class Range:
 
     @classmethod
     def fixed(cls, number: float | None) -> "Range":
-        """Return the range of a number that is known, or of which nothing is."""
+        """Return the range of a known number, or ``UNKNOWN`` for ``None``."""
         return cls(low=number, expected=number, high=number)
 
     def __mul__(self, other: "Range") -> "Range":
@@ -27,7 +27,7 @@ class Range:
         return self._with(other, _sum)
 
     def at_most(self, limit: float | None) -> "Range":
-        """Return the range under a limit that is kept; it bounds even what is unknown."""
+        """Return the range under a limit, which also bounds unknown ends."""
         if limit is None:
             return self
         low, expected = (None if n is None else min(n, limit) for n in (self.low, self.expected))
@@ -48,7 +48,7 @@ UNKNOWN = Range()
 
 
 def over(ranges: Sequence[Range]) -> Range:
-    """Return the least, the mean and the most of several; unknown as soon as one is."""
+    """Return least, mean and most of several ranges; an end is unknown if one of them is."""
     return Range(
         low=_known(min, [r.low for r in ranges]),
         expected=_known(statistics.fmean, [r.expected for r in ranges]),
@@ -64,7 +64,7 @@ def _known(
 
 
 def _product(a: float | None, b: float | None) -> float | None:
-    if a == 0 or b == 0:  # no calls cost nothing, whatever one costs
+    if a == 0 or b == 0:  # no calls cost nothing at any price
         return 0.0
     return None if a is None or b is None else a * b
 

@@ -1,9 +1,8 @@
-"""Quotes of thoughts and their predictions, for each form of asking.
+"""Quotes of thoughts and their predictions, for each form of request.
 
-Which form a server can stand is known after its probe alone, so the most is that of the dearest form
-that the configuration allows. What is expected is that of weights written as JSON, which any model can
-do, or, where log-probabilities alone are allowed, that of a chat's next token. The least is nothing: the
-policy may choose to think nothing.
+Only a probe shows which form a server supports, so the most is that of the most expensive allowed form.
+Expected are weights as JSON, which any model can write, or a chat's next token if the configuration allows
+only log-probabilities. The least is 0: the policy may choose not to think.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,21 +30,21 @@ if TYPE_CHECKING:
     from tasks.inputs.loader import Loaded
 
 USUAL_THOUGHT: Final = 270
-"""Tokens of the 200 words that a thought is asked for."""
+"""Tokens of a thought of 200 words."""
 N_PROBES: Final = 4 * N_BINS + 1 + 6 + 4 + 1
-"""Calls by which a server's forms of asking are tried, once in a run at most."""
+"""Calls of the probe of a server's forms, at most once in a run."""
 MOST_SEEN: Final = 400
-"""Trials that a prompt is written of at most; views show a few of them."""
+"""Most trials behind a prompt; views show a few of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictionForm:
-    """One form of asking for predictions."""
+    """Form of a request for predictions."""
 
     n_calls: float
-    """In a generation at most."""
+    """Most calls in a generation."""
     prompt: int
-    """Tokens of one call at most, without a thought."""
+    """Most tokens of one call, without a thought."""
     answer: int
     """Longest answer, in tokens."""
 
@@ -53,13 +52,13 @@ class PredictionForm:
 def thought_roles(
     loaded: "Loaded", world: "Environment", plan: Forecast, past: Mapping[str, CallHistory]
 ) -> list[RoleEstimate]:
-    """Return what ``thought`` and ``prediction`` calls would cost; empty where RLP is off.
+    """Return the estimates of ``thought`` and ``prediction`` calls; empty without RLP.
 
     Args:
         loaded: the configuration, its space and its cases.
-        world: knows prices.
-        plan: of the run.
-        past: what earlier runs of the system used, by purpose.
+        world: the prices.
+        plan: size of the run.
+        past: usage of earlier runs of the system, by purpose.
     """
     configuration = loaded.configuration
     if configuration.llm is None or not configuration.society.thinks:
@@ -69,7 +68,7 @@ def thought_roles(
     quote = partial(model.quote, usual=USUAL_THOUGHT)
     role = partial(model.role, share=rlp.max_share_usd, lowered_by="society.rlp.thought_length")
     history = _history(loaded.space, plan, configuration.optimization.seed)
-    n_thinking = max(0, plan.n_generations - 1)  # the first has nothing to think about
+    n_thinking = max(0, plan.n_generations - 1)  # the first has no trials
     speaks = 1.0 - 1.0 / (len(STRATEGIES) + 1)
     n_most = n_thinking * rlp.n_thoughts
     thoughts = role(
@@ -84,9 +83,9 @@ def thought_roles(
     allowed, usual = _forms(loaded.space, history, rlp)
 
     def predicting(form: PredictionForm, share: float) -> RoleEstimate:
-        one = quote(form.prompt, form.answer, more=rlp.thought_length)
+        request = quote(form.prompt, form.answer, more=rlp.thought_length)
         calls = Range.fixed(n_thinking * share * form.n_calls)
-        return role("prediction", calls, [one], past.get("prediction"))
+        return role("prediction", calls, [request], past.get("prediction"))
 
     expected, ends = predicting(usual, speaks), [predicting(form, 1.0) for form in allowed]
     calls = _between(expected.calls, [end.calls for end in ends])
@@ -100,18 +99,18 @@ def thought_roles(
 
 
 def _between(expected: Range, ends: Sequence[Range]) -> Range:
-    """Return what is expected, from nothing to the dearest end."""
+    """Return the expected number, from 0 to the highest end."""
     return Range(low=0, expected=expected.expected, high=over(ends).high)
 
 
 def _history(space: Space, plan: Forecast, seed: int) -> TrialHistory:
-    """Return as many made-up trials as a run may see; prompts are as long as of true ones."""
+    """Return random trials, as many as a run may have, so that prompts get their length."""
     rng = np.random.default_rng(seed)
     n = min(MOST_SEEN, plan.n_candidates or MOST_SEEN)
-    found = []
+    trials = []
     for i in range(max(1, n)):
         candidate = space.candidate(space.sample(rng))
-        found.append(
+        trials.append(
             TrialSummary(
                 generation=0,
                 candidate_id=f"{i}-{candidate.candidate_id}",
@@ -122,21 +121,21 @@ def _history(space: Space, plan: Forecast, seed: int) -> TrialHistory:
                 cost_usd=0.001,
             )
         )
-    return TrialHistory(tuple(found))
+    return TrialHistory(tuple(trials))
 
 
 def _thinking_prompts(space: Space, history: TrialHistory) -> list[int]:
     from tasks.rlp.prompts import RlpPrompts  # noqa: PLC0415 - brings nothing at start
 
     words = RlpPrompts()
-    asked = [words.thinking(strategy, history, space, ()) for strategy in STRATEGIES.values()]
-    return [_bound(messages) for messages in asked]
+    prompts = [words.thinking(strategy, history, space, ()) for strategy in STRATEGIES.values()]
+    return [_bound(messages) for messages in prompts]
 
 
 def _forms(
     space: Space, history: TrialHistory, rlp: RlpConfig
 ) -> tuple[list[PredictionForm], PredictionForm]:
-    """Return the forms of asking that are allowed, and the usual one."""
+    """Return the allowed forms, and the usual one."""
     from tasks.rlp.channel_probe import allowed_channels  # noqa: PLC0415 - brings clients
     from tasks.rlp.elicited_channel import ELICITED_LIMIT  # noqa: PLC0415 - as above
     from tasks.rlp.learner import N_OWN, N_RESCORED  # noqa: PLC0415 - brings clients
@@ -144,12 +143,12 @@ def _forms(
 
     words, m = RlpPrompts(), rlp.n_predicted
     context = words.context(history, space)(None)
-    one = words.question(history.trials[0].params, space, TENTHS)
-    questions = {f"trial_{i}": one for i in range(m)}
+    question = words.question(history.trials[0].params, space, TENTHS)
+    questions = {f"trial_{i}": question for i in range(m)}
     n_arms = 1 + rlp.n_thoughts + N_RESCORED
-    n_requests = n_arms + rlp.n_thoughts  # and each thought's own points
+    n_requests = n_arms + rlp.n_thoughts  # and the points of each thought
     n_each = n_arms * m + rlp.n_thoughts * N_OWN
-    alone = _bound([{"content": f"{context} {one}"}])
+    alone = _bound([{"content": f"{context} {question}"}])
     forms: dict[Estimator, PredictionForm] = {
         "chat_echo": PredictionForm(n_calls=N_BINS * n_each, prompt=alone, answer=1),
         "echo": PredictionForm(n_calls=n_each, prompt=N_BINS * alone, answer=0),
@@ -166,6 +165,6 @@ def _forms(
 
 
 def _bound(messages: list[dict[str, Json]]) -> int:
-    found = prompt_bound({"messages": [*messages]})
-    assert found is not None  # noqa: S101 - nothing but texts
-    return found
+    bound = prompt_bound({"messages": [*messages]})
+    assert bound is not None  # noqa: S101 - texts only
+    return bound

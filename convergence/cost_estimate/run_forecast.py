@@ -10,32 +10,31 @@ if TYPE_CHECKING:
     from tasks.inputs.loader import Loaded
 
 RACING = ("thompson", "mab_evolution")
-"""Algorithms that spend a population's cells on more candidates with fewer cases each."""
+"""Algorithms that evaluate more candidates on fewer cases each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """The size of a run; all numbers are upper bounds, since a run may stop early."""
+    """Size of a run. All numbers are upper bounds: a run may stop early."""
 
     n_generations: int
     n_candidates: int | None
-    """Different candidates at most; ``None``: as many as the evaluations allow, for the algorithm
-    asks some candidates few cases and so meets more of them than the populations hold."""
+    """Most candidates; ``None`` if only the evaluations limit them, because the algorithm races."""
     space_size: int | None
-    """Different candidates that exist; ``None``: too many to count."""
+    """Number of possible candidates; ``None`` if uncountable."""
     n_search_cases: int
     n_holdout_cases: int
     n_search_cells: int
     n_final_cells: int
     """Cells of the re-estimation of winner, defaults and champion."""
     final_shortage: str | None
-    """Why there are none, in words; ``None``: there are some."""
+    """Why the final test has no cells, in words; ``None`` if it has some."""
     champion_calls: int
-    """Answers of the candidates that pairwise judges compare with, at most."""
+    """Most answers of the opponents of pairwise judges."""
 
 
 def forecast(loaded: "Loaded") -> Forecast:
-    """Return what a run of this configuration would do at most."""
+    """Return the size of a run of this configuration."""
     configuration = loaded.configuration
     evolution = configuration.optimization.evolution
     schedule = schedule_of(loaded, champion_now(loaded))

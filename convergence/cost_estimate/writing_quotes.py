@@ -1,7 +1,7 @@
-"""Quotes of written texts and of preferences.
+"""Quotes of written prompts and of preferences.
 
-What a request shows of cases and answers is expected to be as long as the cases; the most counts every
-text as long as its limit allows.
+Cases and answers in a request are expected to be as long as the test cases; the most counts every text at
+its limit.
 """
 
 from collections.abc import Iterator, Mapping
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from tasks.inputs.loader import Loaded
 
 FRAME: Final = 2_500
-"""Bytes of the wording around what a request shows."""
+"""Bytes of a request's fixed wording."""
 N_JUDGE_PROBES: Final = 21
-"""Calls by which a server's forms of judging are tried, once in a run at most."""
+"""Calls of the probe of a server's forms of judging, at most once in a run."""
 FORMS: Final = 2
-"""Calls of one order of a pair, in the dearest form of judging."""
+"""Calls of one order of a pair, in the most expensive form of judging."""
 LONGEST_ANSWER: Final = 4_000
-"""Characters of an answer that is judged."""
+"""Longest judged answer, in characters."""
 
 
 def writing_roles(
@@ -42,7 +42,7 @@ def writing_roles(
     target: TargetQuotes,
     past: Mapping[str, CallHistory],
 ) -> Iterator[RoleEstimate]:
-    """Yield what written texts, their directions and preferences would cost, as far as they are asked for."""
+    """Yield the estimates of written prompts, their embeddings and preferences."""
     from convergence_core.prompts.editor import N_FAILURES  # noqa: PLC0415 - brings NumPy
     from tasks.prompts.factory import (  # noqa: PLC0415 - brings clients
         LONGEST_SHOWN,
@@ -99,7 +99,7 @@ def _preferences(
 
     configuration = loaded.configuration
     sao, llm = configuration.society.sao, configuration.llm
-    assert llm is not None  # noqa: S101 - looked at before
+    assert llm is not None  # noqa: S101 - checked before
     model = TextModel.of(llm, None, world)
     n_rounds = min(sao.iterative_rounds, (plan.n_generations - 1) // sao.every)
     n_answers = sao.n_samples * sao.response_pairs
@@ -115,11 +115,11 @@ def _preferences(
         usual=USUAL_ANSWER,
         more=2 * LONGEST_ANSWER,
     )
-    asked = Range(low=0, expected=n_rounds * n_answers, high=n_rounds * n_answers)
-    found = model.role("sao", calls, [quote], past, share=sao.max_share_usd)
+    answers = Range(low=0, expected=n_rounds * n_answers, high=n_rounds * n_answers)
+    role = model.role("sao", calls, [quote], past, share=sao.max_share_usd)
     return replace(
-        found,
-        calls=calls + asked,
-        tokens=found.tokens + asked * target.over(lambda one: one.tokens(past)),
-        usd=found.usd + asked * target.over(lambda one: one.usd(past)),
+        role,
+        calls=calls + answers,
+        tokens=role.tokens + answers * target.over(lambda quote: quote.tokens(past)),
+        usd=role.usd + answers * target.over(lambda quote: quote.usd(past)),
     )

@@ -168,7 +168,7 @@ def test_the_estimate_knows_after_a_run_how_often_agents_ask(tmp_path: Path):
     (role,) = before.roles
     assert (role.role, role.name, role.usd.high) == ("evaluation", "agno", None)
     assert before.total.usd.high is None
-    assert "up to 20 times a run, is known after the first run" in str(role.unknown)
+    assert "up to 20 times; the first run shows how often" in str(role.unknown)
     n_runs = role.calls.high
     with LoopbackServer(clerk) as server:
         run(tmp_path, server)

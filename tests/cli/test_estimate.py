@@ -201,7 +201,7 @@ def test_pictures_have_no_price_before_the_first_run(here: Path, cli: Runner):
     tree = yaml.safe_load(config.read_text())
     tree["evaluation"]["test_cases"] = {"inline": [{"input": [picture]}]}
     config.write_text(yaml.safe_dump(tree))
-    assert "how many tokens pictures" in cli("estimate").out
+    assert "the tokens of pictures" in cli("estimate").out
     remember(here / "convergence-data", tokens_in=1000, tokens_out=10)
     assert role(cli("estimate", "--json").json, "evaluation")["unknown"] is None
 
@@ -294,7 +294,7 @@ def test_judge_of_a_function_knows_no_length_before_the_first_run(here: Path, cl
     tree["evaluation"]["metrics"]["q"] = {"type": "llm_judge", "rubric": "Good?"}
     tree["prices"] = {**PRICES, "function": {"request": 0}}
     config.write_text(yaml.safe_dump(tree))
-    assert "Judge: how long the answers are" in cli("estimate").out
+    assert "Judge: the length of the judged answers is unknown" in cli("estimate").out
     remember(
         here / "convergence-data", name="known", purpose="judge", tokens_in=500, tokens_out=50
     )

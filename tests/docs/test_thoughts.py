@@ -23,7 +23,7 @@ def test_the_program_runs_as_printed(tmp_path: Path):
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("gain 0.58 nats, 4 steps, {'none': ")
+    assert done.stdout.startswith("gain 0.46 nats, 4 steps, {'none': ")
 
 
 def test_every_strategy_and_rung_is_named():

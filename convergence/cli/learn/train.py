@@ -23,15 +23,15 @@ def train(  # noqa: PLR0917 - Typer's options
     config: Annotated[
         Path, typer.Argument(metavar="[CONFIG]", help="optimization.yaml")
     ] = options.CONFIG_FILE,
-    role: Annotated[
-        str | None, typer.Option(help="Role to train. Default: every role with ratings.")
-    ] = None,
     now: Annotated[
         bool,
         typer.Option(
             "--now", help="Do not wait for an idle machine or for `min_ratings` new ratings."
         ),
     ] = False,
+    role: Annotated[
+        str | None, typer.Option(help="Role to train. Default: every role with ratings.")
+    ] = None,
     daemon: Annotated[
         bool,
         typer.Option("--daemon", help="Check again every `feedback.training.interval_s` seconds."),
