@@ -45,7 +45,7 @@ app = typer.Typer(
     cls=_Commands,
     no_args_is_help=True,
     add_completion=False,
-    rich_markup_mode="rich",
+    rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit codes: 0 done, 1 error, 2 bad input, 3 budget reached, 100 gate not passed, 130 interrupted.",
@@ -86,8 +86,8 @@ def convergence(
 
     Then test whether they are really better, on cases the search never saw.
 
-    Start with [bold]convergence init[/bold], then [bold]convergence optimize[/bold]. Every command:
-    [bold]convergence --help --all[/bold].
+    Start with `convergence init`, then `convergence optimize`. Every command:
+    `convergence --help --all`.
     """
     console.settings.debug = debug
 

@@ -47,20 +47,20 @@ def init(
         typer.Option(
             "--template",
             "-t",
-            help="[bold]function[/bold]: a Python function, needs no key. "
-            "[bold]http[/bold]: an endpoint, with a small server to try it on. "
-            "[bold]openai[/bold]: any OpenAI-compatible chat endpoint. "
-            "[bold]quickstart[/bold]: a search engine over Python's own documentation. "
-            "[bold]recorded-exam[/bold]: logged answers of nine language models. "
-            "[bold]local-llm[/bold]: a language model on this machine; needs its extra. "
-            "[bold]prompt[/bold]: the run writes prompts; offline without a key. "
-            "[bold]chat[/bold]: talk to a model and rate its answers; offline without a key. "
-            "[bold]local-chat[/bold]: the same with a local model that learns from ratings. "
-            "[bold]connector[/bold]: a package with your own target and metric, and its tests. "
-            "[bold]agno-discord[/bold]: an agent with Discord's tools, on a simulated server; needs its extra. "
-            "[bold]browserbase[/bold]: a script in browser sessions; offline without a key, needs its extra. "
-            "[bold]agno-reddit[/bold]: an agent with Reddit's tools, on a simulated Reddit; needs its extra. "
-            "[bold]agno-gmail[/bold]: an agent with Gmail's tools, on a simulated Gmail; needs its extra.",
+            help="**function**: a Python function, needs no key. "
+            "**http**: an endpoint, with a small server to try it on. "
+            "**openai**: any OpenAI-compatible chat endpoint. "
+            "**quickstart**: a search engine over Python's own documentation. "
+            "**recorded-exam**: logged answers of nine language models. "
+            "**local-llm**: a language model on this machine; needs its extra. "
+            "**prompt**: the run writes prompts; offline without a key. "
+            "**chat**: talk to a model and rate its answers; offline without a key. "
+            "**local-chat**: the same with a local model that learns from ratings. "
+            "**connector**: a package with your own target and metric, and its tests. "
+            "**agno-discord**: an agent with Discord's tools, on a simulated server; needs its extra. "
+            "**browserbase**: a script in browser sessions; offline without a key, needs its extra. "
+            "**agno-reddit**: an agent with Reddit's tools, on a simulated Reddit; needs its extra. "
+            "**agno-gmail**: an agent with Gmail's tools, on a simulated Gmail; needs its extra.",
         ),
     ] = None,
     non_interactive: Annotated[

@@ -84,16 +84,16 @@ def deploy(  # noqa: PLR0917 - Typer's options
         int | None,
         typer.Option(min=1, help="Days after which a run's tables are removed. Default: never."),
     ] = None,
-    notify_slack: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="The same, for a webhook in Slack's format."),
-    ] = None,
     notify_webhook: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
             help="Environment variable of the worker that holds a webhook's address.",
         ),
+    ] = None,
+    notify_slack: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="The same, for a webhook in Slack's format."),
     ] = None,
     name: Annotated[
         str | None,
