@@ -185,7 +185,7 @@ def test_most_is_what_the_budget_would_reserve_for_the_dearest_call(here: Path, 
 
 def test_model_without_a_price_is_named(here: Path, cli: Runner):
     chat(here, prices={"small": {"input": 1, "output": 2}})
-    assert "Evaluation: no price is known for large." in cli("estimate").out
+    assert "Evaluation: the price of large is unknown." in cli("estimate").out
 
 
 def test_answer_without_limit_has_no_price_until_one_is_set(here: Path, cli: Runner):
