@@ -30,16 +30,16 @@ nearest known key. Relative paths start from the file's folder.
 ```yaml
 # yaml-language-server: $schema=./optimization.schema.json
 api:
-  name: topics                    # runs of one name belong together
+  name: topics  # runs of one name belong together
   description: Names the topic of a question in one word.
-  kind: openai                    # or http, function, azure, groq, gemini, anthropic, local, agno …
+  kind: openai  # or http, function, anthropic …
   auth: {token_env: OPENAI_API_KEY}
   endpoint: https://api.openai.com/v1
   request:
     timeout_seconds: 30
     messages:
-      - {role: system, content: "{prompt}"}          # a parameter
-      - {role: user, content: "{input.question}"}    # a field of the test case
+      - {role: system, content: "{prompt}"}  # a parameter
+      - {role: user, content: "{input.question}"}  # a field of the test case
 search_space:
   parameters:
     model: {type: categorical, choices: [gpt-4o-mini, gpt-4o], default: gpt-4o-mini}
@@ -48,21 +48,21 @@ search_space:
       type: text
       default: "Name the topic."
       variants: ["Name the topic.", "Answer with one word: the topic."]
-      mutate: true                # the model of `llm` writes more variants
+      mutate: true  # the model of `llm` writes more variants
   constraints: ['model == "gpt-4o" or temperature < 0.9']
 evaluation:
-  test_cases: {path: cases.csv, holdout: 0.25}       # a quarter only for the final check
+  test_cases: {path: cases.csv, holdout: 0.25}  # held-out quarter
   repeats: 1
   metrics:
     correct: {type: exact_match, weight: 1}
     cost_usd: {weight: 0.1, scale: {good: 0, bad: 0.001}}
-    latency_ms: {weight: 0, max: 5000}               # slower answers score 0
+    latency_ms: {weight: 0, max: 5000}  # slower answers score 0
 optimization:
   seed: 1
   evolution: {population_size: 20, generations: 10}
   execution: {parallel_workers: 5}
 budget: {max_usd: 1, max_calls: 2000}
-cache: 7d                         # reuse answers up to a week old
+cache: 7d  # reuse answers up to a week old
 llm: {model: openai/gpt-4o-mini, api_key_env: OPENAI_API_KEY}
 promotion: {alpha: 0.05}
 storage: {path: ./convergence-data}

@@ -1,1 +1,1 @@
-"""Telemetry: spans of calls for whoever watches a run from outside."""
+"""Telemetry: spans of calls for external monitoring."""
