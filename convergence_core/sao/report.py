@@ -4,8 +4,6 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from convergence_core.result.number_text import plural
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplePair:
@@ -100,8 +98,9 @@ class PreferenceReport:
         """The effect of the data in one sentence."""
         effects = []
         if self.n_variants:
+            texts = "text" if self.n_variants == 1 else "texts"
             effects.append(
-                f"{plural(self.n_variants, 'text')} distilled from kept pairs joined the search space"
+                f"{self.n_variants} {texts} distilled from kept pairs joined the search space"
             )
         if self.n_proposed:
             proposed = "candidate was" if self.n_proposed == 1 else "candidates were"

@@ -7,7 +7,7 @@ same edits, reads the same answers in the journal and comes to the same texts.
 import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Final
 
 import numpy as np
@@ -352,26 +352,17 @@ def mutation_rows(run_id: str, mutations: Sequence[Mutation]) -> list[Row]:
         run_id: of the run.
         mutations: of one writing.
     """
+    others = {"parent_ids", "failures", "text", "reason"}
+    columns = [each.name for each in fields(Mutation) if each.name not in others]
     return [
         {
+            **{name: getattr(mutation, name) for name in columns},
             "run_id": run_id,
-            "generation": one.generation,
-            "mutation_id": one.mutation_id,
             "position": position,
-            "parameter": one.parameter,
-            "operator": one.operator,
-            "parent_ids_json": canonical_json([*one.parent_ids]),
-            "category": one.category,
-            "propensity": one.propensity,
-            "failures_json": canonical_json([*one.failures]),
-            "diagnosis": one.diagnosis,
-            "text_id": one.text_id,
-            "text": one.text if one.is_kept else None,
-            "verdict": one.verdict,
-            "writer": one.writer,
-            "wording_version": one.wording_version,
-            "cost_usd": one.cost_usd,
-            "reason": one.reason or None,
+            "parent_ids_json": canonical_json([*mutation.parent_ids]),
+            "failures_json": canonical_json([*mutation.failures]),
+            "text": mutation.text if mutation.is_kept else None,
+            "reason": mutation.reason or None,
         }
-        for position, one in enumerate(mutations)
+        for position, mutation in enumerate(mutations)
     ]

@@ -10,10 +10,10 @@ from convergence_core.judges.agreement import (
     kappa,
     pass_fail_agreement,
     rating_agreement,
+    spearman,
     weighted_kappa,
     wilson,
 )
-from convergence_core.judges.rank_correlation import spearman
 
 
 def verdicts(
