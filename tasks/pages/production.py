@@ -6,9 +6,10 @@ from typing import Any
 from convergence_core.errors import NoArmsError, RunNotFoundError
 from convergence_core.result.number_text import evidence as evidence_text, plural
 from tasks.pages.source import Page, PageSource, line_of, time_of
-from tasks.report.phrases import clean
+from tasks.report.phrases import clean, moment
 from tasks.serving.systems import Systems
-from tasks.store.runtime.promotions import champion_of, champions, looks
+from tasks.store.runtime.promotions import champion_of, champions, looks, previous_champion
+from tasks.store.runtime.rows import Champion
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tasks.store.runtime.watches import alarms
 
@@ -59,8 +60,11 @@ def production(source: PageSource, system: str) -> Page:
         )
     champion = champion_of(runtime, system)
     arms = _arms(runtime, served, system, found["evidence"], champion)
+    can_roll_back = previous_champion(runtime, system) is not None
     return {
         "system": system,
+        "live": _live(source, champion, arms),
+        "can_roll_back": can_roll_back,
         "sentences": _sentences(found),
         "champion": None
         if champion is None
@@ -81,6 +85,20 @@ def production(source: PageSource, system: str) -> Page:
     }
 
 
+def _live(source: PageSource, champion: Champion | None, arms: Sequence[Page]) -> str:
+    """Return what is live, since when, at which share of the requests, with how many rewards."""
+    if champion is None:
+        active = sum(arm["status"] != "retired" for arm in arms)
+        return f"Nothing was promoted yet: {plural(active, 'arm')} share the requests."
+    text = f"Live since {moment(champion.created_us)}: {source.champion_name(champion)}"
+    serving = [arm for arm in arms if arm["is_champion"]]
+    if not serving:
+        return f"{text}. It has served no request yet."
+    share, n = serving[0]["share"], sum(arm["n"] for arm in serving)
+    part = "" if share is None else f", with {share:.0%} of the requests"
+    return f"{text}{part}, {plural(n, 'reward')}."
+
+
 def _watched(runtime: RuntimeStore, system: str, guards: Sequence[Mapping[str, Any]]) -> Page:
     """Return alarms of drift, guards over promotions, and looks of gates."""
     return {
@@ -95,8 +113,8 @@ def _watched(runtime: RuntimeStore, system: str, guards: Sequence[Mapping[str, A
         ],
         "guards": [
             {
-                "sentence": f"{one['promoted']} against {one['champion']}: {one['decision']}; "
-                f"{one['champion']} keeps {one['holdback']:.0%} of the requests.",
+                "sentence": f"{one['promoted']} is live ({one['decision']}). The old settings, "
+                f"{one['champion']}, keep {one['holdback']:.0%} of requests as control.",
                 "status": one["decision"],
                 "at": None,
             }

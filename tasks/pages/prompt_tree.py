@@ -7,6 +7,7 @@ from typing import Any
 from convergence_core.errors import QueryError
 from convergence_core.ports import RunRecord
 from convergence_core.prompts.state import text_id_of
+from convergence_core.space import Choice
 from tasks.pages.allocation import standings, tags_of
 from tasks.pages.source import Page, PageSource, line_of
 from tasks.report.prompts_section import effect_text
@@ -16,8 +17,8 @@ from tasks.secrets.redaction import shortened
 LONGEST = 50_000
 """Characters of a text."""
 _MUTATIONS = """
-SELECT text_id, operator, parent_ids_json, diagnosis, category, writer, effect, effect_se, n_shared,
-       fixed, broken
+SELECT text_id, operator, parent_ids_json, failures_json, diagnosis, category, writer, effect,
+       effect_se, n_shared, fixed, broken
 FROM mutation_effects WHERE run_id = $run AND parameter = $parameter AND verdict = 'kept'
 """
 
@@ -45,6 +46,8 @@ def _nodes(source: PageSource, record: RunRecord, parameter: str) -> list[Page]:
         holders.setdefault(str(row["params"][parameter]), []).append(row)
     written = _written(source, record, parameter)
     tags = tags_of(source, record)
+    space = source.space(record)
+    shown = None if space is None else space.parameters.get(parameter)
     nodes = []
     for text, of in holders.items():
         first = min(of, key=lambda row: row["generation"])
@@ -53,7 +56,15 @@ def _nodes(source: PageSource, record: RunRecord, parameter: str) -> list[Page]:
             for one in first["parent_ids"] or ()
             if one in by_id and (other := str(by_id[one]["params"][parameter])) != text
         }
-        node = _node(text, of, sorted(parents), written.get(text_id_of(text)))
+        mutation = written.get(text_id_of(text))
+        node = _node(text, of, sorted(parents), mutation)
+        node["number"] = (
+            shown.show(text) if isinstance(shown, Choice) and text in shown.choices else None
+        )
+        node["failures"] = [
+            {"case_id": one, "name": source.case_name(record, one)}
+            for one in json.loads((mutation or {}).get("failures_json") or "[]")
+        ]
         ids = node["candidate_ids"]
         nodes.append({**node, "tags": sorted({tag for one in ids for tag in tags.get(one, ())})})
     return nodes

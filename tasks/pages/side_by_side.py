@@ -67,6 +67,7 @@ def side_by_side(source: PageSource, first: str, second: str) -> Page:
                 "b": None if case.second is None else case.second.reward,
                 "difference": case.gap,
                 "input": line_of(case.input),
+                "expected": line_of(case.expected),
                 "a_answer": _text(case.first),
                 "b_answer": _text(case.second),
             }

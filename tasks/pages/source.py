@@ -133,25 +133,34 @@ class PageSource:
         )
         return clean(names.get(case_id, case_id))
 
+    def space(self, record: RunRecord) -> Space | None:
+        """Return a run's space with the prompts written so far; ``None``: its files are gone."""
+        space = self._loaded(record)[0]
+        texts: dict[str, list[str]] = {}
+        for row in self.rows(_WRITTEN, run=record.run_id):
+            texts.setdefault(row["parameter"], []).append(row["text"])
+        return None if space is None else widened(space, texts)
+
     def names(self, record: RunRecord, params: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
         """Return candidate → name for people, as the report calls it; else the id, shortened."""
-        space, result = self._loaded(record)[0], self.result(record)
+        result = self.result(record)
         known = {} if result is None else result.names
         others = {name: given for name, given in params.items() if name not in known}
-        if space is None:
-            names = {name: short_id(name) for name in others}
-        else:
-            texts: dict[str, list[str]] = {}
-            for row in self.rows(_WRITTEN, run=record.run_id) if others else ():
-                texts.setdefault(row["parameter"], []).append(row["text"])
-            names = widened(space, texts).names(others, known)
+        space = self.space(record) if others else None
+        names = (
+            {name: short_id(name) for name in others}
+            if space is None
+            else space.names(others, known)
+        )
         return {name: clean({**names, **known}[name]) for name in params}
 
     def champion_name(self, champion: Champion) -> str:
         """Return the name of a candidate in production, as its run calls it."""
         known = champion.candidate_id
+        if champion.run_id is None:
+            return short_id(known)
         try:
-            record = self.run(champion.run_id or known)
+            record = self.run(champion.run_id)
         except RunNotFoundError:
             return short_id(known)
         return self.names(record, {known: champion.params})[known]

@@ -146,6 +146,8 @@ def test_production_shows_arms_shares_rewards_and_evidence(project, opened: Open
     assert [arm["name"] for arm in page["arms"] if arm["is_champion"]] == ["b"]
     assert sum(one["n"] for one in page["history"]) == 40
     assert "Regret so far" in page["sentences"][0]
+    assert page["live"].startswith("Live since 1970-01-01 00:00:00 UTC: bbbbbb, with ")
+    assert page["can_roll_back"]
     assert [one["sentence"] for one in page["promotions"]][-1] == "bbbbbb: promoted b"
     assert viewer.page("overview")["systems"][0]["champion"]["candidate_id"] == "b" * 16
 
@@ -253,7 +255,8 @@ def test_the_family_of_a_prompt_is_a_tree_with_what_each_text_changed(tmp_path, 
     assert (root["parents"], root["operator"], root["effect"]) == ([], None, None)
     written = [node for node in nodes.values() if node["operator"] is not None]
     assert written
-    assert all(node["parents"] for node in written)
+    assert all(node["parents"] and node["number"].startswith("#") for node in written)
+    assert any(failure["name"] for node in written for failure in node["failures"])
     assert any(root["id"] in node["parents"] for node in written)
     assert any(node["effect"] is not None and node["effect"]["n_shared"] for node in written)
     assert any("recommended" in node["tags"] for node in nodes.values())

@@ -5,20 +5,20 @@ import { visible } from "./text";
 
 const LONG = 40_000; // characters from which lines are compared, and words are not
 
-export function Diff({ before, after, label }: { before: string; after: string; label: string }) {
+export function Diff({ before, after, label, only }: { before: string; after: string; label: string; only?: boolean }) { // only: the later text, with what is new in it
   const parts = useMemo(() => {
     const [a, b] = [before.slice(0, 200_000), after.slice(0, 200_000)];
     const options = { timeout: 400 };
     const found = a.length + b.length < LONG ? diffWordsWithSpace(a, b, options) : diffLines(a, b, options);
     return found ?? [{ value: a, removed: true, added: false }, { value: b, added: true, removed: false }];
   }, [before, after]);
-  if (before === after) return <p class="muted small">Both texts are the same.</p>;
+  if (before === after && !only) return <p class="muted small">Both texts are the same.</p>;
   return (
     <div class="texts" tabIndex={0} role="region" aria-label={label}>
       <div class="diff" dir="auto">
         {parts.map((part, i) =>
           part.added ? <ins key={i}>{visible(part.value)}</ins>
-          : part.removed ? <del key={i}>{visible(part.value)}</del>
+          : part.removed ? (only ? null : <del key={i}>{visible(part.value)}</del>)
           : <span key={i}>{visible(part.value)}</span>)}
       </div>
     </div>

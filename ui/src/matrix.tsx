@@ -29,7 +29,7 @@ export interface MatrixProps {
 }
 
 const ROW = 30;
-const HEAD = 58;
+const HEAD = 74;
 const WINDOW = 64; // rows and columns in sight at most; their elements are used again as they leave and enter
 
 function useVirtual(box: { current: HTMLElement | null }, count: number, size: number, horizontal: boolean, padding: number) {

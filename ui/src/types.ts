@@ -79,7 +79,7 @@ export interface Preferences {
 // GET runs/{run_id}/answers?filter=all|failed|worst|disagreement&search=&case_from=&n_cases=&candidate_from=&n_candidates=
 export interface Answers {
   n_cases: number; n_candidates: number; // after the filter
-  cases: { case_id: string; role: string; title: string; mean: number | null }[]; // of this page
+  cases: { case_id: string; name: string; role: string; title: string; mean: number | null }[]; // of this page
   candidates: { candidate_id: string; name: string; mean: number | null; low: number | null; high: number | null; tags: string[] }[];
   case_from: number; candidate_from: number;
   cells: (AnswerCell | null)[][]; // [case][candidate] of this page; null: not asked
@@ -88,7 +88,7 @@ export interface AnswerCell { reward: number | null; status: string; n: number; 
 
 // GET runs/{run_id}/cell?candidate=&case=
 export interface CellDetail {
-  candidate: { candidate_id: string; name: string; params: Params }; case_id: string; role: string; kind: string;
+  candidate: { candidate_id: string; name: string; params: Params }; case_id: string; case_name: string; role: string; kind: string;
   input: string | null; expected: string | null;
   repeats: {
     eval_id: string; replicate: number; generation: number | null; status: string; reward: number | null; error: string | null; fault: string | null; cached: boolean;
@@ -106,20 +106,20 @@ export interface Comparison {
   difference: (Interval & { n_cases: number; level: number; role: string; kind: string }) | null;
   parameters: { name: string; a: unknown; b: unknown }[]; // those that differ
   per_answer: { name: string; unit: string | null; a: number | null; b: number | null }[];
-  cases: { case_id: string; role: string; kind: string; a: number | null; b: number | null; difference: number | null; input: string | null; a_answer: string | null; b_answer: string | null }[];
+  cases: { case_id: string; name: string; role: string; kind: string; expected: string | null; a: number | null; b: number | null; difference: number | null; input: string | null; a_answer: string | null; b_answer: string | null }[];
 }
 export interface Side { run_id: string; run_label: string; candidate_id: string; name: string; mean: number | null; low: number | null; high: number | null }
 
 // GET runs/{run_id}/prompts?parameter=
 export interface Prompts {
   parameters: string[]; parameter: string | null;
-  nodes: { id: string; parents: string[]; text: string; generation: number | null; origin: string; name: string; candidate_ids: string[]; mean: number | null; low: number | null; high: number | null; effect: { mean: number | null; text: string; n_shared: number } | null; operator: string | null; reason: string | null; tags: string[] }[];
+  nodes: { id: string; parents: string[]; text: string; generation: number | null; origin: string; name: string; candidate_ids: string[]; mean: number | null; low: number | null; high: number | null; effect: { mean: number | null; text: string; n_shared: number } | null; operator: string | null; reason: string | null; number: string | null; failures: { case_id: string; name: string }[]; tags: string[] }[];
 }
 
 // GET production and production/{system}
 export interface ProductionList { systems: { system: string; sentence: string | null }[]; command: string | null }
 export interface Production {
-  system: string; sentences: string[]; champion: { candidate_id: string; name: string } | null;
+  system: string; live: string; can_roll_back: boolean; sentences: string[]; champion: { candidate_id: string; name: string } | null;
   arms: { candidate_id: string; name: string; is_champion: boolean; share: number | null; n: number; mean: number | null; low: number | null; high: number | null; log_e: number | null; log_threshold: number | null; n_to_verdict: number | null; verdict: string | null; status: string | null }[];
   history: { at: string; n: number; reward: number | null; regret: number | null }[];
   drift: { sentence: string; at: string | null; arm: string | null }[];

@@ -6,7 +6,7 @@ import { launch, nodes, open, serious, settled, tooWide } from "./browser.mjs";
 import { planted } from "./planted.mjs";
 
 const PAGES = {
-  Overview: "", Run: "runs/01JRUN", Answers: "runs/01JRUN/answers",
+  Overview: "", Run: "runs/01JRUN", Answers: "runs/01JRUN/answers", Matrix: "runs/01JRUN/answers?view=all",
   Cell: "runs/01JRUN/answers?case=case-0003&candidate=3fc8b00000000000&against=3fa9c10000000000",
   Compare: "runs/01JRUN/compare?a=3fa9c10000000000&b=3fc8b00000000000", Prompts: "runs/01JRUN/prompts",
   Production: "production", Training: "training", Chat: "chat?conversation=c1&user=ada", Review: "review", SQL: "sql?q=SELECT+1",
@@ -64,7 +64,7 @@ describe("every page", () => {
 
 describe("the matrix", () => {
   test("of 2,000 × 500 holds at most 2,000 nodes while it is scrolled", () => over({ nCandidates: 2000, nCases: 500 }, async (base) => {
-    const { page, problems, context } = await open(browser, `${base}runs/01JRUN/answers`);
+    const { page, problems, context } = await open(browser, `${base}runs/01JRUN/answers?view=all`);
     await settled(page);
     let most = await nodes(page);
     await page.hover(".matrix");
@@ -81,7 +81,7 @@ describe("the matrix", () => {
   }));
 
   test("is walked by keys; Enter opens, j goes on, Esc closes and gives the focus back", () => over({}, async (base) => {
-    const { page, context } = await open(browser, `${base}runs/01JRUN/answers`);
+    const { page, context } = await open(browser, `${base}runs/01JRUN/answers?view=all`);
     await settled(page);
     await page.focus(".matrix");
     await page.keyboard.press("ArrowDown");
@@ -100,7 +100,7 @@ describe("the matrix", () => {
   }));
 
   test("is filtered and searched, and the address says so", () => over({}, async (base) => {
-    const { page, context } = await open(browser, `${base}runs/01JRUN/answers`);
+    const { page, context } = await open(browser, `${base}runs/01JRUN/answers?view=all`);
     await settled(page);
     await page.keyboard.press("/");
     await page.keyboard.type("case-0007");

@@ -1,11 +1,12 @@
 /* Answers: cases by configurations, any size; a cell opens what was sent, answered and judged. */
 import { useCallback, useEffect, useMemo, useReducer, useRef, useState } from "preact/hooks";
 import { get, onChange, useData } from "../api";
+import { Diff } from "../diff";
 import { Matrix, type Cell } from "../matrix";
-import { Empty, Problem, Show } from "../parts";
+import { Card, Empty, Problem, Show } from "../parts";
 import { setQuery } from "../router";
-import { inputLine, interval, marked, One, plural, reward } from "../text";
-import type { AnswerCell, Answers as Data } from "../types";
+import { inputLine, interval, marked, One, plural, reward, Texts, visible } from "../text";
+import type { AnswerCell, Answers as Data, Candidate, Comparison, Leaderboard } from "../types";
 import { CellDrawer } from "./cell";
 import { Tabs } from "./tabs";
 
@@ -73,6 +74,7 @@ export function Answers({ run, query }: { run: string; query: URLSearchParams })
   const search = query.get("search") ?? "";
   const only = query.get("only") ?? "";
   const settings = { filter, search, only };
+  const isWhole = Boolean(search || filter !== "all" || query.get("view") || query.get("case"));
   const first = useData<Data>(base, { ...settings, case_from: 0, n_cases: TILE[0], candidate_from: 0, n_candidates: TILE[1] }, false);
   document.title = "Answers · The Convergence";
   return (
@@ -83,13 +85,78 @@ export function Answers({ run, query }: { run: string; query: URLSearchParams })
       <Show
         of={first}
         empty={(d) => (d.n_cases === 0 || d.n_candidates === 0) && (
-          search || filter !== "all" ? <Empty>No test case matches. <button onClick={() => setQuery({ filter: null, search: null })}>Show all</button></Empty>
+          search || filter !== "all" ? <Empty>No test case matches. <button onClick={() => setQuery({ filter: null, search: null, view: "all" })}>Show all</button></Empty>
           : <Empty>No evaluation is stored yet. What the run measures appears here.</Empty>
         )}
       >
-        {(d) => <Loaded key={`${run}|${filter}|${search}`} run={run} base={base} first={d} settings={settings} query={query} again={first.again} />}
+        {(d) => !isWhole ? <Leading run={run} n={d.n_candidates} /> : <Loaded key={`${run}|${filter}|${search}`} run={run} base={base} first={d} settings={settings} query={query} again={first.again} />}
       </Show>
     </>
+  );
+}
+
+/** The leaderboard's default, its recommended or best found, and the runner-up; the first two are compared first. */
+export function leaders(rows: Candidate[]): (Candidate | undefined)[] {
+  const tagged = (tag: string) => rows.find((row) => row.tags.includes(tag));
+  const base = tagged("default");
+  const best = tagged("found") ?? [tagged("recommended"), ...rows].find((row) => row && row !== base);
+  return [base, best, rows.find((row) => row !== base && row !== best && row.rank !== null)];
+}
+
+type Shown = { id: string; name: string; kind: string; input: string | null; expected: string | null; cells: ({ reward: number | null; text: string | null } | undefined)[] };
+
+/** Answers side by side, the case on which the best did worst first. */
+function Leading({ run, n }: { run: string; n: number }) {
+  const [most, setMost] = useState(20);
+  const board = useData<Leaderboard>(`runs/${encodeURIComponent(run)}/leaderboard`, {}, false);
+  const columns = leaders(board.data?.rows ?? []);
+  const [base, best, third] = columns;
+  const pair = (a?: Candidate, b?: Candidate) => useData<Comparison>(a && b ? "compare" : null, { a: `${run}:${a?.candidate_id}`, b: `${run}:${b?.candidate_id}` }, run);
+  const [one, two] = [pair(base, best), pair(best, third)];
+  const rows = useMemo(() => {
+    const found = new Map<string, Shown>();
+    for (const [data, at] of [[one.data, 0], [two.data, 1]] as const) {
+      for (const c of data?.cases ?? []) {
+        const row = found.get(c.case_id) ?? { id: c.case_id, name: c.name, kind: c.kind, input: c.input, expected: c.expected, cells: [] };
+        row.cells[at] ??= { reward: c.a, text: c.a_answer };
+        row.cells[at + 1] ??= { reward: c.b, text: c.b_answer };
+        found.set(c.case_id, row);
+      }
+    }
+    const key = (row: Shown) => row.cells[1]?.reward ?? 2;
+    return [...found.values()].sort((x, y) => key(x) - key(y) || (y.cells[0]?.reward ?? 0) - (x.cells[0]?.reward ?? 0));
+  }, [one.data, two.data]);
+  const titles = ["default", best?.tags.includes("found") ? "found" : "recommended", "runner-up"];
+  const all = <button onClick={() => setQuery({ view: "all" })}>All {plural(n, "configuration")}</button>;
+  return (
+    <>
+      {(one.error ?? two.error ?? board.error) && <Problem error={(one.error ?? two.error ?? board.error)!} />}
+      <p class="row spread"><span class="small muted">The case on which the {titles[1]} settings score lowest comes first. What differs from the default answer is marked.</span>{all}</p>
+      {!rows.length && !one.loading && !two.loading && !board.loading && <Empty>No two configurations have answered the same test case yet. {all}</Empty>}
+      {rows.slice(0, most).map((row) => (
+        <Card key={row.id} title={<><One text={row.name} max={60} /> <small class="muted">{row.kind}</small></>}>
+          <p><One text={inputLine(row.input ?? "")} max={600} /></p>
+          {row.expected !== null && <p class="small muted">Expected: <One text={row.expected} max={300} /></p>}
+          <div class="answers">
+            {columns.map((column, i) => column && <Answer key={titles[i]} column={column} title={titles[i]!} of={row.cells[i]} base={i ? row.cells[0]?.text : null} open={() => setQuery({ case: row.id, candidate: column.candidate_id }, false)} />)}
+          </div>
+        </Card>
+      ))}
+      {rows.length > most && <p class="small muted">{most} of {plural(rows.length, "case")}. <button class="plain" onClick={() => setMost(most + 50)}>Show more</button></p>}
+    </>
+  );
+}
+
+function Answer({ column, title, of, base, open }: { column: Candidate; title: string; of: Shown["cells"][number]; base: string | null | undefined; open: () => void }) {
+  return (
+    <div class={of ? "answer" : "answer unasked"}>
+      <p class="row spread small"><b title={`${marked(column.name)} (${column.candidate_id})`}>{title}</b><span class="muted"><One text={column.name} max={40} /></span></p>
+      {!of ? <p class="muted small">Not run on this case.</p>
+        : of.text === null ? <p class="muted small">No answer is stored.</p>
+        : base !== null && base !== undefined ? <Diff only before={base} after={of.text} label={`Answer of ${title}`} />
+        : <Texts text={of.text} label={`Answer of ${title}`} />}
+      {of && <p class="row spread"><b>{of.reward === null ? "no score" : reward(of.reward)}</b><button class="plain" onClick={open}>Details</button></p>}
+    </div>
   );
 }
 
@@ -163,7 +230,7 @@ function Loaded(p: { run: string; base: string; first: Data; settings: Record<st
     const found = tiles.cell(row, column);
     if (!found) return found;
     const bad = found.fault !== null || found.status !== "ok";
-    const where = `case ${marked(tiles.cases.get(row)?.case_id ?? "")}, ${marked(tiles.columns.get(column)?.name.slice(0, 120) ?? "")}`;
+    const where = `case ${marked(tiles.cases.get(row)?.name ?? "")}, ${marked(tiles.columns.get(column)?.name.slice(0, 120) ?? "")}`;
     return {
       text: found.reward === null ? "missing" : found.reward.toFixed(2), tone: found.reward, failed: bad,
       label: `${where}: ${found.reward === null ? "missing" : `reward ${reward(found.reward)}`}${bad ? `, ${found.status}` : ""}${found.n > 1 ? `, ${found.n} repeats` : ""}`,
@@ -173,16 +240,16 @@ function Loaded(p: { run: string; base: string; first: Data; settings: Record<st
     <>
       {error && <Problem error={error} />}
       <p class="small muted">
-        {plural(p.first.n_cases, "test case")} by {plural(p.first.n_candidates, "configuration")}, best first. A number is a mean reward over repeats;
-        an empty cell was not asked; a red border is a failure. Arrows move, Enter opens.
+        {plural(p.first.n_cases, "test case")} by {plural(p.first.n_candidates, "configuration")}, best first. <button class="plain" onClick={() => setQuery({ view: null, filter: null, search: null })}>Only the best</button> A number is a mean reward over repeats;
+        a hatched cell was not run; a red border is a failure. Arrows move, Enter opens.
       </p>
       <Matrix
         label="Answers: test cases by configurations" nRows={p.first.n_cases} nColumns={p.first.n_candidates} cell={cell} want={want} open={show}
-        current={where} columnWidth={72} version={version}
+        current={where} columnWidth={92} version={version}
         corner={<>case ↓ configuration →</>}
         headLabel={(c) => { const one = tiles.columns.get(c); return one ? `${marked(one.name.slice(0, 300))}: ${reward(one.mean)} ${interval(one.low, one.high)}` : ""; }}
-        head={(c) => { const one = tiles.columns.get(c); return one ? <><code>{one.name.slice(0, 6)}</code><br />{reward(one.mean)}<br /><small>{one.tags[0] ?? ""}</small></> : null; }}
-        side={(r) => { const one = tiles.cases.get(r); return one ? <span title={marked(one.case_id)}><One text={inputLine(one.title) || one.case_id} max={44} /></span> : null; }}
+        head={(c) => { const one = tiles.columns.get(c); return one ? <><span class="clip">{visible(one.name)}</span><br />{reward(one.mean)}<br /><small>{one.tags[0] ?? ""}</small></> : null; }}
+        side={(r) => { const one = tiles.cases.get(r); return one ? <span title={marked(one.case_id)}>{visible(one.name)} · <One text={inputLine(one.title)} max={44} /></span> : null; }}
       />
       {open && (
         <CellDrawer

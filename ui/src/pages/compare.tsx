@@ -7,10 +7,17 @@ import { Card, Empty, Figure, Show, Table } from "../parts";
 import { Link, setQuery, to } from "../router";
 import { count, inputLine, Interval, marked, ms, One, reward, Sentence, signed, Texts, three, usd, Value } from "../text";
 import type { Comparison, Leaderboard, Overview, Side } from "../types";
+import { leaders } from "./answers";
 import { Tabs } from "./tabs";
 
 export function Compare({ run, query }: { run: string | undefined; query: URLSearchParams }) {
-  const [a, b] = [query.get("a") ?? "", query.get("b") ?? ""];
+  const board = useData<Leaderboard>(run ? `runs/${encodeURIComponent(run)}/leaderboard` : null);
+  const runs = useData<Overview>(run ? null : "overview");
+  const latest = runs.data?.runs.find((r) => r.status !== "running" && r.best);
+  const [base, best, third] = leaders(board.data?.rows ?? []);
+  const names = run ? [base ?? best, base ? best : third].map((c) => c?.candidate_id) : latest && ["default", "recommended"].map((name) => `${latest.run_id}:${name}`);
+  const isChosen = query.has("a") || query.has("b");
+  const [a, b] = isChosen ? [query.get("a") ?? "", query.get("b") ?? ""] : [names?.[0] ?? "", names?.[1] ?? ""];
   const full = (side: string) => (run && side ? `${run}:${side}` : side);
   const loaded = useData<Comparison>(a && b ? "compare" : null, { a: full(a), b: full(b) });
   document.title = "Compare · The Convergence";
@@ -18,21 +25,19 @@ export function Compare({ run, query }: { run: string | undefined; query: URLSea
     <>
       <h1>Compare</h1>
       {run && <Tabs run={run} at="compare" />}
-      <Choose run={run} a={a} b={b} />
-      {a && b ? <Show of={loaded}>{(d) => <Result of={d} />}</Show> : <Empty>Choose two {run ? "configurations" : "runs"} to see where they differ.</Empty>}
+      <Choose run={run} a={a} b={b} rows={board.data} runs={runs.data} />
+      {a && b ? <Show of={loaded}>{(d) => <Result of={d} />}</Show> : <Empty>Choose two {run ? "configurations" : "runs"} to see where they differ{run || runs.data?.runs.length ? "." : "; this store has none yet."}</Empty>}
     </>
   );
 }
 
-function Choose({ run, a, b }: { run: string | undefined; a: string; b: string }) {
-  const rows = useData<Leaderboard>(run ? `runs/${encodeURIComponent(run)}/leaderboard` : null);
-  const runs = useData<Overview>(run ? null : "overview");
+function Choose({ run, a, b, rows, runs }: { run: string | undefined; a: string; b: string; rows?: Leaderboard; runs?: Overview }) {
   const choices: [string, string][] = run
-    ? (rows.data?.rows ?? []).slice(0, 300).map((r) => [r.candidate_id, `${marked(r.name.slice(0, 80))} · ${reward(r.mean)}`])
-    : (runs.data?.runs ?? []).map((r) => [r.run_id, `${marked(r.label)} · ${r.status}`]);
+    ? (rows?.rows ?? []).slice(0, 300).map((r) => [r.candidate_id, `${marked(r.name.slice(0, 80))} · ${reward(r.mean)}`])
+    : (runs?.runs ?? []).map((r) => [r.run_id, `${marked(r.label)} · ${r.status}`]);
   const side = (name: "a" | "b", value: string, title: string) => (
     <label class="field">{title}
-      <select value={value} onChange={(event) => setQuery({ [name]: event.currentTarget.value || null })}>
+      <select value={value} onChange={(event) => setQuery({ a: a || null, b: b || null, [name]: event.currentTarget.value || null })}>
         <option value="">choose</option>
         {value && !choices.some(([id]) => id === value) && <option value={value}>{marked(value.slice(0, 60))}</option>}
         {choices.map(([id, text]) => <option key={id} value={id}>{text}</option>)}
@@ -57,7 +62,7 @@ function Head({ of, letter }: { of: Side; letter: string }) {
   return (
     <Figure value={<>{letter} {reward(of.mean)}</>}>
       <Interval low={of.low} high={of.high} />
-      <div><code><One text={of.name} max={90} /></code></div>
+      <div title={of.candidate_id}><One text={of.name} max={90} /></div>
       <div><Link href={to("runs", of.run_id)}><One text={of.run_label} max={60} /></Link></div>
     </Figure>
   );
@@ -68,7 +73,7 @@ function Result({ of }: { of: Comparison }) {
   const cases = only ? of.cases.filter((c) => c.difference) : of.cases;
   const differences = [...of.cases].filter((c) => c.difference !== null).sort((x, y) => x.difference! - y.difference!);
   const option = (c: Colours) => ({
-    tooltip: { trigger: "item", formatter: (f: { dataIndex: number }) => { const one = differences[f.dataIndex]!; return `case ${one.case_id.slice(0, 40)}\n${reward(one.a)} → ${reward(one.b)}: ${signed(one.difference)}`; } },
+    tooltip: { trigger: "item", formatter: (f: { dataIndex: number }) => { const one = differences[f.dataIndex]!; return `case ${one.name.slice(0, 40)}\n${reward(one.a)} → ${reward(one.b)}: ${signed(one.difference)}`; } },
     xAxis: { type: "category", data: differences.map((d) => d.case_id), axisLabel: { show: false }, name: "test cases, in order of the difference", nameLocation: "middle", nameGap: 10 },
     yAxis: { type: "value", name: "B less A" },
     grid: { left: 8, right: 18, top: 30, bottom: 22, containLabel: true },
@@ -123,7 +128,7 @@ function Result({ of }: { of: Comparison }) {
         <Table
           label="Cases" tall rows={cases} rowKey={(r) => `${r.role}-${r.case_id}`}
           columns={[
-            { key: "c", title: "Case", by: (r) => r.case_id, show: (r) => <><code><One text={r.case_id} max={40} /></code><div class="small muted"><One text={inputLine(r.input ?? "")} max={120} /></div></> },
+            { key: "c", title: "Case", by: (r) => r.case_id, show: (r) => <><span title={marked(r.case_id)}><One text={r.name} max={40} /></span><div class="small muted"><One text={inputLine(r.input ?? "")} max={120} /></div></> },
             { key: "kind", title: "Kind", by: (r) => r.kind, show: (r) => r.kind },
             { key: "a", title: "A", n: true, by: (r) => r.a, show: (r) => reward(r.a) },
             { key: "b", title: "B", n: true, by: (r) => r.b, show: (r) => reward(r.b) },

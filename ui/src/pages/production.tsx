@@ -3,7 +3,7 @@ import { useData } from "../api";
 import { Chart, type Colours } from "../chart";
 import { Card, Empty, Show, Table } from "../parts";
 import { Link, to } from "../router";
-import { count, evidence, Interval, One, reward, Sentence, Strip, three, Time } from "../text";
+import { count, evidence, Interval, marked, One, reward, Sentence, Strip, three, Time } from "../text";
 import type { Production as Data, ProductionList, Session } from "../types";
 import { Write } from "../write";
 
@@ -13,7 +13,7 @@ export function Production({ system }: { system: string | undefined; query: URLS
   return (
     <>
       <h1>Production</h1>
-      <Show of={list} empty={(d) => !d.systems.length && <Empty command={d.command ?? "convergence serve"}>No system of this store decides at run time yet.</Empty>}>
+      <Show of={list} empty={(d) => !d.systems.length && <Empty command={d.command ?? "convergence serve"}>This page shows which settings are live, their share of the requests and their rewards. Nothing is in production yet.</Empty>}>
         {(d) => (
           <>
             <nav class="tabs" aria-label="Systems">
@@ -39,26 +39,26 @@ function System({ system }: { system: string }) {
         return (
           <>
             <div class="verdict">
-              {d.sentences.map((s, i) => <p key={i}><Sentence text={s} /></p>)}
-              {!d.sentences.length && <p>Champion: <code><One text={d.champion?.name ?? "the defaults"} max={90} /></code></p>}
+              <p><b><Sentence text={d.live} /></b></p>
+              {d.sentences.map((s, i) => <p key={i} class="muted"><Sentence text={s} /></p>)}
             </div>
             {session.data?.why_not && <p class="muted small"><Sentence text={session.data.why_not} /></p>}
             <Card
               title="Arms"
-              tools={<Write name="Roll back" danger path={`${base}/rollback`} confirm={system} ask="The champion before this one serves again, from the next decision on." done={loaded.again} />}
+              tools={<Write name="Roll back" hidden={!d.can_roll_back || Boolean(session.data?.why_not)} danger path={`${base}/rollback`} confirm={system} ask="The champion before this one serves again, from the next decision on." done={loaded.again} />}
             >
               {d.arms.length === 0 ? <Empty>No arm is on offer.</Empty> : (
                 <Table
                   label="Arms" rows={d.arms} rowKey={(a) => a.candidate_id}
                   columns={[
-                    { key: "name", title: "Configuration", show: (a) => <><code><One text={a.name} max={80} /></code>{a.is_champion && <> <span class="tag good">champion</span></>}{a.status && <> <span class="tag">{a.status}</span></>}</> },
+                    { key: "name", title: "Configuration", show: (a) => <><span title={marked(a.candidate_id)}><One text={a.name} max={80} /></span>{a.is_champion && <> <span class="tag good">champion</span></>}{a.status && <> <span class="tag">{a.status}</span></>}</> },
                     { key: "share", title: "Share", n: true, by: (a) => a.share, show: (a) => a.share === null ? "–" : `${(100 * a.share).toFixed(1)} %` },
                     { key: "n", title: "Decisions", n: true, by: (a) => a.n, show: (a) => count(a.n) },
                     { key: "mean", title: "Reward, with its interval", by: (a) => a.mean, show: (a) => <>{reward(a.mean)} <Interval low={a.low} high={a.high} /><Strip mean={a.mean} low={a.low} high={a.high} base={base_} from={Math.min(...values)} to={Math.max(...values)} /></> },
                     { key: "e", title: "Evidence", by: (a) => a.log_e, show: (a) => a.log_e === null ? "–" : a.log_threshold === null ? three(Math.exp(a.log_e)) : <>{evidence(a.log_e, a.log_threshold)}{<><div class="bar"><i style={{ width: `${Math.max(0, Math.min(100, (100 * a.log_e) / a.log_threshold))}%` }} /></div></>}</> },
                     { key: "left", title: "Requests to a verdict", n: true, by: (a) => a.n_to_verdict, show: (a) => count(a.n_to_verdict) },
                     { key: "v", title: "Verdict", show: (a) => <One text={a.verdict} max={200} /> },
-                    { key: "w", title: "", show: (a) => a.is_champion ? null : <Write name="Promote" path={`${base}/promote`} body={{ candidate_id: a.candidate_id }} confirm={system} ask={`From the next decision on, ${a.name} is the champion of ${system}; the guard watches it and rolls back what makes it worse.`} done={loaded.again} /> },
+                    { key: "w", title: "", show: (a) => a.is_champion || a.status === "retired" || session.data?.why_not ? null : <Write name="Promote" path={`${base}/promote`} body={{ candidate_id: a.candidate_id }} confirm={system} ask={`From the next decision on, ${a.name} is the champion of ${system}; the guard watches it and rolls back what makes it worse.`} done={loaded.again} /> },
                   ]}
                 />
               )}

@@ -17,7 +17,7 @@ export function Prompts({ run, query }: { run: string; query: URLSearchParams })
     <>
       <h1>Prompts</h1>
       <Tabs run={run} at="prompts" />
-      <Show of={loaded} empty={(d) => !d.parameters.length && <Empty>This run varies no text.</Empty>}>
+      <Show of={loaded} empty={(d) => !d.parameters.length && <Empty command="convergence init prompt --template prompt">This page shows how prompts were rewritten. This run varies no prompt.</Empty>}>
         {(d) => (
           <>
             {d.parameters.length > 1 && (
@@ -29,7 +29,7 @@ export function Prompts({ run, query }: { run: string; query: URLSearchParams })
                 </label>
               </div>
             )}
-            <p class="lead">{plural(d.nodes.length, "text")} of <code><One text={d.parameter} /></code>. A text stands below the one it was made from.</p>
+            <p class="lead">{plural(d.nodes.length, "prompt")} for <code><One text={d.parameter} /></code>. Each one stands below the prompt it was written from.</p>
             <Card title="Family tree"><Tree of={d.nodes} run={run} /></Card>
           </>
         )}
@@ -65,11 +65,11 @@ function Tree({ of, run }: { of: Node[]; run: string }) {
 }
 
 function One_({ node, parent, range, run }: { node: Node; parent?: Node; range: readonly [number, number]; run: string }) {
-  const [open, setOpen] = useState(false);
+  const [open, setOpen] = useState(true);
   return (
     <div class="node">
       <div class="row">
-        <button aria-expanded={open} onClick={() => setOpen(!open)}><One text={node.text.replace(/\s+/g, " ")} max={70} /></button>
+        <button aria-expanded={open} onClick={() => setOpen(!open)}><One text={`${node.number ?? ""} ${node.text.replace(/\s+/g, " ")}`.trim()} max={70} /></button>
         {node.tags.map((tag) => <span class="tag good" key={tag}>{tag}</span>)}
         <span class="small">{reward(node.mean)} <Interval low={node.low} high={node.high} /></span>
         <Strip mean={node.mean} low={node.low} high={node.high} base={parent?.mean} from={range[0]} to={range[1]} />
@@ -78,9 +78,10 @@ function One_({ node, parent, range, run }: { node: Node; parent?: Node; range: 
       </div>
       {open && (
         <div>
+          {node.failures.length > 0 && <p class="small">Written from failures: {node.failures.map((c, i) => <>{i > 0 && ", "}<Link href={`${to("runs", run, "answers")}?search=${encodeURIComponent(c.case_id)}`}><One text={c.name} max={40} /></Link></>)}</p>}
           {node.reason && <p class="small muted"><One text={node.reason} max={800} /></p>}
           {parent ? <Diff before={parent.text} after={node.text} label="Difference from the text above" /> : <Texts text={node.text} label="Text" />}
-          {node.candidate_ids[0] && <p class="small"><Link href={`${to("runs", run, "answers")}?candidate=${encodeURIComponent(node.candidate_ids[0])}`}>Answers with this text</Link></p>}
+          {node.candidate_ids[0] && <p class="small"><Link href={`${to("runs", run, "answers")}?candidate=${encodeURIComponent(node.candidate_ids[0])}`}>Answers with this prompt</Link></p>}
         </div>
       )}
     </div>
