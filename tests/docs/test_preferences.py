@@ -1,9 +1,7 @@
-"""The page on preferences: its program and commands run as printed, its names are the product's."""
+"""The page on preferences: its commands run as printed, its names are the product's."""
 
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 from typer.testing import CliRunner
@@ -30,22 +28,6 @@ PAGE = (ROOT / "docs/preferences.md").read_text(encoding="utf-8")
 
 def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-
-
-def test_the_program_runs_as_printed(tmp_path: Path):
-    (block,) = blocks("python")
-    (tmp_path / "own.py").write_text(block, encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, str(tmp_path / "own.py")],
-        env={"PYTHONPATH": str(ROOT), "PATH": ""},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert re.match(r"\d of \d kept, \d+% agree\ndoubted: True, rows in own.jsonl", done.stdout)
-    assert (tmp_path / "own.jsonl").read_text(encoding="utf-8").count('"chosen"') > 0
 
 
 def test_the_configuration_begins_a_run_that_prefers(tmp_path: Path):
