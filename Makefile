@@ -13,11 +13,12 @@ install: ## Make .venv with everything that development needs.
 	python3 -m venv .venv
 	$(PYTHON) -m pip install -q -c constraints.txt -e '.[test,lint]'
 
-check: ## Lint, format, types, spelling.
+check: ## Lint, format, types, spelling, phrases.
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m mypy
 	$(PYTHON) -m codespell_lib convergence convergence_core flows tasks deployments docs tests benchmarks README.md CHANGELOG.md CONTRIBUTING.md
+	! grep -rniE -f docs/phrases.txt README.md CONTRIBUTING.md $(wildcard docs/*.md) convergence/cli
 
 # Test processes import our modules hundreds of times; an environment may forbid to keep them.
 test test-all cover: export PYTHONDONTWRITEBYTECODE =
