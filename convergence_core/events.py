@@ -67,8 +67,8 @@ class GenerationFinished:
     """Evaluations that were planned and not made: the budget refused them, or the run stopped."""
     best_params: Params | None
     """Parameters of the candidate that would be handed over; ``None``: no reward was seen yet."""
-    best_id: str | None = None
-    """Its id."""
+    best_name: str | None = None
+    """Name of that candidate for people."""
     best_mean: float | None
     best_interval: tuple[float, float] | None
     """95 % credible interval of its mean reward."""

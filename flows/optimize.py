@@ -70,7 +70,7 @@ def optimize(  # noqa: PLR0917 - parameters of the deployment
                         sao(run_id=run.run_id, generation=run.next_generation)
                     if run.is_due("games"):
                         games(run_id=run.run_id, generation=run.next_generation)
-                    log_generation(run, run_generation(run.run_id, run.next_generation))
+                    log_generation(run_generation(run.run_id, run.next_generation))
             finalists = choose_finalists(run)
             trials = evaluate.map(
                 finalists, run_id=unmapped(run.run_id), generation=unmapped(None)

@@ -93,15 +93,12 @@ def show_start(run: Run) -> None:
         _SHOWN[run.run_id] = time.monotonic()
 
 
-def log_generation(run: Run, finished: GenerationFinished) -> None:
+def log_generation(finished: GenerationFinished) -> None:
     """Write a line on a generation into the flow run's log: the best so far, and what was spent."""
     best = "no reward yet"
-    if finished.best_id is not None and finished.best_interval is not None:
-        candidate = run.state.search.archive.members[finished.best_id].candidate
+    if finished.best_name is not None and finished.best_interval is not None:
         mean = number_text.interval(finished.best_mean, *finished.best_interval)
-        best = (
-            f"best so far {mean}, {named_label(run.study.space.name(candidate), finished.best_id)}"
-        )
+        best = f"best so far {mean}, {named_label(finished.best_name, '')}"
     failed = f", {finished.n_failed:,} failed" if finished.n_failed else ""
     spent = "" if finished.cost_usd is None else f", {number_text.usd(finished.cost_usd)}"
     _log(

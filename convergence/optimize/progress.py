@@ -6,7 +6,7 @@ A listener of ``convergence_core.events`` writes it to standard error; events co
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Self
 
 from convergence_core.events import (
@@ -23,19 +23,14 @@ from convergence_core.events import (
     TrafficChanged,
 )
 from convergence_core.ports import LostCall
-from convergence_core.records import ParamValue, short_id
 from convergence_core.result.number_text import plural
-from tasks.report.phrases import clean, short, value_text
+from tasks.report.phrases import clean
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 MOST_LOST_CALLS = 10
 """Most calls of unknown fate to list."""
-MANY_PARAMS = 3
-"""Most parameters of a candidate on one line."""
-LONGEST_PARAM = 24
-"""Longest value of a parameter on that line, in characters."""
 PLAIN_INTERVAL_S = 30.0
 """Seconds between lines within one generation, outside a terminal."""
 
@@ -256,8 +251,7 @@ class ProgressDisplay:
             f"generation {event.generation:02d}  "
             f"{plural(event.n_evaluations, 'evaluation')}{failed}{cost}  "
             f"{self._best or 'no reward yet'}  "
-            f"{f'{short_id(event.best_id)} ' if event.best_id else ''}"
-            f"{shown_params(event.best_params or {})}".rstrip()
+            f"{clean(event.best_name or '')}".rstrip()
         )
         for text in event.learning:
             self._screen.line(f"  {text}")
@@ -332,12 +326,3 @@ def duration(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60}m {whole % 60:02d}s"
     return f"{whole // 3600}h {whole % 3600 // 60:02d}m"
-
-
-def shown_params(params: Mapping[str, ParamValue], n: int = MANY_PARAMS) -> str:
-    """Return the first parameters of a candidate on one short line."""
-    shown = []
-    for name, value in list(params.items())[:n]:
-        text = f"{value:.4g}" if isinstance(value, float) else value_text(value)
-        shown.append(f"{name}={short(text, LONGEST_PARAM)}")
-    return " ".join([*shown, *([f"+{len(params) - n} more"] if len(params) > n else [])])

@@ -95,13 +95,17 @@ def publish_generation(run: Run, step: StepResult, flow_run_id: str | None) -> G
     )
     run.store.publish(run.run_id, generation, tables)
     run.commit(step)
+    best_params = None if leader is None else state.params_of(leader.candidate_id)
+    best_name = None
+    if leader is not None and best_params is not None:
+        best_name = run.study.space.names({leader.candidate_id: best_params})[leader.candidate_id]
     finished = GenerationFinished(
         generation=generation,
         n_evaluations=len(evaluations),
         n_failed=sum(evaluation.status not in ("ok", "skipped") for evaluation in evaluations),
         n_skipped=sum(evaluation.status == "skipped" for evaluation in evaluations),
-        best_params=None if leader is None else state.params_of(leader.candidate_id),
-        best_id=None if leader is None else leader.candidate_id,
+        best_params=best_params,
+        best_name=best_name,
         best_mean=None if leader is None else leader.mean,
         best_interval=None if leader is None else (leader.low, leader.high),
         n_calls=state.n_calls,
