@@ -65,23 +65,24 @@ class PromptReport:
     def sentence(self) -> str:
         """The one sentence: what was written, and what became of it."""
         if not self.n_written:
-            return "No text was written."
-        kept = f"{self.n_kept:,} of {self.n_written:,} written texts joined the search space"
+            return "No prompt was written."
+        kept = f"{self.n_written:,} {'prompt' if self.n_written == 1 else 'prompts'} written, {self.n_kept:,} new"
         if not self.family:
-            return f"{kept}; the recommended configuration has none of them."
+            return f"{kept}; the recommended settings have none of them."
         n = len(self.family)
         edits = "one edit" if n == 1 else f"{n} edits"
-        return f"{kept}; the recommended one is {edits} away from a given text."
+        return f"{kept}; the recommended one is {edits} away from a given prompt."
 
     @property
     def overfitting(self) -> str | None:
         """What is said of overfitting to the search cases; ``None``: nothing is known."""
         if self.gap is None:
             return None
-        text = (
-            f"Overfitting: the recommended configuration scores {self.gap:+.3f} on search cases, asked "
-            "again, against held-out ones"
-        )
+        text = f"Search minus held-out score: {_signed(self.gap)}"
         if self.gap_defaults is not None:
-            text += f"; the defaults {self.gap_defaults:+.3f}"
-        return f"{text}. What is above the defaults' was learned from the search cases alone."
+            text += f" (defaults {_signed(self.gap_defaults)})"
+        return f"{text}. A larger difference than the defaults' shows overfitting to the search cases."
+
+
+def _signed(gap: float) -> str:
+    return f"{gap:+.3f}".replace("-", "\N{MINUS SIGN}")

@@ -158,8 +158,8 @@ def _compared(result: RunResult, gate: GateReport) -> dict[Kind, tuple[str, str,
             f"convergence promote {result.label}",
         ),
         "likely": (
-            f"Likely better than {other}: {gap}; not yet proven by the promotion gate, "
-            f"whose test holds however often one looks. {more}",
+            f"Likely better than {other}: {gap}. Not proven yet: "
+            f"{plural(gate.n_cases, 'held-out case')} are too few. {more}",
             add,
             None,
         ),
@@ -277,11 +277,11 @@ def _more_cases(gate: GateReport) -> str:
     many = (
         noun.replace("case", "cases") if gate.n_groups is None else noun.replace("group", "groups")
     )
-    text = f"About {plural(gate.n_to_verdict, noun, many)} would settle it"
+    text = f"About {plural(gate.n_to_verdict, noun, many)} should settle it"
     if gate.n_to_verdict_low is None:
         return f"{text}."
     high = "thousands" if gate.n_to_verdict_high is None else f"{gate.n_to_verdict_high:,}"
-    return f"{text} (80 of 100 times between {gate.n_to_verdict_low:,} and {high})."
+    return f"{text} ({gate.n_to_verdict_low:,} to {high})."
 
 
 def _add_cases(result: RunResult, gate: GateReport) -> str:

@@ -77,8 +77,8 @@ def about_effects(result: RunResult, effects: list[Effect]) -> str:
         )
     n_sure = sum(effect.is_sure for effect in effects)
     return text + (
-        f"Surely more than no effect at all, at an error of {percent(ERROR)} over all of them: "
-        f"{n_sure} of {plural(len(effects), 'parameter')}."
+        f"{n_sure} of {plural(len(effects), 'parameter')} {'has' if n_sure == 1 else 'have'} a "
+        f"significant effect (family-wise {percent(ERROR)})."
     )
 
 

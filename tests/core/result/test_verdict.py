@@ -75,9 +75,9 @@ def test_what_is_likely_says_how_many_cases_would_settle_it():
     verdict = verdict_of(result_with())
     assert verdict.kind == "likely"
     assert verdict.sentence == (
-        "Likely better than the defaults: +0.060 [+0.020, +0.100] on 110 held-out cases; not yet "
-        "proven by the promotion gate, whose test holds however often one looks. About 76 more held-out cases would settle it (80 of 100 times between 20 and "
-        "thousands)."
+        "Likely better than the defaults: +0.060 [+0.020, +0.100] on 110 held-out cases. Not "
+        "proven yet: 110 held-out cases are too few. About 76 more held-out cases should settle it "
+        "(20 to thousands)."
     )
     assert verdict.next_step == (
         "Add about 152 test cases, of which 50 % are held out, then run `convergence optimize` "
@@ -158,7 +158,7 @@ def test_a_dearer_one_says_both_prices():
 
 
 def test_groups_of_cases_are_counted_as_groups():
-    assert "About 76 more groups of held-out cases would settle it" in (
+    assert "About 76 more groups of held-out cases should settle it" in (
         verdict_of(result_with(n_groups=30)).sentence
     )
 
