@@ -53,15 +53,15 @@ def choose(
         np.maximum(alike, words.similarity(index), out=alike)
     merit = (1.0 - factor) * hardness
     is_left = np.ones(len(pool), dtype=bool)
-    found: list[Persona] = []
-    while len(found) < min(n, len(pool)):
+    personas: list[Persona] = []
+    while len(personas) < min(n, len(pool)):
         gain = np.where(is_left, merit - factor * alike, -np.inf)
         best = np.flatnonzero(gain == gain.max())
         place = int(best[np.argmin(pool[best])])
         is_left[place] = False
-        found.append(grammar.persona(int(pool[place])))
+        personas.append(grammar.persona(int(pool[place])))
         np.maximum(alike, words.similarity(int(pool[place])), out=alike)
-    return found
+    return personas
 
 
 def hardness_of(
@@ -106,10 +106,10 @@ class _Words:
 
     def similarity(self, index: int) -> np.ndarray:
         """Return the Jaccard similarity of a persona to each of the pool, (n_pool,)."""
-        own = self._of(np.array([index])).T  # (n_bytes, 1)
-        holds = own[:, 0] != 0
-        shared = _n_bits(self._columns[holds] & own[holds])
-        return np.asarray(shared / (self._sizes + _n_bits(own) - shared), np.float64)
+        words = self._of(np.array([index])).T  # (n_bytes, 1)
+        holds = words[:, 0] != 0
+        shared = _n_bits(self._columns[holds] & words[holds])
+        return np.asarray(shared / (self._sizes + _n_bits(words) - shared), np.float64)
 
     def _of(self, indices: np.ndarray) -> np.ndarray:
         """Return the words of personas, (n, n_bytes)."""

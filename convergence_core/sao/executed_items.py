@@ -56,10 +56,10 @@ def audit_items(
     """
     right: dict[str, dict[str, GroundedAnswer]] = {}
     wrong: dict[str, dict[str, GroundedAnswer]] = {}
-    for one in answers:
-        side = right if one.truth >= RIGHT else wrong if one.truth <= WRONG else None
-        if side is not None and one.answer.strip():
-            side.setdefault(one.case_id, {}).setdefault(one.answer, one)
+    for grounded in answers:
+        side = right if grounded.truth >= RIGHT else wrong if grounded.truth <= WRONG else None
+        if side is not None and grounded.answer.strip():
+            side.setdefault(grounded.case_id, {}).setdefault(grounded.answer, grounded)
     before = set(used)
     ranked = []
     for case in right.keys() & wrong.keys():

@@ -78,8 +78,8 @@ class Grammar:
             return self
         at = FACTORS.index("domain")
         n = len(self.levels[at])
-        own = tuple(f"{ASPECTS[k % len(ASPECTS)]} of this: {task}" for k in range(n))
-        return Grammar(levels=(*self.levels[:at], own, *self.levels[at + 1 :]))
+        domains = tuple(f"{ASPECTS[k % len(ASPECTS)]} of this: {task}" for k in range(n))
+        return Grammar(levels=(*self.levels[:at], domains, *self.levels[at + 1 :]))
 
     def __len__(self) -> int:
         """Return N."""
@@ -101,11 +101,11 @@ class Grammar:
 
     def places(self, indices: np.ndarray) -> np.ndarray:
         """Return which level of each factor personas have, (n,) -> (n_factors, n)."""
-        found, rest = [], indices
+        columns, rest = [], indices
         for texts in self.levels:
             rest, place = np.divmod(rest, len(texts))
-            found.append(place)
-        return np.array(found)
+            columns.append(place)
+        return np.array(columns)
 
     def walk(self, seed: int, start: int, n: int) -> np.ndarray:
         """Return the indices s_start … s_(start+n-1) of the walk, (n,).

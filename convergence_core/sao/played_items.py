@@ -44,17 +44,19 @@ def after_plays(
         plays: of all finished rounds of one series.
         audited: ids of the items of all audits but these.
     """
-    known = {*audited, *(one.item_id for one in plays if one.round_number <= state.played_to)}
-    new = [one for one in plays if one.round_number > state.played_to]
+    known = {*audited, *(play.item_id for play in plays if play.round_number <= state.played_to)}
+    new = [play for play in plays if play.round_number > state.played_to]
     for number, group in groupby(sorted(new, key=_round_of), key=_round_of):
-        own = [*group]
-        ids = {one.item_id for one in own}
-        found = Audit(
-            n_items=len(own), n_right=sum(one.n_right for one in own), n_new=len(ids - known)
+        played = [*group]
+        ids = {play.item_id for play in played}
+        audit = Audit(
+            n_items=len(played),
+            n_right=sum(play.n_right for play in played),
+            n_new=len(ids - known),
         )
         known |= ids
-        state = replace(state, trust=state.trust.after(found), played_to=number)
-    return state, tuple(dict.fromkeys((*audited, *(one.item_id for one in plays))))
+        state = replace(state, trust=state.trust.after(audit), played_to=number)
+    return state, tuple(dict.fromkeys((*audited, *(play.item_id for play in plays))))
 
 
 def _round_of(play: PlayedItem) -> int:

@@ -21,12 +21,12 @@ class PromptShape:
 
     def text(self, case_input: Json) -> str | None:
         """Return the prompt of an input; ``None``: it has another shape."""
-        found: Any = case_input
+        value: Any = case_input
         if self.key is not None:
-            found = found.get(self.key) if isinstance(found, dict) and len(found) == 1 else None
+            value = value.get(self.key) if isinstance(value, dict) and len(value) == 1 else None
         if self.as_messages:
-            return _last_user_text(found)
-        return found if isinstance(found, str) and found.strip() else None
+            return _last_user_text(value)
+        return value if isinstance(value, str) and value.strip() else None
 
     def input(self, prompt: str) -> Json:
         """Return the input that asks a prompt."""
@@ -47,9 +47,9 @@ def shape_of(cases: Sequence[Case]) -> PromptShape | None:
     return shape if all(shape.text(case.input) is not None for case in cases) else None
 
 
-def _last_user_text(found: Any) -> str | None:
-    if not isinstance(found, list) or not found or not isinstance(found[-1], dict):
+def _last_user_text(value: Any) -> str | None:
+    if not isinstance(value, list) or not value or not isinstance(value[-1], dict):
         return None
-    last = found[-1]
+    last = value[-1]
     content = last.get("content") if last.get("role") == "user" else None
     return content if isinstance(content, str) and content.strip() else None

@@ -170,8 +170,8 @@ def grounded_means(search: SearchState) -> dict[str, float]:
 def rivals_of(search: SearchState, incumbent: Candidate, n: int) -> list[Candidate]:
     """Return the incumbent and the best others that have a reward, ``n`` at most."""
     means = grounded_means(search)
-    found = {incumbent.candidate_id: incumbent}
+    rivals = {incumbent.candidate_id: incumbent}
     for name in sorted(means, key=lambda name: (-means[name], name)):
-        if len(found) < n:
-            found.setdefault(name, search.archive.members[name].candidate)
-    return [*found.values()]
+        if len(rivals) < n:
+            rivals.setdefault(name, search.archive.members[name].candidate)
+    return [*rivals.values()]
