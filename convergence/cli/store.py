@@ -30,8 +30,7 @@ def check(
     lines = damage or ["Every file of the store is readable and unchanged."]
     if n_without:
         lines.append(
-            f"{n_without:,} files of an older version carry no digest: changed bits that keep ranges "
-            "and sums go unnoticed there."
+            f"{n_without:,} files of an older version carry no digest: changed bits go unnoticed there."
         )
     console.emit(
         {"ok": not damage, "damage": damage, "n_without_digest": n_without}, "\n".join(lines)

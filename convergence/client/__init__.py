@@ -14,12 +14,12 @@ counts once. ``generate`` is asked again only where the service did not begin wi
 from convergence.client.clients import AsyncClient, Client, ServiceRefusedError
 from tasks.serving.answers import (
     Arm,
-    Decision,
     Gates,
     GeneratedAnswer,
     RewardOutcome as Updated,
     Selection,
 )
+from tasks.store.runtime.rows import Decision
 
 __all__ = [
     "Arm",

@@ -22,12 +22,12 @@ from tasks.http.bodies import CODINGS, MAX_RESPONSE_BYTES, limit_body
 from tasks.http.environment import check_network_environment
 from tasks.serving.answers import (
     Arm,
-    Decision,
     Gates,
     GeneratedAnswer,
     RewardOutcome,
     Selection,
 )
+from tasks.store.runtime.rows import Decision
 
 _AGAIN = frozenset({429, 503})
 _LONGEST_WAIT_S = 30.0
@@ -120,7 +120,7 @@ def _select(
         ServiceRefusedError: it was refused, or there was no answer.
     """
     return ServiceCall(
-        read=_reads(Selection),
+        read=reads(Selection),
         request=_request(
             "POST", system, "select",
             json=_given(user_id=user_id, agent_type=agent_type, context=context),
@@ -153,7 +153,7 @@ def _update(
     )  # fmt: skip
     # Not found: no such decision; a conflict: another reward came first.
     return ServiceCall(
-        read=_reads(RewardOutcome),
+        read=reads(RewardOutcome),
         request=_request("POST", system, "update", json=body),
         meant=frozenset({404, 409}),
     )
@@ -162,7 +162,7 @@ def _update(
 def _arms(system: str, *, agent_type: str | None = None) -> ServiceCall[list[Arm]]:
     """List arms, those retired included."""
     request = _request("GET", system, "arms", params=_given(agent_type=agent_type))
-    read = _reads(Arm)
+    read = reads(Arm)
     return ServiceCall(read=lambda found: [read(one) for one in found["arms"]], request=request)
 
 
@@ -182,7 +182,7 @@ def _offer(
     night = None if prior is None else {"mean": prior[0], "sd": prior[1]}
     body = _given(params=dict(params), agent_type=agent_type, prior=night, cost=cost)
     request = _request("PUT", system, "arms", arm_id, json=body)
-    return ServiceCall(read=_reads(Arm), request=request)
+    return ServiceCall(read=reads(Arm), request=request)
 
 
 def _retire(system: str, arm_id: str, *, agent_type: str | None = None) -> ServiceCall[bool]:
@@ -194,12 +194,12 @@ def _retire(system: str, arm_id: str, *, agent_type: str | None = None) -> Servi
 def _decision(system: str, *, user_id: str, decision_id: str) -> ServiceCall[Decision]:
     """Return a user's decision and its reward."""
     request = _request("GET", system, "decisions", decision_id, params=_given(user_id=user_id))
-    return ServiceCall(read=_reads(Decision), request=request)
+    return ServiceCall(read=reads(Decision), request=request)
 
 
 def _gates(system: str) -> ServiceCall[Gates]:
     """Return the evidence of the traffic, every look of a gate, and the champion."""
-    return ServiceCall(read=_reads(Gates), request=_request("GET", system, "gates"))
+    return ServiceCall(read=reads(Gates), request=_request("GET", system, "gates"))
 
 
 def _generate(
@@ -220,7 +220,7 @@ def _generate(
         prompt=prompt, role=role, user=user, conversation_id=conversation_id, max_tokens=max_tokens
     )
     return ServiceCall(
-        read=_reads(GeneratedAnswer),
+        read=reads(GeneratedAnswer),
         request={"method": "POST", "url": "/v1/generate", "json": body, "timeout": timeout_s},
         may_repeat=False,
     )
@@ -379,7 +379,7 @@ def _given(**values: Any) -> dict[str, Any]:
     }
 
 
-def _reads(kind: type[Answer]) -> Callable[[Mapping[str, Any]], Answer]:
+def reads(kind: type[Answer]) -> Callable[[Mapping[str, Any]], Answer]:
     """Return what makes a value of an answer; members that a later service adds are left out."""
     known = {one.name for one in fields(kind)}  # type: ignore[arg-type]  # a dataclass
     return lambda found: kind(**{name: found[name] for name in known if name in found})

@@ -7,13 +7,12 @@
 """
 
 from convergence.policy.client import (
-    ChosenAction,
     EpisodeResult,
-    MutatedAction,
     PolicyClient,
     PolicyTraining,
 )
 from tasks.policy.prompt_worlds import ScoredPrompts, SimulatedPrompts
+from tasks.policy.records import ChosenAction, MutatedAction
 
 __all__ = [
     "ChosenAction",

@@ -8,12 +8,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, Self, TypeVar
 
-from convergence.client.clients import Client, ServiceCall, ServiceRefusedError
+from convergence.client.clients import Client, ServiceCall, ServiceRefusedError, reads
 from convergence_core.errors import ConfigurationError
+from tasks.policy.records import ChosenAction, MutatedAction
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import shortened
 
@@ -27,41 +28,6 @@ Embed = Callable[[str], Sequence[float]]
 """Prompt → its embedding, by the model that the policy's embedding names."""
 Chooser = Literal["served", "ppo"]
 _Answer = TypeVar("_Answer")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChosenAction:
-    """An action that the policy chose."""
-
-    decision_id: str | None
-    """``None``: nothing is learned from it."""
-    episode_id: str
-    step: int
-    action: str
-    log_prob: float
-    """In nats."""
-    value: float
-    """Expected discounted return."""
-    mask: list[bool]
-    """Whether each action was legal."""
-    policy_version: int
-    policy: str
-    """Who chose: ``ppo``, or the baseline that serves: ``bandit`` or ``sequence``."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MutatedAction(ChosenAction):
-    """An action, and the prompt after it."""
-
-    prompt: str | None
-    """``None``: no text was kept, and ``verdict`` says why."""
-    verdict: str
-    reason: str
-    diagnosis: str
-    writer: str
-    """The model, or ``rules``."""
-    cost_usd: float | None
-    """``None``: unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,7 +185,7 @@ class PolicyClient:
             prompt, embedding, history=history, score=score, category=category, excluded=excluded
         )
         body |= {"episode_id": episode_id, "deterministic": deterministic, "chooser": chooser}
-        return self._post("select_action", body, _reads(ChosenAction))
+        return self._post("select_action", body, reads(ChosenAction))
 
     def select_mutation(
         self,
@@ -258,7 +224,7 @@ class PolicyClient:
         body |= {"prompt": prompt, "episode_id": episode_id, "deterministic": deterministic}
         body["chooser"] = chooser
         body["failures"] = [dict(one) for one in failures]
-        return self._post("select_mutation", body, _reads(MutatedAction))
+        return self._post("select_mutation", body, reads(MutatedAction))
 
     def store_experience(
         self,
@@ -483,8 +449,3 @@ class PolicyClient:
                 return False
             raise
         return True
-
-
-def _reads(kind: type[_Answer]) -> Callable[[Mapping[str, Any]], _Answer]:
-    known = {one.name for one in fields(kind)}  # type: ignore[arg-type]  # a dataclass
-    return lambda found: kind(**{name: found[name] for name in known})

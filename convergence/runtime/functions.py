@@ -23,9 +23,9 @@ from convergence_core.errors import ConfigurationError, NoArmsError, Problem
 from tasks.serving.answers import RuntimeSelection, as_dict
 from tasks.serving.operations import performed
 from tasks.serving.propose_arms import means_of, proposed_arms, rng_of
-from tasks.serving.rewards import Reward
 from tasks.serving.settings import RewardMetric, RuntimeArm, RuntimeConfig
 from tasks.serving.systems import Systems
+from tasks.store.runtime.rows import Reward
 from tasks.store.runtime.runtime_store import RuntimeStore
 
 __all__ = [

@@ -42,12 +42,12 @@ from convergence_core.errors import (
 from tasks.chat.logged_chat import LoggedChat
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import one_line
-from tasks.serving.answers import Arm, Decision, RewardOutcome, Selection, as_dict
+from tasks.serving.answers import Arm, RewardOutcome, Selection, as_dict
 from tasks.serving.committer import BusyError, Committer
-from tasks.serving.rewards import Reward
 from tasks.serving.settings import RuntimeArm
 from tasks.serving.systems import Systems
 from tasks.store.feedback.feedback_store import FeedbackStore
+from tasks.store.runtime.rows import Decision, Reward
 
 System = Annotated[str, Path(min_length=1, max_length=200)]
 Id = Annotated[str, Path(min_length=1, max_length=200)]

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Request
 from pydantic import AliasChoices, BaseModel, Field, StrictBool
@@ -25,17 +25,20 @@ from convergence_core.policy import PROMPT_ACTIONS, PromptEpisode, UpdateStatist
 from convergence_core.policy.gate import PolicyName
 from convergence_core.policy.network import Floats
 from convergence_core.prompts.failures import Category
-from tasks.policy.prompt_mutator import PromptFailure, PromptMutator
+from tasks.policy.prompt_mutator import PromptMutator
 from tasks.policy.records import (
+    Action,
+    ChosenAction,
     ExperienceReceipt,
     ExperienceReport,
-    PolicyAnswer,
+    MutatedAction,
     PolicyQuestion,
-    ReceiptStatus,
+    PromptFailure,
 )
 from tasks.policy.served_policy import Chooser, ServedPolicy
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import one_line
+from tasks.serving.answers import as_dict
 from tasks.serving.committer import BusyError
 
 LARGEST_REWARD: Final = 1e6
@@ -44,15 +47,10 @@ MOST_REPORTS: Final = 1_000
 MOST_WAITING: Final = 10_000
 """Reports in line; further ones are refused."""
 
-Action = Literal[
-    "try-catch-style", "context-reduction", "expansion", "constraint-addition", "task-decomposition",
-    "reflect", "stop",
-]  # fmt: skip
 Number = Annotated[float, Field(strict=True)]
 Embedding = Annotated[list[Number], Field(min_length=1, max_length=16_384)]
 StepReward = Annotated[float, Field(strict=True, ge=-LARGEST_REWARD, le=LARGEST_REWARD)]
 Text = Annotated[str, Field(min_length=1, max_length=50_000)]
-ShortText = Annotated[str, Field(max_length=20_000)]
 DEFAULT_CHECKPOINT: Final = "latest"
 CheckpointName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
 _log = logging.getLogger("convergence.service")
@@ -97,20 +95,11 @@ class ActionBody(StateBody):
     one that learns by PPO."""
 
 
-class FailureBody(Body):
-    """A case that a prompt got wrong."""
-
-    input: ShortText
-    answer: ShortText
-    expected: ShortText | None = None
-    reason: ShortText = ""
-
-
 class MutationBody(ActionBody):
     """A request for a changed prompt."""
 
     prompt: Text
-    failures: Annotated[tuple[FailureBody, ...], Field(max_length=32)] = ()
+    failures: Annotated[tuple[PromptFailure, ...], Field(max_length=32)] = ()
     """Cases that the prompt got wrong, which the writer sees. `reflect` needs some."""
 
 
@@ -154,50 +143,6 @@ class CheckpointBody(Body):
 
     name: CheckpointName = Field(DEFAULT_CHECKPOINT, validation_alias=AliasChoices("name", "path"))
     """A word of small letters, digits, - and _, within the store's folder of checkpoints. `path` means the same."""
-
-
-class ActionAnswer(BaseModel):
-    """An action."""
-
-    decision_id: str | None
-    """Under which the outcome is reported. Null: nothing is learned from it."""
-    episode_id: str
-    step: int
-    action: Action
-    log_prob: float
-    """In nats."""
-    value: float
-    """Expected discounted return."""
-    mask: list[bool]
-    """Whether each of the policy's actions was legal, in their order."""
-    policy_version: int
-    policy: PolicyName
-    """Who chose: `ppo`, or the baseline that serves: `bandit` or `sequence`."""
-
-
-class MutationAnswer(ActionAnswer):
-    """An action, and the prompt after it."""
-
-    prompt: str | None
-    """Null: no text was kept, and `verdict` says why."""
-    verdict: str
-    reason: str
-    diagnosis: str
-    writer: str
-    """The model, or `rules`: texts that fixed rules put together."""
-    cost_usd: float | None
-    """Of the call. Null: unknown."""
-
-
-class ExperienceAnswer(BaseModel):
-    """How an outcome was taken in."""
-
-    decision_id: str
-    status: ReceiptStatus
-    """stored: to be learned from; archived: of an older version; off_policy: no decision of this policy waited for it, so
-    it is kept and nothing learns from it; duplicate: it was there."""
-    policy_version: int
-    """That chose."""
 
 
 class UpdateAnswer(BaseModel):
@@ -279,7 +224,7 @@ class PolicyRoutes:
             chooser=body.chooser,
         )
         self._metrics.policy("decision", answer.action)
-        return json_answer(_action(answer))
+        return json_answer(as_dict(answer))
 
     async def select_mutation(self, body: MutationBody, request: Request) -> Response:
         """Choose the next change of a prompt, and do it: a call of the writer. Scope: chat."""
@@ -295,11 +240,11 @@ class PolicyRoutes:
         mutated = await self._mutator.mutate(
             body.prompt,
             answer.action,
-            failures=[PromptFailure(**one.model_dump()) for one in body.failures],
+            failures=body.failures,
             category=body.category,
         )
         self._metrics.policy("mutation", mutated.verdict)
-        return json_answer({**_action(answer), **asdict(mutated)})
+        return json_answer(as_dict(answer) | as_dict(mutated))
 
     async def store_experience(
         self, body: ExperienceBody | TransitionBody, request: Request
@@ -381,9 +326,9 @@ class PolicyRoutes:
                 responses={200: {"model": answer}, **refusals(*refused)},
             )
 
-        add("POST", "/select_action", self.select_action, ActionAnswer, 409, 502)
-        add("POST", "/select_mutation", self.select_mutation, MutationAnswer, 409, 502)
-        add("POST", "/store_experience", self.store_experience, ExperienceAnswer, 404, 409, 502)
+        add("POST", "/select_action", self.select_action, ChosenAction, 409, 502)
+        add("POST", "/select_mutation", self.select_mutation, MutatedAction, 409, 502)
+        add("POST", "/store_experience", self.store_experience, ExperienceReceipt, 404, 409, 502)
         add("POST", "/update", self.update, UpdateAnswer, 409)
         add("POST", "/get_distribution", self.distribution, DistributionAnswer, 409, 502)
         add("POST", "/save", self.save, CheckpointAnswer, 409)
@@ -485,17 +430,3 @@ class PolicyRoutes:
             return
         if found is not None:
             self._metrics.policy("update", "done")
-
-
-def _action(answer: PolicyAnswer) -> dict[str, Any]:
-    return {
-        "decision_id": answer.decision_id,
-        "episode_id": answer.episode_id,
-        "step": answer.step,
-        "action": answer.action,
-        "log_prob": answer.log_prob,
-        "value": answer.value,
-        "mask": [name in answer.legal for name in PROMPT_ACTIONS],
-        "policy_version": answer.policy_version,
-        "policy": answer.policy,
-    }

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from convergence_core.feedback.adapter_records import GateCheck
+from convergence_core.judges.report import Figure
 from convergence_core.result.number_text import beside, plural
 
 CONDITIONS: Final[Mapping[str, str]] = {
@@ -27,16 +28,6 @@ CONDITIONS: Final[Mapping[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
-    """One measured number."""
-
-    value: float
-    low: float | None = None
-    """Ends of its 95 % interval. ``None``: it has none."""
-    high: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class GateMeasures:
     """Measurements of a candidate on held-out prompts. ``None``: it was not measured."""
 
@@ -44,11 +35,11 @@ class GateMeasures:
     """Prompts that were held out."""
     weights_problem: str | None = None
     """What is wrong with the weights; empty: nothing is."""
-    kl_nats: Measured | None = None
+    kl_nats: Figure | None = None
     """Divergence of the candidate's answers from the incumbent's, nats per response."""
-    well_formed: Measured | None = None
+    well_formed: Figure | None = None
     """Share of its answers that end by themselves and are readable."""
-    reward_difference: Measured | None = None
+    reward_difference: Figure | None = None
     """Reward of the candidate less the incumbent's, in [-2, 2]."""
     reward_rests_on: str = ""
     """What the difference was estimated from."""
@@ -147,7 +138,7 @@ def _safety(measures: GateMeasures) -> GateCheck:
     said = f"{n} new flags, at most 0, by built-in rules, which are a floor"
     if measures.safety_rests_on:
         said = f"{said}; {measures.safety_rests_on}"
-    found = Measured(value=n)
+    found = Figure(value=n)
     return _check("safety", found, passed=n <= 0, said=said, threshold=0, unit="new flags")
 
 
@@ -159,7 +150,7 @@ def _repairs(measures: GateMeasures, limits: GateLimits) -> GateCheck:
     if n == 0:
         said = f"there are none: {rests_on}"
         return _check(name, None, passed=True, said=said, threshold=least, unit="share")
-    share = Measured(value=measures.n_repairs_kept / n)
+    share = Figure(value=measures.n_repairs_kept / n)
     said = (
         f"{measures.n_repairs_kept:,} of {n:,} asked again are right, at least {least:g} of them; "
         f"{rests_on}"
@@ -170,10 +161,10 @@ def _repairs(measures: GateMeasures, limits: GateLimits) -> GateCheck:
 
 
 def _number(
-    name: str, found: Measured | float | None, threshold: float, unit: str, *, is_least: bool
+    name: str, found: Figure | float | None, threshold: float, unit: str, *, is_least: bool
 ) -> GateCheck:
     """Return the verdict on a number that must be at least, or at most, its threshold."""
-    measured = _finite(Measured(value=found) if isinstance(found, int | float) else found)
+    measured = _finite(Figure(value=found) if isinstance(found, int | float) else found)
     if measured is None:
         return _not_measured(name, threshold, unit)
     passed = measured.value >= threshold if is_least else measured.value <= threshold
@@ -184,7 +175,7 @@ def _number(
 
 def _check(
     name: str,
-    found: Measured | None,
+    found: Figure | None,
     *,
     passed: bool,
     said: str,
@@ -211,7 +202,7 @@ def _not_measured(
     return _check(name, None, passed=False, said=said, threshold=threshold, unit=unit)
 
 
-def _finite(found: Measured | None) -> Measured | None:
+def _finite(found: Figure | None) -> Figure | None:
     """Return a measurement, ``None`` if it or an end of its interval is no finite number."""
     if found is None:
         return None
@@ -219,7 +210,7 @@ def _finite(found: Measured | None) -> Measured | None:
     return found if all(map(math.isfinite, numbers)) else None
 
 
-def _shown(found: Measured, threshold: float | None = None) -> str:
+def _shown(found: Figure, threshold: float | None = None) -> str:
     text = beside(found.value, threshold)
     if found.low is not None and found.high is not None:
         text += f" [95 % interval {found.low:.3g} to {found.high:.3g}]"

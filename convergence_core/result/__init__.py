@@ -3,7 +3,6 @@
 from convergence_core.result.answers import CaseAnswer, CaseAnswers, case_names, worst_first
 from convergence_core.result.candidates import (
     CandidateReport,
-    Difference,
     Estimate,
     GateReport,
     LeaderboardRow,
@@ -27,7 +26,6 @@ __all__ = [
     "CaseAnswer",
     "CaseAnswers",
     "CurvePoint",
-    "Difference",
     "Estimate",
     "Failure",
     "Front",

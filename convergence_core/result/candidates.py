@@ -20,10 +20,10 @@ from convergence_core.records import Params, Role
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """A mean reward with its interval."""
+    """A mean reward, or a mean difference of rewards, with its interval."""
 
     mean: float
-    """In [0, 1]."""
+    """In [0, 1]; a difference of two in [-1, 1]."""
     low: float
     high: float
     level: float = 0.95
@@ -33,20 +33,6 @@ class Estimate:
     n_groups: int | None = None
     """Groups that these cases are counted as, where some are alike; ``None``: each stands alone, or
     the interval is a posterior's, which does not know of groups."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
-    """Winner minus default, paired over the cases that both were asked."""
-
-    mean: float
-    """In [-1, 1]; above 0: the winner scored higher."""
-    low: float
-    high: float
-    level: float = 0.95
-    n_cases: int
-    n_groups: int | None = None
-    """As of ``Estimate``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

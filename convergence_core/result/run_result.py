@@ -14,7 +14,7 @@ from convergence_core.records import Json, Params, Role, canonical_json
 from convergence_core.result.answers import CaseAnswers
 from convergence_core.result.candidates import (
     CandidateReport,
-    Difference,
+    Estimate,
     GateReport,
     LeaderboardRow,
     Within,
@@ -205,9 +205,9 @@ class RunResult:
     """The user's defaults; ``None``: the configuration gives none, or they were never asked."""
     has_defaults: bool = False
     """Whether the configuration gives defaults."""
-    difference: Difference | None = None
+    difference: Estimate | None = None
     """The search's best minus default on held-out cases."""
-    difference_fresh: Difference | None = None
+    difference_fresh: Estimate | None = None
     """The search's best minus default on the search cases asked again."""
     gate: GateReport | None = None
     """``None``: nobody to compare with, or no held-out case."""
@@ -239,7 +239,7 @@ class RunResult:
     files: Mapping[str, str] = field(default_factory=dict)
     """Result file → path; empty until they are written."""
 
-    def gap(self, role: Role) -> Difference | None:
+    def gap(self, role: Role) -> Estimate | None:
         """Return the search's best minus default on the cells of a role; none is made on search cells."""
         return {"search": None, "fresh": self.difference_fresh, "holdout": self.difference}[role]
 

@@ -15,7 +15,7 @@ from typing import Literal
 from convergence_core.caveats import PERFECT_DEFAULTS
 from convergence_core.events import RunOutcome
 from convergence_core.records import Json
-from convergence_core.result.candidates import CandidateReport, Difference, GateReport
+from convergence_core.result.candidates import CandidateReport, Estimate, GateReport
 from convergence_core.result.number_text import (
     milliseconds,
     percent,
@@ -256,7 +256,7 @@ def _prices(result: RunResult) -> tuple[float | None, float | None]:
 
 def _gap_text(result: RunResult, gate: GateReport) -> str:
     """Return the difference on the held-out cases: at one look, or the gate's if that is missing."""
-    shown: Difference | GateReport = gate
+    shown: Estimate | GateReport = gate
     if gate.opponent == "default" and result.difference is not None:
         shown = result.difference
     return (

@@ -2,7 +2,6 @@
 
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final, cast
 
 import numpy as np
@@ -19,6 +18,7 @@ from convergence_core.prompts.invariants import HeldOutTexts, Invariants
 from convergence_core.prompts.state import KEPT
 from convergence_core.records import Case
 from tasks.inputs.environment import Environment
+from tasks.policy.records import MutatedPrompt, PromptFailure
 from tasks.prompts.factory import LONGEST_SHOWN, configured_writer, make_embedder
 from tasks.prompts.writer import DirectAsker, ModelWriter, RulesWriter, TextWriter
 from tasks.rlp.embeddings import Embedder
@@ -26,34 +26,6 @@ from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import shortened
 
 _PARAMETER: Final = "prompt"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PromptFailure:
-    """A case that a prompt got wrong."""
-
-    input: str
-    answer: str
-    expected: str | None = None
-    """``None``: nobody knows."""
-    reason: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MutatedPrompt:
-    """What an action made of a prompt."""
-
-    prompt: str | None
-    """``None``: no text was kept, and ``verdict`` says why."""
-    verdict: str
-    """``kept``, or the rule that the text breaks, or that there is none."""
-    reason: str
-    """Of the writer's failure; empty: it did not fail."""
-    diagnosis: str
-    writer: str
-    """The model's name, or ``rules``: texts that fixed rules put together."""
-    cost_usd: float | None
-    """Of the call. ``None``: unknown."""
 
 
 class PromptMutator:

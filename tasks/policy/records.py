@@ -2,12 +2,19 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import ConfigDict, Field
 
 from convergence_core.policy import N_PROGRESS, PROMPT_ACTIONS, PPOConfig, PromptEpisode
 from convergence_core.policy.gate import PolicyName
 from convergence_core.policy.network import Floats
 
+Action = Literal[
+    "try-catch-style", "context-reduction", "expansion", "constraint-addition", "task-decomposition",
+    "reflect", "stop",
+]  # fmt: skip
+ShortText = Annotated[str, Field(max_length=20_000)]
 ReceiptStatus = Literal["stored", "archived", "off_policy", "duplicate"]
 OFF_POLICY: Final = -1
 """Version of a decision that no version of this policy made; its log-probability is unknown and stored as 0."""
@@ -62,26 +69,61 @@ class PolicyQuestion:
     """Actions that cannot be applied."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyAnswer:
-    """What a policy chose."""
+@dataclass(frozen=True, kw_only=True)
+class ChosenAction:
+    """An action that the policy chose."""
 
     decision_id: str | None
     """Under which the outcome is reported; ``None``: nothing is learned from it."""
     episode_id: str
     step: int
-    action: str
+    action: Action
     log_prob: float
     """In nats."""
     value: float
     """Expected discounted return."""
-    legal: tuple[str, ...]
+    mask: tuple[bool, ...]
+    """Whether each of the policy's actions was legal, in their order."""
     probabilities: tuple[float, ...]
-    """Of all actions, in the order of ``PROMPT_ACTIONS``; 0 for an illegal one."""
+    """Of each action, in the same order; 0 for an illegal one."""
     policy_version: int
     """Of the policy that learns by PPO."""
     policy: PolicyName
-    """Who chose: that one, or the baseline that serves."""
+    """Who chose: ``ppo``, or the baseline that serves: ``bandit`` or ``sequence``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MutatedPrompt:
+    """What an action made of a prompt."""
+
+    prompt: str | None
+    """``None``: no text was kept, and ``verdict`` says why."""
+    verdict: str
+    """``kept``, or the rule that the text breaks, or that there is none."""
+    reason: str
+    """Of the writer's failure; empty: it did not fail."""
+    diagnosis: str
+    writer: str
+    """The model's name, or ``rules``: texts that fixed rules put together."""
+    cost_usd: float | None
+    """Of the call. ``None``: unknown."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MutatedAction(MutatedPrompt, ChosenAction):
+    """An action, and the prompt after it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptFailure:
+    """A case that a prompt got wrong."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
+    input: ShortText
+    answer: ShortText
+    expected: ShortText | None = None
+    """``None``: unknown."""
+    reason: ShortText = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +142,7 @@ class ExperienceReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperienceReceipt:
-    """How a report was taken in."""
+    """Result of reporting an outcome."""
 
     decision_id: str
     status: ReceiptStatus

@@ -44,9 +44,9 @@ from convergence_core.policy.rollout import PolicyChoice, values_of
 from tasks.policy.baselines import Baseline, baseline_of
 from tasks.policy.records import (
     OFF_POLICY,
+    ChosenAction,
     ExperienceReceipt,
     ExperienceReport,
-    PolicyAnswer,
     PolicyQuestion,
     PolicySettings,
     ReceiptStatus,
@@ -138,7 +138,7 @@ class ServedPolicy(Closing):
         episode_id: str | None = None,
         deterministic: bool = False,
         chooser: Chooser = SERVED,
-    ) -> PolicyAnswer:
+    ) -> ChosenAction:
         """Choose an action.
 
         Where a baseline serves, it chooses by what it expects each action to earn, and nothing is learned from it.
@@ -162,14 +162,14 @@ class ServedPolicy(Closing):
             decision = _decision(offer, chosen, state.version, episode_id, step)
             if not deterministic:
                 self._keep(decision)
-        return PolicyAnswer(
+        return ChosenAction(
             decision_id=None if deterministic else decision.decision_id,
             episode_id=episode_id,
             step=step,
             action=PROMPT_ACTIONS[decision.action],
             log_prob=decision.log_prob,
             value=decision.value,
-            legal=_legal_names(offer),
+            mask=tuple(offer.legal[0].tolist()),
             probabilities=tuple(float(p) for p in chosen.probabilities[0]),
             policy_version=state.version,
             policy=PPO,
@@ -205,16 +205,16 @@ class ServedPolicy(Closing):
 
     def _by_baseline(
         self, champion: Baseline, offer: Offer, episode_id: str, step: int
-    ) -> PolicyAnswer:
+    ) -> ChosenAction:
         action = champion.policy.choose(offer.observations[0], offer.legal[0])
-        return PolicyAnswer(
+        return ChosenAction(
             decision_id=None,
             episode_id=episode_id,
             step=step,
             action=PROMPT_ACTIONS[action],
             log_prob=0.0,
             value=0.0,
-            legal=_legal_names(offer),
+            mask=tuple(offer.legal[0].tolist()),
             probabilities=tuple(float(at == action) for at in range(len(PROMPT_ACTIONS))),
             policy_version=self.version,
             policy=champion.name,
@@ -310,7 +310,7 @@ class ServedPolicy(Closing):
             self._change(state, "simulated", statistics=statistics)
             return statistics
 
-    def distribution(self, question: PolicyQuestion) -> PolicyAnswer:
+    def distribution(self, question: PolicyQuestion) -> ChosenAction:
         """Return the probabilities of all actions and the value; nothing is kept.
 
         Raises:
@@ -577,10 +577,6 @@ def _decision(
         log_prob=float(chosen.log_probs[0]),
         value=float(chosen.values[0]),
     )
-
-
-def _legal_names(offer: Offer) -> tuple[str, ...]:
-    return tuple(name for name, is_on in zip(PROMPT_ACTIONS, offer.legal[0], strict=True) if is_on)
 
 
 def _check_place(report: ExperienceReport, decision: PolicyDecision) -> None:

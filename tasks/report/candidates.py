@@ -2,11 +2,10 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 from convergence_core.evidence.archive import Member
 from convergence_core.records import Candidate, Case, Evaluation, Role, Trial
-from convergence_core.result import CandidateReport, Difference, Estimate, LeaderboardRow
+from convergence_core.result import CandidateReport, Estimate, LeaderboardRow
 from convergence_core.search.recommend import Interval, Ranked, mean_interval, paired_difference
 from convergence_core.search.sampler import SearchState
 from convergence_core.space import Space
@@ -75,16 +74,16 @@ class Final:
         rewards = self.rewards(candidate_id, role)
         weights, groups = self.weights, self.groups
         found = mean_interval(rewards, level=self.level, weights=weights, groups=groups)
-        return _as(Estimate, found)
+        return _estimate(found)
 
-    def difference(self, a: str | None, b: str | None, role: Role) -> Difference | None:
+    def difference(self, a: str | None, b: str | None, role: Role) -> Estimate | None:
         """Return the paired difference of two candidates on the cells of a role."""
         if a is None or b is None or a == b:
             return None
         rewards = self.rewards(a, role), self.rewards(b, role)
         weights, groups = self.weights, self.groups
         found = paired_difference(*rewards, level=self.level, weights=weights, groups=groups)
-        return _as(Difference, found)
+        return _estimate(found)
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
@@ -92,15 +91,12 @@ def _mean(values: Iterable[float | None]) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-_Kind = TypeVar("_Kind", Estimate, Difference)
-
-
-def _as(kind: type[_Kind], found: Interval | None) -> _Kind | None:
-    if found is None:
+def _estimate(interval: Interval | None) -> Estimate | None:
+    if interval is None:
         return None
-    n_groups = found.n_groups if found.n_groups < found.n else None
-    ends = {"mean": found.mean, "low": found.low, "high": found.high, "level": found.level}
-    return kind(**ends, n_cases=found.n, n_groups=n_groups)
+    n_groups = interval.n_groups if interval.n_groups < interval.n else None
+    ends = {name: getattr(interval, name) for name in ("mean", "low", "high", "level")}
+    return Estimate(**ends, n_cases=interval.n, n_groups=n_groups)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

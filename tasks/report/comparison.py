@@ -11,7 +11,7 @@ from convergence_core.records import Case, Params, ParamValue, Role, short_id
 from convergence_core.result import (
     CaseAnswer,
     CaseAnswers,
-    Difference,
+    Estimate,
     RunResult,
     number_text,
     worst_first,
@@ -59,7 +59,7 @@ class SharedCases:
     role: Role
     first_mean: float
     second_mean: float
-    difference: Difference
+    difference: Estimate
     """Second less first, paired by case."""
 
 
@@ -233,7 +233,7 @@ def _shared(
             role=role,
             first_mean=_weighted(first, weights),
             second_mean=_weighted(second, weights),
-            difference=Difference(
+            difference=Estimate(
                 mean=found.mean,
                 low=found.low,
                 high=found.high,

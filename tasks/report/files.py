@@ -27,7 +27,7 @@ from typing import TextIO, TypeAlias
 from convergence_core.config import Configuration
 from convergence_core.ports import Store
 from convergence_core.records import Case, Json, Role
-from convergence_core.result import CandidateReport, Difference, Estimate, RunResult, verdict_of
+from convergence_core.result import CandidateReport, Estimate, RunResult, verdict_of
 from tasks.report import phrases
 from tasks.report.answers import reported_answers
 from tasks.report.atomic_files import atomic_text, point_to_latest
@@ -228,6 +228,6 @@ def _estimates(report: CandidateReport) -> dict[str, Json]:
     return {role: _numbers(report.estimate(role)) for role in _MEASURED}
 
 
-def _numbers(value: Estimate | Difference | None) -> dict[str, Json] | None:
+def _numbers(value: Estimate | None) -> dict[str, Json] | None:
     names = ("mean", "low", "high", "level", "n_cases")
     return None if value is None else {name: getattr(value, name) for name in names}

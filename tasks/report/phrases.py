@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from convergence_core.caveats import CASES
 from convergence_core.records import DEFAULT_NAME, ParamValue, Role
-from convergence_core.result import CandidateReport, Difference, Estimate, GateReport, RunResult
+from convergence_core.result import CandidateReport, Estimate, GateReport, RunResult
 from convergence_core.result.number_text import (
     UNKNOWN,
     evidence,
@@ -70,7 +70,7 @@ def most_frequent(reasons: Mapping[str, int], n: int = 3) -> list[str]:
     return [f"{plural(count, 'time')}: {clean(reason)}" for reason, count in ordered[:n]]
 
 
-def counted(value: Estimate | Difference | GateReport, noun: str) -> str:
+def counted(value: Estimate | GateReport, noun: str) -> str:
     """Return what a number rests on, e.g. ``40 held-out cases in 4 groups``."""
     cases = plural(value.n_cases, noun)
     return cases if value.n_groups is None else f"{cases} in {plural(value.n_groups, 'group')}"
@@ -81,7 +81,7 @@ def estimate(value: Estimate | None) -> str:
     return UNKNOWN if value is None else interval(value.mean, value.low, value.high)
 
 
-def difference(value: Difference | None) -> str:
+def difference(value: Estimate | None) -> str:
     """Return ``+mean [low, high]``."""
     return UNKNOWN if value is None else signed_interval(value.mean, value.low, value.high)
 

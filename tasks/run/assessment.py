@@ -17,7 +17,7 @@ from convergence_core.records import (
     canonical_json,
     sha256_hex,
 )
-from convergence_core.result import CaseAnswers, Difference, Estimate, worst_first
+from convergence_core.result import CaseAnswers, Estimate, worst_first
 from convergence_core.search.recommend import Interval, mean_interval, paired_difference
 from convergence_core.search.study import limit_reached
 from tasks.inputs.loader import Loaded
@@ -64,7 +64,7 @@ class Assessment:
     estimate: Estimate | None
     """Mean reward over all test cases; ``None``: no case has a reward."""
     of_champion: Estimate | None
-    difference: Difference | None
+    difference: Estimate | None
     """Present settings less champion, paired by case."""
     cases: tuple[CaseAnswers, ...]
     """The champion's answers first, the current settings' second, lowest first."""
@@ -323,7 +323,7 @@ def _assessment(
         champion=champion,
         estimate=_estimate(mean_interval(own, level=level, weights=weights, groups=groups)),
         of_champion=_estimate(mean_interval(other, level=level, weights=weights, groups=groups)),
-        difference=None if gap is None else Difference(**_ends(gap)),
+        difference=None if gap is None else Estimate(**_ends(gap)),
         cases=worst_first(cases),
         n_missing=sum(evaluation.reward is None for evaluation in evaluations),
         unasked=_unasked(run, cases),

@@ -98,23 +98,6 @@ class Arm:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
-    """A decision and its reward."""
-
-    decision_id: str
-    agent_type: str
-    arm_id: str
-    params: Mapping[str, Any]
-    version: int
-    propensity: float
-    is_fresh: bool
-    created_us: int
-    expires_us: int | None
-    reward: float | None
-    reward_status: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Gates:
     """Evidence of the traffic by agent type, every look of a gate, and the champion."""
 

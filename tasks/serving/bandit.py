@@ -24,10 +24,10 @@ from tasks.serving.linear_arms import ContextualArms
 from tasks.serving.offers import arm_id_of, decision_id, gaussian_arms, prob_best
 from tasks.serving.operations import Operation, performed
 from tasks.serving.quality import ArmQuality, quality_of, quality_plan
-from tasks.serving.rewards import Reward, RewardUpdate
+from tasks.serving.rewards import RewardUpdate
 from tasks.serving.settings import EXPLORE_AFTER_ALARM, RuntimeConfig, read_settings
 from tasks.store.database import Connection
-from tasks.store.runtime.rows import Group, NewDecision, StoredArm, StoredPolicy
+from tasks.store.runtime.rows import Group, NewDecision, Reward, StoredArm, StoredPolicy
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tasks.store.runtime.watches import active_guard
 from tasks.store.runtime.writes import is_outdated, log_decision

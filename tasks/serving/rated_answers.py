@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from tasks.serving.answers import RewardOutcome
 from tasks.serving.operations import performed
-from tasks.serving.rewards import Reward
 from tasks.serving.systems import Systems
 from tasks.store.feedback.feedback_store import FeedbackStore
+from tasks.store.runtime.rows import Reward
 
 _PENDING = (
     "SELECT i.interaction_id, i.system, i.decision_id FROM interactions i "

@@ -1,100 +1,17 @@
 """Rewards as callers give them, taken in as operations."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable
 
 from convergence_core.bandit import Alarm, Receipt
 from convergence_core.bandit.arms import finite_reward
 from convergence_core.errors import WrongUserError
-from tasks.secrets.process_redaction import stored_json
 from tasks.serving.answers import RewardOutcome, Status
 from tasks.serving.operations import Operation
 from tasks.serving.settings import RewardMetric
 from tasks.store.database import Connection
+from tasks.store.runtime.rows import Reward
 from tasks.store.runtime.runtime_store import RuntimeStore
-from tasks.store.runtime.writes import NewReward, check_cost, take_reward
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reward:
-    """The reward of a decision, as a caller gives it."""
-
-    user_id: str | None = None
-    """The user that the decision served; ``None``: the decision's own."""
-    decision_id: str | None = None
-    """``None``: a default served."""
-    reward: float | None = None
-    signals: Mapping[str, float] | None = None
-    engagement_score: float | None = None
-    grading_score: float | None = None
-    metadata: Mapping[str, Any] | None = None
-    cost: float | None = None
-    """What the request cost, in the system's own unit."""
-
-    def __post_init__(self) -> None:
-        """Refuse a cost that is none.
-
-        Raises:
-            ValueError: it is below 0, or not finite.
-        """
-        check_cost(self.cost)
-
-    def meant(self, metrics: Callable[[], tuple[RewardMetric, ...]]) -> float | None:
-        """Return the reward that is meant, ``None`` if there is none.
-
-        Args:
-            metrics: how signals become a reward; asked where there are signals.
-
-        Raises:
-            ValueError: a signal is not in [0, 1].
-        """
-        signals = self.signals
-        if signals is not None:
-            given = [metric for metric in metrics() if metric.name in signals]
-            for metric in given:
-                if not 0.0 <= signals[metric.name] <= 1.0:
-                    raise ValueError(
-                        f"signals.{metric.name} must lie in [0, 1], but got {signals[metric.name]}"
-                    )
-            total = sum(metric.weight for metric in given)
-            if total:
-                return sum(metric.weight * signals[metric.name] for metric in given) / total
-        return self.reward if self.reward is not None else self.engagement_score
-
-    def outcome(
-        self,
-        status: Status,
-        reward: float | None,
-        *,
-        learns: bool = False,
-        alarm: Alarm | None = None,
-    ) -> RewardOutcome:
-        """Return the effect of this reward."""
-        return RewardOutcome(
-            success=status in {"ok", "late", "duplicate"},
-            status=status,
-            reward=reward,
-            engagement_score=self.engagement_score,
-            grading_score=self.grading_score,
-            computed_update={"alpha": reward, "beta": 1.0 - reward}
-            if learns and reward is not None
-            else None,
-            alarm=None if alarm is None else _sentence(alarm),
-        )
-
-    @property
-    def details_json(self) -> str | None:
-        """All that is given beside the reward; ``None``: nothing."""
-        details: dict[str, Any] = {
-            "signals": None if self.signals is None else dict(self.signals),
-            "engagement_score": self.engagement_score,
-            "grading_score": self.grading_score,
-            "cost": self.cost,
-            "metadata": None if self.metadata is None else dict(self.metadata),
-        }
-        given = {name: value for name, value in details.items() if value is not None}
-        return stored_json(given) if given else None
+from tasks.store.runtime.writes import take_reward
 
 
 class RewardUpdate(Operation[RewardOutcome]):
@@ -109,32 +26,23 @@ class RewardUpdate(Operation[RewardOutcome]):
     ) -> None:
         self.system = system
         self._store, self._given, self._metrics = store, given, metrics
-        self._new: NewReward | None = None
         self._reward: float | None = None
         self._written: tuple[Receipt, Alarm | None] | None = None
         self._refusal: WrongUserError | None = None
 
     def prepare(self) -> None:
-        """Find out which number is the reward; without one nothing is written."""
-        given = self._given
-        self._reward = given.meant(self._metrics)
-        self.writes = self._reward is not None and given.decision_id is not None
-        if self._reward is None or given.decision_id is None:
-            return
-        self._new = NewReward(
-            system=self.system,
-            decision_id=given.decision_id,
-            reward=finite_reward(self._reward),
-            user_id=given.user_id,
-            details_json=given.details_json,
-            cost=given.cost,
-        )
+        """Compute what the reward is worth; without that nothing is written."""
+        self._reward = _value(self._given, self._metrics)
+        self.writes = self._reward is not None and self._given.decision_id is not None
+        if self._reward is not None:
+            finite_reward(self._reward)
 
     def write(self, connection: Connection) -> None:
         """Take the reward in."""
-        assert self._new is not None  # noqa: S101 - prepared
+        assert self._reward is not None  # noqa: S101 - prepared
+        now = self._store.now_us()
         try:
-            self._written = take_reward(connection, self._new, self._store.now_us())
+            self._written = take_reward(connection, self.system, self._given, self._reward, now)
         except WrongUserError as error:  # the transaction is shared with other requests
             self._refusal = error
 
@@ -146,12 +54,44 @@ class RewardUpdate(Operation[RewardOutcome]):
         """
         if self._refusal is not None:
             raise self._refusal
-        if self._written is None:
-            return self._given.outcome("none", self._reward)
-        receipt, alarm = self._written
-        return self._given.outcome(
-            receipt.status, self._reward, learns=receipt.learns, alarm=alarm
+        receipt, alarm = self._written or (None, None)
+        status: Status = "none" if receipt is None else receipt.status
+        update = None
+        if receipt is not None and receipt.learns and self._reward is not None:
+            update = {"alpha": self._reward, "beta": 1.0 - self._reward}
+        return RewardOutcome(
+            success=status in {"ok", "late", "duplicate"},
+            status=status,
+            reward=self._reward,
+            engagement_score=self._given.engagement_score,
+            grading_score=self._given.grading_score,
+            computed_update=update,
+            alarm=None if alarm is None else _sentence(alarm),
         )
+
+
+def _value(given: Reward, metrics: Callable[[], tuple[RewardMetric, ...]]) -> float | None:
+    """Return what a reward is worth, ``None`` if it says nothing.
+
+    Args:
+        given: the reward.
+        metrics: how signals become a reward; called if there are signals.
+
+    Raises:
+        ValueError: a signal is not in [0, 1].
+    """
+    signals = given.signals
+    if signals is not None:
+        known = [metric for metric in metrics() if metric.name in signals]
+        for metric in known:
+            if not 0.0 <= signals[metric.name] <= 1.0:
+                raise ValueError(
+                    f"signals.{metric.name} must lie in [0, 1], but got {signals[metric.name]}"
+                )
+        total = sum(metric.weight for metric in known)
+        if total:
+            return sum(metric.weight * signals[metric.name] for metric in known) / total
+    return given.reward if given.reward is not None else given.engagement_score
 
 
 def _sentence(alarm: Alarm) -> str:

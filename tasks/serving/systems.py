@@ -12,13 +12,13 @@ from typing import Any
 from convergence_core.bandit.priors import nightly_prior
 from convergence_core.errors import NoArmsError
 from convergence_core.records import Json
-from tasks.serving.answers import Arm, Decision, as_dict
+from tasks.serving.answers import Arm, as_dict
 from tasks.serving.bandit import ArmRequest, ArmSelection, Bandit
 from tasks.serving.offers import offer_of
-from tasks.serving.rewards import Reward, RewardUpdate
+from tasks.serving.rewards import RewardUpdate
 from tasks.serving.settings import RuntimeArm, RuntimeConfig, read_settings
 from tasks.store.runtime.promotions import champion_of, looks
-from tasks.store.runtime.rows import ArmOffer, Group
+from tasks.store.runtime.rows import ArmOffer, Decision, Group, Reward
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tasks.store.runtime.watches import alarms, guards
 
@@ -164,10 +164,12 @@ class Systems:
 
     def decision(self, system: str, user_id: str, decision_id: str) -> Decision | None:
         """Return a user's decision and its reward, ``None`` if there is none of that id."""
-        found = self.store.decision(decision_id)
-        if found is None or found.system != system or found.user_id != user_id:
-            return None
-        return Decision(**as_dict(found, Decision))
+        decision = self.store.decision(decision_id)
+        is_theirs = decision is not None and (decision.system, decision.user_id) == (
+            system,
+            user_id,
+        )
+        return decision if is_theirs else None
 
     def gates(self, system: str) -> dict[str, Any] | None:
         """Return the evidence of the traffic, every look of a gate, and the champion.

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from convergence_core.errors import ConfigurationError
-from convergence_core.feedback.activation_gate import GateMeasures, Measured, gate_checks
+from convergence_core.feedback.activation_gate import GateMeasures, gate_checks
 from convergence_core.feedback.adapter_records import GateCheck
 from convergence_core.feedback.held_out import HeldOutAnswer, compare_held_out
 from convergence_core.feedback.held_out_metrics import HeldOutMetric, held_out_metrics
@@ -21,6 +21,7 @@ from convergence_core.feedback.safety import (
     n_new_flags,
     safety_flags,
 )
+from convergence_core.judges.report import Figure
 from convergence_core.result.number_text import plural
 from convergence_core.search.recommend import Interval
 from tasks.functions.user_functions import load_function
@@ -214,7 +215,7 @@ def _nats(
 
 def _logged_reward(
     model: JudgedModel, marks: RoleMarks, new: Path, old: Path | None
-) -> tuple[Measured | None, str]:
+) -> tuple[Figure | None, str]:
     """Return the difference of reward by the marks of held-out answers, and what it rests on."""
     given = [(_messages(one.interaction), one.interaction.response) for one in marks.held_out]
     if not given:
@@ -227,7 +228,7 @@ def _logged_reward(
     )
     if found is None:
         return None, ""
-    return Measured(value=found.difference, low=found.low, high=found.high), found.words
+    return Figure(value=found.difference, low=found.low, high=found.high), found.words
 
 
 def _new_flags(
@@ -280,10 +281,10 @@ def _rater(loaded: Loaded) -> Rate | None:
     return rate
 
 
-def _measured(interval: Interval | None, *, times: float = 1.0) -> Measured | None:
+def _measured(interval: Interval | None, *, times: float = 1.0) -> Figure | None:
     if interval is None:
         return None
-    return Measured(
+    return Figure(
         value=times * interval.mean, low=times * interval.low, high=times * interval.high
     )
 

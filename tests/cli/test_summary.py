@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from convergence.cli.optimize import show
-from convergence_core.result import CandidateReport, Difference, Estimate, Failure, RunResult
+from convergence_core.result import CandidateReport, Estimate, Failure, RunResult
 from tasks.report.markdown import report_markdown
 
 
@@ -32,7 +32,7 @@ def result(**changes: object) -> RunResult:
         "n_cached": 4, "n_failed": 3, "n_missing": 0, "n_skipped": 0, "cost_usd": None,
         "started_us": 0, "ended_us": 1, "n_search_cases": 18, "n_holdout_cases": 6,
         "winner": WINNER, "baseline": BASELINE, "has_defaults": True,
-        "difference": Difference(mean=0.1, low=-0.02, high=0.22, n_cases=6),
+        "difference": Estimate(mean=0.1, low=-0.02, high=0.22, n_cases=6),
         "failures": (Failure(reason="timeout", fault="candidate", n=3, example="a\nTimeoutError"),),
         "files": {"report.md": "results/report.md"},
     }  # fmt: skip

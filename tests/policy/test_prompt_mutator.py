@@ -16,7 +16,8 @@ from tasks.inputs.environment import Environment
 from tasks.inputs.loader import load
 from tasks.mock.mock_server import MockServer
 from tasks.mock.options import MockOptions
-from tasks.policy.prompt_mutator import MutatedPrompt, PromptFailure, PromptMutator
+from tasks.policy.prompt_mutator import PromptMutator
+from tasks.policy.records import MutatedPrompt, PromptFailure
 from tests.support.writing_runs import write_project
 
 PROMPT = "Say what the visitor of {place} thought of it, please."

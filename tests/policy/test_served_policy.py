@@ -24,9 +24,9 @@ from convergence_core.policy import (
 )
 from tasks.policy import served_policy
 from tasks.policy.records import (
+    ChosenAction,
     ExperienceReceipt,
     ExperienceReport,
-    PolicyAnswer,
     PolicyQuestion,
     PolicySettings,
 )
@@ -51,7 +51,7 @@ def question(*history: str, of: int = 0) -> PolicyQuestion:
     )
 
 
-def report(answer: PolicyAnswer, reward: float = 0.5, **more: object) -> ExperienceReport:
+def report(answer: ChosenAction, reward: float = 0.5, **more: object) -> ExperienceReport:
     return ExperienceReport(
         decision_id=str(answer.decision_id), episode_id=answer.episode_id, step=answer.step,
         reward=reward, **{"terminated": True, **more},  # type: ignore[arg-type]
@@ -81,7 +81,7 @@ def test_a_report_is_stored_with_all_that_the_policy_knew(
     policy: ServedPolicy, store: ExperienceStore
 ):
     answer = policy.decide(question())
-    assert answer.legal == PROMPT_ACTIONS
+    assert all(answer.mask)
     assert sum(answer.probabilities) == pytest.approx(1.0)
     receipt = one(policy, report(answer, -0.25))
     assert (receipt.status, receipt.policy_version) == ("stored", 0)
@@ -107,7 +107,7 @@ def test_used_and_excluded_actions_are_never_chosen(policy: ServedPolicy):
         assert drawn.action not in {"context-reduction", "reflect", "expansion"}
     answer = policy.distribution(asked)
     assert answer.decision_id is None
-    assert answer.legal[-1] == STOP
+    assert answer.mask[PROMPT_ACTIONS.index(STOP)]
     assert [answer.probabilities[PROMPT_ACTIONS.index(n)] for n in ("reflect", "expansion")] == [
         0,
         0,

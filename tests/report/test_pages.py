@@ -17,7 +17,7 @@ from convergence_core.result import (
     CandidateReport,
     CaseAnswer,
     CaseAnswers,
-    Difference,
+    Estimate,
     RunResult,
     verdict_of,
 )
@@ -247,7 +247,7 @@ def test_held_out_difference_is_said_with_its_interval_and_what_it_is_not():
 
 
 def test_a_difference_whose_interval_holds_zero_is_said_to_tell_nothing_apart():
-    gap = Difference(mean=0.01, low=-0.02, high=0.04, n_cases=110)
+    gap = Estimate(mean=0.01, low=-0.02, high=0.04, n_cases=110)
     text = report_markdown(replace(made_up_result(), difference=gap))
     assert "+0.010 [\N{MINUS SIGN}0.020, +0.040]" in text
     assert "The interval includes 0." in text

@@ -16,10 +16,10 @@ from convergence_core.bandit import Alarm, DriftWatch, Receipt
 from convergence_core.errors import ArmChangedError, RequestReusedError, StoreFormatError
 from tasks.serving.offers import offer_of
 from tasks.serving.settings import read_settings
-from tasks.store.runtime.rows import ArmOffer, NewDecision, StoredPolicy
+from tasks.store.runtime.rows import ArmOffer, NewDecision, Reward, StoredPolicy
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tasks.store.runtime.watches import alarms as found_alarms, mark_reported, unreported_alarms
-from tasks.store.runtime.writes import NewReward, log_decision, take_reward
+from tasks.store.runtime.writes import log_decision, take_reward
 from tests.store.postgres_server import postgres_server
 from tests.support.children import start_child
 from tests.support.rebuilt_counts import rebuilt
@@ -82,9 +82,9 @@ def decide(
 def reward(
     store: RuntimeStore, decision_id: str, value: float, system: str = "bot", **more: float
 ) -> tuple[Receipt, Alarm | None]:
-    new = NewReward(system=system, decision_id=decision_id, reward=value, **more)  # type: ignore[arg-type]
+    new = Reward(decision_id=decision_id, **more)  # type: ignore[arg-type]
     with store.database.transaction() as connection:
-        return take_reward(connection, new, store.now_us())
+        return take_reward(connection, system, new, value, store.now_us())
 
 
 def counts(store: RuntimeStore) -> dict[str, tuple[float, float]]:

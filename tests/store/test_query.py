@@ -73,7 +73,6 @@ def test_every_view_answers_on_an_empty_and_on_a_full_store(store, tmp_path, nam
 def test_a_tables_columns_are_those_of_the_registry_with_or_without_files(store, tmp_path, name):
     columns = TABLES[name].columns
     expected = [(c.name, c.sql_type) for c in columns]
-    expected += [(c.old_name, c.sql_type) for c in columns if c.old_name]
     for one in (store, ParquetStore(tmp_path / "empty")):
         result = one.query(f"SELECT * FROM {name}")  # noqa: S608 - a name of the registry
         assert list(zip(result.columns, result.types, strict=True)) == expected

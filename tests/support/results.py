@@ -19,7 +19,6 @@ from convergence_core.records import Params
 from convergence_core.result import (
     CandidateReport,
     CurvePoint,
-    Difference,
     Estimate,
     Failure,
     LeaderboardRow,
@@ -64,8 +63,8 @@ def made_up_result(n_candidates: int = 120, n_generations: int = 8) -> RunResult
         winner=_report(winner, 0.61, 0.64),
         baseline=_report(default, 0.55, 0.56),
         has_defaults=True,
-        difference=Difference(mean=0.06, low=0.02, high=0.10, n_cases=110),
-        difference_fresh=Difference(mean=0.08, low=0.05, high=0.11, n_cases=110),
+        difference=Estimate(mean=0.06, low=0.02, high=0.10, n_cases=110),
+        difference_fresh=Estimate(mean=0.08, low=0.05, high=0.11, n_cases=110),
         within=Within(delta=0.01, probability=0.83),
         leaderboard=rows,
         curve=_curve(n_generations),

@@ -10,9 +10,9 @@ import { environment, ServiceProcess } from "./process.js";
 import type { components, paths } from "./schema.js";
 
 type Schemas = components["schemas"];
-export type Action = Schemas["ActionAnswer"]["action"];
-export type ChosenAction = Schemas["ActionAnswer"];
-export type Mutation = Schemas["MutationAnswer"];
+export type Action = Schemas["ChosenAction"]["action"];
+export type ChosenAction = Schemas["ChosenAction"];
+export type Mutation = Schemas["MutatedAction"];
 export type State = Omit<Schemas["ActionBody"], "embedding">;
 export type MutationRequest = Omit<Schemas["MutationBody"], "prompt">;
 /** What came of an action, without the ids of the decision. */
@@ -183,12 +183,12 @@ export class RLInterface {
   }
 
   /** Report what came of an action, durably: a transition, or a decision and its outcome, which counts once. */
-  async storeExperience(experience: Transition): Promise<Schemas["ExperienceAnswer"]>;
-  async storeExperience(chosen: ChosenAction, outcome: Outcome): Promise<Schemas["ExperienceAnswer"]>;
+  async storeExperience(experience: Transition): Promise<Schemas["ExperienceReceipt"]>;
+  async storeExperience(chosen: ChosenAction, outcome: Outcome): Promise<Schemas["ExperienceReceipt"]>;
   async storeExperience(
     given: ChosenAction | Transition,
     outcome?: Outcome,
-  ): Promise<Schemas["ExperienceAnswer"]> {
+  ): Promise<Schemas["ExperienceReceipt"]> {
     const body = "decision_id" in given ? reported(given, outcome) : transition(given as Transition);
     return answered(await this.http.POST("/store_experience", { body }));
   }

@@ -1,10 +1,12 @@
 """Rows of the runtime state, as values."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from convergence_core.records import Json
+from tasks.secrets.process_redaction import stored_json
 
 LookKind = Literal["holdout", "traffic", "guard"]
 ArmKind = Literal["beta", "gaussian", "linear"]
@@ -126,7 +128,7 @@ class NewDecision:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoredDecision:
+class Decision:
     """A decision and the first reward that closed it."""
 
     decision_id: str
@@ -143,6 +145,45 @@ class StoredDecision:
     expires_us: int | None
     reward: float | None
     reward_status: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reward:
+    """The reward of a decision, as a caller gives it."""
+
+    user_id: str | None = None
+    """The user that the decision served; ``None``: the decision's own."""
+    decision_id: str | None = None
+    """``None``: a default served."""
+    reward: float | None = None
+    signals: Mapping[str, float] | None = None
+    engagement_score: float | None = None
+    grading_score: float | None = None
+    metadata: Mapping[str, Any] | None = None
+    cost: float | None = None
+    """What the request cost, in the system's own unit."""
+
+    def __post_init__(self) -> None:
+        """Refuse a cost that is none.
+
+        Raises:
+            ValueError: it is below 0, or not finite.
+        """
+        if self.cost is not None and not 0.0 <= self.cost < math.inf:
+            raise ValueError(f"a cost must be a number of 0 or more, but got {self.cost}")
+
+    @property
+    def details_json(self) -> str | None:
+        """All that is members beside the reward; ``None``: nothing."""
+        details: dict[str, Any] = {
+            "signals": None if self.signals is None else dict(self.signals),
+            "engagement_score": self.engagement_score,
+            "grading_score": self.grading_score,
+            "cost": self.cost,
+            "metadata": None if self.metadata is None else dict(self.metadata),
+        }
+        members = {name: value for name, value in details.items() if value is not None}
+        return stored_json(members) if members else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

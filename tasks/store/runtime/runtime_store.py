@@ -16,10 +16,10 @@ from tasks.store.database import Closing, Connection
 from tasks.store.runtime.rows import (
     ArmKind,
     ArmOffer,
+    Decision,
     Group,
     RewardTally,
     StoredArm,
-    StoredDecision,
     StoredPolicy,
 )
 from tasks.store.runtime.schema import ARMS, DECISIONS, GROUPS, POLICIES, RUNTIME, RUNTIME_FILE
@@ -211,7 +211,7 @@ class RuntimeStore(Closing):
         """Return system and agent type of every group, sorted."""
         return self.fetch("SELECT system, agent_type FROM groups ORDER BY system, agent_type")
 
-    def decision(self, decision_id: str) -> StoredDecision | None:
+    def decision(self, decision_id: str) -> Decision | None:
         """Return a decision, ``None`` if there is none."""
         rows = self.fetch(_FIND, (decision_id,))
         return DECISIONS.record(rows[0]) if rows else None

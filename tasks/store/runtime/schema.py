@@ -17,11 +17,11 @@ from typing import Final
 from tasks.store.database import RANGES, RecordTable, Schema, SqlTable
 from tasks.store.runtime.rows import (
     Champion,
+    Decision,
     GateLook,
     Group,
     StoredAlarm,
     StoredArm,
-    StoredDecision,
     StoredGuard,
     StoredPolicy,
 )
@@ -58,7 +58,7 @@ POLICIES = RecordTable(
 )
 DECISIONS = RecordTable(
     "decisions",
-    StoredDecision,
+    Decision,
     "seq INTEGER PRIMARY KEY, decision_id TEXT NOT NULL UNIQUE, group_id INTEGER NOT NULL, "
     "user_id TEXT NOT NULL, arm_id TEXT NOT NULL, version INTEGER NOT NULL, propensity REAL NOT NULL, "
     "fresh INTEGER NOT NULL, context_json TEXT, created_us INTEGER NOT NULL, expires_us INTEGER, "

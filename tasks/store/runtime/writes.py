@@ -5,7 +5,6 @@ was given before it writes anything, so a request that is refused leaves the oth
 """
 
 import json
-import math
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from operator import attrgetter
@@ -15,7 +14,7 @@ from convergence_core.bandit.drift import Alarm, DriftWatch
 from convergence_core.bandit.receipts import OpenDecision, Receipt, receive
 from convergence_core.errors import RequestReusedError, WrongUserError
 from tasks.store.database import Connection, insert_sql
-from tasks.store.runtime.rows import NewDecision
+from tasks.store.runtime.rows import NewDecision, Reward
 
 _DECISION = (
     "decision_id", "user_id", "arm_id", "version", "propensity", "context_json", "created_us",
@@ -88,23 +87,6 @@ def _terms(settings_json: str | None) -> _Terms:
     return _Terms(**{name: values[name] for name in names if name in values})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewReward:
-    """A reward that has arrived."""
-
-    system: str
-    """Whose decision it should be; another system's counts as unknown."""
-    decision_id: str
-    reward: float
-    """In [0, 1]; of Gaussian arms any finite number."""
-    user_id: str | None = None
-    """The user that the decision served. ``None``: the decision's own."""
-    details_json: str | None = None
-    """Signals, scores and metadata given beside it."""
-    cost: float | None = None
-    """What the request cost, in the system's own unit; ``None``: unknown."""
-
-
 def is_outdated(connection: Connection, group_id: int, *, revision: int, stale_at: float) -> bool:
     """Return whether decisions by a policy must not be logged any more.
 
@@ -141,12 +123,16 @@ def log_decision(connection: Connection, group_id: int, new: NewDecision) -> New
     return new
 
 
-def take_reward(connection: Connection, new: NewReward, now: int) -> tuple[Receipt, Alarm | None]:
+def take_reward(
+    connection: Connection, system: str, new: Reward, value: float, now: int
+) -> tuple[Receipt, Alarm | None]:
     """Take in a reward: see ``bandit.receipts`` for what becomes of it.
 
     Args:
         connection: an open transaction.
-        new: the reward.
+        system: whose decision it should be; another system's counts as unknown.
+        new: the reward, with a decision.
+        value: what it is worth, in [0, 1]; of Gaussian arms any finite number.
         now: when it arrived, in microseconds.
 
     Raises:
@@ -154,15 +140,14 @@ def take_reward(connection: Connection, new: NewReward, now: int) -> tuple[Recei
             number of 0 or more; nothing is stored.
         WrongUserError: the decision served another user; nothing is stored.
     """
-    check_cost(new.cost)
     row = connection.execute(_OPEN, (new.decision_id,)).fetchone()
-    known = row is not None and row[4] == new.system
+    known = row is not None and row[4] == system
     if known and new.user_id not in {None, row[5]}:
-        raise WrongUserError.of(new.decision_id, new.user_id or "")
+        raise WrongUserError.of(str(new.decision_id), new.user_id or "")
     decision = OpenDecision(expires_us=row[2], reward=row[3]) if known else None
     terms = _terms(row[6] if known else None)
     receipt = receive(
-        new.reward,
+        value,
         decision,
         now,
         late_counts=terms.late_counts,
@@ -173,12 +158,12 @@ def take_reward(connection: Connection, new: NewReward, now: int) -> tuple[Recei
         # A late reward that teaches is kept as `ok`, so that the fold stays true.
         status = "ok" if receipt.learns else receipt.stored
         connection.execute(
-            _REWARD, (new.decision_id, group_id, new.reward, status, now, new.details_json)
+            _REWARD, (new.decision_id, group_id, value, status, now, new.details_json)
         )
     if not receipt.learns:
         return receipt, None
     group_id, arm_id = row[0], row[1]
-    kept, reward = terms.discount, new.reward
+    kept, reward = terms.discount, value
     connection.execute(
         _LEARN, (kept, reward, kept, 1.0 - reward, kept, reward * reward, group_id, arm_id)
     )
@@ -191,7 +176,7 @@ def take_reward(connection: Connection, new: NewReward, now: int) -> tuple[Recei
         connection,
         group_id,
         arm_id,
-        new.reward,
+        value,
         # A unit that kept its arm drew none.
         propensity=row[8] if row[9] else None,
         rewards_per_false_alarm=terms.rewards_per_false_alarm,
@@ -199,16 +184,6 @@ def take_reward(connection: Connection, new: NewReward, now: int) -> tuple[Recei
     if alarm is not None:
         _reopen(connection, group_id, alarm, now)
     return receipt, alarm
-
-
-def check_cost(cost: float | None) -> None:
-    """Refuse a cost that is none.
-
-    Raises:
-        ValueError: it is below 0, or not finite.
-    """
-    if cost is not None and not 0.0 <= cost < math.inf:
-        raise ValueError(f"a cost must be a number of 0 or more, but got {cost}")
 
 
 def revise(connection: Connection, group_id: int) -> None:

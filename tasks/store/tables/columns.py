@@ -29,8 +29,6 @@ class Column:
     type: ColumnType
     meaning: str
     unit: str = ""
-    old_name: str | None = None
-    """Its name in the version before, under which views give it too."""
 
     @property
     def sql_type(self) -> str:
@@ -99,11 +97,8 @@ def table(text: str) -> Table:
     head, _, meaning = " ".join(lines[: len(lines) - len(rows)]).partition("): ")
     name, _, key = head.partition(" (")
     columns = []
-    for number, names, kind, unit, what in rows:
-        new, _, old = names.partition(" ")
-        columns.append(
-            Column(int(number), new, cast("ColumnType", kind), what, unit, old.strip("()") or None)
-        )
+    for number, name_of_column, kind, unit, what in rows:
+        columns.append(Column(int(number), name_of_column, cast("ColumnType", kind), what, unit))
     return Table(name, meaning, tuple(key.split(", ")), tuple(columns))
 
 

@@ -24,7 +24,7 @@ failures and no-ops.
 20 | tokens_out               | i64  |        | of the thought
 21 | cost_usd                 | f64  | USD    | of the thought; predictions are in attempts
 22 | reason                   | text |        | why it has no reward
-23 | ignored_reason (unheard) | text |        | why it has no weight
+23 | ignored_reason | text |        | why it has no weight
 24 | dropped                  | text |        | proposals outside the space, and why
 25 | resolution               | f64  | nats   | mean gain over its average forecast
 26 | resolution_e_value       | f64  |        | above 1: it tells candidates apart

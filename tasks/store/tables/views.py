@@ -239,12 +239,7 @@ DERIVED: Mapping[str, tuple[str, str]] = {
 }
 """Views beyond the tables: name → (meaning, SELECT). A view uses only those before it."""
 
-OLD_NAMES: Mapping[str, str] = {"answers_from": "answer_sources", "standings": "posteriors"}
-"""Name in the version before → view; to go with the next one."""
-_SELECTS = {
-    **{name: select for name, (_, select) in DERIVED.items()},
-    **{old: f"SELECT * FROM {name}" for old, name in OLD_NAMES.items()},  # noqa: S608 - constants
-}
+_SELECTS = {name: select for name, (_, select) in DERIVED.items()}
 
 VIEW_NAMES: tuple[str, ...] = (*TABLES, *_SELECTS)
 """Everything a query can read."""
@@ -272,22 +267,12 @@ def view_statements(
 
 def views_over(tables: Mapping[str, str], names: Collection[str] = VIEW_NAMES) -> dict[str, str]:
     """Return the statement that creates each of these views over tables that are SELECTs."""
-    renamed = {name: _with_old_names(name, select) for name, select in tables.items()}
-    selects = {**renamed, **_SELECTS}
+    selects = {**tables, **_SELECTS}
     return {
         name: f"CREATE VIEW {name} AS {select}"
         for name, select in selects.items()
         if name in names
     }
-
-
-def _with_old_names(table: str, select: str) -> str:
-    """Return the rows of a table with renamed columns under both names."""
-    columns = [column for column in TABLES[table].columns if column.old_name is not None]
-    if not columns:
-        return select
-    both = "".join(f", {column.name} AS {column.old_name}" for column in columns)
-    return f"SELECT *{both} FROM ({select})"  # noqa: S608 - a registry's names
 
 
 def views_for(sql: str) -> frozenset[str]:

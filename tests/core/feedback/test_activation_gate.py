@@ -11,7 +11,6 @@ from convergence_core.feedback.activation_gate import (
     CONDITIONS,
     GateLimits,
     GateMeasures,
-    Measured,
     failed_words,
     gate_checks,
     lacks_power,
@@ -22,9 +21,9 @@ from convergence_core.result.number_text import beside
 GOOD = GateMeasures(
     n_held_out=40,
     weights_problem="",
-    kl_nats=Measured(value=1.3, low=1.1, high=1.6),
-    well_formed=Measured(value=0.97),
-    reward_difference=Measured(value=0.2, low=0.05, high=0.35),
+    kl_nats=Figure(value=1.3, low=1.1, high=1.6),
+    well_formed=Figure(value=0.97),
+    reward_difference=Figure(value=0.2, low=0.05, high=0.35),
     reward_rests_on="80 rated answers to 40 prompts (effectively 50)",
     n_new_flags=0,
     n_repairs=8,
@@ -82,9 +81,9 @@ def test_a_candidate_that_meets_every_condition_passes():
     [
         ("weights", {"weights_problem": "3 values are NaN or infinite"}),
         ("held_out", {"n_held_out": 19}),
-        ("kl", {"kl_nats": Measured(value=1.51)}),
-        ("well_formed", {"well_formed": Measured(value=0.949)}),
-        ("reward", {"reward_difference": Measured(value=0.2, low=0.0, high=0.4)}),
+        ("kl", {"kl_nats": Figure(value=1.51)}),
+        ("well_formed", {"well_formed": Figure(value=0.949)}),
+        ("reward", {"reward_difference": Figure(value=0.2, low=0.0, high=0.4)}),
         ("safety", {"n_new_flags": 1}),
         ("repairs", {"n_repairs_kept": 6}),
         ("server", {"has_server_answered": False}),
@@ -103,12 +102,12 @@ def test_what_breaks_a_condition_is_refused_by_it_alone(name: str, changes: dict
     [
         ("weights", {"weights_problem": None}),
         ("kl", {"kl_nats": None}),
-        ("kl", {"kl_nats": Measured(value=float("nan"))}),
-        ("kl", {"kl_nats": Measured(value=float("-inf"))}),
+        ("kl", {"kl_nats": Figure(value=float("nan"))}),
+        ("kl", {"kl_nats": Figure(value=float("-inf"))}),
         ("well_formed", {"well_formed": None}),
         ("reward", {"reward_difference": None}),
-        ("reward", {"reward_difference": Measured(value=0.5)}),
-        ("reward", {"reward_difference": Measured(value=0.5, low=0.1, high=float("inf"))}),
+        ("reward", {"reward_difference": Figure(value=0.5)}),
+        ("reward", {"reward_difference": Figure(value=0.5, low=0.1, high=float("inf"))}),
         ("safety", {"n_new_flags": None}),
         ("repairs", {"n_repairs": None}),
         ("server", {"has_server_answered": None}),
@@ -158,7 +157,7 @@ def test_policies_that_collapsed_are_refused_by_distance_and_form(
     kl: float, form: float, refused_by: list[str]
 ):
     """Distance and form as they were measured of eight training runs, five of which collapsed."""
-    measures = replace(GOOD, kl_nats=Measured(value=kl), well_formed=Measured(value=form))
+    measures = replace(GOOD, kl_nats=Figure(value=kl), well_formed=Figure(value=form))
     assert failed(measures) == refused_by
 
 
@@ -168,7 +167,7 @@ def test_of_candidates_that_are_no_better_at_most_one_in_twenty_passes():
         rewards, ratio = (rng.integers(1, 6, size=80) - 3) / 2, rng.normal(scale=0.5, size=80)
         one = offline_reward(rewards, ratio, np.zeros(80))
         assert one is not None
-        found = Measured(value=one.difference, low=one.low, high=one.high)
+        found = Figure(value=one.difference, low=one.low, high=one.high)
         n_passed += not failed(replace(GOOD, reward_difference=found, reward_rests_on=one.words))
     assert n_passed <= 10, n_passed
 
@@ -176,7 +175,7 @@ def test_of_candidates_that_are_no_better_at_most_one_in_twenty_passes():
 def test_a_number_beside_its_limit_is_told_from_it():
     over = next(
         one
-        for one in gate_checks(replace(GOOD, kl_nats=Measured(value=1.50003)))
+        for one in gate_checks(replace(GOOD, kl_nats=Figure(value=1.50003)))
         if one.name == "kl"
     )
     assert "1.50003 nats per response, at most 1.5" in over.words
@@ -188,10 +187,10 @@ def test_a_number_beside_its_limit_is_told_from_it():
 
 
 def test_where_only_power_is_missing_the_verdict_says_how_many_more_ratings_would_settle_it():
-    wide = replace(GOOD, reward_difference=Measured(value=0.2, low=-0.2, high=0.6), n_ratings=100)
+    wide = replace(GOOD, reward_difference=Figure(value=0.2, low=-0.2, high=0.6), n_ratings=100)
     assert "about 300 more ratings would settle it" in words(wide, "reward")
     assert lacks_power(gate_checks(wide))
-    worse = replace(wide, reward_difference=Measured(value=-0.1, low=-0.5, high=0.3))
+    worse = replace(wide, reward_difference=Figure(value=-0.1, low=-0.5, high=0.3))
     assert "more ratings" not in words(worse, "reward")
     for other in (worse, replace(wide, n_new_flags=1), GOOD, GateMeasures(n_held_out=0)):
         assert not lacks_power(gate_checks(other))
