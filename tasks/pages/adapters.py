@@ -18,8 +18,13 @@ from tasks.pages.source import Page, PageSource, line_of, time_of
 from tasks.pages.writes import check_confirmed
 from tasks.report.phrases import duration
 from tasks.store.feedback.adapter_store import AdapterStore
-from tasks.store.feedback.answer_trends import activations, answers_by_adapter, reward_course
-from tasks.store.feedback.counts import MeanInterval, feedback_counts
+from tasks.store.feedback.counts import (
+    MeanInterval,
+    activations,
+    answers_by_adapter,
+    feedback_counts,
+    reward_course,
+)
 from tasks.store.feedback.feedback_store import FeedbackStore
 from tasks.store.feedback.rater_report import rater_sentences
 from tasks.store.feedback.training_rounds import TrainingRounds

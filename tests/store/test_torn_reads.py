@@ -7,7 +7,7 @@ import pytest
 
 from tasks.store import ParquetStore
 from tasks.store.tables.resolver import Resolution, resolve
-from tasks.store.tables.sweep import sweep
+from tasks.store.tables.retention import sweep
 from tasks.store.tables.tables import TABLES
 from tasks.store.tables.views import view_statements
 from tests.support.children import start_child

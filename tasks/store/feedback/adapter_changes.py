@@ -13,8 +13,13 @@ from convergence_core.errors import AdapterNotFoundError
 from convergence_core.feedback.adapter_records import AdapterRecord, AdapterStatus, check_change
 from convergence_core.feedback.live_test_records import BY as LIVE_TEST
 from tasks.store.database import Connection, insert_sql
-from tasks.store.feedback.live_evidence import end_test_of, verdict
-from tasks.store.feedback.live_tests import end_test, running_test, test_of_answer
+from tasks.store.feedback.live_tests import (
+    end_test,
+    end_test_of,
+    running_test,
+    test_of_answer,
+    verdict,
+)
 from tasks.store.feedback.schema import ADAPTERS
 
 _ADD_EVENT = insert_sql(

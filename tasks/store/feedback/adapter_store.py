@@ -39,8 +39,7 @@ from tasks.store.feedback.adapter_files import (
     remove_folders,
 )
 from tasks.store.feedback.feedback_store import FeedbackStore
-from tasks.store.feedback.live_evidence import end_test_of, live_tests
-from tasks.store.feedback.live_tests import begin_test, running_test
+from tasks.store.feedback.live_tests import begin_test, end_test_of, live_tests, running_test
 from tasks.store.feedback.rows import checked_name
 from tasks.store.feedback.schema import ADAPTERS, GATE_CHECKS
 

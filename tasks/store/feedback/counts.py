@@ -2,27 +2,27 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from convergence_core.feedback.records import LABELS, Rating
 from convergence_core.result.number_text import plural
 from tasks.store.feedback.feedback_store import FeedbackStore
-from tasks.store.feedback.live_evidence import live_tests
+from tasks.store.feedback.live_tests import live_tests
+from tasks.store.feedback.schema import LAST_RATING
 
 _LAST_MARKS = (
-    "SELECT i.role, r.rating, r.thumbs, count(*) FROM ratings r "
+    "SELECT i.role, r.rating, r.thumbs, count(*) FROM ratings r "  # noqa: S608 - constants
     "JOIN interactions i ON i.interaction_id = r.interaction_id "
-    "WHERE r.seq = (SELECT max(l.seq) FROM ratings l WHERE l.interaction_id = r.interaction_id "
-    "AND l.user_id = r.user_id) AND (r.rating IS NOT NULL OR r.thumbs IS NOT NULL) "
+    f"WHERE {LAST_RATING} AND (r.rating IS NOT NULL OR r.thumbs IS NOT NULL) "
     "GROUP BY i.role, r.rating, r.thumbs"
 )
 _ANSWERS = "SELECT role, count(*) FROM interactions GROUP BY role ORDER BY role"
 _RATED = (
-    "SELECT i.role, count(DISTINCT r.interaction_id) FROM ratings r "
+    "SELECT i.role, count(DISTINCT r.interaction_id) FROM ratings r "  # noqa: S608 - constants
     "JOIN interactions i ON i.interaction_id = r.interaction_id "
-    "WHERE r.seq = (SELECT max(l.seq) FROM ratings l WHERE l.interaction_id = r.interaction_id "
-    "AND l.user_id = r.user_id) AND (r.rating IS NOT NULL OR r.thumbs IS NOT NULL) "
+    f"WHERE {LAST_RATING} AND (r.rating IS NOT NULL OR r.thumbs IS NOT NULL) "
     "GROUP BY i.role"
 )
 _COMPARED = (
@@ -169,3 +169,93 @@ def _of_role(
         adapter_version=adapter_version,
         live_test=live_test,
     )
+
+
+FEWEST: Final = 10
+"""Marks of one point of a course, at least; its last point may have fewer."""
+MOST_POINTS: Final = 60
+_MARKS = (
+    "SELECT r.rating, r.thumbs, r.created_us, i.adapter_version FROM ratings r "  # noqa: S608 - constants
+    "JOIN interactions i ON i.interaction_id = r.interaction_id WHERE i.role = ? "
+    f"AND {LAST_RATING} AND (r.rating IS NOT NULL OR r.thumbs IS NOT NULL) ORDER BY r.seq"
+)
+_ANSWERS_BY_ADAPTER = (
+    "SELECT adapter_version, count(*), "
+    "count(latency_s), sum(latency_s), sum(latency_s * latency_s), "
+    "count(n_output_tokens), sum(n_output_tokens), sum(1.0 * n_output_tokens * n_output_tokens) "
+    "FROM interactions WHERE role = ? GROUP BY adapter_version ORDER BY min(seq)"
+)
+_ACTIVATED = (
+    "SELECT e.version, e.created_us FROM adapter_events e JOIN adapters a ON a.version = e.version "
+    "WHERE a.role = ? AND e.status = 'active' ORDER BY e.seq"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewardPoint:
+    """Mean reward of consecutive marks."""
+
+    ended_us: int
+    """When the last of them was given."""
+    reward: MeanInterval
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnsweredBy:
+    """A role's answers that one adapter gave."""
+
+    version: str | None
+    """``None``: the base model, or another model without one."""
+    n_answers: int
+    reward: MeanInterval | None
+    """Over marks, in [-1, 1]. ``None``: no marks."""
+    latency_s: MeanInterval | None
+    """Seconds of an answer. ``None``: none was measured."""
+    n_output_tokens: MeanInterval | None
+    """Tokens of an answer. ``None``: none was counted."""
+
+
+def reward_course(store: FeedbackStore, role: str) -> list[RewardPoint]:
+    """Return the mean reward of consecutive marks on a role's answers, oldest first."""
+    marks = [(mark, at_us) for mark, at_us, _ in _marks(store, role)]
+    size = max(FEWEST, math.ceil(len(marks) / MOST_POINTS))
+    points = []
+    for start in range(0, len(marks), size):
+        chunk = marks[start : start + size]
+        found = mean_reward(Counter(mark for mark, _ in chunk))
+        if found is not None:
+            points.append(RewardPoint(ended_us=chunk[-1][1], reward=found))
+    return points
+
+
+def answers_by_adapter(store: FeedbackStore, role: str) -> list[AnsweredBy]:
+    """Return a role's answers by the adapter that gave them, in order of the first answer."""
+    marks: dict[str | None, Counter[Rating]] = {}
+    for mark, _, version in _marks(store, role):
+        marks.setdefault(version, Counter())[mark] += 1
+    return [
+        AnsweredBy(
+            version=version,
+            n_answers=n,
+            reward=mean_reward(marks.get(version, Counter())),
+            latency_s=_interval(*numbers[:3]),
+            n_output_tokens=_interval(*numbers[3:]),
+        )
+        for version, n, *numbers in store.fetch(_ANSWERS_BY_ADAPTER, (role,))
+    ]
+
+
+def activations(store: FeedbackStore, role: str) -> list[tuple[str, int]]:
+    """Return the adapters of a role that were activated, each with when, oldest first."""
+    return [(version, at_us) for version, at_us in store.fetch(_ACTIVATED, (role,))]
+
+
+def _interval(n: int, total: object, squares: object) -> MeanInterval | None:
+    """Return the interval of a database's sums; PostgreSQL gives decimals."""
+    return None if n == 0 else MeanInterval.of(n, float(str(total)), float(str(squares)))
+
+
+def _marks(store: FeedbackStore, role: str) -> Iterator[tuple[Rating, int, str | None]]:
+    """Marks that count, without their answers and raters, when each was given, and who answered."""
+    for rating, thumbs, at_us, version in store.fetch(_MARKS, (role,)):
+        yield Rating(interaction_id="", user_id="", rating=rating, thumbs=thumbs), at_us, version

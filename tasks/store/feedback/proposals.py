@@ -5,6 +5,7 @@ from typing import Final, Literal
 
 from convergence_core.feedback.records import Interaction, Rating
 from tasks.store.feedback.feedback_store import FeedbackStore
+from tasks.store.feedback.schema import LAST_RATING
 
 WORST_PROPOSED: Final = 2
 """Answers rated so or worse are proposed; thumbs down too."""
@@ -12,11 +13,10 @@ WORST_PROPOSED: Final = 2
 ReviewDecision = Literal["approved", "rejected"]
 
 _BAD = (
-    "SELECT DISTINCT i.seq, i.interaction_id FROM interactions i "
+    "SELECT DISTINCT i.seq, i.interaction_id FROM interactions i "  # noqa: S608 - constants
     "JOIN ratings r ON r.interaction_id = i.interaction_id "
     "WHERE (r.rating <= ? OR r.thumbs = 'down') AND (i.system IS NULL OR i.system = ?) "
-    "AND r.seq = (SELECT max(l.seq) FROM ratings l WHERE l.interaction_id = r.interaction_id "
-    "AND l.user_id = r.user_id) "
+    f"AND {LAST_RATING} "
     "AND NOT EXISTS (SELECT 1 FROM case_reviews c WHERE c.interaction_id = i.interaction_id) "
     "ORDER BY i.seq"
 )

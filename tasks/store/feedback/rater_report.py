@@ -13,13 +13,12 @@ from convergence_core.feedback.rater_consensus import (
 from convergence_core.feedback.records import Rating
 from tasks.store.feedback.feedback_store import FeedbackStore
 from tasks.store.feedback.rows import rating_of
-from tasks.store.feedback.schema import RATINGS
+from tasks.store.feedback.schema import LAST_RATING, RATINGS
 
 _MARKS = (
     f"SELECT {RATINGS.columns_of('r')}, i.role FROM ratings r "  # noqa: S608 - constants
     "JOIN interactions i ON i.interaction_id = r.interaction_id "
-    "WHERE r.seq = (SELECT max(l.seq) FROM ratings l WHERE l.interaction_id = r.interaction_id "
-    "AND l.user_id = r.user_id) ORDER BY r.seq"
+    f"WHERE {LAST_RATING} ORDER BY r.seq"
 )
 MOST_RATERS: Final = 10
 """Raters that are listed in words, those with most marks."""

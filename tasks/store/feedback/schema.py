@@ -22,6 +22,11 @@ from tasks.store.database import NUMBERED, RANGES, RecordTable, Schema, SqlTable
 from tasks.store.runtime.schema import VARIABLE
 
 FEEDBACK_FILE = "feedback.sqlite"
+LAST_RATING: Final = (
+    "r.seq = (SELECT max(l.seq) FROM ratings l WHERE l.interaction_id = r.interaction_id "
+    "AND l.user_id = r.user_id)"
+)
+"""Condition by which a row of ratings ``r`` is the one that counts."""
 _EVENTS = f"{NUMBERED}, created_us INTEGER NOT NULL"
 
 INTERACTIONS = RecordTable(

@@ -18,14 +18,12 @@ from tasks.store.database import Connection
 from tasks.store.feedback.adapter_files import training_folder
 from tasks.store.feedback.feedback_store import FeedbackStore
 from tasks.store.feedback.rows import COMPARISON_COLUMNS, comparison_of, rating_of
-from tasks.store.feedback.schema import RATINGS, ROUNDS
+from tasks.store.feedback.schema import LAST_RATING, RATINGS, ROUNDS
 
 _MARKS = {
     "rating": (
         f"SELECT r.seq, {RATINGS.columns_of('r')} FROM ratings r "  # noqa: S608 - constants
-        "JOIN interactions i ON i.interaction_id = r.interaction_id WHERE i.role = ? AND r.seq = "
-        "(SELECT max(l.seq) FROM ratings l WHERE l.interaction_id = r.interaction_id "
-        "AND l.user_id = r.user_id) ORDER BY r.seq"
+        f"JOIN interactions i ON i.interaction_id = r.interaction_id WHERE i.role = ? AND {LAST_RATING} ORDER BY r.seq"
     ),
     "comparison": (
         f"SELECT c.seq, {', '.join('c.' + name for name in COMPARISON_COLUMNS)} "  # noqa: S608 - constants

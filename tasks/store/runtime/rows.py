@@ -136,7 +136,7 @@ class Decision:
     agent_type: str
     user_id: str
     arm_id: str
-    params: Mapping[str, Json]
+    params: Mapping[str, Any]
     version: int
     propensity: float
     is_fresh: bool

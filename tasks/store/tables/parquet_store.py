@@ -36,7 +36,7 @@ from tasks.store.tables.object_storage import mirror_of
 from tasks.store.tables.parquet_files import ParquetFiles
 from tasks.store.tables.query import ExportFormat, QueryResult, Reader, open_views
 from tasks.store.tables.resolver import committed_files, committed_generations, resolve
-from tasks.store.tables.sweep import GRACE_US, sweep
+from tasks.store.tables.retention import GRACE_US, sweep
 from tasks.store.tables.tables import (
     ADDED_TABLES,
     AHEAD_TABLES,

@@ -16,6 +16,7 @@ from convergence_core.feedback.activation_gate import (
     lacks_power,
 )
 from convergence_core.feedback.offline_reward import offline_reward
+from convergence_core.judges.report import Figure
 from convergence_core.result.number_text import beside
 
 GOOD = GateMeasures(
