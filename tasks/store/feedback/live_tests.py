@@ -1,4 +1,4 @@
-"""Tests of adapters on live traffic: their rows, and the evidence of the ratings that count.
+"""Tests of adapters on live traffic: rows, and evidence of counting ratings.
 
 A test has an event when it begins and one when it ends; of each role at most one runs, that of the active
 adapter. Whatever else changes the status of one of the two that are compared ends it, in the same transaction.

@@ -1,4 +1,4 @@
-"""Retention of runs: those old enough to go, their removal, and the sweep of live files.
+"""Retention of runs: which may go, their removal, the sweep of live files.
 
 A run's row in ``runs`` decides whether readers see it, so it goes first; what a kill leaves behind
 is invisible then and is removed by the next maintenance. Decisions, rewards, the state of production
