@@ -195,13 +195,12 @@ def test_mutated_configurations_are_valid_or_refused_in_words(bases, monkeypatch
 
 def test_mutated_configurations_end_the_command_with_their_code(bases, python: Runner):
     rng = random.Random("in a process")
-    for name in ("template function", "example azure"):
-        folder, text = bases[name]
+    folder, text = bases["template function"]
+    content = mutated(text, rng)
+    while b"\\ud800" not in content:  # which is no character, so no text of a console either
         content = mutated(text, rng)
-        while b"\\ud800" not in content:  # which is no character, so no text of a console either
-            content = mutated(text, rng)
-        (folder / NAME).write_bytes(content)
-        done = python("from convergence.__main__ import main; main()", "validate", cwd=folder)
-        assert done.code == 2, done
-        assert "Traceback" not in done.err
-        assert "found" in done.err.splitlines()[-1]
+    (folder / NAME).write_bytes(content)
+    done = python("from convergence.__main__ import main; main()", "validate", cwd=folder)
+    assert done.code == 2, done
+    assert "Traceback" not in done.err
+    assert "found" in done.err.splitlines()[-1]

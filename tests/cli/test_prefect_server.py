@@ -13,6 +13,7 @@ from tests.cli.test_running import Session, calls, write_project
 from tests.support.children import run_python
 
 
+@pytest.mark.slow
 def test_a_configured_server_that_is_not_there_is_named_without_its_password(here: Path):
     write_project(here)
     done = Session(here, "optimize", sleep_s=0, api_url="http://me:s3cr3t@127.0.0.1:9/api").end()

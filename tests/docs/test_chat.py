@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import yaml
 
 from convergence.cli.chat_session import COMMANDS
@@ -36,6 +37,7 @@ def test_the_walk_ends_with_what_the_page_shows(tmp_path: Path):
     assert [tuple(row) for row in counts] == [("assistant", 1), ("gardener", 2)]
 
 
+@pytest.mark.slow
 def test_openais_client_talks_to_the_service_as_the_page_shows(tmp_path: Path):
     begin, _, serve = blocks(PAGE, "sh")
     in_shell(begin.partition(" && ")[0], tmp_path)

@@ -124,7 +124,7 @@ def test_where_no_cost_is_known_every_plan_is_that_of_a_search_without():
     assert told(sampler_with(USD)) == told(sampler_with(None))
 
 
-@pytest.mark.parametrize("per", ["usd", "seconds"])
+@pytest.mark.parametrize("per", ["usd", pytest.param("seconds", marks=pytest.mark.slow)])
 def test_cheaper_candidates_are_asked_more(per):
     """At as many cells, without a limit; a second costs a dollar here. One search says little."""
     spent = [
