@@ -7,6 +7,8 @@ from convergence_core.caveats import CASES
 from convergence_core.records import Params, Role
 from convergence_core.result import (
     CandidateReport,
+    CaseAnswer,
+    CaseAnswers,
     CurvePoint,
     Estimate,
     Failure,
@@ -17,7 +19,7 @@ from convergence_core.result import (
 from convergence_core.result.number_text import plural
 from convergence_core.result.verdict import is_free, price_sentence, verdict_of
 from tasks.report import phrases
-from tasks.report.answers_section import report_blocks
+from tasks.report.answers_section import ARROW, report_blocks
 from tasks.report.blocks import (
     Block,
     Bullets,
@@ -40,6 +42,10 @@ from tasks.report.phrases import clean, short
 from tasks.report.plots import has_plot, tradeoff_metrics
 from tasks.report.tables import costs, leaderboard_grid
 
+DETAILS = Heading("Details")
+"""What follows it is folded on the page."""
+MAX_EXAMPLES = 5
+"""Answers on the first page."""
 MAX_ROWS = 50
 """Rows shown of a long table."""
 
@@ -62,7 +68,9 @@ _METRIC_KINDS: Mapping[Role, str] = {**_KINDS, "search": "adjusted for the cases
 def document(result: RunResult) -> list[Block]:
     """Return the report of a run."""
     return [
-        *_finding(result),
+        *_first_page(result),
+        DETAILS,
+        *_evidence(result),
         *_configuration(result),
         *report_blocks(result),
         *_front(result),
@@ -118,6 +126,74 @@ def _society(result: RunResult) -> list[Block]:
     return blocks
 
 
+# -- the first page
+
+
+def _first_page(result: RunResult) -> list[Block]:
+    """Return verdict, scores, what differs from the defaults, and what changed in a few answers."""
+    found = result.found
+    blocks = [Heading("What was found"), *verdict_blocks(result)]
+    if found is None:
+        return blocks
+    role, _ = found.headline()
+    names = {phrases.name_of_found(result): found}
+    if result.baseline is not None and not result.found_is_baseline:
+        names["default"] = result.baseline
+    columns: Columns[tuple[str, CandidateReport]] = {
+        "": lambda row: row[0],
+        f"score on {ROLE_NAMES[role]}": lambda row: phrases.estimate(row[1].estimate(role)),
+        "price of an answer": lambda row: number_text.usd(row[1].answer_usd),
+        "latency": lambda row: number_text.milliseconds(row[1].answer_ms),
+    }
+    blocks.append(table(names.items(), columns, numeric=[*columns][1:]))
+    cheaper = phrases.neighbour_sentence(result)
+    if cheaper is not None:
+        blocks.append(Paragraph((cheaper,)))
+    return [*blocks, *_changed_settings(result), *_changed_answers(result)]
+
+
+def _changed_settings(result: RunResult) -> list[Block]:
+    found, defaults = result.found, result.baseline
+    if found is None or defaults is None or result.found_is_baseline:
+        return []
+    differing = [
+        name
+        for name in dict.fromkeys([*found.params, *defaults.params])
+        if found.params.get(name) != defaults.params.get(name)
+    ]
+
+    def shown(params: Params, name: str) -> Inline:
+        return Code(short(phrases.value_text(params[name]))) if name in params else "not active"
+
+    columns: dict[str, Callable[[str], Inline]] = {
+        "setting": lambda name: Code(clean(name)),
+        phrases.name_of_found(result): lambda name: shown(found.params, name),
+        "default": lambda name: shown(defaults.params, name),
+    }
+    return [Heading("Settings that differ", 3), table(differing, columns)]
+
+
+def _changed_answers(result: RunResult) -> list[Block]:
+    compared = [case for case in result.answers if case.gap is not None]
+    cases = sorted(compared, key=lambda case: -abs(case.gap or 0.0))[:MAX_EXAMPLES]
+    if not cases or result.found_is_baseline:
+        return []
+
+    def text(answer: CaseAnswer | None) -> str:
+        return number_text.UNKNOWN if answer is None else short(answer.text or "")
+
+    def score(answer: CaseAnswer | None) -> str:
+        return number_text.reward(None if answer is None else answer.reward)
+
+    columns: Columns[CaseAnswers] = {
+        "test case": lambda case: short(case.name or case.case_id),
+        "default": lambda case: text(case.first),
+        phrases.name_of_found(result): lambda case: text(case.second),
+        "scores": lambda case: f"{score(case.first)}{ARROW}{score(case.second)}",
+    }
+    return [Heading("Example answers", 3), table(cases, columns, numeric=("scores",))]
+
+
 # -- findings
 
 
@@ -139,7 +215,7 @@ def card(result: RunResult) -> list[Block]:
 def summary(result: RunResult) -> list[Block]:
     """Return the findings in short, for a terminal."""
     return [
-        *_finding(result, in_short=True),
+        *_finding(result),
         *_configuration(result),
         *_society(result),
         *costs(result),
@@ -147,11 +223,15 @@ def summary(result: RunResult) -> list[Block]:
     ]
 
 
-def _finding(result: RunResult, *, in_short: bool = False) -> list[Block]:
-    found = result.found
+def _finding(result: RunResult) -> list[Block]:
     blocks = [Heading("What was found"), *verdict_blocks(result)]
+    return [*blocks, *_evidence(result, in_short=True)]
+
+
+def _evidence(result: RunResult, *, in_short: bool = False) -> list[Block]:
+    found = result.found
     if found is None:
-        return blocks
+        return []
     of_search = [
         phrases.fresh_sentence(result, found),
         phrases.search_sentence(result, found),
@@ -171,7 +251,6 @@ def _finding(result: RunResult, *, in_short: bool = False) -> list[Block]:
     if result.winner_reason:
         items.append((clean(result.winner_reason),))
     return [
-        *blocks,
         _key_figures(result, found),
         Bullets(tuple(items)),
         Plots(("estimates",)),

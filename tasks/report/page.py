@@ -28,7 +28,7 @@ from tasks.report.blocks import (
     Texts,
     WebLink,
 )
-from tasks.report.document import document
+from tasks.report.document import DETAILS, document
 from tasks.report.effect_plots import MAX_EFFECTS
 from tasks.report.phrases import clean, short
 from tasks.report.plots import svg_plots
@@ -40,7 +40,13 @@ _INTERVAL = re.compile(r"(\[[-+\N{MINUS SIGN}]?\d\.\d+,) ")
 def report_html(result: RunResult) -> str:
     """Return the report as one HTML page: styles and plots inline, no request to anywhere."""
     title = _text(short(result.label, 100))
-    body = "\n".join(block_html(block, result) for block in document(result))
+    blocks = document(result)
+    n = blocks.index(DETAILS)
+    first, rest = (
+        "\n".join(block_html(block, result) for block in part)
+        for part in (blocks[:n], blocks[n + 1 :])
+    )
+    body = f"{first}\n<details><summary>{DETAILS.text}</summary>\n{rest}\n</details>"
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width,initial-scale=1">\n'

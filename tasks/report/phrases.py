@@ -15,6 +15,7 @@ from convergence_core.result.number_text import (
     UNKNOWN,
     evidence,
     interval,
+    milliseconds,
     percent,
     plural,
     reward,
@@ -244,6 +245,26 @@ def within_sentence(result: RunResult) -> str | None:
         f"{result.within.delta:g} of the highest mean reward among the configurations asked is "
         f"{percent(result.within.probability)}."
     )
+
+
+def neighbour_sentence(result: RunResult) -> str | None:
+    """Return which settings within the winner's interval cost less than half or are twice as fast."""
+    found = result.found
+    rows = result.leaderboard
+    winner = next((r for r in rows if found and r.candidate_id == found.candidate_id), None)
+    if winner is None:
+        return None
+    for name, written in (("cost_usd", usd), ("latency_ms", milliseconds)):
+        most = winner.metrics.get(name, 0.0) / 2.0
+        near = [r for r in rows if r.mean >= winner.low and r.metrics.get(name, most) < most]
+        if near:
+            row = max(near, key=lambda r: r.mean)
+            return (
+                f"{named_label(row.label, row.candidate_id)} scores {reward(row.mean)} in the search, "
+                f"within the interval of the {_found(result)} ({reward(winner.mean)}), at "
+                f"{written(row.metrics[name])} instead of {written(winner.metrics[name])} an answer."
+            )
+    return None
 
 
 def constraint_reason(

@@ -24,6 +24,7 @@ from convergence_core.result import (
 from tasks.report.answers_section import answer_blocks
 from tasks.report.markdown import markdown_of, report_markdown
 from tasks.report.page import block_html, report_html
+from tasks.report.phrases import neighbour_sentence
 from tasks.report.tables import leaderboard_grid
 from tests.support.results import bare_result, failed_result, made_up_result
 
@@ -372,3 +373,20 @@ def test_what_is_no_address_of_the_web_is_text(url: str):
     assert {name for name, _ in page.attributes} <= {"href", "rel", "class"}
     assert all(value == url for name, value in page.attributes if name == "href")
     assert "script" not in page.tags
+
+
+def test_the_first_page_is_short_and_names_a_neighbour_that_costs_less_than_half():
+    result = made_up_result()
+    first, _, rest = report_markdown(result).partition("## Details")
+    assert len(first.split()) <= 600
+    assert "score on held-out cases" in first
+    assert rest
+    winner, other = result.leaderboard[:2]
+    rows = (
+        replace(winner, low=0.5, mean=0.6, metrics={"cost_usd": 0.03}),
+        replace(other, mean=0.55, label="mini", metrics={"cost_usd": 0.001}),
+    )
+    assert neighbour_sentence(replace(result, leaderboard=rows)) == (
+        "mini scores 0.550 in the search, within the interval of the recommended configuration "
+        "(0.600), at $0.0010 instead of $0.030 an answer."
+    )
