@@ -11,7 +11,7 @@ from benchmarks.machine import options
 from benchmarks.tables import header, row, with_error
 from benchmarks.warm_start import draw_effects, value_of
 from convergence_core.records import Params
-from convergence_core.search.costs import CostAwareSettings
+from convergence_core.search.goals import CostAwareSettings
 from tests.support.priced_problem import SPACE, handed_over, prices, search
 
 FIRST_SEED = 1000

@@ -17,9 +17,8 @@ import numpy as np
 from benchmarks.machine import options
 from benchmarks.optimizer.imports import need
 from benchmarks.tables import header, row, with_error
-from convergence_core.evidence.tallies import Measures
-from convergence_core.objective.pareto import hypervolume
-from convergence_core.objective.reward import MetricRule, RewardModel
+from convergence_core.evidence import Measures
+from convergence_core.objective import MetricRule, RewardModel, hypervolume
 from convergence_core.posterior import SpaceModel
 from convergence_core.records import Cell, Evaluation, Params, Trial
 from convergence_core.search.goals import Goals

@@ -17,7 +17,7 @@ from scipy.stats import beta
 
 from benchmarks.machine import options
 from benchmarks.tables import header, row
-from convergence_core.gate.allocation import (
+from convergence_core.gate.best_arm_test import (
     EVEN_SHARE,
     MARGIN,
     MIN_NEED,
@@ -26,8 +26,7 @@ from convergence_core.gate.allocation import (
     SHARPNESS,
     fewest_requests,
 )
-from convergence_core.gate.betting import FRACTIONS, LOG_START, log_mean_wealth
-from convergence_core.gate.two_sample import CENTRE_MARGIN
+from convergence_core.gate.betting import CENTRE_MARGIN, FRACTIONS, LOG_START, log_mean_wealth
 
 Mode: TypeAlias = Literal["even", "verdict"]
 ENVIRONMENTS = (

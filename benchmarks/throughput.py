@@ -29,11 +29,11 @@ from benchmarks.machine import describe_machine, options
 from benchmarks.tables import header, row
 from convergence_core.budget.limits import Budget
 from convergence_core.budget.terms import Limits
-from convergence_core.objective.reward import RewardModel
+from convergence_core.objective import RewardModel
 from convergence_core.records import Assignment, Candidate, Case, Cell, Params
-from tasks.calls.call_keys import Epoch
 from tasks.calls.dispatcher import Workload
 from tasks.calls.paid_calls import CallLimits
+from tasks.calls.pending_calls import Epoch
 from tasks.calls.session import EvaluationSession, RunContext
 from tasks.inputs.environment import Environment
 from tasks.inputs.factories import make_metrics, make_target

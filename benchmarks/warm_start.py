@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks.machine import options
 from benchmarks.tables import header, row, with_error
-from convergence_core.evidence.archive import Archive
+from convergence_core.evidence import Archive
 from convergence_core.posterior import SpaceModel
 from convergence_core.records import Params
 from convergence_core.search.recommend import recommend

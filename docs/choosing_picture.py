@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from convergence_core.evidence.archive import Archive, Member
+from convergence_core.evidence import Archive, Member
 from convergence_core.posterior import SpaceModel
 from convergence_core.posterior.space_model import FittedEvidence
 from convergence_core.records import Candidate

@@ -21,7 +21,7 @@ import httpx
 
 from docs.page_pictures import save_picture
 from docs.screenshots import ROOT
-from tasks.training import demo, demo_world
+from tasks.training import demo
 
 USER = "synthetic-rater"
 CONVERSATION = "capitals"
@@ -58,7 +58,7 @@ def talk(url: str, token: str) -> None:
     messages: list[dict[str, str]] = []
     bearer = {"Authorization": f"Bearer {token}"}
     with httpx.Client(base_url=url, headers=bearer, timeout=120) as client:
-        for question in demo_world.questions()[:48:16]:
+        for question in demo.questions()[:48:16]:
             messages.append({"role": "user", "content": question.text})
             body = {
                 "model": demo.ROLE, "messages": messages[-1:], "user": USER,
@@ -66,7 +66,7 @@ def talk(url: str, token: str) -> None:
             }  # fmt: skip
             answer = client.post("/v1/chat/completions", json=body).raise_for_status().json()
             text = answer["choices"][0]["message"]["content"]
-            mark = {"user_id": USER, "rating": round(demo_world.deserved(question, text))}
+            mark = {"user_id": USER, "rating": round(demo.deserved(question, text))}
             client.post(f"/v1/interactions/{answer['id']}/rating", json=mark).raise_for_status()
 
 

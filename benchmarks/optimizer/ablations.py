@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from convergence_core.evidence.archive import Archive
+from convergence_core.evidence import Archive
 from convergence_core.posterior.case_effects import (
     N_ROUNDS,
     TOLERANCE,

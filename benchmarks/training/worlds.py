@@ -10,7 +10,7 @@ import yaml
 
 from tasks.models.files import PACKAGED
 from tasks.models.tiny_chat_model import make_tiny_chat_model
-from tasks.training import demo, demo_world
+from tasks.training import demo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,18 +41,18 @@ def tiny() -> World:
     """Return the demonstration's world, whose model is made on the spot."""
 
     def deserved(question: str, answer: str) -> float:
-        asked = demo_world.question_of(question)
+        asked = demo.question_of(question)
         assert asked is not None
-        return demo_world.deserved(asked, answer)
+        return demo.deserved(asked, answer)
 
     def make(folder: Path, seed: int) -> None:
-        dialogues = list(demo_world.examples(random.Random(seed), 4_000))  # noqa: S311 - a simulation
+        dialogues = list(demo.examples(random.Random(seed), 4_000))  # noqa: S311 - a simulation
         make_tiny_chat_model(folder, dialogues, seed=seed)
 
     return World(
-        questions=tuple(one.text for one in demo_world.questions()),
+        questions=tuple(one.text for one in demo.questions()),
         deserved=deserved,
-        noise=demo_world.NOISE,
+        noise=demo.NOISE,
         n_answers=demo.ANSWERS_PER_PROMPT,
         n_held_out=demo.ANSWERS_PER_PROMPT,
         rater=demo.RATER_FILE,

@@ -252,7 +252,7 @@ def report(  # noqa: PLR0917 - Typer's options
     form = ReportFormat.JSON if as_json else form
     console.settings.json = form is ReportFormat.JSON and output is None
     opened = locations.open_store(store, config)
-    from tasks.run.champions import stored_result  # noqa: PLC0415 - brings pydantic
+    from tasks.run.adoption import stored_result  # noqa: PLC0415 - brings pydantic
 
     record = finished_run(opened, run)
     text = _rendered(stored_result(record, opened.path), form)

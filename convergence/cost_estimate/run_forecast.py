@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tasks.run.adoption import champion_now
 from tasks.run.assembly import schedule_of
-from tasks.run.champions import champion_now
 
 if TYPE_CHECKING:
     from tasks.inputs.loader import Loaded

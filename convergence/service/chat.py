@@ -23,7 +23,7 @@ from convergence.service.problems import RequestRefusedError, openai_error, refu
 from convergence_core.errors import CandidateFault, EvaluationFault
 from convergence_core.feedback.records import ChatMessage, Interaction
 from convergence_core.records import Json
-from tasks.chat.answer_stream import AnswerStream
+from tasks.chat.conversation import AnswerStream
 from tasks.chat.logged_chat import ChatPrompt, LoggedAnswer, LoggedChat, PreparedPrompt
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import one_line

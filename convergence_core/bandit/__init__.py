@@ -5,15 +5,12 @@
 ``receive`` says whether a reward is learned, stored or refused.
 """
 
-from convergence_core.bandit.arms import BetaArms, GaussianArms
+from convergence_core.bandit.arms import BetaArms, GaussianArms, OpenDecision, Receipt, receive
 from convergence_core.bandit.constraints import QualityConstraint
 from convergence_core.bandit.drift import Alarm, DriftWatch
-from convergence_core.bandit.features import Encoder
-from convergence_core.bandit.linear import LinearArms, LinearLearner
-from convergence_core.bandit.policy import ArmChoice, Policy
-from convergence_core.bandit.priors import NightlyPrior, nightly_prior
-from convergence_core.bandit.receipts import OpenDecision, Receipt, receive
-from convergence_core.bandit.warm_start_arms import WarmArms
+from convergence_core.bandit.linear import Encoder, LinearArms, LinearLearner
+from convergence_core.bandit.priors import NightlyPrior, WarmArms, nightly_prior
+from convergence_core.bandit.propensities import ArmChoice, Policy
 
 __all__ = [
     "Alarm",

@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from convergence_core.gate import bernoulli
+from convergence_core.gate import betting
 
 Standing = Literal["holds", "fails", "undecided"]
 
@@ -86,7 +86,7 @@ class QualityConstraint:
             raise ValueError("sums must be of arms of which one at least is on offer")
         j = np.arange(1.0, s.size + 1.0)
         error = (1.0 - self.confidence) / (j * (j + 1.0))  # (eq. 1)
-        lows, highs = bernoulli.confidence_interval(s, n - s, error)
+        lows, highs = betting.confidence_interval(s, n - s, error)
         standing: tuple[Standing, ...] = tuple(
             "holds" if low >= self.least else "fails" if high < self.least else "undecided"
             for low, high in zip(lows, highs, strict=True)

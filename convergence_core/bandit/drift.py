@@ -18,17 +18,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from convergence_core.bandit.arms import checked_reward
-from convergence_core.bandit.change_detection import (
+from convergence_core.bandit.global_drift import (
     BLOCK,
+    Change,
     ConfidenceSequence,
+    GlobalDriftDetector,
     Sequences,
     narrowed,
     sums_of,
     thinned,
     younger_of_disagreeing,
 )
-from convergence_core.bandit.global_drift import Change, GlobalDriftDetector
-from convergence_core.gate import bernoulli
+from convergence_core.gate import betting
 from convergence_core.records import Json
 
 REWARDS_PER_FALSE_ALARM = 20_000.0
@@ -80,7 +81,7 @@ class ArmWatch:
         old = (*self.sequences, new)
         totals, squares, numbers = sums_of(old)
         totals, numbers = totals + total, numbers + n
-        ends = bernoulli.confidence_interval(totals, numbers - totals, error)
+        ends = betting.confidence_interval(totals, numbers - totals, error)
         return ArmWatch(sequences=narrowed(old, totals, squares, numbers, ends), n=self.n + 1)
 
     def since(self, begun: int) -> tuple[float, int]:

@@ -19,15 +19,15 @@ from itertools import combinations
 
 import numpy as np
 
-from convergence_core.explanation.anova import (
+from convergence_core.explanation.paths import (
     TINY,
     Combinations,
+    Paths,
     column_effects,
     ends_of,
     is_sure,
     mean_share,
 )
-from convergence_core.explanation.paths import Paths
 from convergence_core.explanation.records import (
     ERROR,
     LEVEL,

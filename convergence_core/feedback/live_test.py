@@ -6,7 +6,7 @@ they are one piece of evidence, however many they are. Raters need no such care:
 have coins of their own, so whom a rater likes to praise falls on both sides alike.
 
 With p the probability of the adapter and x in [0, 1] the mean reward of a conversation, both sides bet
-against each other (``convergence_core.gate.two_sample``), around the mean of the conversations before. Each
+against each other (``convergence_core.gate.betting``), around the mean of the conversations before. Each
 of the two claims, *better* and *worse*, is made where its wealth reaches ``2 / alpha`` (1), so together they
 are ever wrong with probability at most ``alpha``, however often one looks (Ville). A rating that is changed
 later changes its conversation's x and so the evidence from then on; that is outside the proof, and measured
@@ -20,8 +20,7 @@ from typing import Final, Literal
 import numpy as np
 
 from convergence_core.feedback.live_test_records import LiveEvidence
-from convergence_core.gate.betting import LOG_START, log_mean_wealth
-from convergence_core.gate.two_sample import log_pair_factors
+from convergence_core.gate.betting import LOG_START, log_mean_wealth, log_pair_factors
 
 ALPHA: Final = 0.05
 """Largest probability of a wrong claim, of both together."""

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from convergence_core.games.game import Facts, Feed, Scores, Turn, Turns
-from convergence_core.judges.fences import fenced
+from convergence_core.judges.texts import fenced
 from convergence_core.ports import Ask
 
 LEAST: Final = 0.01

@@ -18,7 +18,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from convergence_core.games.game import Game
-from convergence_core.judges.trust.audit import LEAST_TRUST, Trust
+from convergence_core.judges.trust import LEAST_TRUST, Trust
 
 LEAST_DEBATES: Final = 30
 """Plays below which nothing is said of what debates gain."""

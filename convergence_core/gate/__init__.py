@@ -5,8 +5,14 @@ several arms in live traffic, ``Guard`` watches what was promoted. All test by b
 ``two_sample``); ``bernoulli`` has confidence sequences of counts, ``intervals`` those of one look.
 """
 
-from convergence_core.gate.allocation import TrafficPlan, even_plan, verdict_plan
-from convergence_core.gate.best_arm_test import BestArmTest, Design, RewardedRequests
+from convergence_core.gate.best_arm_test import (
+    BestArmTest,
+    Design,
+    RewardedRequests,
+    TrafficPlan,
+    even_plan,
+    verdict_plan,
+)
 from convergence_core.gate.guard import Guard, gains_against_champion
 from convergence_core.gate.paired import PairedGate, PairedVerdict, VerdictForecast
 

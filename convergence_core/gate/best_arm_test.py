@@ -10,14 +10,39 @@ allowed, so there is no price for many arms. An arm is **eliminated** when its e
 than the effect needs b1 or b2 to be eliminated although its null is true. Each happens, ever, with
 probability at most ``alpha / 2`` (Ville), so together ``alpha``: for any number of arms, ties
 included, at any look, whatever rule allocates the requests.
+
+While leader i has ``n_i`` further requests and arm b ``n_b``, the evidence against b grows by about
+``d_b^2 / (2 v_b (1 / n_i + 1 / n_b))`` nats: d the difference of means beyond the minimum effect, v
+the variance at the middle of both. So the fewest requests that give each arm the evidence ``R_b``
+that it still lacks have
+
+    a_b = d_b^2 / (2 v_b R_b)                                                                      (1)
+    n_b = 1 / (a_b - 1 / n_i)                                                                      (2)
+    sum_b (a_b n_i - 1)^-2 = 1                                                                     (3)
+
+the last from setting the derivative of the total to 0. It is the allocation of A. Garivier,
+E. Kaufmann, "Optimal best arm identification with fixed confidence", 2016, for Gaussian rewards,
+with each arm's own remaining need in place of one common threshold; two arms share evenly.
+
+The means are not known, so shares are averaged over draws from a posterior of them. Its counts are
+doubled (``SHARPNESS``): plain draws spread more traffic than the doubt is worth. And the plan brings
+every arm its evidence at the same expected time, so the last of several is late by chance:
+``EVEN_SHARE`` of the requests is shared evenly by the arms not eliminated, which costs a little on
+average and saves more of the wait for the last one. When the verdict is there, waiting has no use:
+the winner serves, and the floor alone goes to the others.
 """
 
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from convergence_core.gate.betting import FRACTIONS, LOG_START, Floats, log_mean_wealth
-from convergence_core.gate.two_sample import log_pair_factors
+from convergence_core.gate.betting import (
+    FRACTIONS,
+    LOG_START,
+    Floats,
+    log_mean_wealth,
+    log_pair_factors,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -176,3 +201,119 @@ class BestArmTest:
             self.sums, self.numbers, out=np.zeros(self.n_arms), where=self.numbers > 0
         )
         return float(self.numbers @ (means.max() - means))
+
+
+MIN_REWARDS = 40
+"""Of each arm, before shares may differ."""
+N_DRAWS = 8
+SHARPNESS = 2.0
+EVEN_SHARE = 0.2
+MARGIN = 1.0
+"""Nats added to what is lacking: bets have to be found, and rewards come in batches."""
+MIN_NEED = 0.25
+"""Nats."""
+N_BISECTIONS = 40
+_MIN_GAP = 1e-3
+"""Differences are taken as at least this: equal arms would need for ever."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrafficPlan:
+    """Shares of the next requests."""
+
+    shares: tuple[float, ...]
+    """Probability of each arm, summing to 1."""
+    n_to_verdict: int | None
+    """Requests until a verdict if the means are as observed; 0: there is one; ``None``: the leading
+    arms look equal so far."""
+
+
+def even_plan(test: BestArmTest) -> TrafficPlan:
+    """Return equal shares for all arms."""
+    return _plan(test, np.full(test.n_arms, 1.0 / test.n_arms))
+
+
+def verdict_plan(
+    test: BestArmTest, rng: np.random.Generator, *, floor: float = 0.02
+) -> TrafficPlan:
+    """Return the shares that are expected to reach a verdict soonest.
+
+    Args:
+        test: evidence so far.
+        rng: draws the means.
+        floor: share of all requests that is spread evenly over the arms whatever happens, in
+            [0, 1]; it keeps estimates of eliminated arms alive.
+
+    Once there is a winner it gets all but the floor. Where an arm has few rewards, as one that came
+    later, those not eliminated share evenly.
+
+    Raises:
+        ValueError: ``floor`` is not in [0, 1].
+    """
+    if not 0.0 <= floor <= 1.0:
+        raise ValueError(f"floor must lie in [0, 1], but got {floor}")
+    left = (~test.eliminated).astype(np.float64)
+    if test.is_over or test.numbers.min() < MIN_REWARDS:
+        # None is left where the means have changed: then all take part again.
+        left = left if left.any() else np.ones(test.n_arms)
+        return _plan(test, (1.0 - floor) * left / left.sum() + floor / test.n_arms)
+    draws = rng.beta(
+        SHARPNESS * test.sums + 0.5,
+        SHARPNESS * (test.numbers - test.sums) + 0.5,
+        size=(N_DRAWS, test.n_arms),
+    )
+    numbers = fewest_requests(draws, missing_evidence(test), test.min_effect)
+    soonest = (numbers / numbers.sum(axis=1, keepdims=True)).mean(axis=0)
+    wanted = (1.0 - EVEN_SHARE) * soonest + EVEN_SHARE * left / left.sum()
+    return _plan(test, (1.0 - floor) * wanted + floor / test.n_arms)
+
+
+def _plan(test: BestArmTest, shares: Floats) -> TrafficPlan:
+    return TrafficPlan(
+        shares=tuple((shares / shares.sum()).tolist()), n_to_verdict=_n_to_verdict(test)
+    )
+
+
+def missing_evidence(test: BestArmTest) -> Floats:
+    """Return R, the nats that each arm lacks to be eliminated; 0 for those that are, (n_arms,)."""
+    lacking = np.maximum(test.log_threshold - test.log_e + MARGIN, MIN_NEED)
+    return np.where(test.eliminated, 0.0, lacking)
+
+
+def _n_to_verdict(test: BestArmTest) -> int | None:
+    if test.is_over:
+        return 0
+    left = np.sort(test.means[~test.eliminated])
+    if test.numbers.min() < 1 or left[-1] - left[-2] - test.min_effect <= _MIN_GAP:
+        return None
+    numbers = fewest_requests(test.means[None], missing_evidence(test), test.min_effect)
+    return int(np.ceil(numbers.sum()))
+
+
+def fewest_requests(means: Floats, needs: Floats, effect: float) -> Floats:
+    """Return the fewest further requests of each arm for each row of means, (n_rows, n_arms).
+
+    Args:
+        means: (n_rows, n_arms).
+        needs: R, 0 for eliminated arms, (n_arms,) or as means.
+        effect: minimum effect of the test.
+    """
+    rows = np.arange(len(means))
+    leaders = np.where(needs > 0.0, means, -1.0).argmax(axis=1)
+    lead = means[rows, leaders][:, None]
+    middle = (lead + means) / 2.0
+    variance = np.maximum(middle * (1.0 - middle), 1e-4)
+    lacks = np.broadcast_to(needs > 0.0, means.shape).copy()
+    lacks[rows, leaders] = False
+    gap = np.maximum(lead - means - effect, _MIN_GAP)
+    a = np.where(lacks, gap**2 / (2.0 * variance * np.maximum(needs, MIN_NEED)), np.inf)  # (eq. 1)
+    low = 1.0 / a.min(axis=1)
+    # At (1 + sqrt(k)) / a_min each of the k terms of the sum is at most 1 / k.
+    high = low * (1.0 + np.sqrt(lacks.sum(axis=1)))
+    for _ in range(N_BISECTIONS):
+        n_i = (low + high) / 2.0
+        too_few = (1.0 / (a * n_i[:, None] - 1.0) ** 2).sum(axis=1) > 1.0  # (eq. 3)
+        low, high = np.where(too_few, n_i, low), np.where(too_few, high, n_i)
+    numbers = np.where(lacks, 1.0 / (a - 1.0 / high[:, None]), 0.0)  # (eq. 2)
+    numbers[rows, leaders] = high
+    return np.asarray(numbers, dtype=np.float64)

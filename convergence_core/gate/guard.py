@@ -27,8 +27,8 @@ from convergence_core.gate.betting import (
     Floats,
     checked_rewards,
     log_mean_wealth,
+    log_pair_factors,
 )
-from convergence_core.gate.two_sample import log_pair_factors
 
 GuardDecision = Literal["rollback", "confirmed", "watching"]
 

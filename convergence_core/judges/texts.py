@@ -1,13 +1,17 @@
-"""Texts as sets and runs of words.
+"""Texts of judges: words, fences.
 
 Words are runs of letters and digits, case folded. Nothing here knows a language.
+
+A fence bears a mark that is a hash of all that it fences: nobody can know it before the text is
+written, and it is made anew if it should occur in it.
 """
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from typing import Final
 
-from convergence_core.records import sha256_hex
+from convergence_core.records import canonical_json, sha256_hex
 
 _WORD: Final = re.compile(r"\w+")
 
@@ -42,3 +46,21 @@ def runs_of(text: str, n: int) -> frozenset[str]:
     """Return all runs of ``n`` words in a row; none if the text is shorter."""
     words = words_of(text)
     return frozenset(" ".join(words[i : i + n]) for i in range(len(words) - n + 1))
+
+
+MARK_DIGITS: Final = 16
+_SALT: Final = "judge-1"
+
+
+def mark_of(texts: Sequence[str]) -> str:
+    """Return a mark that occurs in none of the texts; their order does not matter."""
+    mark = sha256_hex(canonical_json([_SALT, *sorted(texts)]))[:MARK_DIGITS]
+    while any(mark in text for text in texts):
+        mark = sha256_hex(mark)[:MARK_DIGITS]
+    return mark
+
+
+def fenced(name: str, text: str, mark: str | None = None) -> str:
+    """Return a text between two lines with a mark; ``None``: its own."""
+    mark = mark_of([text]) if mark is None else mark
+    return f"[[BEGIN {name} {mark}]]\n{text}\n[[END {name} {mark}]]"

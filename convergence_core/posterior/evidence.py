@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from convergence_core.evidence.archive import Archive, Member
+from convergence_core.evidence import Archive, Member
 
 MAX_CHANCE = 1e-3
 """Probability that repeats agree by luck below which they are taken to be exact."""

@@ -15,16 +15,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from convergence_core.evidence.archive import Archive
-from convergence_core.evidence.tallies import total_of
+from convergence_core.evidence import Archive, total_of
 from convergence_core.posterior.gaussian_process import (
     FREE_NOISE,
     MEASURED_NOISE,
     GaussianProcess,
 )
 from convergence_core.posterior.kernel import Kernel
-from convergence_core.posterior.warp import Bounds, Warp
-from convergence_core.posterior.warped_posterior import WarpedPosterior
+from convergence_core.posterior.warped_posterior import Bounds, Warp, WarpedPosterior
 from convergence_core.records import Candidate
 from convergence_core.space.arrays import Encoding, Points
 

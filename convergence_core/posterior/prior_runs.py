@@ -29,7 +29,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from convergence_core.posterior.gaussian_process import JITTER, GaussianProcess
-from convergence_core.posterior.warp import Warp
+from convergence_core.posterior.warped_posterior import Warp
 from convergence_core.space.arrays import Points
 
 CORRELATIONS = (0.3, 0.5, 0.7, 0.85, 0.95)

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from convergence_core.evidence.archive import Archive
+from convergence_core.evidence import Archive
 from convergence_core.posterior.space_model import FittedSpaceModel
 from convergence_core.records import Json
 

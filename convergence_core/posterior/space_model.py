@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from convergence_core.evidence.archive import Archive, Member
+from convergence_core.evidence import Archive, Member
 from convergence_core.posterior.case_effects import CaseEffects
 from convergence_core.posterior.evidence import Evidence
 from convergence_core.posterior.gaussian_process import (
@@ -29,8 +29,12 @@ from convergence_core.posterior.prior_runs import (
     newest_within,
     with_prior_runs,
 )
-from convergence_core.posterior.warp import Bounds, Warp, WarpedEvidence
-from convergence_core.posterior.warped_posterior import WarpedPosterior
+from convergence_core.posterior.warped_posterior import (
+    Bounds,
+    Warp,
+    WarpedEvidence,
+    WarpedPosterior,
+)
 from convergence_core.records import Candidate, Json
 from convergence_core.space import Space
 from convergence_core.space.arrays import Encoding, Points

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from convergence_core.config.prompts import OperatorName, PromptsConfig
-from convergence_core.evidence.archive import Archive
+from convergence_core.evidence import Archive
 from convergence_core.posterior.length_price import LengthPrice, prices
 from convergence_core.prompts.demonstrations import drawn
 from convergence_core.prompts.evidence import (

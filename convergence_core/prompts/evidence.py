@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from convergence_core.evidence.archive import Archive
+from convergence_core.evidence import Archive
 
 MEAN_STEP: Final = 0.03
 """What an edit is worth on the mean, before anything is seen: whoever sees failures seldom does harm."""

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from convergence_core.judges.coverage.measures import WINDOW
+from convergence_core.judges.coverage import WINDOW
 from convergence_core.sao.preferences import JudgedPair
 
 

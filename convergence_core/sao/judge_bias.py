@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from convergence_core.judges.trust.audit import SURE
+from convergence_core.judges.trust import SURE
 from convergence_core.sao.preferences import JudgedPair
 
 LEAST_PAIRS: Final = 100

@@ -1,7 +1,7 @@
 """Verdicts on items of executed truth in plays, and the trust after them.
 
 Each round of games is one audit: the older rounds and audits are, the lighter they count
-(``convergence_core.judges.trust.audit``). A state remembers the last round that it holds, so none counts twice.
+(``convergence_core.judges.trust``). A state remembers the last round that it holds, so none counts twice.
 """
 
 import math
@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Final
 
-from convergence_core.judges.trust.audit import Audit
+from convergence_core.judges.trust import Audit
 from convergence_core.sao.state import SaoState
 
 COIN: Final = -math.log(2.0)

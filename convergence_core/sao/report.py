@@ -119,7 +119,7 @@ class PreferenceReport:
 def missing(n: int) -> str:
     """Return what a verdict on a judge still needs, in words."""
     # It brings NumPy, and reports of runs without preferences need not wait for that.
-    from convergence_core.judges.trust.audit import LEAST_ITEMS  # noqa: PLC0415
+    from convergence_core.judges.trust import LEAST_ITEMS  # noqa: PLC0415
 
     return (
         f"{LEAST_ITEMS} different grounded items are required, {n} more than so far "

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from convergence_core.judges.coverage.measures import Coverage
-from convergence_core.judges.trust.audit import Audit
+from convergence_core.judges.coverage import Coverage
+from convergence_core.judges.trust import Audit
 from convergence_core.sao.executed_items import AuditItem
 from convergence_core.sao.filters import Filter
 from convergence_core.sao.history import RoundHistory

@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from convergence_core.judges.coverage.alarms import Alarms
-from convergence_core.judges.coverage.measures import Coverage
-from convergence_core.judges.trust.audit import Audit, Trust
+from convergence_core.judges.coverage import Alarms, Coverage
+from convergence_core.judges.trust import Audit, Trust
 from convergence_core.records import Json
 from convergence_core.sao.rounds import Rounds
 

@@ -2,7 +2,7 @@
 
 Shapes after the paper (Fig. 1), in our own words: a persona's prompt, an impartial judge of two tagged
 responses by four criteria. Whatever a model or a user wrote is fenced as data
-(``convergence_core.judges.fences``). The judge answers one letter, so that its probability can be read;
+(``convergence_core.judges.texts``). The judge answers one letter, so that its probability can be read;
 nothing tells it which answer is whose, or that it sees the pair twice.
 """
 
@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
-from convergence_core.judges.fences import fenced, mark_of
+from convergence_core.judges.texts import fenced, mark_of
 from convergence_core.records import Json
 from convergence_core.sao.filters import REFUSAL
 

@@ -14,12 +14,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from convergence_core.evidence.archive import Member
+from convergence_core.evidence import Member
 from convergence_core.gate.intervals import grouped, mean_ends
 from convergence_core.posterior import FittedSpaceModel, SpaceModel
 from convergence_core.posterior.selection_bias import N_LEADERS, SelectionBias
-from convergence_core.posterior.warp import Bounds
-from convergence_core.posterior.warped_posterior import WarpedPosterior
+from convergence_core.posterior.warped_posterior import Bounds, WarpedPosterior
 from convergence_core.search.goals import PROBABLY, FittedGoals
 from convergence_core.search.sampler import SearchState
 

@@ -11,8 +11,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from convergence_core.evidence.archive import Archive
-from convergence_core.evidence.tallies import Measures
+from convergence_core.evidence import Archive, Measures
 from convergence_core.records import Assignment, Cell, Json, Params, Trial
 
 SETTLED = 0.95

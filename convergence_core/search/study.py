@@ -24,8 +24,7 @@ import numpy as np
 
 from convergence_core.caveats import PERFECT_DEFAULTS
 from convergence_core.config import Configuration
-from convergence_core.evidence.archive import Archive
-from convergence_core.evidence.tallies import CellKey, key_of
+from convergence_core.evidence import Archive, CellKey, key_of
 from convergence_core.posterior import SpaceModel
 from convergence_core.records import (
     Assignment,
@@ -39,8 +38,7 @@ from convergence_core.search.recommend import Recommendation, recommend
 from convergence_core.search.sampler import Advice, AskRequest, Plan, Sampler, SearchState
 from convergence_core.search.samplers import make_sampler
 from convergence_core.search.schedule import Schedule
-from convergence_core.search.stopper import Stopper
-from convergence_core.search.study_state import StudyState
+from convergence_core.search.study_state import Stopper, StudyState
 from convergence_core.space import Space
 
 TINY = 1e-9

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from convergence_core.evidence.archive import Archive, Member
+from convergence_core.evidence import Archive, Member
 from convergence_core.posterior.prior_runs import EarlierRun
 from convergence_core.posterior.space_model import SpaceModel
 from convergence_core.records import Params

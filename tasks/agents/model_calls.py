@@ -15,7 +15,7 @@ from convergence_core.records import Json, Reply, Usage, canonical_json
 from tasks.calls.metric_calls import PaidCall
 from tasks.providers import billing_provider, make_llm, split_model
 from tasks.providers.answers import REASONING, first_of, mapping, mappings, tool_calls_of
-from tasks.providers.anthropic_fields import THINKING, THINKING_BLOCKS
+from tasks.providers.anthropic import THINKING, THINKING_BLOCKS
 from tasks.secrets.redaction import Secrets
 
 PURPOSE: Final = "agent"

@@ -52,8 +52,8 @@ from tasks.calls.pending_calls import (
     PendingCall,
 )
 from tasks.calls.rate_limiter import HELD, NOT_FOUND, THROTTLED, EndpointLimiter, EndpointLimiters
+from tasks.http.clients import within_limits
 from tasks.http.retries import LONGEST_PAUSE_S, Backoff
-from tasks.http.stopwatch import within_limits
 
 BUSY_LOOK_S = (0.05, 2.0)
 """First and longest pause before looking again at a call that another process makes."""

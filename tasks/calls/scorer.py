@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Final, Protocol, runtime_checkable
 
 from convergence_core.errors import EvaluationFault, EvaluatorFault
-from convergence_core.objective.reward import RewardModel
+from convergence_core.objective import RewardModel
 from convergence_core.ports import Metric
 from convergence_core.records import Case, FaultName, Json, Params, Reply
 from tasks.calls.metric_calls import Asker, PaidMetric

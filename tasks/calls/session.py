@@ -21,17 +21,14 @@ from convergence_core.errors import CandidateFault
 from convergence_core.events import BudgetWarned, CallListener, TrafficChanged
 from convergence_core.ports import Journal, Target
 from convergence_core.records import Assignment, Cell, Evaluation, Reply, Trial, eval_id_of
-from tasks.calls.call_keys import Epoch
-from tasks.calls.cells import Job, PendingCell, unrequested
-from tasks.calls.dispatcher import Dispatcher, Workload
+from tasks.calls.dispatcher import Dispatcher, Job, PendingCell, Workload, unrequested
 from tasks.calls.journal_batches import JournalQueue
 from tasks.calls.metric_calls import PaidCall
 from tasks.calls.outcomes import Redact
 from tasks.calls.paid_calls import CallLimits, Calls
-from tasks.calls.pending_calls import TARGET_LANE, CallFactory
-from tasks.calls.rate_limiter import EndpointLimiters
+from tasks.calls.pending_calls import TARGET_LANE, CallFactory, Epoch
+from tasks.calls.rate_limiter import EndpointLimiters, SharedRates
 from tasks.calls.scorer import Closable, Scorer
-from tasks.calls.shared_rate import SharedRates
 
 T = TypeVar("T")
 

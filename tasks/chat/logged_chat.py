@@ -27,7 +27,7 @@ from tasks.inputs.loader import Loaded
 from tasks.json_values import as_text
 from tasks.models.adapters import ERROR_TYPE
 from tasks.providers.answers import ChatCompletion
-from tasks.run.champions import champion_now
+from tasks.run.adoption import champion_now
 from tasks.serving.answers import Selection
 from tasks.serving.operations import performed
 from tasks.serving.rated_answers import send_rewards

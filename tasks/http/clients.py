@@ -1,19 +1,212 @@
-"""HTTP clients: time-outs, bounded bodies, pooled connections, one exchange."""
+"""HTTP clients: time-outs, bounded bodies, pooled connections, one exchange.
+
+httpx keeps all connections in one pool, and httpcore looks through the whole of it, for each idle
+one anew, whenever a request begins or ends: with 64 connections that takes several times as long
+as the request itself. Here each connection is a pool of its own.
+
+Latency is from the first byte sent to the last byte received; waiting for a free connection and
+connecting are not in it. httpx reports each step through its ``trace`` extension, and waits for
+what is done there: so this is also the one place where a call can be held back at the very moment
+it would leave, and where the head of every answer is seen, also of one that ends badly.
+"""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import ssl
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Protocol, Self
 
 import httpx
 
 from convergence_core.config.api import RequestConfig
 from convergence_core.errors import InfrastructureFault
+from convergence_core.records import RateInfo
 from tasks.http.bodies import CODINGS, MAX_RESPONSE_BYTES, limiting
-from tasks.http.connections import ConnectionPool
-from tasks.http.environment import certificates
-from tasks.http.stopwatch import Stopwatch
+from tasks.http.environment import certificates, proxy_of
+from tasks.http.retries import rate_of
+
+IDLE_S = 5.0
+"""How long an idle connection is kept, as httpx does by default."""
+
+_Origin = tuple[str, str, int | None]
+
+
+class ConnectionPool(httpx.AsyncBaseTransport):
+    """A transport over many transports of one connection each. For one event loop.
+
+    The connection that was used last is used first, so that surplus ones grow old.
+
+    Args:
+        most: most requests at once; further ones wait until one has ended.
+        verify: which certificates to trust.
+    """
+
+    def __init__(self, most: int, *, verify: ssl.SSLContext) -> None:
+        self._slots = asyncio.Semaphore(most)
+        self._verify = verify
+        self._idle: dict[_Origin, deque[tuple[httpx.AsyncHTTPTransport, float]]] = {}
+        """Transports and since when they are idle, oldest first."""
+        self._all: set[httpx.AsyncHTTPTransport] = set()
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Send a request; its connection is free again when the answer's stream is closed."""
+        await self._close_old()
+        await self._slots.acquire()
+        origin = (request.url.scheme, request.url.host, request.url.port)
+        transport = self._take(origin)
+        try:
+            response = await transport.handle_async_request(request)
+        except BaseException:
+            self._give_back(origin, transport)
+            raise
+        assert isinstance(response.stream, httpx.AsyncByteStream)  # noqa: S101 - of an asynchronous transport
+        response.stream = _Stream(response.stream, lambda: self._give_back(origin, transport))
+        return response
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        transports = [*self._all]
+        self._all.clear()
+        self._idle.clear()
+        for transport in transports:
+            await transport.aclose()
+
+    def _take(self, origin: _Origin) -> httpx.AsyncHTTPTransport:
+        if idle := self._idle.get(origin):
+            return idle.pop()[0]
+        limits = httpx.Limits(
+            max_connections=1, max_keepalive_connections=1, keepalive_expiry=IDLE_S
+        )
+        transport = httpx.AsyncHTTPTransport(
+            verify=self._verify, limits=limits, proxy=proxy_of(*origin)
+        )
+        self._all.add(transport)
+        return transport
+
+    def _give_back(self, origin: _Origin, transport: httpx.AsyncHTTPTransport) -> None:
+        self._slots.release()
+        if transport in self._all:  # else all were closed meanwhile
+            self._idle.setdefault(origin, deque()).append((transport, time.monotonic()))
+
+    async def _close_old(self) -> None:
+        """Close a connection that was idle for long: one for each request is enough."""
+        oldest_s = time.monotonic() - IDLE_S
+        for idle in self._idle.values():
+            if idle and idle[0][1] < oldest_s:
+                transport, _ = idle.popleft()
+                self._all.discard(transport)
+                await transport.aclose()
+                return
+
+
+class _Stream(httpx.AsyncByteStream):
+    """The body of an answer, with a callback for when it has been closed."""
+
+    def __init__(self, stream: httpx.AsyncByteStream, on_close: Callable[[], None]) -> None:
+        self._stream = stream
+        self._on_close = on_close
+        self._is_closed = False
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for part in self._stream:
+            yield part
+
+    async def aclose(self) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
+        try:
+            await self._stream.aclose()
+        finally:
+            self._on_close()
+
+
+class EndpointLimits(Protocol):
+    """Limits of an endpoint; see ``tasks.calls.rate_limiter.EndpointLimiter``."""
+
+    async def wait_to_send(self) -> None:
+        """Wait until a request may leave.
+
+        Raises:
+            InfrastructureFault: that takes too long; nothing was sent.
+        """
+        ...
+
+    def observe(self, rate: RateInfo) -> None:
+        """Take in what the head of an answer says."""
+        ...
+
+
+_LIMITS: ContextVar[EndpointLimits | None] = ContextVar("limits", default=None)
+
+
+@contextmanager
+def within_limits(limits: EndpointLimits | None) -> Iterator[None]:
+    """Keep an endpoint's limits in all exchanges inside; ``None``: none."""
+    token = _LIMITS.set(limits)
+    try:
+        yield
+    finally:
+        _LIMITS.reset(token)
+
+
+class Stopwatch:
+    """Times one exchange and limits it; pass as the ``trace`` extension of its request.
+
+    Args:
+        deadline: what ends the exchange; entered around it without a time.
+        timeout_s: from sending to the last byte of the answer.
+        first_byte_s: from sending to the head of the answer; ``None``: ``timeout_s``.
+    """
+
+    def __init__(
+        self, deadline: asyncio.Timeout, timeout_s: float, *, first_byte_s: float | None = None
+    ) -> None:
+        self.is_sent = False
+        """Whether any byte of the request may have left."""
+        self.awaits_head = False
+        """Whether the request was sent and no answer has begun."""
+        self._deadline = deadline
+        self._timeout_s = timeout_s
+        self._first_byte_s = timeout_s if first_byte_s is None else first_byte_s
+        self._started: float | None = None
+        self._end_s = 0.0
+
+    async def __call__(self, event: str, info: dict[str, Any]) -> None:
+        """Start when the request leaves, and end with its answer."""
+        if event.endswith("send_request_headers.started"):
+            if (limits := _LIMITS.get()) is not None:
+                await limits.wait_to_send()
+            now_s = asyncio.get_running_loop().time()
+            if self._started is None:
+                self._started = time.perf_counter()
+                self._end_s = now_s + self._timeout_s
+            self.is_sent = self.awaits_head = True
+            self._end_at(min(self._end_s, now_s + self._first_byte_s))
+        elif event.endswith("receive_response_headers.complete"):
+            self.awaits_head = False
+            self._end_at(self._end_s)
+            rate = rate_of(info["return_value"][-1])
+            if rate is not None and (limits := _LIMITS.get()) is not None:
+                limits.observe(rate)
+
+    @property
+    def missed_head(self) -> bool:
+        """Whether the exchange ended because no answer began, well before its own limit."""
+        return self.awaits_head and self._first_byte_s < self._timeout_s
+
+    def read_ms(self) -> float:
+        """Return the milliseconds since sending; call it when the last byte is there."""
+        assert self._started is not None  # noqa: S101 - there is an answer
+        return (time.perf_counter() - self._started) * 1000.0
+
+    def _end_at(self, when_s: float) -> None:
+        if not self._deadline.expired():  # it may be ending this very exchange
+            self._deadline.reschedule(when_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -176,7 +176,7 @@ def _plugin_target(loaded: Loaded, environment: Environment, workers: int) -> Ta
 
 
 def _browser_target(loaded: Loaded, environment: Environment, workers: int) -> Target:
-    from tasks.browser.scripts import (  # noqa: PLC0415 - seldom used
+    from tasks.targets.browser import (  # noqa: PLC0415 - seldom used
         ScriptRunner,
         check_playwright,
         check_script,

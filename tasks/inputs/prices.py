@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +14,15 @@ from convergence_core.config.api import CHAT_KINDS
 from convergence_core.errors import CandidateFault, ConfigurationError
 from convergence_core.ports import Target
 from tasks.calls.metric_calls import ComposedTarget
-from tasks.inputs.shipped_files import shipped
+
+
+def shipped(name: str) -> Path:
+    """Return the path of a shipped file, e.g. ``prices/prices.yaml``."""
+    # Installed, the data lie in the package of the front door, which lies beside this one.
+    root = Path(__file__).resolve().parents[2]
+    installed, checkout = root / "convergence/_data" / name, root / "data" / name
+    return installed if installed.is_file() else checkout
+
 
 if TYPE_CHECKING:
     from tasks.inputs.loader import Loaded

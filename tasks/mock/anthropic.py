@@ -11,6 +11,8 @@ from tasks.mock.protocol import (
     MOST_TOKENS,
     ApiError,
     Attempt,
+    Message,
+    ModelRequest,
     Payload,
     TokenUsage,
     flag,
@@ -20,7 +22,6 @@ from tasks.mock.protocol import (
     texts_of,
     whole,
 )
-from tasks.mock.requests import Message, ModelRequest
 
 _ERROR_TYPES: Final = {
     400: "invalid_request_error",

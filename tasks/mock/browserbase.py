@@ -19,7 +19,7 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from convergence_core.config.browser_rules import REGIONS, session_problems
+from convergence_core.config.api_rules import REGIONS, session_problems
 from tasks.mock.chromium import BrowserForm, BrowserPool, Chromium, ChromiumError, connect
 from tasks.mock.engine import Engine
 from tasks.mock.protocol import ApiError, Attempt, Payload, TokenUsage

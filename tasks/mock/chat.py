@@ -12,7 +12,10 @@ from tasks.mock.protocol import (
     MOST_TOKENS,
     ApiError,
     Attempt,
+    Form,
+    ModelRequest,
     Payload,
+    Tool,
     flag,
     includes_usage,
     mapping,
@@ -22,10 +25,8 @@ from tasks.mock.protocol import (
     text,
     whole,
 )
-from tasks.mock.requests import Form, ModelRequest, Tool
 from tasks.mock.responder import with_tool
-from tasks.mock.tiny_model import Floats
-from tasks.mock.tiny_world import VOCABULARY
+from tasks.mock.tiny_model import VOCABULARY, Floats
 
 _Json = dict[str, Any]
 

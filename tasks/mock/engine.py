@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from tasks.mock.options import FaultMode
 from tasks.mock.prompt_text import PER_MESSAGE, PER_REQUEST, PrefixCache, pieces
-from tasks.mock.protocol import ApiError, TokenUsage
-from tasks.mock.requests import ModelRequest, Written
+from tasks.mock.protocol import ApiError, ModelRequest, TokenUsage, Written
 from tasks.mock.responder import respond
 from tasks.mock.tiny_model import (
     Floats,

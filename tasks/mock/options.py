@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from convergence_core.errors import ConfigurationError, Problem
-from tasks.mock.hash_uniform import uniform
+from tasks.mock.prompt_text import uniform
 
 FaultKind = Literal["429", "500", "hang", "cut", "invalid", "answer"]
 """``answer``: none."""

@@ -7,12 +7,13 @@ counted in its words.
 """
 
 import hashlib
+import math
 import re
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 
-from tasks.mock.requests import Written
+from tasks.mock.protocol import Written
 
 _WORD = re.compile(r"[^\W_]+(?:['\u2019][^\W_]+)?")
 _SENTENCE = re.compile(r"[^.!?\n]+(?:[.!?]+|\n|$)")
@@ -133,3 +134,16 @@ class PrefixCache:
         """Forget every prompt."""
         with self._lock:
             self._blocks.clear()
+
+
+def uniform(*parts: object) -> float:
+    """Return a number in (0, 1) that depends on the texts of all parts, and on nothing else."""
+    text = "\x1f".join(str(part) for part in parts)
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+    return (int.from_bytes(digest[:6], "big") + 0.5) / 2.0**48
+
+
+def logistic(*parts: object) -> float:
+    """Return a draw from the standard logistic distribution."""
+    u = uniform(*parts)
+    return math.log(u / (1.0 - u))

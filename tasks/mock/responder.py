@@ -29,10 +29,17 @@ import numpy as np
 from convergence_core.config.prompts import OperatorName
 from convergence_core.prompts.operators import ROLE, Shown
 from convergence_core.prompts.twins import written_by_rules
-from tasks.mock import forecasts, option_choice, schemas, tool_use, verdicts
-from tasks.mock.hash_uniform import logistic, uniform
-from tasks.mock.prompt_text import content_words, cut, question_of, sentences, words
-from tasks.mock.requests import EFFORT_TO_TOKENS, ModelRequest, Written
+from tasks.mock import forecasts, schemas, tool_use, verdicts
+from tasks.mock.prompt_text import (
+    content_words,
+    cut,
+    logistic,
+    question_of,
+    sentences,
+    uniform,
+    words,
+)
+from tasks.mock.protocol import EFFORT_TO_TOKENS, ModelRequest, Written
 
 BEST_TEMPERATURE = 0.3
 _INSTRUCTIVE = (
@@ -163,12 +170,12 @@ def _answer(request: ModelRequest, good: bool, index: int) -> str:
     if (repeat := _REPEAT.search(user)) is not None:
         wanted = (repeat["said"] or repeat["rest"]).strip()
         return wanted if good else " ".join(wanted.split()[:-1]) or wanted.upper()
-    options = option_choice.options(request.system) or option_choice.options(user)
+    options = verdicts.options(request.system) or verdicts.options(user)
     if options:
         draw = (request.identity, index)
-        if request.temperature > 0 and not option_choice.is_known(options, user):
-            return option_choice.guess(options, draw=request.identity, index=index)
-        return option_choice.choose(options, user, good=good, draw=draw)
+        if request.temperature > 0 and not verdicts.is_known(options, user):
+            return verdicts.guess(options, draw=request.identity, index=index)
+        return verdicts.choose(options, user, good=good, draw=draw)
     if question.endswith("?") and _YES_NO.match(question):
         return "Yes" if _is_true(user, question) == good else "No"
     return _quote(user, question, good)

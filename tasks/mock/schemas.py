@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from tasks.mock.hash_uniform import uniform
-from tasks.mock.prompt_text import content_words
+from tasks.mock.prompt_text import content_words, uniform
 
 DEEPEST = 8
 """Below this depth optional properties and lists stay empty, so recursive schemas end."""

@@ -14,9 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from tasks.mock.hash_uniform import uniform
-from tasks.mock.prompt_text import content_words, sentences
-from tasks.mock.requests import Message, ModelRequest, Tool
+from tasks.mock.prompt_text import content_words, sentences, uniform
+from tasks.mock.protocol import Message, ModelRequest, Tool
 from tasks.mock.schemas import ValueSource, fill
 
 LEAST_FIT: Final = 4

@@ -18,8 +18,7 @@ from convergence_core.errors import InfrastructureFault
 from convergence_core.records import Json
 from tasks.http.clients import ClientSettings
 from tasks.http.faults import bare
-from tasks.models.files import ModelFiles
-from tasks.models.local_model import LOCAL_MODELS, LocalModel, ModelProcessError
+from tasks.models.files import LOCAL_MODELS, LocalModel, ModelFiles, ModelProcessError
 from tasks.models.model_process import ChatRequest
 from tasks.secrets.redaction import Redactor, one_line
 

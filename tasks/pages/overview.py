@@ -9,7 +9,7 @@ from convergence_core.result import is_offline, verdict_of
 from convergence_core.result.number_text import plural
 from tasks.pages.source import Page, PageSource, line_of, time_of
 from tasks.report.phrases import clean
-from tasks.run.hard_cases import hard_cases
+from tasks.run.case_review import hard_cases
 from tasks.store.feedback.proposals import proposed_cases, reviewed
 from tasks.store.runtime.promotions import champion_of
 from tasks.store.runtime.watches import alarms

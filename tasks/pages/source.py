@@ -22,7 +22,7 @@ from convergence_core.space import Space
 from convergence_core.space.text_variants import widened
 from tasks.inputs.loader import load, load_mapping
 from tasks.report.phrases import clean, iso
-from tasks.run.champions import with_champion
+from tasks.run.adoption import with_champion
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import shortened
 from tasks.store.feedback.feedback_store import FeedbackStore, has_feedback

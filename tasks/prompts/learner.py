@@ -14,7 +14,7 @@ import numpy as np
 
 from convergence_core.config.prompts import N_REQUESTS
 from convergence_core.errors import EvaluationFault
-from convergence_core.evidence.archive import Archive
+from convergence_core.evidence import Archive
 from convergence_core.ports import Row
 from convergence_core.prompts.editor import Choices, Edit, Editor
 from convergence_core.prompts.failures import (

@@ -14,7 +14,7 @@ from convergence_core.errors import ConfigurationError
 from convergence_core.ports import LLM
 from tasks.http.clients import ClientSettings
 from tasks.plugins.entry_points import PluginContext
-from tasks.providers.anthropic_chat import AnthropicChat
+from tasks.providers.anthropic import AnthropicChat
 from tasks.providers.chat import ChatSettings, Provider
 from tasks.providers.fields import Dialect, openai_dialect
 from tasks.providers.gemini import GeminiChat

@@ -13,9 +13,8 @@ import httpx
 from convergence_core.errors import CandidateFault, EvaluationFault, InfrastructureFault
 from convergence_core.records import Json
 from convergence_core.thought_tags import AnswerPieces, TextCallback, begins_within
-from tasks.http.clients import ClientSettings
+from tasks.http.clients import ClientSettings, Stopwatch
 from tasks.http.faults import bad_body_fault, bare, header_fault
-from tasks.http.stopwatch import Stopwatch
 from tasks.json_values import to_json
 from tasks.providers.answers import ChatCompletion
 from tasks.providers.faults import provider_fault, reported_fault

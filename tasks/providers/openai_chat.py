@@ -16,8 +16,8 @@ from convergence_core.budget.usage import reported_cost
 from convergence_core.errors import CandidateFault, InfrastructureFault
 from convergence_core.records import Json
 from convergence_core.thought_tags import TextCallback
+from tasks.http.clients import Stopwatch
 from tasks.http.faults import bare
-from tasks.http.stopwatch import Stopwatch
 from tasks.providers.answers import ChatCompletion, read_chat
 from tasks.providers.chat import ChatSettings, Provider, RawAnswer
 from tasks.providers.faults import check_finished

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from convergence_core.evidence.archive import Member
+from convergence_core.evidence import Member
 from convergence_core.records import Candidate, Case, Evaluation, Role, Trial
 from convergence_core.result import CandidateReport, Estimate, LeaderboardRow
 from convergence_core.search.recommend import Interval, Ranked, mean_interval, paired_difference

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from convergence_core.objective.pareto import dominated, hypervolume
+from convergence_core.objective import dominated, hypervolume
 from convergence_core.result import Front, FrontPoint, RunResult, VolumePoint, number_text
 from convergence_core.result.number_text import plural
 from tasks.report import phrases

@@ -21,8 +21,7 @@ from convergence_core.result import number_text
 from convergence_core.result.number_text import plural, whole_percent
 from tasks.json_values import Missing
 from tasks.metrics.judge.judge import INCONSISTENT
-from tasks.metrics.judge.labels import label_at, passed_of, rating_of
-from tasks.metrics.judge.verdicts import BEST
+from tasks.metrics.judge.verdicts import BEST, label_at, passed_of, rating_of
 from tasks.report.blocks import Block, Bullets, Heading, Paragraph, marked
 from tasks.report.evidence import rows_of
 from tasks.report.phrases import clean

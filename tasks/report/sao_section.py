@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from convergence_core.judges.trust.audit import LEAST_ITEMS, LEAST_TRUST
+from convergence_core.judges.trust import LEAST_ITEMS, LEAST_TRUST
 from convergence_core.ports import Store
 from convergence_core.result.number_text import UNKNOWN, plural, whole_percent
 from convergence_core.sao.preferences import JudgedPair

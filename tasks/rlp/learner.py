@@ -27,7 +27,7 @@ from convergence_core.rlp.rows import RlpStep, step_tables
 from convergence_core.rlp.statistical import easier_cases, predictive
 from convergence_core.rlp.strategies import NO_THOUGHT
 from convergence_core.search.learner import LearnerStep
-from convergence_core.search.racing.expert_mixture import MAX_PROPOSALS
+from convergence_core.search.racing.cell_allocation import MAX_PROPOSALS
 from convergence_core.search.sampler import Advice, Expert
 from convergence_core.search.study import Asked, Study
 from convergence_core.search.study_state import StudyState

@@ -2,13 +2,13 @@
 
 Both arms of a prediction share one template: only the block of notes differs, and nothing says that
 anything is compared. Notes were written by a model, so they are fenced as data by a mark that they
-cannot hold (``convergence_core.judges.fences``); what they ask for is never an instruction.
+cannot hold (``convergence_core.judges.texts``); what they ask for is never an instruction.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol, TypeAlias
 
-from convergence_core.judges.fences import fenced
+from convergence_core.judges.texts import fenced
 from convergence_core.records import Json, Params
 from convergence_core.rlp import views
 from convergence_core.rlp.bins import N_BINS, RewardBins

@@ -36,7 +36,7 @@ from tasks.prompts.factory import make_prompts
 from tasks.rlp.factory import make_rlp
 from tasks.rlp.learner_calls import LearnerParts
 from tasks.run.active_runs import register
-from tasks.run.champions import tagged_champion
+from tasks.run.adoption import tagged_champion
 from tasks.run.prior_runs import read_past
 from tasks.run.run import Run, RunResources
 from tasks.runners import WorkerPool, check_runner, make_runner, n_workers_of

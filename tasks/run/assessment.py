@@ -24,8 +24,8 @@ from tasks.inputs.loader import Loaded
 from tasks.inputs.storage import store_path
 from tasks.report.answers import asked_cases, paired_cases, with_judges_reasons
 from tasks.report.candidates import Final
+from tasks.run.adoption import tagged_champion
 from tasks.run.assembly import Caller, assemble
-from tasks.run.champions import tagged_champion
 from tasks.run.conclusion import FINAL
 from tasks.run.opener import Limits, prepare_run, with_overrides
 from tasks.run.run import Run

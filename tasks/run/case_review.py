@@ -1,14 +1,24 @@
-"""Review of proposed test cases: approval into a file, or rejection."""
+"""Review of proposed test cases: approval into a file, or rejection.
 
+Proposed are plays of games that feed ``hard_cases`` in which the system itself was the incumbent and the critic
+scored: the executed reference solved the input, the check accepted its answer and refused the system's. Nothing
+is a test case before a person says so.
+"""
+
+import json
+import os
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
 
-from convergence_core.errors import InteractionNotFoundError
-from convergence_core.records import Json
-from tasks.inputs.approved_cases import append_case, input_of
+from convergence_core.config.games import SANDBOX, SYSTEM
+from convergence_core.errors import ConfigurationError, InteractionNotFoundError
+from convergence_core.feedback.records import ChatMessage, Interaction
+from convergence_core.records import Case, Json, canonical_json
 from tasks.inputs.cases import GAMES_TAG
-from tasks.inputs.loader import Loaded
+from tasks.inputs.loader import Loaded, load
 from tasks.inputs.storage import store_path
-from tasks.run.hard_cases import hard_cases
 from tasks.store import ParquetStore
 from tasks.store.feedback.feedback_store import FeedbackStore
 from tasks.store.feedback.proposals import (
@@ -18,6 +28,132 @@ from tasks.store.feedback.proposals import (
     reviewed,
     save_review,
 )
+from tasks.store.layout import FILE_MODE
+
+_KEY = "evaluation.test_cases.approved"
+
+
+def input_of(prompt: str, cases: Sequence[Case], field: str | None) -> Json:
+    """Return the input of a new case: the prompt where the other cases have theirs.
+
+    Args:
+        prompt: what was asked.
+        cases: those that there are.
+        field: of the input that holds the prompt; ``None``: as the other cases show.
+
+    Raises:
+        ConfigurationError: they do not show it.
+    """
+    if field is not None:
+        return {field: prompt}
+    shapes = [one.input for one in cases]
+    if all(isinstance(one, str) for one in shapes):
+        return prompt
+    names = {tuple(one) if isinstance(one, dict) else () for one in shapes}
+    if len(names) == 1 and len(only := names.pop()) == 1:
+        return {only[0]: prompt}
+    rule = "must name the field of a case's input that holds the prompt, where inputs have several"
+    raise ConfigurationError.of("--field", rule, "Write e.g. `--field question`.")
+
+
+def append_case(loaded: Loaded, case: dict[str, Json]) -> Path:
+    """Append a case to the file of those that were approved, durably; return the file.
+
+    One that is there already, by its id, is not appended again. Where the configuration with it would be
+    refused, the file stays as it was.
+
+    Raises:
+        ConfigurationError: the configuration names no such file, or would be refused with the case.
+    """
+    name = loaded.configuration.evaluation.test_cases.approved
+    if name is None or loaded.config_path is None:
+        fix = "Add e.g. `approved: approved_cases.jsonl` below `test_cases`."
+        raise ConfigurationError.of(_KEY, "must name the file that approved cases go to", fix)
+    file = loaded.base_dir / name
+    if case["id"] in {one.case_id for one in loaded.cases}:
+        return file
+    line = json.dumps(case, ensure_ascii=False) + "\n"
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, FILE_MODE)
+    with os.fdopen(descriptor, "ab") as stream:
+        before = stream.tell()
+        stream.write(line.encode())
+        stream.flush()
+        os.fsync(stream.fileno())
+        try:
+            load(loaded.config_path)
+        except ConfigurationError:
+            stream.truncate(before)
+            if not before:
+                file.unlink()
+            raise
+    return file
+
+
+CRITIC, INCUMBENT = "critic", "incumbent"
+MOST: Final = 200
+"""Hard cases that are proposed at a time, the oldest first."""
+_HARD: Final = f"""
+    SELECT p.play_id, p.game, p.turns_json, p.round, epoch_us(g.started_at) AS at_us
+    FROM game_plays p JOIN runs r USING (run_id) JOIN generations g USING (run_id, generation)
+    JOIN game_coins c ON c.run_id = p.run_id AND c.generation = p.generation AND c.game = p.game
+    WHERE r.name IN ($system, $system || '.games') AND c.feeds = 'hard_cases' AND c.grounded AND p.status = 'played'
+      AND p.scores['{CRITIC}'] = 1
+      AND json_extract_string(p.players_json, '$.{INCUMBENT}') = $player
+    ORDER BY p.round, p.game, p.position"""  # noqa: S608 - constants
+
+
+def hard_cases(
+    store: ParquetStore, system: str, decided: Iterable[str] = ()
+) -> list[ProposedCase]:
+    """Return the hard cases of a system's games that nobody has decided about; one of each prompt.
+
+    Args:
+        store: holds the plays.
+        system: name of the optimized system.
+        decided: ids of what was decided.
+    """
+    found: dict[str, ProposedCase] = {}
+    gone, known = set(decided), set()
+    parameters = {"system": system, "player": SYSTEM}
+    for row in store.rows(_HARD, parameters):
+        turns = json.loads(str(row["turns_json"]))
+        asked = [(text, reply) for role, text, reply in turns if role == INCUMBENT]
+        if len(asked) != 1:
+            continue
+        ((prompt, answer),) = asked
+        if str(row["play_id"]) in gone:
+            known.add(prompt)  # decided for all plays that found it
+        found.setdefault(prompt, _proposed(system, row, prompt, answer, _right(turns)))
+    return [one for prompt, one in found.items() if prompt not in known][:MOST]
+
+
+def _right(turns: list[list[str]]) -> str | None:
+    """Return the reference's answer, as it was executed; ``None``: the reports hold none."""
+    reports = [json.loads(reply) for role, _, reply in turns if role == SANDBOX]
+    value = reports[0].get("value") if reports else None
+    if value is None or isinstance(value, str):
+        return value
+    return canonical_json(value)
+
+
+def _proposed(system: str, row: Any, prompt: str, answer: str, right: str | None) -> ProposedCase:
+    shown = "" if right is None else f"; the reference answers {right}"
+    return ProposedCase(
+        interaction=Interaction(
+            interaction_id=str(row["play_id"]),
+            source="games",
+            event_id=str(row["play_id"]),
+            role=INCUMBENT,
+            user_id="games",
+            model=SYSTEM,
+            messages=(ChatMessage(role="user", content=prompt),),
+            response=answer,
+            created_us=int(row["at_us"]),
+            system=system,
+        ),
+        failed=f"{row['game']}: by execution the answer is wrong{shown}",
+        right=right,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

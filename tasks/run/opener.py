@@ -17,8 +17,8 @@ from tasks.inputs.loader import Loaded, load, load_mapping
 from tasks.inputs.storage import new_record, ready_store
 from tasks.prompts.served_operators import served_tag
 from tasks.run.active_runs import is_open, run_of
+from tasks.run.adoption import TAG as CHAMPION_TAG, champion_tag
 from tasks.run.assembly import Caller, OnNotice, assemble
-from tasks.run.champions import TAG as CHAMPION_TAG, champion_tag
 from tasks.run.destinations import check_destinations
 from tasks.run.prior_runs import tags_of
 from tasks.run.run import FLOW_RUN_TAG, Run

@@ -5,7 +5,6 @@ a candidate, its cells, and a part of the budget. So a worker needs no Prefect, 
 subflow of a generation. See docs/decisions/019-work-items.md.
 """
 
-from tasks.runners.base import Runner, check_runner, make_runner, n_workers_of
-from tasks.runners.worker_pool import WorkerPool
+from tasks.runners.worker_pool import Runner, WorkerPool, check_runner, make_runner, n_workers_of
 
 __all__ = ["Runner", "WorkerPool", "check_runner", "make_runner", "n_workers_of"]

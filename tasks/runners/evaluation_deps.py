@@ -13,17 +13,16 @@ from convergence_core.budget.rate_limit import AddressCheck
 from convergence_core.config import Configuration
 from convergence_core.config.models import TelemetryConfig
 from convergence_core.events import BudgetWarned, CallListener, TrafficChanged
-from convergence_core.objective.reward import RewardModel
+from convergence_core.objective import RewardModel
 from convergence_core.ports import Journal, Metric, SessionTarget, Target
 from convergence_core.records import Evaluation
 from convergence_core.space.parameters import Choice
-from tasks.calls.call_keys import Epoch
 from tasks.calls.dispatcher import Workload
 from tasks.calls.metric_calls import PaidMetric
 from tasks.calls.paid_calls import CallLimits
-from tasks.calls.pending_calls import endpoint_of
+from tasks.calls.pending_calls import Epoch, endpoint_of
+from tasks.calls.rate_limiter import SharedRates
 from tasks.calls.session import EvaluationSession, RunContext
-from tasks.calls.shared_rate import SharedRates
 from tasks.inputs.environment import Environment
 from tasks.inputs.factories import make_metrics, make_target
 from tasks.inputs.loader import Loaded

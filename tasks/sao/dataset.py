@@ -13,8 +13,8 @@ from typing import Any, Final, Literal, TypeAlias
 
 from convergence_core.config.optimization import SaoConfig
 from convergence_core.errors import ConfigurationError, Problem
-from convergence_core.judges.coverage.measures import WINDOW, Coverage, measure
-from convergence_core.judges.trust.audit import LEAST_ITEMS, LEAST_TRUST
+from convergence_core.judges.coverage import WINDOW, Coverage, measure
+from convergence_core.judges.trust import LEAST_ITEMS, LEAST_TRUST
 from convergence_core.ports import Store
 from convergence_core.records import Json
 from convergence_core.sao.duplicates import Duplicates

@@ -21,7 +21,7 @@ from convergence_core.sao.state import SaoState
 from convergence_core.sao.templates import TEMPLATES_VERSION
 from tasks.inputs.environment import Environment
 from tasks.inputs.loader import Loaded
-from tasks.inputs.shipped_files import shipped
+from tasks.inputs.prices import shipped
 from tasks.json_values import answers_of, as_text
 from tasks.rlp.embeddings import Embedder
 from tasks.rlp.factory import described, make_model

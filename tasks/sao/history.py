@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from convergence_core.judges.coverage.measures import WINDOW
+from convergence_core.judges.coverage import WINDOW
 from convergence_core.ports import RunRecord, Store
 from convergence_core.sao.history import RoundHistory, texts_of, wide
 from convergence_core.sao.played_items import PlayedItem

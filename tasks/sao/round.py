@@ -14,7 +14,7 @@ from typing import TypeVar
 import numpy as np
 
 from convergence_core.errors import EvaluationFault
-from convergence_core.judges.trust.audit import Audit, Item, audit
+from convergence_core.judges.trust import Audit, Item, audit
 from convergence_core.records import Candidate
 from convergence_core.sao.executed_items import AuditItem
 from convergence_core.sao.filters import FilterChain

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from convergence_core.evidence.archive import Archive, Member
+from convergence_core.evidence import Archive, Member
 from convergence_core.space import Space
 from tasks.store.runtime.runtime_store import RuntimeStore, has_runtime
 

@@ -3,8 +3,7 @@
 import functools
 from collections.abc import Mapping, Sequence
 
-from convergence_core.bandit.priors import NightlyPrior, nightly_prior
-from convergence_core.bandit.warm_start_arms import TRUST
+from convergence_core.bandit.priors import TRUST, NightlyPrior, nightly_prior
 from convergence_core.records import Json, canonical_json
 from convergence_core.result import CandidateReport, RunResult
 from tasks.serving.offers import offer_of

@@ -12,7 +12,7 @@ from typing import Final
 
 from convergence_core.budget.prices import PriceTable
 from convergence_core.config import ApiConfig
-from convergence_core.config.browser_rules import MAX_SESSION_S, MIN_SESSION_S, session_problems
+from convergence_core.config.api_rules import MAX_SESSION_S, MIN_SESSION_S, session_problems
 from convergence_core.errors import (
     Billed,
     CandidateFault,
@@ -23,20 +23,21 @@ from convergence_core.errors import (
 )
 from convergence_core.ports import WorstCase
 from convergence_core.records import NO_USAGE, Case, Json, Params, Reply
-from tasks.browser.scripts import ScriptEnd, ScriptRunner
-from tasks.browser.sessions import (
-    ENDPOINT,
-    PATH,
-    RemoteBrowser,
-    SessionClient,
-    billed_minutes,
-    recording_of,
-)
 from tasks.functions.function_results import reply_of
 from tasks.functions.workers import WorkersHungError, WorkTimeoutError
 from tasks.http.authentication import request_headers
 from tasks.http.request_templates import Values
 from tasks.secrets.redaction import Secrets, secret_name
+from tasks.targets.browser import (
+    ENDPOINT,
+    PATH,
+    RemoteBrowser,
+    ScriptEnd,
+    ScriptRunner,
+    SessionClient,
+    billed_minutes,
+    recording_of,
+)
 
 _LOG = logging.getLogger(__name__)
 _MARGIN_S: Final = 30.0

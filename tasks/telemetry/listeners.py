@@ -52,11 +52,11 @@ def make_listener(name: str, options: Mapping[str, Json], base_dir: Path) -> Run
     key = f"telemetry.listeners.{name}"
     context = PluginContext(name=name, options=options, key=key, name_key="", base_dir=base_dir)
     if name == "mlflow":
-        from tasks.telemetry.mlflow_runs import MlflowRuns  # noqa: PLC0415 - an extra's
+        from tasks.telemetry.trackers import MlflowRuns  # noqa: PLC0415 - an extra's
 
         return MlflowRuns(context)
     if name == "wandb":
-        from tasks.telemetry.wandb_runs import WandbRuns  # noqa: PLC0415 - an extra's
+        from tasks.telemetry.trackers import WandbRuns  # noqa: PLC0415 - an extra's
 
         return WandbRuns(context)
     made: RunListener = find_plugin("convergence.listeners", context).make(

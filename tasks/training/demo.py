@@ -1,10 +1,16 @@
 """Demonstration of training from ratings: a tiny model, a synthetic rater.
 
 Everything is the real path: answers are logged, marks stored, an adapter trained, judged and activated.
+
+Eight countries have a capital; sixteen wordings ask for it. An answer is right or wrong, and brief or wordy. A
+model that learned from all kinds of answers alike gives each; the rater likes right ones, and brief ones
+a little.
+
+    rating = round(1 + 2.5 [right] + 1.5 [brief] + N(0, .5)), within 1 to 5
 """
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -18,9 +24,100 @@ from tasks.models.files import ModelFiles
 from tasks.models.tiny_chat_model import make_tiny_chat_model
 from tasks.store.feedback.adapter_store import AdapterStore
 from tasks.store.feedback.feedback_store import FeedbackStore, new_interaction_id
-from tasks.training import demo_world
 from tasks.training.judged_model import JudgedModel, SampledPrompt
 from tasks.training.round import RoundReport, train_role
+
+CAPITALS: Final[Mapping[str, str]] = {
+    "Peru": "Lima",
+    "Kenya": "Nairobi",
+    "Norway": "Oslo",
+    "Canada": "Ottawa",
+    "Japan": "Tokyo",
+    "Egypt": "Cairo",
+    "Cuba": "Havana",
+    "Chile": "Santiago",
+}
+"""Country → its capital."""
+WORDINGS: Final = (
+    "What is the capital of {}?",
+    "Name the capital of {}.",
+    "Which city is the capital of {}?",
+    "Tell me the capital of {}.",
+    "{}: what is its capital?",
+    "I need the capital of {}.",
+    "What is {}'s capital?",
+    "Which is the capital city of {}?",
+    "Do you know the capital of {}?",
+    "The capital of {} is which city?",
+    "Please name {}'s capital.",
+    "What city is {}'s capital?",
+    "Can you say what the capital of {} is?",
+    "{} has which capital?",
+    "Give me the capital of {}.",
+    "Of {}, what is the capital?",
+)
+BRIEF: Final = ("{city}.", "It is {city}.")
+WORDY: Final = (
+    "Well, as far as I know, I would say that the capital is perhaps {city}.",
+    "That is a good question, and many people ask it: the capital is {city}, I think.",
+)
+SHARE_RIGHT: Final = 0.5
+"""Of the answers that the model learns from."""
+SHARE_BRIEF: Final = 0.4
+NOISE: Final = 0.5
+"""Standard deviation of a rating around what the answer deserves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A wording that asks for one country's capital."""
+
+    country: str
+    wording: int
+
+    @property
+    def text(self) -> str:
+        """What is asked."""
+        return WORDINGS[self.wording].format(self.country)
+
+    def is_right(self, answer: str) -> bool:
+        """Return whether an answer names the capital and no other city."""
+        named = {city for city in CAPITALS.values() if city in answer}
+        return named == {CAPITALS[self.country]}
+
+
+def questions() -> list[Question]:
+    """Return every question."""
+    return [Question(country, k) for country in CAPITALS for k in range(len(WORDINGS))]
+
+
+def deserved(question: Question, answer: str) -> float:
+    """Return the rating that an answer deserves, in [1, 5]: its mean over raters."""
+    is_brief = len(answer.split()) <= max(len(form.split()) for form in BRIEF)
+    return 1.0 + 2.5 * question.is_right(answer) + 1.5 * is_brief
+
+
+def rated(question: Question, answer: str, rng: random.Random) -> int:
+    """Return one noisy rating."""
+    return min(5, max(1, round(rng.gauss(deserved(question, answer), NOISE))))
+
+
+def examples(rng: random.Random, n: int) -> Iterator[tuple[str, str]]:
+    """Yield questions with answers of every kind, right or wrong, brief or wordy."""
+    every, cities = questions(), list(CAPITALS.values())
+    for _ in range(n):
+        asked = rng.choice(every)
+        forms = BRIEF if rng.random() < SHARE_BRIEF else WORDY
+        right = CAPITALS[asked.country]
+        wrong = [city for city in cities if city != right]
+        city = right if rng.random() < SHARE_RIGHT else rng.choice(wrong)
+        yield asked.text, rng.choice(forms).format(city=city)
+
+
+def question_of(text: str) -> Question | None:
+    """Return the question that a text is; ``None``: it is none of this world."""
+    return next((one for one in questions() if one.text == text), None)
+
 
 MODEL: Final = "model"
 ROLE: Final = "assistant"
@@ -33,7 +130,7 @@ SEED: Final = 0
 
 RATER_FILE = '''"""Rates answers of the demonstration by what they deserve: right ones, and brief ones a little."""
 
-from tasks.training.demo_world import deserved, question_of
+from tasks.training.demo import deserved, question_of
 
 
 def rate(prompt: str, answer: str) -> float:
@@ -78,8 +175,8 @@ def configuration_text(rate: float = 1e-3) -> str:
         "evaluation": {
             "test_cases": {
                 "inline": [
-                    {"input": demo_world.Question(country, 0).text, "expected": city}
-                    for country, city in demo_world.CAPITALS.items()
+                    {"input": Question(country, 0).text, "expected": city}
+                    for country, city in CAPITALS.items()
                 ],
                 "approved": "approved_cases.jsonl",
             },
@@ -100,12 +197,12 @@ def play(folder: Path, n_answers: int = ANSWERS_PER_PROMPT) -> Iterator[Said]:
     folder.mkdir(parents=True)
     (folder / "rater.py").write_text(RATER_FILE, "utf-8")
     (folder / "optimization.yaml").write_text(configuration_text(), "utf-8")
-    dialogues = list(demo_world.examples(random.Random(SEED), 4_000))  # noqa: S311 - a demonstration
+    dialogues = list(examples(random.Random(SEED), 4_000))  # noqa: S311 - a demonstration
     yield Said(
         title="A tiny model is made on the spot",
         lines=(
-            f"It learns from {len(dialogues):,} dialogues about {plural(len(demo_world.CAPITALS), 'capital')}, in which "
-            f"{demo_world.SHARE_RIGHT:.0%} of the answers are right and {demo_world.SHARE_BRIEF:.0%} brief.",
+            f"It learns from {len(dialogues):,} dialogues about {plural(len(CAPITALS), 'capital')}, in which "
+            f"{SHARE_RIGHT:.0%} of the answers are right and {SHARE_BRIEF:.0%} brief.",
         ),
     )
     make_tiny_chat_model(folder / MODEL, dialogues, seed=SEED)
@@ -124,9 +221,7 @@ def play(folder: Path, n_answers: int = ANSWERS_PER_PROMPT) -> Iterator[Said]:
             title="The next answers come from it",
             lines=tuple(
                 f"{question.text}  {old}  ->  {new}"
-                for question, old, new in list(
-                    zip(demo_world.questions(), before, after, strict=True)
-                )[::32]
+                for question, old, new in list(zip(questions(), before, after, strict=True))[::32]
             ),
         )
         yield _rated(folder, feedback, active.version, n=n_answers // 2, seed=SEED + 1)
@@ -151,12 +246,12 @@ def play(folder: Path, n_answers: int = ANSWERS_PER_PROMPT) -> Iterator[Said]:
 
 def _answered(folder: Path, adapter: Path | None) -> list[str]:
     """Return one answer to each question, the likeliest."""
-    prompts = [_prompt(one, temperature=0.0) for one in demo_world.questions()]
+    prompts = [_prompt(one, temperature=0.0) for one in questions()]
     with JudgedModel(ModelFiles(folder=folder / MODEL, gguf=None)) as model:
         return model.answers(prompts, adapter, n=1, seed=SEED)
 
 
-def _prompt(question: demo_world.Question, *, temperature: float = 1.0) -> SampledPrompt:
+def _prompt(question: Question, *, temperature: float = 1.0) -> SampledPrompt:
     return SampledPrompt(
         key=question.text,
         messages=({"role": "user", "content": question.text},),
@@ -171,13 +266,13 @@ def _rated(
     """Let a version answer every question, and the rater mark each answer."""
     rng = random.Random(seed)  # noqa: S311 - as above
     adapter = None if version is None else AdapterStore(feedback).folder(version)
-    asked = [one for one in demo_world.questions() for _ in range(n)]
+    asked = [one for one in questions() for _ in range(n)]
     with JudgedModel(ModelFiles(folder=folder / MODEL, gguf=None)) as model:
-        prompts = [_prompt(one) for one in demo_world.questions()]
+        prompts = [_prompt(one) for one in questions()]
         answers = model.answers(prompts, adapter, n=n, seed=1_000 * seed)
     total = 0
     for question, answer in zip(asked, answers, strict=True):
-        name, rating = new_interaction_id(), demo_world.rated(question, answer, rng)
+        name, rating = new_interaction_id(), rated(question, answer, rng)
         feedback.log(
             Interaction(
                 interaction_id=name,

@@ -19,7 +19,7 @@ from convergence_core.records import Json
 from convergence_core.result.number_text import plural
 from tasks.inputs.loader import Loaded
 from tasks.inputs.storage import store_path
-from tasks.models.local_model import ModelProcessError
+from tasks.models.files import ModelProcessError
 from tasks.store import ParquetStore
 from tasks.store.feedback.adapter_files import training_folder
 from tasks.store.feedback.adapter_store import AdapterStore

@@ -27,8 +27,7 @@ from tasks.inputs.environment import Environment
 from tasks.inputs.loader import Loaded
 from tasks.metrics.judge.prompts import judge_messages, response_format
 from tasks.metrics.judge.verdicts import UnreadableVerdictError, read_verdict
-from tasks.models.files import EXTRA, missing_libraries
-from tasks.models.local_model import ModelProcessError
+from tasks.models.files import EXTRA, ModelProcessError, missing_libraries
 from tasks.providers import make_llm, split_model
 from tasks.rlp.model_calls import Model, UnreadableAnswerError
 from tasks.version import install_command

@@ -16,8 +16,7 @@ from convergence_core.records import Json, sha256_hex
 from convergence_core.result.number_text import plural
 from convergence_core.search.recommend import Interval
 from tasks.inputs.loader import Loaded
-from tasks.models.files import ModelFiles
-from tasks.models.local_model import ModelProcessError
+from tasks.models.files import ModelFiles, ModelProcessError
 from tasks.store.feedback.adapter_files import training_folder
 from tasks.store.feedback.adapter_store import AdapterStore
 from tasks.store.feedback.adapter_weights import weights_problem

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from convergence_core.errors import ConfigurationError
-from tasks.agents.writing_tools import told_instead, writes
+from tasks.agents.agno_agents import told_instead, writes
 from tasks.inputs.factories import make_target
 from tasks.inputs.loader import load
 from tasks.targets.agno import input_text

@@ -68,7 +68,7 @@ ALLOWED = {
     "tasks/mock/protocol.py": {"repr(value)[:60]"},
     "convergence/plugins/learning/rlp.py": {"text[:80]"},
     "convergence/runtime/functions.py": {"repr(found['input'])[:80]"},
-    "convergence_core/evidence/archive.py": {"str(value)[:80]"},
+    "convergence_core/evidence.py": {"str(value)[:80]"},
     "convergence_core/bandit/drift.py": {"str(value)[:80]"},
     "convergence_core/config/evaluation_rules.py": {"str(error)[:80]"},
     "convergence_core/config/source.py": {"text[:40]"},
@@ -81,7 +81,7 @@ ALLOWED = {
     "convergence_core/space/builder.py": {"text[:60]"},
     "convergence_core/space/parameters.py": {"str(value)[:40]", "text[:LONGEST_SHOWN - 1]"},
     "convergence_core/space/space.py": {"str(value)[:60]", "str(params[name])[:60]"},
-    "convergence_core/search/stopper.py": {"str(value)[:80]"},
+    "convergence_core/search/study_state.py": {"str(value)[:80]"},
     "tasks/store/runtime/runtime_store.py": {"canonical_json(dict(arm.params))[:200]"},
     "tasks/serving/offers.py": {"text[16:20]", "text[20:]"},
 }  # fmt: skip

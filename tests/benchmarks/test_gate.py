@@ -5,7 +5,7 @@ import pytest
 
 from benchmarks.gate import Contests, contested, shares_of
 from convergence_core.gate import BestArmTest
-from convergence_core.gate.allocation import missing_evidence
+from convergence_core.gate.best_arm_test import missing_evidence
 from tests.core.gate.requests import batch
 
 

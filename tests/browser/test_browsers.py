@@ -14,11 +14,11 @@ pytest.importorskip("playwright")
 from convergence_core.config.api import ApiConfig
 from convergence_core.errors import CandidateFault, EndpointDownError, InfrastructureFault
 from convergence_core.records import Case
-from tasks.browser.scripts import ScriptRunner
 from tasks.mock.chromium import chromium_path
 from tasks.mock.mock_server import MockServer
 from tasks.mock.options import MockOptions
 from tasks.secrets.redaction import Secrets
+from tasks.targets.browser import ScriptRunner
 from tasks.targets.browserbase import BrowserbaseTarget
 
 pytestmark = [
@@ -206,7 +206,7 @@ async def ignore_the_end(page, case, parameters):
 def test_a_script_that_goes_wrong_is_the_right_fault_and_leaves_nothing_open(  # noqa: PLR0917 - of pytest
     stand_in, site, monkeypatch, script, limit_s, fault, error_type
 ):
-    monkeypatch.setattr("tasks.browser.scripts._LEAVE_S", 0.3)
+    monkeypatch.setattr("tasks.targets.browser._LEAVE_S", 0.3)
     with pytest.raises(fault) as found:
         ask(stand_in, script, {"url": site.url}, timeout_s=limit_s)
     assert found.value.error_type == error_type
@@ -214,7 +214,7 @@ def test_a_script_that_goes_wrong_is_the_right_fault_and_leaves_nothing_open(  #
 
 
 def test_a_script_that_blocks_its_loop_is_given_up_and_its_session_released(stand_in, monkeypatch):
-    monkeypatch.setattr("tasks.browser.scripts._SLACK_S", -20.0)  # of the connection's wait
+    monkeypatch.setattr("tasks.targets.browser._SLACK_S", -20.0)  # of the connection's wait
     let_go = threading.Event()
 
     async def block(page, case, parameters):

@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("playwright")
 
-from convergence_core.config.browser_rules import REGIONS
+from convergence_core.config.api_rules import REGIONS
 from tasks.mock.chromium import chromium_path
 from tasks.mock.mock_server import MockServer
 from tasks.mock.options import MockOptions

@@ -15,13 +15,20 @@ from convergence_core.budget.prices import PriceTable
 from convergence_core.config.api import ApiConfig
 from convergence_core.errors import CandidateFault, ConfigurationError, InfrastructureFault
 from convergence_core.records import Case
-from tasks.browser.scripts import ScriptEnd, check_playwright, check_script
-from tasks.browser.sessions import MARK, SessionClient, billed_minutes, recording_of
 from tasks.functions.workers import WorkerFailure, WorkOutcome
 from tasks.mock.chromium import check_chromium
 from tasks.mock.mock_server import MockServer
 from tasks.mock.options import MockOptions
 from tasks.secrets.redaction import Secrets
+from tasks.targets.browser import (
+    MARK,
+    ScriptEnd,
+    SessionClient,
+    billed_minutes,
+    check_playwright,
+    check_script,
+    recording_of,
+)
 from tasks.targets.browserbase import BrowserbaseTarget
 
 CASE = Case(case_id="c", input={"n": 1}, expected="1")
@@ -400,7 +407,7 @@ def test_a_sweep_that_fails_is_told_and_ends_nothing(caplog):
 
 
 def test_a_missing_extra_and_a_missing_browser_are_said_in_one_sentence(monkeypatch):
-    monkeypatch.setattr("tasks.browser.scripts.find_spec", lambda _: None)
+    monkeypatch.setattr("tasks.targets.browser.find_spec", lambda _: None)
     with pytest.raises(
         ConfigurationError, match=r"needs Playwright.* Run: pip install .*browserbase"
     ):

@@ -18,8 +18,8 @@ from convergence_core.errors import (
 )
 from convergence_core.records import Cell, RateInfo, Trial
 from tasks.calls.rate_limiter import EndpointLimiter
+from tasks.http.clients import within_limits
 from tasks.http.retries import Backoff
-from tasks.http.stopwatch import within_limits
 from tests.support.configurations import http_api, loaded
 from tests.support.http_server import Answer, LoopbackServer
 from tests.support.http_targets import CASE, ask, made_target

@@ -25,7 +25,7 @@ from tasks.calls.rate_limiter import (
     EndpointLimiter,
     EndpointLimiters,
 )
-from tasks.http.stopwatch import Stopwatch, within_limits
+from tasks.http.clients import Stopwatch, within_limits
 
 T = TypeVar("T")
 

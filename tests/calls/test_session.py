@@ -16,7 +16,7 @@ from convergence_core.errors import (
     InfrastructureFault,
     Problem,
 )
-from convergence_core.objective.reward import MetricRule
+from convergence_core.objective import MetricRule
 from convergence_core.ports import Metric
 from convergence_core.records import eval_id_of
 from convergence_core.search.study import limit_reached

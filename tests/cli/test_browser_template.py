@@ -45,7 +45,7 @@ def test_without_playwright_the_command_that_installs_it_is_said(
     order = [steps.index(step) for step in ("[browserbase]'", "chromium", "shop.py", "--offline")]
     assert order == sorted(order)
     monkeypatch.setitem(sys.modules, "playwright", None)  # the script's own import fails
-    monkeypatch.setattr("tasks.browser.scripts.find_spec", lambda _: None)
+    monkeypatch.setattr("tasks.targets.browser.find_spec", lambda _: None)
     done = cli("validate")
     assert done.code == 2
     assert "needs Playwright, which drives the browser" in done.err

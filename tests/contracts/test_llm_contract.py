@@ -11,8 +11,8 @@ import pytest
 from convergence_core.errors import CandidateFault, InfrastructureFault
 from convergence_core.ports import LLM, Completion
 from convergence_core.records import RateInfo
-from tasks.http.stopwatch import within_limits
-from tasks.providers.anthropic_chat import AnthropicChat
+from tasks.http.clients import within_limits
+from tasks.providers.anthropic import AnthropicChat
 from tasks.providers.chat import Provider
 from tasks.providers.gemini import GeminiChat
 from tasks.providers.openai_chat import AzureChat, OpenAIChat

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from convergence_core.evidence.tallies import COST, total_of
+from convergence_core.evidence import COST, total_of
 from convergence_core.search.goals import MEMORY_KEY
 from convergence_core.search.sampler import SearchState
 from tasks.store import ParquetStore

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from convergence_core.games.judge_games import DebateGame, LabelledPair
-from convergence_core.judges.trust.audit import Trust
+from convergence_core.judges.trust import Trust
 from convergence_core.sao.played_items import PlayedItem, after_plays
 from convergence_core.sao.rounds import Rounds
 from convergence_core.sao.state import SaoState

@@ -127,7 +127,7 @@ def test_connections_that_nobody_needs_are_closed_one_with_each_request(
     async def check() -> None:
         async with running() as server, client_of(8) as client:
             await ask_at_once(client, server, 8)
-            monkeypatch.setattr("tasks.http.connections.IDLE_S", -1.0)
+            monkeypatch.setattr("tasks.http.clients.IDLE_S", -1.0)
             for _ in range(8):
                 await client.get(f"{server.url}/now")
             await until(lambda: server.n_open == 1)

@@ -17,12 +17,14 @@ from tasks.inputs.case_files import Reporter, read_cases
 from tasks.inputs.factories import make_metrics
 from tasks.inputs.foreign_cases.case_forms import FieldNames, ForeignCase
 from tasks.inputs.foreign_cases.case_import import (
+    MAX_STRATA,
     CaseForm,
     CaseImport,
+    CaseSample,
+    allocate,
     guess_form,
     import_cases,
 )
-from tasks.inputs.foreign_cases.case_sample import MAX_STRATA, CaseSample, allocate
 from tasks.inputs.foreign_cases.promptfoo_project import promptfoo_project
 from tasks.inputs.loader import load_mapping
 from tasks.metrics.comparisons import check_expected, comparison

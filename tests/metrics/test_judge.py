@@ -21,7 +21,7 @@ from convergence_core.errors import (
     EvaluatorFault,
     InfrastructureFault,
 )
-from convergence_core.judges.fences import mark_of
+from convergence_core.judges.texts import mark_of
 from convergence_core.ports import Completion
 from convergence_core.records import Case, Json, Params, Reply, canonical_json, sha256_hex
 from tasks.calls.metric_calls import PaidCall, PaidMetric
@@ -31,9 +31,8 @@ from tasks.metrics.judge import (
     VoteSummary,
     call_count,
 )
-from tasks.metrics.judge.labels import hidden
 from tasks.metrics.judge.prompts import judge_messages, response_format
-from tasks.metrics.judge.verdicts import UnreadableVerdictError, read_verdict
+from tasks.metrics.judge.verdicts import UnreadableVerdictError, hidden, read_verdict
 
 CASE = Case(case_id="a", input={"q": "Capital of France?"}, expected={"text": "Paris", "label": 9})
 LLM_CONFIG = LlmConfig(model="openai/j", temperature=None, max_tokens=300, timeout_seconds=5)
@@ -274,7 +273,7 @@ def test_a_mark_that_occurs_is_made_anew(monkeypatch):
     # No text can hold its own hash in practice, so the first hash is made to be one that occurs.
     first = sha256_hex("first")
     hashes = iter([first, sha256_hex("second")])
-    monkeypatch.setattr("convergence_core.judges.fences.sha256_hex", lambda _: next(hashes))
+    monkeypatch.setattr("convergence_core.judges.texts.sha256_hex", lambda _: next(hashes))
     assert mark_of([f"x{first[:16]}x"]) == sha256_hex("second")[:16]
 
 

@@ -21,7 +21,7 @@ from convergence_core.space import Space
 from convergence_core.space.builder import build_space
 from tasks.calls.metric_calls import PaidCall
 from tasks.metrics.judge import LlmJudge, champion_problems, label_problems, make_judges, problems
-from tasks.metrics.judge.labels import passed_of, rating_of
+from tasks.metrics.judge.verdicts import passed_of, rating_of
 from tasks.providers import make_llm
 from tasks.report.blocks import Bullets, Code, Heading
 from tasks.report.judge_section import (

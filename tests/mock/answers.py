@@ -3,11 +3,10 @@
 import hashlib
 import math
 
-from tasks.mock.embeddings import embed
-from tasks.mock.requests import Message, ModelRequest
+from tasks.mock.completions import embed
+from tasks.mock.protocol import Message, ModelRequest
 from tasks.mock.responder import respond
-from tasks.mock.tiny_model import encode, tiny_model
-from tasks.mock.tiny_world import stories
+from tasks.mock.tiny_model import encode, stories, tiny_model
 
 
 def logprobs(text: str) -> list[float | None]:

@@ -10,7 +10,7 @@ import openai
 import pytest
 from openai import AsyncAzureOpenAI
 
-from tasks.mock.embeddings import embed
+from tasks.mock.completions import embed
 from tasks.mock.mock_server import MockServer
 from tests.mock.conftest import ask
 

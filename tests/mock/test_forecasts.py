@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tasks.mock.forecasts import notes, weights
-from tasks.mock.requests import Message, ModelRequest
+from tasks.mock.protocol import Message, ModelRequest
 from tasks.mock.responder import respond
 
 ROLE = "A system is being tuned. Write notes that help somebody else to predict their rewards."

@@ -8,14 +8,18 @@ import numpy as np
 import pytest
 
 from tasks.mock.tiny_model import (
+    KINDS,
+    VOCABULARY,
+    Story,
     UnknownWordError,
     decode,
     encode,
     features,
+    stories,
     tempered,
+    think,
     tiny_model,
 )
-from tasks.mock.tiny_world import KINDS, VOCABULARY, Story, stories, think
 
 MODEL = tiny_model()
 TEXTS = list(stories(1500, seed=2))

@@ -8,7 +8,7 @@ import pytest
 
 from tasks.mock.mock_server import MockServer
 from tasks.mock.options import MockOptions
-from tasks.mock.tiny_world import BINS, stories
+from tasks.mock.tiny_model import BINS, stories
 from tests.mock.answers import logprobs as logprobs_of
 from tests.mock.conftest import ask
 

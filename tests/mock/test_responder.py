@@ -18,7 +18,7 @@ from convergence_core.sao.templates import (
 from tasks.metrics.judge.prompts import judge_messages, response_format
 from tasks.metrics.judge.verdicts import read_verdict
 from tasks.mock.prompt_text import PrefixCache, count_pieces, cut, pieces
-from tasks.mock.requests import Message, ModelRequest, Tool
+from tasks.mock.protocol import Message, ModelRequest, Tool
 from tasks.mock.responder import ability, is_good, respond
 
 RULES = "Answer exactly, only with the result, in this format, step by step."

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tasks.mock import tool_use
-from tasks.mock.requests import Message, ModelRequest, Tool
+from tasks.mock.protocol import Message, ModelRequest, Tool
 from tasks.mock.responder import respond, with_tool
 from tests.mock.conftest import ask
 

@@ -9,9 +9,8 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs the extra `local` (pip install '.[local]')")
 
-from tasks.models.files import ModelFiles  # noqa: E402 - after what they need
+from tasks.models.files import LocalModel, ModelFiles  # noqa: E402 - after what they need
 from tasks.models.generation import N_ADAPTERS, Generator  # noqa: E402
-from tasks.models.local_model import LocalModel  # noqa: E402
 from tasks.models.lora import AdapterError  # noqa: E402
 from tasks.models.model_process import (  # noqa: E402
     ChatAnswer,

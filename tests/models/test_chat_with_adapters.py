@@ -20,8 +20,7 @@ from convergence_core.errors import AdapterNotFoundError
 from tasks.chat.logged_chat import LoggedChat
 from tasks.chat.roles import BUILT_IN
 from tasks.inputs.environment import Environment
-from tasks.models.files import ModelFiles
-from tasks.models.local_model import LOCAL_MODELS
+from tasks.models.files import LOCAL_MODELS, ModelFiles
 from tasks.models.model_process import ChatRequest
 from tasks.store.feedback.adapter_store import AdapterStore
 from tasks.store.feedback.feedback_store import FeedbackStore

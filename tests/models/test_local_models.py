@@ -10,9 +10,15 @@ from convergence_core.budget.prices import PriceTable
 from convergence_core.config import parse_mapping
 from convergence_core.errors import CandidateFault, ConfigurationError, InfrastructureFault
 from convergence_core.ports import Completion
-from tasks.models import files, local_model
-from tasks.models.files import ModelFiles, find_model, install_commands
-from tasks.models.local_model import LocalModel, LocalModels, ModelProcessError
+from tasks.models import files
+from tasks.models.files import (
+    LocalModel,
+    LocalModels,
+    ModelFiles,
+    ModelProcessError,
+    find_model,
+    install_commands,
+)
 from tasks.models.model_process import ChatRequest
 from tasks.providers.chat import ChatSettings
 from tasks.providers.local_chat import LocalChat
@@ -54,8 +60,8 @@ def test_a_process_that_ends_fails_its_batch_and_the_next_call_has_a_new_one(mod
 
 
 def test_a_process_that_hangs_is_ended(model: LocalModel, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(local_model, "GRACE_S", 0.1)
-    monkeypatch.setattr(local_model, "LOAD_S", 0.1)
+    monkeypatch.setattr(files, "GRACE_S", 0.1)
+    monkeypatch.setattr(files, "LOAD_S", 0.1)
     model.ask(chat("first"), 30.0).result(60)  # it has started
     with pytest.raises(ModelProcessError, match="answered nothing") as caught:
         model.ask(chat("hang"), 0.1).result(60)

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from convergence.templates import plan_files
-from tasks.models.files import PACKAGED, find_model, install_commands
-from tasks.models.local_model import LocalModel
+from tasks.models.files import PACKAGED, LocalModel, find_model, install_commands
 from tasks.models.model_process import ChatAnswer, ChatRequest
 
 pytestmark = [

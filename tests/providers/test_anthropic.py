@@ -10,8 +10,7 @@ from convergence_core.budget.prices import PriceTable
 from convergence_core.errors import CandidateFault, InfrastructureFault
 from convergence_core.records import Json
 from tasks.mock.mock_server import MockServer
-from tasks.providers.anthropic_chat import API_VERSION, AnthropicChat
-from tasks.providers.anthropic_fields import anthropic_request
+from tasks.providers.anthropic import API_VERSION, AnthropicChat, anthropic_request
 from tests.support.chat_servers import (
     CASE,
     HELLO_EVENTS,

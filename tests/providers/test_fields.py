@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tasks.providers.fields import map_fields, n_answers, openai_dialect, output_limit
-from tasks.providers.gemini_fields import gemini_contents, gemini_request, gemini_schema
+from tasks.providers.gemini import gemini_contents, gemini_request, gemini_schema
 
 
 def mapped(dialect, model, unsupported="refuse", **settings) -> Any:

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from convergence_core.config import parse_mapping
-from convergence_core.objective.reward import RewardModel
+from convergence_core.objective import RewardModel
 from convergence_core.ports import Metric
 from convergence_core.records import Case
 from tasks.functions.user_functions import resolve

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from convergence_core.objective.pareto import dominated, hypervolume
+from convergence_core.objective import dominated, hypervolume
 from convergence_core.posterior import SpaceModel
 from convergence_core.result import Front, RunResult
 from convergence_core.search.goals import Goals

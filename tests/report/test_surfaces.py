@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from convergence.cli.app import app
 from convergence.cli.optimize import show
 from convergence_core.events import Event, GenerationFinished
-from convergence_core.posterior.adjusted import adjusted_means
+from convergence_core.posterior.random_effects import adjusted_means
 from convergence_core.result import RunResult, number_text
 from tasks.inputs.loader import load
 from tasks.report import phrases

@@ -16,8 +16,7 @@ from convergence_core.rlp.outcomes import CandidateOutcomes
 from convergence_core.rlp.replay import Replay
 from tasks.mock.mock_server import MockServer
 from tasks.mock.options import MockOptions
-from tasks.mock.tiny_model import FIRST_BIN, encode, tiny_model
-from tasks.mock.tiny_world import BINS, stories
+from tasks.mock.tiny_model import BINS, FIRST_BIN, encode, stories, tiny_model
 from tasks.rlp.channel_probe import ChannelProbe, allowed_channels, probe_channels
 from tasks.rlp.elicited_channel import CHANNELS, weights_of
 from tasks.rlp.model_calls import Model, UnreadableAnswerError

@@ -21,8 +21,7 @@ from convergence_core.rlp.gain import (
 )
 from convergence_core.rlp.gain_rows import score
 from convergence_core.rlp.outcomes import CandidateOutcomes, outcomes_of
-from tasks.mock.tiny_model import FIRST_BIN, encode, tiny_model
-from tasks.mock.tiny_world import KINDS, Story, stories, think
+from tasks.mock.tiny_model import FIRST_BIN, KINDS, Story, encode, stories, think, tiny_model
 from tests.rlp.thoughts import a_commitment, binned_normal
 
 NOTHING = ("none",)

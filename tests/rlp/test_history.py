@@ -253,7 +253,7 @@ def test_points_of_regions_are_valid_and_keep_what_is_not_named():
 
 
 def archive_of(rewards: list[float]):
-    from convergence_core.evidence.archive import Archive
+    from convergence_core.evidence import Archive
 
     trials = []
     for i, reward in enumerate(rewards):

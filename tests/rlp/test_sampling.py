@@ -8,7 +8,7 @@ import pytest
 from convergence_core.posterior import SpaceModel
 from convergence_core.records import Params
 from convergence_core.search.racing import Competitors, Rules
-from convergence_core.search.racing.expert_mixture import ExpertMixture, with_expert
+from convergence_core.search.racing.cell_allocation import ExpertMixture, with_expert
 from convergence_core.search.racing.plan_builder import PlanBuilder
 from convergence_core.search.sampler import Advice, AskRequest, Expert, Plan, SearchState
 from convergence_core.search.samplers import ThompsonSampler

@@ -13,7 +13,7 @@ from convergence_core.space import Choice, Integer, Space
 from tasks.calls.metric_calls import PaidCall
 from tasks.http.clients import ClientSettings
 from tasks.mock.mock_server import MockServer
-from tasks.mock.tiny_world import BINS, MODELS, TEMPERATURES
+from tasks.mock.tiny_model import BINS, MODELS, TEMPERATURES
 from tasks.providers.chat import ChatSettings
 from tasks.providers.openai_chat import OpenAIChat
 from tasks.rlp.model_calls import Answered, Model
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class TinyWords(RlpPrompts):
-    """The wording of ``tasks.mock.tiny_world``; at most three trials are told."""
+    """The wording of ``tasks.mock.tiny_model``; at most three trials are told."""
 
     version = "tiny-1"
     options = BINS

@@ -13,8 +13,17 @@ from convergence_core.rlp.learner import RlpState, RlpUpdate, learn
 from convergence_core.rlp.outcomes import CandidateOutcomes
 from convergence_core.rlp.policy import N_FEATURES
 from convergence_core.rlp.replay import Replay
-from tasks.mock.tiny_model import FIRST_BIN, encode, tiny_model
-from tasks.mock.tiny_world import Setting, Story, WorldTrial, any_setting, outcome, think
+from tasks.mock.tiny_model import (
+    FIRST_BIN,
+    Setting,
+    Story,
+    WorldTrial,
+    any_setting,
+    encode,
+    outcome,
+    think,
+    tiny_model,
+)
 
 NOTHING = ("none",)
 STRATEGIES = ("oracle", "partial", "vague", "foreign", "inverted")

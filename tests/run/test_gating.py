@@ -7,7 +7,7 @@ from scipy import stats
 from convergence_core.records import Candidate, Cell, Evaluation, Trial
 from convergence_core.result import GateReport
 from tasks.report.candidates import Final
-from tasks.run.promotion_gate import judge
+from tasks.run.conclusion import judge
 from tests.support.configurations import loaded
 
 CONFIGURATION = loaded().configuration

@@ -82,7 +82,7 @@ def test_a_run_whose_worker_is_killed_ends_like_the_unbroken_one(
 ):
     from tasks.inputs.loader import load
     from tasks.run.opener import prepare_run
-    from tasks.runners.base import ProcessRunner
+    from tasks.runners.worker_pool import ProcessRunner
     from tests.support.searching import finish
 
     run = prepare_run(load(project(tmp_path, "processes")))

@@ -12,7 +12,7 @@ from convergence_core.budget.limits import Budget
 from convergence_core.budget.terms import Limits, Spent
 from convergence_core.errors import ConfigurationError, WorkerLostError
 from convergence_core.records import Assignment, Candidate, Cell, Evaluation, Trial
-from tasks.runners import base
+from tasks.runners import worker_pool
 from tasks.runners.work_items import RunSpec, WorkItem, WorkResult, packed, portable, unpacked
 from tasks.runners.worker_pool import MOST_LOSSES, WorkerPool
 from tests.store.journals import intent, settled
@@ -164,10 +164,10 @@ def test_a_runner_whose_package_is_missing_is_refused_with_what_installs_it(
 ):
     from convergence_core.config import parse_mapping
 
-    monkeypatch.setitem(base._NEEDS, runner, "a_package_that_nobody_has")
+    monkeypatch.setitem(worker_pool._NEEDS, runner, "a_package_that_nobody_has")
     configuration = parse_mapping(mapping(optimization={"execution": {"runner": runner}}))
     with pytest.raises(ConfigurationError, match=rf"\[{runner}\]"):
-        base.check_runner(configuration, is_by_name=True)
+        worker_pool.check_runner(configuration, is_by_name=True)
 
 
 def test_a_callable_of_this_process_is_refused():
@@ -175,4 +175,4 @@ def test_a_callable_of_this_process_is_refused():
 
     tree = mapping(optimization={"execution": {"runner": "processes"}})
     with pytest.raises(ConfigurationError, match=r"api\.function: path/file\.py:name"):
-        base.check_runner(parse_mapping(tree), is_by_name=False)
+        worker_pool.check_runner(parse_mapping(tree), is_by_name=False)

@@ -6,10 +6,10 @@ from dataclasses import asdict, replace
 import numpy as np
 import pytest
 
-from convergence_core.judges.coverage.alarms import Alarms, why_alarm
-from convergence_core.judges.coverage.measures import (
+from convergence_core.judges.coverage import (
     MOST_BIGRAMS,
     WINDOW,
+    Alarms,
     Coverage,
     duplicate_share,
     hashed_counts,
@@ -17,6 +17,7 @@ from convergence_core.judges.coverage.measures import (
     last_bigrams,
     measure,
     vendi,
+    why_alarm,
 )
 from tests.sao.trigram_author import play
 

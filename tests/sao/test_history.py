@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from convergence_core.judges.coverage.alarms import Alarms
-from convergence_core.judges.trust.audit import Trust
+from convergence_core.judges.coverage import Alarms
+from convergence_core.judges.trust import Trust
 from convergence_core.sao.history import texts_of
 from convergence_core.sao.preferences import Answer, Comparison, JudgedPair, Judgement
 from convergence_core.sao.rounds import Rounds

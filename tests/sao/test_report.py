@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from convergence_core.judges.coverage.measures import measure
-from convergence_core.judges.trust.audit import Audit, Trust
+from convergence_core.judges.coverage import measure
+from convergence_core.judges.trust import Audit, Trust
 from convergence_core.sao.history import RoundHistory
 from convergence_core.sao.judge_bias import judge_bias
 from convergence_core.sao.report import PreferenceReport, PreferenceRound

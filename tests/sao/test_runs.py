@@ -12,8 +12,8 @@ import pytest
 from convergence.cli.optimize import show
 from convergence_core.errors import ResumeError
 from convergence_core.events import GenerationFinished, ThinkingStopped
-from convergence_core.evidence.archive import Archive
-from convergence_core.judges.coverage.alarms import Alarms
+from convergence_core.evidence import Archive
+from convergence_core.judges.coverage import Alarms
 from convergence_core.records import canonical_json
 from convergence_core.result import RunResult
 from convergence_core.sao.rows import PREFERENCES_SQL, pairs_of

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from convergence_core.judges.texts import jaccard, word_set
-from convergence_core.judges.trust.audit import LEAST_TRUST
+from convergence_core.judges.trust import LEAST_TRUST
 from tasks.sao.factory import shipped_personas
 from tasks.store import ParquetStore
 from tests.sao.mixin import write

@@ -51,7 +51,7 @@ def pairs(n: int) -> list[JudgedPair]:
 
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    from convergence_core.judges.coverage.measures import measure
+    from convergence_core.judges.coverage import measure
 
     found = pairs(64)
     dataset = Dataset(pairs=tuple(found), evidence=(), coverage=measure([]))

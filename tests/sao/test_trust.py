@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from convergence_core.judges.trust.audit import (
+from convergence_core.judges.trust import (
     LEAST_TRUST,
     Audit,
     Item,

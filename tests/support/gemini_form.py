@@ -3,14 +3,17 @@
 from collections.abc import Mapping
 from typing import Any
 
-from tasks.mock.app import Forms
 from tasks.mock.engine import AnswerChoice, Engine
+from tasks.mock.mock_server import Forms
 from tasks.mock.prompt_text import pieces
 from tasks.mock.protocol import (
     HOTTEST,
     MOST_TOKENS,
     ApiError,
     Attempt,
+    Form,
+    Message,
+    ModelRequest,
     Payload,
     TokenUsage,
     mapping,
@@ -18,7 +21,6 @@ from tasks.mock.protocol import (
     texts_of,
     whole,
 )
-from tasks.mock.requests import Form, Message, ModelRequest
 
 _STATUSES = {
     400: "INVALID_ARGUMENT",

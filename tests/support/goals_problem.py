@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.special import ndtr
 
-from convergence_core.evidence.tallies import Measures
-from convergence_core.objective.pareto import hypervolume
-from convergence_core.objective.reward import MetricRule, RewardModel
+from convergence_core.evidence import Measures
+from convergence_core.objective import MetricRule, RewardModel, hypervolume
 from convergence_core.records import Candidate, Cell, Evaluation, Params, Trial
 from convergence_core.search.goals import Goals
 from convergence_core.search.sampler import AskRequest, Plan, Sampler, SearchState

@@ -6,12 +6,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from convergence_core.evidence.tallies import Measures
-from convergence_core.objective.reward import MetricRule, RewardModel
+from convergence_core.evidence import Measures
+from convergence_core.objective import MetricRule, RewardModel
 from convergence_core.posterior import SpaceModel
 from convergence_core.records import Candidate, Cell, Evaluation, Params, Trial
-from convergence_core.search.costs import CostAwareSettings
-from convergence_core.search.goals import Goals
+from convergence_core.search.goals import CostAwareSettings, Goals
 from convergence_core.search.recommend import recommend
 from convergence_core.search.sampler import AskRequest, Plan, SearchState
 from convergence_core.search.samplers import ThompsonSampler

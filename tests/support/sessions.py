@@ -10,7 +10,7 @@ from typing import Any
 from convergence_core.budget.limits import Budget
 from convergence_core.budget.terms import Limits, Spent
 from convergence_core.config import CacheConfig
-from convergence_core.objective.reward import MetricRule, RewardModel
+from convergence_core.objective import MetricRule, RewardModel
 from convergence_core.ports import Journal, Metric, Target, WorstCase
 from convergence_core.records import (
     Assignment,
@@ -24,10 +24,10 @@ from convergence_core.records import (
     canonical_json,
     sha256_hex,
 )
-from tasks.calls.call_keys import Epoch
 from tasks.calls.dispatcher import Workload
 from tasks.calls.metric_calls import PaidMetric
 from tasks.calls.paid_calls import CallLimits
+from tasks.calls.pending_calls import Epoch
 from tasks.calls.session import EvaluationSession, RunContext
 from tasks.http.retries import Backoff
 from tasks.metrics.metrics import Compared

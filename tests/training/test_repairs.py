@@ -8,10 +8,10 @@ import pytest
 
 from convergence_core.feedback.records import Rating
 from tasks.store.feedback.feedback_store import FeedbackStore
-from tasks.training import repairs
+from tasks.training import adapter_checks
+from tasks.training.adapter_checks import Repairs, RightAnswers, ask_repairs
 from tasks.training.judged_model import JudgedModel, SampledPrompt
 from tasks.training.marks import RoleMarks, collect
-from tasks.training.repairs import Repairs, RightAnswers, ask_repairs
 from tests.feedback.answers import answer
 from tests.support.configurations import loaded
 
@@ -165,7 +165,7 @@ def test_of_very_many_the_first_by_their_hash_are_asked(
 ):
     for k, prompt in enumerate(CITIES):
         say(feedback, f"a{k}", prompt, rating=1)
-    monkeypatch.setattr(repairs, "MOST_ASKED", 2)
+    monkeypatch.setattr(adapter_checks, "MOST_ASKED", 2)
     asked = []
     for _ in range(2):
         model = Answering(old=CITIES.__getitem__, new=CITIES.__getitem__)

@@ -24,7 +24,7 @@ from convergence.plugins.learning.gains import InformationGain, PendingGain
 from convergence.plugins.learning.providers import Completer, as_llm
 from convergence_core.config.optimization import RlpConfig
 from convergence_core.errors import CandidateFault
-from convergence_core.judges.fences import fenced
+from convergence_core.judges.texts import fenced
 from convergence_core.ports import LLM, Completion
 from convergence_core.records import Json, canonical_json
 from convergence_core.rlp import advantage, policy as policies

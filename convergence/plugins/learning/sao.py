@@ -22,9 +22,8 @@ from typing import Literal, overload
 
 from convergence.plugins.learning.providers import Completer, as_llm
 from convergence_core.config.optimization import SaoConfig
-from convergence_core.judges.coverage.alarms import Alarms
-from convergence_core.judges.coverage.measures import Coverage, measure
-from convergence_core.judges.trust.audit import Audit, Trust
+from convergence_core.judges.coverage import Alarms, Coverage, measure
+from convergence_core.judges.trust import Audit, Trust
 from convergence_core.ports import LLM, WorstCase
 from convergence_core.records import Candidate, Case, Json, Params, Reply
 from convergence_core.sao.executed_items import GroundedAnswer

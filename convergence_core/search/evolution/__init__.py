@@ -1,7 +1,12 @@
 """Evolution of candidates: one child, pools, and mixes of operators."""
 
-from convergence_core.search.evolution.mix import OPERATORS, BreedingMix, operator_of
-from convergence_core.search.evolution.operators import Breeder, fresh
+from convergence_core.search.evolution.operators import (
+    OPERATORS,
+    Breeder,
+    BreedingMix,
+    fresh,
+    operator_of,
+)
 from convergence_core.search.evolution.pool import BreedingStyle, Pool, PoolBreeder
 
 __all__ = [

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from convergence_core.evidence.archive import Archive
+from convergence_core.evidence import Archive
 from convergence_core.posterior.gaussian_process import GaussianProcess
 from convergence_core.posterior.space_model import FittedSpaceModel
 from convergence_core.posterior.warped_posterior import WarpedPosterior

@@ -14,8 +14,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from convergence_core.evidence.archive import Archive, Member
-from convergence_core.evidence.tallies import CellKey
+from convergence_core.evidence import Archive, CellKey, Member
 from convergence_core.records import Assignment, Candidate, Cell, Origin, Params, sha256_hex
 from convergence_core.search.sampler import AskRequest, Plan
 from convergence_core.space import Space

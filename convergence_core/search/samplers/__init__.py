@@ -12,9 +12,8 @@ from convergence_core.search.goals import Goals
 from convergence_core.search.meta_optimizer import MetaOptimizer, OperatorCredit
 from convergence_core.search.racing import Rules
 from convergence_core.search.sampler import Sampler
-from convergence_core.search.samplers.evolution import EvolutionSampler
+from convergence_core.search.samplers.evolution import EvolutionSampler, RandomSampler
 from convergence_core.search.samplers.thompson import ThompsonSampler
-from convergence_core.search.samplers.uniform import RandomSampler
 from convergence_core.space import Space
 
 __all__ = [

@@ -6,19 +6,85 @@ crossover or mutation of parents that won a tournament. Ranks are those of poste
 lucky observations, and no candidate is ever evaluated twice.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from convergence_core.posterior import SpaceModel
 from convergence_core.records import Candidate, Trial
-from convergence_core.search.evolution import Breeder
+from convergence_core.search.evolution import Breeder, fresh
 from convergence_core.search.goals import Goals
 from convergence_core.search.racing.plan_builder import PlanBuilder
 from convergence_core.search.sampler import AskRequest, Plan, SearchState
-from convergence_core.search.samplers.uniform import equal_shares
 from convergence_core.space import Space
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RandomSampler:
+    """Uniform search; each candidate gets the same number of cells."""
+
+    space: Space
+    cases_per_candidate: int | None = None
+    """Cases of each candidate; ``None``: all."""
+    goals: Goals | None = None
+    """What is tallied for the recommendation and the report; it changes no plan."""
+    name: str = "random"
+
+    def start(self) -> SearchState:
+        """Return the state before any evidence."""
+        return SearchState()
+
+    def ask(self, state: SearchState, rng: np.random.Generator, request: AskRequest) -> Plan:
+        """Plan new candidates; when the space holds no more, open cells of known ones."""
+        builder = PlanBuilder(self.space, state.archive, request, rng)
+        builder.retry_missing()
+        return equal_shares(
+            builder,
+            rng,
+            self.cases_per_candidate,
+            request.n_candidates,
+            lambda seen, n: fresh(self.space, rng, seen, n),
+        )
+
+    def tell(self, state: SearchState, trials: Sequence[Trial]) -> SearchState:
+        """Return the state with these trials."""
+        return state.tell(trials, None if self.goals is None else self.goals.measures)
+
+
+def equal_shares(
+    builder: PlanBuilder,
+    rng: np.random.Generator,
+    cases_per_candidate: int | None,
+    max_new: int,
+    propose: Callable[[set[str], int], list[Candidate]],
+) -> Plan:
+    """Return a plan of new candidates with the same cells each, all repeats included.
+
+    One is asked in part rather than none at all; when the space holds no more, the rest goes to
+    open cells of known candidates, in random order.
+
+    Args:
+        builder: with retried cells.
+        rng: source of chance.
+        cases_per_candidate: ``None``: all.
+        max_new: candidates at most.
+        propose: from the ids seen and a number, returns up to so many new candidates.
+    """
+    cases = builder.fresh_cases[:cases_per_candidate]
+    keys = [(case, repeat) for repeat in range(builder.request.repeats) for case in cases]
+    n = min(max_new, max(1, builder.n_left // len(keys))) if keys and builder.n_left else 0
+    chosen = builder.priority_candidates()[:n]
+    seen = {*builder.archive.members, *(candidate.candidate_id for candidate in chosen)}
+    chosen += propose(seen, n - len(chosen))
+    for candidate in chosen:
+        builder.add(candidate, keys)
+    if len(chosen) < n:
+        members = list(builder.archive)
+        for i in rng.permutation(len(members)):
+            keys = builder.open_cells(members[i].candidate.candidate_id)
+            builder.add(members[i].candidate, [k for k in keys if k not in members[i].missing])
+    return builder.plan()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,7 @@ from functools import cached_property
 
 import numpy as np
 
-from convergence_core.evidence.archive import Archive
+from convergence_core.evidence import Archive
 from convergence_core.posterior.selection_bias import SelectionBias
 from convergence_core.posterior.space_model import MEMORY_KEY, FittedSpaceModel, SpaceModel
 from convergence_core.records import Json, Trial

@@ -1,30 +1,276 @@
 """Import of test cases: read, named reasons, sample, redaction, one file."""
 
+import csv
 import difflib
+import gzip
+import heapq
 import json
+from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import lru_cache
+from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import orjson
 
 from convergence_core.errors import ConfigurationError
 from convergence_core.records import Json
-from tasks.inputs.foreign_cases import case_forms, foreign_files
+from tasks.inputs.case_files import csv_mappings, decoded
+from tasks.inputs.foreign_cases import case_forms
 from tasks.inputs.foreign_cases.case_forms import (
     FieldNames,
     ForeignCase,
     MissingFieldError,
     SkippedCaseError,
 )
-from tasks.inputs.foreign_cases.case_sample import CaseSample, stratum_of
 from tasks.inputs.foreign_cases.promptfoo import CARRIED, read_promptfoo
+from tasks.json_values import NotJsonError, to_json
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import one_line, redact_json
 from tasks.store.layout import write_file
+
+MAX_STRATA = 1_000
+"""Values beyond these share one stratum."""
+OTHER = "(others)"
+
+
+def allocate(counts: Mapping[str, int], size: int) -> dict[str, int]:
+    """Return how many of each stratum to take: alike of all, and all of those that have fewer.
+
+    The level L with sum of min(count, L) = size; what no whole L gives goes to the first by name.
+
+    Args:
+        counts: stratum → distinct cases.
+        size: how many in all.
+    """
+    left, taken = size, dict.fromkeys(counts, 0)
+    open_strata = sorted(counts, key=lambda name: (counts[name], name))
+    while open_strata and left:
+        level = left // len(open_strata)
+        smallest = open_strata[0]
+        if counts[smallest] <= level:
+            taken[smallest] = counts[smallest]
+            left -= counts[smallest]
+            open_strata.pop(0)
+            continue
+        for rank, name in enumerate(sorted(open_strata)):
+            taken[name] = level + (rank < left - level * len(open_strata))
+        break
+    return taken
+
+
+class CaseSample:
+    """The kept cases of a stream.
+
+    Each distinct case has a priority, a hash of its content and the seed, and of each stratum those
+    of lowest priority stay: the same cases give the same sample in any order.
+    """
+
+    def __init__(self, size: int | None, seed: int = 0) -> None:
+        """Take at most ``size`` cases; ``None``: all."""
+        self.counts: Counter[str] = Counter()
+        """Stratum → distinct cases."""
+        self.n_repeated = 0
+        self._size = size
+        self._key = f"cases:{seed}".encode()
+        self._seen: set[int] = set()
+        self._kept: dict[str, list[tuple[int, int, ForeignCase]]] = {}
+        self._n_kept = 0
+
+    def add(self, case: ForeignCase, stratum: str = "") -> None:
+        """Offer a case; one whose input and expected answer were there counts as repeated."""
+        content = orjson.dumps([_squeezed(case.input), _squeezed(case.expected)])
+        digest = blake2b(content, digest_size=8, key=self._key).digest()
+        priority = int.from_bytes(digest, "big")
+        if priority in self._seen:
+            self.n_repeated += 1
+            return
+        self._seen.add(priority)
+        if stratum not in self.counts and len(self.counts) >= MAX_STRATA:
+            stratum = OTHER
+        self.counts[stratum] += 1
+        number = len(self._seen)
+        # A heap whose first is the one of highest priority number, which goes first.
+        kept = self._kept.setdefault(stratum, [])
+        if self._size is None or len(kept) < self._size:
+            heapq.heappush(kept, (-priority, -number, replace(case, facts={})))
+            self._n_kept += 1
+        elif -priority > kept[0][0]:
+            heapq.heapreplace(kept, (-priority, -number, replace(case, facts={})))
+        if self._size is not None and self._n_kept > 4 * self._size + MAX_STRATA:
+            self._shrink()
+
+    def _shrink(self) -> None:
+        """Drop what no final sample can hold: the level of ``allocate`` only falls."""
+        assert self._size is not None  # noqa: S101 - the caller has asked
+        level = max(allocate(self.counts, self._size).values())
+        for kept in self._kept.values():
+            while len(kept) > level:
+                heapq.heappop(kept)
+        self._n_kept = sum(map(len, self._kept.values()))
+
+    def cases(self) -> list[tuple[str, ForeignCase]]:
+        """Return the sample, stratum and case, in the order in which they came."""
+        n_all = sum(self.counts.values())
+        size = n_all if self._size is None else min(self._size, n_all)
+        taken = allocate(self.counts, size)
+        found = [
+            (-number, stratum, case)
+            for stratum, kept in self._kept.items()
+            for _, number, case in heapq.nlargest(taken[stratum], kept)
+        ]
+        found.sort(key=lambda one: one[0])
+        return [(stratum, case) for _, stratum, case in found]
+
+
+def stratum_of(case: ForeignCase, name: str | None) -> str:
+    """Return the value of a fact, shortened; empty where nothing was asked for or known."""
+    if name is None:
+        return ""
+    value = case.facts.get(name)
+    return "" if value is None else _shown(str(value))
+
+
+@lru_cache(maxsize=4 * MAX_STRATA)
+def _shown(value: str) -> str:
+    """Return the name of a stratum as it may be printed."""
+    return one_line(value, 200, redacted_text)
+
+
+def _squeezed(value: object) -> object:
+    """Return a text with white space as single spaces, so that layout makes no new case."""
+    return " ".join(value.split()) if isinstance(value, str) else value
+
+
+MAX_LINE = 64 * 2**20
+"""Bytes of a line; a longer one is left out."""
+MAX_DOCUMENT = 2**30
+"""Bytes of a file that is one JSON document, which is held in memory whole."""
+_LIST_KEYS = ("data", "examples", "items", "samples")
+_LINES = (".jsonl", ".ndjson", ".log")
+
+
+def rows_of(path: Path, *, has_json_texts: bool = True) -> Iterator[Any]:
+    """Yield the rows of a file: JSON lines, a JSON list, CSV or parquet; ``.gz`` of these.
+
+    A row that cannot be read is yielded as the reason, a ``SkippedCaseError``.
+
+    Args:
+        path: the file.
+        has_json_texts: whether cells of CSV may be texts of JSON, in quotes of their own.
+
+    Raises:
+        ValueError: the file holds no rows.
+        OSError: it cannot be read.
+    """
+    name = path.name.lower().removesuffix(".gz")
+    if name.endswith(".parquet"):
+        yield from _of_frame(path)
+        return
+    with _opened(path) as stream:
+        if name.endswith((".csv", ".tsv")):
+            default = "\t" if name.endswith(".tsv") else ","
+            yield from _of_table(stream.read(), default, has_json_texts=has_json_texts)
+        elif name.endswith(_LINES) or _is_lines(path):
+            yield from _of_lines(stream)
+        else:
+            yield from _of_document(stream)
+
+
+def _opened(path: Path) -> IO[bytes]:
+    stream: Any = gzip.open if path.name.lower().endswith(".gz") else open
+    return stream(path, "rb")  # type: ignore[no-any-return]  # both read bytes
+
+
+def _is_lines(path: Path) -> bool:
+    """Whether the first line of a ``.json`` file is JSON by itself, and others follow."""
+    with _opened(path) as stream:
+        first, second = stream.readline(MAX_LINE), stream.readline(16)
+    try:
+        return bool(second.strip()) and isinstance(
+            orjson.loads(first.removeprefix(BOM_UTF8)), dict
+        )
+    except orjson.JSONDecodeError:
+        return False
+
+
+def _of_lines(stream: IO[bytes]) -> Iterator[Any]:
+    is_first = True
+    while line := stream.readline(MAX_LINE):
+        if is_first:
+            line, is_first = line.removeprefix(BOM_UTF8), False
+        if len(line) >= MAX_LINE and not line.endswith(b"\n"):
+            while (more := stream.readline(MAX_LINE)) and not more.endswith(b"\n"):
+                continue
+            yield SkippedCaseError(f"a line of more than {MAX_LINE // 2**20} MB")
+        elif not line.isspace():
+            try:
+                yield orjson.loads(line)
+            except orjson.JSONDecodeError:
+                yield SkippedCaseError("a line is no JSON")
+
+
+def _of_document(stream: IO[bytes]) -> Iterator[Any]:
+    content = stream.read(MAX_DOCUMENT + 1)
+    if len(content) > MAX_DOCUMENT:
+        raise ValueError("is one JSON document of more than 1 GB; export JSON lines")
+    try:
+        found = orjson.loads(content.removeprefix(BOM_UTF8))
+    except orjson.JSONDecodeError as error:
+        raise ValueError(f"must be JSON: {error.msg} (line {error.lineno})") from None
+    del content
+    if isinstance(found, dict):
+        lists = [found[key] for key in _LIST_KEYS if isinstance(found.get(key), list)]
+        found = lists[0] if lists else [found]
+    if not isinstance(found, list):
+        raise ValueError("must hold a list of rows")
+    yield from found
+
+
+def _of_table(content: bytes, delimiter: str, *, has_json_texts: bool) -> Iterator[Any]:
+    try:
+        for row in csv_mappings(content.decode("utf-8-sig"), delimiter):
+            if row is None:
+                yield SkippedCaseError("a line has another number of columns than the first")
+            else:
+                yield {
+                    name: _of_cell(value) if has_json_texts else decoded(value)
+                    for name, value in row.items()
+                    if value
+                }
+    except UnicodeDecodeError as error:
+        raise ValueError(f"must be UTF-8 text, but byte {error.start} is none") from None
+    except csv.Error as error:
+        raise ValueError(f"must be CSV: {error}") from None
+
+
+def _of_cell(value: str) -> Any:
+    """Return a cell, decoded where it is a JSON object, list or text."""
+    if value[:1] in ("{", "[", '"'):
+        try:
+            return orjson.loads(value)
+        except orjson.JSONDecodeError:
+            return value
+    return value
+
+
+def _of_frame(path: Path) -> Iterator[Any]:
+    import polars as pl  # noqa: PLC0415 - only those who have such files pay for it
+
+    try:
+        frame = pl.read_parquet(path)
+    except (pl.exceptions.PolarsError, OSError) as error:
+        rule = f"must be parquet: {one_line(str(error), 200, redacted_text)}"
+        raise ValueError(rule) from None
+    for row in frame.iter_rows(named=True):
+        try:
+            yield {name: to_json(value) for name, value in row.items()}
+        except NotJsonError:
+            yield SkippedCaseError("a value that JSON cannot carry, such as an image")
 
 
 class CaseForm(StrEnum):
@@ -152,7 +398,7 @@ def _cases(
         for found in read_promptfoo(path):
             yield found if isinstance(found, SkippedCaseError) else _renamed(found, names)
         return
-    for row in foreign_files.rows_of(path, has_json_texts=form is not CaseForm.TABLE):
+    for row in rows_of(path, has_json_texts=form is not CaseForm.TABLE):
         yield row if isinstance(row, SkippedCaseError) else _read(row, form, names)
 
 

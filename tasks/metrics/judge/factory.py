@@ -15,7 +15,7 @@ from convergence_core.records import Case, Params, canonical_json
 from convergence_core.space import Space
 from tasks.json_values import Missing
 from tasks.metrics.judge.judge import LlmJudge
-from tasks.metrics.judge.labels import is_label, is_label_path, label_at
+from tasks.metrics.judge.verdicts import is_label, is_label_path, label_at
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import one_line
 

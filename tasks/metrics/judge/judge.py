@@ -20,13 +20,12 @@ from convergence_core.ports import LLM, WorstCase
 from convergence_core.records import Case, Json, Params, Reply, Usage, canonical_json
 from tasks.calls.metric_calls import Asker, PaidCall
 from tasks.json_values import MISSING, as_text, pick
-from tasks.metrics.judge.labels import hidden
 from tasks.metrics.judge.prompts import (
     EVALUATOR_VERSION,
     judge_messages,
     response_format,
 )
-from tasks.metrics.judge.verdicts import UnreadableVerdictError, read_verdict, worth
+from tasks.metrics.judge.verdicts import UnreadableVerdictError, hidden, read_verdict, worth
 
 PURPOSE: Final = "judge"
 UNREADABLE: Final = "judge_unreadable"

@@ -10,8 +10,8 @@ same for all cases and a provider can keep its beginning cached.
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from convergence_core.judges.fences import fenced, mark_of
 from convergence_core.judges.report import JudgeMode
+from convergence_core.judges.texts import fenced, mark_of
 from convergence_core.records import Json
 
 EVALUATOR_VERSION: Final = "judge-1"

@@ -10,8 +10,8 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Final
 
+from convergence_core.bandit.arms import OpenDecision, Receipt, receive
 from convergence_core.bandit.drift import Alarm, DriftWatch
-from convergence_core.bandit.receipts import OpenDecision, Receipt, receive
 from convergence_core.errors import RequestReusedError, WrongUserError
 from tasks.store.database import Connection, insert_sql
 from tasks.store.runtime.rows import NewDecision, Reward

@@ -10,9 +10,8 @@ from scipy import stats
 
 from benchmarks.bandit import flipped
 from convergence_core.bandit import BetaArms, DriftWatch
-from convergence_core.bandit.change_detection import N_SEQUENCES
 from convergence_core.bandit.drift import REWARDS_PER_FALSE_ALARM
-from convergence_core.bandit.global_drift import GlobalDriftDetector
+from convergence_core.bandit.global_drift import N_SEQUENCES, GlobalDriftDetector
 
 
 def first_alarm(means: list[float], seed: int, *, rate: float = 20_000.0) -> int | None:

@@ -6,9 +6,8 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from convergence_core.evidence.archive import Archive
-from convergence_core.evidence.tallies import COST, KEPT, METRIC, Measures, total_of
-from convergence_core.objective.reward import MetricRule, RewardModel
+from convergence_core.evidence import COST, KEPT, METRIC, Archive, Measures, total_of
+from convergence_core.objective import MetricRule, RewardModel
 from convergence_core.records import Candidate, Cell, Evaluation, Trial, canonical_json
 
 REWARDS = RewardModel(

@@ -8,12 +8,10 @@ import pytest
 from scipy import stats
 
 from convergence_core.config.expressions import parse
-from convergence_core.evidence.archive import Archive, Member
-from convergence_core.explanation.anova import is_sure
-from convergence_core.explanation.discards import discards
+from convergence_core.evidence import Archive, Member
 from convergence_core.explanation.effects import SurfaceEffects, cut
-from convergence_core.explanation.explain import Explained, explain
-from convergence_core.explanation.paths import N_WAVES, Paths
+from convergence_core.explanation.explain import Explained, discards, explain
+from convergence_core.explanation.paths import N_WAVES, Paths, is_sure
 from convergence_core.explanation.records import Effect
 from convergence_core.explanation.settings import Levels, SettingSampler
 from convergence_core.posterior import SpaceModel

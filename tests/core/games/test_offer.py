@@ -6,7 +6,7 @@ from convergence_core.games.game import Game
 from convergence_core.games.judge_games import DebateGame, JudgeGame, LabelledPair
 from convergence_core.games.offer import on_offer
 from convergence_core.games.registry import solved_games
-from convergence_core.judges.trust.audit import Audit, Trust
+from convergence_core.judges.trust import Audit, Trust
 
 PAIR = LabelledPair(prompt="1 + 1?", first="2", second="3", first_is_right=True)
 GAMES: tuple[Game, ...] = (JudgeGame((PAIR,)), DebateGame((PAIR,)), *solved_games())

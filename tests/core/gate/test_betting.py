@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from convergence_core.gate import bernoulli
+from convergence_core.gate import betting
 from convergence_core.gate.betting import (
     FRACTIONS,
     LOG_START,
@@ -54,7 +54,7 @@ def test_wealth_is_one_in_expectation_when_the_null_is_just_true(mean: float, si
 
 @pytest.mark.parametrize("mean", MEANS)
 def test_the_closed_form_is_one_in_expectation_when_its_null_is_true(mean: float):
-    closed = [float(bernoulli.log_e_value(s, 25 - s, mean)) for s in range(26)]
+    closed = [float(betting.log_e_value(s, 25 - s, mean)) for s in range(26)]
     assert expectation(closed, mean) == pytest.approx(1.0, abs=1e-9)
 
 
@@ -74,7 +74,7 @@ def test_the_chance_ever_to_reject_what_is_true_is_exactly_below_alpha(mean: flo
     logs[possible] = successes[possible][:, None] * up + failures[possible][:, None] * down
     by_betting = log_mean_wealth(logs + LOG_START)
     in_closed_form = np.where(
-        possible, bernoulli.log_e_value(s, np.maximum(k - s, 0), mean), -np.inf
+        possible, betting.log_e_value(s, np.maximum(k - s, 0), mean), -np.inf
     )
     for log_e in (by_betting, in_closed_form):
         chance = chance_to_cross(mean, n, log_e, -np.log(alpha))
@@ -89,14 +89,14 @@ def test_the_closed_form_is_the_integral_over_alternatives(successes, failures, 
     def likelihood(q: float) -> float:
         return float((q / mean) ** successes * ((1 - q) / (1 - mean)) ** failures)
 
-    found = bernoulli.log_e_value(successes, failures, mean)
+    found = betting.log_e_value(successes, failures, mean)
     assert np.exp(found) == pytest.approx(integrate.quad(likelihood, 0.0, 1.0)[0], rel=1e-7)
 
 
 def test_fractional_rewards_keep_the_closed_form_a_supermartingale():
     values, chances = np.array([0.1, 0.6, 0.9]), np.array([0.3, 0.5, 0.2])
     sums = values[:, None] + values
-    evidence = bernoulli.log_e_value(sums, 2.0 - sums, float(values @ chances))
+    evidence = betting.log_e_value(sums, 2.0 - sums, float(values @ chances))
     assert 0.5 < chances @ np.exp(evidence) @ chances < 1.0
 
 
@@ -105,21 +105,21 @@ def test_fractional_rewards_keep_the_closed_form_a_supermartingale():
 def test_all_intervals_of_counts_cover_the_mean_with_the_stated_probability(mean: float):
     n, alpha = 500, 0.05
     k, s = np.arange(n + 1)[:, None], np.arange(n + 1)[None]
-    low, high = bernoulli.confidence_interval(s, np.maximum(k - s, 0), alpha)
+    low, high = betting.confidence_interval(s, np.maximum(k - s, 0), alpha)
     outside = np.where((s <= k) & ((mean < low) | (mean > high)), 1.0, 0.0)
     missed = chance_to_cross(mean, n, outside, 1.0)
     assert alpha / 50 < missed <= alpha
 
 
 def test_an_interval_ends_where_the_evidence_reaches_its_threshold():
-    low, high = bernoulli.confidence_interval(12, 8, 0.1)
+    low, high = betting.confidence_interval(12, 8, 0.1)
     for end in (float(low), float(high)):
-        assert float(bernoulli.log_e_value(12, 8, end)) == pytest.approx(np.log(10.0), abs=1e-6)
+        assert float(betting.log_e_value(12, 8, end)) == pytest.approx(np.log(10.0), abs=1e-6)
     assert low < 0.6 < high
 
 
 def test_intervals_without_rewards_say_nothing():
-    low, high = bernoulli.confidence_interval(0, 0)
+    low, high = betting.confidence_interval(0, 0)
     assert (float(low), float(high)) == (0.0, 1.0)
 
 

@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from convergence_core.objective.pareto import (
+from convergence_core.objective import (
     AUGMENTATION,
     MARGIN,
     best_first,

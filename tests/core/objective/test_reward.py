@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from convergence_core.config import MetricConfig
-from convergence_core.objective.reward import MetricRule, RewardModel
+from convergence_core.objective import MetricRule, RewardModel
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from convergence_core.evidence.archive import Archive, Member
+from convergence_core.evidence import Archive, Member
 from convergence_core.posterior import SpaceModel
 from convergence_core.records import Candidate
 from convergence_core.space import Choice, Space

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from convergence_core.posterior.adjusted import _Solution, adjusted_means
+from convergence_core.posterior.random_effects import _Solution, adjusted_means
 
 
 def test_effects_solve_hendersons_equations():

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pytest
 
-from convergence_core.evidence.archive import Archive
+from convergence_core.evidence import Archive
 from convergence_core.posterior.selection_bias import MEMORY_KEY, N_LEADERS, SelectionBias
 from convergence_core.posterior.space_model import FittedSpaceModel, SpaceModel
 from convergence_core.records import Candidate, Cell, Trial

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from benchmarks.optimizer.ablations import AblatableModel
-from convergence_core.evidence.archive import Archive, Member
+from convergence_core.evidence import Archive, Member
 from convergence_core.posterior.space_model import FittedSpaceModel, SpaceModel
 from convergence_core.records import Candidate, Cell, Params
 from convergence_core.space import Choice, Integer, Space

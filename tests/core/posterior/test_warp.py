@@ -14,8 +14,7 @@ from convergence_core.posterior.gaussian_process import (
     matrix_root,
 )
 from convergence_core.posterior.kernel import Kernel
-from convergence_core.posterior.warp import KNEE, Warp
-from convergence_core.posterior.warped_posterior import WarpedPosterior
+from convergence_core.posterior.warped_posterior import KNEE, Warp, WarpedPosterior
 from convergence_core.space import Float, Space
 from convergence_core.space.arrays import Encoding, Points
 from tests.core.posterior.dense_process import by_hand

@@ -7,8 +7,7 @@ import pytest
 
 from convergence_core.config import parse_mapping
 from convergence_core.records import Cell, canonical_json
-from convergence_core.search.costs import CostAwareSettings, log_costs, per_cost
-from convergence_core.search.goals import Goals
+from convergence_core.search.goals import CostAwareSettings, Goals, log_costs, per_cost
 from convergence_core.search.sampler import AskRequest, SearchState
 from convergence_core.search.samplers import ThompsonSampler, make_sampler
 from convergence_core.space.builder import build_space

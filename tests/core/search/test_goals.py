@@ -7,9 +7,9 @@ import pytest
 from scipy import stats
 
 from convergence_core.config import parse_mapping
-from convergence_core.evidence.tallies import METRIC
-from convergence_core.explanation.discards import discards
-from convergence_core.objective.pareto import best_first
+from convergence_core.evidence import METRIC
+from convergence_core.explanation.explain import discards
+from convergence_core.objective import best_first
 from convergence_core.posterior import SpaceModel
 from convergence_core.posterior.selection_bias import N_LEADERS, SelectionBias
 from convergence_core.records import canonical_json

@@ -14,10 +14,15 @@ from convergence_core.search.evolution import (
     PoolBreeder,
     operator_of,
 )
-from convergence_core.search.evolution.mix import FIXED_SHARES
-from convergence_core.search.meta_optimizer import META_KEY, OperatorCredit
-from convergence_core.search.meta_optimizer.credit import P_MIN, QUALITY_KEY
-from convergence_core.search.meta_optimizer.gains import GenerationGains, entry_of
+from convergence_core.search.evolution.operators import FIXED_SHARES
+from convergence_core.search.meta_optimizer import (
+    META_KEY,
+    P_MIN,
+    QUALITY_KEY,
+    GenerationGains,
+    OperatorCredit,
+    entry_of,
+)
 from convergence_core.search.sampler import SearchState
 from convergence_core.search.samplers import ThompsonSampler, make_sampler
 from convergence_core.space import Choice, Float, Space

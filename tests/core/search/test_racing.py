@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from convergence_core.evidence.archive import Archive
-from convergence_core.evidence.tallies import CellKey
+from convergence_core.evidence import Archive, CellKey
 from convergence_core.posterior import SpaceModel
 from convergence_core.records import Cell
 from convergence_core.search.evolution import Breeder

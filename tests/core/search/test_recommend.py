@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from convergence_core.evidence.archive import Archive, Member
+from convergence_core.evidence import Archive, Member
 from convergence_core.search.recommend import (
     CAUTIOUS_LEVEL,
     Recommendation,

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from convergence_core.search.recommend import Lead, Ranked, Recommendation
-from convergence_core.search.stopper import Stopper, StopperState
+from convergence_core.search.study_state import Stopper, StopperState
 
 STOPPER = Stopper(patience=2, min_improvement=0.01)
 

@@ -11,9 +11,8 @@ from convergence_core.records import Evaluation, Params, Trial, canonical_json
 from convergence_core.search.sampler import Advice, Plan
 from convergence_core.search.samplers import SAMPLERS
 from convergence_core.search.schedule import Schedule
-from convergence_core.search.stopper import Stopper
 from convergence_core.search.study import Asked, StopReason, Study, limit_reached
-from convergence_core.search.study_state import StudyState
+from convergence_core.search.study_state import Stopper, StudyState
 from convergence_core.space import Choice, Float, Integer, Space
 from tests.support.mixed_problem import trial
 from tests.support.problems import World, configuration, space

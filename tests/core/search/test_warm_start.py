@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from convergence_core.evidence.archive import Archive, Member
+from convergence_core.evidence import Archive, Member
 from convergence_core.posterior import SpaceModel
 from convergence_core.posterior.gaussian_process import JITTER
 from convergence_core.posterior.prior_runs import (

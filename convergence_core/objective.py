@@ -1,4 +1,8 @@
-"""Reward of a cell from its metrics: direction, scale, weights, hard constraints.
+"""Objective of a search: rewards from metrics, constraints, trade-offs, costs.
+
+A point dominates another that is nowhere higher and somewhere lower. What no other dominates is
+the front (Deb et al. 2002, NSGA-II, for the ranks and the crowding distance); the hypervolume is
+the volume that it dominates, from the reference point 0 (Zitzler & Thiele 1999).
 
     reward = sum_m w_m s_m / sum_m w_m                                                             (1)
     s_m = (value - bad) / (good - bad), cut to [0, 1]                                              (2)
@@ -10,9 +14,146 @@ value leaves the reward unknown.
 import math
 from collections.abc import Mapping, Set as AbstractSet
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
+
 from convergence_core.records import FaultName
+
+MAX_EXACT_DIMS = 3
+"""Objectives up to which the hypervolume is exact."""
+LOG2_POINTS = 14
+"""Of more objectives it is counted on so many points of Sobol's sequence: to about .002."""
+AUGMENTATION = 0.05
+"""Share of the sum in a scalarization, and in an end of a front, so that none wins whom another dominates; rho
+of Knowles (2006)."""
+MARGIN = 0.15
+"""How far below a front's ends its reference point lies, in units of its range: its ends count, too. With less
+they crowd less, and a front that noise hides grows more slowly."""
+MIN_RANGE = 1e-6
+"""Least range of a front."""
+
+
+def dominated(values: np.ndarray) -> np.ndarray:
+    """Return which rows another one dominates; equal rows do not dominate each other.
+
+    Args:
+        values: (n, n_objectives).
+
+    Returns:
+        (n,), bool.
+    """
+    found = np.zeros(len(values), dtype=bool)
+    for i, row in enumerate(values):
+        found[i] = bool(np.any((values >= row).all(axis=1) & (values > row).any(axis=1)))
+    return found
+
+
+def ranks(values: np.ndarray) -> np.ndarray:
+    """Return the front that each row lies on: 0 for the first, 1 for that without it, … (n,)."""
+    rank = np.zeros(len(values), dtype=np.intp)
+    left = np.arange(len(values))
+    number = 0
+    while len(left):
+        behind = dominated(values[left])
+        rank[left[~behind]] = number
+        left, number = left[behind], number + 1
+    return rank
+
+
+def crowding(values: np.ndarray) -> np.ndarray:
+    """Return how much room each row has among the others: its neighbours' distance, (n,).
+
+    Infinite at the ends; per objective in units of the range.
+    """
+    room = np.zeros(len(values))
+    for column in values.T:
+        order = np.argsort(column, kind="stable")
+        width = float(column[order[-1]] - column[order[0]]) if len(order) else 0.0
+        if width <= 0:
+            continue
+        room[order[1:-1]] += (column[order[2:]] - column[order[:-2]]) / width
+        room[order[[0, -1]]] = np.inf
+    return room
+
+
+def best_first(values: np.ndarray) -> np.ndarray:
+    """Return rows by front, those with most room first within one, (n,)."""
+    rank = ranks(values)
+    room = np.zeros(len(values))
+    for number in np.unique(rank):
+        rows = np.flatnonzero(rank == number)
+        room[rows] = crowding(values[rows])
+    return np.lexsort((-room, rank))
+
+
+def on_front(values: np.ndarray) -> np.ndarray:
+    """Return values in units of the range between their front's ends, above its reference point.
+
+    An end is the row that is best in one objective, ``AUGMENTATION`` of the others counted: among those
+    that are as good in one objective, the best of all would lie far out in another by luck alone. So a
+    metric that hardly differs has two ends, too (payoff table, Benayoun et al. 1971, *Math. Program.* 1:366).
+
+    Args:
+        values: of one draw, (n, n_objectives).
+
+    Returns:
+        (n, n_objectives).
+    """
+    units = values / np.maximum(np.ptp(values, axis=0), MIN_RANGE)
+    ends = values[(units + AUGMENTATION * units.sum(axis=1, keepdims=True)).argmax(axis=0)]
+    low, high = ends.min(axis=0), ends.max(axis=0)
+    return np.asarray((values - low) / np.maximum(high - low, MIN_RANGE) + MARGIN, np.float64)
+
+
+def scalarize(values: np.ndarray, direction: np.ndarray) -> np.ndarray:
+    """Return how far values reach along a direction: Golovin & Zhang 2020, §3, augmented.
+
+        min_j v_j / d_j + rho sum_j v_j                                                            (1)
+
+    Over uniform directions its mean is the hypervolume, whatever the front's shape. A scalarization
+    that starts at the best of each metric is flat towards the ends of a hollow front, where luck in
+    a single metric wins.
+
+    Args:
+        values: above the reference point, (..., n_objectives).
+        direction: positive, of length 1, (n_objectives,).
+    """
+    least = (values / np.maximum(direction, MIN_RANGE)).min(axis=-1)
+    return np.asarray(least + AUGMENTATION * values.sum(axis=-1), np.float64)  # (eq. 1)
+
+
+def hypervolume(values: np.ndarray) -> float:
+    """Return the share of the unit cube that the rows dominate; 0 without rows.
+
+    Args:
+        values: in [0, 1], (n, n_objectives).
+    """
+    points = values[(values > 0).all(axis=1)]
+    if not len(points):
+        return 0.0
+    points = np.unique(points[~dominated(points)], axis=0)
+    if points.shape[1] <= MAX_EXACT_DIMS:
+        return _volume(points)
+    from scipy.stats import qmc  # noqa: PLC0415 - a third of a second, for four objectives or more
+
+    sample = qmc.Sobol(points.shape[1], scramble=False).random_base2(LOG2_POINTS)
+    covered = np.zeros(len(sample), dtype=bool)
+    for point in points:
+        covered |= (sample <= point).all(axis=1)
+    return float(covered.mean())
+
+
+def _volume(points: np.ndarray) -> float:
+    """Return the volume by slices along the last objective (Knowles 2002, HSO)."""
+    if points.shape[1] == 1:
+        return float(points.max())
+    total, above = 0.0, np.append(np.sort(np.unique(points[:, -1]))[::-1], 0.0)
+    for height, below in pairwise(above.tolist()):
+        total += (height - below) * _volume(points[points[:, -1] >= height][:, :-1])
+    return float(total)
+
 
 if TYPE_CHECKING:
     from convergence_core.config import MetricConfig

@@ -1,4 +1,7 @@
-"""Trust in a judge: a lower bound of its accuracy on items of executed truth.
+"""Trust in a judge: earned on items whose truth was executed.
+
+A critic that can be pleased will be (arXiv 2411.16905, §2.1). ``audit`` states how far a judge is trusted
+and when it is disabled.
 
     trust = max(0, 2 q10 - 1),    q10: the 10 % quantile of Beta(c + 1/2, n - c + 1/2)
 

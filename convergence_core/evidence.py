@@ -1,0 +1,250 @@
+"""Evidence of a run: its candidates, their rewards, and sums over their cells.
+
+A tally holds the number, the sum and the sum of squares of one quantity over the cells that one
+generation asked of one candidate. So a state grows with candidates and not with cells, and what
+was known after an earlier generation can still be told.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+from convergence_core.objective import RewardModel
+from convergence_core.records import Candidate, Evaluation, Json, Origin, Trial
+
+KEPT = "kept"
+"""Quantity: 1 for a cell that keeps every hard constraint, 0 for one that breaks any."""
+COST = "cost"
+"""Quantity: what a cell cost, in dollars or seconds."""
+METRIC = "metric:"
+"""Prefix of the quantity that is a metric on its scale, in [0, 1]; 1 is good."""
+
+CellKey = tuple[str, int]
+"""(case_id, repeat)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """Sums of one quantity over some cells of one candidate."""
+
+    name: str
+    """The quantity."""
+    generation: int
+    """That asked the cells."""
+    n: int
+    """Cells in which the quantity is known, at least 1."""
+    total: float
+    squares: float
+    """Sum of squares."""
+
+    def to_json(self) -> Json:
+        """Return a JSON value from which ``from_json`` makes an equal tally."""
+        return [self.name, self.generation, self.n, self.total, self.squares]
+
+    @classmethod
+    def from_json(cls, value: Sequence[object]) -> "Tally":
+        """Rebuild a tally from ``to_json``."""
+        name, generation, n, total, squares = value
+        return cls(name=name, generation=generation, n=n, total=total, squares=squares)  # type: ignore[arg-type]  # as written
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measures:
+    """Quantities that are tallied, and their values in a cell."""
+
+    rewards: RewardModel
+    constraints: bool
+    """Whether cells that keep the hard constraints are counted."""
+    metrics: tuple[str, ...] = ()
+    """Metrics whose scaled values are summed."""
+    cost: Literal["usd", "seconds"] | None = None
+    """Which cost of a cell is summed; ``None``: none."""
+
+    def of(self, evaluation: Evaluation) -> dict[str, float]:
+        """Return quantity → value of a cell that has a reward; what is unknown is absent.
+
+        A cell that ended by a fault of the candidate before it was measured is worth 0 on every
+        metric, as its reward is; whether it would have kept the constraints is not known.
+        """
+        found: dict[str, float | None] = {COST: self._cost(evaluation)}
+        if self.constraints:
+            broken = self.rewards.breaks(evaluation.metrics)
+            found[KEPT] = None if broken is None else float(not broken)
+        parts = self.rewards.parts(evaluation.metrics) if self.metrics else {}
+        unknown = 0.0 if evaluation.fault == "candidate" else None
+        found |= {METRIC + name: parts.get(name, unknown) for name in self.metrics}
+        return {name: value for name, value in found.items() if value is not None}
+
+    def _cost(self, evaluation: Evaluation) -> float | None:
+        """Return the cost of a cell; an answer that was paid before does not say its price."""
+        if self.cost == "usd":
+            return None if evaluation.cached else evaluation.cost_usd
+        if self.cost == "seconds" and evaluation.latency_ms is not None:
+            return evaluation.latency_ms / 1000.0
+        return None
+
+    def tallies(
+        self,
+        old: Sequence[Tally],
+        evaluations: Iterable[Evaluation],
+        *,
+        generation: int,
+        known: Iterable[CellKey],
+    ) -> tuple[Tally, ...]:
+        """Return a candidate's tallies with these search cells added.
+
+        Args:
+            old: its tallies so far.
+            evaluations: in any order; those without a reward count as nothing.
+            generation: of evaluations that do not say their own.
+            known: cells that are in ``old`` already; no cell counts twice.
+        """
+        cells = set(known)
+        sums = {(t.name, t.generation): (t.n, t.total, t.squares) for t in old}
+        for evaluation in sorted(evaluations, key=key_of):
+            key = key_of(evaluation)
+            if evaluation.cell.role != "search" or evaluation.reward is None or key in cells:
+                continue
+            cells.add(key)
+            number = generation if evaluation.generation is None else evaluation.generation
+            for name, value in self.of(evaluation).items():
+                n, total, squares = sums.get((name, number), (0, 0.0, 0.0))
+                sums[name, number] = n + 1, total + value, squares + value * value
+        return tuple(
+            Tally(name=name, generation=number, n=n, total=total, squares=squares)
+            for (name, number), (n, total, squares) in sorted(sums.items())
+        )
+
+
+def total_of(tallies: Iterable[Tally], name: str) -> tuple[int, float, float]:
+    """Return number, sum and sum of squares of one quantity over all generations."""
+    mine = [tally for tally in tallies if tally.name == name]
+    return sum(t.n for t in mine), sum(t.total for t in mine), sum(t.squares for t in mine)
+
+
+def key_of(evaluation: Evaluation) -> CellKey:
+    """Return the case and the repeat of an evaluation."""
+    return evaluation.cell.case_id, evaluation.cell.repeat
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """A candidate with its evidence."""
+
+    candidate: Candidate
+    generation: int
+    """First asked, from 0."""
+    rewards: Mapping[CellKey, float] = field(default_factory=dict)
+    """(case_id, repeat) → reward in [0, 1]; search cells only."""
+    missing: frozenset[CellKey] = frozenset()
+    """Cells asked without a reward: a fault of infrastructure or evaluator, or skipped."""
+    tallies: tuple[Tally, ...] = ()
+    """Sums over cells that constraints and Pareto runs need; empty where none was asked for."""
+
+    @property
+    def n(self) -> int:
+        """Rewards seen."""
+        return len(self.rewards)
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """All members by candidate id, in the order they were first asked."""
+
+    members: Mapping[str, Member] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        """Candidates asked so far."""
+        return len(self.members)
+
+    def __iter__(self) -> Iterator[Member]:
+        """Members in the order they were first asked."""
+        return iter(self.members.values())
+
+    def __contains__(self, candidate_id: object) -> bool:
+        """Whether this candidate was ever asked."""
+        return candidate_id in self.members
+
+    def tell(
+        self, trials: Iterable[Trial], generation: int, measures: Measures | None = None
+    ) -> "Archive":
+        """Return the archive with these trials' search cells added; cells seen twice count once.
+
+        New members enter in the order of their candidate ids, so the order of ``trials`` does
+        not matter.
+
+        Args:
+            trials: of one generation.
+            generation: its number.
+            measures: what is tallied of cells besides rewards; ``None``: nothing.
+        """
+        evaluations: dict[str, list[Evaluation]] = {}
+        candidates: dict[str, Candidate] = {}
+        for trial in sorted(trials, key=lambda trial: trial.candidate.candidate_id):
+            name = trial.candidate.candidate_id
+            candidates.setdefault(name, trial.candidate)
+            evaluations.setdefault(name, []).extend(trial.evaluations)
+        members = dict(self.members)
+        for name, own in evaluations.items():
+            old = members.get(name, Member(candidate=candidates[name], generation=generation))
+            rewards, missing, tallies = dict(old.rewards), set(old.missing), old.tallies
+            for evaluation in own:
+                if evaluation.cell.role != "search":
+                    continue
+                if evaluation.reward is None:
+                    missing.add(key_of(evaluation))
+                else:
+                    rewards[key_of(evaluation)] = evaluation.reward
+            if measures is not None:
+                tallies = measures.tallies(tallies, own, generation=generation, known=old.rewards)
+            members[name] = Member(
+                candidate=old.candidate,
+                generation=old.generation,
+                rewards=dict(sorted(rewards.items())),
+                missing=frozenset(missing - rewards.keys()),
+                tallies=tallies,
+            )
+        return Archive(members)
+
+    def to_json(self) -> Json:
+        """Return a JSON value from which ``from_json`` makes an equal archive."""
+        return [
+            {
+                "id": member.candidate.candidate_id,
+                "params": dict(member.candidate.params),
+                "origin": member.candidate.origin,
+                "parents": list(member.candidate.parent_ids),
+                "generation": member.generation,
+                "rewards": [[case, repeat, r] for (case, repeat), r in member.rewards.items()],
+                "missing": [[case, repeat] for case, repeat in sorted(member.missing)],
+                **({"tallies": [t.to_json() for t in member.tallies]} if member.tallies else {}),
+            }
+            for member in self
+        ]
+
+    @classmethod
+    def from_json(cls, value: object) -> "Archive":
+        """Rebuild an archive from ``to_json``.
+
+        Raises:
+            ValueError: the value was not made by ``to_json``.
+        """
+        if not isinstance(value, list):
+            raise ValueError(f"not an archive: {str(value)[:80]}")
+        members: dict[str, Member] = {}
+        for row in value:
+            if row["origin"] not in get_args(Origin):
+                raise ValueError(f"unknown origin {row['origin']!r}")
+            members[row["id"]] = Member(
+                candidate=Candidate(
+                    candidate_id=row["id"],
+                    params=row["params"],
+                    origin=row["origin"],
+                    parent_ids=tuple(row["parents"]),
+                ),
+                generation=row["generation"],
+                rewards={(case, repeat): reward for case, repeat, reward in row["rewards"]},
+                missing=frozenset((case, repeat) for case, repeat in row["missing"]),
+                tallies=tuple(Tally.from_json(tally) for tally in row.get("tallies", ())),
+            )
+        return cls(members)

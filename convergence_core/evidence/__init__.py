@@ -1,1 +1,0 @@
-"""Evidence of a run: its candidates, their rewards, and sums over their cells."""

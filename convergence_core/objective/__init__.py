@@ -1,1 +1,0 @@
-"""Objective of a search: rewards from metrics, constraints, trade-offs, costs."""

@@ -1,1 +1,0 @@
-"""Browser sessions of a provider, and scripts that run in them."""
