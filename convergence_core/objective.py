@@ -314,15 +314,15 @@ class RewardModel:
 
         Absent are metrics without a weight, and values that are unknown or that no scale covers.
         """
-        found: dict[str, float] = {}
+        parts: dict[str, float] = {}
         for rule in self.rules:
             value = metrics.get(rule.name)
             scaled = None
             if rule.weight and value is not None and math.isfinite(value):
                 scaled = rule.scaled(value)
             if scaled is not None:
-                found[rule.name] = scaled
-        return found
+                parts[rule.name] = scaled
+        return parts
 
 
 def _missing(reason: str) -> Scored:

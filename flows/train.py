@@ -29,7 +29,7 @@ def train(config: str, role: str | None = None, force: bool = False) -> list[Rou
         for one in reports:
             logger.info("%s: %s. %s", one.role, one.status, one.sentence)
         show_training(reports)
-        failed = [one for one in reports if one.status == "failed"]
+        failed = [report for report in reports if report.status == "failed"]
         if failed:
             raise TrainingFailedError("; ".join(f"{one.role}: {one.sentence}" for one in failed))
         return reports

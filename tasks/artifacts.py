@@ -170,34 +170,34 @@ def show_training(reports: "Sequence[RoundReport]") -> None:
     """Show what came of each role's look at its ratings, and every verdict on a new adapter."""
     rows = [
         {
-            "role": one.role,
-            "status": one.status,
-            "version": one.version or number_text.UNKNOWN,
+            "role": report.role,
+            "status": report.status,
+            "version": report.version or number_text.UNKNOWN,
             "check": check.name if check is not None else number_text.UNKNOWN,
             "passed": check.passed if check is not None else None,
             "measured": check.measured if check is not None else None,
             "limit": check.threshold if check is not None else None,
-            "verdict": redacted_text(check.words if check is not None else one.sentence),
+            "verdict": redacted_text(check.words if check is not None else report.sentence),
         }
-        for one in reports
-        for check in (one.checks or (None,))
+        for report in reports
+        for check in (report.checks or (None,))
     ]
     create_table_artifact(
         key="training", table=rows, description="New adapters and the verdicts on them"
     )
     trained = [
         {
-            "role": one.role,
-            "version": one.version or number_text.UNKNOWN,
-            "rows": one.n_rows,
-            "steps": len(one.losses),
-            "first loss": one.losses[0],
-            "last loss": one.losses[-1],
-            "CPU seconds": round(one.cpu_s, 1),
-            "outcome": redacted_text(one.sentence),
+            "role": report.role,
+            "version": report.version or number_text.UNKNOWN,
+            "rows": report.n_rows,
+            "steps": len(report.losses),
+            "first loss": report.losses[0],
+            "last loss": report.losses[-1],
+            "CPU seconds": round(report.cpu_s, 1),
+            "outcome": redacted_text(report.sentence),
         }
-        for one in reports
-        if one.losses
+        for report in reports
+        if report.losses
     ]
     if trained:
         create_table_artifact(

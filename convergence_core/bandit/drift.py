@@ -86,9 +86,9 @@ class ArmWatch:
 
     def since(self, begun: int) -> tuple[float, int]:
         """Return sum and number of the rewards since about so many rewards of all arms."""
-        for one in self.sequences:
-            if one.begun >= begun:
-                return one.total + self.pending_total, one.n + self.pending_n
+        for sequence in self.sequences:
+            if sequence.begun >= begun:
+                return sequence.total + self.pending_total, sequence.n + self.pending_n
         return self.pending_total, self.pending_n
 
 

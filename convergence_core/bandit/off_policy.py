@@ -263,19 +263,19 @@ def _doubly_robust(
 
 
 def _alarms(weights: Floats, ess: float, least_ess: float) -> tuple[str, ...]:
-    found = []
+    alarms = []
     if ess < least_ess:
-        found.append(
+        alarms.append(
             f"the effective sample size is {ess:.1f} of {weights.size} requests, below "
             f"{least_ess:g}: a few requests decide everything. Log a policy closer to this one, or "
             "more requests."
         )
     if _is_implausible(weights):
-        found.append(
+        alarms.append(
             f"the mean weight is {weights.mean():.3g} and should be 1: the propensities are wrong, "
             "or the log lacks arms that this policy uses."
         )
-    return tuple(found)
+    return tuple(alarms)
 
 
 def fitted_model(log: Log, n_arms: int, *, n_folds: int = 5) -> Floats:

@@ -240,7 +240,7 @@ class Budget:
         """
         with self._lock:
             self._now_s = max(self._now_s, now_s)
-            found = []
+            warnings = []
             for name, (used, _, limit) in self._uses().items():
                 warned = self._warned[name]
                 crossed = [s for s in WARN_AT if s not in warned and _is_crossed(s, used, limit)]
@@ -248,8 +248,8 @@ class Budget:
                     warned.extend(crossed)
                     key, amount = written(name, limit), shown(name, used)
                     share = max(crossed)
-                    found.append((share, f"{share:.0%} of {key} is spent: {amount}."))
-            return found
+                    warnings.append((share, f"{share:.0%} of {key} is spent: {amount}."))
+            return warnings
 
     # -- under the lock
 

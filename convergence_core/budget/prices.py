@@ -206,8 +206,8 @@ class PriceTable:
         """
         problems: list[Problem] = []
         overrides = dict(self.overrides)
-        for name, given in prices.items():
-            told = given if isinstance(given, Mapping) else given.model_dump()
+        for name, price in prices.items():
+            told = price if isinstance(price, Mapping) else price.model_dump()
             overrides[name] = _price(f"prices.{name}", told, problems)
         if problems:
             raise ConfigurationError(problems)

@@ -164,7 +164,9 @@ class Configuration(Section):
     def has_mutable_texts(self) -> bool:
         """Whether a text parameter has ``mutate``."""
         parameters = self.search_space.parameters.values()
-        return any(isinstance(one, TextParam) and one.mutate for one in parameters)
+        return any(
+            isinstance(parameter, TextParam) and parameter.mutate for parameter in parameters
+        )
 
     @property
     def trained_model(self) -> str | None:
@@ -176,16 +178,16 @@ class Configuration(Section):
     @property
     def llms(self) -> list[tuple[tuple[str, ...], LlmConfig]]:
         """Models that judge answers or their safety, think or write, each with the key where it stands."""
-        found: list[tuple[tuple[str, ...], LlmConfig]] = []
+        llms: list[tuple[tuple[str, ...], LlmConfig]] = []
         if self.llm is not None:
-            found.append((("llm",), self.llm))
+            llms.append((("llm",), self.llm))
         for name, metric in self.evaluation.metrics.items():
             if metric.llm is not None:
-                found.append((("evaluation", "metrics", name, "llm"), metric.llm))
+                llms.append((("evaluation", "metrics", name, "llm"), metric.llm))
         safety = self.feedback.safety.model
         if safety is not None and safety.form != "folder":
-            found.append((("feedback", "safety", "model"), safety))
-        return found
+            llms.append((("feedback", "safety", "model"), safety))
+        return llms
 
     @property
     def writes_prompts(self) -> bool:

@@ -84,12 +84,12 @@ def problems_of(
     error: ValidationError, data: Any, source: ConfigSource, origin: Origin
 ) -> dict[Path, Problem]:
     """Return a problem for each wrong place; alternatives of a union count as one place."""
-    found: dict[Path, Problem] = {}
+    problems: dict[Path, Problem] = {}
     for item in error.errors(include_url=False, include_context=True):
         path = path_of(item, data)
-        if path not in found:
-            found[path] = _problem(item, path, data, source, origin)
-    return found
+        if path not in problems:
+            problems[path] = _problem(item, path, data, source, origin)
+    return problems
 
 
 def meant_by(error: ValidationError, data: Any) -> list[Path]:

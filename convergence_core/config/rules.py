@@ -85,7 +85,7 @@ def _check_secrets(configuration: Configuration, report: Report) -> None:
 def _env_names(configuration: Configuration) -> Iterator[tuple[Path, str]]:
     """Yield each name of an environment variable, and where it stands."""
     auth, journal = configuration.api.auth, configuration.storage.journal
-    found: dict[Path, str | None] = {
+    names: dict[Path, str | None] = {
         ("api", "auth", "token_env"): auth.token_env,
         ("api", "auth", "password_env"): auth.password_env,
         ("storage", "journal"): journal[2:-1] if journal else None,
@@ -95,7 +95,7 @@ def _env_names(configuration: Configuration) -> Iterator[tuple[Path, str]]:
             for i, name in enumerate(configuration.api.agent.secrets)
         },
     }
-    return ((path, name) for path, name in found.items() if name is not None)
+    return ((path, name) for path, name in names.items() if name is not None)
 
 
 def _check_headers(configuration: Configuration, report: Report) -> None:
@@ -190,7 +190,9 @@ def _check_prompts(configuration: Configuration, report: Report) -> None:
             "Write `mutate: true` into a parameter of type `text`, or remove it.",
         )
     if len(set(prompts.operators)) < len(prompts.operators):
-        twice = next(one for one in prompts.operators if prompts.operators.count(one) > 1)
+        twice = next(
+            operator for operator in prompts.operators if prompts.operators.count(operator) > 1
+        )
         rule, fix = "must name each operator once", f"Remove one `{twice}`."
         report.add("prompts.operators", rule, fix, value=twice)
     if prompts.enabled and prompts.writer == "llm" and configuration.llm is None:

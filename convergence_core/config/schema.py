@@ -153,7 +153,9 @@ def _options_rows(options: list[type[Section]], path: str) -> Iterator[Reference
         holders = [option for option in options if key in fields_of(option)]
         kinds = "|".join(str(kind) for option in holders for kind in _kinds(option))
         name = "name" if len(holders) == len(options) else kinds
-        yield _row(f"{path}.<{name}>.{key}", [(one, fields_of(one)[key]) for one in holders])
+        yield _row(
+            f"{path}.<{name}>.{key}", [(holder, fields_of(holder)[key]) for holder in holders]
+        )
 
 
 def _row(path: str, fields: list[tuple[type[Section], FieldInfo]]) -> ReferenceRow:

@@ -346,7 +346,7 @@ class _DrawnSurface:
 
     def _grid(self, pair: tuple[int, int], *, n_settings: int, n_levels: int) -> "_Grid | None":
         levels = [self.settings.levels[j].some(n_levels) for j in pair]
-        genes, keeps, share = self._active(pair, [one.genes for one in levels], n_settings)
+        genes, keeps, share = self._active(pair, [level.genes for level in levels], n_settings)
         if not len(genes):
             return None
         # Combinations that half of the settings permit, and the settings that permit all of these.

@@ -158,9 +158,9 @@ def entry_of(memory: Mapping[str, Json]) -> Mapping[str, Json]:
 def numbers_of(value: Json, n: int) -> list[float] | None:
     """Return n numbers that a memory holds; ``None``: it holds something else."""
     if isinstance(value, list) and len(value) == n:
-        found = [float(one) for one in value if isinstance(one, int | float)]
-        if len(found) == n and bool(np.isfinite(found).all()):
-            return found
+        numbers = [float(one) for one in value if isinstance(one, int | float)]
+        if len(numbers) == n and bool(np.isfinite(numbers).all()):
+            return numbers
     return None
 
 

@@ -155,21 +155,21 @@ class StudyState:
     @property
     def variants(self) -> Mapping[str, Sequence[str]]:
         """Text parameter → texts that learners have added to the search space."""
-        found: dict[str, list[Any]] = {}
+        variants: dict[str, list[Any]] = {}
         for learned in self.learned.values():
             if isinstance(learned, dict) and isinstance(texts := learned.get("variants"), dict):
-                for name, own in texts.items():
-                    found.setdefault(name, []).extend(own if isinstance(own, list) else ())
-        return found
+                for name, text in texts.items():
+                    variants.setdefault(name, []).extend(text if isinstance(text, list) else ())
+        return variants
 
     @property
     def vectors(self) -> Mapping[str, str]:
         """Text → its direction, as of ``Space.vectors``; those that learners have bought."""
-        found: dict[str, str] = {}
+        vectors: dict[str, str] = {}
         for learned in self.learned.values():
             if isinstance(learned, dict) and isinstance(own := learned.get("vectors"), dict):
-                found |= {text: str(vector) for text, vector in own.items()}
-        return found
+                vectors |= {text: str(vector) for text, vector in own.items()}
+        return vectors
 
     def params_of(self, candidate_id: str) -> Params:
         """Return the parameters of a candidate that was asked."""

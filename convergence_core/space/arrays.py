@@ -69,7 +69,7 @@ class Encoding:
             space=space,
             number_names=tuple(name for name in space.parameters if name not in choices),
             choice_names=tuple(choices),
-            distances=tuple(_distances(one, space.vectors) for one in choices.values()),
+            distances=tuple(_distances(choice, space.vectors) for choice in choices.values()),
         )
 
     @property

@@ -371,7 +371,8 @@ class Space:
         base = self._defaults()
         varying = self._varying([*points.values(), *([base] if base else [])])
         ordered = sorted(
-            varying or [name for name, one in self.parameters.items() if one.n_values != 1],
+            varying
+            or [name for name, parameter in self.parameters.items() if parameter.n_values != 1],
             key=lambda name: (
                 name not in self._varying(leading),
                 kinds.get(self.parameters[name].kind, 2),
@@ -397,15 +398,15 @@ class Space:
 
     def named_values(self, points: Iterable[Params]) -> dict[str, dict[str, str]]:
         """Return parameter → name in labels → whole value, of values that labels only name."""
-        found: dict[str, dict[str, str]] = {}
+        values: dict[str, dict[str, str]] = {}
         for params in points:
             for name, value in params.items():
                 parameter = self.parameters.get(name)
                 if isinstance(parameter, Choice) and isinstance(value, str):
                     shown = parameter.show(value)
                     if shown != value:
-                        found.setdefault(name, {})[shown] = value
-        return found
+                        values.setdefault(name, {})[shown] = value
+        return values
 
     def to_json(self) -> Json:
         """Describe the space; texts by their names."""

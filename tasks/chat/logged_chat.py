@@ -187,7 +187,9 @@ class LoggedChat:
             given["logprobs"] = True  # it costs nothing there
         params: Params = {**given, **own}  # type: ignore[dict-item] # a field may be any JSON
         messages: list[Json] = [{"role": "system", "content": persona}]
-        messages += [{"role": one.role, "content": one.content} for one in prompt.messages]
+        messages += [
+            {"role": message.role, "content": message.content} for message in prompt.messages
+        ]
         case = Case(case_id=prompt.source, input=messages)
         request = self._target.request(params, case)
         assert isinstance(request, dict)  # noqa: S101 - made by the target
@@ -262,8 +264,8 @@ class LoggedChat:
         """Return the adapter that answers for each role; roles of the base model are not named. Blocks."""
         if self.is_offline:
             return {}
-        found = {role: self._adapters.active(role) for role in self.role_names}
-        return {role: one.version for role, one in found.items() if one is not None}
+        versions = {role: self._adapters.active(role) for role in self.role_names}
+        return {role: version.version for role, version in versions.items() if version is not None}
 
     async def _answered(
         self, prepared: PreparedPrompt, on_text: TextCallback
@@ -302,7 +304,7 @@ class LoggedChat:
             return None, None
         prompt = prepared.prompt
         # A client without ids sends the whole conversation each time, so it begins alike.
-        first = next(one.content for one in prompt.messages if one.role == "user")
+        first = next(message.content for message in prompt.messages if message.role == "user")
         return await asyncio.to_thread(
             self._adapters.answering,
             prompt.role,
@@ -312,11 +314,11 @@ class LoggedChat:
 
     def _params_of(self, chosen: Selection) -> Params:
         """Return the parameters of an arm; those of one that was added by hand may be a few only."""
-        found = {
+        params = {
             name: self._texts.get(value, value) if isinstance(value, str) else value
             for name, value in chosen.params.items()
         }
-        return {**self._standard, **found} if self._space.validate(found) else found
+        return {**self._standard, **params} if self._space.validate(params) else params
 
     def _interaction(
         self,
@@ -331,8 +333,8 @@ class LoggedChat:
         if adapter_version is not None:
             model = prepared.model  # servers may tell the adapter's name as the model's
         sent = [
-            ChatMessage(role=as_text(one["role"]), content=as_text(one["content"]))
-            for one in self._target.messages(params, case)
+            ChatMessage(role=as_text(message["role"]), content=as_text(message["content"]))
+            for message in self._target.messages(params, case)
         ]
         request = self._target.request(params, case)
         assert isinstance(request, dict)  # noqa: S101 - made by the target

@@ -151,7 +151,7 @@ class RoleAdapters:
             await self._backend.aclose()
 
     def _has_any(self) -> bool:
-        return any(one.base_model == self._base_model for one in self._store.records())
+        return any(record.base_model == self._base_model for record in self._store.records())
 
     async def _found(self) -> AdapterBackend | None:
         """Return what answers with adapters; ``None``: it is a provider that has none."""

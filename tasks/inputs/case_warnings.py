@@ -40,7 +40,7 @@ def retyped_warnings(
         for index, case in enumerate(raw)
         for leaf in case.retyped
         if (leaf.path[:1] == ("input",) and is_chat)
-        or (leaf.path[:1] == ("expected",) and any(_compares(one, leaf) for one in metrics))
+        or (leaf.path[:1] == ("expected",) and any(_compares(metric, leaf) for metric in metrics))
     ]
     warnings = []
     for number, (index, leaf) in enumerate(found[:MOST_SHOWN], start=1):

@@ -183,7 +183,7 @@ def _regex(config: MetricConfig, result: Json, expected: Json) -> float:
     """1 if the result's text holds the pattern, or else the expected text, or any of a list, as a pattern."""
     text = as_text(result)
     sources = answers_of(expected) if config.pattern is None else [config.pattern]
-    patterns = [_pattern(one, case_sensitive=config.case_sensitive) for one in sources]
+    patterns = [_pattern(source, case_sensitive=config.case_sensitive) for source in sources]
     return float(any(pattern.search(text) is not None for pattern in patterns))
 
 
@@ -249,7 +249,10 @@ def _jaccard(a: str, b: str) -> float:
 
 def _bleu(config: MetricConfig, scorer: Any, result: Json, expected: Json) -> float:
     """Sentence BLEU, in [0, 1]; the texts of a list are the references of one answer."""
-    text, references = _tidy(config, result), [_tidy(config, one) for one in answers_of(expected)]
+    text, references = (
+        _tidy(config, result),
+        [_tidy(config, answer) for answer in answers_of(expected)],
+    )
     if text in references:  # whose score may be 100.00000000000004, and is 0 of two empty texts
         return 1.0
     return min(1.0, float(scorer.sentence_score(text, references).score) / 100)
@@ -263,10 +266,16 @@ def _bleu_scorer() -> Any:
 
 def _rouge(config: MetricConfig, scorer: Any, result: Json, expected: Json) -> float:
     """F1 of a ROUGE, in [0, 1]; of a list of expected texts, the one most alike."""
-    text, references = _tidy(config, result), [_tidy(config, one) for one in answers_of(expected)]
+    text, references = (
+        _tidy(config, result),
+        [_tidy(config, answer) for answer in answers_of(expected)],
+    )
     if text in references:  # one word has no pairs of words, and a score of 0
         return 1.0
-    n, most = len(_WORD.findall(text)), max(len(_WORD.findall(one)) for one in references)
+    n, most = (
+        len(_WORD.findall(text)),
+        max(len(_WORD.findall(reference)) for reference in references),
+    )
     if config.method == "rougeL" and n * most > MOST_CELLS:
         raise ValueError(
             f"`rougeL` must compare at most {MOST_CELLS:,} pairs of words, but the answer has {n:,} words and "

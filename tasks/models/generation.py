@@ -370,11 +370,11 @@ def _shared(prompts: Sequence[Ids]) -> Ids:
 
 def _end_tokens(model: Any, tokenizer: Any) -> frozenset[int]:
     """Return the tokens that end an answer."""
-    found: set[int] = set()
+    tokens: set[int] = set()
     for holder in (model.config, model.generation_config, tokenizer):
         ends = getattr(holder, "eos_token_id", None)
-        found.update(ends if isinstance(ends, list) else () if ends is None else (ends,))
-    return frozenset(found)
+        tokens.update(ends if isinstance(ends, list) else () if ends is None else (ends,))
+    return frozenset(tokens)
 
 
 def _check_finite(logits: torch.Tensor) -> None:

@@ -152,7 +152,7 @@ def find_plugin(group: PluginGroup, context: PluginContext) -> Plugin:
         ConfigurationError: there is none, or there are several.
     """
     name, plugins = context.name, installed_plugins(group)
-    named = [one for one in plugins if one.name == name]
+    named = [plugin for plugin in plugins if plugin.name == name]
     if len(named) == 1:
         return named[0]
     if named:
@@ -160,7 +160,7 @@ def find_plugin(group: PluginGroup, context: PluginContext) -> Plugin:
         rule = f"must name one plugin, but {packages} both offer `{name}`"
         fix = "Uninstall one of them by `python -m pip uninstall PACKAGE`, or rename its entry point."
         raise ConfigurationError.of(context.named_at, rule, fix)
-    known = sorted({one.name for one in plugins})
+    known = sorted({plugin.name for plugin in plugins})
     installed = f"Installed are {listing(known)}." if known else "None is installed."
     rule = f"must name an installed plugin of the group `{group}`"
     fix = guessed(name, known, f"{installed} {_INSTALL}.")

@@ -127,7 +127,7 @@ def reasoning_text(message: Mapping[str, Json]) -> str:
             return text
     parts = [p.get("thinking") for p in mappings(message.get("content"))]  # Mistral
     details = mappings(message.get("reasoning_details"))  # OpenRouter
-    shown = [as_text(one.get("text") or one.get("summary") or "") for one in details]
+    shown = [as_text(detail.get("text") or detail.get("summary") or "") for detail in details]
     return "".join([*map(content_text, parts), *shown])
 
 
@@ -274,9 +274,11 @@ def _blank_fault(
 def _logprobs(choice: Mapping[str, Json]) -> tuple[float, ...] | None:
     """Return the log-probabilities of a choice; ``None``: not told, or not of every token."""
     tokens = mappings(mapping(choice.get("logprobs")).get("content"))
-    found = [token.get("logprob") for token in tokens]
-    numbers = [float(one) for one in found if isinstance(one, int | float) and one <= 0]
-    return tuple(numbers) if numbers and len(numbers) == len(found) else None
+    logprobs = [token.get("logprob") for token in tokens]
+    numbers = [
+        float(logprob) for logprob in logprobs if isinstance(logprob, int | float) and logprob <= 0
+    ]
+    return tuple(numbers) if numbers and len(numbers) == len(logprobs) else None
 
 
 def gemini_parts(candidate: Mapping[str, Json]) -> list[dict[str, Json]]:

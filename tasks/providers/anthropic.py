@@ -177,20 +177,20 @@ def _place_choice(body: dict[str, Json], value: Json) -> str | None:
 
 def _misfits(body: Mapping[str, Json]) -> list[tuple[str, str]]:
     """Return settings that the model takes, but not these values beside the others."""
-    found: list[tuple[str, str]] = []
+    misfits: list[tuple[str, str]] = []
     temperature = body.get("temperature")
     thinking, choice = body.get("thinking"), body.get("tool_choice")
     if isinstance(temperature, int | float) and not 0 <= temperature <= 1:
-        found.append(("temperature", f"it must lie between 0 and 1, but got {temperature:g}"))
+        misfits.append(("temperature", f"it must lie between 0 and 1, but got {temperature:g}"))
     if not isinstance(thinking, dict) or thinking.get("type") != "enabled":
-        return found
-    if temperature not in (None, 1) and not found:
-        found.append(("temperature", "a model that thinks takes its default only"))
+        return misfits
+    if temperature not in (None, 1) and not misfits:
+        misfits.append(("temperature", "a model that thinks takes its default only"))
     if body.get("top_k") is not None:
-        found.append(("top_k", "a model that thinks has no such field"))
+        misfits.append(("top_k", "a model that thinks has no such field"))
     if isinstance(choice, dict) and choice.get("type") in ("any", "tool"):
-        found.append(("tool_choice", "a model that thinks is forced to no tool"))
-    return found
+        misfits.append(("tool_choice", "a model that thinks is forced to no tool"))
+    return misfits
 
 
 def _unsendable(body: Mapping[str, Json]) -> list[tuple[str, str]]:

@@ -109,14 +109,14 @@ def _codes(body: str) -> set[str]:
         error = json.loads(body)["error"]
         inner = error.get("innererror") or {}
         metadata = mapping(error.get("metadata"))
-        found = {
+        codes = {
             error.get("code"),
             error.get("type"),
             inner.get("code"),
             metadata.get("error_type"),
         }
         if not _MODERATED.isdisjoint(metadata):
-            found.add("content_filter")
+            codes.add("content_filter")
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return set()
-    return {code for code in found if isinstance(code, str)}
+    return {code for code in codes if isinstance(code, str)}

@@ -108,7 +108,7 @@ class LocalChat(Provider):
             "index": 0, "message": message, "finish_reason": answer.finish_reason
         }  # fmt: skip
         if answer.logprobs is not None:
-            choice["logprobs"] = {"content": [{"logprob": one} for one in answer.logprobs]}
+            choice["logprobs"] = {"content": [{"logprob": logprob} for logprob in answer.logprobs]}
         raw: dict[str, Json] = {"model": model, "choices": [choice], "usage": usage}
         latency_ms = answer.latency_ms or (time.monotonic() - started_s) * 1000
         done = read_chat(

@@ -44,7 +44,7 @@ class PluginChat(Provider):
         self, messages: Sequence[Mapping[str, Json]], *, model: str, settings: Mapping[str, Json]
     ) -> Mapped:
         """Return model, messages and settings; the plugin decides what it takes."""
-        asked: list[Json] = [dict(one) for one in messages]
+        asked: list[Json] = [dict(message) for message in messages]
         return Mapped(body={"model": model, "messages": asked, **settings})
 
     async def send(

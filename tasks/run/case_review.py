@@ -46,10 +46,10 @@ def input_of(prompt: str, cases: Sequence[Case], field: str | None) -> Json:
     """
     if field is not None:
         return {field: prompt}
-    shapes = [one.input for one in cases]
-    if all(isinstance(one, str) for one in shapes):
+    shapes = [case.input for case in cases]
+    if all(isinstance(shape, str) for shape in shapes):
         return prompt
-    names = {tuple(one) if isinstance(one, dict) else () for one in shapes}
+    names = {tuple(shape) if isinstance(shape, dict) else () for shape in shapes}
     if len(names) == 1 and len(only := names.pop()) == 1:
         return {only[0]: prompt}
     rule = "must name the field of a case's input that holds the prompt, where inputs have several"
@@ -112,7 +112,7 @@ def hard_cases(
         system: name of the optimized system.
         decided: ids of what was decided.
     """
-    found: dict[str, ProposedCase] = {}
+    cases: dict[str, ProposedCase] = {}
     gone, known = set(decided), set()
     parameters = {"system": system, "player": SYSTEM}
     for row in store.rows(_HARD, parameters):
@@ -123,8 +123,8 @@ def hard_cases(
         ((prompt, answer),) = asked
         if str(row["play_id"]) in gone:
             known.add(prompt)  # decided for all plays that found it
-        found.setdefault(prompt, _proposed(system, row, prompt, answer, _right(turns)))
-    return [one for prompt, one in found.items() if prompt not in known][:MOST]
+        cases.setdefault(prompt, _proposed(system, row, prompt, answer, _right(turns)))
+    return [case for prompt, case in cases.items() if prompt not in known][:MOST]
 
 
 def _right(turns: list[list[str]]) -> str | None:

@@ -138,7 +138,7 @@ def choose_finalists(run: Run) -> list[Assignment]:
     held_out = [case.case_id for case in run.loaded.holdout_cases]
     assignments = finalists(run.study, run.state, held_out, _champion(run))
     if assignments:
-        run.emit(FinalStarted(n_cells=sum(len(one.cells) for one in assignments)))
+        run.emit(FinalStarted(n_cells=sum(len(assignment.cells) for assignment in assignments)))
     return assignments
 
 

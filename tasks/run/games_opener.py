@@ -89,8 +89,8 @@ def open_games_round(
     redact = world.redactor(loaded.configuration)
     with ExitStack() as held:
         games = configured_games(loaded, world, redact)
-        for one in games.values():
-            held.callback(one.close)
+        for game in games.values():
+            held.callback(game.close)
         run = interrupted(loaded, caller, GAMES_TAG) or prepare_run(
             loaded, part=GAMES_TAG, **caller
         )
@@ -111,19 +111,19 @@ def listed_games(loaded: Loaded, *, mock_url: str | None = None) -> list[dict[st
     """
     world = Environment.of(loaded.configuration, mock_url=mock_url)
     games = configured_games(loaded, world, world.redactor(loaded.configuration))
-    for one in games.values():
-        one.close()
+    for game in games.values():
+        game.close()
     return [
         {
-            "game": one.game.id,
-            "version": one.game.version,
-            "feeds": one.game.feeds,
-            "grounded": one.game.grounded,
-            "most_replies": sum(one.game.cost[role] for role in (*one.seats, *one.of_system)),
-            "players": dict(one.names),
-            "off_reason": one.off_reason,
+            "game": game.game.id,
+            "version": game.game.version,
+            "feeds": game.game.feeds,
+            "grounded": game.game.grounded,
+            "most_replies": sum(game.game.cost[role] for role in (*game.seats, *game.of_system)),
+            "players": dict(game.names),
+            "off_reason": game.off_reason,
         }
-        for one in games.values()
+        for game in games.values()
     ]
 
 

@@ -140,7 +140,7 @@ class GamesRound:
     @property
     def included(self) -> list[CoinRecord]:
         """Games that the coins included, and that were given plays."""
-        return [one for one in self.coins if one.is_included and one.n_plays]
+        return [coin for coin in self.coins if coin.is_included and coin.n_plays]
 
     # -- the story
 
@@ -190,7 +190,7 @@ class GamesRound:
         run = self.run
         if self._fixed is None:
             self.coins = self._tossed()
-            coins: list[Json] = [one.to_json() for one in self.coins]
+            coins: list[Json] = [coin.to_json() for coin in self.coins]
             text = canonical_json(
                 {
                     "generation": self.generation,
@@ -215,7 +215,7 @@ class GamesRound:
             RunInterruptedError: the run was asked to stop.
         """
         self.run.check_stop()
-        n_plays = next(one.n_plays for one in self.coins if one.game == name)
+        n_plays = next(coin.n_plays for coin in self.coins if coin.game == name)
         if self._limit is not None:
             return 0
         found = self._player.play(self.games[name], n_plays)
@@ -278,7 +278,7 @@ class GamesRound:
 
     def _price_of(self, trial: Trial) -> float | None:
         """Return what a look has cost with its judges; ``None``: a price is unknown."""
-        own = {one.eval_id for one in trial.evaluations}
+        own = {evaluation.eval_id for evaluation in trial.evaluations}
         ledger = self.run.journal.attempts(self.run_id, generation=self.generation)
         paid = [row["cost_usd"] for row in ledger if row["eval_id"] in own]
         return _sum_of(None if usd is None else float(str(usd)) for usd in paid)
@@ -289,7 +289,7 @@ class GamesRound:
         Raises:
             ConfigurationError: its test cases do not show how it is asked a text, or there is no incumbent.
         """
-        if not any(one.of_system for one in self.games.values()):
+        if not any(game.of_system for game in self.games.values()):
             return None
         shape, incumbent = shape_of(self.run.loaded.cases), self.incumbent
         if shape is None or (incumbent is None and self._hold is None):

@@ -86,7 +86,7 @@ def publish_generation(run: Run, step: StepResult, flow_run_id: str | None) -> G
         run,
         generation,
         [{"estimates": estimates}, *(learned.tables for learned in step.learners.values())],
-        candidates=[one.candidate for one in members if one.generation == generation],
+        candidates=[member.candidate for member in members if member.generation == generation],
         evaluations=evaluations,
         state=state,
         recommendation=leader,

@@ -228,12 +228,12 @@ class Redactor(_Closed):
 
     @cached_property
     def _fragments(self) -> Fragments:
-        found: dict[int, set[str]] = {}
+        fragments: dict[int, set[str]] = {}
         for value in self._values:
             for part in _secret_parts(value):
                 for least, forms in _spellings(part).items():
-                    found.setdefault(least, set()).update(map(folded, forms))
-        return Fragments({least: frozenset(forms) for least, forms in found.items()})
+                    fragments.setdefault(least, set()).update(map(folded, forms))
+        return Fragments({least: frozenset(forms) for least, forms in fragments.items()})
 
 
 def shortened(text: str, limit: int, redact: Callable[[str], str]) -> str:
@@ -274,18 +274,18 @@ def secret_names(configuration: "Configuration") -> tuple[str, ...]:
     """Return the environment variables that a configuration names, each once."""
     # A question in SQL writes texts as well, and has no configuration to read.
 
-    found = [*target_secret_names(configuration), journal_name(configuration)]
-    found += [llm.api_key_env for _, llm in configuration.llms]
-    return tuple(dict.fromkeys(name for name in found if name))
+    names = [*target_secret_names(configuration), journal_name(configuration)]
+    names += [llm.api_key_env for _, llm in configuration.llms]
+    return tuple(dict.fromkeys(name for name in names if name))
 
 
 def target_secret_names(configuration: "Configuration") -> tuple[str, ...]:
     """Return the environment variables of the target itself, each once."""
     auth = configuration.api.auth
-    found = [auth.token_env, auth.password_env, *configuration.api.agent.secrets]
+    names = [auth.token_env, auth.password_env, *configuration.api.agent.secrets]
     for text in configuration.api.request.headers.values():
-        found += ENV_REFERENCE.findall(text)
-    return tuple(dict.fromkeys(name for name in found if name))
+        names += ENV_REFERENCE.findall(text)
+    return tuple(dict.fromkeys(name for name in names if name))
 
 
 def journal_name(configuration: "Configuration") -> str | None:
@@ -383,16 +383,16 @@ def _spellings(value: str) -> dict[int, set[str]]:
         urllib.parse.quote(raw),
         urllib.parse.quote_plus(raw),
     }
-    found = {
+    spellings = {
         LEAST_RUN: {value, repr(raw)[2:-1], *quoted},
         LEAST_BASE64: {*_base64_forms(raw)},
         LEAST_HEX: {raw.hex()},
         LEAST_PERCENT: {"".join(f"%{byte:02x}" for byte in raw)},
     }
     for _ in range(_MAX_NESTED):
-        for forms in found.values():
+        for forms in spellings.values():
             forms |= {written for form in forms for written in _escaped(form)}
-    return found
+    return spellings
 
 
 def _secret_parts(value: str) -> list[str]:

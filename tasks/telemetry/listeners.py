@@ -73,11 +73,13 @@ def remote_exports(telemetry: TelemetryConfig) -> tuple[str, ...]:
         "mlflow": _is_here(uri) or uri.startswith((".", "/")),
         "wandb": options["wandb"].get("mode") == "offline",
     }
-    found = [
-        f"telemetry.listeners.{one}" for one in telemetry.listeners if not is_here.get(one, True)
+    exports = [
+        f"telemetry.listeners.{listener}"
+        for listener in telemetry.listeners
+        if not is_here.get(listener, True)
     ]
     endpoint = telemetry.endpoint
-    return (*([] if endpoint is None or _is_here(endpoint) else ["telemetry.endpoint"]), *found)
+    return (*([] if endpoint is None or _is_here(endpoint) else ["telemetry.endpoint"]), *exports)
 
 
 def _is_here(uri: str) -> bool:

@@ -189,7 +189,7 @@ def attributes_of(call: CallEnded) -> dict[str, Any]:
     """Return the attributes of a call without any text of prompt or answer."""
     request = call.request if isinstance(call.request, dict) else {}
     body = request.get("body")
-    found: dict[str, Any] = {
+    attributes: dict[str, Any] = {
         "convergence.run_id": call.run_id,
         "convergence.generation": call.generation,
         "convergence.eval_id": call.eval_id,
@@ -203,19 +203,19 @@ def attributes_of(call: CallEnded) -> dict[str, Any]:
     model = request.get("model")
     if isinstance(model, str):
         provider = PROVIDER_NAMES.get(call.provider, call.provider)
-        found |= {
+        attributes |= {
             "gen_ai.operation.name": "chat",
             "gen_ai.provider.name": provider,
             "gen_ai.request.model": model,
         }
-        found |= _settings(body if isinstance(body, dict) else {})
+        attributes |= _settings(body if isinstance(body, dict) else {})
     usage, answered, finish = _answer_of(call)
-    found |= {_USAGE[name]: number for name, number in usage.items() if name in _USAGE}
+    attributes |= {_USAGE[name]: number for name, number in usage.items() if name in _USAGE}
     if answered is not None:
-        found["gen_ai.response.model"] = answered
+        attributes["gen_ai.response.model"] = answered
     if finish is not None:
-        found["gen_ai.response.finish_reasons"] = [finish]
-    return {name: value for name, value in found.items() if value is not None}
+        attributes["gen_ai.response.finish_reasons"] = [finish]
+    return {name: value for name, value in attributes.items() if value is not None}
 
 
 def content_of(call: CallEnded, redact: Callable[[str], str]) -> dict[str, str]:
@@ -226,9 +226,9 @@ def content_of(call: CallEnded, redact: Callable[[str], str]) -> dict[str, str]:
     found: dict[str, str] = {}
     if isinstance(messages, list):
         said = [
-            _message(one["role"], one.get("content"))
-            for one in messages
-            if isinstance(one, dict) and "role" in one
+            _message(message["role"], message.get("content"))
+            for message in messages
+            if isinstance(message, dict) and "role" in message
         ]
         found["gen_ai.input.messages"] = shortened(_json(said), MAX_CONTENT_CHARS, redact)
     if isinstance(call.reply, Reply) and found:
@@ -249,7 +249,7 @@ def _json(value: object) -> str:
 
 
 def _settings(body: Mapping[str, Json]) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    settings: dict[str, Any] = {
         attribute: value
         for name, attribute in _SETTINGS.items()
         if isinstance(value := body.get(name), (int, float)) and not isinstance(value, bool)
@@ -257,9 +257,9 @@ def _settings(body: Mapping[str, Json]) -> dict[str, Any]:
     stops = body.get("stop")
     if isinstance(stops, str):
         stops = [stops]
-    if isinstance(stops, list) and all(isinstance(one, str) for one in stops):
-        found["gen_ai.request.stop_sequences"] = stops
-    return found
+    if isinstance(stops, list) and all(isinstance(stop, str) for stop in stops):
+        settings["gen_ai.request.stop_sequences"] = stops
+    return settings
 
 
 def _answer_of(call: CallEnded) -> tuple[Mapping[str, Json], str | None, str | None]:

@@ -40,7 +40,7 @@ def read_options(
     Raises:
         ConfigurationError: one is unknown, no text, or none of its values.
     """
-    found: dict[str, str] = {}
+    options: dict[str, str] = {}
     for name, value in context.options.items():
         key = f"{context.key}.{name}"
         if name not in known:
@@ -51,8 +51,8 @@ def read_options(
             raise ConfigurationError.of(key, "must be a text", "Write one, or remove the option.")
         if values is not None and value not in values:
             raise ConfigurationError.of(key, f"must be one of {listing(values)}", "Choose one.")
-        found[name] = value
-    return found
+        options[name] = value
+    return options
 
 
 def check_installed(context: PluginContext, module: str) -> None:
@@ -299,7 +299,7 @@ class WandbRuns:
         if event.outcome is not None:
             summary |= {**outcome_numbers(event.outcome), "verdict": event.outcome.sentence}
             params = event.outcome.params or {}
-            summary |= {f"recommended.{name}": as_text(one) for name, one in params.items()}
+            summary |= {f"recommended.{name}": as_text(param) for name, param in params.items()}
         self._run.summary.update(summary)
         self._finish(is_failed=event.status in {"stopped", "failed"})
 

@@ -73,16 +73,16 @@ class RightAnswers:
         """
         self._rate = rate
         self._comparisons: list[Comparison] = [
-            comparison(one, loaded.schemas.get(name))
-            for name, one in loaded.configuration.evaluation.metrics.items()
-            if needs_expected(one)
-            and one.type not in LIKENESSES
-            and one.field is one.expected_field is None
+            comparison(metric, loaded.schemas.get(name))
+            for name, metric in loaded.configuration.evaluation.metrics.items()
+            if needs_expected(metric)
+            and metric.type not in LIKENESSES
+            and metric.field is metric.expected_field is None
         ]
         self._cases = {
-            text: one
-            for one in loaded.cases
-            if one.expected is not None and (text := _asked(one)) is not None
+            text: case
+            for case in loaded.cases
+            if case.expected is not None and (text := _asked(case)) is not None
         }
 
     def of(self, prompt: str) -> IsRight | None:
@@ -150,9 +150,9 @@ def _right(
 def _marked_low(marks: RoleMarks, version: str | None) -> list[Interaction]:
     """Return an answer to each prompt that was marked low under another version, by its hash."""
     found: dict[str, Interaction] = {}
-    for one in (*marks.answers, *marks.held_out):
-        if desirability(one.rating) is False and one.interaction.adapter_version != version:
-            found.setdefault(prompt_key(one.interaction), one.interaction)
+    for answer in (*marks.answers, *marks.held_out):
+        if desirability(answer.rating) is False and answer.interaction.adapter_version != version:
+            found.setdefault(prompt_key(answer.interaction), answer.interaction)
     return [found[key] for key in sorted(found)]
 
 
@@ -215,7 +215,7 @@ class _Answered:
     @property
     def asked(self) -> tuple[SampledPrompt, ...]:
         """The prompt of each answer."""
-        return tuple(one for one in self.prompts for _ in range(self.n))
+        return tuple(prompt for prompt in self.prompts for _ in range(self.n))
 
 
 def check_adapter(
@@ -252,8 +252,8 @@ def check_adapter(
         measures = GateMeasures(n_held_out=0, weights_problem=weights_problem)
         return AdapterJudgement(checks=gate_checks(measures))
     prompts = tuple(
-        prompt_of(prompt_key(one), _messages(one), one.sampling)
-        for one in sorted(marks.held_out_prompts, key=prompt_key)[:MOST_PROMPTS]
+        prompt_of(prompt_key(prompt), _messages(prompt), prompt.sampling)
+        for prompt in sorted(marks.held_out_prompts, key=prompt_key)[:MOST_PROMPTS]
     )
     with JudgedModel(files) as model:
         answered = _answered(model, prompts, new, old)
@@ -302,7 +302,7 @@ def _answered(
     n = min(MOST_PER_PROMPT, math.ceil(WANTED_ANSWERS / max(1, len(prompts))))
     of_new = model.answers(prompts, new, n=n, seed=SEED)
     of_old = model.answers(prompts, old, n=n, seed=SEED)
-    asked = [one.messages for one in prompts for _ in range(n)]
+    asked = [prompt.messages for prompt in prompts for _ in range(n)]
     given = list(zip(asked, of_new, strict=True))
     by_new, by_old = model.log_likelihoods(given, new), model.log_likelihoods(given, old)
     return _Answered(
@@ -336,7 +336,7 @@ def _liked(
     marks: RoleMarks, prompts: Sequence[SampledPrompt]
 ) -> dict[str, list[tuple[Messages, str]]]:
     """Return prompt's key → its messages with each answer that people liked, once."""
-    keys = {one.key for one in prompts}
+    keys = {prompt.key for prompt in prompts}
     found: dict[str, dict[str, Messages]] = {}
     for one in marks.held_out:
         key = prompt_key(one.interaction)
@@ -352,7 +352,7 @@ def _nats(
 ) -> dict[str, float]:
     """Return prompt's key → mean of -log p over the tokens of its liked answers."""
     scored = model.token_log_likelihoods(
-        [one for pairs in liked.values() for one in pairs], adapter
+        [pair for pairs in liked.values() for pair in pairs], adapter
     )
     left, found = iter(scored), {}
     for key, pairs in liked.items():
@@ -438,4 +438,6 @@ def _measured(interval: Interval | None, *, times: float = 1.0) -> Figure | None
 
 
 def _messages(interaction: Interaction) -> Messages:
-    return tuple({"role": one.role, "content": one.content} for one in interaction.messages)
+    return tuple(
+        {"role": message.role, "content": message.content} for message in interaction.messages
+    )

@@ -116,7 +116,7 @@ def examples(rng: random.Random, n: int) -> Iterator[tuple[str, str]]:
 
 def question_of(text: str) -> Question | None:
     """Return the question that a text is; ``None``: it is none of this world."""
-    return next((one for one in questions() if one.text == text), None)
+    return next((question for question in questions() if question.text == text), None)
 
 
 MODEL: Final = "model"
@@ -246,7 +246,7 @@ def play(folder: Path, n_answers: int = ANSWERS_PER_PROMPT) -> Iterator[Said]:
 
 def _answered(folder: Path, adapter: Path | None) -> list[str]:
     """Return one answer to each question, the likeliest."""
-    prompts = [_prompt(one, temperature=0.0) for one in questions()]
+    prompts = [_prompt(question, temperature=0.0) for question in questions()]
     with JudgedModel(ModelFiles(folder=folder / MODEL, gguf=None)) as model:
         return model.answers(prompts, adapter, n=1, seed=SEED)
 
@@ -300,5 +300,5 @@ def _rated(
 
 
 def _told(title: str, report: RoundReport) -> Said:
-    lines = [one.words for one in report.checks]
+    lines = [check.words for check in report.checks]
     return Said(title=title, lines=(*lines, f"{report.sentence}."))

@@ -40,16 +40,16 @@ def training_rows_of_games(
         str(row["game"]): (int(str(row["version"])), float(str(row["p_keep"])))
         for row in store.rows(_KEPT, {"system": system})
     }
-    found: dict[str, TrainingRow] = {}
+    rows: dict[str, TrainingRow] = {}
     for game, (version, p_keep) in sorted(kept.items(), key=lambda one: (-one[1][1], one[0])):
         if p_keep <= UNDECIDED:
             continue
-        plays = [one for one in stored_plays(store, system, game) if one.version == version]
+        plays = [play for play in stored_plays(store, system, game) if play.version == version]
         for row in _rows(plays[::-1], objective, p_keep):
-            asked = [(one["role"], one["content"]) for one in row.messages]
+            asked = [(message["role"], message["content"]) for message in row.messages]
             if not is_held_out_prompt(asked, held_out):
-                found.setdefault(row.key, row)
-    return tuple(found.values())[:most]
+                rows.setdefault(row.key, row)
+    return tuple(rows.values())[:most]
 
 
 def _rows(
@@ -77,10 +77,10 @@ def _rows(
 def _quantiles(plays: Sequence[PlayRecord]) -> Mapping[tuple[str, str], float]:
     """Return (play, role) → the quantile of its score among those of the role."""
     scores = {
-        (one.play_id, role): score
-        for one in plays
-        if one.status == "played"
-        for role, score in one.scores.items()
+        (play.play_id, role): score
+        for play in plays
+        if play.status == "played"
+        for role, score in play.scores.items()
     }
     roles = [role for _, role in scores]
     found = rating_quantiles(roles, list(scores.values())).tolist() if scores else []

@@ -149,7 +149,7 @@ def read_steps(folder: Path, up_to: int | None = None) -> list[TrainingStep]:
     steps = [TrainingStep(**json.loads(line)) for line in whole]
     if up_to is None:
         return steps
-    kept = [one for one in steps if one.step <= up_to]
+    kept = [step for step in steps if step.step <= up_to]
     write_file(path, "".join(json.dumps(asdict(one)) + "\n" for one in kept))
     return kept
 

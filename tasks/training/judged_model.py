@@ -87,10 +87,10 @@ class JudgedModel:
         """
         requests: list[ModelRequest] = [
             ChatRequest(
-                messages=one.messages, max_tokens=one.max_tokens, temperature=one.temperature,
-                top_p=one.top_p, top_k=None, stop=(), seed=answer_seed(seed, one.key, k), adapter=adapter,
+                messages=prompt.messages, max_tokens=prompt.max_tokens, temperature=prompt.temperature,
+                top_p=prompt.top_p, top_k=None, stop=(), seed=answer_seed(seed, prompt.key, k), adapter=adapter,
             )
-            for one in prompts
+            for prompt in prompts
             for k in range(n)
         ]  # fmt: skip
         return [answer.text for answer in self._asked(requests)]

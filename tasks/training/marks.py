@@ -64,23 +64,23 @@ class RoleMarks:
     @property
     def n_new(self) -> int:
         """Marks that no adapter that still counts was trained on."""
-        return sum(not one.is_used for one in self.answers) + sum(
-            not one.is_used for one in self.pairs
+        return sum(not answer.is_used for answer in self.answers) + sum(
+            not pair.is_used for pair in self.pairs
         )
 
     @property
     def held_out_prompts(self) -> tuple[Interaction, ...]:
         """The first answer to each held-out prompt."""
-        found: dict[str, Interaction] = {}
+        prompts: dict[str, Interaction] = {}
         for one in self.held_out:
-            found.setdefault(prompt_key(one.interaction), one.interaction)
-        return tuple(found.values())
+            prompts.setdefault(prompt_key(one.interaction), one.interaction)
+        return tuple(prompts.values())
 
     def objective(self, wanted: Objective | Literal["auto"]) -> Objective:
         """Return what is minimized: as wanted, or what the most marks fit."""
         if wanted != "auto":
             return wanted
-        n_thumbs = sum(one.rating.thumbs is not None for one in self.answers)
+        n_thumbs = sum(answer.rating.thumbs is not None for answer in self.answers)
         n_ratings = len(self.answers) - n_thumbs
         if len(self.pairs) > max(n_ratings, n_thumbs):
             return "dpo"
@@ -146,26 +146,26 @@ def training_rows(
     if objective == "dpo":
         rows = [
             TrainingRow(
-                messages=_messages(one.chosen),
-                response=one.chosen.response,
-                rejected=one.rejected.response,
-                key=_key(one.mark),
+                messages=_messages(pair.chosen),
+                response=pair.chosen.response,
+                rejected=pair.rejected.response,
+                key=_key(pair.mark),
             )
-            for one in marks.pairs
+            for pair in marks.pairs
         ]
-        return tuple(rows), tuple(one.mark for one in marks.pairs)
+        return tuple(rows), tuple(pair.mark for pair in marks.pairs)
     answers, targets, weights = _targets(marks.answers, objective)
     rows = [
         TrainingRow(
-            messages=_messages(one.interaction),
-            response=one.interaction.response,
+            messages=_messages(answer.interaction),
+            response=answer.interaction.response,
             target=target,
             weight=weight,
-            key=_key(one.mark),
+            key=_key(answer.mark),
         )
-        for one, target, weight in zip(answers, targets, weights, strict=True)
+        for answer, target, weight in zip(answers, targets, weights, strict=True)
     ]
-    return tuple(rows), tuple(one.mark for one in answers)
+    return tuple(rows), tuple(answer.mark for answer in answers)
 
 
 def prompt_key(interaction: Interaction) -> str:
@@ -199,10 +199,12 @@ def _targets(
     answers: Sequence[MarkedAnswer], objective: Objective
 ) -> tuple[list[MarkedAnswer], list[float], list[float]]:
     if objective == "qrpo":
-        users = [one.rating.user_id for one in answers]
-        quantiles = rating_quantiles(users, [one.reward for one in answers])
+        users = [answer.rating.user_id for answer in answers]
+        quantiles = rating_quantiles(users, [answer.reward for answer in answers])
         return list(answers), quantiles.tolist(), [1.0] * len(answers)
-    judged = [(one, False if one.is_unsafe else desirability(one.rating)) for one in answers]
+    judged = [
+        (answer, False if answer.is_unsafe else desirability(answer.rating)) for answer in answers
+    ]
     kept = [(one, is_good) for one, is_good in judged if is_good is not None]
     goods = [is_good for _, is_good in kept]
     return (
@@ -225,7 +227,9 @@ def _compared(
 
 
 def _messages(interaction: Interaction) -> tuple[dict[str, str], ...]:
-    return tuple({"role": one.role, "content": one.content} for one in interaction.messages)
+    return tuple(
+        {"role": message.role, "content": message.content} for message in interaction.messages
+    )
 
 
 def _key(mark: TrainedMark) -> str:

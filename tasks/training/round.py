@@ -244,7 +244,9 @@ class _Round:
             report = self._judged(left.version, nothing)
         except (AdapterRefusedError, ModelProcessError) as error:
             return self._report("failed", f"{left.version} could not be judged: {error}", nothing)
-        killed = [one for one in self._rounds.records(self._role) if one.status == "running"]
+        killed = [
+            record for record in self._rounds.records(self._role) if record.status == "running"
+        ]
         if killed:
             self._end(killed[-1].round_id, report, {})
         return report
@@ -285,7 +287,7 @@ class _Round:
             if lacks_power(checks):
                 return self._undecided(version, result, judged)
             self._adapters.reject(version, reason, by=BY)
-            failed = [one.name for one in checks if not one.passed]
+            failed = [check.name for check in checks if not check.passed]
             who = "the base model" if self._incumbent is None else self._incumbent.version
             told = (
                 f"{version} did not pass {len(failed)} of {len(checks)} checks ({', '.join(failed)}); "
@@ -305,7 +307,7 @@ class _Round:
     def _undecided(
         self, version: str, result: TrainingResult, judged: AdapterJudgement
     ) -> RoundReport:
-        more = next((one.n_more for one in judged.checks if one.n_more is not None), None)
+        more = next((check.n_more for check in judged.checks if check.n_more is not None), None)
         settled = "more ratings settle it"
         settled = settled if more is None else f"about {plural(more, 'more rating')} settle it"
         self._adapters.defer(version, settled, by=BY)
@@ -335,11 +337,11 @@ class _Round:
 def _unjudged(adapters: AdapterStore, role: str) -> list[AdapterRecord]:
     """Return the candidates that a killed round of ratings left; those of thoughts have other checks."""
     return [
-        one
-        for one in adapters.records(role)
-        if one.status == "candidate"
-        and one.objective != "rlp"
-        and not lacks_power(adapters.checks(one.version))
+        record
+        for record in adapters.records(role)
+        if record.status == "candidate"
+        and record.objective != "rlp"
+        and not lacks_power(adapters.checks(record.version))
     ]
 
 
@@ -385,13 +387,15 @@ def _waits_for(
 def _work(marks: RoleMarks, options: TrainingConfig, folder: Path) -> _Work:
     """Return what trains: what a paused round began with, where all of it still counts; else all."""
     frozen = _frozen(folder)
-    every = {_name(one.mark) for one in marks.answers} | {_name(one.mark) for one in marks.pairs}
+    every = {_name(answer.mark) for answer in marks.answers} | {
+        _name(pair.mark) for pair in marks.pairs
+    }
     if frozen is not None and all(name in every for name in frozen[1]):
         names = set(frozen[1])
         kept = RoleMarks(
-            answers=tuple(one for one in marks.answers if _name(one.mark) in names),
+            answers=tuple(answer for answer in marks.answers if _name(answer.mark) in names),
             held_out=marks.held_out,
-            pairs=tuple(one for one in marks.pairs if _name(one.mark) in names),
+            pairs=tuple(pair for pair in marks.pairs if _name(pair.mark) in names),
             n_foreign=marks.n_foreign,
         )
         return _Work(
@@ -418,7 +422,7 @@ def _freeze(work: _Work, used: tuple[TrainedMark, ...], games: tuple[TrainingRow
     frozen = {
         "objective": work.objective,
         "marks": [_name(one) for one in used],
-        "games": [asdict(one) for one in games],
+        "games": [asdict(game) for game in games],
     }
     write_file(work.folder / _FROZEN, json.dumps(frozen))
 

@@ -164,7 +164,7 @@ def _check_folder(folder: Path, name: str) -> None:
         kinds = [str(one) for one in config.get("architectures") or ()]
     except (OSError, ValueError, AttributeError):
         kinds = []
-    if not any(one.endswith("ForSequenceClassification") for one in kinds):
+    if not any(kind.endswith("ForSequenceClassification") for kind in kinds):
         rule = "must be a folder of Hugging Face's form that holds a text classifier"
         fix = (
             "Write its path, relative to the configuration, or a table, e.g. "

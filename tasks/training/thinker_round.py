@@ -117,8 +117,8 @@ def train_thinker(
     """
     rows, base = read_outcomes(path, persona), base_model(loaded)
     options = loaded.configuration.feedback.training
-    kept = [one for one in rows if _is_held_out(one, options.held_out)]
-    trained = tuple(one for one in rows if not _is_held_out(one, options.held_out))
+    kept = [row for row in rows if _is_held_out(row, options.held_out)]
+    trained = tuple(row for row in rows if not _is_held_out(row, options.held_out))
     settings = thinking_settings(loaded)
     if len(trained) < settings.batch_size or not kept:
         rule = (
@@ -186,9 +186,9 @@ class _Round:
 
     def _close_unfinished(self) -> None:
         """Reject what an earlier round left without a verdict: it may have trained on what is held out now."""
-        for one in self._adapters.records(self._role):
-            if one.status == "candidate" and one.objective == "rlp":
-                self._adapters.reject(one.version, UNFINISHED, by=BY)
+        for record in self._adapters.records(self._role):
+            if record.status == "candidate" and record.objective == "rlp":
+                self._adapters.reject(record.version, UNFINISHED, by=BY)
         for begun in self._rounds.records(self._role):
             if begun.status == "running" and begun.objective == "rlp":
                 self._rounds.end(begun.round_id, "failed", metrics={}, reason=UNFINISHED)
@@ -200,7 +200,7 @@ class _Round:
             self._adapters.activate(version, by=BY)
             return "activated", f"{version} passed every check and thinks for {self._role} now"
         self._adapters.reject(version, reason, by=BY)
-        failed = [one.name for one in checks if not one.passed]
+        failed = [check.name for check in checks if not check.passed]
         who = self._parent or "the base model"
         return "rejected", (
             f"{version} did not pass {len(failed)} of {len(checks)} checks ({', '.join(failed)}); "
@@ -273,13 +273,13 @@ def judge(
     found = [_check("weights", not problem, problem or "they are finite and not all zero")]
     if problem:  # it is not loaded at all
         return tuple(found)
-    by_prompt = {_prompt_key(one): one for one in rows}
+    by_prompt = {_prompt_key(row): row for row in rows}
     chosen = [by_prompt[key] for key in sorted(by_prompt)[:MOST_PROMPTS]]
     told = f"{plural(len(chosen), 'held-out prompt')}, at least {LEAST_HELD_OUT}"
     found.append(_check("held_out", len(chosen) >= LEAST_HELD_OUT, told, float(len(chosen))))
     with JudgedModel(files) as model:
         gains = _gains(model, chosen, settings, new, old)
-    share = sum(form_fault(one) is None for one in gains.texts) / len(gains.texts)
+    share = sum(form_fault(text) is None for text in gains.texts) / len(gains.texts)
     told = f"{share:.3g} of the thoughts are readable, at least {LEAST_WELL_FORMED:g}"
     found.append(_check("well_formed", share >= LEAST_WELL_FORMED, told, share))
     found.append(
@@ -296,10 +296,12 @@ def judge(
             "what followed is likelier after a thought to its own prompt than after one to another",
         )
     )
-    flags = [[safety_flags("", one) for one in texts] for texts in (gains.old_texts, gains.texts)]
+    flags = [
+        [safety_flags("", text) for text in texts] for texts in (gains.old_texts, gains.texts)
+    ]
     n, rests_on = n_new_flags(*flags), ""
     if safety is not None:
-        asked = [[("", one) for one in texts] for texts in (gains.old_texts, gains.texts)]
+        asked = [[("", text) for text in texts] for texts in (gains.old_texts, gains.texts)]
         n_more, words = safety.compared(*asked)
         n, rests_on = n + n_more, f"; {words}"
     told = f"{n} new flags, at most 0, by built-in rules, which are a floor{rests_on}"
@@ -321,7 +323,7 @@ def _gains(
         )
         for one in rows
     ]  # fmt: skip
-    keys = [one.key for one in prompts for _ in range(PER_PROMPT)]
+    keys = [prompt.key for prompt in prompts for _ in range(PER_PROMPT)]
     asked = [one for one in rows for _ in range(PER_PROMPT)]
     texts = model.answers(prompts, new, n=PER_PROMPT, seed=SEED)
     old_texts = model.answers(prompts, old, n=PER_PROMPT, seed=SEED)
@@ -332,12 +334,13 @@ def _gains(
 
     def likelihoods(thoughts: Sequence[str], adapter: Path | None) -> dict[str, float]:
         pairs = [
-            (predicting(row, one), row.response) for row, one in zip(asked, thoughts, strict=True)
+            (predicting(row, thought), row.response)
+            for row, thought in zip(asked, thoughts, strict=True)
         ]
-        found: dict[str, float] = dict.fromkeys(keys, 0.0)
+        likelihoods: dict[str, float] = dict.fromkeys(keys, 0.0)
         for key, nats in zip(keys, model.log_likelihoods(pairs, adapter), strict=True):
-            found[key] += nats / PER_PROMPT
-        return found
+            likelihoods[key] += nats / PER_PROMPT
+        return likelihoods
 
     return _Gains(
         new=likelihoods(texts, new), old=likelihoods(old_texts, old),

@@ -182,7 +182,7 @@ class ThoughtTrainer:
         self, rows: Sequence[TrainingRow], thoughts: Sequence[WrittenThought]
     ) -> np.ndarray:
         """Return r of each thought, shape (n rows, n thoughts)."""
-        with_thought = self._outcome_logps([(one.row, one.text) for one in thoughts])
+        with_thought = self._outcome_logps([(thought.row, thought.text) for thought in thoughts])
         with self._lagged():
             without = self._outcome_logps([(row, None) for row in rows])
         gained: np.ndarray = with_thought.reshape(len(rows), -1) - without[:, None]  # (eq. 5)
@@ -236,7 +236,7 @@ class ThoughtTrainer:
     ) -> tuple[float, float]:
         """Take the passes of a step; return mean loss and divergence of its minibatches."""
         settings, size = self._settings, self._settings.batch_size
-        pairs = [(one.prompt, one.tokens) for one in thoughts]
+        pairs = [(thought.prompt, thought.tokens) for thought in thoughts]
         temperature = settings.thought_temperature
         with torch.no_grad():
             old = [self._logps([pair], temperature)[0][0] for pair in pairs]

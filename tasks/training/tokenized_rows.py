@@ -38,7 +38,7 @@ def tokenized(
         if room < 1:
             continue
         texts = [row.response] if row.rejected is None else [row.response, row.rejected]
-        responses = tuple([*text_ids(tokenizer, one), end][:room] for one in texts)
+        responses = tuple([*text_ids(tokenizer, text), end][:room] for text in texts)
         found.append(
             TokenizedRow(
                 prompt=prompt,
@@ -96,7 +96,7 @@ def batch(rows: Sequence[TokenizedRow], references: Sequence[Sequence[float]]) -
         "input_ids": ids,
         "attention_mask": mask,
         "labels": labels,
-        "reference": torch.tensor([one[i] for i in range(n) for one in references]),
+        "reference": torch.tensor([reference[i] for i in range(n) for reference in references]),
         "target": torch.tensor([row.target for row in rows]),
         "weight": torch.tensor([row.weight for row in rows]),
     }

@@ -101,7 +101,9 @@ def train(job: TrainingJob, folder: Path, exchange: Exchange) -> TrainingResult:
         RuntimeError: PyTorch's, e.g. of memory that is not there.
         OSError: a file cannot be read or written.
     """
-    job_folder.prepare(folder, job_folder.fingerprint(job, [version(one) for one in LIBRARIES]))
+    job_folder.prepare(
+        folder, job_folder.fingerprint(job, [version(library) for library in LIBRARIES])
+    )
     if (finished := job_folder.read_result(folder)) is not None:
         return finished
     n_done, checkpoint = job_folder.newest_checkpoint(folder)
@@ -116,8 +118,8 @@ def train(job: TrainingJob, folder: Path, exchange: Exchange) -> TrainingResult:
         TrainingResult(
             adapter=None,
             n_steps=len(steps),
-            losses=tuple(one.loss for one in steps),
-            kl_estimate=_late_mean([one.kl_nats for one in steps]),
+            losses=tuple(step.loss for step in steps),
+            kl_estimate=_late_mean([step.kl_nats for step in steps]),
             n_rows=n_rows,
             n_dropped=n_dropped,
             resumed_from=n_done,
@@ -154,8 +156,8 @@ def _build(
         )
     torch.manual_seed(settings.seed)  # of the adapter's first weights
     if settings.objective == "rlp":
-        kept = {one.key for one in rows}
-        read = [one for one in texts if one.key in kept]
+        kept = {row.key for row in rows}
+        read = [text for text in texts if text.key in kept]
         return _thinker(job, read, (model, tokenizer), folder, exchange), len(rows), n_dropped
     trainer = AdapterTrainer(
         model=model,
@@ -256,11 +258,11 @@ def _references(trainer: "AdapterTrainer", folder: Path) -> list[list[float]]:
     """Return the log-probabilities of the responses by the base model, computed once."""
     path = folder / job_folder.REFERENCE
     if path.is_file():
-        found: list[list[float]] = json.loads(path.read_text("utf-8"))
-        return found
-    found = trainer.score_rows()
-    job_folder.write_file(path, json.dumps(found))
-    return found
+        references: list[list[float]] = json.loads(path.read_text("utf-8"))
+        return references
+    references = trainer.score_rows()
+    job_folder.write_file(path, json.dumps(references))
+    return references
 
 
 def save_adapter(model: Any, folder: Path) -> None:

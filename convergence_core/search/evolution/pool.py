@@ -124,14 +124,14 @@ class PoolBreeder:
     def _conditions(self) -> tuple[tuple[int, int, np.ndarray], ...]:
         """(column, the column it depends on, the genes that activate it), parents first."""
         column = {name: j for j, name in enumerate(self.encoding.names)}
-        found = []
+        conditions = []
         for name in self.space.order:
             for other, values in self.space.parameters[name].when:
                 parameter = self.space.parameters[other]
                 to_gene = parameter.index if isinstance(parameter, Choice) else parameter.to_unit
                 allowed = np.array([to_gene(value) for value in values], dtype=np.float64)
-                found.append((column[name], column[other], allowed))
-        return tuple(found)
+                conditions.append((column[name], column[other], allowed))
+        return tuple(conditions)
 
     @property
     def space(self) -> Space:

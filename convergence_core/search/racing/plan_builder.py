@@ -172,7 +172,7 @@ class PlanBuilder:
 
     def _n_written(self, n: int) -> int:
         """Return how many of n candidates with new texts a generation asks."""
-        if all(one.kind == "text" for one in self.space.parameters.values()):
+        if all(parameter.kind == "text" for parameter in self.space.parameters.values()):
             return n
         return min(n, max(1, int(WRITTEN_SHARE * self.request.n_candidates)))
 
@@ -181,11 +181,11 @@ class PlanBuilder:
 
         Advice never binds: a point outside of the space, or known already, is passed over.
         """
-        found: dict[str, Candidate] = {}
+        candidates: dict[str, Candidate] = {}
         if self.request.baseline is not None:
             candidate = self.space.candidate(self.request.baseline, "default")
             if candidate.candidate_id not in self.archive:
-                found[candidate.candidate_id] = candidate
+                candidates[candidate.candidate_id] = candidate
         advice = self.request.advice
         offered: tuple[tuple[Sequence[Params], Origin], ...] = (
             (advice.winners, "elite"),
@@ -204,10 +204,10 @@ class PlanBuilder:
                     continue
                 candidate = self.space.candidate(point, origin)
                 name = candidate.candidate_id
-                if name not in self.archive and name not in found:
-                    found[name] = candidate
+                if name not in self.archive and name not in candidates:
+                    candidates[name] = candidate
                     left -= 1
-        return list(found.values())
+        return list(candidates.values())
 
     def _offered_missing(self, member: Member) -> list[CellKey]:
         """Return missing cells that the request still offers."""

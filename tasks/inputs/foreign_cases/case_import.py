@@ -118,13 +118,13 @@ class CaseSample:
         n_all = sum(self.counts.values())
         size = n_all if self._size is None else min(self._size, n_all)
         taken = allocate(self.counts, size)
-        found = [
+        cases = [
             (-number, stratum, case)
             for stratum, kept in self._kept.items()
             for _, number, case in heapq.nlargest(taken[stratum], kept)
         ]
-        found.sort(key=lambda one: one[0])
-        return [(stratum, case) for _, stratum, case in found]
+        cases.sort(key=lambda one: one[0])
+        return [(stratum, case) for _, stratum, case in cases]
 
 
 def stratum_of(case: ForeignCase, name: str | None) -> str:
@@ -446,10 +446,10 @@ def _with_distinct_ids(rows: list[dict[str, Json]]) -> list[dict[str, Json]]:
 
 
 def _metrics(cases: Iterator[ForeignCase]) -> dict[str, int]:
-    found = Counter(
+    metrics = Counter(
         CARRIED[tag.removeprefix("promptfoo:")]
         for case in cases
         for tag in case.tags
         if tag.removeprefix("promptfoo:") in CARRIED
     )
-    return dict(found.most_common())
+    return dict(metrics.most_common())

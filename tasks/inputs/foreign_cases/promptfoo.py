@@ -281,13 +281,13 @@ def _case(
 
 def assertions_of(assertions: Sequence[Any]) -> Iterator[Mapping[str, Any]]:
     """Yield assertions; those of a set one by one."""
-    for one in assertions:
-        if not isinstance(one, Mapping):
+    for assertion in assertions:
+        if not isinstance(assertion, Mapping):
             continue
-        if one.get("type") == "assert-set":
-            yield from assertions_of(one.get("assert") or ())
+        if assertion.get("type") == "assert-set":
+            yield from assertions_of(assertion.get("assert") or ())
         else:
-            yield one
+            yield assertion
 
 
 def filled(value: Json, variables: Mapping[str, Json]) -> Json:

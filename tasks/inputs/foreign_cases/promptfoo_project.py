@@ -211,7 +211,7 @@ def _messages(
 ) -> Messages:
     """Return the request's messages; contents that differ between prompts become parameters."""
     roles = [message["role"] for message in prompts[0]]
-    alike = [one for one in prompts if [message["role"] for message in one] == roles]
+    alike = [prompt for prompt in prompts if [message["role"] for message in prompt] == roles]
     if len(alike) < len(prompts):
         lost["prompt with other roles than the first one's"] += len(prompts) - len(alike)
     messages: Messages = []
@@ -402,21 +402,21 @@ def _of_assertions(
     """Return the checks of assertions, and what a judge is to look at."""
     checks: list[Json] = []
     rubrics: list[str] = []
-    for one in assertions:
-        if not isinstance(one, Mapping):
+    for assertion in assertions:
+        if not isinstance(assertion, Mapping):
             lost["assertion that is no mapping"] += 1
             continue
-        kind, value = str(one.get("type", "$ref")), filled(one.get("value"), variables)
-        weight, threshold = one.get("weight"), one.get("threshold")
+        kind, value = str(assertion.get("type", "$ref")), filled(assertion.get("value"), variables)
+        weight, threshold = assertion.get("weight"), assertion.get("threshold")
         about: dict[str, Any] = {} if weight is None else {"weight": weight}
         if kind == "assert-set":
-            inner, more = _of_assertions(one.get("assert") or (), variables, limits, lost)
+            inner, more = _of_assertions(assertion.get("assert") or (), variables, limits, lost)
             about |= {} if threshold is None else {"threshold": threshold}
             checks += [{"type": "checks", "expected": inner, **about}] if inner else []
             rubrics += more
             continue
         limited = {"latency": "latency_ms", "cost": "cost_usd"}.get(kind)
-        check = None if "transform" in one else _check(kind, value)
+        check = None if "transform" in assertion else _check(kind, value)
         if limited is not None and isinstance(threshold, int | float) and threshold > 0:
             limits.setdefault(limited, set()).add(threshold)
         elif kind in _RUBRICS and isinstance(value, str) and not value.startswith("file://"):
