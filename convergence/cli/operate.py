@@ -1,4 +1,4 @@
-"""``up``, ``deploy``, ``down``, ``doctor``, ``version``: services and this machine."""
+"""Commands on services and this machine: start, deploy, stop, check."""
 
 import contextlib
 import re

@@ -96,12 +96,12 @@ def collect(
     defaults = space.baseline()
     baseline_id = None if defaults is None else space.candidate_id(defaults)
     ranking = () if recommendation is None else recommendation.ranking
-    shown = [ranked.candidate_id for ranked in ranking[:MAX_LEADERBOARD]]
-    compared = [*shown, *([] if baseline_id is None else [baseline_id])]
+    top = ranking[:MAX_LEADERBOARD]
+    shown = [ranked.candidate_id for ranked in top]
     evidence = read_evidence(
         store,
         record.run_id,
-        compared=list(dict.fromkeys(compared)),
+        compared=list(dict.fromkeys([*shown, *([] if baseline_id is None else [baseline_id])])),
         case_weights={case.case_id: case.weight for case in loaded.search_cases},
     )
     final = final or Final.of((), loaded.cases, level)
@@ -127,9 +127,7 @@ def collect(
         baseline=view.report(baseline_id),
         has_defaults=baseline_id is not None,
         front=pareto_front(fitted, search, names, level=level),
-        leaderboard=tuple(
-            view.row(rank, ranked) for rank, ranked in enumerate(ranking[:MAX_LEADERBOARD], 1)
-        ),
+        leaderboard=tuple(view.row(rank, ranked) for rank, ranked in enumerate(top, 1)),
         named_values=space.named_values(
             search.archive.members[name].candidate.params for name in shown
         ),
