@@ -4,7 +4,7 @@
 
 Writes a template by ``convergence init``, optimizes it offline with its default budget for each seed, and prints
 what was found. Planted is what is best by construction. An agent without the tools that list channels, posts or
-emails cannot name the right one, and the third instructions make the stand-in careful. A browser script reads every
+emails cannot name the right one, and the third instructions make the mock careful. A browser script reads every
 page only if advertisements are blocked, all covers closed, the price found by its label, and patience exceeds the
 slowest page. Needs the extra ``agno``, ``agno-gmail``, or ``browserbase`` with Chromium.
 """

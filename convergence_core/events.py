@@ -17,7 +17,7 @@ class RunStarted:
     label: str
     """Short name for people, e.g. ``support_bot-7f3a``."""
     system: str = ""
-    """Name of what is optimized, ``.offline`` behind it where a stand-in answers."""
+    """Name of what is optimized, ``.offline`` behind it where a mock answers."""
     seed: int | None = None
     """Seed of the run."""
     algorithm: str

@@ -7,7 +7,7 @@ from convergence.plugins.learning.sao import SAOConfig, SAOMixin
 
 
 class Provider:
-    """A stand-in for your model: writes, answers, and judges by the number of steps."""
+    """A mock for your model: writes, answers, and judges by the number of steps."""
 
     n = 0
 

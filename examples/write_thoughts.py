@@ -7,7 +7,7 @@ from convergence.plugins.learning.rlp import RLPConfig, RLPMixin
 
 
 class Provider:
-    """A stand-in for your model: any object with `complete`."""
+    """A mock for your model: any object with `complete`."""
 
     async def complete(self, prompt: str) -> str:
         """Return the model's text."""

@@ -6,7 +6,7 @@
 
 DSPy 3.4.1 in an environment of its own. What a user would write stands between ``# begin`` and ``# end``;
 ``python -m benchmarks.compared.lines`` counts it. DSPy's own optimizers (MIPROv2, GEPA and others) let
-a model write instructions; a stand-in's would mean nothing, so the given prompts are compared.
+a model write instructions; a mock's would mean nothing, so the given prompts are compared.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Planted prompt world: a stand-in model whose answers depend on ten properties of its prompt.
+"""Planted prompt world: a mock model whose answers depend on ten properties of its prompt.
 
 A prompt is read sentence by sentence. Each property is recognised by a phrase, whatever stands around it; a
 sentence with none is filler. The mean quality of an answer is
@@ -261,7 +261,7 @@ def _words(i: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorldAnswer:
-    """An answer of the stand-in."""
+    """An answer of the mock."""
 
     score: float
     text: str
@@ -270,7 +270,7 @@ class WorldAnswer:
 
 
 class World:
-    """The stand-in model of one run; counts what it is asked."""
+    """The mock model of one run; counts what it is asked."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed

@@ -263,7 +263,7 @@ def check_judges(configuration: Configuration) -> None:
     )
     fix = (
         "Add e.g. `society: {llm: {model: openai/gpt-4o-mini, api_key_env: OPENAI_API_KEY}}`, or run it "
-        "with `--offline`, where the stand-in judges."
+        "with `--offline`, where the mock judges."
     )
     problems = [
         Problem(key=dotted((*_METRICS, name, "llm")), rule=rule, value="", fix=fix)
@@ -284,7 +284,7 @@ def judge_note(configuration: Configuration, *, is_offline: bool = False) -> str
         return None
     llm, unnamed = configuration.target_llm, "no society.llm is named"
     if llm is None:
-        return f"the stand-in ({unnamed}, and the target has no model)" if is_offline else None
+        return f"the mock ({unnamed}, and the target has no model)" if is_offline else None
     return f"{llm.model}, the target's own ({unnamed})"
 
 

@@ -204,7 +204,7 @@ class Configuration(Section):
         return self.writes_prompts and has_model
 
     def judge_of(self, metric: MetricConfig) -> LlmConfig | None:
-        """Return the model that judges a metric; ``None``: only the stand-in of ``--offline`` could."""
+        """Return the model that judges a metric; ``None``: only the mock of ``--offline`` could."""
         return metric.llm or self.llm or self.target_llm
 
     @property

@@ -52,7 +52,7 @@ class GamesReportWithin:
     cost_usd: float | None
     """With the looks at held-out cases; ``None``: a price is unknown."""
     is_offline: bool
-    """Whether the built-in stand-in answered in the models' place."""
+    """Whether the built-in mock answered in the models' place."""
     looks: tuple[LookReport, ...]
     """One before each round, and the final test's."""
     n_measured: int

@@ -279,6 +279,6 @@ class GamesReport:
     cost_usd: float | None
     """Of all calls, those of the look included; ``None``: a price is unknown."""
     is_offline: bool
-    """Whether the built-in stand-in answered in the models' place."""
+    """Whether the built-in mock answered in the models' place."""
     limit: str | None
     """Why it ended early; ``None``: it did not."""

@@ -33,7 +33,7 @@ DEARER = 1.1
 """Times the other's price of an answer from which on one costs more."""
 
 AFTER_OFFLINE = (
-    "A stand-in answered in place of the models, so this says nothing about the real ones: set the "
+    "A mock answered in place of the models, so this says nothing about the real ones: set the "
     "key, and run `convergence optimize` without `--offline`."
 )
 """Next step after an offline run."""
@@ -99,7 +99,7 @@ def is_recommended(kind: Kind) -> bool:
 def verdict_of(result: RunResult) -> Verdict:
     """Return a run's verdict and its next step.
 
-    Of an offline run the next step is never to use what was found: the stand-in knows no real model.
+    Of an offline run the next step is never to use what was found: the mock knows no real model.
     """
     verdict = _verdict_of(result)
     if result.never_called:
@@ -115,7 +115,7 @@ def verdict_of(result: RunResult) -> Verdict:
 
 
 def is_offline(result: RunResult) -> bool:
-    """Whether a stand-in answered in place of the models."""
+    """Whether a mock answered in place of the models."""
     return bool(result.facts.get("offline"))
 
 

@@ -126,7 +126,7 @@ class LoggedChat:
         self.configuration = loaded.configuration
         self.feedback = feedback
         self.is_offline = environment.mock_url is not None
-        """Whether a stand-in answers. Its answers are no arm's, so that their ratings teach none."""
+        """Whether a mock answers. Its answers are no arm's, so that their ratings teach none."""
         self._check(loaded, environment)
         self._space, self._texts = loaded.space, loaded.texts
         self._standard = _standard_params(loaded)

@@ -18,7 +18,7 @@ _RUNS: Final = """
     WHERE CASE WHEN $system IS NULL THEN NOT contains(r.name || '.', '.offline.')
           ELSE r.name IN ($system, $system || '.games') END
     GROUP BY g.run_id ORDER BY min(r.started_at), g.run_id"""
-"""Rounds of a system; of all systems without those in which the built-in stand-in played."""
+"""Rounds of a system; of all systems without those in which the built-in mock played."""
 
 
 class GameForm(StrEnum):
@@ -37,7 +37,7 @@ def stored_plays(store: Store, system: str | None, game: str | None) -> list[Pla
 
     Args:
         store: holds them.
-        system: whose rounds; ``None``: of all, but for those that the built-in stand-in played.
+        system: whose rounds; ``None``: of all, but for those that the built-in mock played.
         game: whose; ``None``: all.
     """
     runs = [str(row["run_id"]) for row in store.rows(_RUNS, {"system": system})]

@@ -286,7 +286,7 @@ class _Evaluators:
         return None
 
     def compared(self, name: str, config: MetricConfig) -> Metric:
-        """Return a metric that compares; without its library a stand-in, see ``problems``."""
+        """Return a metric that compares; without its library a placeholder, see ``problems``."""
         try:
             compare = comparison(config, self._loaded.schemas.get(name))
         except ImportError as error:

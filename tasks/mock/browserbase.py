@@ -1,4 +1,4 @@
-"""Browserbase's sessions at the stand-in, with a Chromium behind each.
+"""Browserbase's sessions at the mock, with a Chromium behind each.
 
 Region, proxies, stealth and captcha solving are accepted and change nothing here; viewport, ``blockAds``,
 ``keepAlive`` and ``timeout`` do what they do at the provider.
@@ -131,7 +131,7 @@ class SessionService:
         self._pool.close()
 
     async def serve_creation(self, request: Request, send: Send) -> None:
-        """Answer the creation of a session, through the stand-in's faults and counts."""
+        """Answer the creation of a session, through the mock's faults and counts."""
 
         def answer(_engine: Engine, attempt: Attempt) -> Payload:
             told = self._created(attempt.body, request.url.netloc)

@@ -1,4 +1,4 @@
-"""Browsers of the stand-in: Chromium, wiped after each session and used again."""
+"""Browsers of the mock: Chromium, wiped after each session and used again."""
 
 import asyncio
 import itertools
@@ -27,7 +27,7 @@ _MAX_SHOWN: Final = 300
 _IDLE: Final = 4
 """Browsers that wait for a next session; the oldest ends first."""
 AD_HOST: Final = "ads.localhost"
-"""Host that the stand-in's ``blockAds`` blocks, as the provider's does those of advertisers."""
+"""Host that the mock's ``blockAds`` blocks, as the provider's does those of advertisers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class BrowserForm:
 
 
 class ChromiumError(ConvergenceError):
-    """The browser of the stand-in did not start."""
+    """The browser of the mock did not start."""
 
 
 def chromium_path() -> str | None:
@@ -49,7 +49,7 @@ def chromium_path() -> str | None:
 
 
 def check_chromium() -> None:
-    """Check that the stand-in has a browser to open.
+    """Check that the mock has a browser to open.
 
     Raises:
         ConfigurationError: none is installed.

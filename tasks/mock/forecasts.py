@@ -1,4 +1,4 @@
-"""Notes and forecasts of the stand-in, about trials of a tuned system.
+"""Notes and forecasts of the mock, about trials of a tuned system.
 
 Asked for notes, it names the settings of the best and the worst trials that the prompt shows, each with the
 reward to expect of its like. Asked for weights, it forecasts: each trial shown is an observation, each expectation

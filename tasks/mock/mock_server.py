@@ -1,4 +1,4 @@
-"""Mock server: the stand-in in a thread of this process, on a port of loopback."""
+"""The mock in a thread of this process, on a port of loopback."""
 
 import asyncio
 import contextlib

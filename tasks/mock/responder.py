@@ -77,7 +77,7 @@ _FIELD: Final = re.compile(r"<(input|answer|expected|reason)>(.*?)</\1>", re.DOT
 
 
 def ability(request: ModelRequest) -> float:
-    """Return how able the request makes the stand-in, in logits."""
+    """Return how able the request makes the mock, in logits."""
     h = uniform("model", request.model)
     g = min(1.0, len(set(words(request.system)) & INSTRUCTIVE) / ENOUGH_INSTRUCTION)
     efforts = ["", *EFFORT_TO_TOKENS]

@@ -1,4 +1,4 @@
-"""Verdicts of the stand-in when it is asked as a judge.
+"""Verdicts of the mock when it is asked as a judge.
 
 It reads the named parts of the prompt (``ANSWER``, ``REFERENCE``, ``INPUT``…) and measures shared
 words: with a reference, F1 of the two bags of words, 1 if they are the same and at least .9 if

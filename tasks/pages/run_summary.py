@@ -104,7 +104,7 @@ def _sentences(result: RunResult) -> list[str]:
             price_sentence(result) or "",
         ]
     if result.facts.get("offline"):
-        said.append("The run was offline: these answers are a stand-in's, no real model's.")
+        said.append("The run was offline: these answers are a mock's, no real model's.")
     return [sentence for sentence in said if sentence]
 
 

@@ -53,7 +53,7 @@ N_COPIES: Final = 8
 SIMULATED_STEPS: Final = 2048
 """Simulated environments beside each other."""
 OFFLINE_FOLDER: Final = "-offline"
-"""End of the folder's name where the built-in stand-in answers: what it teaches is not to serve."""
+"""End of the folder's name where the built-in mock answers: what it teaches is not to serve."""
 _ROUNDS: Final[dict[str, "PolicyRound"]] = {}
 """Run → its round, for tasks whose parameters are ids."""
 

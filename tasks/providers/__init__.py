@@ -177,7 +177,7 @@ def _of_mock(url: str | None) -> str | None:
 
 
 def _compatible(kind: str, url: str, settings: ChatSettings, mock_url: str | None) -> OpenAIChat:
-    """Return a provider that speaks OpenAI's protocol, or its stand-in."""
+    """Return a provider that speaks OpenAI's protocol, or its mock."""
     dialect = _DIALECTS.get(kind) or openai_dialect(url)
     bare = url.rstrip("/")
     if mock_url is not None:

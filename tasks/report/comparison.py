@@ -196,7 +196,7 @@ def _configuration_of(record: RunRecord) -> Configuration:
 def _notes(
     first: RunRecord, second: RunRecord, configurations: Sequence[Configuration]
 ) -> list[str]:
-    stand_in = "its answers are a stand-in's, no real model's."
+    stand_in = "its answers are a mock's, no real model's."
     if first.run_id == second.run_id:
         return [f"The run was offline: {stand_in}"] if "offline" in first.tags else []
     notes = []

@@ -35,7 +35,7 @@ MOST_REASONS: Final = 3
 """Reasons of void and lost plays that a game's sentence shows."""
 
 
-_STAND_IN: Final = "The built-in stand-in answered: its scores say nothing about a model."
+_STAND_IN: Final = "The built-in mock answered: its scores say nothing about a model."
 _NO_LOOK: Final = (
     "No held-out case was looked at, so no effect of a game is ever known. Hold cases out with "
     "`evaluation.test_cases.holdout`."

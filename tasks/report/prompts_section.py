@@ -111,7 +111,7 @@ def _edge(row: Mapping[str, Any], texts: Mapping[str, str]) -> FamilyEdge:
 
 
 def prompt_blocks(report: PromptReport, *, is_offline: bool) -> list[Block]:
-    """Return the section on written prompts; offline a stand-in wrote them."""
+    """Return the section on written prompts; offline a mock wrote them."""
     blocks: list[Block] = []
     if report.family:
         blocks.append(table(report.family, _COLUMNS, numeric=_NUMERIC))
@@ -131,7 +131,7 @@ def prompt_lines(report: PromptReport, *, is_offline: bool) -> list[str]:
     """Return what is said beside the sentence, a line each."""
     cost = UNKNOWN if report.cost_usd is None else usd(report.cost_usd)
     names = [
-        f"the stand-in for {name}" if is_offline and name != RULES else name
+        f"the mock for {name}" if is_offline and name != RULES else name
         for name in report.writers
         if name != DRAWN
     ]

@@ -270,7 +270,7 @@ class BrowserbaseTarget:
         raise fault
 
     def _recording(self, session: RemoteBrowser) -> str | None:
-        """Return where the session's recording is; ``None``: the stand-in makes none."""
+        """Return where the session's recording is; ``None``: the mock makes none."""
         return recording_of(session.session_id) if self._is_recorded else None
 
     def _fault_of(self, end: ScriptEnd, released: RemoteBrowser | None) -> EvaluationFault | None:

@@ -1,4 +1,4 @@
-"""Scripts in real browsers of the stand-in: results, faults, isolation, and nothing left open."""
+"""Scripts in real browsers of the mock: results, faults, isolation, and nothing left open."""
 
 import asyncio
 import contextlib

@@ -430,7 +430,7 @@ def test_a_script_awaits_and_takes_three_arguments():
         check_script(plain, "scrape.py:run")
 
 
-# -- the stand-in
+# -- the mock
 
 
 def test_the_stand_in_refuses_what_the_provider_refuses(url):

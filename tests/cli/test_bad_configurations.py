@@ -376,7 +376,7 @@ def test_python_is_refused_with_the_same_words(project: Path, cli: Runner, name:
 
 
 class Hostile:
-    """Raises whatever it is asked, as a stand-in that somebody made might."""
+    """Raises whatever it is asked, as a mock that somebody made might."""
 
     def __getattr__(self, name: str) -> Any:
         raise OSError(name)

@@ -1,4 +1,4 @@
-"""Runs without a key: results apart, and a stand-in with which every part of a run can be tried."""
+"""Runs without a key: results apart, and a mock with which every part of a run can be tried."""
 
 import asyncio
 import json

@@ -375,9 +375,7 @@ def test_without_an_llm_the_targets_own_model_judges(api: dict[str, Any], model:
     assert (judge and judge.model) == model
     if judge is None or model is None:
         assert judge_note(configuration) is None
-        assert str(judge_note(configuration, is_offline=True)).startswith(
-            "the stand-in (no society"
-        )
+        assert str(judge_note(configuration, is_offline=True)).startswith("the mock (no society")
         with pytest.raises(
             ConfigurationError, match=r"metrics.quality.llm` is required by .*--offline"
         ):

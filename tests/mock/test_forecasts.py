@@ -1,4 +1,4 @@
-"""Notes and forecasts of the stand-in: readable, and as good as the trials they rest on."""
+"""Notes and forecasts of the mock: readable, and as good as the trials they rest on."""
 
 import json
 

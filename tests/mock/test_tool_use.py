@@ -1,4 +1,4 @@
-"""Tools that the stand-in calls by the words of a request."""
+"""Tools that the mock calls by the words of a request."""
 
 import json
 from collections import Counter

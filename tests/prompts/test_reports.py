@@ -77,7 +77,7 @@ def test_a_line_tells_an_edit_with_its_interval_and_what_it_rests_on(changed, li
     ("writer", "is_offline", "by", "hint"),
     [
         ("m", False, "m", None),
-        ("m", True, "the stand-in for m", "without `--offline`"),
+        ("m", True, "the mock for m", "without `--offline`"),
         ("rules", True, "rules", "`llm`, `prompts.writer`"),
         ("rules", False, "rules", "`llm`, `prompts.writer`"),
     ],

@@ -1,4 +1,4 @@
-"""Anthropic's messages: fields, answers, errors, prices, and the stand-in that speaks them."""
+"""Anthropic's messages: fields, answers, errors, prices, and the mock that speaks them."""
 
 import asyncio
 from typing import Any

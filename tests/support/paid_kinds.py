@@ -153,7 +153,7 @@ def short_pauses() -> Iterator[None]:
         yield
 
 
-# -- chat kinds, at the stand-in
+# -- chat kinds, at the mock
 
 
 def chat_bill(stats: Mapping[str, Any]) -> float:
@@ -198,7 +198,7 @@ def chat_run(kind: str, folder: Path, seed: int) -> Outcome:
 
 
 def agent_run(kind: str, folder: Path, seed: int) -> Outcome:
-    """Take a run of agents to its end, whose models are the stand-in's; their runs themselves cost nothing."""
+    """Take a run of agents to its end, whose models are the mock's; their runs themselves cost nothing."""
     keys = drawn(seed)
     choices = {"type": "categorical", "choices": [*PRICES], "default": "swift-1"}
     keys["prices"] = {name: dict(price) for name, price in PRICES.items()}
@@ -212,7 +212,7 @@ def agent_run(kind: str, folder: Path, seed: int) -> Outcome:
 
 
 def faults_of(seed: int) -> MockOptions:
-    """Return the faults of the stand-in that a run asks."""
+    """Return the faults of the mock that a run asks."""
     rng = random.Random(-seed - 1)
     return MockOptions(
         seed=seed,

@@ -124,7 +124,7 @@ def make_judges(
     judges: dict[str, LlmJudge] = {}
     for name, metric in configuration.evaluation.judges.items():
         config, at = configuration.judge_of(metric), _key_of_llm(configuration, name)
-        if config is None:  # only the stand-in is asked, at no cost
+        if config is None:  # only the mock is asked, at no cost
             config, prices = (
                 _STAND_IN,
                 prices.with_overrides({STAND_IN: {"input": 0, "output": 0}}),
