@@ -64,7 +64,11 @@ def demo(
     from convergence.cli import begin, optimize  # noqa: PLC0415 - with their only user
     from convergence.finished_runs import finished_run  # noqa: PLC0415 - as above
     from convergence.templates import plan_files  # noqa: PLC0415 - as above
+    from convergence_core.errors import ConfigurationError  # noqa: PLC0415 - with its only user
 
+    if folder.exists():
+        fix = "Name another folder, or remove this one."
+        raise ConfigurationError.of("DIR", "must not exist yet", fix, value=str(folder))
     begin.write_files(folder, plan_files("prompt", {}), force=False)
     console.say(f"Improving the prompt in {folder} with a mock model, which needs no key.")
     os.chdir(folder)

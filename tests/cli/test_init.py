@@ -152,3 +152,10 @@ def test_a_template_is_named_or_numbered_and_what_is_neither_is_asked_again(
     assert (here / "here/server.py").is_file()
     asked_again = said.count("\n") > 1
     assert ("write a number from 1 to 14, or one of function" in done.out) == asked_again
+
+
+def test_the_demo_needs_a_new_folder(here: Path, cli: Runner):
+    (here / "shown").mkdir()
+    done = cli("demo", "shown")
+    assert done.code == 2
+    assert "`DIR` must not exist yet, but got shown. Name another folder" in done.err
