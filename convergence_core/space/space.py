@@ -388,9 +388,7 @@ class Space:
             else:
                 parts = [_part(self.parameters[n], n, params[n]) for n in ordered if n in params]
                 if len(ordered) == 1 and self.parameters[ordered[0]].kind == "text" and parts:
-                    words = f"{parts[0]}: {' '.join(str(params[ordered[0]]).split())}"
-                    is_long = len(words) > LONGEST_NAME
-                    parts = [f"{words[: LONGEST_NAME - 1]}…" if is_long else words]
+                    parts = [_with_first_words(parts[0], str(params[ordered[0]]))]
                 name = _unique(*_fitting(parts or [short_id(candidate_id)]), taken)
             names[candidate_id] = name
             taken.add(name)
@@ -498,6 +496,16 @@ def _part(parameter: Parameter, name: str, value: ParamValue) -> str:
         return parameter.show(value)
     shown = f"{value:.3g}" if isinstance(value, float) else parameter.show(value)
     return f"{name} {shown.removeprefix('#')}"
+
+
+def _with_first_words(name: str, prompt: str) -> str:
+    """Return a name and the prompt's first words that fit, whole: half a secret is hard to redact."""
+    shown = f"{name}:"
+    for word in prompt.split():
+        if len(shown) + len(word) + 2 > LONGEST_NAME:
+            return name if shown == f"{name}:" else f"{shown}…"
+        shown = f"{shown} {word}"
+    return shown
 
 
 def _fitting(parts: Sequence[str]) -> tuple[str, list[str]]:

@@ -219,7 +219,7 @@ def test_offline_needs_no_key_and_says_so(
     assert cli("init", ".", "--template", "openai", "--non-interactive").code == 0
     done = cli("test", "--offline")
     assert done.code == 0, done.err
-    assert "stand-in" in done.out
+    assert "a mock wrote these answers" in done.out
     (row,) = cli("runs", "--json").json
     assert row["system"] == "mood.offline.test"
     assert canonical_json(json.loads(cli("test", "--offline", "--json").out)["offline"]) == "true"

@@ -138,7 +138,7 @@ def test_the_demonstration_says_what_it_needs(
     (tmp_path / "convergence-demo").mkdir()
     done = cli("chat", "--demo")
     assert done.code == 2
-    assert "must make a new folder" in done.err
+    assert "needs a new folder" in done.err
 
 
 def test_a_pool_for_training_needs_something_to_train(

@@ -92,7 +92,7 @@ test("two configurations are chosen in the leaderboard and compared", async () =
   await page.check("tbody tr:nth-child(2) input[type=checkbox]");
   await page.click("text=Compare the two");
   await page.waitForSelector("h2:has-text('Parameters that differ')");
-  await page.waitForSelector("text=B less A");
+  await page.waitForSelector("text=B minus A");
   await fine("Compare");
 });
 
@@ -102,7 +102,7 @@ test("what two runs recommend is compared", async () => {
   const runs = await page.$$eval("main label.field:first-child option", (all) => all.map((one) => one.value).filter((value) => value && !value.includes(":")));
   await page.selectOption("main label.field:nth-child(1) select", runs[0]);
   await page.selectOption("main label.field:nth-child(2) select", runs[1]);
-  await page.waitForSelector("text=B less A");
+  await page.waitForSelector("text=B minus A");
   assert.match(page.url(), new RegExp(`a=${runs[0]}&b=${runs[1]}`));
   await fine("Compare runs");
 });

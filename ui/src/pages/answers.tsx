@@ -150,7 +150,7 @@ function Leading({ run, n }: { run: string; n: number }) {
 function Answer({ column, title, of, base, open }: { column: Candidate; title: string; of: Shown["cells"][number]; base: string | null | undefined; open: () => void }) {
   return (
     <div class={of ? "answer" : "answer unasked"}>
-      <p class="row spread small"><b title={`${marked(column.name)} (${column.candidate_id})`}>{title}</b><span class="muted"><One text={column.name} max={40} /></span></p>
+      <p class="row spread small"><b title={`${marked(column.name)} (${column.candidate_id})`}>{title}</b>{column.name !== title && <span class="muted"><One text={column.name} max={40} /></span>}</p>
       {!of ? <p class="muted small">Not run on this case.</p>
         : of.text === null ? <p class="muted small">No answer is stored.</p>
         : base !== null && base !== undefined ? <Diff only before={base} after={of.text} label={`Answer of ${title}`} />

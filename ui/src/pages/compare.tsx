@@ -35,11 +35,17 @@ function Choose({ run, a, b, rows, runs }: { run: string | undefined; a: string;
   const choices: [string, string][] = run
     ? (rows?.rows ?? []).slice(0, 300).map((r) => [r.candidate_id, `${marked(r.name.slice(0, 80))} · ${reward(r.mean)}`])
     : (runs?.runs ?? []).map((r) => [r.run_id, `${marked(r.label)} · ${r.status}`]);
+  // A run and one of its settings, as `promote` writes them: RUN:default.
+  const chosen = (id: string) => {
+    const [of = "", settings] = id.split(":");
+    const label = runs?.runs.find((r) => r.run_id === of)?.label ?? of;
+    return settings ? `${label}: ${settings}` : label;
+  };
   const side = (name: "a" | "b", value: string, title: string) => (
     <label class="field">{title}
       <select value={value} onChange={(event) => setQuery({ a: a || null, b: b || null, [name]: event.currentTarget.value || null })}>
         <option value="">choose</option>
-        {value && !choices.some(([id]) => id === value) && <option value={value}>{marked(value.slice(0, 60))}</option>}
+        {value && !choices.some(([id]) => id === value) && <option value={value}>{marked(chosen(value).slice(0, 60))}</option>}
         {choices.map(([id, text]) => <option key={id} value={id}>{text}</option>)}
       </select>
     </label>
@@ -75,7 +81,7 @@ function Result({ of }: { of: Comparison }) {
   const option = (c: Colours) => ({
     tooltip: { trigger: "item", formatter: (f: { dataIndex: number }) => { const one = differences[f.dataIndex]!; return `case ${one.name.slice(0, 40)}\n${reward(one.a)} → ${reward(one.b)}: ${signed(one.difference)}`; } },
     xAxis: { type: "category", data: differences.map((d) => d.case_id), axisLabel: { show: false }, name: "test cases, in order of the difference", nameLocation: "middle", nameGap: 10 },
-    yAxis: { type: "value", name: "B less A" },
+    yAxis: { type: "value", name: "B minus A" },
     grid: { left: 8, right: 18, top: 30, bottom: 22, containLabel: true },
     series: [{ type: "bar", data: differences.map((d) => ({ value: d.difference, itemStyle: { color: d.difference! < 0 ? c.other : c.accent } })), barCategoryGap: "10%" }],
   });
@@ -91,7 +97,7 @@ function Result({ of }: { of: Comparison }) {
         <Head of={of.b} letter="B" />
         {of.difference && (
           <Figure value={signed(of.difference.mean)}>
-            B less A <Interval low={of.difference.low} high={of.difference.high} sign />, {Math.round(of.difference.level * 100)} % interval over {count(of.difference.n_cases)} paired cases ({of.difference.kind})
+            B minus A <Interval low={of.difference.low} high={of.difference.high} sign />, {Math.round(of.difference.level * 100)} % interval over {count(of.difference.n_cases)} paired cases ({of.difference.kind})
           </Figure>
         )}
         {of.per_answer.filter((p) => p.a !== null || p.b !== null).map((p) => (

@@ -25,12 +25,12 @@ export function LearningCurve({ of }: { of: Curve }) {
     const x = (i: number) => of.points[i]!.cumulative_calls ?? of.points.slice(0, i + 1).reduce((sum, p) => sum + p.n_evaluations, 0);
     const at = (k: keyof Curve["points"][number]) => of.points.map((p, i) => [x(i), p[k]]);
     return {
-      legend: { data: ["best mean", "mean of those asked"] },
+      legend: { data: ["best mean", "mean of all evaluated"] },
       tooltip: {
         trigger: "axis",
         formatter: (found: { dataIndex: number }[]) => {
           const p = of.points[found[0]?.dataIndex ?? 0];
-          return p ? `generation ${p.generation}, ${p.n_evaluations} evaluations\nbest mean ${reward(p.best_mean)} ${interval(p.low, p.high)}\nmean of those asked ${reward(p.asked_mean)}${p.cumulative_usd === null ? "" : `\n${usd(p.cumulative_usd)} so far`}` : "";
+          return p ? `generation ${p.generation}, ${p.n_evaluations} evaluations\nbest mean ${reward(p.best_mean)} ${interval(p.low, p.high)}\nmean of all evaluated ${reward(p.asked_mean)}${p.cumulative_usd === null ? "" : `\n${usd(p.cumulative_usd)} so far`}` : "";
         },
       },
       dataZoom: zoom,
@@ -44,7 +44,7 @@ export function LearningCurve({ of }: { of: Curve }) {
           data: of.points.map((p, i) => [x(i), p.high !== null && p.low !== null ? p.high - p.low : null]),
         },
         { name: "best mean", type: "line", data: at("best_mean"), symbolSize: 5, lineStyle: { width: 2 }, color: c.accent },
-        { name: "mean of those asked", type: "line", data: at("asked_mean"), symbolSize: 3, lineStyle: { width: 1, type: "dashed" }, color: c.other },
+        { name: "mean of all evaluated", type: "line", data: at("asked_mean"), symbolSize: 3, lineStyle: { width: 1, type: "dashed" }, color: c.other },
       ],
     };
   };
