@@ -24,7 +24,7 @@ def test_the_report_tells_the_family_and_the_winner_is_a_file(tmp_path):
     folder = tmp_path / "results" / result.label
     text = (folder / "report.md").read_text()
     assert "How the prompt was written" in text
-    assert "Overfitting" in text
+    assert "Search minus held-out score" in text
     assert "Edits were chosen by Thompson sampling" in text
     assert "no policy of prompt changes was trained" in text
     assert "Fixed rules have written these texts" in text
