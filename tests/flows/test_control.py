@@ -121,7 +121,7 @@ def test_a_night_waits_until_somebody_adopts_on_the_page_or_in_a_terminal(
     night.resume(waited["paged"]["id"], adopt=True)
     night.resume(waited["declined"]["id"], adopt=False)
     said = night.command("convergence promote --yes", cwd=tmp_path / "typed")
-    assert "goes on" in said
+    assert "continues" in said
 
     def ended() -> bool:
         states = {r["id"]: r["state_name"] for r in night.of_deployments()}

@@ -66,7 +66,7 @@ def test_the_commands_of_the_readme_start_deploy_and_run_a_night(
     assert (run.status, run.n_generations) == ("done", 2)
     found = services.running(night.home)
     assert found is not None
-    assert "Ended" in night.command("convergence down", cwd=here)
+    assert "Stopped" in night.command("convergence down", cwd=here)
     assert not found.are_alive
     assert children_of(found.worker.pid) == children_of(found.server.pid) == {}
     assert "has started nothing" in night.command("convergence down", cwd=here)
