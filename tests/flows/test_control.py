@@ -62,7 +62,7 @@ def test_cancelling_ends_the_calls_keeps_what_was_paid_and_leaves_a_run_that_goe
     night: Night, tmp_path: Path
 ):
     config = write_project(
-        tmp_path / "p", api__name="cancelled", optimization__evolution__generations=3
+        tmp_path / "p", api__name="cancelled", optimization__evolution__generations=6
     )
     night.command(f"convergence deploy {config} --name c", cwd=tmp_path)
     night.prefect("deployment run optimize/nightly-c", cwd=tmp_path)
