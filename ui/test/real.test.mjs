@@ -137,7 +137,7 @@ test("each documented question has an answer, and an own one as CSV", async () =
 
 test("prompts and an address that is no page say so", async () => {
   await go(`runs/${RUN}/prompts`);
-  await page.waitForSelector("text=This run varies no text");
+  await page.waitForSelector("text=This run varies no prompt");
   await fine("Prompts");
   await page.goto(`${BASE}nothing/here`);
   await page.waitForSelector("text=No page has this address");
