@@ -1,6 +1,6 @@
 """Drift detection for the arms of a system, with a stated rate of false alarms.
 
-Each arm's rewards have confidence sequences of their own (``change_detection``).
+Each arm's rewards have confidence sequences of their own (``global_drift``).
 
 *False alarms.* Without a change an alarm needs a sequence that misses. One that begins at a given
 block ever misses with probability at most ``a``, whatever was before; so the expected number of

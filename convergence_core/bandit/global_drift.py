@@ -14,8 +14,8 @@ mean changes E[r] is constant, however the shares of the arms move; when w_A / p
 bound (``RATIOS``) the traffic is another one, and a new epoch begins. Where one arm gets nearly all of
 it there is none: that arm's own watch sees as much.
 
-A confidence sequence of E[r] is begun at every block (``change_detection``; ``drift`` states the rate
-of false alarms). Their ends are those of the best of a few stakes c: since r >= -b (S. Howard et al.,
+A confidence sequence of E[r] is begun at every block (``ConfidenceSequence``; ``drift`` states the
+rate of false alarms). Their ends are those of the best of a few stakes c: since r >= -b (S. Howard et al.,
 "Time-uniform, nonparametric, nonasymptotic confidence sequences", 2021, theorem 4; X. Fan et al.,
 "Exponential inequalities for martingales with applications", 2015),
 

@@ -11,7 +11,7 @@ failed from being certain.
 
 If the run was right, a heavier prior saves more; if it was wrong, an arm must earn about as many
 rewards as the prior weighs before it is believed, unless the prior itself may be doubted
-(``warm_start_arms``), which is why the default can be as high as it is.
+(``WarmArms``), which is why the default can be as high as it is.
 
 A prior of weight w that is wrong costs about w rewards for each arm. So it is a hypothesis: either
 every arm has its nightly prior, or every arm begins without opinion. Which one holds is learned too,

@@ -2,5 +2,5 @@
 
 ``records`` is what a result keeps; it needs no numpy. ``effects`` reads the fitted surrogate's
 surface by draws of whole functions (``paths``) at settings of the space (``settings``);
-``discards`` reads the evidence.
+``explain.discards`` reads the evidence.
 """

@@ -7,8 +7,8 @@ Latin hypercube, so that pairs hardly leak into single effects) in which nothing
 every draw of the surface is cut as a whole, so an interval is that of the effect itself.
 
 A parameter that is not active everywhere is averaged where it is; its share counts that part only.
-Where constraints rule out combinations, effects are those of a two-way fit (``anova``), which are
-exact where the effects are additive. An effect counts as sure (``anova.is_sure``) at an error of 5 %,
+Where constraints rule out combinations, effects are those of a two-way fit (``paths``), which are
+exact where the effects are additive. An effect counts as sure (``paths.is_sure``) at an error of 5 %,
 shared out over the effects looked at. The lower end of a share that is not sure is 0.
 """
 

@@ -1,8 +1,8 @@
 """Promotion gates: tests whose verdicts stay valid however often you check.
 
 ``PairedGate`` compares candidate and champion on the same cases, ``BestArmTest`` finds the best of
-several arms in live traffic, ``Guard`` watches what was promoted. All test by betting (``betting``,
-``two_sample``); ``bernoulli`` has confidence sequences of counts, ``intervals`` those of one look.
+several arms in live traffic, ``Guard`` watches what was promoted. All test by betting
+(``betting``), which has confidence sequences too; ``intervals`` has the bounds of one look.
 """
 
 from convergence_core.gate.best_arm_test import (

@@ -2,7 +2,7 @@
 
 For each arm b there is one null: *no arm is better than b by more than the minimum effect*. Its
 evidence is the wealth of betting, on every request that goes to b or to the arm that led at the
-last look, that the leader is better than b (``two_sample``). Choosing the opponent by the past is
+last look, that the leader is better than b (``betting``). Choosing the opponent by the past is
 allowed, so there is no price for many arms. An arm is **eliminated** when its evidence reaches
 ``2 / alpha`` (1); the last one left is the winner.
 

@@ -12,7 +12,7 @@ Two nulls, each with evidence of its own:
 * *It is worse than the champion by at least the tolerance.* Rejected: **confirmed**, again with
   error ``alpha``.
 
-The champion is known by the requests that it still gets, a holdback of known share (``two_sample``).
+The champion is known by the requests that it still gets, a holdback of known share (``betting``).
 """
 
 from dataclasses import dataclass, replace

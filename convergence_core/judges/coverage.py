@@ -1,15 +1,15 @@
 """Coverage of synthetic texts: measures of collapse, alarms, their consequences.
 
 What a system writes and then learns from narrows: words repeat, rare subjects vanish, texts become
-copies (arXiv 2411.16905, §2.2 names the risk; thresholds are ours). ``measures`` says how wide a window
-of texts is and how much of the space was looked at, ``alarms`` what follows.
+copies (arXiv 2411.16905, §2.2 names the risk; thresholds are ours). ``measure`` says how varied a window
+of texts is, ``Alarms`` what follows.
 
 A full window alarms when its Vendi score or distinct-2 falls below 70 % of the reference, its held-out
 coverage falls by .10, or more than 10 % of its texts are duplicates. The reference is the first full
 window: there are seldom 200 real prompts, and they have no answers to compare with.
 
-An alarm ends the rounds of a system until a person has looked (``released``); the next round then asks
-other personas. The window holds texts of rounds without an alarm alone.
+An alarm ends the rounds of a system until a person releases it (``released``); the next round then asks
+other personas. Only texts of rounds without an alarm enter the window.
 
 Four measures of a set of texts, each a number that collapse moves:
 
@@ -35,7 +35,7 @@ from convergence_core.judges.texts import normalized, words_of
 
 N_BUCKETS: Final = 1024
 WINDOW: Final = 200
-"""Texts that are looked at: the last ones."""
+"""Number of the latest texts that are measured."""
 MOST_BIGRAMS: Final = 8_000
 
 
@@ -68,7 +68,7 @@ def measure(
 
     Args:
         texts: in the order in which they were written; bigrams may reach back beyond the window.
-        held_out: real prompts that nobody has shown to a model here.
+        held_out: real prompts that no model here was shown.
         most_bigrams: those of the reference that the measures are compared with.
     """
     last = texts[-WINDOW:]

@@ -1,7 +1,7 @@
 """Surrogate of the search: a Gaussian process on evidence freed of the cases.
 
 Cells become one measurement per candidate (``case_effects``); rewards are warped so that crashes do
-not bend the surface (``warp``), and a process over the space (``gaussian_process``) predicts
+not bend the surface (``warped_posterior``), and a process over the space (``gaussian_process``) predicts
 candidates asked and unasked, jointly.
 """
 

@@ -2,7 +2,7 @@
 
 Expert k = 0 is the base posterior. Expert k >= 1, a strategy's thought of this generation, counts at a
 candidate as so many trials of its mean, on top of the same data, as if its prior were Beta(mu nu,
-(1 - mu) nu); how that enters the posterior is in ``search.racing.expert_mixture``:
+(1 - mu) nu); how that enters the posterior is in ``search.racing.cell_allocation``:
 
     mu_k(x) = E_p_k[y|x],    nu = clip(mu (1 - mu)/var - 1, 1, 5)
 

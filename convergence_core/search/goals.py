@@ -13,7 +13,7 @@ Kandasamy & Póczos 2020, Alg. 1, with the scalarization of Golovin & Zhang 2020
 independently of each other.
 
 **Cost-aware draws.** The gain of a drawn reward over the leader is divided by the candidate's
-predicted cost (``costs``).
+predicted cost.
 
 A draw's value becomes its gain over the leader per predicted cost of a cell, as expected improvement
 per second is (Snoek, Larochelle & Adams 2012, §3.2). Per whole cost alone a search would hardly leave

@@ -96,7 +96,7 @@ class Competitors:
     goals: FittedGoals | None = None
     """What counts besides the mean reward; ``None``: nothing."""
     exponent: float = 0.0
-    """Of predicted costs, if ``goals`` know any, see ``costs``; 0: they do not count."""
+    """Exponent of predicted costs in draws; 0 ignores them."""
     mix: BreedingMix | None = None
     """Of operators in the pool; ``None``: the fixed one."""
     _kept_draws: dict[str, PosteriorDraws] = field(default_factory=dict, repr=False)

@@ -126,7 +126,7 @@ def log_decision(connection: Connection, group_id: int, new: NewDecision) -> New
 def take_reward(
     connection: Connection, system: str, new: Reward, value: float, now: int
 ) -> tuple[Receipt, Alarm | None]:
-    """Take in a reward: see ``bandit.receipts`` for what becomes of it.
+    """Take in a reward: see ``bandit.arms.receive`` for what becomes of it.
 
     Args:
         connection: an open transaction.
