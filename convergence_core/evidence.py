@@ -1,8 +1,8 @@
 """Evidence of a run: its candidates, their rewards, and sums over their cells.
 
 A tally holds the number, the sum and the sum of squares of one quantity over the cells that one
-generation asked of one candidate. So a state grows with candidates and not with cells, and what
-was known after an earlier generation can still be told.
+generation asked of one candidate. So a state grows with candidates and not with cells, and the
+state after an earlier generation can be rebuilt.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -139,7 +139,7 @@ class Member:
     missing: frozenset[CellKey] = frozenset()
     """Cells asked without a reward: a fault of infrastructure or evaluator, or skipped."""
     tallies: tuple[Tally, ...] = ()
-    """Sums over cells that constraints and Pareto runs need; empty where none was asked for."""
+    """Sums over cells that constraints and Pareto runs need; empty if nothing needs them."""
 
     @property
     def n(self) -> int:

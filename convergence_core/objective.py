@@ -44,10 +44,10 @@ def dominated(values: np.ndarray) -> np.ndarray:
     Returns:
         (n,), bool.
     """
-    found = np.zeros(len(values), dtype=bool)
+    is_dominated = np.zeros(len(values), dtype=bool)
     for i, row in enumerate(values):
-        found[i] = bool(np.any((values >= row).all(axis=1) & (values > row).any(axis=1)))
-    return found
+        is_dominated[i] = bool(np.any((values >= row).all(axis=1) & (values > row).any(axis=1)))
+    return is_dominated
 
 
 def ranks(values: np.ndarray) -> np.ndarray:

@@ -5,8 +5,8 @@ It needs its own environment, in which nothing of this project is installed but 
     python -m venv build/gepa && build/gepa/bin/pip install gepa==0.1.4 numpy
     build/gepa/bin/python -m benchmarks.prompts --opts gepa --seeds 30
 
-Where it asks its model to write, the mock writer answers in the form that is asked for, and reads the symptoms of
-the answers that it is shown. When its last step would exceed the limit it is stopped, and hands over its best so far.
+The mock writer answers in the form that a rival requests, and reads the symptoms of the answers in the request.
+A rival whose last step would exceed the limit stops and hands over its best prompt so far.
 """
 
 import re

@@ -270,7 +270,7 @@ class WorldAnswer:
 
 
 class World:
-    """The mock model of one run; counts what it is asked."""
+    """The mock model of one run. It counts its requests."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed

@@ -50,7 +50,7 @@ def tiny() -> World:
         make_tiny_chat_model(folder, dialogues, seed=seed)
 
     return World(
-        questions=tuple(one.text for one in demo.questions()),
+        questions=tuple(question.text for question in demo.questions()),
         deserved=deserved,
         noise=demo.NOISE,
         n_answers=demo.ANSWERS_PER_PROMPT,

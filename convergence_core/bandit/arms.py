@@ -23,7 +23,7 @@ unknown decision                            ``unknown``  ``orphan``   untouched
 ==========================================  ===========  ===========  =====================
 
 So at every moment a posterior is its prior plus the fold of the ``ok`` rewards (and of ``late``
-ones where they are asked to count).
+ones if the settings count them).
 """
 
 from dataclasses import dataclass, replace

@@ -59,7 +59,7 @@ class ConfidenceSequence:
     """Values since."""
     low: float
     high: float
-    """Ends of what no look has excluded."""
+    """Ends of the interval that no look has excluded."""
     begun: int = 0
     """Rewards of all arms before it, where they are counted."""
 

@@ -31,7 +31,7 @@ than its posterior: counts are multiplied by
     1 + (SHARPNESS - 1) w_k / (w_k + n_k)                                                          (2)
 
 with w the prior's weight and n the arm's own rewards. It fades as those come, so a prior that was
-nearly right misleads nobody for long. What is lost to exploration is then that of the doubt alone.
+nearly right misleads for a short time only. Only the doubt then costs exploration.
 """
 
 from dataclasses import dataclass, replace
@@ -194,8 +194,8 @@ class WarmArms:
 def _sharpened(arms: BetaArms) -> BetaArms:
     """Return informed arms as they are drawn from."""
     weight = arms.prior_alpha + arms.prior_beta
-    own = np.maximum(arms.alpha + arms.beta - weight, 0.0)
-    factor = 1.0 + (SHARPNESS - 1.0) * weight / (weight + own)  # (eq. 2)
+    n_rewards = np.maximum(arms.alpha + arms.beta - weight, 0.0)
+    factor = 1.0 + (SHARPNESS - 1.0) * weight / (weight + n_rewards)  # (eq. 2)
     return replace(arms, alpha=factor * arms.alpha, beta=factor * arms.beta)
 
 

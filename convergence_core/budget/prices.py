@@ -207,14 +207,14 @@ class PriceTable:
         problems: list[Problem] = []
         overrides = dict(self.overrides)
         for name, price in prices.items():
-            told = price if isinstance(price, Mapping) else price.model_dump()
-            overrides[name] = _price(f"prices.{name}", told, problems)
+            fields = price if isinstance(price, Mapping) else price.model_dump()
+            overrides[name] = _price(f"prices.{name}", fields, problems)
         if problems:
             raise ConfigurationError(problems)
         return replace(self, overrides=MappingProxyType(overrides))
 
     def find(self, provider: str, model: str | None) -> Price | None:
-        """Return the price of a model, or ``None`` when nobody told it.
+        """Return the price of a model, or ``None`` if it is unknown.
 
         A name is looked for as it is, then without its date or ``-latest``, then without the
         provider before it; a model whose name merely begins alike is another model.

@@ -143,19 +143,19 @@ def _problems_of(
         yield SessionProblem(path, "must be a mapping", "Write fields of a session.", value)
         return
     for key, item in value.items():
-        here = (*path, key)
+        place = (*path, key)
         known = fields.get(key)
         if known is None:
             fix = guessed(key, list(fields), f"Known are {listing(sorted(fields))}.")
-            if here == ("userMetadata",):
+            if place == ("userMetadata",):
                 fix = "Remove it: a run marks its sessions there, to find and release them."
-            yield SessionProblem(here, "is no field of a Browserbase session", fix, of_key=True)
+            yield SessionProblem(place, "is no field of a Browserbase session", fix, of_key=True)
         elif isinstance(item, str) and _FIELD.search(item):
             continue
         elif isinstance(known, Mapping):
-            yield from _problems_of(item, known, here)
+            yield from _problems_of(item, known, place)
         elif (rule := known(item)) is not None:
-            yield SessionProblem(here, rule, "Correct or remove it.", item)
+            yield SessionProblem(place, rule, "Correct or remove it.", item)
 
 
 def check_session(api: ApiConfig, report: Report) -> None:

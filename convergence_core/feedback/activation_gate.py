@@ -138,8 +138,8 @@ def _safety(measures: GateMeasures) -> GateCheck:
     said = f"{n} new flags, at most 0, by built-in rules, which are a floor"
     if measures.safety_rests_on:
         said = f"{said}; {measures.safety_rests_on}"
-    found = Figure(value=n)
-    return _check("safety", found, passed=n <= 0, said=said, threshold=0, unit="new flags")
+    figure = Figure(value=n)
+    return _check("safety", figure, passed=n <= 0, said=said, threshold=0, unit="new flags")
 
 
 def _repairs(measures: GateMeasures, limits: GateLimits) -> GateCheck:

@@ -194,8 +194,8 @@ def log_pair_factors(
     )
     m_i = m_b + effect
     max_stake = np.minimum(p / m_i, q / (1.0 - m_b))  # (n,)
-    own = np.where(is_first, p, q)
+    propensity = np.where(is_first, p, q)
     signed = np.where(is_first, rewards - m_i, m_b - rewards)
     with np.errstate(divide="ignore", invalid="ignore"):
-        gain = np.where(max_stake > 0.0, max_stake * signed / own, 0.0)
+        gain = np.where(max_stake > 0.0, max_stake * signed / propensity, 0.0)
     return np.asarray(np.log1p(FRACTIONS * gain[:, None]), dtype=np.float64)  # (eq. 1)

@@ -85,7 +85,7 @@ def measure(
 
 def hashed_counts(texts: Sequence[str]) -> np.ndarray:
     """Return counts of hashed 1- and 2-grams, (n, N_BUCKETS)."""
-    found = np.zeros((len(texts), N_BUCKETS))
+    counts = np.zeros((len(texts), N_BUCKETS))
     places: dict[str, int] = {}
     for row, text in enumerate(texts):
         words = words_of(text)
@@ -93,8 +93,8 @@ def hashed_counts(texts: Sequence[str]) -> np.ndarray:
             place = places.get(gram)
             if place is None:
                 place = places[gram] = zlib.crc32(gram.encode()) % N_BUCKETS
-            found[row, place] += 1.0
-    return found
+            counts[row, place] += 1.0
+    return counts
 
 
 def vendi(texts: Sequence[str]) -> float:

@@ -2,8 +2,8 @@
 
 Words are runs of letters and digits, case folded. Nothing here knows a language.
 
-A fence bears a mark that is a hash of all that it fences: nobody can know it before the text is
-written, and it is made anew if it should occur in it.
+A fence bears a mark that is a hash of the text inside, so the author of the text cannot know it. If the
+mark occurs in the text, another one is made.
 """
 
 import re

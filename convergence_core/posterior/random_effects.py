@@ -19,8 +19,8 @@ Notation: M candidates, N cases.
     adjusted mean(i) = m + a_i + sum_j w_j b_j                                                     (2)
 
 The best linear unbiased prediction of the mean over all cases, by a two-way random-effects model
-(Henderson 1975): a candidate that was asked the easy cases gains nothing by it, and one that was
-asked few is shrunk to the average. With the cases absorbed, u = (m, a) has
+(Henderson 1975): a candidate with easy cases gains nothing by them, and one with few
+cases is shrunk to the average. With the cases absorbed, u = (m, a) has
 
     (X^T X + diag(s_e^2 / s_a^2) - C D C^T) u = X^T y - C D Z^T y,    b = D (Z^T y - C^T u)        (3)
 
@@ -180,8 +180,8 @@ def adjusted_means(
     count[at] = repeats
     scaled = np.zeros_like(count)
     scaled[at] = (value - center) / spread
-    found = _predicted(scaled, count, share)
-    return {name: center + spread * float(found[i]) for name, i in candidates.items()}
+    predicted = _predicted(scaled, count, share)
+    return {name: center + spread * float(predicted[i]) for name, i in candidates.items()}
 
 
 def _predicted(value: np.ndarray, count: np.ndarray, share: np.ndarray) -> np.ndarray:
@@ -196,19 +196,19 @@ def _predicted(value: np.ndarray, count: np.ndarray, share: np.ndarray) -> np.nd
     n_cells = float((count > 0).sum())
     square = float((count * value**2).sum())
     variances = np.array([0.3, 0.3, 0.4])  # of a, of b, of a cell
-    found = _Solution.of(value, count, variances)
+    solution = _Solution.of(value, count, variances)
     for _ in range(N_ROUNDS):
-        dof_a = n_candidates - found.spare_a / variances[0]
-        dof_b = n_cases - found.spare_b / variances[1]
-        rest = max(square - found.explained, 0.0) / max(n_cells - 1.0 - dof_a - dof_b, 1.0)
+        dof_a = n_candidates - solution.spare_a / variances[0]
+        dof_b = n_cases - solution.spare_b / variances[1]
+        rest = max(square - solution.explained, 0.0) / max(n_cells - 1.0 - dof_a - dof_b, 1.0)
         before = variances
-        of_a = float(found.a @ found.a) / max(dof_a, MIN_DOF)
-        of_b = float(found.b @ found.b) / max(dof_b, MIN_DOF)
+        of_a = float(solution.a @ solution.a) / max(dof_a, MIN_DOF)
+        of_b = float(solution.b @ solution.b) / max(dof_b, MIN_DOF)
         variances = np.maximum([of_a, of_b, rest], MIN_VARIANCE)  # (eq. 4)
-        found = _Solution.of(value, count, variances)
+        solution = _Solution.of(value, count, variances)
         if np.allclose(before, variances, rtol=TOLERANCE, atol=MIN_VARIANCE):
             break
-    return np.asarray(found.mean + found.a + share @ found.b, np.float64)  # (eq. 2)
+    return np.asarray(solution.mean + solution.a + share @ solution.b, np.float64)  # (eq. 2)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

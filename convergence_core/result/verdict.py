@@ -99,7 +99,7 @@ def is_recommended(kind: Kind) -> bool:
 def verdict_of(result: RunResult) -> Verdict:
     """Return a run's verdict and its next step.
 
-    Of an offline run the next step is never to use what was found: the mock knows no real model.
+    After an offline run the next step is a run with the key: the mock knows no real model.
     """
     verdict = _verdict_of(result)
     if result.never_called:

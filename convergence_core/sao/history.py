@@ -16,7 +16,7 @@ class RoundHistory:
     pairs: tuple[JudgedPair, ...] = ()
     """Judged by the judge of today, oldest first."""
     prompts: tuple[str, ...] = ()
-    """All that were answered, imported ones too: none is asked again."""
+    """All answered prompts, imported ones too. No prompt is used twice."""
     texts: tuple[str, ...] = ()
     """Prompts and answers that were written last, at most a window of coverage, oldest first: those of
     rounds that raised no alarm of it."""

@@ -2,8 +2,7 @@
 
 Answers come from the system under test, so they may hold anything: instructions, verdicts, the
 look of our own lines. Each is therefore fenced by a mark that is a hash of all that the message
-shows: nobody can know it before the answer is written, and it is made anew if it should occur in
-what it fences. The mark stands in the user's message alone, so that the system message is the
+shows (``convergence_core.judges.texts``), so an answer cannot contain it. The mark stands in the user's message alone, so that the system message is the
 same for all cases and a provider can keep its beginning cached.
 """
 
