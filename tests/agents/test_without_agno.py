@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from convergence_core.errors import ConfigurationError
-from tasks.agents.agno_agents import told_instead, writes
+from tasks.agents.agent_run import dry_run_result, writes
 from tasks.inputs.factories import make_target
 from tasks.inputs.loader import load
 from tasks.targets.agno import input_text
@@ -58,7 +58,7 @@ def test_further_tools_that_write_are_named_by_the_configuration():
 
 
 def test_the_agent_is_told_that_nothing_was_done():
-    told = told_instead("send", {"text": "x" * 9000})
+    told = dry_run_result("send", {"text": "x" * 9000})
     assert "was not carried out" in told
     assert len(told) < 1000
 
