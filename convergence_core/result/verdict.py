@@ -239,11 +239,15 @@ def are_free(costs: Sequence[RoleCost]) -> bool:
     )
 
 
+def answer_usd(result: RunResult, report: CandidateReport) -> float | None:
+    """Return dollars of an answer; a local function that reports no cost is free."""
+    return 0.0 if report.answer_usd is None and is_free(result) else report.answer_usd
+
+
 def _price(result: RunResult, report: CandidateReport) -> str:
-    price = "price unknown" if report.answer_usd is None else usd(report.answer_usd)
-    if report.answer_usd is None and is_free(result):
-        price = usd(0.0)
-    return f"{price}, {milliseconds(report.answer_ms)}"
+    price = answer_usd(result, report)
+    shown = "price unknown" if price is None else usd(price)
+    return f"{shown}, {milliseconds(report.answer_ms)}"
 
 
 def _prices(result: RunResult) -> tuple[float | None, float | None]:

@@ -17,6 +17,7 @@ from tasks.inputs.loader import load_mapping
 from tasks.json_values import as_text
 from tasks.metrics.judge.judge import PURPOSE
 from tasks.metrics.judge.verdicts import read_reasoning
+from tasks.report.answers_section import MOST_GAINED
 from tasks.report.evidence import rows_of
 from tasks.report.phrases import failure_example
 from tasks.secrets.process_redaction import redacted_text
@@ -24,7 +25,7 @@ from tasks.secrets.redaction import journal_url, shortened
 from tasks.store.journal.sqlite_journal import open_journal
 
 MOST_REPORTED = 10
-"""Cases that a report shows."""
+"""Worst cases of a report."""
 PERFECT = 0.9995
 """Reward from which on an answer leaves nothing to see."""
 LONGEST_TEXT = 2_000
@@ -193,12 +194,19 @@ def answers_of(
 def reported_answers(
     result: RunResult, store: Store, configuration: Configuration, cases: Iterable[Case]
 ) -> tuple[CaseAnswers, ...]:
-    """Return the few worst cases that a report shows, held-out ones first, with shortened texts.
+    """Return the few cases that a report shows, held-out ones first, with shortened texts.
 
-    Cases that both answered perfectly are left out where there are others.
+    They are the worst ones, then those that gained most against the defaults. Cases that both
+    answered perfectly are left out if there are others.
     """
     known = answers_of(result, store, configuration, cases)
-    found = [case for case in known if not _is_perfect(case)] or known
+    worst = worst_first(
+        [case for case in known if not _is_perfect(case)] or known, holdout_first=True
+    )
+    gained = sorted(
+        (case for case in worst[MOST_REPORTED:] if (case.gap or 0.0) > 0.0),
+        key=lambda case: (case.role != "holdout", -(case.gap or 0.0), case.case_id),
+    )
     return tuple(
         replace(
             case,
@@ -207,7 +215,7 @@ def reported_answers(
             first=_cut_answer(case.first),
             second=_cut_answer(case.second),
         )
-        for case in worst_first(found, holdout_first=True)[:MOST_REPORTED]
+        for case in (*worst[:MOST_REPORTED], *gained[:MOST_GAINED])
     )
 
 

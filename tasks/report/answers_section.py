@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from convergence_core.records import Params, Role
 from convergence_core.result import CaseAnswer, CaseAnswers, RunResult, number_text
-from convergence_core.result.number_text import milliseconds, plural
+from convergence_core.result.number_text import milliseconds
 from tasks.report import phrases
 from tasks.report.blocks import (
     Block,
@@ -23,6 +23,8 @@ from tasks.report.phrases import clean, name_of_found, short
 
 ARROW = " \N{RIGHTWARDS ARROW} "
 LONG_TEXT = 60
+MOST_GAINED = 3
+"""Cases of a report that gained most."""
 """Characters from which on a parameter's text is shown as a diff, and not in a table alone."""
 _MOST_TOKENS = 4_000
 """Words and signs of two texts together whose differences are looked for."""
@@ -41,16 +43,14 @@ def sides(result: RunResult) -> tuple[str, str]:
 
 
 def report_blocks(result: RunResult) -> list[Block]:
-    """Return the section of a report: the worst cases, and the prompts; empty without a winner."""
+    """Return the section of a report: its cases, and the prompts; empty without a winner."""
     if result.found is None or not result.answers:
         return []
     blocks: list[Block] = [Heading("Answers")]
     defaults = None if result.found_is_baseline else result.baseline
-    text = f"The {plural(len(result.answers), 'case')} on which the {name_of_found(result)} configuration "
-    text += "did worst"
-    if defaults is not None:
-        text += ", against the defaults first, then by itself"
-    text += f", held-out cases first. All cases: `convergence show {result.label}`."
+    lost = "did worst" if defaults is None else "lost or gained most against the defaults"
+    text = f"The cases on which the {name_of_found(result)} configuration {lost}, held-out cases first. "
+    text += f"All cases: `convergence show {result.label}`."
     blocks.append(Paragraph(marked(text), "note"))
     blocks += answer_blocks(result.answers, *sides(result))
     if defaults is not None:

@@ -17,9 +17,9 @@ from convergence_core.result import (
     number_text,
 )
 from convergence_core.result.number_text import plural
-from convergence_core.result.verdict import is_free, price_sentence, verdict_of
+from convergence_core.result.verdict import answer_usd, is_free, price_sentence, verdict_of
 from tasks.report import phrases
-from tasks.report.answers_section import ARROW, report_blocks
+from tasks.report.answers_section import ARROW, MOST_GAINED, report_blocks
 from tasks.report.blocks import (
     Block,
     Bullets,
@@ -142,7 +142,7 @@ def _first_page(result: RunResult) -> list[Block]:
     columns: Columns[tuple[str, CandidateReport]] = {
         "": lambda row: row[0],
         f"score on {ROLE_NAMES[role]}": lambda row: phrases.estimate(row[1].estimate(role)),
-        "price of an answer": lambda row: number_text.usd(row[1].answer_usd),
+        "price of an answer": lambda row: number_text.usd(answer_usd(result, row[1])),
         "latency": lambda row: number_text.milliseconds(row[1].answer_ms),
     }
     blocks.append(table(names.items(), columns, numeric=[*columns][1:]))
@@ -175,9 +175,11 @@ def _changed_settings(result: RunResult) -> list[Block]:
 
 def _changed_answers(result: RunResult) -> list[Block]:
     compared = [case for case in result.answers if case.gap is not None]
-    cases = sorted(compared, key=lambda case: -abs(case.gap or 0.0))[:MAX_EXAMPLES]
+    cases = sorted(compared, key=lambda case: -(case.gap or 0.0))
     if not cases or result.found_is_baseline:
         return []
+    if len(cases) > MAX_EXAMPLES:
+        cases = [*cases[:MOST_GAINED], *cases[MOST_GAINED - MAX_EXAMPLES :]]
 
     def text(answer: CaseAnswer | None) -> str:
         return number_text.UNKNOWN if answer is None else short(answer.text or "")

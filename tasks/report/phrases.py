@@ -252,15 +252,20 @@ def neighbour_sentence(result: RunResult) -> str | None:
     found = result.found
     rows = result.leaderboard
     winner = next((r for r in rows if found and r.candidate_id == found.candidate_id), None)
-    if winner is None:
+    if found is None or winner is None:
         return None
-    for name, written in (("cost_usd", usd), ("latency_ms", milliseconds)):
-        most = winner.metrics.get(name, 0.0) / 2.0
+    for name, measured, written in (
+        ("cost_usd", found.answer_usd, usd),
+        ("latency_ms", found.answer_ms, milliseconds),
+    ):
+        # Less than half by both measurements: latencies of the search depend on its load.
+        searched = winner.metrics.get(name, 0.0)
+        most = min(searched, searched if measured is None else measured) / 2.0
         near = [r for r in rows if r.mean >= winner.low and r.metrics.get(name, most) < most]
         if near:
             row = max(near, key=lambda r: r.mean)
             return (
-                f"{named_label(row.label, row.candidate_id)} scores {reward(row.mean)} in the search, "
+                f"In the search {named_label(row.label, row.candidate_id)} scores {reward(row.mean)}, "
                 f"within the interval of the {_found(result)} ({reward(winner.mean)}), at "
                 f"{written(row.metrics[name])} instead of {written(winner.metrics[name])} an answer."
             )
