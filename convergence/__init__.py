@@ -1,9 +1,17 @@
-"""The Convergence: optimizer of prompts, models and parameters by evidence.
+"""The Convergence: evidence-based optimizer of prompts, models and parameters.
 
-Command line: ``convergence --help``. Python: ``run_optimization`` at night, ``configure_runtime``,
-``runtime_select`` and ``runtime_update`` for each request, all with a ``_sync`` twin; types for hints
-and configurations are in ``convergence.types``. Names load when first used, so ``import convergence``
-is quick and silent.
+``run_optimization`` searches for better settings. ``configure_runtime``, ``runtime_select`` and
+``runtime_update`` serve them and learn from rewards. Each function has a blocking twin whose name
+ends in ``_sync``. Types of configurations and events are in ``convergence.types``; the command
+line is ``convergence --help``.
+
+Example:
+    >>> from convergence import run_optimization_sync
+    >>> result = run_optimization_sync("optimization.yaml", max_usd=2.0)
+    >>> result.best_config
+    {"model": "small", "temperature": 0.3}
+
+Names load on first use, so ``import convergence`` is quick and prints nothing.
 """
 
 from importlib import import_module

@@ -1,7 +1,8 @@
-"""The Python interface: ``run_optimization`` and ``run_optimization_sync``.
+"""The Python interface: ``run_optimization``, ``run_optimization_sync`` and ``load_result``.
 
-Flows are synchronous, for submitting from async code costs fifty times more; so a run lives in a
-worker thread, and both functions wait for it. That works in notebooks, whose event loop is busy.
+Flows are synchronous, because submitting tasks from async code costs fifty times more. A run
+therefore lives in a worker thread and both functions wait for it. This also works in notebooks,
+whose event loop is busy.
 """
 
 import asyncio
@@ -41,45 +42,55 @@ class RunOptions(TypedDict, total=False):
     """Options of ``run_optimization``."""
 
     evaluator: Callable[..., Any] | str | None
-    """Judges answers for the metrics of type ``function`` that name no function themselves; a
-    callable, or ``"module.function"``."""
+    """Scores answers for ``function`` metrics that name no function: a callable or
+    ``"module.function"``."""
     test_cases: TestCases | None
-    """Cases, a path to them, or a function that returns them; in place of the configuration's."""
+    """Replace the configuration's test cases: cases, a path, or a function that returns cases."""
     local_function: Callable[..., Any] | str | None
-    """What is optimized; a callable, ``"module.function"`` or ``"file.py:function"``; in place of
-    the configuration's endpoint or function."""
+    """Replaces the configuration's endpoint or function as the target: a callable,
+    ``"module.function"`` or ``"file.py:function"``."""
     on_event: Listener | None
-    """Told what happens, from several threads; if it raises, the run is ended cleanly and the
-    exception raised by ``run_optimization``."""
+    """Called with each event, from several threads. If it raises, the run stops cleanly and
+    ``run_optimization`` re-raises the exception."""
     seed: int | None
-    """In place of ``optimization.seed``."""
+    """Overrides ``optimization.seed``."""
     generations: int | None
-    """In place of ``optimization.evolution.generations``."""
+    """Overrides ``optimization.evolution.generations``."""
     max_calls: int | None
-    """In place of ``budget.max_calls``."""
+    """Overrides ``budget.max_calls``."""
     max_usd: float | None
-    """In place of ``budget.max_usd``."""
+    """Overrides ``budget.max_usd``, US dollars."""
     logging_mode: LoggingMode
-    """``silent`` (the default); ``summary``: progress on standard error; ``verbose``: Prefect's
-    logs too."""
+    """``silent`` (default), ``summary`` (progress on standard error) or ``verbose`` (also
+    Prefect's logs)."""
     resume: str | None
-    """Label or id of an unfinished run to go on with. Callables must be given again."""
+    """Label or id of an unfinished run to continue. Pass callables again; do not pass overrides.
+    """
 
 
 async def run_optimization(config: Config, **options: Unpack[RunOptions]) -> OptimizationResult:
-    """Run an optimization and return what it found.
+    """Search for the best settings and return the result.
 
-    Cancelling the task ends the run cleanly: calls in flight are waited for, all that was paid is
-    kept, and ``resume`` goes on with it.
+    Cancelling the task stops the run cleanly: calls in flight finish, paid answers are kept, and
+    ``resume`` continues the run.
 
     Args:
-        config: path of a configuration file, a mapping of its form, or a ``ConvergenceConfig``.
+        config: path of a configuration file, a mapping of the same form, or a
+            ``ConvergenceConfig``.
         options: see ``RunOptions``.
 
+    Returns:
+        The best configuration with its score in [0, 1], and the full result with intervals.
+
     Raises:
-        ConfigurationError: the configuration or a file it names is wrong.
+        ConfigurationError: the configuration or a file that it names is wrong.
         NoRewardError: no candidate has a reward, for example because the metric returns no number.
-        ConvergenceError: the run could not go on; see ``convergence_core.errors``.
+        ConvergenceError: the run could not continue; see ``convergence_core.errors``.
+
+    Example:
+        >>> result = await run_optimization("optimization.yaml", generations=5, max_usd=2.0)
+        >>> result.best_config, result.best_score
+        ({"model": "small", "temperature": 0.3}, 0.82)
     """
     job = _Job(config, **options)
     waiting = asyncio.wrap_future(job.start())
@@ -92,9 +103,17 @@ async def run_optimization(config: Config, **options: Unpack[RunOptions]) -> Opt
 
 
 def run_optimization_sync(config: Config, **options: Unpack[RunOptions]) -> OptimizationResult:
-    """Do as ``run_optimization`` and wait; works with and without a running event loop.
+    """Run ``run_optimization`` and wait for it, with or without a running event loop.
 
-    Ctrl-C ends the run cleanly, as cancelling does there.
+    Ctrl-C stops the run as cleanly as cancelling the task does. Arguments, result and errors are
+    those of ``run_optimization``.
+
+    Example:
+        >>> def answer(question, temperature):
+        ...     return client.ask(question, temperature=temperature)
+        >>> result = run_optimization_sync("optimization.yaml", local_function=answer)
+        >>> result["best_config"]
+        {"temperature": 0.3}
     """
     job = _Job(config, **options)
     done = job.start()
@@ -109,14 +128,18 @@ def run_optimization_sync(config: Config, **options: Unpack[RunOptions]) -> Opti
 def load_result(
     run: str | None = None, *, storage: str | Path = "./convergence-data"
 ) -> OptimizationResult:
-    """Return what a finished run found, e.g. to look at last night's in a notebook.
+    """Load the result of a finished run from the store.
 
     Args:
-        run: its label, its id or a part of it; by default the latest that has finished.
+        run: label, id or unambiguous part of an id; by default the latest finished run.
         storage: folder of the store.
 
     Raises:
-        RunNotFoundError: there is none, or it has not ended.
+        RunNotFoundError: no such run exists, or it has not finished.
+
+    Example:
+        >>> load_result("slope-7f3a").best_score
+        0.82
     """
     from convergence.finished_runs import finished_run  # noqa: PLC0415 - with the store
     from convergence_core.result import RunResult  # noqa: PLC0415 - as above
@@ -127,19 +150,19 @@ def load_result(
 
 
 async def _end_of(waiting: "asyncio.Future[OptimizationResult]") -> None:
-    """Wait until the run has ended, however it ends and however often we are cancelled."""
+    """Wait until the run has ended, even if the caller cancels repeatedly."""
     while not waiting.done():
         try:
             await asyncio.wait([waiting])
         except asyncio.CancelledError:
             continue
-    # The exception is looked at, so that asyncio does not report it as never retrieved.
+    # Reading the exception keeps asyncio from reporting it as never retrieved.
     waiting.exception()
 
 
 @dataclass(slots=True)
 class _Job:
-    """One run in a thread of its own; see ``RunOptions``."""
+    """One run in its own thread; ``RunOptions`` describes the fields."""
 
     config: Config
     _: KW_ONLY
@@ -158,10 +181,10 @@ class _Job:
     _stopped: bool = field(default=False, init=False)
     _events: list[Event] = field(default_factory=list, init=False)
     _complaint: BaseException | None = field(default=None, init=False)
-    """What ``on_event`` raised first."""
+    """First exception that ``on_event`` raised."""
 
     def start(self) -> "concurrent.futures.Future[OptimizationResult]":
-        """Begin; the future ends when the run has ended."""
+        """Start the run and return a future of its result."""
         from tasks.functions.user_functions import refuse_while_importing  # noqa: PLC0415 - as the parts below
 
         refuse_while_importing()
@@ -171,16 +194,16 @@ class _Job:
         def work() -> None:
             try:
                 done.set_result(self._work())
-            except BaseException as error:  # noqa: BLE001 - raised again by whoever waits
+            except BaseException as error:  # noqa: BLE001 - the future re-raises it
                 done.set_exception(error)
 
-        # The context carries a surrounding flow of the caller's, if there is one.
+        # The context carries the caller's surrounding flow, if any.
         context = contextvars.copy_context()
         threading.Thread(target=context.run, args=(work,), name="run_optimization").start()
         return done
 
     def stop(self) -> None:
-        """End the run cleanly, also if it has not begun yet."""
+        """Stop the run cleanly, even before it has started."""
         with self._lock:
             self._stopped = True
             running = self._running
@@ -236,7 +259,7 @@ class _Job:
         )
 
     def _refuse_overrides(self) -> None:
-        """Raise if there are any: a resumed run goes on as it began."""
+        """Raise for any override: a resumed run continues with its original settings."""
         problems = [
             Problem(
                 key=name,
@@ -261,7 +284,8 @@ class _Job:
                 self.on_event(event)
             except BaseException as error:  # noqa: BLE001 - raised again once the run has ended
                 self._complaint = error
-                # In a thread: this one may be the run's own, which stopping must not wait for.
+                # A separate thread, since stopping must not wait for this one, which may be the
+                # run's.
                 threading.Thread(target=self.stop, name="stop", daemon=True).start()
 
         return listen

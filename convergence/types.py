@@ -1,8 +1,7 @@
-"""Types of the Python interface: configurations in Python, results, events.
+"""Types of the Python interface: configurations, results and events.
 
-The classes of configuration here are those of version 0.1's Python interface, so that programs
-written for it go on working. ``optimization.yaml`` can say more; a mapping of its form can be
-given to ``run_optimization`` as well.
+``ConvergenceConfig`` and its parts are the configuration classes of version 0.1. A mapping of the
+form of ``optimization.yaml`` can express more; ``run_optimization`` accepts both.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -59,10 +58,13 @@ __all__ = [
 
 
 class Evaluator(Protocol):
-    """What judges an answer.
+    """Callable that scores an answer.
 
-    A function ``f(result, expected, params, metric) -> float`` will do as well. Either may be
-    async.
+    A function ``f(result, expected, params, metric) -> float`` also works. Either may be async.
+
+    Example:
+        >>> def evaluate(prediction, expected, *, context=None):
+        ...     return {"quality": float(prediction["result"] == expected)}
     """
 
     def __call__(
@@ -78,27 +80,28 @@ class Evaluator(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptimizationResult(NotebookView):
-    """Result of a run; its fields are keys too: ``result["best_config"]``."""
+    """Result of a run. ``result["best_config"]`` works like ``result.best_config``."""
 
     success: bool
-    """Whether there is a candidate to hand over; a limit may have come before the first."""
+    """Whether the run recommends a candidate; false if a limit came before the first reward."""
     best_config: dict[str, Any]
-    """Parameters of the candidate handed over; empty without one."""
+    """Parameters of the recommended candidate; empty if there is none."""
     best_score: float
-    """Its mean reward in [0, 1] on held-out cases, else on search cases asked again, else as the
-    search saw it; NaN without a candidate. ``result.winner`` has all three with intervals."""
+    """Its mean reward in [0, 1]: on held-out cases, else re-estimated on search cases, else as
+    measured during the search. NaN without a candidate. ``result.winner`` has all three with
+    intervals."""
     configs_generated: int
-    """Different candidates evaluated."""
+    """Number of distinct candidates evaluated."""
     generations_run: int
     optimization_run_id: str
     timestamp: datetime
     """End of the run."""
     events: list[dict[str, Any]] = field(default_factory=list)
-    """What happened, cells left out: ``event`` and the fields of the event."""
+    """Events except evaluations, each as ``event`` (its type) and the event's fields."""
     error: str | None = None
     """Why there is no candidate; ``None`` on success."""
     result: "RunResult"
-    """Everything: intervals, held-out results, the defaults beside the winner, files."""
+    """Full result: intervals, held-out results, the defaults next to the winner, files."""
 
     def __getitem__(self, name: str) -> Any:
         """Return a field by name.
@@ -112,13 +115,13 @@ class OptimizationResult(NotebookView):
 
 
 OptimizationRunResult = OptimizationResult
-"""Other name of the result."""
+"""Alias of ``OptimizationResult``."""
 
 
 SELF_MEASURED = frozenset({"latency_ms", "cost_usd", "success_rate", "accuracy"})
-"""Metrics whose name says what is measured."""
+"""Metrics that the product measures by itself."""
 REPORTED = "convergence.evaluators:reported"
-"""Where other metrics come from when nobody gave an evaluator."""
+"""Function that reads all other metrics from the answer if there is no evaluator."""
 
 
 class _Section(BaseModel):
@@ -126,21 +129,21 @@ class _Section(BaseModel):
 
 
 class ApiConfig(_Section):
-    """What is optimized."""
+    """The target: what is optimized."""
 
     name: str
     kind: str = "callable"
-    """``callable``: the function given as ``local_function``, or else the endpoint; or a kind of
-    ``optimization.yaml``: ``function``, ``http``, ``openai``."""
+    """``callable`` (the ``local_function``, else the endpoint) or a kind of ``optimization.yaml``:
+    ``function``, ``http``, ``openai``."""
     endpoint: str | None = None
     request_timeout: float | None = 30.0
-    """Seconds; ``None``: the default."""
+    """Seconds; ``None`` means the default."""
     auth_type: str | None = None
-    """``bearer``, ``api_key``, ``basic`` or ``none``; ``None``: none."""
+    """``bearer``, ``api_key``, ``basic`` or ``none``; ``None`` means no authentication."""
     auth_token_env: str | None = None
     """Environment variable that holds the token."""
     auth_header_name: str | None = None
-    """Header of ``api_key``; ``None``: ``x-api-key``."""
+    """Header of ``api_key``; ``None`` means ``x-api-key``."""
 
     def to_section(self) -> dict[str, Any]:
         """Return the ``api`` section."""
@@ -166,14 +169,14 @@ class SearchSpaceConfig(_Section):
 
 
 class RunnerConfig(_Section):
-    """How long and how widely to search."""
+    """Length and width of the search."""
 
     generations: int = 10
     population: int = 20
     seed: int | None = None
-    """``None``: 0."""
+    """``None`` means 0."""
     early_stopping: dict[str, Any] | None = None
-    """``enabled``, ``patience``, ``min_improvement``; ``None``: the defaults."""
+    """``enabled``, ``patience``, ``min_improvement``; ``None`` means the defaults."""
 
     def to_section(self) -> dict[str, Any]:
         """Return the ``optimization`` section."""
@@ -190,16 +193,18 @@ class RunnerConfig(_Section):
 
 
 class EvaluationConfig(_Section):
-    """What is measured and how much it counts.
+    """Metrics and their weights.
 
-    ``latency_ms``, ``cost_usd``, ``success_rate`` and ``accuracy`` are measured as in
-    ``optimization.yaml``. Any other metric is what ``run_optimization(evaluator=…)`` returns for
-    it, or without an evaluator the number of that name in the target's own answer.
+    ``latency_ms``, ``cost_usd``, ``success_rate`` and ``accuracy`` work as in
+    ``optimization.yaml``.
+    ``run_optimization(evaluator=…)`` returns any other metric; without an evaluator, the target's
+    answer
+    must hold a number of that name.
     """
 
     required_metrics: list[str]
     weights: dict[str, float] = Field(default_factory=dict)
-    """Metric → weight; absent: 1."""
+    """Metric → weight; a missing metric has weight 1."""
 
     def to_section(self, *, has_evaluator: bool) -> dict[str, Any]:
         """Return the ``evaluation`` section without test cases.
@@ -234,14 +239,14 @@ class EvaluationConfig(_Section):
 
 
 class StorageConfig(_Section):
-    """Where runs are kept."""
+    """Location of the results store."""
 
     path: str | None = None
-    """Folder of the results store; ``None``: ``./convergence-data``."""
+    """Folder of the results store; ``None`` means ``./convergence-data``."""
 
 
 class ConvergenceConfig(_Section):
-    """A whole configuration in Python."""
+    """Complete configuration in Python."""
 
     api: ApiConfig
     search_space: SearchSpaceConfig
@@ -250,10 +255,11 @@ class ConvergenceConfig(_Section):
     storage: StorageConfig | None = None
 
     def to_mapping(self, *, has_evaluator: bool = False) -> dict[str, Any]:
-        """Return the mapping of the form of ``optimization.yaml``; test cases come apart.
+        """Return a mapping of the form of ``optimization.yaml``, without test cases.
 
         Args:
-            has_evaluator: whether metrics that do not measure themselves come from an evaluator.
+            has_evaluator: whether an evaluator supplies the metrics that are not measured
+                automatically.
         """
         mapping: dict[str, Any] = {
             "api": self.api.to_section(),
@@ -271,7 +277,7 @@ def _given(section: Mapping[str, Any]) -> dict[str, Any]:
 
 
 Config: TypeAlias = str | Path | Mapping[str, Any] | ConvergenceConfig | Configuration
-"""What ``run_optimization`` takes."""
+"""Accepted by ``run_optimization``."""
 TestCases: TypeAlias = (
     str | Path | Iterable[Mapping[str, Any]] | Callable[[], Iterable[Mapping[str, Any]]]
 )

@@ -1,10 +1,10 @@
-"""Python's interface at run time: selections, rewards and arms.
+"""Python interface at run time: selections, rewards and arms.
 
-``configure_runtime`` says what a system offers; ``runtime_select`` chooses an arm for a request and
-``runtime_update`` learns from its reward. Every function is defined once and offered twice: to be
-awaited, and with ``_sync`` at its end for code without a loop. What is acknowledged is on the disk; any
-number of processes may share the folder, and they take a change of arms or settings up with their next
-request.
+``configure_runtime`` sets what a system offers, ``runtime_select`` chooses an arm for a request
+and
+``runtime_update`` learns from its reward. Each function exists twice: awaitable, and blocking with
+the suffix ``_sync``. A call returns after its effect is on disk. Any number of processes may share
+the folder; each picks up changed arms and settings with its next request.
 """
 
 import asyncio
@@ -62,7 +62,7 @@ T = TypeVar("T")
 
 DEFAULT_STORAGE = "./convergence-data"
 _systems: dict[str, Systems] = {}
-"""System → the store that it was configured in."""
+"""System → store that ``configure_runtime`` opened for it."""
 _stores: dict[Path, Systems] = {}
 _mutex = threading.Lock()
 
@@ -70,7 +70,7 @@ _mutex = threading.Lock()
 def _twins(
     function: Callable[P, T],
 ) -> tuple[Callable[P, Coroutine[Any, Any, T]], Callable[P, T]]:
-    """Return a function to be awaited, its blocking work done in a thread, and one that blocks."""
+    """Return an awaitable function that works in a thread, and a blocking one."""
 
     @functools.wraps(function)
     async def awaited(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -88,7 +88,7 @@ def _twins(
 def _checked_settings(
     system: str, config: RuntimeConfig | Mapping[str, Any] | None
 ) -> RuntimeConfig:
-    """Return settings as given, checked.
+    """Validate settings.
 
     Raises:
         ConfigurationError: a setting is wrong.
@@ -127,21 +127,30 @@ def _configure_runtime(
     config: RuntimeConfig | ConvergenceConfig | Mapping[str, Any] | None = None,
     storage: str | Path | None = None,
 ) -> RuntimeConfig:
-    """Say what a system offers and how it serves; may be called again with other settings.
+    """Set what a system offers and how it serves; call again to change it.
 
-    Settings are kept in the store, and every process that serves the system follows.
+    The store keeps the settings, and every process that serves the system follows them.
 
     Args:
         system: name of the optimized system.
-        config: its settings; by default what is in the store serves as it is. A ``ConvergenceConfig``
-            offers the best candidates of its latest run, or before there is one points of its space.
+        config: its settings; by default those in the store. For a ``ConvergenceConfig``, the
+            system
+            offers the best candidates of the latest run, or points of the search space before the
+            first run.
         storage: folder of the store, shared by all processes of this machine; by default
             ``./convergence-data``.
 
+    Returns:
+        The checked settings.
+
     Raises:
         ConfigurationError: a setting is wrong.
-        ArmChangedError: an arm of that name has other parameters.
+        ArmChangedError: an arm of that name exists with other parameters.
         StoreError: the folder cannot be used.
+
+    Example:
+        >>> arms = [{"params": {"temperature": t}} for t in (0.2, 0.8)]
+        >>> configure_runtime_sync("my_api", config={"default_arms": arms})
     """
     if isinstance(config, ConvergenceConfig):
         storage = storage or (None if config.storage is None else config.storage.path)
@@ -164,14 +173,28 @@ def _runtime_select(
     agent_type: str | None = None,
     context: Mapping[str, Any] | None = None,
 ) -> RuntimeSelection:
-    """Choose an arm for a request; the decision is durable when this returns.
+    """Choose an arm for a request and store the decision before returning.
 
-    Without arms in the store, or fewer than ``min_arms``, the first default arm serves with
+    If the store holds no arms, or fewer than ``min_arms``, the first default arm serves with
     ``decision_id=None``.
 
+    Args:
+        system: name of the optimized system.
+        user_id: user whom the request serves.
+        agent_type: kind of agent; by default that of the settings.
+        context: features of the request, for linear arms and sticky sessions.
+
+    Returns:
+        The arm's parameters, and the decision's id for ``runtime_update``.
+
     Raises:
-        LookupError: there is neither an arm nor a default.
-        StoreError: the decision could not be logged.
+        LookupError: the system has neither an arm nor a default.
+        StoreError: the decision could not be stored.
+
+    Example:
+        >>> selection = runtime_select_sync("my_api", user_id="u1")
+        >>> selection.params
+        {"temperature": 0.2}
     """
     systems = systems_of(system)
     selection = systems.selection(system, user_id=user_id, agent_type=agent_type, context=context)
@@ -190,12 +213,13 @@ def _runtime_update(
     metadata: Mapping[str, Any] | None = None,
     cost: float | None = None,
 ) -> dict[str, Any]:
-    """Take in the reward of a decision; durable when this returns.
+    """Store the reward of a decision and learn from it.
 
-    The reward is that of ``signals`` if metrics are configured, else ``reward``, else
-    ``engagement_score``. Without any of them nothing is learned: no reward is no reward. Signals,
-    scores, ``metadata`` (JSON) and ``cost``, in the system's own unit, are stored beside the reward;
-    of costs the mean of each arm is kept. ``user_id`` may be left out: the decision knows its user.
+    The reward comes from ``signals`` if the system has reward metrics, else from ``reward``, else
+    from ``engagement_score``. Without any of them the system learns nothing. The call stores
+    signals,
+    scores, ``metadata`` (JSON) and ``cost`` (in the system's unit) with the reward, and keeps the
+    mean cost of each arm. ``user_id`` is optional, because the decision knows its user.
 
     Returns:
         ``success``, ``status`` (``ok``, ``late``, ``duplicate``, ``conflict``, ``unknown``,
@@ -203,9 +227,17 @@ def _runtime_update(
         ``alarm``.
 
     Raises:
-        ValueError: the reward or a signal is not in [0, 1], or the cost below 0; nothing is stored.
-        WrongUserError: ``user_id`` is not the user that the decision served; nothing is stored.
-        StoreError: it could not be stored.
+        ValueError: the reward or a signal is outside [0, 1], or the cost is negative; stores
+            nothing.
+        WrongUserError: the decision served another user; stores nothing.
+        StoreError: the reward could not be stored.
+
+    Example:
+        >>> outcome = runtime_update_sync(
+        ...     "my_api", decision_id=selection.decision_id, reward=0.8
+        ... )
+        >>> outcome["status"]
+        "ok"
     """
     given = Reward(
         user_id=user_id, decision_id=decision_id, reward=reward, signals=signals,
@@ -217,40 +249,66 @@ def _runtime_update(
 
 
 def _runtime_get_decision(system: str, *, user_id: str, decision_id: str) -> dict[str, Any] | None:
-    """Return a decision and its reward, ``None`` if this user has none of that id."""
+    """Return a decision with its reward, or ``None`` if this user has no decision of that id.
+
+    Example:
+        >>> runtime_get_decision_sync("my_api", user_id="u1", decision_id=selection.decision_id)
+    """
     found = systems_of(system).decision(system, user_id, decision_id)
     return None if found is None else as_dict(found)
 
 
 def _runtime_evidence(system: str, *, agent_type: str | None = None) -> dict[str, Any]:
-    """Return what traffic cost so far (``regret``) and what it shows so far (``log_e``, ``winner``).
+    """Return the regret so far and the evidence for a winner.
 
-    It may be looked at as often as one likes: a winner is wrong with probability ``alpha`` at most.
+    You may check at any time: the named winner is wrong with probability ``alpha`` at most.
+
+    Returns:
+        ``regret`` in rewards, ``log_e`` (evidence, nats), ``winner`` (``None`` while undecided)
+        and more.
 
     Raises:
         LookupError: there are no two arms to compare.
+
+    Example:
+        >>> runtime_evidence_sync("my_api")["winner"]
     """
     return as_dict(systems_of(system).bandit(system, agent_type).evidence())
 
 
 def _runtime_quality(system: str, *, agent_type: str | None = None) -> list[dict[str, Any]]:
-    """Return which arms hold ``least_quality``, with their intervals and costs (mode ``quality``).
+    """Return which active arms reach ``least_quality`` (mode ``quality``).
 
-    Each arm on offer: ``arm_id``, ``standing`` (``holds``, ``fails``, ``undecided``), ``low``,
-    ``high``, ``cost``, ``serves``. It may be looked at as often as one likes: with probability
-    ``1 - alpha`` no arm is ever said to hold what it does not.
+    You may check at any time: with probability ``1 - alpha``, no arm is ever reported to reach a
+    quality that it does not have.
+
+    Returns:
+        For each active arm ``arm_id``, ``standing`` (``holds``, ``fails``, ``undecided``), the
+        interval
+        ``low`` to ``high`` of its mean reward, ``cost``, and ``serves``.
 
     Raises:
-        LookupError: nothing is on offer, or the system serves by another mode.
+        LookupError: no arm is active, or the system serves in another mode.
+
+    Example:
+        >>> [arm["arm_id"] for arm in runtime_quality_sync("my_api") if arm["standing"] == "holds"]
     """
     return [asdict(arm) for arm in systems_of(system).bandit(system, agent_type).quality()]
 
 
 def _runtime_arms(system: str, *, agent_type: str | None = None) -> list[dict[str, Any]]:
-    """Return all arms with their posteriors, those retired included.
+    """Return all arms, including retired ones, with their posteriors.
+
+    Returns:
+        For each arm ``arm_id``, ``params``, ``alpha``, ``beta``, ``mean`` (of the reward, in [0,
+        1]),
+        ``n`` (rewards), ``cost``, ``retired`` and more.
 
     Raises:
-        LookupError: nothing was ever offered there.
+        LookupError: the system never offered an arm.
+
+    Example:
+        >>> {arm["arm_id"]: arm["mean"] for arm in runtime_arms_sync("my_api")}
     """
     return [as_dict(arm) for arm in systems_of(system).arms(system, agent_type)]
 
@@ -261,29 +319,40 @@ def _runtime_offer_arms(
     *,
     agent_type: str | None = None,
 ) -> list[str]:
-    """Put arms on offer, or back on offer; return their names.
+    """Activate new or retired arms and return their names.
 
     Raises:
-        ArmChangedError: an arm of that name has other parameters; nothing is offered.
+        ArmChangedError: an arm of that name exists with other parameters; activates none.
+
+    Example:
+        >>> runtime_offer_arms_sync("my_api", [{"arm_id": "cool", "params": {"temperature": 0.1}}])
+        ["cool"]
     """
     checked = [RuntimeArm.model_validate(arm) for arm in arms]
     return systems_of(system).offer(system, checked, agent_type)
 
 
 def _runtime_retire_arm(system: str, arm_id: str, *, agent_type: str | None = None) -> bool:
-    """Take an arm off offer, its decisions and rewards kept; return whether it was on.
+    """Retire an arm, keep its data, and return whether it was active.
 
     Raises:
-        LookupError: no arm of that name was ever offered there.
+        LookupError: the system never offered an arm of that name.
+
+    Example:
+        >>> runtime_retire_arm_sync("my_api", "cool")
+        True
     """
     return systems_of(system).retire(system, arm_id, agent_type)
 
 
 def _runtime_reset_priors(system: str, *, agent_type: str | None = None) -> None:
-    """Take the nightly priors out of all arms; what rewards taught stays.
+    """Remove the nightly priors from all arms; keep what rewards taught.
 
     Raises:
-        LookupError: nothing was ever offered there.
+        LookupError: the system never offered an arm.
+
+    Example:
+        >>> runtime_reset_priors_sync("my_api")
     """
     systems_of(system).reset_priors(system, agent_type)
 
@@ -297,23 +366,27 @@ def _runtime_evolve_arms(
     evolution_config: Mapping[str, Any] | None = None,
     storage: str | Path | None = None,
 ) -> list[RuntimeArm]:
-    """Return new arms bred from the best ones, for a look: they are not on offer yet.
+    """Breed new arms from the best ones and return them without activating them.
 
-    ``runtime_offer_arms`` puts them there. No arm, on offer or retired, comes again.
+    Review them, then pass them to ``runtime_offer_arms``. No returned arm equals an existing one,
+    active or retired.
 
     Args:
-        system: whose arms.
-        agent_type: its kind of agent; by default that of its settings.
-        top_n: arms that are parents, those of the highest posterior means.
-        search_space: as in ``optimization.yaml``; by default what the arms on offer span.
-        evolution_config: as ``optimization.evolution`` there: ``mutation_rate``,
-            ``crossover_rate``, ``selection``; ``population_size`` is the number of
-            new arms, by default ``top_n``.
+        system: name of the optimized system.
+        agent_type: kind of agent; by default that of the settings.
+        top_n: number of parents, chosen by highest posterior mean; 1 or more.
+        search_space: as in ``optimization.yaml``; by default the range of the active arms.
+        evolution_config: as ``optimization.evolution``: ``mutation_rate``, ``crossover_rate``,
+            ``selection``; ``population_size`` is the number of new arms, by default ``top_n``.
         storage: folder of the store; by default that of ``configure_runtime``.
 
     Raises:
         ConfigurationError: the space or the evolution is wrong, or no arm lies in the space.
-        LookupError: nothing is on offer there.
+        LookupError: no arm is active.
+
+    Example:
+        >>> arms = runtime_evolve_arms_sync("my_api", top_n=2)
+        >>> runtime_offer_arms_sync("my_api", arms)
     """
     if top_n < 1:
         raise ValueError(f"top_n must be 1 or more, but got {top_n}")
@@ -348,14 +421,14 @@ runtime_evolve_arms, runtime_evolve_arms_sync = _twins(_runtime_evolve_arms)
 
 
 def systems_of(system: str) -> Systems:
-    """Return the store that a system is served from: where it was configured, or the default."""
+    """Return the store that serves a system: the configured one, or the default."""
     with _mutex:
         found = _systems.get(system)
     return _opened(Path(DEFAULT_STORAGE)) if found is None else found
 
 
 def _opened(path: Path) -> Systems:
-    """Return the systems of a folder, opened once in a process."""
+    """Return the systems of a folder; a process opens each folder once."""
     root = path.absolute()
     with _mutex:
         if root not in _stores:
