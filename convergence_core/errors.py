@@ -47,29 +47,34 @@ from convergence_core.records import FaultName, RateInfo, Usage
 
 
 class ConvergenceError(Exception):
-    """Root of all errors the product raises on purpose; shown without a traceback."""
+    """Base class of all errors that the product raises on purpose; shown without a traceback."""
 
     exit_code: ClassVar[int] = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One thing that is wrong in a configuration or a test-case file."""
+    """One mistake in a configuration or a test-case file.
+
+    Example:
+        >>> print(Problem(key="budget.max_usd", rule="must be positive", value="-1", fix="Raise it."))
+        `budget.max_usd` must be positive, but got -1. Raise it.
+    """
 
     key: str
     """Dotted path, e.g. ``search_space.parameters.temperature.max``; empty for the whole file."""
     rule: str
-    """What must hold, e.g. "must exceed `min`"."""
+    """Rule that the value breaks, e.g. "must exceed `min`"."""
     value: str = ""
-    """The offending value as text, shortened; empty when the key is missing."""
+    """Offending value as text, shortened; empty if the key is missing."""
     fix: str
-    """What to write instead; never empty."""
+    """Suggested correction; never empty."""
     file: str | None = None
-    """Path as the user gave it; ``None`` when the configuration came from Python."""
+    """Path as the user gave it; ``None`` for a configuration from Python."""
     line: int | None = None
-    """1-based; ``None`` when the position is unknown."""
+    """Counted from 1; ``None`` if unknown."""
     column: int | None = None
-    """1-based; ``None`` when the position is unknown."""
+    """Counted from 1; ``None`` if unknown."""
 
     def __str__(self) -> str:
         """Render as ``file:line:column: key rule, but got value. fix``."""
@@ -82,11 +87,14 @@ class Problem:
 
 
 class ProcessEnding(BaseException):
-    """Raised where a signal strikes, to end the process: nobody takes it for a failure of the work."""
+    """Raised by a signal handler to end the process; no code handles it as a failure."""
 
 
 class ConfigurationError(ConvergenceError):
-    """The configuration or a file it names is wrong; holds every problem found, not the first."""
+    """The configuration or a file that it names is wrong.
+
+    Holds all problems, not only the first.
+    """
 
     exit_code = 2
 
@@ -102,12 +110,12 @@ class ConfigurationError(ConvergenceError):
         return cls([Problem(key=key, rule=rule, value=value, fix=fix, file=file)])
 
     def __reduce__(self) -> tuple[type["ConfigurationError"], tuple[tuple[Problem, ...]]]:
-        """Pickle by problems, since the message is derived from them."""
+        """Pickle the problems, because the message derives from them."""
         return type(self), (self.problems,)
 
 
 class ForeignPackageError(ConvergenceError):
-    """A package named like one of ours does not bear our marker."""
+    """An installed package has the name of one of ours but not our marker."""
 
 
 class StoreError(ConvergenceError):
@@ -115,43 +123,43 @@ class StoreError(ConvergenceError):
 
 
 class StoreFormatError(StoreError):
-    """The store was written by a newer version, or the folder is not a store."""
+    """The store has a newer format, or the folder is not a store."""
 
 
 class StoreDamagedError(StoreError):
-    """A file of the store is torn, empty or not what its name says."""
+    """A file of the store is truncated, empty or not what its name states."""
 
 
 class StoreWriteError(StoreError):
-    """A write failed: disk full, read-only folder or no permission. Nothing published is lost."""
+    """A write failed: disk full, read-only folder or no permission. Published rows are safe."""
 
 
 class ArmChangedError(ConvergenceError):
-    """An arm was offered under the name of another one."""
+    """An arm has the name of an existing arm with other parameters."""
 
     exit_code = 2
 
 
 class NoArmsError(ConvergenceError, LookupError):
-    """Nothing is on offer there, or no two arms to compare."""
+    """The system has no active arm, or no two arms to compare."""
 
     exit_code = 2
 
 
 class RequestReusedError(ConvergenceError):
-    """An idempotency key was used for another request before."""
+    """An idempotency key belongs to an earlier, different request."""
 
     exit_code = 2
 
 
 class WrongUserError(ConvergenceError, ValueError):
-    """A reward was given for a decision that served another user; nothing is stored."""
+    """The rewarded decision served another user; nothing is stored."""
 
     exit_code = 2
 
     @classmethod
     def of(cls, decision_id: str, user_id: str) -> Self:
-        """Return the error of a reward; whom the decision served is not told."""
+        """Return the error of a reward without naming the user whom the decision served."""
         return cls(
             f"`user_id` must be the user that decision {decision_id} served, but got {user_id!r}. "
             "Leave it out: the decision knows its user."
@@ -165,51 +173,51 @@ class FeedbackRefusedError(ConvergenceError, ValueError):
 
 
 class InteractionNotFoundError(ConvergenceError, LookupError):
-    """No answer of that id was logged, or it was forgotten."""
+    """The log has no answer of that id, or the answer was deleted."""
 
     exit_code = 2
 
 
 class AdapterRefusedError(ConvergenceError, ValueError):
-    """An adapter may not become what was asked, or its files break a rule; nothing is changed."""
+    """An adapter cannot change to that state, or its files break a rule; nothing changes."""
 
     exit_code = 2
 
 
 class AdapterNotFoundError(ConvergenceError, LookupError):
-    """No adapter of that version was registered."""
+    """The registry has no adapter of that version."""
 
     exit_code = 2
 
 
 class TrainingFailedError(ConvergenceError):
-    """A round of training gave no adapter that could be judged; nothing is changed."""
+    """A training round produced no adapter that can be judged; nothing changes."""
 
 
 class PolicyCheckpointError(ConvergenceError):
-    """A policy's checkpoint is damaged, or of another embedding or set of actions."""
+    """A policy's checkpoint is damaged, or has another embedding or other actions."""
 
     exit_code = 2
 
 
 class PolicyDecisionNotFoundError(ConvergenceError, LookupError):
-    """No decision of a policy has that id, or it was too old to be kept."""
+    """The policy has no decision of that id, or has dropped it for its age."""
 
     exit_code = 2
 
 
 class PolicyRequestError(ConvergenceError, ValueError):
-    """A decision, an outcome or a checkpoint's name breaks a rule of a policy; nothing is changed."""
+    """A decision, outcome or checkpoint name breaks a rule of the policy; nothing changes."""
 
     exit_code = 2
 
 
 class PromptScoreMissingError(ConvergenceError):
-    """A prompt could not be scored on all of its cases: network, server, or budget."""
+    """The network, the server or the budget prevented scoring a prompt on all of its cases."""
 
 
 class PolicyBusyError(ConvergenceError):
-    """A policy is updated by one request, or served by one process, at a time."""
+    """Another request updates the policy, or another process serves it."""
 
 
 class QueryError(ConvergenceError):
@@ -219,70 +227,70 @@ class QueryError(ConvergenceError):
 
 
 class RunNotFoundError(ConvergenceError):
-    """No run, or more than one, answers to that name."""
+    """No run, or more than one, matches the name."""
 
     exit_code = 2
 
 
 class LeaseHeldError(ConvergenceError):
-    """Another live process holds the lease on this optimized system."""
+    """Another live process holds the lease on this system."""
 
 
 class ResumeError(ConvergenceError):
-    """The run cannot go on as it was: its files or its function changed."""
+    """The run cannot resume because its files or its function changed."""
 
     exit_code = 2
 
 
 class NoRewardError(ConvergenceError):
-    """A run has ended, and no configuration has a reward for an answer."""
+    """A run ended, and no configuration has a reward."""
 
 
 class RunInterruptedError(ConvergenceError):
-    """The run was asked to stop; what was paid is kept and the run can be resumed."""
+    """A user or a cancellation stopped the run; paid answers are kept and the run can resume."""
 
     exit_code = 130
 
 
 class EndpointDownError(ConvergenceError):
-    """An endpoint or a function answers nothing any more.
+    """An endpoint or a function has stopped answering.
 
-    What was paid is kept and the run can be resumed.
+    Paid answers are kept and the run can resume.
     """
 
 
 class NotificationError(ConvergenceError):
-    """A notice did not reach the address that it was sent to."""
+    """A notification did not reach its address."""
 
     def __init__(self, message: str, *, may_pass: bool) -> None:
         super().__init__(message)
         self.may_pass = may_pass
-        """Whether it may arrive when it is sent again."""
+        """Whether sending again may succeed."""
 
 
 class PrefectServerError(ConvergenceError):
-    """Prefect's server cannot be reached, or a temporary one does not start."""
+    """Prefect's server is unreachable, or a temporary server does not start."""
 
 
 class WorkerLostError(ConvergenceError):
-    """A process that was evaluating a candidate has ended; its paid answers are in the journal."""
+    """A worker process died during an evaluation; the journal keeps its paid answers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Billed:
-    """What a call cost that was answered in full, though of no use: a refusal, an empty answer."""
+    """Cost of a complete but unusable answer, such as a refusal or an empty answer."""
 
     usage: Usage
     cost_usd: float | None
-    """``None``: its price is unknown."""
+    """US dollars; ``None`` if the price is unknown."""
     price_version: str | None = None
-    """Date of the price table that ``cost_usd`` comes from; ``None``: the target said it."""
+    """Date of the price table behind ``cost_usd``; ``None`` if the target reported the cost."""
     model: str | None = None
-    """As answered by the provider."""
+    """Model name in the provider's answer."""
 
 
 class EvaluationFault(ConvergenceError):  # noqa: N818 - data first, seldom raised
-    """One cell went wrong. Raised by targets and metrics, recorded as data by the session."""
+    """Failure of one cell. Targets and metrics raise it; the session records it as data."""
 
     fault: ClassVar[FaultName] = "candidate"
 
@@ -293,13 +301,13 @@ class EvaluationFault(ConvergenceError):  # noqa: N818 - data first, seldom rais
         self.error_type = error_type
         """Short reason for tables, e.g. ``timeout``, ``http_500``, ``ValueError``."""
         self.details = details
-        """Original traceback or body, redacted and shortened; empty when there is none."""
+        """Original traceback or body, redacted and shortened; empty if there is none."""
         self.billed = billed
-        """What the call cost; ``None``: nothing is known to have been charged."""
+        """Cost of the call; ``None`` if no charge is known."""
 
 
 class CandidateFault(EvaluationFault):
-    """The candidate's doing: bad answer, exception in the user's function, permanent 4xx."""
+    """The candidate caused the failure: bad answer, exception in user code, permanent 4xx."""
 
     fault = "candidate"
 
@@ -325,11 +333,11 @@ class InfrastructureFault(EvaluationFault):
         self.retryable = retryable
         """Whether the same call may succeed later."""
         self.retry_after_s = retry_after_s
-        """Seconds the server asked to wait; ``None`` when it did not say."""
+        """Seconds that the server asks to wait; ``None`` if it names no time."""
         self.may_be_billed = may_be_billed
-        """Whether the request was sent and nobody saw what became of it: it may have cost money."""
+        """Whether the request was sent without a known outcome, so that it may have cost money."""
         self.rate = rate
-        """What the server said about its limits; ``None``: nothing, or there was no answer."""
+        """The server's rate limits; ``None`` without an answer or without limits in it."""
 
 
 class EvaluatorFault(EvaluationFault):

@@ -1,7 +1,7 @@
 """Interfaces to the world: targets, metrics, LLMs, players, stores and journals.
 
-``tasks`` implements them; every implementation passes the contract suite of its protocol
-(``tests/contracts``). ``Store`` and ``Journal`` block; async code calls them from a thread.
+``tasks`` implements them, and every implementation passes the contract suite of its protocol
+(``tests/contracts``). ``Store`` and ``Journal`` block; async code calls them in a thread.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,38 +15,38 @@ if TYPE_CHECKING:
     import numpy as np
 
 Row = Mapping[str, object]
-"""One row of a table: column name → value of the column's type; absent means NULL."""
+"""Row of a table: column name → value; a missing column is NULL."""
 
 RunStatus = Literal["running", "interrupted", "stopped", "failed", "done"]
-"""``done`` runs cannot be resumed, all others can. ``interrupted``: the process was killed."""
+"""All runs except ``done`` can resume. ``interrupted`` means that the process died."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallIntent:
-    """A call about to be made: everything the journal knows before the answer."""
+    """A planned call, as the journal knows it before the answer."""
 
     call_key: str
     run_id: str
     generation: int | None
     eval_id: str | None
     purpose: str
-    """``evaluation``, ``judge``, ``thought``, ``sao``…"""
+    """Purpose of the call, e.g. ``evaluation``, ``judge``, ``thought`` or ``sao``."""
     provider: str
     model: str | None
     request_sha256: str
     lease_s: float
-    """How long no other process may make this call; must outlast the call's own time-out."""
+    """Seconds during which no other process may make this call; exceeds the call's time-out."""
     max_usd: float | None = None
-    """Worst-case price; ``None``: unknown."""
+    """Worst-case price in US dollars; ``None`` if unknown."""
     max_tokens: int | None = None
-    """Worst-case number of tokens, prompt and answer; ``None``: unknown."""
+    """Worst-case number of tokens, prompt and answer; ``None`` if unknown."""
     fresh_since_us: int | None = None
-    """A stored answer that ended earlier is too old: the call is granted anew; ``None``: none is."""
+    """Earliest end of a stored answer that counts as a hit; ``None`` accepts any age."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredAnswer:
-    """A stored outcome of a call; candidate faults are outcomes too."""
+    """Stored outcome of a call, which may be a candidate fault."""
 
     outcome: Json
     """Redacted JSON, as the session wrote it."""
@@ -55,7 +55,7 @@ class StoredAnswer:
     attempt: int
     run_id: str
     eval_id: str | None
-    """Run and evaluation that paid first."""
+    """Run and evaluation that first paid for the answer."""
     cost_usd: float | None
     usage: Usage = NO_USAGE
 
@@ -65,38 +65,39 @@ class Claim:
     """Answer of the journal to an intent."""
 
     state: Literal["granted", "hit", "busy"]
-    """``granted``: make the call; ``hit``: here is the answer; ``busy``: another owner is at it."""
+    """``granted``: make the call. ``hit``: ``answer`` holds the outcome. ``busy``: another owner
+    makes the call."""
     attempt: int = 0
-    """Number of the attempt granted, from 1."""
+    """Number of the granted attempt, from 1."""
     answer: StoredAnswer | None = None
-    """Set for a hit."""
+    """Stored answer of a hit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settlement:
-    """End of an attempt."""
+    """Outcome of an attempt."""
 
     call_key: str
     attempt: int
     state: Literal["done", "failed"]
     outcome: Json
-    """The answer for ``done``; for ``failed`` the error, kept for the record, never reused."""
+    """Answer if ``done``; if ``failed``, the error, which is recorded but never reused."""
     started_us: int
     ended_us: int
     cost_usd: float | None = None
     maybe_usd: float = 0.0
-    """What a failed attempt may have cost, e.g. a time-out after sending."""
+    """US dollars that a failed attempt may have cost, e.g. a time-out after sending."""
     maybe_tokens: int = 0
-    """Tokens a failed attempt may have used."""
+    """Tokens that a failed attempt may have used."""
     usage: Usage = NO_USAGE
     price_version: str | None = None
-    """Date of the price table that ``cost_usd`` comes from."""
+    """Date of the price table behind ``cost_usd``."""
     model: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostCall:
-    """An attempt that was under way when its process died: maybe paid."""
+    """Attempt in flight when its process died, which may have been billed."""
 
     call_key: str
     attempt: int
@@ -105,92 +106,93 @@ class LostCall:
     model: str | None
     started_us: int
     max_usd: float | None
-    """What it may have cost at most; ``None``: unknown."""
+    """Worst-case cost in US dollars; ``None`` if unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallTotals:
-    """The journal's account of one run."""
+    """Totals of one run in the journal."""
 
     n_attempts: int = 0
-    """Calls started, retries and lost ones included, journal hits not."""
+    """Calls started, including retries and lost calls but not journal hits."""
     n_done: int = 0
     n_failed: int = 0
     n_in_flight: int = 0
-    """Started and neither done nor failed: after a kill, maybe paid."""
+    """Calls neither done nor failed; after a kill they may have been billed."""
     cost_usd: float | None = 0.0
-    """Sum of known prices; ``None`` when no priced call was made but unpriced ones were."""
+    """Sum of known prices in US dollars; ``None`` if no call has a known price."""
     maybe_usd: float = 0.0
-    """Worst case of attempts whose end is not known."""
+    """Worst-case cost of attempts with an unknown end, US dollars."""
     n_unpriced: int = 0
-    """Attempts that were answered and whose price is unknown."""
+    """Answered attempts of unknown price."""
     unpriced_usd: float = 0.0
-    """Worst case of those, where it was known before the call: a reply without usage."""
+    """Worst-case cost of these attempts if it was known before the call, US dollars."""
     tokens: int = 0
     """Reported tokens, prompt and answer."""
     maybe_tokens: int = 0
     unpriced_tokens: int = 0
-    """Worst case of those of unknown price, less what they reported."""
+    """Worst-case tokens of attempts of unknown price, minus the tokens they reported."""
     active_s: float = 0.0
-    """Seconds in which some process worked on the run: for each, from its first claim to its last
-    settlement. The time between a stop and its resume is not in it."""
+    """Seconds of work on the run: for each process, from its first claim to its last settlement.
+    The time between a stop and a resume does not count."""
 
 
 @runtime_checkable
 class Journal(Protocol):
-    """Every call that may cost money: claimed before it is made, durable before it is used.
+    """Record of every call that may cost money: claimed before the call, durable before use.
 
-    Both batch methods are one durable transaction: when they return, the rows survive power loss.
+    Both batch methods are single durable transactions: once they return, the rows survive power
+    loss.
     """
 
     def claim(self, intents: Sequence[CallIntent], owner: str) -> list[Claim]:
         """Claim calls, in order.
 
-        A ``done`` key is a hit, unless its answer ended before ``fresh_since_us``; an evaluation
-        that paid for an answer or was given one gets the same again, however old. A key under a
-        live lease is busy.
+        A ``done`` key is a hit unless its answer ended before ``fresh_since_us``. An evaluation
+        that already paid for or received an answer gets the same answer again, whatever its age. A
+        key under a live lease is busy.
         """
         ...
 
     def settle(self, settlements: Sequence[Settlement]) -> None:
-        """Record how attempts ended; the first ``done`` of a key wins until it is too old."""
+        """Record the outcomes of attempts. The first ``done`` of a key wins until it expires."""
         ...
 
     def answers(self, call_keys: Sequence[str]) -> dict[str, StoredAnswer]:
-        """Return the stored ``done`` outcomes among these keys; claims and writes nothing.
+        """Return the stored ``done`` outcomes among these keys, without claims or writes.
 
-        A run whose ``budget.max_calls`` is spent reads what it has paid for by this.
+        A run that has spent ``budget.max_calls`` reads its paid answers this way.
         """
         ...
 
     def totals(self, run_id: str, *, before_generation: int | None = None) -> CallTotals:
-        """Return the account of a run; with ``before_generation`` only of earlier generations.
+        """Return the totals of a run; with ``before_generation``, those of earlier generations.
 
-        ``active_s`` is that of the whole run.
+        ``active_s`` always covers the whole run.
         """
         ...
 
     def abandon(self, run_id: str) -> list[LostCall]:
-        """Release the claims of a run whose process is known to be dead; return them by age.
+        """Release the claims of a run whose process is dead and return them, oldest first.
 
-        Called once by the holder of the system's lease when it resumes a run.
+        The holder of the system's lease calls this once when it resumes a run.
         """
         ...
 
     def attempts(
         self, run_id: str, *, generation: int | None, all_generations: bool = False
     ) -> list[Row]:
-        """Return the ledger rows (table ``attempts``) of one generation, ordered by key."""
+        """Return the rows of table ``attempts`` of one generation, ordered by key."""
         ...
 
     def close(self) -> None:
-        """Free the file or the connection; safe to call twice."""
+        """Close the file or connection; safe to call twice."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
-    """One row of ``runs``."""
+    """One row of table ``runs``."""
 
     run_id: str
     name: str
@@ -199,32 +201,32 @@ class RunRecord:
     started_us: int
     ended_us: int | None = None
     reason: str | None = None
-    """Why it ended, in words."""
+    """Why the run ended, in words."""
     config_json: str
     config_sha256: str
     config_path: str | None = None
     base_dir: str
-    """Folder that relative paths of the configuration start from."""
+    """Folder to which relative paths of the configuration refer."""
     search_space_json: str
     cases_sha256: str
     seed: int
     code_version: str
     tags: Mapping[str, str] = field(default_factory=dict)
     n_generations: int = 0
-    """Committed so far."""
+    """Number of committed generations."""
     summary_json: str | None = None
-    """The result handed over, for finished runs."""
+    """Result of a finished run as JSON."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """State after the last committed generation, for a resume."""
+    """State after the last committed generation, for resuming."""
 
     generation: int
     rng_state_json: str
     sampler_state_json: str
     progress_json: str
-    """The stopper's and the budget's numbers."""
+    """State of the stopping rule and the budget."""
 
 
 @runtime_checkable
@@ -237,51 +239,51 @@ class Store(Protocol):
         ...
 
     def publish(self, run_id: str, generation: int, tables: Mapping[str, Sequence[Row]]) -> None:
-        """Publish a generation durably, the ``generations`` row last; doing it again is harmless.
+        """Publish a generation durably, the ``generations`` row last; repeating is harmless.
 
         Generation ``-1`` holds the final re-estimation (its rows' ``generation`` is NULL).
 
         Raises:
-            StoreWriteError: nothing of this generation is visible then.
+            StoreWriteError: the write failed; no row of this generation is visible.
         """
         ...
 
     def write_ahead(
         self, run_id: str, generation: int, tables: Mapping[str, Sequence[Row]]
     ) -> None:
-        """Write what is fixed before a generation is evaluated; it is visible with the generation.
+        """Write rows that are fixed before evaluation; they become visible with the generation.
 
         Raises:
-            StoreWriteError: what was written ahead before is unchanged then.
+            StoreWriteError: the write failed; earlier rows are unchanged.
         """
         ...
 
     def save_run(self, record: RunRecord) -> None:
-        """Create or replace the run's row, atomically."""
+        """Create or replace the run's row atomically."""
         ...
 
     def finish_run(self, record: RunRecord) -> None:
-        """Save a ``done`` run's row and compact its generations into one file per table."""
+        """Save the row of a ``done`` run and compact its generations into one file per table."""
         ...
 
     def continue_run(self, source_id: str, run_id: str) -> None:
-        """Publish a finished run's generations under a new run's id; again is harmless."""
+        """Publish a finished run's generations under a new run id; repeating is harmless."""
         ...
 
     def run(self, name: str) -> RunRecord:
         """Find one run by id, label or unambiguous part of its id.
 
         Raises:
-            RunNotFoundError: none, or several.
+            RunNotFoundError: no run or several runs match.
         """
         ...
 
     def runs(self, system: str | None = None) -> list[RunRecord]:
-        """Return all runs, or those of one optimized system, latest first."""
+        """Return all runs, or those of one system, latest first."""
         ...
 
     def checkpoint(self, run_id: str) -> Checkpoint | None:
-        """Return the last committed generation's checkpoint, or ``None`` before the first."""
+        """Return the checkpoint of the last committed generation; ``None`` before the first."""
         ...
 
     def rows(
@@ -297,17 +299,17 @@ class Store(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorstCase:
-    """The most that one attempt can cost; what a budget reserves before it."""
+    """Upper bound on the cost of one attempt, which a budget reserves in advance."""
 
     usd: float | None = None
-    """``None``: the price is unknown."""
+    """US dollars; ``None`` if the price is unknown."""
     tokens: int | None = None
-    """Prompt and answer; ``None``: unbounded or unknown."""
+    """Tokens of prompt and answer; ``None`` if unbounded or unknown."""
 
 
 @runtime_checkable
 class Target(Protocol):
-    """One function, HTTP endpoint or chat model whose settings are optimized."""
+    """Function, HTTP endpoint or chat model whose settings are optimized."""
 
     @property
     def provider(self) -> str:
@@ -315,49 +317,49 @@ class Target(Protocol):
         ...
 
     def request(self, params: Params, case: Case) -> Json:
-        """Return the canonical request: pure, no secret, no clock.
+        """Return the canonical request: pure, without secrets or clock.
 
-        Everything that shapes the answer is in it (base URL, model, body); what does not
-        (authorization, time-outs) is not, for the journal's key is a hash of it.
+        The journal's key is a hash of it. It therefore contains everything that shapes the answer
+        (base URL, model, body) and nothing else (no authorization, no time-outs).
 
         Raises:
-            CandidateFault: these parameters cannot make a request for this case.
+            CandidateFault: these parameters cannot form a request for this case.
         """
         ...
 
     def worst_case(self, params: Params, case: Case) -> WorstCase:
-        """Return a bound on what one attempt at this request costs: pure, no call.
+        """Return an upper bound on the cost of one attempt: pure, without a call.
 
         Raises:
-            CandidateFault: as ``request``.
+            CandidateFault: as for ``request``.
         """
         ...
 
     async def call(self, params: Params, case: Case) -> Reply:
-        """Ask once and return the reply; never retries.
+        """Send one request and return the reply; never retries.
 
         Raises:
-            CandidateFault: the candidate's doing; asking again would not help.
-            InfrastructureFault: network, rate limit or server; ``retryable`` says whether to ask
-                again.
+            CandidateFault: the candidate caused the failure; a retry would not help.
+            InfrastructureFault: network, rate limit or server; ``retryable`` tells whether to
+                retry.
         """
         ...
 
     async def aclose(self) -> None:
-        """Free connections, threads and processes; safe to call twice."""
+        """Release connections, threads and processes; safe to call twice."""
         ...
 
 
 @runtime_checkable
 class SessionTarget(Protocol):
-    """A target that opens paid sessions which outlive a killed process."""
+    """Target with paid sessions that outlive a killed process."""
 
     def bind(self, run_id: str) -> None:
-        """Mark the sessions of all later calls with a run."""
+        """Tag the sessions of all later calls with a run."""
         ...
 
     def sweep(self, run_ids: Iterable[str]) -> None:
-        """Release what runs that nobody works on any more have left open; never raises for a failure."""
+        """Release open sessions of runs without a process; logs failures, never raises."""
         ...
 
 
@@ -371,10 +373,10 @@ class Metric(Protocol):
         ...
 
     async def measure(self, reply: Reply, case: Case, params: Params) -> float | None:
-        """Return the finite value, or ``None`` when it is unknown (e.g. no price).
+        """Return the finite value, or ``None`` if unknown (e.g. no price).
 
         Raises:
-            CandidateFault: the answer is of a form that cannot be measured (e.g. not JSON).
+            CandidateFault: the metric cannot apply to this form of answer (e.g. not JSON).
             EvaluatorFault: the metric itself failed.
         """
         ...
@@ -382,28 +384,29 @@ class Metric(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completion:
-    """A chat model's answer."""
+    """Answer of a chat model."""
 
     text: str
     latency_ms: float
     model: str | None = None
     usage: Usage = NO_USAGE
     first_token_ms: float | None = None
-    """From sending the request to the first piece of the answer; ``None``: not streamed."""
+    """Milliseconds from sending the request to the first chunk; ``None`` without streaming."""
     dropped: tuple[str, ...] = ()
-    """Request fields that were left out, each as ``name: reason``."""
+    """Request fields that the client omitted, each as ``name: reason``."""
     finish_reason: str | None = None
     thinking: str | None = None
-    """The model's thinking before it, which is no part of it; ``None``: none is known."""
+    """The model's reasoning before the answer, not part of ``text``; ``None`` if unknown."""
     cost_usd: float | None = None
-    """US dollars that the provider itself says it billed; ``None``: it says none, and the price counts."""
+    """US dollars that the provider reports as billed; ``None`` if it reports none and the price
+    table applies."""
     raw: Mapping[str, Json]
-    """The provider's whole answer, without headers."""
+    """The provider's complete answer, without headers."""
 
 
 @runtime_checkable
 class LLM(Protocol):
-    """A chat model behind some provider; used by chat targets, judges and thinkers."""
+    """Chat model of some provider, for chat targets, judges and thinkers."""
 
     @property
     def provider(self) -> str:
@@ -412,16 +415,16 @@ class LLM(Protocol):
 
     @property
     def base_url(self) -> str:
-        """Where requests go; part of every ``call_key``."""
+        """Address of the requests; part of every ``call_key``."""
         ...
 
     async def complete(
         self, messages: Sequence[Mapping[str, Json]], *, model: str, **options: Json
     ) -> Completion:
-        """Ask once; never retries.
+        """Send one request; never retries.
 
         Raises:
-            CandidateFault: the request is refused for its content or parameters.
+            CandidateFault: the provider refuses the content or the parameters.
             InfrastructureFault: network, rate limit, authentication or server.
         """
         ...
@@ -433,29 +436,29 @@ class LLM(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """What a language game asks one of its roles."""
+    """Request of a language game to one of its roles."""
 
     role: str
     text: str
-    """All that the role may know: the rules, what happened, what to answer."""
+    """Everything that the role may know: rules, history and the question."""
     state: str = ""
-    """What the role knows, in its shortest form: equal for equal situations. Tables learn by it."""
+    """Shortest form of what the role knows, equal for equal situations; tables learn from it."""
     options: tuple[str, ...] = ()
-    """Replies that are legal; empty: any text."""
+    """Legal replies; empty if any reply is legal."""
 
 
 @runtime_checkable
 class Player(Protocol):
-    """Whoever answers for a role of a language game: a model, a table, a solver, a sandbox."""
+    """Player of a role in a language game: a model, a table, a solver or a sandbox."""
 
     def answer(self, ask: Ask, rng: "np.random.Generator") -> str:
-        """Answer once.
+        """Answer one request.
 
         Args:
-            ask: what is asked.
-            rng: the play's own stream for this role.
+            ask: the request.
+            rng: random stream of this game for this role.
 
         Raises:
-            InfrastructureFault: nobody answered; the play is missing, never scored.
+            InfrastructureFault: the player did not answer; the game is missing, never scored.
         """
         ...

@@ -1,7 +1,7 @@
-"""Records that travel between rooms: frozen, slotted, keyword-only.
+"""Records that travel between packages: frozen, slotted, keyword-only.
 
-Words are those of ``docs/glossary.md``. Times are microseconds since the Unix epoch, money is
-US dollars, ``None`` means unknown and never zero.
+``docs/glossary.md`` defines the terms. Times are microseconds since the Unix epoch and money is US
+dollars. ``None`` means unknown, never zero.
 """
 
 import hashlib
@@ -11,39 +11,45 @@ from dataclasses import dataclass, field, fields
 from typing import Literal, Self, TypeAlias
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
-"""A value that JSON can carry."""
+"""A value that JSON can represent."""
 
 ParamValue: TypeAlias = bool | int | float | str
-"""One parameter's value. A text parameter's value is the *text* of the chosen variant."""
+"""Value of one parameter; for a text parameter, the text of the chosen variant."""
 
 Params: TypeAlias = Mapping[str, ParamValue]
-"""Active parameters of a candidate, by name. Read-only by agreement."""
+"""Active parameters of a candidate by name; read-only by agreement."""
 
 Role = Literal["search", "fresh", "holdout"]
-"""Who may see an evaluation: samplers read ``search`` only; the report shows the others apart."""
+"""Purpose of an evaluation. Samplers read ``search`` only; the report shows the others separately.
+"""
 
 Origin = Literal["default", "sample", "mutation", "crossover", "elite", "rlp", "sao", "written"]
-"""How a candidate came to be."""
+"""Origin of a candidate."""
 
 FaultName = Literal["candidate", "infrastructure", "evaluator"]
-"""Cause of a failed evaluation: ``candidate``: reward 0; the others: the reward is missing."""
+"""Cause of a failed evaluation. ``candidate`` means reward 0; for the others the reward is
+missing."""
 
 Status = Literal["ok", "error", "timeout", "skipped"]
-"""How an evaluation ended; ``skipped`` means it was planned and not asked (budget, stop)."""
+"""How an evaluation ended; ``skipped`` means that a budget or a stop prevented it."""
 
 
 SHORT_ID = 6
-"""Digits of a candidate's id in its name."""
+"""Number of digits of a candidate's id in its name."""
 DEFAULT_NAME = "default"
-"""Name of the user's defaults."""
+"""Name of the user's default settings."""
 
 
 def canonical_json(value: object) -> str:
-    """Return the one JSON text of a value: sorted keys, no white space, no NaN.
+    """Return the canonical JSON of a value: sorted keys, no white space, no NaN.
 
     Raises:
         ValueError: a float is NaN or infinite.
-        TypeError: the value is not made of JSON types.
+        TypeError: the value contains a type that JSON lacks.
+
+    Example:
+        >>> canonical_json({"b": 1, "a": [True, None]})
+        '{"a":[true,null],"b":1}'
     """
     return json.dumps(
         value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
@@ -51,29 +57,29 @@ def canonical_json(value: object) -> str:
 
 
 def sha256_hex(text: str) -> str:
-    """Return the SHA-256 of a text's UTF-8 bytes as 64 hexadecimal digits."""
+    """Return the SHA-256 of a string's UTF-8 bytes as 64 hexadecimal digits."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """One point of the search space."""
+    """Point of the search space."""
 
     candidate_id: str
-    """16 hexadecimal digits of the SHA-256 of the canonical active parameters."""
+    """First 16 hexadecimal digits of the SHA-256 of the canonical active parameters."""
     params: Params
     origin: Origin = "sample"
     parent_ids: tuple[str, ...] = ()
 
 
 def short_id(candidate_id: str) -> str:
-    """Return the beginning of a candidate's id, by which people and commands name it."""
+    """Return the prefix of a candidate's id that people and commands use."""
     return candidate_id[:SHORT_ID]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One test case: what is asked and what is expected."""
+    """Test case: an input and the expected answer."""
 
     case_id: str
     input: Json
@@ -82,14 +88,15 @@ class Case:
     """Relative weight of the case in a candidate's mean reward; positive."""
     tags: tuple[str, ...] = ()
     group: str | None = None
-    """Name of the cases that are alike, such as paraphrases of one question: they are held out
-    together, and count as one where chance is judged. ``None``: the case is like no other."""
+    """Name of a group of similar cases, such as paraphrases of one question. Its cases are held
+    out together and count once in statistical tests. ``None`` means that the case is independent.
+    """
     description: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """(candidate, test case, repeat): the unit that is evaluated, journaled and paid for."""
+    """(candidate, test case, repeat): the unit of evaluation, journal and payment."""
 
     candidate_id: str
     case_id: str
@@ -99,7 +106,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """A candidate and the cells it gets in this generation, in the order they are asked."""
+    """A candidate and its cells of one generation, in the order of evaluation."""
 
     candidate: Candidate
     cells: tuple[Cell, ...]
@@ -109,28 +116,29 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """Tokens of one attempt, as its provider reported them; ``None``: it did not say."""
+    """Token counts of one attempt as the provider reported them; ``None`` means not reported."""
 
     prompt_tokens: int | None = None
-    """The whole prompt: those read from and written to the provider's cache included."""
+    """Tokens of the whole prompt, including those that the provider cached or read from its cache.
+    """
     cached_tokens: int | None = None
-    """Tokens of the prompt that the provider read from its cache."""
+    """Prompt tokens that the provider read from its cache."""
     cache_write_tokens: int | None = None
-    """Tokens of the prompt that the provider wrote to its cache, at a price of their own."""
+    """Prompt tokens that the provider wrote to its cache, which have a separate price."""
     completion_tokens: int | None = None
-    """The whole answer, reasoning included."""
+    """Tokens of the whole answer, including reasoning."""
     reasoning_tokens: int | None = None
-    """Tokens of the answer spent on reasoning."""
+    """Answer tokens spent on reasoning."""
 
     @property
     def total(self) -> int | None:
-        """Tokens of prompt and answer; ``None`` when neither is known."""
+        """Tokens of prompt and answer; ``None`` if neither is known."""
         if self.prompt_tokens is None and self.completion_tokens is None:
             return None
         return (self.prompt_tokens or 0) + (self.completion_tokens or 0)
 
     def __add__(self, other: "Usage") -> "Usage":
-        """Return the sums; a number that only one of them knows is the sum."""
+        """Add two usages; if only one of them knows a count, that count is the sum."""
 
         def added(name: str) -> int | None:
             known = [n for one in (self, other) if (n := getattr(one, name)) is not None]
@@ -139,7 +147,7 @@ class Usage:
         return Usage(**{field.name: added(field.name) for field in fields(self)})
 
     def to_json(self) -> dict[str, Json]:
-        """Return the known numbers by name."""
+        """Return the known counts by name."""
         numbers: dict[str, Json] = {
             "prompt_tokens": self.prompt_tokens,
             "cached_tokens": self.cached_tokens,
@@ -151,66 +159,67 @@ class Usage:
 
     @classmethod
     def from_json(cls, value: Json) -> Self:
-        """Rebuild what ``to_json`` wrote."""
+        """Rebuild a usage from the value of ``to_json``."""
         return cls(**value) if isinstance(value, dict) else cls()  # type: ignore[arg-type]  # as written
 
 
 NO_USAGE = Usage()
-"""Nothing was reported."""
+"""Usage of a call that reported none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateInfo:
-    """What the head of an answer says about the endpoint's limits; ``None``: it does not say."""
+    """Rate limits that an answer's headers report; ``None`` means not reported."""
 
     retry_after_s: float | None = None
-    """A command: nothing may be sent for so long."""
+    """Seconds to wait before the next request, as the server demands."""
     remaining_requests: int | None = None
-    """Requests that are still allowed, over all windows."""
+    """Requests that all windows still allow."""
     remaining_tokens: int | None = None
-    """Tokens that are still allowed, over all windows."""
+    """Tokens that all windows still allow."""
     reset_s: float | None = None
-    """Until what is used up is there again; where nothing is, until everything is."""
+    """Seconds until the limit is full again; if a limit is exhausted, until all limits are."""
 
     @property
     def is_used_up(self) -> bool:
-        """Whether a limit has nothing left."""
+        """Whether a limit is exhausted."""
         return self.remaining_requests == 0 or self.remaining_tokens == 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What a target answered to one request."""
+    """Answer of a target to one request."""
 
     value: Json
-    """The result: the mapped field of an HTTP body, a function's result, a chat's text."""
+    """Result: the mapped field of an HTTP body, a function's result, or the content of a chat
+    message."""
     latency_ms: float
-    """From the moment the request was sent to its last byte; no queueing."""
+    """Milliseconds from sending the request to the last byte, without queueing."""
     cost_usd: float | None = None
-    """As the target reported it, or as priced from ``usage``; ``None``: unknown."""
+    """US dollars, as the target reported or as priced from ``usage``; ``None`` if unknown."""
     price_version: str | None = None
-    """Date of the price table that ``cost_usd`` comes from; ``None``: the target said it."""
+    """Date of the price table behind ``cost_usd``; ``None`` if the target reported the cost."""
     usage: Usage = NO_USAGE
     model: str | None = None
-    """As answered by the provider."""
+    """Model name in the provider's answer."""
     provider: str | None = None
     first_token_ms: float | None = None
-    """From sending the request to the first piece of the answer; ``None``: not streamed."""
+    """Milliseconds from sending the request to the first chunk; ``None`` without streaming."""
     dropped: tuple[str, ...] = ()
-    """Request fields that were left out, each as ``name: reason``."""
+    """Request fields that the target omitted, each as ``name: reason``."""
     extra: Mapping[str, float] = field(default_factory=dict)
-    """Further numbers the target measured itself, by metric name."""
+    """Further numbers that the target measured, by metric name."""
     finish_reason: str | None = None
-    """Why a chat model's answer ended; ``None``: not told, or no chat model."""
+    """Reason why a chat model stopped; ``None`` if not reported or not a chat model."""
     recording_url: str | None = None
-    """Where a person can watch how it came about; ``None``: nowhere."""
+    """URL of a recording of the session; ``None`` without a recording."""
     thinking: str | None = None
-    """The model's thinking before the answer, never scored; ``None``: none is known."""
+    """The model's reasoning before the answer, never scored; ``None`` if unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """The outcome of one cell."""
+    """Outcome of one cell."""
 
     eval_id: str
     cell: Cell
@@ -220,31 +229,31 @@ class Evaluation:
     fault: FaultName | None = None
     error_type: str | None = None
     error: str | None = None
-    """Message and original traceback, redacted; ``None`` when all went well."""
+    """Redacted message and original traceback; ``None`` on success."""
     reward: float | None = None
-    """In [0, 1]; 0 for the candidate's own fault; ``None``: missing."""
+    """In [0, 1]; 0 if the candidate caused the failure; ``None`` if missing."""
     metrics: Mapping[str, float] = field(default_factory=dict)
     latency_ms: float | None = None
     first_token_ms: float | None = None
     cost_usd: float | None = None
     usage: Usage = NO_USAGE
     dropped: tuple[str, ...] = ()
-    """Request fields that were left out, each as ``name: reason``."""
+    """Request fields that the target omitted, each as ``name: reason``."""
     recording_url: str | None = None
     model: str | None = None
     provider: str | None = None
     call_key: str | None = None
     cached: bool = False
     attempt: int = 1
-    """The attempt that counted, from 1."""
+    """Number of the attempt that counted, from 1."""
     started_us: int | None = None
     ended_us: int | None = None
     request_text: str | None = None
-    """The redacted canonical request, for ``payloads``."""
+    """Redacted canonical request, for the table ``payloads``."""
     response_text: str | None = None
-    """The redacted answer as canonical JSON, for ``payloads``."""
+    """Redacted answer as canonical JSON, for the table ``payloads``."""
     thinking_text: str | None = None
-    """The redacted thinking before the answer, for ``payloads``; ``None``: none is known."""
+    """Redacted reasoning before the answer, for the table ``payloads``; ``None`` if unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,7 +265,7 @@ class Trial:
 
 
 def eval_id_of(run_id: str, generation: int | None, cell: Cell) -> str:
-    """Return the evaluation's id: 24 hexadecimal digits, a function of what was asked alone."""
+    """Return an evaluation's id: 24 hexadecimal digits that depend only on the arguments."""
     number = -1 if generation is None else generation
     parts = [run_id, number, cell.candidate_id, cell.case_id, cell.repeat, cell.role]
     return sha256_hex(canonical_json(parts))[:24]

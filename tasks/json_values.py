@@ -1,4 +1,4 @@
-"""JSON values: conversion of Python results, dotted paths, and texts of values."""
+"""JSON values: conversion of Python results, dotted paths, and display."""
 
 import dataclasses
 import datetime
@@ -19,16 +19,17 @@ from pydantic import BaseModel
 from convergence_core.records import Json
 
 MAX_INT_BITS = 8192
-"""Integers beyond this cannot be written as decimal text quickly, or at all."""
+"""Maximum number of bits: decimal conversion of longer integers is slow or fails."""
 
 MOST_BILLED = 1e9
-"""Dollars, or tokens, that one answer can have cost; who says more sends no bill."""
+"""Maximum plausible cost of one answer in US dollars, or its tokens; larger reports are not bills.
+"""
 
 _PATH = re.compile(r"\[(-?\d+)\]|\.?([^.\[\]]+)")
 
 
 class NotJsonError(TypeError):
-    """A value cannot be carried by JSON."""
+    """JSON cannot represent a value."""
 
     def __init__(self, reason: str, *, error_type: str = "not_json") -> None:
         super().__init__(reason)
@@ -43,14 +44,18 @@ class Missing(enum.Enum):
 
 
 MISSING: Final = Missing.MISSING
-"""What ``pick`` returns for a path that leads nowhere."""
+"""Value of ``pick`` for a path that leads nowhere."""
 
 
 def to_json(value: object) -> Json:
-    """Return a value as JSON: numpy, dataclasses, pydantic models, enums and dates included.
+    """Convert a value to JSON, including numpy, dataclasses, pydantic models, enums and dates.
 
     Raises:
-        NotJsonError: the value is of a type that JSON has no form for, or not finite.
+        NotJsonError: the value's type has no JSON form, or a number is not finite.
+
+    Example:
+        >>> to_json({"scores": (1, 2.5), "at": date(2025, 1, 2)})
+        {'scores': [1, 2.5], 'at': '2025-01-02'}
     """
     try:
         return _convert(value, "")
@@ -88,13 +93,13 @@ def _scalar(value: str | float, where: str) -> Json:
 
 
 def _simpler(value: object, where: str) -> object:
-    """Return an object's equivalent of a type nearer to JSON."""
+    """Return an equivalent of an object in a type closer to JSON."""
     for kinds, simplify in _SIMPLER:
         if isinstance(value, kinds):
             return simplify(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    numpy = sys.modules.get("numpy")  # a value of numpy cannot be here before numpy is
+    numpy = sys.modules.get("numpy")  # numpy values exist only if numpy is loaded
     if numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic)):
         simpler = value.tolist()
         if type(simpler) is not type(value):
@@ -105,7 +110,7 @@ def _simpler(value: object, where: str) -> object:
     )
 
 
-# The first that fits counts: an enum of texts is its value, not a text.
+# The first match counts: a string enum converts to its value.
 _SIMPLER: tuple[tuple[type | tuple[type, ...], Callable[[Any], object]], ...] = (
     (enum.Enum, lambda value: value.value),
     (BaseModel, lambda value: value.model_dump(mode="json")),
@@ -131,7 +136,7 @@ def _at(where: str) -> str:
 
 
 def clean_text(text: str) -> str:
-    """Return a text that UTF-8 can carry: lone surrogates become U+FFFD."""
+    """Replace lone surrogates by U+FFFD, so that UTF-8 can encode the text."""
     if text.isascii():
         return text
     try:
@@ -146,7 +151,11 @@ def parse_path(path: str) -> tuple[str | int, ...]:
     """Split a dotted path such as ``choices[0].message.content`` into keys and indices.
 
     Raises:
-        ValueError: the path is empty or not of this form.
+        ValueError: the path is empty or malformed.
+
+    Example:
+        >>> parse_path("choices[0].text")
+        ('choices', 0, 'text')
     """
     parts: list[str | int] = []
     position = 0
@@ -163,12 +172,16 @@ def parse_path(path: str) -> tuple[str | int, ...]:
 
 
 def pick(value: Json, path: str) -> "Json | Missing":
-    """Return what a dotted path leads to, or ``MISSING``.
+    """Return the value at a dotted path, or ``MISSING``.
 
-    A key that contains dots is found when it is written as the whole path.
+    A key with dots matches if it equals the whole path.
 
     Raises:
-        ValueError: the path is not of the dotted form.
+        ValueError: the path is malformed.
+
+    Example:
+        >>> pick({"choices": [{"text": "hi"}]}, "choices[0].text")
+        'hi'
     """
     if isinstance(value, dict) and path in value:
         return value[path]
@@ -189,14 +202,14 @@ def pick(value: Json, path: str) -> "Json | Missing":
 
 
 def as_text(value: Json) -> str:
-    """Return a value as people write it: texts as they are, everything else as compact JSON."""
+    """Return a value for display: strings unchanged, everything else as compact JSON."""
     if isinstance(value, str):
         return value
     return json.dumps(value, ensure_ascii=False, sort_keys=True, allow_nan=False)
 
 
 def answers_of(expected: Json) -> list[Json]:
-    """Return the answers that an expected value calls right: each of a list, or the value itself."""
+    """Return the accepted answers: the items of an expected list, or the value itself."""
     return expected if isinstance(expected, list) and expected else [expected]
 
 

@@ -1,7 +1,7 @@
-"""``optimization.yaml`` as frozen models: the only door for data from outside.
+"""``optimization.yaml`` as frozen models: the only entry for external data.
 
-Text goes in, a ``Configuration`` or a ``ConfigurationError`` with every problem comes out. No
-file is opened here.
+The input is text; the output is a ``Configuration``, or a ``ConfigurationError`` with every
+problem. This package opens no files.
 """
 
 from convergence_core.config.api import (

@@ -1,13 +1,13 @@
-"""Numbers as people read them: counts, rewards, differences, prices."""
+"""Numbers for display: counts, rewards, differences, prices."""
 
 import math
 
 UNKNOWN = "\N{EN DASH}"
-"""Shown where a number does not exist."""
+"""Shown for a missing number."""
 
 
 MOST_DIGITS = 17
-"""That two different numbers need."""
+"""Number of digits that distinguishes any two floats."""
 
 
 def plural(n: int, one: str, many: str | None = None) -> str:
@@ -21,7 +21,7 @@ def reward(value: float | None) -> str:
 
 
 def beside(value: float, limit: float | None) -> str:
-    """Return a number of three digits, or of as many more as tell it from the limit it is held against."""
+    """Return a number with three digits, or with as many more as distinguish it from its limit."""
     digits = 3
     if limit is not None and value != limit:
         while digits < MOST_DIGITS and f"{value:.{digits}g}" == f"{limit:.{digits}g}":
@@ -30,7 +30,7 @@ def beside(value: float, limit: float | None) -> str:
 
 
 def signed(value: float) -> str:
-    """Return a difference of rewards with its sign; a true minus, and no sign on zero."""
+    """Return a difference of rewards with its sign: a true minus, and no sign on zero."""
     text = f"{abs(value):.3f}"
     if float(text) == 0:
         return text
@@ -38,14 +38,14 @@ def signed(value: float) -> str:
 
 
 def interval(mean: float | None, low: float | None, high: float | None) -> str:
-    """Return ``mean [low, high]`` of rewards."""
+    """Return a mean reward as ``mean [low, high]``."""
     if mean is None or low is None or high is None:
         return UNKNOWN
     return f"{reward(mean)} [{reward(low)}, {reward(high)}]"
 
 
 def signed_interval(mean: float, low: float, high: float) -> str:
-    """Return ``+mean [low, high]`` of a difference of rewards."""
+    """Return a difference of rewards as ``+mean [low, high]``."""
     return f"{signed(mean)} [{signed(low)}, {signed(high)}]"
 
 
@@ -55,7 +55,7 @@ def whole_percent(share: float | None) -> str:
 
 
 def percent(level: float) -> str:
-    """Return a probability in percent, e.g. ``95 %``; certainty is not claimed by rounding."""
+    """Return a probability in percent, e.g. ``95 %``, without rounding to certainty."""
     if 0.995 <= level < 1:
         return f"{math.floor(level * 1000) / 10:g} %"
     if 0 < level < 0.005:
@@ -64,7 +64,7 @@ def percent(level: float) -> str:
 
 
 def usd(value: float | None) -> str:
-    """Return an amount of dollars; small ones keep two significant digits."""
+    """Return an amount of US dollars; small amounts keep two significant digits."""
     if value is None:
         return "unknown"
     if value == 0 or abs(value) >= 0.995:
@@ -74,21 +74,21 @@ def usd(value: float | None) -> str:
 
 
 def evidence(log_e: float, log_threshold: float, verb: str = "of") -> str:
-    """Return a test's evidence beside what decides, e.g. ``69.4 of 20``.
+    """Return a test's evidence next to its threshold, e.g. ``69.4 of 20``.
 
-    Evidence is wealth by betting, which is 1 at the start: at most 1 on average where there is
-    nothing to find.
+    Evidence is the wealth of a bettor who starts with 1. Its mean is at most 1 if there is no
+    effect.
 
     Args:
         log_e: evidence, nats.
-        log_threshold: what decides, nats.
-        verb: between the two.
+        log_threshold: decisive evidence, nats.
+        verb: word between both numbers.
     """
     return f"{_three_digits(log_e)} {verb} {_three_digits(log_threshold)}"
 
 
 def _three_digits(log_value: float) -> str:
-    """Return a positive number in three significant digits, given its logarithm; no exponents."""
+    """Return exp of a logarithm in three significant digits, without exponents."""
     if log_value > math.log(1e6):
         return "over 1,000,000"
     value = float(f"{math.exp(log_value):.3g}")

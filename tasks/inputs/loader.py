@@ -1,4 +1,4 @@
-"""Loader of configurations with all files they name; reports all problems at once."""
+"""Loader of configurations and all files that they name; reports all problems at once."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -37,7 +37,7 @@ from tasks.metrics import judge
 from tasks.metrics.comparisons import check_schema
 
 TEXT_SUFFIXES = (".md", ".txt", ".prompt")
-"""A variant that ends so, on one line and without a space, is the path of a file."""
+"""Suffixes that make a variant a path, if it is one line without spaces."""
 
 _CASES = "evaluation.test_cases"
 T = TypeVar("T")
@@ -49,28 +49,28 @@ class Loaded:
 
     configuration: Configuration
     base_dir: Path
-    """Folder that relative paths start from."""
+    """Folder to which relative paths refer."""
     config_path: Path | None
-    """``None`` when the configuration came from Python."""
+    """``None`` for a configuration from Python."""
     space: Space
     cases: tuple[Case, ...]
     search_cases: tuple[Case, ...]
-    """Those the search may see."""
+    """Cases that the search may see."""
     holdout_cases: tuple[Case, ...]
-    """Those it never sees, and what it finds is measured on."""
+    """Held-out cases, on which the final check measures the result of the search."""
     cases_sha256: str
     texts: Mapping[str, str]
-    """Text variant as written → its text."""
+    """Text variant as written → its prompt."""
     schemas: Mapping[str, Json] = field(default_factory=dict)
     """Metric → its JSON Schema."""
     rubrics: Mapping[str, str] = field(default_factory=dict)
-    """Metric → the text of its ``rubric_path``."""
+    """Metric → content of its ``rubric_path``."""
     warnings: tuple[Problem, ...] = ()
-    """What is allowed, and probably not meant."""
+    """Settings that are legal but probably unintended."""
 
     @property
     def facts(self) -> dict[str, str]:
-        """Hashes of what its rewards depend on beside cases; see ``tasks.inputs.facts``."""
+        """Hashes of what rewards depend on besides cases; see ``tasks.inputs.facts``."""
         rubrics = {
             f"sha256 of the rubric of {name}": sha256_hex(text)
             for name, text in self.rubrics.items()
@@ -79,14 +79,20 @@ class Loaded:
 
 
 def load(path: str | Path, assignments: Sequence[str] = ()) -> Loaded:
-    """Load a configuration file and all files it names.
+    """Load a configuration file and all files that it names.
 
     Args:
-        path: of the file.
-        assignments: ``dotted.key=value`` of the command line, values as in YAML; the latest of a key counts.
+        path: the configuration file.
+        assignments: ``dotted.key=value`` from the command line, values as in YAML; the last one of
+            a key wins.
 
     Raises:
-        ConfigurationError: holds every problem of all files, or an assignment is wrong.
+        ConfigurationError: contains every problem of all files, or an assignment is wrong.
+
+    Example:
+        >>> loaded = load("optimization.yaml", ["optimization.seed=7"])
+        >>> len(loaded.cases), loaded.configuration.optimization.seed
+        (40, 7)
     """
     path = Path(path)
     source = read_yaml(read_config(path), str(path))
@@ -106,7 +112,7 @@ def read_config(path: Path) -> bytes:
     """Return the content of a configuration file.
 
     Raises:
-        ConfigurationError: it is missing, no file, not readable or empty.
+        ConfigurationError: the file is missing, not a file, unreadable or empty.
     """
     try:
         return read_bytes(path, Reporter(file=str(path), key=""))
@@ -117,25 +123,25 @@ def read_config(path: Path) -> bytes:
 def load_mapping(
     mapping: Mapping[str, Any], base_dir: str | Path = ".", *, allow_callable: bool = False
 ) -> Loaded:
-    """Load a configuration given as Python data, and all files it names.
+    """Load a configuration given as Python data, and all files that it names.
 
     Args:
         mapping: of the same form as the file.
-        base_dir: folder that relative paths start from.
-        allow_callable: whether target and evaluator will be passed as callables.
+        base_dir: folder to which relative paths refer.
+        allow_callable: whether the caller supplies target and evaluator as callables.
 
     Raises:
-        ConfigurationError: holds every problem of all files.
+        ConfigurationError: contains every problem of all files.
     """
     configuration = parse_mapping(mapping, allow_callable=allow_callable)
     return _Loader(configuration, Path(base_dir), ConfigSource(), None).load()
 
 
 def _assign(tree: dict[str, Any], assignment: str) -> None:
-    """Put one value into a tree.
+    """Set one value in a tree.
 
     Raises:
-        ConfigurationError: it is no assignment, or leads through what is no mapping.
+        ConfigurationError: the text is no assignment, or its path leads through a non-mapping.
     """
     key, equals, text = assignment.partition("=")
     *above, last = key.strip().split(".")
@@ -161,7 +167,7 @@ def _assign(tree: dict[str, Any], assignment: str) -> None:
 
 
 def is_text_path(variant: str) -> bool:
-    """Whether a text variant is the path of a file, and not the text itself."""
+    """Whether a text variant is the path of a file rather than the text itself."""
     return variant.lower().endswith(TEXT_SUFFIXES) and not any(c.isspace() for c in variant)
 
 
@@ -175,7 +181,7 @@ def _of_config(problem: Problem, path: Path) -> Problem:
 
 
 def _problems_of_named_cases(source: ConfigSource, base_dir: Path) -> list[Problem]:
-    """Look at the test-case file of a configuration that is itself wrong, as far as that goes."""
+    """Check the test-case file of an invalid configuration as far as possible."""
     section = source.data.get("evaluation") if isinstance(source.data, dict) else None
     found = section.get("test_cases") if isinstance(section, dict) else None
     named = found.get("path") if isinstance(found, dict) else found
@@ -193,7 +199,7 @@ class _Loader:
     configuration: Configuration
     base_dir: Path
     source: ConfigSource
-    """Of the configuration, for positions; empty when it came from Python."""
+    """Source of the configuration, for positions; empty for a configuration from Python."""
     path: Path | None
     _problems: list[Problem] = field(default_factory=list, init=False)
     _warnings: list[Problem] = field(default_factory=list, init=False)
@@ -234,7 +240,7 @@ class _Loader:
     # -- problems
 
     def _collect(self, load: Callable[[], T]) -> T | None:
-        """Return what ``load`` returns, or keep its problems."""
+        """Return the result of ``load``, or collect its problems."""
         try:
             return load()
         except ConfigurationError as error:
@@ -249,7 +255,7 @@ class _Loader:
     # -- files
 
     def _read_text(self, named: str, path: KeyPath) -> str | None:
-        """Return a file's text; a problem stands where the configuration names the file."""
+        """Read a file; report problems at the key that names the file."""
         file = self.base_dir / named
         report = Reporter(file=str(file), key="")
         try:
@@ -315,7 +321,7 @@ class _Loader:
             return ()
         self._problems += raw.problems
         cases, problems = build_cases(raw.cases, self.configuration.evaluation, report)
-        # A file of which no line can be read holds no case for that reason.
+        # A file without a readable line needs no message about missing cases.
         self._problems += [] if raw.problems and not raw.cases else problems
         cases += self._approved(cases)
         self._warnings += retyped_warnings(raw.cases, self.configuration, report)
@@ -329,7 +335,7 @@ class _Loader:
         return cases
 
     def _approved(self, others: tuple[Case, ...]) -> tuple[Case, ...]:
-        """Return the cases that people approved, if there are any yet."""
+        """Return the cases that people approved, if any."""
         name = self.configuration.evaluation.test_cases.approved
         if name is None or not (self.base_dir / name).exists():
             return ()
@@ -374,7 +380,7 @@ class _Loader:
             )
 
     def _check_written(self, cases: tuple[Case, ...]) -> None:
-        """Check what the placeholders of a request name."""
+        """Check the references of a request's placeholders."""
         request = self.configuration.api.request
         written: list[tuple[KeyPath, Json]] = [(("api", "request", "body"), request.body)]
         written += [(("api", "request", "query", k), text) for k, text in request.query.items()]
@@ -385,10 +391,10 @@ class _Loader:
             self._check_placeholders(path, template, cases)
 
     def _check_texts(self, texts: Mapping[str, str], cases: tuple[Case, ...]) -> None:
-        """Check that the inputs that a text variant names are there; other braces are plain."""
+        """Check that test cases have the inputs that a variant names; other braces are literal."""
         api = self.configuration.api
         if api.kind not in CHAT_KINDS and api.request.body is None:
-            return  # the target receives the texts as they are
+            return  # the target receives the texts unchanged
         for name, parameter in self.configuration.search_space.parameters.items():
             for i, variant in enumerate(getattr(parameter, "variants", ())):
                 at: KeyPath = ("search_space", "parameters", name, "variants", i)

@@ -1,15 +1,15 @@
-"""Redaction of whatever this process writes: logs, warnings, tracebacks, errors.
+"""Redaction of everything that this process writes: logs, warnings, tracebacks, errors.
 
-Texts that we store pass a run's own ``Redactor``. What other libraries say does not: their loggers,
-their warnings, an error that nobody caught. So from the moment at which a secret is known, the
-last step of each of these goes through one redactor of the whole process:
+A run's ``Redactor`` covers the texts that we store, but not the loggers, warnings and uncaught
+errors of other libraries. Once a secret is known, one redactor of the whole process therefore
+filters the last step of each:
 
-* ``logging.Handler.format``, which every handler calls for the text that it writes or sends,
-  those of Prefect's console and of its API among them, and those that are made later;
-* ``warnings.formatwarning``, and the hooks for errors that nobody caught, in any thread;
-* ``redacted_errors`` around flows and tasks, for Prefect stores an error's text as a state.
+* ``logging.Handler.format``, which every handler calls for its text, including Prefect's handlers
+  and those created later;
+* ``warnings.formatwarning``, and the hooks for uncaught errors in any thread;
+* ``redacted_errors`` around flows and tasks, because Prefect stores an error's text as a state.
 
-What is known stays known until the process ends: a run's last lines are written after it is closed.
+A secret stays known until the process ends: a run's last lines appear after the run is closed.
 """
 
 import logging
@@ -26,9 +26,9 @@ from convergence_core.records import Json, canonical_json
 from tasks.secrets.redaction import Redactor, redact_json
 
 _MAX_DEPTH = 20
-"""Of errors within errors, and of containers within their arguments."""
+"""Maximum depth of chained errors, and of containers in their arguments."""
 _SLOTS = ("filename", "filename2", "strerror", "object", "reason")
-"""Texts that built-in errors keep beside their arguments."""
+"""Attributes of built-in errors that hold texts besides their arguments."""
 
 _lock = threading.Lock()
 _redact = Redactor()
@@ -36,7 +36,10 @@ _is_installed = False
 
 
 def hide(redactor: Redactor) -> None:
-    """Keep a redactor's secrets out of all that this process writes, from now on. Thread-safe."""
+    """Remove a redactor's secrets from everything that this process writes from now on.
+
+    Thread-safe.
+    """
     global _redact, _is_installed  # noqa: PLW0603 - the process has one standard error, too
     with _lock:
         _redact = _redact.joined(redactor)
@@ -46,22 +49,22 @@ def hide(redactor: Redactor) -> None:
 
 
 def redacted_text(text: str) -> str:
-    """Return a text without any secret that this process knows of."""
+    """Return a text without any secret that this process knows."""
     return _redact(text)
 
 
 def stored_json(value: Json) -> str:
-    """Return a value that came from outside as JSON to store, without secrets."""
+    """Return an external value as redacted JSON for storage."""
     return canonical_json(redact_json(value, redacted_text))
 
 
 @contextmanager
 def redacted_errors() -> Iterator[None]:
-    """Take secrets out of an error that passes through here; also a decorator.
+    """Redact an error that leaves this context; also works as a decorator.
 
     Raises:
-        ConvergenceError: in place of an error whose text cannot be mended; it names that one's
-            type. Any other error is raised as the same object.
+        ConvergenceError: replaces an error whose text cannot be changed, and names its type. Any
+            other error keeps its identity.
     """
     try:
         yield
@@ -70,7 +73,7 @@ def redacted_errors() -> Iterator[None]:
         _mend(error, chain)
         if all(_is_clean(link) for link in chain):
             raise
-        # Not of the old one, whose text would be shown as the cause.
+        # Not chained to the old error, whose text would appear as the cause.
         words = redacted_text(f"{type(error).__name__}: {error}")
         raise ConvergenceError(words) from None
 
@@ -81,11 +84,11 @@ def _is_clean(error: BaseException) -> bool:
 
 
 def _mend(error: BaseException | None, chain: list[BaseException]) -> None:
-    """Redact the texts of an error and of those behind it, which are added to ``chain``."""
+    """Redact the texts of an error and of its causes, and add all of them to ``chain``."""
     if error is None or any(error is link for link in chain) or len(chain) > _MAX_DEPTH:
         return
     chain.append(error)
-    # What forbids it is found not to be clean.
+    # An error that forbids assignment fails the check for secrets later.
     with suppress(AttributeError, TypeError):
         args = _mended(error.args)
         if args is not error.args:
@@ -103,7 +106,7 @@ def _mend(error: BaseException | None, chain: list[BaseException]) -> None:
 
 
 def _mended(value: Any, depth: int = 0) -> Any:
-    """Return a value with its texts redacted; the same object where there was nothing to do."""
+    """Return a value with its texts redacted; the same object if nothing changed."""
     mended: Any = value
     if depth > _MAX_DEPTH:
         return value
@@ -120,13 +123,13 @@ def _mended(value: Any, depth: int = 0) -> Any:
 
 
 def _install() -> None:
-    """Put the redactor behind each last step; in front of it everything is as it was."""
+    """Redact the output of each last step and change nothing before it."""
     plain_format = logging.Handler.format
     plain_warning = warnings.formatwarning
 
     def format_record(handler: logging.Handler, record: logging.LogRecord) -> str:
         text: Any = plain_format(handler, record)
-        # Formatters of others may return what is no text.
+        # Formatters of other libraries may return something other than a string.
         return redacted_text(text) if isinstance(text, str) else text
 
     def format_warning(*args: Any, **named: Any) -> str:
@@ -140,7 +143,7 @@ def _install() -> None:
 
 
 def _guarded(hook: Callable[..., Any], text_of: Callable[..., str]) -> Callable[..., Any]:
-    """Return a hook that calls the one before it, unless that would show a secret."""
+    """Return a hook that calls the previous hook unless its text would reveal a secret."""
 
     def guarded(*args: Any) -> Any:
         text = text_of(*args)

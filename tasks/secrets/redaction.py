@@ -1,12 +1,12 @@
 """Secrets: read from the environment at use, redacted from stored texts.
 
-A configuration holds names of environment variables only. ``Secrets`` reads a value at the moment
-a request is made; ``Redactor`` replaces values, and what looks like a key of somebody, in all
-texts that go to the journal, the tables, the logs or a metric. ``tasks.secrets.process_redaction`` applies
-it to whatever else this process writes.
+A configuration holds names of environment variables only. ``Secrets`` reads a value when it builds
+a request. ``Redactor`` replaces known values, and strings that look like keys, in all texts that
+go to the journal, the tables, the logs or a metric. ``tasks.secrets.process_redaction`` applies it
+to everything else that this process writes.
 
-Texts are cut by ``shortened`` alone, which redacts first: a cut through a secret would leave a
-piece that no longer equals it. Pieces that others left are found too, see ``tasks.secrets.fragments``.
+Only ``shortened`` cuts texts, and it redacts first: a cut through a secret would leave a piece
+that no longer equals it. ``tasks.secrets.fragments`` finds pieces that other code left.
 """
 
 import base64
@@ -39,19 +39,19 @@ if TYPE_CHECKING:
 
 MASK = "[redacted]"
 MIN_SECRET_LENGTH = 4
-"""Shorter values are not replaced: they would be found in every text."""
+"""Minimum length of a replaced value: shorter values occur in every text."""
 LEAST_TORN = 12
-"""Shorter values are replaced as a whole only: pieces of them are words of other texts."""
+"""Minimum length for replacing pieces of a value: pieces of shorter values are common words."""
 _MAX_NESTED = 2
-"""How many times over a text may be escaped, e.g. JSON within JSON."""
+"""Maximum depth of escaping that the redactor recognizes, e.g. JSON within JSON."""
 _OF_BASE64 = "+/="
 _MIN_PART_LENGTH = 10
-"""Shorter parts of a Base64 text say too little: others hold them by chance."""
+"""Minimum length of a recognized part of a Base64 string: shorter parts occur by chance."""
 
 ENV_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 """``${NAME}`` in a header."""
 
-# Each pattern names the marks that a text must hold to be worth searching: most texts hold none.
+# Each pattern lists the marks that a matching text must contain: most texts contain none.
 _PATTERNS: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = (
     (("sk-", "pk-", "rk-", "sk_", "rk_", "gsk_", "xai-", "r8_", "hf_", "pplx-"),
      re.compile(r"\b(?:sk|pk|rk)[-_][A-Za-z0-9_\-]{16,}|\b(?:gsk_|xai-|r8_|hf_|pplx-)[A-Za-z0-9_\-]{16,}")),
@@ -72,7 +72,7 @@ _PATTERNS: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = (
 
 
 class _Closed:
-    """Holds secrets, so it is not pickled: a cache, a queue or a crash report would keep them."""
+    """Base class of objects with secrets, which pickling would leak to a cache or crash report."""
 
     def __reduce_ex__(self, protocol: Any, /) -> NoReturn:
         raise TypeError(
@@ -82,7 +82,7 @@ class _Closed:
 
 
 class Secret(_Closed, SecretStr):
-    """A value that no text form shows; ``get_secret_value`` opens it, where a request is built."""
+    """Value that no text form reveals; call ``get_secret_value`` only where a request is built."""
 
     def __copy__(self) -> "Secret":
         return self
@@ -92,13 +92,13 @@ class Secret(_Closed, SecretStr):
 
 
 class Secrets(_Closed):
-    """Values of environment variables, read anew at each use."""
+    """Values of environment variables, read at each use."""
 
     def __init__(self, environ: Mapping[str, str] | None = None) -> None:
         self._environ = os.environ if environ is None else environ
 
     def get(self, name: str, *, key: str) -> SecretStr:
-        """Return the value of an environment variable, closed.
+        """Return the value of an environment variable as a secret.
 
         Args:
             name: the variable.
@@ -106,6 +106,10 @@ class Secrets(_Closed):
 
         Raises:
             ConfigurationError: the variable is not set, or empty.
+
+        Example:
+            >>> Secrets({"API_KEY": "x1"}).get("API_KEY", key="api.auth.token_env").get_secret_value()
+            'x1'
         """
         found = self.find(name)
         if found is None:
@@ -115,12 +119,12 @@ class Secrets(_Closed):
         return found
 
     def find(self, name: str) -> SecretStr | None:
-        """Return the value of an environment variable, closed; ``None`` when it is not set."""
+        """Return the value of an environment variable as a secret; ``None`` if it is not set."""
         value = self._environ.get(name, "").strip()
         return Secret(value) if value else None
 
     def expand(self, text: str, *, key: str) -> SecretStr:
-        """Return a text with each ``${NAME}`` replaced by the variable's value, closed.
+        """Replace each ``${NAME}`` in a string by the variable's value and return it as a secret.
 
         Raises:
             ConfigurationError: a variable is not set.
@@ -131,7 +135,13 @@ class Secrets(_Closed):
 
 
 class Redactor(_Closed):
-    """Replaces secrets in texts. Callable: ``redact(text)``."""
+    """Replaces secrets in texts.
+
+    Example:
+        >>> redact = Redactor(values=["s3cr3t-token"])
+        >>> redact("Authorization: Bearer s3cr3t-token")
+        'Authorization: Bearer [redacted]'
+    """
 
     def __init__(
         self,
@@ -148,7 +158,7 @@ class Redactor(_Closed):
     def from_configuration(
         cls, configuration: "Configuration", secrets: Secrets | None = None
     ) -> "Redactor":
-        """Return the redactor of all variables that a configuration names."""
+        """Return a redactor of all variables that a configuration names."""
         secrets = secrets or Secrets()
         return cls(
             secret_names(configuration),
@@ -163,7 +173,7 @@ class Redactor(_Closed):
     def of_journal(
         cls, configuration: "Configuration", secrets: Secrets | None = None
     ) -> "Redactor":
-        """Return the redactor of what the URL of a shared journal holds."""
+        """Return a redactor of the secrets in the URL of a shared journal."""
         secrets = secrets or Secrets()
         name = journal_name(configuration)
         return cls(
@@ -173,7 +183,7 @@ class Redactor(_Closed):
         )
 
     def joined(self, other: "Redactor") -> "Redactor":
-        """Return the redactor of both's values; this one, if it knows all of them."""
+        """Return a redactor of the values of both; this one if it already knows all of them."""
         if other._values <= self._values:
             return self
         return Redactor(values=self._values | other._values)
@@ -194,7 +204,7 @@ class Redactor(_Closed):
             spans += [(plain.raw(begin), plain.raw(end)) for begin, end in self._spans(plain.text)]
         if not spans:
             return text
-        # A value may be a piece of somebody's key: without it the rest would look like none.
+        # A value may be part of an unknown key, whose rest would no longer look like a key.
         keys = [span for pattern in _searched(text) for span in _key_spans(pattern, text)]
         spans += [(a, b) for a, b in keys if any(a < end and begin < b for begin, end in spans)]
         kept, here = [], 0
@@ -204,7 +214,7 @@ class Redactor(_Closed):
         return "".join([*kept, text[here:]])
 
     def _spans(self, lower: str) -> list[tuple[int, int]]:
-        """Return where a folded text holds values or pieces of them as it is written."""
+        """Return the spans of values, or of pieces of them, in a case-folded text."""
         spans = self._fragments.spans(lower)
         if any(form in lower for form in self._forms):
             spans += [match.span() for match in self._exact.finditer(lower)]
@@ -219,7 +229,7 @@ class Redactor(_Closed):
     @cached_property
     def _forms(self) -> list[str]:
         forms = {form for value in self._values for form in _forms(value)}
-        # The longest first, so that a secret that contains another is replaced as a whole.
+        # Longest first, so that a secret that contains another is replaced as a whole.
         return sorted(forms, key=lambda form: (-len(form), form))
 
     @cached_property
@@ -237,12 +247,12 @@ class Redactor(_Closed):
 
 
 def shortened(text: str, limit: int, redact: Callable[[str], str]) -> str:
-    """Return a text without secrets and of at most ``limit`` characters, its middle left out.
+    """Redact a text and cut its middle, so that at most ``limit`` characters remain.
 
     Args:
-        text: as it came, never cut before.
-        limit: 50 or more.
-        redact: takes secrets out of a text, e.g. a ``Redactor``; sees the whole text.
+        text: complete text, never cut before.
+        limit: maximum length, 50 or more.
+        redact: removes secrets from a text, e.g. a ``Redactor``; receives the whole text.
     """
     clean = redact(text)
     if len(clean) <= limit:
@@ -254,13 +264,13 @@ def shortened(text: str, limit: int, redact: Callable[[str], str]) -> str:
 
 
 def one_line(text: str, limit: int, redact: Callable[[str], str]) -> str:
-    """Return the beginning of a text without secrets, on one line of at most ``limit`` characters."""
+    """Redact a text and return its beginning as one line of at most ``limit`` characters."""
     words = " ".join(redact(text).split())
     return words if len(words) <= limit else words[: limit - 1] + "…"
 
 
 def redact_json(value: Json, redact: Callable[[str], str]) -> Json:
-    """Return a JSON value with all its texts and keys redacted."""
+    """Return a JSON value with all its strings and keys redacted."""
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, list):
@@ -271,8 +281,8 @@ def redact_json(value: Json, redact: Callable[[str], str]) -> Json:
 
 
 def secret_names(configuration: "Configuration") -> tuple[str, ...]:
-    """Return the environment variables that a configuration names, each once."""
-    # A question in SQL writes texts as well, and has no configuration to read.
+    """Return the distinct environment variables that a configuration names."""
+    # SQL queries store texts too, without a configuration.
 
     names = [*target_secret_names(configuration), journal_name(configuration)]
     names += [llm.api_key_env for _, llm in configuration.llms]
@@ -280,7 +290,7 @@ def secret_names(configuration: "Configuration") -> tuple[str, ...]:
 
 
 def target_secret_names(configuration: "Configuration") -> tuple[str, ...]:
-    """Return the environment variables of the target itself, each once."""
+    """Return the distinct environment variables of the target."""
     auth = configuration.api.auth
     names = [auth.token_env, auth.password_env, *configuration.api.agent.secrets]
     for text in configuration.api.request.headers.values():
@@ -289,16 +299,16 @@ def target_secret_names(configuration: "Configuration") -> tuple[str, ...]:
 
 
 def journal_name(configuration: "Configuration") -> str | None:
-    """Return the variable that the URL of a shared journal is in."""
+    """Return the variable that holds the URL of a shared journal."""
     found = ENV_REFERENCE.findall(configuration.storage.journal or "")
     return found[0] if found else None
 
 
 def journal_url(configuration: "Configuration", secrets: Secrets | None = None) -> str | None:
-    """Return the URL of a shared journal; ``None``: the journal is a file of the store.
+    """Return the URL of a shared journal; ``None`` if the journal is a file of the store.
 
     Raises:
-        ConfigurationError: the variable is not set, or holds another URL.
+        ConfigurationError: the variable is not set, or holds no URL of a journal.
     """
     name = journal_name(configuration)
     if name is None:
@@ -313,7 +323,7 @@ def journal_url(configuration: "Configuration", secrets: Secrets | None = None) 
 
 
 def secret_name(api: "ApiConfig") -> str | None:
-    """Return the variable to look at when access is refused."""
+    """Return the variable to check if the endpoint denies access."""
     if api.auth.type == "basic":
         return api.auth.password_env
     if api.auth.type != "none":
@@ -323,7 +333,7 @@ def secret_name(api: "ApiConfig") -> str | None:
 
 
 def _basic_pair(configuration: "Configuration", secrets: Secrets) -> list[str]:
-    """Return user name and password as basic authentication sends them."""
+    """Return user name and password in the form of basic authentication."""
     auth = configuration.api.auth
     password = secrets.find(auth.password_env) if auth.password_env else None
     if password is None:
@@ -333,12 +343,13 @@ def _basic_pair(configuration: "Configuration", secrets: Secrets) -> list[str]:
 
 
 def _journal_passwords(configuration: "Configuration", secrets: Secrets) -> list[str]:
-    """Return the passwords within the URL of a shared journal, as written and decoded."""
+    """Return the passwords in the URL of a shared journal, raw and decoded."""
     name = journal_name(configuration)
     url = secrets.find(name) if name else None
     if url is None:
         return []
-    # By hand, for a URL that breaks the rules is told of as well, and keeps its password too.
+    # Parsed manually, because a malformed URL appears in errors too and must not leak its
+    # password.
     place, _, query = url.get_secret_value().partition("?")
     credentials, at, _ = place.partition("://")[2].rpartition("@")
     written = [credentials.partition(":")[2]] if at else []
@@ -350,14 +361,14 @@ def _journal_passwords(configuration: "Configuration", secrets: Secrets) -> list
 
 
 def _searched(text: str) -> Iterator[re.Pattern[str]]:
-    """Yield the patterns of keys that a text holds a mark of."""
+    """Yield the key patterns whose marks occur in a text."""
     for marks, pattern in _PATTERNS:
         if any(mark in text for mark in marks):
             yield pattern
 
 
 def _key_spans(pattern: re.Pattern[str], text: str) -> Iterator[tuple[int, int]]:
-    """Yield where keys stand, without the names in front of them."""
+    """Yield the spans of keys, without the names in front of them."""
     for match in pattern.finditer(text):
         yield (match.end(1) if pattern.groups else match.start(), match.end())
 
@@ -368,7 +379,7 @@ def _masked(match: re.Match[str]) -> str:
 
 
 def _forms(value: str) -> set[str]:
-    """Return the ways a whole value may be written in a text, folded."""
+    """Return the case-folded spellings of a whole value in a text."""
     if len(value) < MIN_SECRET_LENGTH:
         return set()
     forms = {folded(form) for forms in _spellings(value).values() for form in forms}
@@ -376,7 +387,7 @@ def _forms(value: str) -> set[str]:
 
 
 def _spellings(value: str) -> dict[int, set[str]]:
-    """Return the ways a value may be written, by the shortest run that is a piece of it."""
+    """Return spellings of a value by the minimum length of a run that counts as a piece."""
     raw = value.encode(errors="surrogatepass")
     quoted = {
         urllib.parse.quote(raw, safe=""),
@@ -396,14 +407,14 @@ def _spellings(value: str) -> dict[int, set[str]]:
 
 
 def _secret_parts(value: str) -> list[str]:
-    """Return the parts of a value whose pieces give something away.
+    """Return the parts of a value whose pieces reveal something.
 
-    Of a URL that is what looks drawn at random, and what stands where passwords and keys stand:
-    scheme, host and names are words that answers hold as well.
+    For a URL, these are random-looking parts and the places of passwords and keys; scheme, host
+    and names are words that occur in answers too.
     """
     parts = [value]
     if "://" in value:
-        # A question in SQL writes texts as well, and has no configuration to read.
+        # SQL queries store texts too, without a configuration.
         from convergence_core.config.secrecy import looks_random  # noqa: PLC0415 - as it says
 
         place, _, query = value.partition("://")[2].partition("?")
@@ -415,7 +426,7 @@ def _secret_parts(value: str) -> list[str]:
 
 
 def _escaped(text: str) -> Iterator[str]:
-    """Yield how a text may be written within another: JSON, Python's repr, HTML."""
+    """Yield the escaped forms of a text: JSON, Python's repr, HTML."""
     yield json.dumps(text)[1:-1]
     yield json.dumps(text, ensure_ascii=False)[1:-1]
     yield text.replace("/", "\\/")
@@ -425,12 +436,12 @@ def _escaped(text: str) -> Iterator[str]:
 
 
 def _base64_forms(raw: bytes) -> Iterator[str]:
-    """Yield a value's Base64, and what is left of it within a longer text's, e.g. of a pair."""
+    """Yield the Base64 of a value, and the part of it within the Base64 of a longer text."""
     whole = base64.b64encode(raw).decode()
     found = [whole, whole.rstrip("=")]
     for n_before in (0, 1, 2):
         text = base64.b64encode(bytes(n_before) + raw).decode()
-        # Characters at either end share their bits with what stands beside the value.
+        # Characters at either end share bits with the neighbours of the value.
         n_shared, n_whole = -(-n_before * 8 // 6), (n_before + len(raw)) * 8 // 6
         part = text[n_shared:n_whole]
         if len(part) >= _MIN_PART_LENGTH:
