@@ -1,4 +1,4 @@
-"""Console: results go to standard output, everything else to standard error."""
+"""Console output: results go to standard output, everything else to standard error."""
 
 import json
 import math
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 _Item = TypeVar("_Item")
 
 PIPE_WIDTH = 200
-"""Width of a table outside a terminal, in characters."""
+"""Width of a table without a terminal, in characters."""
 LONGEST_WORD = 64
 """Longest id that a table does not break, in characters."""
 NARROWEST_TEXT = 20
-"""Narrowest column of texts next to columns of ids, in characters."""
+"""Minimum width of a text column next to id columns, in characters."""
 _TURNS: Final = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
-"""Characters that change the direction of writing."""
+"""Characters that change the writing direction."""
 
 
 @dataclass(slots=True)
@@ -38,7 +38,7 @@ class ConsoleSettings:
 
     debug: bool = False
     json: bool = False
-    """Print the result as one JSON value, and nothing else on standard output."""
+    """Whether to print the result as one JSON value and nothing else to standard output."""
 
 
 settings = ConsoleSettings()
@@ -59,7 +59,7 @@ def err() -> "Console":
 
 
 def say(text: str, style: str = "") -> None:
-    """Write a line to standard error, without secrets."""
+    """Write a redacted line to standard error."""
     err().print(_without_secrets(text), style=style, markup=False)
 
 
@@ -70,10 +70,10 @@ def _without_secrets(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Return a text that is safe to write to a terminal.
+    """Escape characters that are unsafe in a terminal.
 
-    Escapes control characters but tabs and line feeds, changes of the writing direction, and lone
-    surrogates: an escape sequence in a model's answer could rewrite the screen.
+    These are control characters except tabs and line feeds, changes of the writing direction, and
+    lone surrogates. An escape sequence in a model's answer could otherwise rewrite the screen.
     """
     return "".join(
         char.encode("unicode_escape").decode() if _is_unsafe(char) else char for char in text
@@ -94,7 +94,7 @@ def confirm(question: str, *, yes: bool) -> None:
 
     Raises:
         ConfigurationError: standard input is no terminal, and ``--yes`` is missing.
-        typer.Exit: the answer is no.
+        typer.Exit: the user declines.
     """
     import typer  # noqa: PLC0415 - with its only user
 
@@ -141,12 +141,12 @@ def answer_json(value: object) -> None:
 def json_text(value: object) -> str:
     """Return a value as one JSON document."""
     text = json.dumps(plain(value), ensure_ascii=False, allow_nan=False, indent=2)
-    # Escapes in JSON keep the value.
+    # JSON escapes keep the value.
     return "".join(f"\\u{ord(char):04x}" if _is_unsafe(char) else char for char in text) + "\n"
 
 
 def plain(value: Any) -> Any:
-    """Return the value in JSON's types: records as objects, times as ISO strings, NaN as ``None``."""
+    """Convert a value to JSON types: records to objects, times to ISO strings, NaN to ``None``."""
     plained: Any
     match value:
         case None | bool() | int() | str():
@@ -187,7 +187,7 @@ def fail(error: ConvergenceError) -> None:
 
 
 def describe(error: ConvergenceError) -> dict[str, Any]:
-    """Return an error as JSON: type, message, and problems of a configuration."""
+    """Return an error as JSON: type, message, and the problems of a configuration."""
     message = _without_secrets(str(error))
     described: dict[str, Any] = {"type": type(error).__name__, "message": message}
     if isinstance(error, ConfigurationError):

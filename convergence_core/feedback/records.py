@@ -1,7 +1,7 @@
-"""Records of logged answers, ratings and comparisons, and the scales of ratings.
+"""Records of logged answers, ratings and comparisons, and the rating scales.
 
-A *rating* is a person's mark of one answer from 1 to 5; *thumbs* are the mark of those who give one of
-two. An answer that nobody marked has no reward: it is missing, never 0.
+A *rating* is a person's mark of one answer from 1 to 5; *thumbs* are a binary mark. An unmarked
+answer has no reward: it is missing, never 0.
 """
 
 from collections.abc import Mapping
@@ -18,17 +18,17 @@ LABELS: Final[Mapping[int, str]] = {
     4: "Excellent",
     5: "Outstanding",
 }
-"""Rating → its name."""
+"""Rating → label."""
 LOWEST, HIGHEST = min(LABELS), max(LABELS)
 SCALE: Final = ", ".join(f"{rating} {label}" for rating, label in LABELS.items())
-"""The scale in words, for prompts and messages."""
+"""Description of the scale, for prompts and messages."""
 
 Thumbs = Literal["up", "down"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatMessage:
-    """One message of a prompt."""
+    """Message of a prompt."""
 
     role: str
     """``system``, ``user`` or ``assistant``."""
@@ -37,78 +37,79 @@ class ChatMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interaction:
-    """One prompt with its answer, as logged."""
+    """One logged prompt with its answer."""
 
     interaction_id: str
     source: str
-    """Where it came from, e.g. ``chat`` or ``api``."""
+    """Origin of the answer, e.g. ``chat`` or ``api``."""
     event_id: str
-    """The source's own name of it: logged again under it, it is stored once."""
+    """The source's id of the event; logging it again stores nothing."""
     role: str
     """Persona that answered, e.g. ``assistant``."""
     user_id: str
-    """Whom it was answered."""
+    """Recipient of the answer."""
     model: str
     messages: tuple[ChatMessage, ...]
-    """The prompt; its last message is what was asked."""
+    """Prompt; its last message is the question."""
     response: str
     created_us: int
-    """When it was answered."""
+    """Time of the answer."""
     conversation_id: str | None = None
     adapter_version: str | None = None
-    """Version of the adapter that answered. ``None``: the model has none, or it is unknown."""
+    """Version of the adapter that answered; ``None`` if there is none or it is unknown."""
     template_hash: str | None = None
-    """SHA-256 of the prompt's template. ``None``: unknown."""
+    """SHA-256 of the prompt template; ``None`` if unknown."""
     sampling: Mapping[str, Json] = field(default_factory=dict)
-    """Settings by which it was sampled, e.g. ``temperature``."""
+    """Sampling settings, e.g. ``temperature``."""
     logprobs: tuple[float, ...] | None = None
-    """Log-probability of each token of the response, nats. ``None``: the model gave none."""
+    """Log-probability of each token of the response, nats; ``None`` if not reported."""
     n_input_tokens: int | None = None
     n_output_tokens: int | None = None
     latency_s: float | None = None
-    """Seconds until the whole response was there."""
+    """Seconds until the response was complete."""
     cost_usd: float | None = None
     system: str | None = None
-    """System whose arm answered. ``None``: none was chosen."""
+    """System whose arm answered; ``None`` if no arm was chosen."""
     decision_id: str | None = None
-    """The choice of that arm, which a rating rewards."""
+    """Decision that chose the arm; a rating rewards it."""
     is_shared: bool = False
-    """Whether users other than its own may rate it."""
+    """Whether other users may rate it."""
     thinking: str | None = None
-    """The model's thinking before the response, which is no part of it. ``None``: none is known."""
+    """The model's reasoning before the response, not part of it; ``None`` if unknown."""
 
     def is_same_answer(self, other: "Interaction") -> bool:
-        """Return whether nothing distinguishes two answers for a reader."""
+        """Return whether a reader cannot distinguish two answers."""
         return self.response.strip() == other.response.strip()
 
     @property
     def asked(self) -> tuple[ChatMessage, ...]:
-        """The prompt without its system messages, which two arms may word differently."""
+        """Prompt without system messages, whose wording may differ between arms."""
         return tuple(one for one in self.messages if one.role != "system")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rating:
-    """A user's mark of one answer: from 1 to 5, or thumbs."""
+    """A user's mark of one answer: 1 to 5, or thumbs."""
 
     interaction_id: str
     user_id: str
-    """Who rates."""
+    """Rater."""
     rating: int | None = None
-    """1 to 5. ``None``: thumbs were given."""
+    """1 to 5; ``None`` for thumbs."""
     thumbs: Thumbs | None = None
     reason: str | None = None
-    """Why, in the user's words."""
+    """Explanation in the user's words."""
     source: str = "api"
     event_id: str = ""
-    """The source's own name of this mark; empty: it has none."""
+    """The source's id of this rating; empty without one."""
     created_us: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse what is on neither scale.
+        """Validate the mark.
 
         Raises:
-            FeedbackRefusedError: not exactly one of rating and thumbs is given, or off its scale.
+            FeedbackRefusedError: rating and thumbs are both given, both missing, or off their
+                scale.
         """
         if (self.rating is None) == (self.thumbs is None):
             given = "both" if self.rating is not None else "neither"
@@ -122,25 +123,25 @@ class Rating:
 
     @property
     def reward(self) -> float:
-        """Its worth in [-1, 1]: ``(rating - 3) / 2``; thumbs 1 and -1."""
+        """Reward in [-1, 1]: ``(rating - 3) / 2``; 1 and -1 for thumbs."""
         if self.rating is not None:
             return (self.rating - 3) / 2
         return 1.0 if self.thumbs == "up" else -1.0
 
     @property
     def arm_reward(self) -> float:
-        """Its worth to the arm that answered, in [0, 1]: ``(rating - 1) / 4``; thumbs 1 and 0."""
+        """Reward of the arm that answered, in [0, 1]: ``(rating - 1) / 4``; 1 and 0 for thumbs."""
         return (self.reward + 1) / 2
 
     @property
     def words(self) -> str:
-        """The mark in words, e.g. ``4 Excellent``."""
+        """Mark in words, e.g. ``4 Excellent``."""
         if self.rating is not None:
             return f"{self.rating} {LABELS[self.rating]}"
         return f"thumbs {self.thumbs}"
 
     def is_same_mark(self, other: "Rating | None") -> bool:
-        """Return whether another one says the same."""
+        """Return whether another rating has the same mark and reason."""
         return other is not None and (self.rating, self.thumbs, self.reason) == (
             other.rating,
             other.thumbs,
@@ -153,22 +154,22 @@ class AnswerComparison:
     """A user's choice of the better of two answers to one prompt."""
 
     chosen_id: str
-    """Interaction whose answer is better."""
+    """Interaction with the better answer."""
     rejected_id: str
     user_id: str
     first_id: str | None = None
-    """The one of both that was shown first. ``None``: unknown."""
+    """Interaction that was displayed first; ``None`` if unknown."""
     reason: str | None = None
     source: str = "api"
     event_id: str = ""
-    """The source's own name of this comparison; empty: it has none."""
+    """The source's id of this comparison; empty without one."""
     created_us: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse what compares no two answers.
+        """Validate the interactions.
 
         Raises:
-            FeedbackRefusedError: both are the same, or the first one is neither.
+            FeedbackRefusedError: both are the same, or ``first_id`` is neither of them.
         """
         if self.chosen_id == self.rejected_id:
             raise refused(
@@ -187,12 +188,12 @@ class AnswerComparison:
 
     @property
     def pair(self) -> tuple[str, str]:
-        """Both interactions, in an order that the choice does not change."""
+        """Both interactions in an order that is independent of the choice."""
         low, high = sorted((self.chosen_id, self.rejected_id))
         return low, high
 
     def is_same_choice(self, other: Self | None) -> bool:
-        """Return whether another one says the same."""
+        """Return whether another comparison has the same choice and reason."""
         return other is not None and (self.chosen_id, self.rejected_id, self.reason) == (
             other.chosen_id,
             other.rejected_id,
@@ -201,10 +202,10 @@ class AnswerComparison:
 
 
 def check_rating(value: Any, key: str = "rating") -> int:
-    """Return a rating that is on the scale.
+    """Return a valid rating.
 
     Raises:
-        FeedbackRefusedError: it is not.
+        FeedbackRefusedError: the rating is off the scale.
     """
     if isinstance(value, bool) or not isinstance(value, int) or value not in LABELS:
         rule = f"must be a whole number from {LOWEST} to {HIGHEST}"
@@ -215,5 +216,5 @@ def check_rating(value: Any, key: str = "rating") -> int:
 
 
 def refused(key: str, rule: str, value: str, fix: str) -> FeedbackRefusedError:
-    """Return the error of feedback that cannot be taken in."""
+    """Return the error of rejected feedback."""
     return FeedbackRefusedError(str(Problem(key=key, rule=rule, value=value, fix=fix)))

@@ -1,4 +1,4 @@
-"""Environment of a run: secrets, prices, and the server that answers."""
+"""Environment of a run: secrets, prices, and the mock server."""
 
 import os
 from dataclasses import dataclass
@@ -14,35 +14,35 @@ from tasks.secrets.process_redaction import hide
 from tasks.secrets.redaction import Redactor, Secrets, journal_url, target_secret_names
 
 _PLACEHOLDER = "offline"
-"""What is sent in place of every key when nobody outside is asked."""
+"""Placeholder for every key when no external service is called."""
 
 
 class _AnyName(dict[str, str]):
-    """An environment in which every variable is set: those it holds, the others to nothing worth hiding."""
+    """Environment with every variable set: to its real value, or to a placeholder."""
 
     def get(self, key: str, default: object = None, /) -> str:  # noqa: ARG002 - whatever is asked
-        """Return the same for every other name."""
+        """Return the value, or a placeholder."""
         return super().get(key) or _PLACEHOLDER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """What one run reaches outside of its process."""
+    """External resources of one run."""
 
     secrets: Secrets
     prices: PriceTable
     mock_url: str | None = None
-    """Server that answers in place of all chat models; ``None``: the real ones are asked."""
+    """Address of the server that replaces all chat models; ``None`` to call the real ones."""
 
     @classmethod
     def of(cls, configuration: Configuration, *, mock_url: str | None = None) -> Self:
-        """Return the environment of a configuration, checked before anything is paid.
+        """Return the environment of a configuration, checked before any paid call.
 
-        From here on, nothing that this process logs or fails with shows its secrets.
+        From here on, no log or error of this process reveals its secrets.
 
         Raises:
-            ConfigurationError: a variable that it names is not set, or the environment names a proxy or
-                certificates that cannot be used.
+            ConfigurationError: a variable is not set, or the environment names an unusable proxy
+                or certificate.
         """
         check_network_environment()
         prices = prices_of(configuration)
@@ -50,7 +50,7 @@ class Environment:
             check_environment(configuration)
             environment = cls(secrets=Secrets(), prices=prices)
         else:
-            journal_url(configuration)  # the journal is the real one
+            journal_url(configuration)  # the journal is always the real one
             secrets = Secrets(_AnyName(_of_target(configuration)))
             environment = cls(secrets=secrets, prices=prices, mock_url=mock_url)
         hide(environment.redactor(configuration))
@@ -58,13 +58,13 @@ class Environment:
 
     @classmethod
     def unchecked(cls, configuration: Configuration) -> Self:
-        """Return the environment of a configuration whose keys may not be set; for validation."""
+        """Return the environment of a configuration whose keys may be unset, for validation."""
         environment = cls(secrets=Secrets(), prices=prices_of(configuration))
         hide(environment.redactor(configuration))
         return environment
 
     def redactor(self, configuration: Configuration) -> Redactor:
-        """Return what keeps this configuration's secrets out of every text."""
+        """Return the redactor of this configuration's secrets."""
         if self.mock_url is not None:
             own = Secrets(_of_target(configuration))
             target = Redactor.from_configuration(configuration, own)
@@ -73,10 +73,12 @@ class Environment:
 
 
 def _of_target(configuration: Configuration) -> dict[str, str]:
-    """Return the variables of a target that is asked as it is though the run is offline."""
+    """Return the variables of a target that runs for real in an offline run."""
     if configuration.api.kind in {*CHAT_KINDS, "browserbase", "http"}:
         return {}
     names = target_secret_names(configuration)
-    if configuration.api.kind == "agno":  # its models are not asked, what its tools speak to is
+    if (
+        configuration.api.kind == "agno"
+    ):  # the mock replaces its models, not the services behind its tools
         names = tuple(configuration.api.agent.secrets)
     return {name: value for name in names if (value := os.environ.get(name, "").strip())}

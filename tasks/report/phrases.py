@@ -1,7 +1,7 @@
-"""Numbers and sentences of a report, in one wording for every surface.
+"""Numbers and sentences of a report, worded once for every surface.
 
-Nothing here claims which configuration is superior: the text gives estimates, intervals and what
-they rest on, and leaves the verdict to the promotion gate, whose words are quoted with their error.
+No sentence here claims that a configuration is superior. Sentences state estimates, intervals and
+their evidence; the verdict belongs to the promotion gate, whose sentence states its error rate.
 """
 
 import datetime
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 _SHORT = 60
 
 ROLES: Mapping[Role, str] = {"holdout": "held out", "fresh": "asked again", "search": "search"}
-"""Role of a cell → what people read."""
+"""Role of a cell → label in reports."""
 
 
 def clean(text: str) -> str:
-    """Return text that every file format can hold: no lone surrogates, no control characters."""
+    """Remove what some file formats cannot hold: lone surrogates and control characters."""
     text = text.encode("utf-8", "replace").decode("utf-8")
     return "".join(
         c if c in "\n\t" or (c >= " " and c not in "\x7f\ufffe\uffff") else "�" for c in text
@@ -42,20 +42,20 @@ def clean(text: str) -> str:
 
 
 def short(text: str, n: int = _SHORT) -> str:
-    """Return one line of at most ``n`` characters."""
+    """Return a text as one line of at most ``n`` characters."""
     line = " ".join(clean(text).split())
     return line if len(line) <= n else line[: n - 1] + "…"
 
 
 def named_label(label: str, candidate_id: str) -> str:
-    """Return a candidate's name on one line, whole: two that differ never look alike."""
+    """Return a candidate's name on one line, uncut: different names never look alike."""
     return " ".join(clean(label or candidate_id).split())
 
 
 def failure_example(error: str | None, n: int = 200) -> str:
-    """Return the reason of a failed evaluation on one line: its message, then what came with it.
+    """Return the reason of a failed evaluation on one line: message, then details.
 
-    Of an exception's traceback nothing is shown but what it says itself; the tables hold it whole.
+    Of a traceback, only the exception's message appears; the tables hold the rest.
     """
     message, _, details = clean(error or "").strip().partition("\n\n")
     if message.startswith("Traceback "):
@@ -66,13 +66,13 @@ def failure_example(error: str | None, n: int = 200) -> str:
 
 
 def most_frequent(reasons: Mapping[str, int], n: int = 3) -> list[str]:
-    """Return a line for each of the most frequent reasons, with how often it occurred."""
+    """Return a line for each of the most frequent reasons, with its count."""
     ordered = sorted(reasons.items(), key=lambda item: -item[1])
     return [f"{plural(count, 'time')}: {clean(reason)}" for reason, count in ordered[:n]]
 
 
 def counted(value: Estimate | GateReport, noun: str) -> str:
-    """Return what a number rests on, e.g. ``40 held-out cases in 4 groups``."""
+    """Return the sample behind a number, e.g. ``40 held-out cases in 4 groups``."""
     cases = plural(value.n_cases, noun)
     return cases if value.n_groups is None else f"{cases} in {plural(value.n_groups, 'group')}"
 
@@ -115,7 +115,7 @@ def _utc(time_us: int) -> datetime.datetime:
 
 
 def duration(started_us: int, ended_us: int) -> str:
-    """Return how long something took, in words."""
+    """Return an elapsed time in words."""
     seconds = max(0.0, (ended_us - started_us) / 1e6)
     if seconds < 60:
         return f"{seconds:.1f} s"
@@ -126,7 +126,7 @@ def duration(started_us: int, ended_us: int) -> str:
 
 
 def value_text(value: ParamValue) -> str:
-    """Return a parameter's value as a person would write it; texts whole."""
+    """Return a parameter's value for display; prompts uncut."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
@@ -135,7 +135,7 @@ def value_text(value: ParamValue) -> str:
 
 
 def heading(result: RunResult) -> str:
-    """Return one line that says what this run was."""
+    """Return a line that identifies the run."""
     return (
         f"{result.system}: {plural(result.generations_run, 'generation')} of "
         f"{result.algorithm}, seed {result.seed}, {plural(result.n_candidates, 'configuration')}, "
@@ -144,7 +144,7 @@ def heading(result: RunResult) -> str:
 
 
 def ending(result: RunResult) -> str:
-    """Return one sentence on how the run ended."""
+    """Return a sentence on how the run ended."""
     verb = {
         "done": "The search ended",
         "budget": "The search ended at its budget",
@@ -154,7 +154,7 @@ def ending(result: RunResult) -> str:
 
 
 def spend(result: RunResult) -> str:
-    """Return what a run spent: dollars, or why there is no number."""
+    """Return the spending of a run in US dollars, or why no number exists."""
     if result.cost_usd is None and is_free(result):
         return f"{usd(0.0)} ({FREE})"
     return "no price known" if result.cost_usd is None else usd(result.cost_usd)
@@ -164,7 +164,7 @@ def spend(result: RunResult) -> str:
 
 
 def name_of_found(result: RunResult) -> str:
-    """Return what tables call the search's best."""
+    """Return the label of the search's best candidate in tables."""
     return "recommended" if result.challenger is None else "found"
 
 
@@ -174,7 +174,7 @@ def _found(result: RunResult) -> str:
 
 
 def holdout_sentence(result: RunResult, found: CandidateReport) -> str:
-    """Return what the held-out cases say, or why they say nothing."""
+    """Return the result on held-out cases, or why there is none."""
     if found.holdout is None:
         return _no_holdout(result)
     cases = _cases(found.holdout, "held-out case")
@@ -183,7 +183,7 @@ def holdout_sentence(result: RunResult, found: CandidateReport) -> str:
 
 
 def gate_sentence(result: RunResult) -> str | None:
-    """Return the promotion gate's evidence; ``None``: it had nothing to judge."""
+    """Return the promotion gate's evidence; ``None`` if the gate judged nothing."""
     gate = result.gate
     if gate is None:
         return None
@@ -198,7 +198,7 @@ def gate_sentence(result: RunResult) -> str | None:
 
 
 def gate_evidence(gate: GateReport) -> str:
-    """Return the difference that the gate looked at, and the evidence for a promotion."""
+    """Return the difference that the gate tested, and its evidence for a promotion."""
     found = evidence(gate.log_e, gate.log_threshold, "where a promotion needs")
     return (
         f"difference {signed_interval(gate.mean, gate.low, gate.high)} on the "
@@ -207,7 +207,7 @@ def gate_evidence(gate: GateReport) -> str:
 
 
 def fresh_sentence(result: RunResult, found: CandidateReport) -> str:
-    """Return what the search cases say when asked again, or that they were not."""
+    """Return the re-estimate on search cases, or that there is none."""
     if found.fresh is None:
         return "The search cases were not asked again after the choice."
     give = "gives" if found.fresh.n_cases == 1 else "give"
@@ -219,7 +219,7 @@ def fresh_sentence(result: RunResult, found: CandidateReport) -> str:
 
 
 def search_sentence(result: RunResult, found: CandidateReport) -> str:
-    """Return the search's own estimate, with its bias."""
+    """Return the search's own estimate with its bias."""
     assert found.search is not None  # noqa: S101 - as the field says
     text = (
         f"By the search itself its posterior mean is {estimate(found.search)} "
@@ -237,7 +237,7 @@ def search_sentence(result: RunResult, found: CandidateReport) -> str:
 
 
 def within_sentence(result: RunResult) -> str | None:
-    """Return how sure the search is that nothing it asked lies far above the winner."""
+    """Return the probability that no evaluated candidate lies far above the winner."""
     if result.within is None:
         return None
     return (
@@ -248,7 +248,7 @@ def within_sentence(result: RunResult) -> str | None:
 
 
 def neighbour_sentence(result: RunResult) -> str | None:
-    """Return which settings within the winner's interval cost less than half or are twice as fast."""
+    """Return a neighbour in the winner's interval at half the cost or latency, if any."""
     found = result.found
     rows = result.leaderboard
     winner = next((r for r in rows if found and r.candidate_id == found.candidate_id), None)
@@ -258,7 +258,7 @@ def neighbour_sentence(result: RunResult) -> str | None:
         ("cost_usd", found.answer_usd, usd),
         ("latency_ms", found.answer_ms, milliseconds),
     ):
-        # Less than half by both measurements: latencies of the search depend on its load.
+        # Both measurements must agree, because latencies of the search depend on its load.
         searched = winner.metrics.get(name, 0.0)
         most = min(searched, searched if measured is None else measured) / 2.0
         near = [r for r in rows if r.mean >= winner.low and r.metrics.get(name, most) < most]
@@ -275,7 +275,7 @@ def neighbour_sentence(result: RunResult) -> str | None:
 def constraint_reason(
     recommendation: "Recommendation", names: Mapping[str, str], tolerance: float
 ) -> str:
-    """Return what hard constraints had to do with the recommendation; empty: nothing."""
+    """Return the effect of hard constraints on the recommendation; empty if there is none."""
     best, other = recommendation.ranking[0], recommendation.passed_over
     often = "any answer" if not tolerance else f"more than {percent(tolerance)} of its answers"
     if not best.is_feasible:
@@ -294,7 +294,7 @@ def constraint_reason(
 
 
 def special(result: RunResult, candidate_id: str) -> str:
-    """Return what is special about a candidate and its name does not say, in brackets."""
+    """Return in brackets what the name of a special candidate does not say."""
     reports = {
         "recommended": result.winner,
         "found": result.challenger,

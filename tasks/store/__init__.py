@@ -1,6 +1,6 @@
 """Persistence of results, paid calls and the runtime state.
 
-Names are loaded at first use, so that the protocols can be imported without DuckDB or SQLite.
+Names load on first use, so that importing the protocols loads neither DuckDB nor SQLite.
 """
 
 from importlib import import_module
@@ -41,7 +41,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    """Load a public name at its first use."""
+    """Load a public name on first use."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

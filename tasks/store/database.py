@@ -1,8 +1,8 @@
 """Tables, records and interfaces of a store's databases.
 
-A table's declaration gives its definition in both dialects, what an older database lacks of it, its
-statements, and its rows as records and back. Statements are SQLite's, with ``?`` for values;
-``postgres.translated`` turns them into PostgreSQL's.
+The declaration of a table yields its definition in both SQL dialects, the migration of an older
+database, its statements, and the conversion between rows and records. Statements use SQLite's
+dialect with ``?`` for values; ``postgres.translated`` converts them.
 """
 
 import json
@@ -36,19 +36,19 @@ if TYPE_CHECKING:
 
 Record = TypeVar("Record", bound="DataclassInstance")
 NUMBERED = "seq INTEGER PRIMARY KEY AUTOINCREMENT, *"
-"""Definition of a table whose rows have a number and the fields of a record."""
+"""Definition of a table with a row number and the fields of a record."""
 RANGES = (
     "table_name TEXT NOT NULL, lo INTEGER NOT NULL, hi INTEGER NOT NULL, is_done INTEGER NOT NULL, "
     "PRIMARY KEY (table_name, lo)"
 )
-"""Definition of a table of the ranges that went to parquet, each written down before its files."""
+"""Definition of the table of ranges exported to parquet; a range precedes its files."""
 _COMMA = re.compile(r",\s*(?![^()]*\))")
 _INDEX = re.compile(r"(UNIQUE )?(\w+)(.*)", re.DOTALL)
 _TYPES = {str: "TEXT", int: "INTEGER", bool: "INTEGER", float: "REAL"}
 
 
 class SqlTable:
-    """A table by its columns and constraints, as they stand within ``CREATE TABLE``."""
+    """Table, declared by the columns and constraints of its ``CREATE TABLE``."""
 
     def __init__(
         self, name: str, definition: str, *indexes: str, has_rowid: bool | None = None
@@ -56,11 +56,12 @@ class SqlTable:
         """Declare a table.
 
         Args:
-            name: of the table.
-            definition: its columns, then its constraints. A column that an older database lacks must be
+            name: name of the table.
+            definition: columns, then constraints. A column that an older database lacks must be
                 nullable or have a default.
-            indexes: of each its name and columns, as in ``UNIQUE one_reward(decision_id)``.
-            has_rowid: whether SQLite numbers its rows; by default where its primary key is an integer.
+            indexes: name and columns of each index, e.g. ``UNIQUE one_reward(decision_id)``.
+            has_rowid: whether SQLite numbers the rows; by default if the primary key is an
+                integer.
         """
         self.name = name
         self._definition = definition
@@ -71,7 +72,7 @@ class SqlTable:
         """Names of the table and its indexes."""
 
     def script(self, columns: Collection[str]) -> str:
-        """Return the script that adds what a table with these columns lacks, or creates the table."""
+        """Return the script that adds missing columns to a table, or creates it."""
         lines = [f"CREATE TABLE {self.name}({self._definition}){self._end}"]
         if columns:
             lines = [
@@ -85,16 +86,15 @@ class SqlTable:
 
 
 class RecordTable(SqlTable, Generic[Record]):
-    """A table whose rows are records.
+    """Table whose rows are records.
 
-    Of the record's fields, mappings and tuples are JSON in columns that end in ``_json``, flags are 0 and 1,
-    and what may be ``None`` may be NULL.
+    Mappings and tuples of a record are JSON in columns that end in ``_json``, flags are 0 and 1,
+    and an optional field is a nullable column.
 
-    ::
-
-        CHAMPIONS = RecordTable("champions", Champion)
-        connection.execute(CHAMPIONS.insert, CHAMPIONS.values(champion))
-        champions = CHAMPIONS.records(connection.execute(CHAMPIONS.select).fetchall())
+    Example:
+        >>> CHAMPIONS = RecordTable("champions", Champion)
+        >>> connection.execute(CHAMPIONS.insert, CHAMPIONS.values(champion))
+        >>> CHAMPIONS.records(connection.execute(CHAMPIONS.select).fetchall())
     """
 
     def __init__(
@@ -109,13 +109,13 @@ class RecordTable(SqlTable, Generic[Record]):
         """Declare a table.
 
         Args:
-            name: of the table.
+            name: name of the table.
             record: dataclass of its rows.
-            definition: as of ``SqlTable``; ``*`` stands for the columns of the record's fields. What comes
-                behind it is written with the record.
-            indexes: as of ``SqlTable``.
-            columns: field → its column, or an expression of it, where that has another name.
-            texts: fields beside those of JSON that ``values`` cleans.
+            definition: as for ``SqlTable``; ``*`` stands for the columns of the record's fields.
+                Columns after ``*`` are additional values of ``values``.
+            indexes: as for ``SqlTable``.
+            columns: field → differing name of its column, or an expression of it.
+            texts: non-JSON fields that ``values`` redacts.
         """
         hints = get_type_hints(record)
         self._record, self._texts = record, frozenset(texts)
@@ -123,15 +123,15 @@ class RecordTable(SqlTable, Generic[Record]):
         ends = {field: f"{field}_json" for field, kind in self._fields.items() if kind.is_json}
         by_field = {field: field for field in self._fields} | ends | dict(columns or {})
         self.columns = tuple(by_field.values())
-        """Columns of the record's fields, in their order."""
+        """Columns of the record's fields, in field order."""
         mine = [f"{by_field[field]} {kind.sql}" for field, kind in self._fields.items()]
         super().__init__(name, definition.replace("*", ", ".join(mine)), *indexes)
         behind = _COMMA.split(definition.partition("*")[2].lstrip(", "))
         more = [words[0] for one in behind if (words := one.split()) and words[0].islower()]
         self.select = f"SELECT {', '.join(self.columns)} FROM {name}"  # noqa: S608 - declared names
-        """Statement of all rows, for ``record``."""
+        """SELECT of all rows, for ``records``."""
         self.insert = insert_sql(name, (*self.columns, *more))
-        """Statement that takes ``values``."""
+        """INSERT of one row, for ``values``."""
 
     def columns_of(self, alias: str) -> str:
         """Return the columns of a table in a join, for ``record``."""
@@ -143,9 +143,9 @@ class RecordTable(SqlTable, Generic[Record]):
         """Return the values of a row.
 
         Args:
-            record: what is stored.
-            more: values of the columns behind the record's.
-            clean: takes secrets out of texts and JSON.
+            record: the record.
+            more: values of the columns after the record's.
+            clean: removes secrets from texts and JSON.
         """
         return *(
             self._value(field, kind, getattr(record, field), clean)
@@ -153,7 +153,7 @@ class RecordTable(SqlTable, Generic[Record]):
         ), *more
 
     def record(self, row: Sequence[Any]) -> Record:
-        """Return a row of ``columns`` as a record."""
+        """Convert a row of ``columns`` to a record."""
         return self._record(
             **{
                 field: kind.read(value)
@@ -162,7 +162,7 @@ class RecordTable(SqlTable, Generic[Record]):
         )
 
     def records(self, rows: Sequence[Sequence[Any]]) -> list[Record]:
-        """Return rows of ``columns`` as records."""
+        """Convert rows of ``columns`` to records."""
         return [self.record(row) for row in rows]
 
     def _value(
@@ -180,14 +180,14 @@ class RecordTable(SqlTable, Generic[Record]):
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """A field's type, in SQL and in JSON."""
+    """Type of a field, in SQL and in JSON."""
 
     sql: str
     is_json: bool
     is_flag: bool
     is_tuple: bool
     item: "type[DataclassInstance] | None"
-    """Class of the records within a tuple."""
+    """Class of the records in a tuple."""
 
     @classmethod
     def of(cls, hint: Any) -> "_Kind":
@@ -208,7 +208,7 @@ class _Kind:
         )
 
     def read(self, value: Any) -> Any:
-        """Return a column's value as that of the field."""
+        """Convert a column's value to the value of the field."""
         if value is None or not self.is_json:
             return bool(value) if self.is_flag else value
         value = json.loads(value)
@@ -218,7 +218,7 @@ class _Kind:
 
 
 def _plain(value: Any) -> Any:
-    """Return mappings, tuples and the records in them as what JSON has."""
+    """Convert mappings, tuples and nested records to JSON types."""
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, tuple):
@@ -227,7 +227,7 @@ def _plain(value: Any) -> Any:
 
 
 def insert_sql(table: str, columns: Sequence[str]) -> str:
-    """Return the INSERT of a row by its columns."""
+    """Return the INSERT of a row with these columns."""
     marks = ", ".join("?" * len(columns))
     return f"INSERT INTO {table}({', '.join(columns)}) VALUES ({marks})"  # noqa: S608 - declared names
 
@@ -237,70 +237,70 @@ class Schema:
     """Tables of a database."""
 
     noun: str
-    """Its name in messages."""
+    """Name of the database in messages."""
     version: int
-    """Databases of a later one are refused."""
+    """Version of the tables; later databases cannot be opened."""
     tables: tuple[SqlTable, ...]
     loss: str = ""
-    """What is lost with a file of it."""
+    """Message on what the loss of its file costs."""
     kept: str = ""
-    """What is not lost where a server cannot be reached."""
+    """Message on what survives if its server is unreachable."""
     key: str = "storage.path"
-    """Setting that says where it is."""
+    """Setting that locates the database."""
     versions: str = ""
     """Table that holds the version in PostgreSQL."""
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """Names of tables and indexes, which have a prefix in PostgreSQL; the first holds the version."""
+        """Names of tables and indexes, prefixed in PostgreSQL; the first holds the version."""
         return self.versions, *(name for table in self.tables for name in table.names)
 
 
 class Cursor(Protocol):
-    """The rows that a statement found."""
+    """Rows of a statement's result."""
 
     def fetchone(self) -> Any:
-        """Return the next row, ``None`` after the last."""
+        """Return the next row; ``None`` after the last."""
 
     def fetchall(self) -> Any:
-        """Return all rows that are left."""
+        """Return all remaining rows."""
 
 
 class Connection(Protocol):
-    """An open transaction, or one for reading."""
+    """Open transaction for reading or writing."""
 
     def execute(self, statements: str, bindings: Any = (), /) -> Cursor:
-        """Run SQL; values stand where it has ``?``."""
+        """Run SQL; ``?`` stands for a value."""
 
     def changes(self) -> int:
-        """Return the rows that the last statement changed."""
+        """Return the number of rows that the last statement changed."""
 
 
 class Database(Protocol):
-    """A durable database. Thread-safe; blocks."""
+    """Durable database. Thread-safe; blocks."""
 
     def reading(self) -> AbstractContextManager[Connection]:
-        """Give a connection for SELECTs."""
+        """Return a context manager of a connection for SELECTs."""
 
     def transaction(self, *, alone: bool = False) -> AbstractContextManager[Connection]:
-        """Give one transaction, durable when the block has been left.
+        """Return a context manager of a transaction, durable after the block.
 
         Args:
-            alone: begun when all others have ended, and none beside it.
+            alone: whether the transaction waits for all others and excludes new ones.
         """
 
     def scrub(self) -> None:
-        """Write the file or the tables anew, so that nothing of deleted rows is left in them."""
+        """Rewrite the file or the tables, so that deleted rows leave no trace."""
 
     def close(self) -> None:
-        """Close; safe to call twice."""
+        """Close the database; safe to call twice."""
 
 
 def check_usable(name: str, *, opened_by: int, is_closed: bool) -> None:
-    """Refuse a database that is closed, or that a fork of its process would use.
+    """Check that a database is open and belongs to this process.
 
     Raises:
-        StoreError: it is one of these.
+        StoreError: the database is closed, or the process forked after opening it.
     """
     if os.getpid() != opened_by:
         raise StoreError(
@@ -311,16 +311,16 @@ def check_usable(name: str, *, opened_by: int, is_closed: bool) -> None:
 
 
 class Closing(ABC):
-    """``with`` support for what has a ``close``."""
+    """Base class that supports ``with`` through ``close``."""
 
     @abstractmethod
     def close(self) -> None:
-        """Close; subclasses say what."""
+        """Release what the object holds."""
 
     def __enter__(self) -> Self:
-        """Return itself."""
+        """Return this object."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close."""
+        """Close this object."""
         self.close()

@@ -37,9 +37,10 @@ from convergence_core.errors import StoreFormatError, StoreWriteError
 FILE_MODE = 0o600
 FOLDER_MODE = 0o700
 FORMAT = 1
-"""Raised only when an older version could not read what this one writes."""
+"""Increases only if an older version cannot read what this version writes."""
 SCHEMA_VERSION = 6
-"""Of the tables, written into every file; raised whenever a column is added. From 6 on files carry digests."""
+"""Version of the tables, stored in every file; increases with each new column. From 6 on, files
+carry digests."""
 
 MARKER_FILE = "store.json"
 JOURNAL_FILE = "journal.sqlite"
@@ -48,7 +49,7 @@ CATALOG_FOLDER = "catalog"
 RUN_FILE = "run.parquet"
 PART_FILE = "part-0.parquet"
 FINAL_GENERATION = -1
-"""Number under which the re-estimation after the last generation is published."""
+"""Generation number of the final re-estimation."""
 
 _RUN_ID = re.compile(r"[A-Za-z0-9._-]+")
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -62,10 +63,10 @@ _FIXES = {
 
 
 def store_root(path: Path | str) -> Path:
-    """Return the absolute root folder of a store; it need not exist.
+    """Return the absolute root folder of a store, which need not exist.
 
     Raises:
-        StoreFormatError: the path holds a character that readers would expand.
+        StoreFormatError: the path contains a character that readers would expand.
     """
     text = str(path)
     if any(character in text for character in "*?["):
@@ -77,11 +78,11 @@ def store_root(path: Path | str) -> Path:
 
 
 def check_format(root: Path) -> bool:
-    """Return whether a store lies at ``root``; ``False`` if nothing does.
+    """Return whether a store exists at ``root``.
 
     Raises:
-        StoreFormatError: another folder or a store of a newer format lies there.
-        StoreWriteError: a file lies there, or the folder cannot be read.
+        StoreFormatError: the folder is another folder or a store of a newer format.
+        StoreWriteError: the path is a file, or the folder is unreadable.
     """
     try:
         names = {entry.name for entry in root.iterdir()}
@@ -105,10 +106,10 @@ def check_format(root: Path) -> bool:
 
 
 def check_marker(text: str, where: object) -> None:
-    """Make sure that this version reads a store whose marker has this text.
+    """Check that this version reads a store with this marker.
 
     Raises:
-        StoreFormatError: it does not.
+        StoreFormatError: the format is unknown or newer.
     """
     try:
         found = json.loads(text)["format"]
@@ -126,10 +127,10 @@ def check_marker(text: str, where: object) -> None:
 
 
 def ensure_store(root: Path) -> None:
-    """Create the store's folder and its marker if they are not there.
+    """Create the store's folder and its marker if they are missing.
 
     Raises:
-        StoreFormatError: something else lies there.
+        StoreFormatError: the path is something else.
         StoreWriteError: the folder cannot be created.
     """
     if check_format(root):
@@ -142,10 +143,10 @@ def ensure_store(root: Path) -> None:
 
 
 def check_run_id(run_id: str) -> str:
-    """Return the run id if it may be part of a path.
+    """Return a run id that is safe in a path.
 
     Raises:
-        ValueError: it may not.
+        ValueError: the id is not.
     """
     if not _RUN_ID.fullmatch(run_id) or set(run_id) == {"."}:
         raise ValueError(f"a run id must match {_RUN_ID.pattern}, but got {run_id!r}")
@@ -157,6 +158,10 @@ def generation_file(generation: int) -> str:
 
     Raises:
         ValueError: the number is below -1.
+
+    Example:
+        >>> generation_file(12)
+        'g00012.parquet'
     """
     if generation == FINAL_GENERATION:
         return "final.parquet"
@@ -171,12 +176,12 @@ def folder_of(root: Path, stage: str, table: str, run_id: str) -> Path:
 
 
 def temporary_name(final: Path) -> Path:
-    """Return a name beside ``final`` that no reader takes for a table's file."""
+    """Return a name next to ``final`` that no reader takes for a table's file."""
     return final.with_name(f".{final.name}.{uuid.uuid4().hex}.tmp")
 
 
 def make_folder(path: Path) -> None:
-    """Create a folder and its parents, for their owner alone, each entry durable."""
+    """Create a folder and its parents durably, readable by their owner only."""
     if path.is_dir():
         return
     if path.parent != path:
@@ -189,24 +194,24 @@ def make_folder(path: Path) -> None:
 
 
 def create_file(path: Path) -> None:
-    """Create an empty file for its owner alone; a stricter umask counts.
+    """Create an empty file, readable by its owner only; a stricter umask applies.
 
     Raises:
-        FileExistsError: there is one.
+        FileExistsError: the file exists.
     """
     path.touch(FILE_MODE, exist_ok=False)
 
 
 def keep_mode(temporary: Path, final: Path) -> None:
-    """Give a file the mode of the one that it is about to replace, if there is one."""
+    """Copy the mode of the file that ``temporary`` is about to replace, if any."""
     if final.is_file():
         temporary.chmod(final.stat().st_mode & 0o777)
 
 
 def write_file(path: Path, text: str) -> None:
-    """Write a text to where a user wants it; a new file is for its owner alone.
+    """Write a text to a path that a user chose; a new file is readable by its owner only.
 
-    Links are followed and devices written to, as by a shell; a file that exists keeps its mode.
+    Like a shell, this follows links and writes to devices; an existing file keeps its mode.
     """
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE)
     with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as stream:
@@ -214,7 +219,7 @@ def write_file(path: Path, text: str) -> None:
 
 
 def publish_file(temporary: Path, final: Path) -> None:
-    """Give a written file its final name so that power loss leaves all of it or nothing."""
+    """Rename a written file so that a power loss leaves all of it or nothing."""
     descriptor = os.open(temporary, os.O_RDWR)
     try:
         os.fchmod(descriptor, os.fstat(descriptor).st_mode & FILE_MODE)
@@ -227,10 +232,14 @@ def publish_file(temporary: Path, final: Path) -> None:
 
 @contextlib.contextmanager
 def whole_file(final: Path) -> Iterator[Path]:
-    """Give an empty file that gets its final name when the block ends, durably and as a whole.
+    """Yield an empty file that durably gets its final name after the block.
 
     Raises:
-        StoreWriteError: there is no such file, or the one before it.
+        StoreWriteError: the write failed; the previous file, if any, is unchanged.
+
+    Example:
+        >>> with whole_file(root / "store.json") as temporary:
+        ...     temporary.write_text("{}")
     """
     temporary = temporary_name(final)
     with writing(final):
@@ -253,7 +262,7 @@ def sync_folder(folder: Path) -> None:
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turn an ``OSError`` of the block into a ``StoreWriteError`` that says what to do."""
+    """Turn an ``OSError`` of the block into a ``StoreWriteError`` with a fix."""
     try:
         yield
     except OSError as error:
@@ -261,14 +270,14 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def write_error(path: Path, reason: str) -> StoreWriteError:
-    """Return the error of a write that failed for ``reason``, with what to do about it."""
+    """Return the error of a write that failed for ``reason``, with a fix."""
     fix = "Check the disk and the folder's permissions, or set `storage.path` to another folder"
-    if "disk is full" in reason.lower():  # SQLite's words
+    if "disk is full" in reason.lower():  # SQLite's wording
         fix = _FIXES[_FULL]
     for codes, known_fix in _FIXES.items():
         for words in map(os.strerror, codes):
             if words.lower() in reason.lower():
-                # Libraries wrap the system's words into their own, and those into JSON.
+                # Libraries wrap the system's message in their own text, and that in JSON.
                 reason, fix = words, known_fix
     return StoreWriteError(
         f"cannot use the store at {path}: {reason}. {fix}. Nothing that was paid or "

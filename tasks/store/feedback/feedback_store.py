@@ -1,7 +1,7 @@
-"""Store of logged answers, ratings and comparisons, which processes share.
+"""Store of logged answers, ratings and comparisons, shared between processes.
 
-Every write is one transaction, durable before it is acknowledged, and texts are redacted before they are
-stored. An event of a source is stored once, so a click that is sent twice counts once.
+Every write is one transaction, redacted before and durable after it. The store keeps each event of
+a source once, so a repeated click counts once.
 """
 
 import uuid
@@ -45,7 +45,7 @@ _LOG = f"{INTERACTIONS.insert} ON CONFLICT DO NOTHING"
 _RATE = f"{RATINGS.insert} ON CONFLICT DO NOTHING"
 _COMPARE = f"{insert_sql('comparisons', COMPARISON_COLUMNS)} ON CONFLICT DO NOTHING"
 _COMPARISON = f"SELECT {', '.join(COMPARISON_COLUMNS)} FROM comparisons"  # noqa: S608 - constants
-# Raters of one answer wait for each other.
+# Locks the answer, so that its raters wait for each other.
 _RATED = "SELECT g.user_id, g.is_shared FROM interactions g WHERE g.interaction_id = ?/*lock*/"
 _LAST_RATING = (
     f"{RATINGS.select} WHERE interaction_id = ? AND user_id = ? ORDER BY seq DESC LIMIT 1"
@@ -58,19 +58,20 @@ _OF_EVENT = " WHERE source = ? AND event_id = ?"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatingReceipt:
-    """How a rating was taken in."""
+    """Result of storing a rating."""
 
     status: RateStatus
-    """``rated``: the user's first of this answer; ``edited``: it replaces one; ``duplicate``: nothing new."""
+    """``rated``: first rating of this answer by the user. ``edited``: replaces one. ``duplicate``:
+    changes nothing."""
     rating: Rating
-    """As stored; of a duplicate the one that was there."""
+    """Stored rating; for a duplicate, the existing one."""
     previous: Rating | None = None
-    """The one that it replaces. ``None``: there was none."""
+    """Replaced rating; ``None`` if there was none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonReceipt:
-    """How a comparison was taken in."""
+    """Result of storing a comparison."""
 
     status: CompareStatus
     comparison: AnswerComparison
@@ -78,15 +79,15 @@ class ComparisonReceipt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatedInteraction:
-    """A logged answer with the mark that its own user gave it."""
+    """Logged answer with its user's own rating."""
 
     interaction: Interaction
     rating: Rating | None
-    """``None``: unrated, or taken back."""
+    """``None`` if unrated or undone."""
 
 
 class FeedbackStore(Closing):
-    """Feedback of people, on a local disk or in Postgres. Thread-safe; blocks."""
+    """Human feedback, on a local disk or in Postgres. Thread-safe; blocks."""
 
     def __init__(
         self,
@@ -96,39 +97,39 @@ class FeedbackStore(Closing):
         now_us: Callable[[], int] = wall_clock_us,
         redact: Callable[[str], str] = redacted_text,
     ) -> None:
-        """Open the feedback of the store whose root folder is ``path``, creating both.
+        """Open the feedback of a store and create both if necessary.
 
         Args:
             path: root folder of the store.
-            url: ``postgresql://`` URL of feedback that several machines share; by default that of
-                the environment variable ``CONVERGENCE_RUNTIME``, and without it a file of the store.
+            url: ``postgresql://`` URL of feedback that several machines share; by default the
+                value of ``CONVERGENCE_RUNTIME``, else a file of the store.
             now_us: clock.
-            redact: takes secrets out of a text before it is stored.
+            redact: removes secrets from a text before storage.
 
         Raises:
-            StoreFormatError: the folder is no store, or of a newer version.
+            StoreFormatError: the folder is no store, or has a newer format.
             StoreDamagedError: the file is no database.
-            StoreWriteError: it cannot be created or written.
+            StoreWriteError: the file cannot be created or written.
         """
         self.root = store_root(path)
         self.database = open_shared(path, FEEDBACK_FILE, FEEDBACK, url)
         self.now_us = now_us
         self.clean = clean_text(redact)
-        """Takes out of a text what may not be stored."""
+        """Removes secrets from a text before storage."""
 
     def log(self, interaction: Interaction, part: LiveAnswer | None = None) -> Interaction:
-        """Store an answer durably; one that is stored already is returned as it is.
+        """Store an answer durably; return an already stored answer unchanged.
 
         Args:
             interaction: the answer.
-            part: in a test of its adapter on live traffic; ``None``: it is in none.
+            part: its part in a live test of an adapter; ``None`` outside such a test.
 
         Returns:
-            It as stored: without secrets.
+            The stored answer, redacted.
 
         Raises:
             FeedbackRefusedError: a field breaks its rule; nothing is stored.
-            RequestReusedError: its id or its source's event stands for another answer.
+            RequestReusedError: its id or its source's event belongs to another answer.
         """
         checked(interaction)
         values = INTERACTIONS.values(interaction, clean=self.clean)
@@ -156,7 +157,7 @@ class FeedbackStore(Closing):
         return known
 
     def rate(self, rating: Rating, *, any_user: bool = False) -> RatingReceipt:
-        """Store a user's mark of an answer durably; a second one that differs replaces the first.
+        """Store a user's rating of an answer durably; a different second one replaces it.
 
         Args:
             rating: the mark.
@@ -192,10 +193,10 @@ class FeedbackStore(Closing):
     def unrate(
         self, interaction_id: str, user_id: str, *, source: str = "api", event_id: str = ""
     ) -> Rating | None:
-        """Take a user's mark of an answer back, durably; return it. ``None``: there was none.
+        """Undo a user's rating of an answer durably and return it; ``None`` if there was none.
 
         Raises:
-            InteractionNotFoundError: no such answer was logged.
+            InteractionNotFoundError: the log has no such answer.
         """
         with self.database.transaction() as connection:
             _check_may_rate(connection, interaction_id, user_id, any_user=True)
@@ -216,23 +217,24 @@ class FeedbackStore(Closing):
     def compare(
         self, comparison: AnswerComparison, *, any_user: bool = False
     ) -> ComparisonReceipt:
-        """Store which of two answers to one prompt is better, durably; another choice replaces it.
+        """Store durably which of two answers to one prompt is better; replaces an earlier choice.
 
         Args:
             comparison: the choice.
-            any_user: whether the rater may compare answers that others were given.
+            any_user: whether the rater may compare other users' answers.
 
         Raises:
-            FeedbackRefusedError: the answers are to different prompts, or are the same; nothing is stored.
-            InteractionNotFoundError: an answer was not logged.
-            RequestReusedError: its source's event stands for another comparison.
-            WrongUserError: an answer is another user's, and not shared.
+            FeedbackRefusedError: the answers have different prompts or are identical; nothing is
+                stored.
+            InteractionNotFoundError: the log lacks an answer.
+            RequestReusedError: its source's event belongs to another comparison.
+            WrongUserError: an answer belongs to another user and is not shared.
         """
         checked(comparison)
         stored = self._stamped(comparison)
         low, high = stored.pair
         with self.database.transaction() as connection:
-            for one in (low, high):  # in one order, so that no two wait for each other
+            for one in (low, high):  # in a fixed order, to avoid deadlocks
                 _check_may_rate(connection, one, stored.user_id, any_user=any_user)
             _check_comparable(*(_interaction(connection, one) for one in (low, high)))
             before = self._event(connection, _COMPARISON, stored)
@@ -258,7 +260,7 @@ class FeedbackStore(Closing):
         return ComparisonReceipt(status=status, comparison=stored)
 
     def uncompare(self, first_id: str, second_id: str, user_id: str) -> bool:
-        """Take a user's comparison of two answers back, durably; return whether there was one."""
+        """Undo a user's comparison of two answers durably; return whether there was one."""
         low, high = sorted((first_id, second_id))
         with self.database.transaction() as connection:
             row = connection.execute(_LAST_COMPARISON, (low, high, user_id)).fetchone()
@@ -276,17 +278,17 @@ class FeedbackStore(Closing):
         return True
 
     def interaction(self, interaction_id: str) -> Interaction | None:
-        """Return a logged answer, ``None`` if there is none of that id."""
+        """Return a logged answer; ``None`` if the log has no such id."""
         with self.database.reading() as connection:
             return _found_interaction(connection, interaction_id)
 
     def rating(self, interaction_id: str, user_id: str) -> Rating | None:
-        """Return a user's mark of an answer; ``None``: unrated, or taken back."""
+        """Return a user's rating of an answer; ``None`` if unrated or undone."""
         with self.database.reading() as connection:
             return _last_rating(connection, interaction_id, user_id)
 
     def ratings(self, interaction_id: str) -> list[Rating]:
-        """Return what counts of every user's marks of an answer, in order of the marks."""
+        """Return the current rating of every user for an answer, in order of rating."""
         last: dict[str, Rating | None] = {}
         for row in self.fetch(
             f"{RATINGS.select} WHERE interaction_id = ? ORDER BY seq", (interaction_id,)
@@ -297,7 +299,7 @@ class FeedbackStore(Closing):
         return [rating for rating in last.values() if rating is not None]
 
     def comparison(self, first_id: str, second_id: str, user_id: str) -> AnswerComparison | None:
-        """Return a user's choice between two answers; ``None``: there is none, or it was taken back."""
+        """Return a user's choice between two answers; ``None`` if none or undone."""
         low, high = sorted((first_id, second_id))
         with self.database.reading() as connection:
             row = connection.execute(_LAST_COMPARISON, (low, high, user_id)).fetchone()
@@ -311,13 +313,13 @@ class FeedbackStore(Closing):
         *,
         conversation_id: str | None = None,
     ) -> list[RatedInteraction]:
-        """Return a user's last answers with the user's own marks, oldest first.
+        """Return a user's last answers with the user's own ratings, oldest first.
 
         Args:
-            user_id: whom they were given.
-            role: persona that answered; ``None``: any.
-            n: how many at most.
-            conversation_id: of this conversation; ``None``: of any.
+            user_id: recipient of the answers.
+            role: persona that answered; ``None`` for any.
+            n: maximum number.
+            conversation_id: conversation; ``None`` for any.
         """
         where, values = "user_id = ?", [user_id]
         for column, value in (("role", role), ("conversation_id", conversation_id)):
@@ -345,7 +347,7 @@ class FeedbackStore(Closing):
         self.database.close()
 
     def _stamped(self, event: Any) -> Any:
-        """Return an event as it is stored: with its time and its name, without secrets."""
+        """Return an event with time and name, redacted for storage."""
         return replace(
             event,
             reason=None if event.reason is None else self.clean(event.reason),
@@ -354,18 +356,18 @@ class FeedbackStore(Closing):
         )
 
     def _event(self, connection: Connection, select: str, event: Any) -> Any:
-        """Return the row of a source's event, ``None`` if it is new."""
+        """Return the stored row of a source's event; ``None`` if it is new."""
         sql = f"{select}{_OF_EVENT}"
         return connection.execute(sql, (event.source, event.event_id)).fetchone()
 
 
 def new_interaction_id() -> str:
-    """Return an id for an answer about to be logged."""
+    """Return an id for a new answer."""
     return uuid.uuid4().hex
 
 
 def has_feedback(path: Path | str) -> bool:
-    """Return whether a store has feedback already, or shares some."""
+    """Return whether a store has feedback, or shares one."""
     return has_shared(path, FEEDBACK_FILE)
 
 

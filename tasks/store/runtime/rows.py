@@ -1,4 +1,4 @@
-"""Rows of the runtime state, as values."""
+"""Rows of the runtime state as records."""
 
 import math
 from collections.abc import Mapping
@@ -14,22 +14,22 @@ ArmKind = Literal["beta", "gaussian", "linear"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmOffer:
-    """An arm to put on offer."""
+    """Arm to activate."""
 
     arm_id: str
     params: Mapping[str, Json]
     prior_alpha: float = 1.0
     prior_beta: float = 1.0
     prior: Mapping[str, Json] | None = None
-    """Where the prior comes from, for people; ``None``: no opinion."""
+    """Source of the prior, for display; ``None`` without a prior."""
     run_id: str | None = None
     cost: float | None = None
-    """What a request costs, until rewards come with costs; ``None``: unknown."""
+    """Cost of a request until rewards report costs; ``None`` if unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredArm:
-    """An arm and its posterior."""
+    """Arm with its posterior."""
 
     arm_id: str
     params: Mapping[str, Json]
@@ -37,11 +37,11 @@ class StoredArm:
     base_alpha: float
     base_beta: float
     base_seq: int
-    """Rewards up to this number are in the base."""
+    """Sequence number of the last reward in the base."""
     alpha: float
     beta: float
     n: int
-    """Rewards learned from since the arm was made."""
+    """Number of rewards behind the posterior."""
     run_id: str | None
     is_retired: bool
     squares: float = 0.0
@@ -49,67 +49,67 @@ class StoredArm:
     stated_cost: float | None = None
     n_costs: int = 0
     costs: float = 0.0
-    """Sum of the costs that came with rewards."""
+    """Sum of the costs that rewards reported."""
 
     @property
     def cost(self) -> float | None:
-        """What a request costs: the mean of those that came with rewards, else as stated; ``None``: unknown."""
+        """Mean reported cost of a request, else the stated cost; ``None`` if unknown."""
         return self.costs / self.n_costs if self.n_costs else self.stated_cost
 
     @property
     def prior_mean(self) -> float | None:
-        """Mean reward that a night measured; ``None``: there is no prior."""
+        """Mean reward measured by the nightly run; ``None`` without a prior."""
         found = None if self.prior is None else self.prior.get("mean")
         return float(found) if isinstance(found, int | float) else None
 
     @property
     def mean(self) -> float:
-        """Posterior mean of the reward, of arms whose rewards lie in [0, 1]."""
+        """Posterior mean of a reward in [0, 1]."""
         return self.alpha / (self.alpha + self.beta)
 
     @property
     def state(self) -> dict[str, Any]:
-        """The arm as callers see it."""
+        """State of the arm for callers."""
         names = ("arm_id", "alpha", "beta", "mean", "n", "prior", "cost")
         return {name: getattr(self, name) for name in names}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """One system and agent type."""
+    """Arms of one system and agent type."""
 
     group_id: int
     n: int
-    """Rewards learned from."""
+    """Number of rewards behind the posteriors."""
     version: int
-    """Latest policy; 0: none yet."""
+    """Latest policy; 0 before the first."""
     revision: int
-    """Raised when arms come, go or change by something else than a reward."""
+    """Increases when arms change for any other reason than a reward."""
     explore_until: int
-    """Number of rewards until which exploration is raised."""
+    """Number of rewards up to which exploration is raised."""
     trust: float
-    """In the nightly priors, before any reward."""
+    """Trust in the nightly priors before any reward, in [0, 1]."""
     kind: ArmKind = "beta"
     """Model of an arm's rewards."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredPolicy:
-    """One version of the propensities."""
+    """Version of the choice probabilities."""
 
     version: int
     mode: str
     n: int
-    """Rewards behind it."""
+    """Number of rewards behind it."""
     arms: tuple[str, ...]
     shares: tuple[float, ...]
     design: Mapping[str, Json]
-    """What the evidence on its requests rests on."""
+    """Design assumptions behind the evidence of its requests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewDecision:
-    """A decision about to be logged."""
+    """Decision to log."""
 
     decision_id: str
     user_id: str
@@ -120,16 +120,16 @@ class NewDecision:
     created_us: int
     expires_us: int | None
     is_fresh: bool = True
-    """Drawn for this request; false: kept by its unit."""
+    """Whether this request sampled the arm; false if its user or session kept it."""
     unit: str | None = None
-    """User or session that keeps its arm; ``None``: none does."""
+    """User or session that keeps its arm; ``None`` if arms are not sticky."""
     request_key: str | None = None
-    """The caller's name of the request, under which it is answered alike. ``None``: none."""
+    """Idempotency key of the caller, which repeats the answer; ``None`` without a key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """A decision and the first reward that closed it."""
+    """Decision with the first reward that closed it."""
 
     decision_id: str
     system: str
@@ -149,32 +149,32 @@ class Decision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reward:
-    """The reward of a decision, as a caller gives it."""
+    """Reward of a decision as the caller sent it."""
 
     user_id: str | None = None
-    """The user that the decision served; ``None``: the decision's own."""
+    """User whom the decision served; ``None`` for the user in the decision."""
     decision_id: str | None = None
-    """``None``: a default served."""
+    """``None`` if a default arm served."""
     reward: float | None = None
     signals: Mapping[str, float] | None = None
     engagement_score: float | None = None
     grading_score: float | None = None
     metadata: Mapping[str, Any] | None = None
     cost: float | None = None
-    """What the request cost, in the system's own unit."""
+    """Cost of the request, in the system's unit."""
 
     def __post_init__(self) -> None:
-        """Refuse a cost that is none.
+        """Validate the cost.
 
         Raises:
-            ValueError: it is below 0, or not finite.
+            ValueError: the cost is negative or not finite.
         """
         if self.cost is not None and not 0.0 <= self.cost < math.inf:
             raise ValueError(f"a cost must be a number of 0 or more, but got {self.cost}")
 
     @property
     def details_json(self) -> str | None:
-        """All that is members beside the reward; ``None``: nothing."""
+        """Redacted JSON of all other fields; ``None`` if there are none."""
         details: dict[str, Any] = {
             "signals": None if self.signals is None else dict(self.signals),
             "engagement_score": self.engagement_score,
@@ -188,7 +188,7 @@ class Reward:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewardTally:
-    """Equal rewards of one policy version and arm, of fresh decisions."""
+    """Count of equal rewards of fresh decisions, by policy version and arm."""
 
     version: int
     arm_id: str
@@ -198,7 +198,7 @@ class RewardTally:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateLook:
-    """One look of a gate."""
+    """One check of a gate."""
 
     system: str
     kind: LookKind
@@ -207,9 +207,9 @@ class GateLook:
     run_id: str | None
     decision: str
     n: int
-    """Pairs or rewards seen."""
+    """Number of pairs or rewards."""
     log_e: float
-    """Evidence for the decision that is aimed at, nats."""
+    """Evidence for the decision that the gate tests, nats."""
     log_threshold: float
     details: Mapping[str, Any]
     created_us: int
@@ -217,7 +217,7 @@ class GateLook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Champion:
-    """The candidate in production."""
+    """Candidate in production."""
 
     system: str
     candidate_id: str
@@ -229,42 +229,42 @@ class Champion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredAlarm:
-    """An alarm of drift."""
+    """Alarm of drift."""
 
     seq: int
     system: str
     agent_type: str
     arm_id: str | None
-    """``None``: of all arms together."""
+    """``None`` for all arms together."""
     before: float
-    """Mean reward before the change, roughly."""
+    """Approximate mean reward before the change."""
     after: float
-    """Mean reward since."""
+    """Mean reward since the change."""
     n: int
-    """Rewards of the arm, or of all, by then, since the watch began."""
+    """Rewards of the arm, or of all arms, between the start of monitoring and the alarm."""
     created_us: int
 
     @property
     def what(self) -> str:
-        """What has changed, in words."""
+        """Name of what changed."""
         return "all arms" if self.arm_id is None else f"arm {self.arm_id}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredGuard:
-    """The watch over a promotion."""
+    """Monitoring of a promotion."""
 
     seq: int
     promoted: str
-    """Arm that was promoted."""
+    """Promoted arm."""
     champion: str
-    """Arm of the champion before it."""
+    """Arm of the previous champion."""
     since: int
-    """Policy version at the promotion; later ones are evidence."""
+    """Policy version at the promotion; later versions are evidence."""
     alpha: float
     tolerance: float
-    """How much worse the promoted one may be."""
+    """Tolerated drop in mean reward."""
     holdback: float
-    """Share of the requests that the champion keeps while the guard watches."""
+    """Share of requests that the champion keeps during monitoring."""
     decision: str
     """``watching``, ``rollback`` or ``confirmed``."""

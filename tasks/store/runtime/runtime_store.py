@@ -1,8 +1,8 @@
-"""Runtime state that processes share, durable before acknowledged.
+"""Runtime state shared between processes, durable before acknowledged.
 
-Every write is one transaction of the journal's recipe (``sqlite``): commit under a fair lock, sync
-outside it. A reward and what the posterior learns from it are one transaction, so after any kill the
-posterior is the base plus the acknowledged rewards, each counted once.
+Every write is one transaction with the journal's recipe (``sqlite``): commit under a fair lock,
+sync outside it. One transaction stores a reward and its posterior update. After any kill, the
+posterior therefore equals the base plus the acknowledged rewards, each counted once.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -63,25 +63,25 @@ class RuntimeStore(Closing):
         url: str | None = None,
         now_us: Callable[[], int] = wall_clock_us,
     ) -> None:
-        """Open the runtime state of the store whose root folder is ``path``, creating both.
+        """Open the runtime state of a store and create both if necessary.
 
         Args:
             path: root folder of the store.
-            url: ``postgresql://`` URL of a state that several machines share; by default that of
-                the environment variable ``CONVERGENCE_RUNTIME``, and without it a file of the store.
+            url: ``postgresql://`` URL of a state that several machines share; by default the value
+                of ``CONVERGENCE_RUNTIME``, else a file of the store.
             now_us: clock.
 
         Raises:
-            StoreFormatError: the folder is no store, or of a newer version.
+            StoreFormatError: the folder is no store, or has a newer format.
             StoreDamagedError: the file is no database.
-            StoreWriteError: it cannot be created or written.
+            StoreWriteError: the file cannot be created or written.
         """
         self.root = Path(path).absolute()
         self.database = open_shared(path, RUNTIME_FILE, RUNTIME, url)
         self.now_us = now_us
 
     def group(self, system: str, agent_type: str) -> Group | None:
-        """Return a group, ``None`` if there is none."""
+        """Return a group; ``None`` if it does not exist."""
         with self.database.reading() as connection:
             return _group(connection, system, agent_type)
 
@@ -94,17 +94,17 @@ class RuntimeStore(Closing):
         trust: float,
         kind: ArmKind = "beta",
     ) -> Group:
-        """Put arms on offer; one that is there already keeps its posterior and comes back.
+        """Activate arms; an existing arm keeps its posterior and becomes active again.
 
         Args:
-            system: whose arms.
-            agent_type: of which kind of agent.
-            arms: what is offered.
-            trust: in nightly priors, of a group that is new.
-            kind: of the arms, of a group that is new.
+            system: name of the optimized system.
+            agent_type: kind of agent.
+            arms: arms to activate.
+            trust: trust in nightly priors, for a new group.
+            kind: posterior of the arms, for a new group.
 
         Raises:
-            ArmChangedError: an arm of that name has other parameters; nothing is offered.
+            ArmChangedError: an arm of that name has other parameters; activates none.
         """
         now = self.now_us()
         with self.database.transaction() as connection:
@@ -133,7 +133,7 @@ class RuntimeStore(Closing):
             return _known(connection, system, agent_type)
 
     def retire(self, system: str, agent_type: str, arm_id: str) -> bool:
-        """Take an arm off offer, its decisions and rewards kept; return whether it was on."""
+        """Retire an arm, keep its data, and return whether it was active."""
         with self.database.transaction() as connection:
             group = _known(connection, system, agent_type)
             connection.execute(
@@ -146,7 +146,7 @@ class RuntimeStore(Closing):
         return changed
 
     def drop_priors(self, system: str, agent_type: str) -> None:
-        """Take the nightly priors out of all posteriors; what rewards taught stays."""
+        """Remove the nightly priors from all posteriors; keep what rewards taught."""
         with self.database.transaction() as connection:
             group = _known(connection, system, agent_type)
             connection.execute(
@@ -159,14 +159,14 @@ class RuntimeStore(Closing):
             revise(connection, group.group_id)
 
     def arms(self, group_id: int) -> list[StoredArm]:
-        """Return all arms of a group, those retired included, in order of arrival."""
+        """Return all arms of a group, including retired ones, in order of arrival."""
         return ARMS.records(self.fetch(_ARMS, (group_id,)))
 
     def policy(self, group_id: int, version: int) -> StoredPolicy:
         """Return one version of a group's policy.
 
         Raises:
-            KeyError: there is none.
+            KeyError: the version does not exist.
         """
         rows = self.fetch(f"{_POLICY} AND version = ?", (group_id, version))
         if not rows:
@@ -178,7 +178,7 @@ class RuntimeStore(Closing):
         return POLICIES.records(self.fetch(f"{_POLICY} ORDER BY version", (group_id,)))
 
     def save_policy(self, group_id: int, policy: StoredPolicy) -> bool:
-        """Store a policy as the next version; return ``False`` if another process was first."""
+        """Store a policy as the next version; ``False`` if another process was first."""
         with self.database.transaction() as connection:
             connection.execute(
                 "UPDATE groups SET version = ? WHERE id = ? AND version = ?",
@@ -191,7 +191,7 @@ class RuntimeStore(Closing):
         return True
 
     def save_settings(self, system: str, settings: Mapping[str, Json]) -> None:
-        """Store how a system serves; every process that serves it follows."""
+        """Store the settings of a system; every process that serves it follows them."""
         with self.database.transaction() as connection:
             connection.execute(
                 "INSERT INTO systems VALUES (?, ?) ON CONFLICT (system) DO UPDATE SET "
@@ -203,7 +203,7 @@ class RuntimeStore(Closing):
             )
 
     def settings_text(self, system: str) -> str | None:
-        """Return how a system serves, as JSON; ``None``: it was never configured."""
+        """Return the settings of a system as JSON; ``None`` if it was never configured."""
         rows = self.fetch("SELECT settings_json FROM systems WHERE system = ?", (system,))
         return str(rows[0][0]) if rows else None
 
@@ -212,7 +212,7 @@ class RuntimeStore(Closing):
         return self.fetch("SELECT system, agent_type FROM groups ORDER BY system, agent_type")
 
     def decision(self, decision_id: str) -> Decision | None:
-        """Return a decision, ``None`` if there is none."""
+        """Return a decision; ``None`` if it does not exist."""
         rows = self.fetch(_FIND, (decision_id,))
         return DECISIONS.record(rows[0]) if rows else None
 
@@ -232,7 +232,7 @@ class RuntimeStore(Closing):
 
 
 def has_runtime(path: Path | str) -> bool:
-    """Return whether a store has a runtime state already, or shares one."""
+    """Return whether a store has a runtime state, or shares one."""
     return has_shared(path, RUNTIME_FILE)
 
 
