@@ -11,13 +11,13 @@ from convergence_core.records import Json, Params, Reply, Role
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStarted:
-    """The run has its lease and its journal."""
+    """The run holds its lease and has opened its journal."""
 
     run_id: str
     label: str
     """Short name for people, e.g. ``support_bot-7f3a``."""
     system: str = ""
-    """Name of what is optimized, ``.offline`` behind it where a mock answers."""
+    """Name of the system, with the suffix ``.offline`` if a mock answers."""
     seed: int | None = None
     """Seed of the run."""
     algorithm: str
@@ -25,20 +25,20 @@ class RunStarted:
     n_search_cases: int
     n_holdout_cases: int
     resumed_from: int
-    """Generations already committed; 0 for a new run."""
+    """Number of committed generations; 0 for a new run."""
     maybe_paid: tuple[LostCall, ...]
     """Calls in flight when an earlier process died."""
     n_cells_planned: int
-    """Search cells of all generations at most; the final re-estimation is not counted."""
+    """Maximum number of search cells of all generations, without the final re-estimation."""
     warm_start: str | None = None
-    """What the run takes over from earlier ones, in words; ``None``: nothing."""
+    """Knowledge taken over from earlier runs, in words; ``None`` without any."""
     continues: str | None = None
-    """Which finished run it goes on from, in words; ``None``: it began anew."""
+    """Finished run that this run continues, in words; ``None`` for a run from scratch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationStarted:
-    """A plan was made."""
+    """A generation has a plan."""
 
     generation: int
     n_candidates: int
@@ -47,7 +47,7 @@ class GenerationStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellEvaluated:
-    """One more cell has an outcome."""
+    """A cell has an outcome."""
 
     generation: int | None
     """``None`` during the final re-estimation."""
@@ -62,103 +62,103 @@ class GenerationFinished:
     generation: int
     n_evaluations: int
     n_failed: int
-    """Evaluations that were made and have no ``ok`` status."""
+    """Evaluations that ended without status ``ok``."""
     n_skipped: int = 0
-    """Evaluations that were planned and not made: the budget refused them, or the run stopped."""
+    """Planned evaluations that the budget or a stop prevented."""
     best_params: Params | None
-    """Parameters of the candidate that would be handed over; ``None``: no reward was seen yet."""
+    """Parameters of the recommended candidate; ``None`` before the first reward."""
     best_name: str | None = None
-    """Name of that candidate for people."""
+    """Display name of that candidate."""
     best_mean: float | None
     best_interval: tuple[float, float] | None
     """95 % credible interval of its mean reward."""
     n_calls: int
-    """Calls of the run so far, retries included."""
+    """Calls of the run so far, including retries."""
     cost_usd: float | None
     warm_start: str | None = None
-    """How far earlier runs are believed by now, in words; ``None``: there is none."""
+    """Current trust in earlier runs, in words; ``None`` without earlier runs."""
     learning: tuple[str, ...] = ()
-    """What each learner did, on a line without secrets."""
+    """One redacted line per learner on its work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetWarned:
-    """A limit of the budget has come near; told once for each share."""
+    """A limit of the budget is close; sent once per share."""
 
     text: str
-    """In words: limit, share, and what is spent."""
+    """Limit, share and spending, in words."""
     share: float | None = None
-    """Share of the limit that was crossed; ``None``: something else about it."""
+    """Share of the limit that was crossed; ``None`` for other warnings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrafficChanged:
-    """A provider slowed the run down, or lets it go on."""
+    """A provider slows the run down, or no longer does."""
 
     text: str
-    """In words: endpoint, reason, and what is done about it."""
+    """Endpoint, reason and measure, in words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThinkingStopped:
-    """Nobody thinks in this run; it goes on without."""
+    """The run continues without hypotheses."""
 
     text: str
-    """In words: why."""
+    """Reason, in words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinalStarted:
-    """The winner is being re-estimated on fresh and held-out cells."""
+    """The re-estimation of the winner on fresh and held-out cells starts."""
 
     n_cells: int
-    """Zero when the budget left none."""
+    """0 if the budget left none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOutcome:
-    """What a run came to, in few numbers (``convergence_core.result.verdict.outcome_of``)."""
+    """Result of a run in few numbers (``convergence_core.result.verdict.outcome_of``)."""
 
     verdict: str
     """Kind of the verdict, e.g. ``likely``."""
     sentence: str
-    """The verdict in words, with what to do next."""
+    """Verdict in words, with the next step."""
     params: Params | None
-    """Recommended parameters; ``None``: no candidate has a reward."""
+    """Recommended parameters; ``None`` if no candidate has a reward."""
     is_default: bool
     """Whether these are the defaults."""
     role: Role | None
-    """Cells that both means rest on: ``holdout``, ``fresh`` or ``search``; ``None``: there are none."""
+    """Cells behind both means: ``holdout``, ``fresh`` or ``search``; ``None`` without any."""
     mean: float | None
     """Mean reward of the recommended parameters, in [0, 1]."""
     interval: tuple[float, float] | None
     """Its interval at ``level``."""
     baseline_params: Params | None
-    """Default parameters; ``None``: the configuration has none, or they were never asked."""
+    """Default parameters; ``None`` if the configuration has none or the run evaluated none."""
     baseline_mean: float | None
-    """Mean reward of the defaults on the same kind of cells; ``None``: not asked there."""
+    """Mean reward of the defaults on the same cells; ``None`` if unknown."""
     baseline_interval: tuple[float, float] | None
     level: float
-    """Probability that such an interval holds the mean, e.g. 0.95."""
+    """Confidence level of the intervals, e.g. 0.95."""
     n_calls: int
-    """Calls made, retries included."""
+    """Calls made, including retries."""
     cost_usd: float | None
-    """Sum of known prices; ``None``: no call had one."""
+    """Sum of known prices in US dollars; ``None`` if no price is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFinished:
-    """All results are written."""
+    """All results are stored."""
 
     run_id: str
     status: Literal["done", "budget", "stopped", "failed"]
     reason: str
     outcome: RunOutcome | None = None
-    """What it came to; ``None``: it ended before its result, or has none."""
+    """Result; ``None`` if the run ended without one."""
 
 
 RunNotice: TypeAlias = BudgetWarned | TrafficChanged | ThinkingStopped
-"""What a person should know of a run that goes on."""
+"""Notice for a person about a continuing run."""
 Event: TypeAlias = (
     RunStarted
     | GenerationStarted
@@ -173,51 +173,51 @@ Listener: TypeAlias = Callable[[Event], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallEnded:
-    """One attempt at a call has ended; for listeners to calls, which the events above have none of."""
+    """One attempt at a call has ended; sent to call listeners only."""
 
     run_id: str
     generation: int | None
-    """``None`` during the final re-estimation, and of calls for no evaluation."""
+    """``None`` during the final re-estimation, and for calls without an evaluation."""
     eval_id: str | None
-    """Evaluation that pays; ``None``: none does."""
+    """Evaluation that pays; ``None`` without one."""
     candidate_id: str
-    """Whose cell it is for; empty: no candidate's."""
+    """Candidate of the cell; empty without one."""
     purpose: str
     """``evaluation``, ``judge``, ``thought``, ``sao``…"""
     provider: str
     request: Json
-    """The request as it was asked, not redacted."""
+    """Request as sent, not redacted."""
     started_us: int
     ended_us: int
     attempt: int
     """Number of the attempt, from 1."""
     reply: Reply | None
-    """The answer, redacted; ``None``: there is none."""
+    """Redacted answer; ``None`` without one."""
     fault: EvaluationFault | None
-    """Why there is no answer, not redacted; ``None``: there is one."""
+    """Reason for a missing answer, not redacted; ``None`` if there is an answer."""
 
 
 @runtime_checkable
 class CallListener(Protocol):
-    """Hears of each attempt at a call that ends; must neither raise nor block."""
+    """Receives each finished attempt at a call; must neither raise nor block."""
 
     def __call__(self, call: CallEnded) -> None:
-        """Take note of one attempt."""
+        """Handle one attempt."""
         ...
 
     def close(self) -> None:
-        """Send or free what is held; nothing is told afterwards."""
+        """Send or free what is buffered; no attempt follows."""
         ...
 
 
 @runtime_checkable
 class RunListener(Protocol):
-    """Hears of the events of one run, in a thread of its own; a fault of it harms no run."""
+    """Receives the events of one run, in a separate thread; its failure never harms the run."""
 
     def on_event(self, event: Event) -> None:
-        """Take note of an event; its texts are redacted. ``CellEvaluated`` is not told."""
+        """Handle a redacted event; receives all events except ``CellEvaluated``."""
         ...
 
     def close(self) -> None:
-        """Send or free what is held; may be called twice, and without any event."""
+        """Send or free what is buffered; safe to call twice, and without any event."""
         ...

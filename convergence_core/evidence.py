@@ -1,7 +1,7 @@
 """Evidence of a run: its candidates, their rewards, and sums over their cells.
 
-A tally holds the number, the sum and the sum of squares of one quantity over the cells that one
-generation asked of one candidate. So a state grows with candidates and not with cells, and the
+A tally holds the count, sum and sum of squares of one quantity over the cells that one generation
+evaluated for one candidate. A state therefore grows with candidates rather than cells, and the
 state after an earlier generation can be rebuilt.
 """
 
@@ -13,11 +13,11 @@ from convergence_core.objective import RewardModel
 from convergence_core.records import Candidate, Evaluation, Json, Origin, Trial
 
 KEPT = "kept"
-"""Quantity: 1 for a cell that keeps every hard constraint, 0 for one that breaks any."""
+"""Quantity: 1 for a cell that satisfies every hard constraint, else 0."""
 COST = "cost"
-"""Quantity: what a cell cost, in dollars or seconds."""
+"""Quantity: cost of a cell, in US dollars or seconds."""
 METRIC = "metric:"
-"""Prefix of the quantity that is a metric on its scale, in [0, 1]; 1 is good."""
+"""Prefix of quantities that are scaled metrics in [0, 1], where 1 is good."""
 
 CellKey = tuple[str, int]
 """(case_id, repeat)."""
@@ -28,17 +28,17 @@ class Tally:
     """Sums of one quantity over some cells of one candidate."""
 
     name: str
-    """The quantity."""
+    """Name of the quantity."""
     generation: int
-    """That asked the cells."""
+    """Generation that evaluated the cells."""
     n: int
-    """Cells in which the quantity is known, at least 1."""
+    """Number of cells with a known quantity, at least 1."""
     total: float
     squares: float
     """Sum of squares."""
 
     def to_json(self) -> Json:
-        """Return a JSON value from which ``from_json`` makes an equal tally."""
+        """Return a JSON value for ``from_json``."""
         return [self.name, self.generation, self.n, self.total, self.squares]
 
     @classmethod
@@ -50,21 +50,21 @@ class Tally:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measures:
-    """Quantities that are tallied, and their values in a cell."""
+    """Quantities to tally, and their values in a cell."""
 
     rewards: RewardModel
     constraints: bool
-    """Whether cells that keep the hard constraints are counted."""
+    """Whether to count cells that satisfy the hard constraints."""
     metrics: tuple[str, ...] = ()
     """Metrics whose scaled values are summed."""
     cost: Literal["usd", "seconds"] | None = None
-    """Which cost of a cell is summed; ``None``: none."""
+    """Unit of the summed cost of a cell; ``None`` to sum no cost."""
 
     def of(self, evaluation: Evaluation) -> dict[str, float]:
-        """Return quantity → value of a cell that has a reward; what is unknown is absent.
+        """Return quantity → value of a cell with a reward; unknown quantities are absent.
 
-        A cell that ended by a fault of the candidate before it was measured is worth 0 on every
-        metric, as its reward is; whether it would have kept the constraints is not known.
+        If a candidate fails before the measurement, every metric is 0, as the reward is; whether
+        the cell would have satisfied the constraints stays unknown.
         """
         found: dict[str, float | None] = {COST: self._cost(evaluation)}
         if self.constraints:
@@ -76,7 +76,7 @@ class Measures:
         return {name: value for name, value in found.items() if value is not None}
 
     def _cost(self, evaluation: Evaluation) -> float | None:
-        """Return the cost of a cell; an answer that was paid before does not say its price."""
+        """Return the cost of a cell; a cached answer does not report its price."""
         if self.cost == "usd":
             return None if evaluation.cached else evaluation.cost_usd
         if self.cost == "seconds" and evaluation.latency_ms is not None:
@@ -95,9 +95,9 @@ class Measures:
 
         Args:
             old: its tallies so far.
-            evaluations: in any order; those without a reward count as nothing.
-            generation: of evaluations that do not say their own.
-            known: cells that are in ``old`` already; no cell counts twice.
+            evaluations: evaluations in any order; those without a reward do not count.
+            generation: generation of evaluations that name none.
+            known: cells already in ``old``; no cell counts twice.
         """
         cells = set(known)
         sums = {(t.name, t.generation): (t.n, t.total, t.squares) for t in old}
@@ -117,7 +117,7 @@ class Measures:
 
 
 def total_of(tallies: Iterable[Tally], name: str) -> tuple[int, float, float]:
-    """Return number, sum and sum of squares of one quantity over all generations."""
+    """Return count, sum and sum of squares of one quantity over all generations."""
     mine = [tally for tally in tallies if tally.name == name]
     return sum(t.n for t in mine), sum(t.total for t in mine), sum(t.squares for t in mine)
 
@@ -129,54 +129,59 @@ def key_of(evaluation: Evaluation) -> CellKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """A candidate with its evidence."""
+    """Candidate with its evidence."""
 
     candidate: Candidate
     generation: int
-    """First asked, from 0."""
+    """Generation of its first evaluation, from 0."""
     rewards: Mapping[CellKey, float] = field(default_factory=dict)
     """(case_id, repeat) → reward in [0, 1]; search cells only."""
     missing: frozenset[CellKey] = frozenset()
-    """Cells asked without a reward: a fault of infrastructure or evaluator, or skipped."""
+    """Evaluated cells without a reward: infrastructure or evaluator fault, or skipped."""
     tallies: tuple[Tally, ...] = ()
-    """Sums over cells that constraints and Pareto runs need; empty if nothing needs them."""
+    """Sums over cells for constraints and Pareto runs; empty if neither needs them."""
 
     @property
     def n(self) -> int:
-        """Rewards seen."""
+        """Number of rewards."""
         return len(self.rewards)
 
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """All members by candidate id, in the order they were first asked."""
+    """All members by candidate id, in order of their first evaluation.
+
+    Example:
+        >>> archive = Archive().tell(trials, generation=0)
+        >>> [member.n for member in archive]
+    """
 
     members: Mapping[str, Member] = field(default_factory=dict)
 
     def __len__(self) -> int:
-        """Candidates asked so far."""
+        """Number of evaluated candidates."""
         return len(self.members)
 
     def __iter__(self) -> Iterator[Member]:
-        """Members in the order they were first asked."""
+        """Iterate over members in order of their first evaluation."""
         return iter(self.members.values())
 
     def __contains__(self, candidate_id: object) -> bool:
-        """Whether this candidate was ever asked."""
+        """Whether this candidate was evaluated."""
         return candidate_id in self.members
 
     def tell(
         self, trials: Iterable[Trial], generation: int, measures: Measures | None = None
     ) -> "Archive":
-        """Return the archive with these trials' search cells added; cells seen twice count once.
+        """Return the archive with these trials' search cells added; repeated cells count once.
 
-        New members enter in the order of their candidate ids, so the order of ``trials`` does
-        not matter.
+        New members enter in the order of their candidate ids, so the order of ``trials`` does not
+        matter.
 
         Args:
-            trials: of one generation.
+            trials: trials of one generation.
             generation: its number.
-            measures: what is tallied of cells besides rewards; ``None``: nothing.
+            measures: quantities to tally besides rewards; ``None`` for none.
         """
         evaluations: dict[str, list[Evaluation]] = {}
         candidates: dict[str, Candidate] = {}
@@ -207,7 +212,7 @@ class Archive:
         return Archive(members)
 
     def to_json(self) -> Json:
-        """Return a JSON value from which ``from_json`` makes an equal archive."""
+        """Return a JSON value for ``from_json``."""
         return [
             {
                 "id": member.candidate.candidate_id,
@@ -227,7 +232,7 @@ class Archive:
         """Rebuild an archive from ``to_json``.
 
         Raises:
-            ValueError: the value was not made by ``to_json``.
+            ValueError: the value does not come from ``to_json``.
         """
         if not isinstance(value, list):
             raise ValueError(f"not an archive: {str(value)[:80]}")

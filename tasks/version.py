@@ -1,4 +1,4 @@
-"""The version of the code that made a run."""
+"""Version of the code behind a run."""
 
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
@@ -24,7 +24,7 @@ EXTRA_OF_PACKAGE: Final = {
     "torch": "local",
     "transformers": "local",
 }
-"""Packages that examples, templates and metrics import → the extra that brings each."""
+"""Package of examples, templates and metrics → extra that installs it."""
 
 
 @lru_cache(maxsize=1)
@@ -37,16 +37,16 @@ def code_version() -> str:
 
 
 def install_command(extra: str) -> str:
-    """Return the command that installs an extra: of this checkout, else from the folder of a clone."""
+    """Return the command that installs an extra, from this checkout or a clone."""
     root = Path(__file__).resolve().parents[1]
     folder = root if (root / "pyproject.toml").is_file() else "."
     return f"pip install -e '{folder}[{extra}]'"
 
 
 def missing_extra(error: BaseException) -> tuple[str, str] | None:
-    """Return the package that an import lacks and the extra that brings it; ``None``: it lacks no such one.
+    """Return the missing package of an import and its extra; ``None`` for other errors.
 
-    Agno raises an error of its own over the one that names the package.
+    Agno wraps the error that names the package in another one.
     """
     cause: BaseException | None = error
     while isinstance(cause, ImportError):

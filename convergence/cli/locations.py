@@ -1,4 +1,4 @@
-"""Locations: the configuration in the working folder, and its results store."""
+"""Paths of the configuration in the working folder and of its results store."""
 
 import shlex
 from pathlib import Path
@@ -20,10 +20,10 @@ DEFAULT_STORE = "./convergence-data"
 
 
 def load_with(config: Path, assignments: "Sequence[str] | None") -> "Loaded":
-    """Load a configuration, some of its keys replaced by ``--set``, and print its warnings.
+    """Load a configuration with ``--set`` overrides, and print its warnings.
 
     Raises:
-        ConfigurationError: the file or an assignment is wrong; holds all problems.
+        ConfigurationError: the file or an assignment is wrong; contains all problems.
     """
     from tasks.inputs.loader import load  # noqa: PLC0415 - brings pydantic
 
@@ -36,11 +36,10 @@ def load_with(config: Path, assignments: "Sequence[str] | None") -> "Loaded":
 def store_path(store: Path | None, config: Path | None) -> Path:
     """Return the store's folder: ``--store``, else the configuration's, else the default.
 
-    Only ``storage`` of the configuration is read, so that results can be read while the
-    rest of it is being edited.
+    Reads only ``storage``, so that results stay accessible while you edit the rest.
 
     Raises:
-        ConfigurationError: the configuration cannot be read.
+        ConfigurationError: the configuration is unreadable.
     """
     if store is not None:
         return store
@@ -52,7 +51,7 @@ def store_path(store: Path | None, config: Path | None) -> Path:
 
 
 def configuration_of(store: Path | None, config: Path | None) -> Path | None:
-    """Return the configuration of the store that ``store_path`` names, or ``None``."""
+    """Return the configuration of the store of ``store_path``, or ``None``."""
     if config is not None:
         return config
     beside = Path(CONFIG_NAME)
@@ -60,10 +59,10 @@ def configuration_of(store: Path | None, config: Path | None) -> Path | None:
 
 
 def open_store(store: Path | None, config: Path | None) -> "ParquetStore":
-    """Open the store for reading, and mark runs whose process is gone as interrupted.
+    """Open the store for reading, and mark runs without a process as interrupted.
 
     Raises:
-        RunNotFoundError: there is no store.
+        RunNotFoundError: the store does not exist.
         StoreError: the folder is no store, or a newer version wrote it.
     """
     path = store_path(store, config)
@@ -87,10 +86,10 @@ def _existing(store: Path | None, config: Path | None) -> Path:
 
 
 def open_runtime(store: Path | None, config: Path | None) -> "RuntimeStore":
-    """Open the runtime state of a store that exists.
+    """Open the runtime state of an existing store.
 
     Raises:
-        RunNotFoundError: there is no store.
+        RunNotFoundError: the store does not exist.
     """
     from tasks.store.runtime.runtime_store import RuntimeStore  # noqa: PLC0415 - brings SQLite
 
@@ -98,10 +97,10 @@ def open_runtime(store: Path | None, config: Path | None) -> "RuntimeStore":
 
 
 def open_feedback(store: Path | None, config: Path | None) -> "FeedbackStore":
-    """Open the feedback of a store that exists.
+    """Open the feedback of an existing store.
 
     Raises:
-        RunNotFoundError: there is no store.
+        RunNotFoundError: the store does not exist.
     """
     from tasks.store.feedback.feedback_store import FeedbackStore  # noqa: PLC0415 - brings SQLite
 
@@ -109,7 +108,7 @@ def open_feedback(store: Path | None, config: Path | None) -> "FeedbackStore":
 
 
 def resume_options(store: Path | None, config: Path | None, *, offline: bool) -> str:
-    """Return the options with which ``resume`` finds a run of this store from this folder."""
+    """Return the options that let ``resume`` find a run of this store from this folder."""
     options = " --offline" if offline else ""
     if store is not None:
         return f"{options} --store {shlex.quote(str(store))}"
@@ -138,5 +137,5 @@ def _storage_path(config: Path) -> str:
     storage = storage if isinstance(storage, dict) else {}
     path = storage.get("path")
     if isinstance(path, str) and "://" in path:
-        path = storage.get("local")  # of its working copy
+        path = storage.get("local")  # its working copy
     return path if isinstance(path, str) and path else DEFAULT_STORE

@@ -9,7 +9,7 @@ from convergence import console
 from convergence.cli.locations import CONFIG_NAME
 
 LIMITS = "Limits"
-"""Panel of the limits in a service's help."""
+"""Help panel of a service's limits."""
 _CONFIG_HELP = f"Configuration that names the store. Default: ./{CONFIG_NAME} if it exists."
 
 
@@ -108,4 +108,4 @@ Rate = Annotated[
 
 CONFIG_FILE = Path(CONFIG_NAME)
 EXIT_NO = 100
-"""Exit code: a gate is not passed, or the data do not suffice."""
+"""Exit code if a gate is not passed or the data do not suffice."""

@@ -1,4 +1,4 @@
-"""Terms of a budget: limits, spending, leave to make a call."""
+"""Terms of a budget: limits, spending and permission to make a call."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Self
@@ -16,17 +16,17 @@ LimitName = Literal["max_usd", "max_calls", "max_tokens", "max_minutes"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a run may spend, over all roles; ``None``: no limit."""
+    """Limits of a run over all roles; ``None`` means no limit."""
 
     max_usd: float | None = None
     max_calls: int | None = None
-    """Retries included."""
+    """Includes retries."""
     max_tokens: int | None = None
     """Prompts and answers."""
     max_seconds: float | None = None
-    """Of work; the time between a stop and its resume does not count."""
+    """Working time; the time between a stop and a resume does not count."""
     allow_unknown_prices: bool = False
-    """Whether calls of unknown price may be made under ``max_usd``; they count as nothing."""
+    """Whether calls of unknown price are allowed under ``max_usd``; they count as free."""
 
     @property
     def max_minutes(self) -> float | None:
@@ -48,19 +48,19 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
-    """What was spent, or may have been."""
+    """Certain and possible spending."""
 
     usd: float = 0.0
-    """Paid, and the worst case of what was maybe paid or had no known price in the end."""
+    """US dollars paid, plus the worst case of possibly billed and unpriced calls."""
     calls: int = 0
     tokens: int = 0
     n_unpriced: int = 0
-    """Calls whose price is unknown; ``usd`` has their worst case, where that was known."""
+    """Calls of unknown price; ``usd`` includes their worst case if known."""
     seconds: float = 0.0
 
     @classmethod
     def of(cls, totals: "CallTotals") -> Self:
-        """Return what the journal knows of a run: where its budget goes on after a resume."""
+        """Return a run's spending in the journal, where its budget continues after a resume."""
         return cls(
             usd=(totals.cost_usd or 0.0) + totals.maybe_usd + totals.unpriced_usd,
             calls=totals.n_attempts,
@@ -70,7 +70,7 @@ class Spent:
         )
 
     def __add__(self, other: "Spent") -> "Spent":
-        """Return what was spent of both."""
+        """Return the sum of both."""
         return Spent(
             usd=self.usd + other.usd,
             calls=self.calls + other.calls,
@@ -82,7 +82,7 @@ class Spent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reservation:
-    """Leave to make one call; to be settled or released once."""
+    """Permission to make one call; settle or release it once."""
 
     number: int
     worst: WorstCase
@@ -90,38 +90,38 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """A part of what is left, for a budget of another process; to be settled once."""
+    """Part of the remaining budget for another process; settle it once."""
 
     number: int
     start: Spent
-    """What that budget counts as spent when it begins, so that the grant is what is left of it."""
+    """Spending that the other budget starts with, so that the grant is all that remains there."""
     is_whole: bool
-    """Whether nothing is granted to another."""
+    """Whether no other process has a grant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
-    """Not now: it fits as soon as calls under way turn out cheaper than they may be."""
+    """The call must wait until calls in flight cost less than their worst case."""
 
     limit: LimitName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exhausted:
-    """Never: it does not fit even when all calls under way cost nothing."""
+    """The call cannot fit, even if all calls in flight are free."""
 
     limit: LimitName
     reason: str
-    """Limit, what is spent, what this call may cost, and what to do; for people."""
+    """Limit, spending, cost of this call and fix, for display."""
     is_unknown: bool = False
-    """Whether the call is refused for its unknown price or length, whatever is left."""
+    """Whether the unknown price or length of the call is the reason, whatever remains."""
 
 
 # -- words
 
 
 def dollars(usd: float) -> str:
-    """Return an amount of money for people: four decimals, or two digits of small amounts."""
+    """Return an amount for display: four decimals, or two digits of small amounts."""
     if usd == 0 or abs(usd) >= 0.001:
         return f"${usd:,.4f}"
     decimals = 4
@@ -131,12 +131,12 @@ def dollars(usd: float) -> str:
 
 
 def written(name: LimitName, limit: float) -> str:
-    """Return a limit as it is written in the configuration."""
+    """Return a limit as written in the configuration."""
     return f"budget.{name}={limit:.12g}"
 
 
 def shown(name: LimitName, used: float) -> str:
-    """Return what is spent of a limit, with its unit."""
+    """Return the spending against a limit, with its unit."""
     if name == "max_usd":
         return dollars(used)
     if name == "max_minutes":

@@ -1,7 +1,7 @@
-"""Secrets recognized, and keys and values as messages may show them.
+"""Recognition of secrets, and display of keys and values in messages.
 
-Nothing here returns the text it looked at, and no message may: a secret that reached a terminal
-or a log is a leaked secret.
+No function here, and no message, returns the text that it checked: a secret in a terminal or a log
+is a leaked secret.
 """
 
 import re
@@ -10,7 +10,7 @@ from typing import Any
 from convergence_core.records import canonical_json
 
 HIDDEN = "a text that is not shown, since it may be a secret"
-"""Stands for a value in messages."""
+"""Replaces a value in messages."""
 
 ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 ENV_REFERENCE = re.compile(r"\$\{([^}]*)\}")
@@ -43,17 +43,17 @@ _SCHEME = re.compile(r"(?:bearer|basic|token|key|apikey|api-key|digest)\b[:=]?",
 
 
 def has_known_secret(text: str) -> bool:
-    """Whether the text holds a key of a well-known form (``sk-…``, ``AKIA…``, a JWT…)."""
+    """Whether the text contains a key of a well-known form (``sk-…``, ``AKIA…``, a JWT…)."""
     return _KNOWN.search(text) is not None
 
 
 def has_credentials(text: str) -> bool:
-    """Whether the text holds a URL with a user name or password (``https://user:…@host``)."""
+    """Whether the text contains a URL with a user name or password (``https://user:…@host``)."""
     return _CREDENTIALS.search(text) is not None
 
 
 def looks_random(text: str) -> bool:
-    """Whether a text without spaces looks drawn at random: long hexadecimal or base64."""
+    """Whether a text without spaces looks random: long hexadecimal or base64."""
     if _HEX.fullmatch(text):
         return True
     if not _DENSE.fullmatch(text):
@@ -67,22 +67,22 @@ def looks_random(text: str) -> bool:
 
 
 def looks_like_secret(text: str) -> bool:
-    """Whether the text is, or holds, what looks like a secret."""
+    """Whether the text looks like a secret or contains one."""
     return has_known_secret(text) or has_credentials(text) or looks_random(text)
 
 
 def is_env_name(text: str) -> bool:
-    """Whether the text can be the name of an environment variable and does not look secret."""
+    """Whether the text can name an environment variable and does not look secret."""
     return ENV_NAME.fullmatch(text) is not None and not looks_like_secret(text)
 
 
 def is_secret_key(key: str) -> bool:
-    """Whether a header, query parameter or key of this name usually carries a secret."""
+    """Whether a header, query parameter or key of this name usually holds a secret."""
     return bool(_SECRET_KEY.search(key)) and not _NOT_SECRET_KEY.search(key)
 
 
 def is_only_references(value: str) -> bool:
-    """Whether a header's value is nothing but ``${ENV_NAME}`` and a scheme such as ``Bearer``."""
+    """Whether a header's value consists of ``${ENV_NAME}`` and a scheme such as ``Bearer``."""
     if not ENV_REFERENCE.search(value):
         return False
     rest = ENV_REFERENCE.sub(" ", value)
@@ -95,7 +95,7 @@ _MAX_SHOWN = 60
 
 
 def dotted(path: tuple[str | int, ...]) -> str:
-    """Return a path as people write it: ``search_space.constraints[0]``."""
+    """Return a path for display: ``search_space.constraints[0]``."""
     text = ""
     for part in path:
         if isinstance(part, int):
@@ -109,7 +109,7 @@ def dotted(path: tuple[str | int, ...]) -> str:
 
 
 def shown(value: Any, key: str = "") -> str:
-    """Return a value as a message shows it; ``key`` is the word it stands under."""
+    """Return a value for display in a message; ``key`` is the name of its key."""
     if isinstance(value, str):
         return _shown_text(value, key)
     if value is None:
@@ -140,5 +140,5 @@ def _shown_container(value: Any) -> str:
 
 
 def shown_url(url: str) -> str:
-    """Return a URL as a message shows it: whatever stands before an ``@`` may be a secret."""
+    """Return a URL for display; anything before an ``@`` may be a secret."""
     return HIDDEN if "@" in url else shown(url)

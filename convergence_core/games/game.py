@@ -1,9 +1,10 @@
-"""Language game: a coded protocol with text in and out, and a score per player.
+"""Language game: a coded protocol that exchanges text, and a score per player.
 
-A game (arXiv 2411.16905, section 5) is a protocol, a generator that yields what it asks a role and is
-sent the reply, and a score, a plain function of the turns. No score is a model's opinion: it compares
-the turns with what was executed, dealt or measured. Whatever the protocol knows and the roles do not
-(cards dealt, a label) is returned as its *facts*, so that a stored transcript can be scored again.
+A game (arXiv 2411.16905, section 5) is a protocol, a generator that yields requests to a role and
+receives the replies, and a score, a plain function of the turns. No score is a model's opinion: it
+compares the turns with execution results, dealt cards or measurements. The protocol returns
+everything that it knows and the roles do not (cards, a label) as *facts*, so that a stored
+transcript can be scored again.
 """
 
 from collections.abc import Generator, Mapping, Sequence
@@ -16,19 +17,19 @@ from convergence_core.ports import Ask
 from convergence_core.records import Json, canonical_json, sha256_hex
 
 Feed = Literal["hard_cases", "trust", "debate", "players"]
-"""Purpose of a game's plays: hard cases for review, trust in the judge, whether debates are played, moves to
-learn from."""
+"""Purpose of a game: hard cases for review, trust in the judge, whether to run debates, or moves
+to learn from."""
 
 Facts: TypeAlias = Mapping[str, Json]
-"""What the protocol knew and the roles did not; never shown to a role."""
+"""Knowledge of the protocol that no role ever sees."""
 
 Turns: TypeAlias = Generator[Ask, str, Facts]
-"""Yields what is asked, is sent the reply, returns the facts."""
+"""Yields requests, receives replies, returns the facts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One ask and its reply."""
+    """Request with its reply."""
 
     ask: Ask
     reply: str
@@ -36,16 +37,16 @@ class Turn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scores:
-    """Outcome of a play."""
+    """Outcome of one game."""
 
     by_role: Mapping[str, float]
-    """Finite, higher is better, in the game's own unit. Empty: the play says nothing."""
+    """Role → finite score in the game's unit, higher is better; empty if the game is void."""
     reason: str = ""
-    """Why, where a role broke the rules or the play says nothing."""
+    """Why a role broke the rules or the game is void; empty otherwise."""
 
     @property
     def is_void(self) -> bool:
-        """Whether the play says nothing, as when a measurement is missing: it is never counted as 0."""
+        """Whether the game has no result, e.g. for a missing measurement; it never counts as 0."""
         return not self.by_role
 
 
@@ -55,57 +56,57 @@ class Game(Protocol):
 
     @property
     def id(self) -> str:
-        """Short name: lower-case letters, digits and ``-``; no two games share one."""
+        """Unique short name: lower-case letters, digits and ``-``."""
         ...
 
     @property
     def version(self) -> int:
-        """From 1; to be raised with every change of protocol or score."""
+        """Version from 1; increases with every change of protocol or score."""
         ...
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """Whoever is asked; those that bring the truth (``evaluator``, ``sandbox``) included."""
+        """All roles, including those that supply the truth (``evaluator``, ``sandbox``)."""
         ...
 
     @property
     def cost(self) -> Mapping[str, int]:
-        """Role → how often a play asks it at most."""
+        """Role → maximum number of requests per game."""
         ...
 
     @property
     def feeds(self) -> Feed:
-        """What the plays are for."""
+        """Purpose of the games."""
         ...
 
     @property
     def grounded(self) -> bool:
-        """Whether the score compares with what was executed, dealt or measured alone."""
+        """Whether the score depends only on execution results, dealt cards or measurements."""
         ...
 
     def protocol(self, rng: np.random.Generator) -> Turns:
-        """Play once; all chance is drawn from ``rng``."""
+        """Run one game; ``rng`` supplies all randomness."""
         ...
 
     def score(self, turns: Sequence[Turn], facts: Facts) -> Scores:
-        """Return each scored role's score: no call, no chance, the same for the same play."""
+        """Return each scored role's score: deterministic, without calls."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlayKey:
-    """Which play it is, besides its game."""
+    """Identity of one game among those of its kind."""
 
     run_seed: int
-    """The run's seed, at least 0."""
+    """Seed of the run, at least 0."""
     round_number: int
     index: int
-    """Within the round and game, from 0."""
+    """Index within the round and kind of game, from 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transcript:
-    """A play, whole: enough to score it again."""
+    """Complete record of one game, sufficient to score it again."""
 
     game: str
     version: int
@@ -115,7 +116,7 @@ class Transcript:
     scores: Scores
 
     def to_json(self) -> dict[str, Json]:
-        """Return the play as JSON, without its scores."""
+        """Return the record as JSON, without its scores."""
         return {
             "game": self.game,
             "version": self.version,
@@ -128,5 +129,5 @@ class Transcript:
 
     @property
     def sha256(self) -> str:
-        """Hash of the play: of what was asked, replied and known."""
+        """Hash of requests, replies and facts."""
         return sha256_hex(canonical_json(self.to_json()))

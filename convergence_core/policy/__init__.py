@@ -1,10 +1,11 @@
 """Policy over discrete actions, learned by PPO (arXiv 1707.06347).
 
-``PPOConfig`` are its settings, ``PPOState`` is all that it knows; ``choose`` picks legal actions, ``collect``
-plays environments with a frozen policy, ``improve`` learns from such a ``Rollout``; an
-``ExperienceBuffer`` makes one of steps that collectors report one by one; ``pack`` and ``unpack``
-turn a state into the bytes of a checkpoint and back. ``PromptEpisode`` is what a policy of prompts sees,
-``PromptEnvironment`` where it plays; ``LinearThompson`` and ``FixedSequence`` are what it has to beat.
+``PPOConfig`` holds the settings and ``PPOState`` everything learned. ``choose`` samples legal
+actions, ``collect`` runs environments with a fixed policy, and ``improve`` learns from the
+resulting ``Rollout``. An ``ExperienceBuffer`` builds a rollout from single steps. ``pack`` and
+``unpack`` convert a state to the bytes of a checkpoint and back. ``PromptEpisode`` is the
+observation of a policy of prompts and ``PromptEnvironment`` its environment. ``LinearThompson``
+and ``FixedSequence`` are its baselines.
 """
 
 from convergence_core.policy.advantage import following_values, generalized_advantages

@@ -31,12 +31,12 @@ class TanhNetwork:
     """Weights of one network, or a gradient with respect to them."""
 
     weights: tuple[Floats, ...]
-    """Of each layer, (n_inputs, n_outputs)."""
+    """Weights of each layer, (n_inputs, n_outputs)."""
     biases: tuple[Floats, ...]
-    """Of each layer, (n_outputs,)."""
+    """Biases of each layer, (n_outputs,)."""
 
     def layers(self, x: Floats) -> list[Floats]:
-        """Return the input, each hidden layer and the output: n rows each (eq. 1)."""
+        """Return the input, each hidden layer and the output, n rows each (eq. 1)."""
         found = [x]
         for weights, biases in zip(self.weights[:-1], self.biases[:-1], strict=True):
             h = found[-1] @ weights
@@ -49,9 +49,9 @@ class TanhNetwork:
         """Write dE/dW and dE/db into a network of the same shape (eq. 2).
 
         Args:
-            layers: of the forward pass.
+            layers: result of the forward pass.
             gradient: dE/dy, (n, n_outputs).
-            into: holds the gradient afterwards; what it held before is lost.
+            into: receives the gradient; its previous content is overwritten.
         """
         g = gradient
         for place in reversed(range(len(self.weights))):
@@ -64,7 +64,7 @@ class TanhNetwork:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ActorCritic:
-    """A policy and a value network over one vector of numbers."""
+    """Policy and value networks over one vector of weights."""
 
     flat: Floats
     """All weights, (n_parameters,); both networks are views of it."""
@@ -75,11 +75,11 @@ class ActorCritic:
 
     @classmethod
     def over(cls, flat: Floats, shapes: tuple[tuple[int, int], ...]) -> Self:
-        """Lay both networks over a vector.
+        """Return both networks as views of a vector.
 
         Args:
-            flat: (n_parameters,).
-            shapes: of the weights of each layer, the policy's first, as of ``layer_shapes``.
+            flat: weights, (n_parameters,).
+            shapes: shapes of each layer's weights, the policy's first, as from ``layer_shapes``.
         """
         views, start = [], 0
         for n_in, n_out in shapes:
@@ -116,12 +116,12 @@ class ActorCritic:
 
     @property
     def shapes(self) -> tuple[tuple[int, int], ...]:
-        """Of the weights of each layer, the policy's first."""
+        """Shapes of each layer's weights, the policy's first."""
         both = (*self.policy.weights, *self.value.weights)
         return tuple((one.shape[0], one.shape[1]) for one in both)
 
     def copied(self) -> Self:
-        """Return the same networks over another vector."""
+        """Return the same networks over a copy of the vector."""
         return self.over(self.flat.copy(), self.shapes)
 
     def named(self) -> Iterator[tuple[str, Floats]]:
@@ -137,7 +137,7 @@ class ActorCritic:
 def layer_shapes(
     n_inputs: int, hidden: tuple[int, ...], n_actions: int
 ) -> tuple[tuple[int, int], ...]:
-    """Return the shapes of the weights of each layer, the policy's first."""
+    """Return the shapes of each layer's weights, the policy's first."""
     return tuple(
         pair
         for n_outputs in (n_actions, 1)
@@ -146,7 +146,7 @@ def layer_shapes(
 
 
 def count_weights(shapes: tuple[tuple[int, int], ...]) -> int:
-    """Return the numbers in networks of such shapes, biases included."""
+    """Return the number of parameters of networks of these shapes, including biases."""
     return sum((n_in + 1) * n_out for n_in, n_out in shapes)
 
 
@@ -154,5 +154,5 @@ def _orthogonal(n_in: int, n_out: int, rng: np.random.Generator) -> Floats:
     """Return a matrix with orthonormal columns, or rows where there are fewer of them."""
     tall = rng.standard_normal((max(n_in, n_out), min(n_in, n_out)))
     q, r = np.linalg.qr(tall)
-    q *= np.sign(np.diag(r))  # else the decomposition, not the draw, chooses the signs
+    q *= np.sign(np.diag(r))  # otherwise the decomposition, not the draw, chooses the signs
     return q if n_in >= n_out else q.T

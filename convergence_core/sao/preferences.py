@@ -17,42 +17,42 @@ from convergence_core.judges.texts import normalized
 from convergence_core.records import canonical_json, sha256_hex
 
 PairKind: TypeAlias = Literal["incumbent", "candidates"]
-"""``incumbent``: both answers are the incumbent's; ``candidates``: of two candidates."""
+"""``incumbent``: both answers come from the incumbent; ``candidates``: from two candidates."""
 Split: TypeAlias = Literal["train", "audit"]
-"""``audit``: the frozen tenth of all prompts."""
+"""``audit`` is the fixed tenth of all prompts."""
 N_SPLITS: Final = 10
 ABORTED: Final = "aborted"
-"""What drops all pairs of a round whose judge cannot be believed."""
+"""Reason that drops all pairs of a round with an untrustworthy judge."""
 
 LEAST_MARGIN: Final = math.log(0.7 / 0.3)
-"""Least |l| of an exported pair: q >= .7 or q <= .3."""
+"""Minimum absolute log-odds of an exported pair: q >= .7 or q <= .3."""
 SAID: Final = 0.75
-"""Probability that a plain verdict stands for."""
+"""Probability assigned to a verdict without a probability."""
 EDGE: Final = 1e-4
-"""Probabilities stay this far from 0 and 1."""
+"""Minimum distance of probabilities from 0 and 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """One answer to a prompt."""
+    """Answer to a prompt."""
 
     text: str
     author: str
     """Id of the candidate that wrote it."""
     finish_reason: str | None = "stop"
-    """As the provider told it."""
+    """Finish reason as the provider reported it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Two answers to one prompt, not judged yet."""
+    """Two answers to one prompt before the judgement."""
 
     prompt: str
     first: Answer
     second: Answer
     kind: PairKind
     persona: int | None = None
-    """Index of who asks; ``None``: the prompt was imported."""
+    """Index of the persona that asks; ``None`` for an imported prompt."""
 
     @property
     def pair_id(self) -> str:
@@ -71,89 +71,89 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """What a judge said of a comparison in both orders."""
+    """Judgement of a comparison in both orders."""
 
     p12: float
-    """P(first is better), shown first."""
+    """P(first is better) if shown first."""
     p21: float
-    """P(first is better), shown second."""
+    """P(first is better) if shown second."""
     estimator: str
-    """How the probabilities were read; ``verdict``: from plain words."""
+    """Method that read the probabilities; ``verdict`` means from plain words."""
 
     @property
     def log_odds(self) -> float:
-        """Return l, > 0 where the first is better."""
+        """Return l, > 0 if the first answer is better."""
         return (logit(self.p12) + logit(self.p21)) / 2.0
 
     @property
     def q(self) -> float:
-        """Return P(first is better) without the position's bias."""
+        """Return P(first is better) without position bias."""
         return sigmoid(self.log_odds)
 
     @property
     def bias(self) -> float:
-        """Return how much being shown first adds to the log-odds."""
+        """Return the increase of the log-odds from being shown first."""
         return (logit(self.p12) - logit(self.p21)) / 2.0
 
     @property
     def agrees(self) -> bool:
-        """Whether both orders name the same answer; a tie names none."""
+        """Whether both orders prefer the same answer; false for a tie."""
         return (self.p12 - 0.5) * (self.p21 - 0.5) > 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedPair:
-    """A comparison that was judged, and whether it was kept: a preference then."""
+    """Judged comparison; a preference if it was kept."""
 
     comparison: Comparison
     judgement: Judgement
     dropped_by: str | None
-    """``margin``, ``length_bias`` or ``aborted``; ``None``: kept."""
+    """``margin``, ``length_bias`` or ``aborted``; ``None`` if kept."""
     round_number: int
-    """From 0, within the run."""
+    """Round of the run, from 0."""
     position: int
-    """Within the round."""
+    """Position in the round."""
     is_collapsed: bool = False
-    """Whether the texts of its round raised an alarm of coverage."""
+    """Whether the answers of its round raised a coverage alarm."""
 
     @property
     def split(self) -> Split:
-        """``audit`` is frozen: never trained on, fitted to or shown."""
+        """Split of its prompt; ``audit`` prompts are never trained on, fitted to or shown."""
         return split_of(self.comparison.prompt)
 
     @property
     def may_teach(self) -> bool:
-        """Whether its judgement may have any effect, if its judge is believed.
+        """Whether its judgement may have any effect if the judge is trusted.
 
-        Those of frozen prompts may not, nor those of a round that was aborted or raised an alarm of coverage.
+        False for audit prompts and for rounds that were aborted or raised a coverage alarm.
         """
         return self.split == "train" and self.dropped_by != ABORTED and not self.is_collapsed
 
     @property
     def is_kept(self) -> bool:
-        """Whether all filters let it pass."""
+        """Whether all filters kept it."""
         return self.dropped_by is None
 
     @property
     def chosen(self) -> Answer:
-        """The better answer, by the judge."""
+        """Answer that the judge prefers."""
         c = self.comparison
         return c.first if self.judgement.log_odds > 0 else c.second
 
     @property
     def rejected(self) -> Answer:
-        """The other answer."""
+        """Answer that the judge does not prefer."""
         c = self.comparison
         return c.second if self.judgement.log_odds > 0 else c.first
 
 
 def split_of(prompt: str) -> Split:
-    """Return the split of a prompt: a function of its words alone, so it never changes."""
+    """Return the split of a prompt, which depends on its words alone and so never changes."""
     return "audit" if int(sha256_hex(normalized(prompt))[:8], 16) % N_SPLITS == 0 else "train"
 
 
 def logit(p: float) -> float:
-    """Return log-odds of a probability, which is kept off 0 and 1."""
+    """Return the log-odds of a probability clipped away from 0 and 1."""
     p = min(1.0 - EDGE, max(EDGE, p))
     return math.log(p / (1.0 - p))
 

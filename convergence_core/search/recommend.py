@@ -1,11 +1,10 @@
-"""Recommendation of a candidate, and intervals of what was measured afterwards.
+"""Recommendation of a candidate, and intervals of later measurements.
 
-Recommended is the evaluated candidate whose posterior is highest by a cautious reading, never the
-highest observation: a lucky candidate with few cells is shrunk towards its kind; where the length of
-texts is priced (``LengthPrice``), what its texts cost is taken off. Where there are hard
-constraints, one that probably breaks them too often is recommended only if all do. The winner's
-search estimate stays biased upward by the choice itself; ``mean_interval`` and ``paired_difference``
-are for cells that were asked after it.
+The recommended candidate has the highest cautious posterior estimate, never the highest
+observation: the model shrinks a lucky candidate with few cells towards similar ones. If the length
+of prompts has a price (``LengthPrice``), it is subtracted. A candidate that probably breaks hard
+constraints is recommended only if all candidates do. The winner's search estimate stays biased
+upward by selection; ``mean_interval`` and ``paired_difference`` are for cells evaluated after it.
 """
 
 import math
@@ -23,18 +22,18 @@ from convergence_core.search.goals import PROBABLY, FittedGoals
 from convergence_core.search.sampler import SearchState
 
 N_DRAWS = 4_000
-"""Joint draws behind ``probability_within``: a standard error of at most .8 %."""
+"""Number of joint draws behind ``probability_within``: the standard error is at most .8 %."""
 CAUTIOUS_LEVEL = 0.6827
-"""Candidates are ranked by the lower end of the interval of this level, one standard deviation below
-the mean: among hundreds of candidates with few cells the highest mean is often an error of the
-model. On measured tasks the regret falls where cases decide, and changes nowhere else."""
+"""Level of the interval whose lower end ranks candidates: one standard deviation below the mean.
+Among hundreds of candidates with few cells, the highest mean is often an error of the model. On
+measured tasks this lowers the regret if cases decide and changes nothing otherwise."""
 N_CONTENDERS = 200
-"""Candidates, best first, that these draws compare."""
+"""Number of leading candidates that these draws compare."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ranked:
-    """A candidate's estimates, in the ranking."""
+    """Estimates of a ranked candidate."""
 
     candidate_id: str
     mean: float
@@ -42,25 +41,25 @@ class Ranked:
     low: float
     high: float
     cautious: float
-    """What candidates are ranked by: the posterior's lower end at ``CAUTIOUS_LEVEL``, before means
-    of leaders are corrected for selection bias, less what the length of texts costs; in the bounds,
-    so that ends can tie."""
+    """Rank criterion: lower end of the posterior at ``CAUTIOUS_LEVEL``, before the correction of
+    leaders for selection bias, minus the price of prompt length; clipped, so that values can tie.
+    """
     n_cells: int
-    """Rewards behind it."""
+    """Number of rewards behind it."""
     n_cases: int
-    """Distinct test cases behind it."""
+    """Number of distinct test cases behind it."""
     feasible: float | None = None
-    """Posterior probability that it keeps the hard constraints; ``None``: no cell broke one."""
+    """Posterior probability of satisfying the hard constraints; ``None`` if no cell broke one."""
 
     @property
     def is_feasible(self) -> bool:
-        """Whether it probably keeps the hard constraints."""
+        """Whether it probably satisfies the hard constraints."""
         return self.feasible is None or self.feasible >= PROBABLY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recommendation:
-    """The recommended candidate, and all others."""
+    """Recommended candidate and the ranking of all candidates."""
 
     candidate_id: str
     mean: float
@@ -68,26 +67,27 @@ class Recommendation:
     low: float
     high: float
     level: float
-    """Probability that the interval holds the mean reward, by the posterior."""
+    """Posterior probability that the interval contains the mean reward."""
     delta: float
-    """Reward that counts as a small gap."""
+    """Reward difference that counts as small."""
     probability_within: float
-    """Posterior probability that no candidate asked lies more than ``delta`` above this one, what the
-    length of texts costs taken off; if this one is probably feasible, no other one that is."""
+    """Posterior probability that no evaluated candidate lies more than ``delta`` above this one,
+    after the price of prompt length. If this one is probably feasible, only feasible ones count.
+    """
     ranking: tuple[Ranked, ...]
-    """All candidates with a reward: the probably feasible by cautious estimate, then by id; after
-    them the others, the likeliest to be feasible first."""
+    """All candidates with a reward: the probably feasible by cautious estimate, then by id,
+    followed by the others by decreasing probability of being feasible."""
     lead: "Lead | None" = None
-    """Over the rival that was asked for; ``None``: none was, or it has no reward."""
+    """Lead over the requested rival; ``None`` without a rival or without its reward."""
 
     @property
     def is_feasible(self) -> bool:
-        """Whether the recommended one probably keeps the hard constraints."""
+        """Whether the recommended candidate probably satisfies the hard constraints."""
         return self.ranking[0].is_feasible
 
     @property
     def passed_over(self) -> Ranked | None:
-        """Return the highest mean of those passed over as infeasible; ``None``: none is higher."""
+        """Return the infeasible candidate with the highest mean above this one, or ``None``."""
         if not self.is_feasible:
             return None
         higher = (r for r in self.ranking if not r.is_feasible and r.mean > self.mean)
@@ -96,7 +96,7 @@ class Recommendation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lead:
-    """How far the recommended candidate lies above another, what texts cost taken off."""
+    """Lead of the recommended candidate over another one, after the price of prompt length."""
 
     rival_id: str
     mean: float
@@ -104,21 +104,21 @@ class Lead:
     probability: float
     """Posterior probability of a higher mean reward; 0 for itself."""
     rival_is_feasible: bool = True
-    """Whether the rival probably keeps the hard constraints."""
+    """Whether the rival probably satisfies the hard constraints."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """A mean over cases with its confidence interval."""
+    """Mean over cases with its confidence interval."""
 
     mean: float
     low: float
     high: float
     level: float
     n: int
-    """Cases."""
+    """Number of cases."""
     n_groups: int
-    """Groups of cases; a case without one is a group of its own."""
+    """Number of groups of cases; a case without a group counts as a group."""
 
 
 def recommend(
@@ -133,29 +133,33 @@ def recommend(
     goals: FittedGoals | None = None,
     bounds: Bounds = (0.0, 1.0),
 ) -> Recommendation | None:
-    """Return the recommendation of the evidence; ``None``: no candidate has a reward.
+    """Return the recommendation from the evidence; ``None`` if no candidate has a reward.
 
     Args:
-        state: of the search; not changed.
-        rng: for the draws behind ``probability_within``; the choice itself needs none.
-        surrogate: the model.
-        level: of the intervals, in (0, 1).
-        delta: reward that counts as a small gap, at least 0.
-        case_weights: search case → positive weight; absent ones weigh 1.
+        state: state of the search; not changed.
+        rng: for the draws behind ``probability_within``; the choice itself uses none.
+        surrogate: model of the rewards.
+        level: level of the intervals, in (0, 1).
+        delta: reward difference that counts as small, at least 0.
+        case_weights: search case → positive weight; missing ones weigh 1.
         rival_id: candidate to compare with, see ``Recommendation.lead``.
-        goals: hard constraints, fitted to the same archive; ``None``: there are none.
-        bounds: of rewards, and so of means and intervals; ``None``: anywhere.
+        goals: hard constraints, fitted to the same archive; ``None`` without any.
+        bounds: range of rewards and thus of means and intervals; ``None`` for no bound.
 
     Raises:
         ValueError: level or delta is out of range.
+
+    Example:
+        >>> best = recommend(state, rng=rng, surrogate=SpaceModel(space=space))
+        >>> best.candidate_id, best.mean, (best.low, best.high)
     """
     if delta < 0:
         raise ValueError(f"delta must be at least 0, not {delta}")
     members = [member for member in state.archive if member.n]
     if not members:
         return None
-    # From the evidence alone, not from the sampler's memory: however a run came to its evidence,
-    # through resumes or repairs, it recommends the same.
+    # Depends on the evidence alone, not on the sampler's memory: a run recommends the same
+    # candidate whether or not it was resumed or repaired.
     fitted = surrogate.fit(state.archive, case_weights=case_weights)
     candidates = [member.candidate for member in members]
     posterior = fitted.posterior(candidates)
@@ -166,7 +170,7 @@ def recommend(
         key=lambda i: (_doubt(feasible[i]), -cautious[i], posterior.ids[i]),
     )
     bias = SelectionBias.of_memory(state.memory)
-    # A candidate that is passed over as infeasible leads by the posterior of its reward, too.
+    # A candidate passed over as infeasible still leads by the posterior of its reward.
     by_reward = sorted(order, key=lambda i: -cautious[i])
     leaders = sorted({*order[:N_LEADERS], *by_reward[:N_LEADERS]})
     bounds = bounds or (-math.inf, math.inf)
@@ -208,9 +212,9 @@ def _claims(
     bias: SelectionBias,
     bounds: tuple[float, float],
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return means and ends of intervals, (n,) each: of leaders, corrected for selection bias.
+    """Return means and interval ends, (n,) each, with leaders corrected for selection bias.
 
-    Followers, the baseline among them, keep those of the posterior.
+    Followers, including the baseline, keep the values of the posterior.
     """
     mean, (low, high) = posterior.mean.copy(), map(np.copy, posterior.interval(level))
     if bias.square > 0.0:
@@ -222,14 +226,14 @@ def _claims(
 
 
 def _feasible(goals: FittedGoals | None, members: Sequence[Member]) -> list[float | None]:
-    """Return the members' probabilities of being feasible; ``None``: no cell broke a constraint."""
+    """Return the members' feasibility probabilities; ``None`` if no cell broke a constraint."""
     if goals is None or not goals.is_constrained:
         return [None] * len(members)
     return [float(p) for p in goals.feasible([member.candidate for member in members])]
 
 
 def _doubt(feasible: float | None) -> float:
-    """Return the first key of a candidate's rank: -1 of the probably feasible, else minus that."""
+    """Return the first sort key: -1 if probably feasible, else minus the probability."""
     return -1.0 if feasible is None or feasible >= PROBABLY else -feasible
 
 
@@ -266,20 +270,25 @@ def mean_interval(
     weights: Mapping[str, float] | None = None,
     groups: Mapping[str, str] | None = None,
 ) -> Interval | None:
-    """Return the mean over cases with a confidence interval; ``None`` without a case.
+    """Return the mean over cases with a confidence interval; ``None`` without cases.
 
-    Cases, or groups of them, count as a random sample of such; nothing else is assumed, see
-    ``convergence_core.gate.intervals``. The interval is never of width zero.
+    Cases, or groups of them, count as a random sample; the interval assumes nothing else, see
+    ``convergence_core.gate.intervals``. Its width is never zero.
 
     Args:
         value_by_case: case → reward, in [``lowest``, 1].
-        lowest: least value that is possible.
-        level: confidence, in (0, 1).
-        weights: case → positive weight; absent ones weigh 1.
-        groups: case → group of cases that are alike; absent ones are groups of their own.
+        lowest: lowest possible value.
+        level: confidence level, in (0, 1).
+        weights: case → positive weight; missing ones weigh 1.
+        groups: case → group of similar cases; missing ones are independent.
 
     Raises:
         ValueError: the level, a value or a weight is out of range.
+
+    Example:
+        >>> interval = mean_interval({"a": 0.9, "b": 0.7, "c": 0.8})
+        >>> interval.low < interval.mean < interval.high
+        True
     """
     if not 0 < level < 1:
         raise ValueError(f"level must lie within (0, 1), not {level}")
@@ -311,9 +320,9 @@ def paired_difference(
     weights: Mapping[str, float] | None = None,
     groups: Mapping[str, str] | None = None,
 ) -> Interval | None:
-    """Return mean(a - b) over the cases that both have; ``None`` if they share none.
+    """Return mean(a - b) over the common cases; ``None`` without any.
 
-    As ``mean_interval``, of the cases' differences in [-1, 1].
+    Like ``mean_interval`` for the differences of cases, in [-1, 1].
     """
     gaps = {case: a - b_by_case[case] for case, a in a_by_case.items() if case in b_by_case}
     return mean_interval(gaps, lowest=-1.0, level=level, weights=weights, groups=groups)

@@ -17,67 +17,68 @@ from convergence_core.records import Assignment, Cell, Json, Params, Trial
 SETTLED = 0.95
 """Probability behind ``SearchState.regret_upper_bound``."""
 REGRET_KEY = "left_to_gain"
-"""Of that bound in a sampler's memory, as earlier versions wrote it."""
+"""Key of that bound in a sampler's memory; the name is that of earlier versions."""
 GENERATION_KEY = "generation"
-"""Of the number of generations in a sampler's memory."""
+"""Key of the number of generations in a sampler's memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expert:
-    """Source of predicted rewards; enters the draws as far as it is trusted."""
+    """Source of predicted rewards, whose influence on the choice grows with its weight."""
 
     name: str
     weight: float
-    """Probability of a slot beyond the reserved ones; those of all experts add up to 1 at most."""
+    """Probability of an unreserved slot, in [0, 1]; the weights of all experts sum to at most 1.
+    """
     points: tuple[Params, ...] = ()
-    """Candidates whose reward it predicted."""
+    """Candidates with predicted rewards."""
     means: tuple[float, ...] = ()
     """Predicted mean rewards, one per point, in [0, 1]."""
     variances: tuple[float, ...] = ()
     """Variances of these predictions, one per point."""
     proposals: tuple[Params, ...] = ()
-    """Points that join the pool; its draws alone may choose them."""
+    """Points that join the pool; only draws of this expert may choose them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """Suggestions of thoughts, preferences and prior runs; may be empty, never binding."""
+    """Suggestions from hypotheses, preferences and prior runs; may be empty, never binding."""
 
     proposals: tuple[Params, ...] = ()
     """Points to consider as candidates (origin ``rlp``)."""
     preferred: tuple[Params, ...] = ()
-    """Points with texts that were distilled from preferences (origin ``sao``)."""
+    """Points with prompts derived from preferences (origin ``sao``)."""
     written: tuple[Params, ...] = ()
-    """Points with texts that were written for this generation (origin ``written``); all are asked,
-    as far as the cells go."""
+    """Points with prompts written for this generation (origin ``written``); all of them are
+    evaluated, capacity permitting."""
     winners: tuple[Params, ...] = ()
-    """Best points of earlier runs, to be asked again first (origin ``elite``)."""
+    """Best points of earlier runs, to re-evaluate first (origin ``elite``)."""
     experts: tuple[Expert, ...] = ()
-    """With a weight above 0 they may fill slots; the rest is the sampler's own."""
+    """Experts with a weight above 0 may fill slots; the sampler fills the rest."""
     reserves: bool = False
-    """Whether half of the slots is kept for choices that owe nothing to thoughts. They are the
-    same whatever else is advised, so their outcomes can be predicted before the rest is chosen."""
+    """Whether half of the slots is reserved for choices independent of hypotheses. Other advice
+    never changes them, so their outcomes can be forecast before the rest is chosen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskRequest:
-    """Limits and inputs of a generation to plan."""
+    """Limits and inputs for planning a generation."""
 
     generation: int
-    """From 0."""
+    """Counted from 0."""
     n_generations: int
     n_candidates: int
-    """Population size: at most this many candidates are new."""
+    """Population size: maximum number of new candidates."""
     n_cells: int
-    """Capacity: the plan never holds more cells."""
+    """Capacity: maximum number of cells in the plan."""
     case_ids: tuple[str, ...]
-    """Search cases in the run's order; held-out cases are not among them."""
+    """Search cases in the run's order, without held-out cases."""
     repeats: int = 1
-    """Repeats a sampler may ask of one case, numbered 0 … repeats-1."""
+    """Repeats of one case that a sampler may plan, numbered 0 … repeats-1."""
     n_again: int = 0
-    """Further repeats that it may ask of leaders and finalists, to tell noise from merit."""
+    """Further repeats for leaders and finalists, to separate noise from merit."""
     baseline: Params | None = None
-    """The user's default configuration, to be among generation 0's candidates."""
+    """The user's default configuration, a candidate of generation 0."""
     advice: Advice = field(default_factory=Advice)
 
 
@@ -86,28 +87,28 @@ class Plan:
     """Cells that a generation evaluates."""
 
     assignments: tuple[Assignment, ...]
-    """One per candidate; no candidate and no cell twice, none of an earlier generation."""
+    """One per candidate; candidates and cells are unique, and no cell repeats an earlier
+    generation."""
     exogenous: frozenset[Cell] = frozenset()
-    """Cells whose choice owed nothing to thoughts or preferences; information gain is measured on
-    these."""
+    """Cells chosen independently of hypotheses and preferences, which measure information gain."""
 
     @property
     def n_cells(self) -> int:
-        """Cells in all assignments."""
+        """Number of cells in all assignments."""
         return sum(len(assignment.cells) for assignment in self.assignments)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchState:
-    """State of a search: the evidence, and the sampler's own memory."""
+    """State of a search: the evidence and the sampler's memory."""
 
     archive: Archive = field(default_factory=Archive)
     memory: Mapping[str, Json] = field(default_factory=dict)
-    """Small JSON of the sampler's own, e.g. the ids of the current population."""
+    """Small JSON value of the sampler, e.g. the ids of the current population."""
 
     @property
     def generation(self) -> int:
-        """Generations learned from."""
+        """Number of generations in the evidence."""
         number = self.memory.get(GENERATION_KEY, 0)
         return number if isinstance(number, int) else 0
 
@@ -115,8 +116,8 @@ class SearchState:
         """Return the state after a generation's trials; their order does not matter.
 
         Args:
-            trials: of the generation.
-            measures: what is tallied of cells besides rewards; ``None``: nothing.
+            trials: trials of the generation.
+            measures: quantities to tally besides rewards; ``None`` for none.
         """
         return SearchState(
             archive=self.archive.tell(trials, self.generation, measures),
@@ -125,16 +126,16 @@ class SearchState:
 
     @property
     def regret_upper_bound(self) -> float | None:
-        """``SETTLED`` quantile of how far the best candidate considered lies above the leader.
+        """``SETTLED`` quantile of the best considered candidate's lead over the leader.
 
-        Asked or not; in units of reward, at least 0. ``None`` for samplers that know nothing of
-        the space, and before the first reward.
+        In units of reward, at least 0; includes candidates without an evaluation. ``None`` before
+        the first reward, and for samplers without a model of the space.
         """
         value = self.memory.get(REGRET_KEY)
         return float(value) if isinstance(value, int | float) else None
 
     def to_json(self) -> Json:
-        """Return a JSON value from which ``from_json`` makes an equal state."""
+        """Return a JSON value for ``from_json``."""
         return {"archive": self.archive.to_json(), "memory": dict(self.memory)}
 
     @classmethod
@@ -142,7 +143,7 @@ class SearchState:
         """Rebuild a state from ``to_json``.
 
         Raises:
-            ValueError: the value was not made by ``to_json``.
+            ValueError: the value does not come from ``to_json``.
         """
         memory = value.get("memory") if isinstance(value, dict) else None
         if not isinstance(value, dict) or not isinstance(memory, dict):
@@ -152,7 +153,13 @@ class SearchState:
 
 @runtime_checkable
 class Sampler(Protocol):
-    """Chooses candidates and cells; see the module's docstring for the contract."""
+    """Chooses candidates and cells; see the module's docstring for the contract.
+
+    Example:
+        >>> state = sampler.start()
+        >>> plan = sampler.ask(state, rng, request)
+        >>> state = sampler.tell(state, [evaluate(a) for a in plan.assignments])
+    """
 
     @property
     def name(self) -> str:
@@ -164,7 +171,7 @@ class Sampler(Protocol):
         ...
 
     def ask(self, state: SearchState, rng: np.random.Generator, request: AskRequest) -> Plan:
-        """Plan a generation; an empty plan says that the sampler knows nothing new to ask."""
+        """Plan a generation; an empty plan means that no untried candidate or cell remains."""
         ...
 
     def tell(self, state: SearchState, trials: Sequence[Trial]) -> SearchState:

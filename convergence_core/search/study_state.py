@@ -1,16 +1,15 @@
 """State of a study after a committed generation, and its checkpoint in the store.
 
-A generation improves when the candidate that would be handed over is *credibly* better than the
-remembered leader: both read from the same posterior, the gain at least ``min_improvement`` and its
-sign as sure as ``CREDIBLE``. Comparing with what the leader seemed worth when it took the lead
-would stop runs for the wrong reason: first estimates are high by luck, and the fall of a lucky
-estimate is no sign that the search has ended. One flat generation never ends a run; ``patience`` of
-them in a row do. Where there are hard constraints, a leader that came to be infeasible is replaced,
-and while nothing asked is feasible no generation is flat.
+A generation improves if the recommended candidate is *credibly* better than the remembered leader:
+under the same posterior the gain is at least ``min_improvement`` and positive with probability
+``CREDIBLE``. Comparison with the leader's earlier estimate would stop runs for the wrong reason:
+first estimates are high by luck, and a falling lucky estimate does not mean that the search has
+converged. One flat generation never stops a run; ``patience`` flat ones in a row do. With hard
+constraints, a leader that turns infeasible is replaced, and no generation is flat while no
+evaluated candidate is feasible.
 
-The other reason is a statement about the rest of the space: with probability ``SETTLED`` no
-candidate that the sampler considered, asked or not, lies more than ``min_improvement`` above the
-leader.
+The other reason concerns the rest of the space: with probability ``SETTLED``, no considered
+candidate, evaluated or not, lies more than ``min_improvement`` above the leader.
 """
 
 import json
@@ -24,7 +23,7 @@ from convergence_core.search.recommend import Recommendation
 from convergence_core.search.sampler import SETTLED, SearchState
 
 CREDIBLE = 0.9
-"""Probability that a new leader is better, from which on it counts as an improvement."""
+"""Minimum probability that a new leader is better for it to count as an improvement."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,14 +31,14 @@ class StopperState:
     """Progress that the stopper remembers."""
 
     leader: str | None = None
-    """Candidate that last counted as an improvement; ``None`` before the first reward."""
+    """Candidate of the last improvement; ``None`` before the first reward."""
     n_flat: int = 0
-    """Generations since."""
+    """Number of generations since."""
     regret_upper_bound: float | None = None
-    """After the last generation; ``None``: unknown."""
+    """Bound after the last generation, in units of reward; ``None`` if unknown."""
 
     def to_json(self) -> Json:
-        """Return a JSON value from which ``from_json`` makes an equal one."""
+        """Return a JSON value for ``from_json``."""
         return {
             "leader": self.leader,
             "n_flat": self.n_flat,
@@ -51,7 +50,7 @@ class StopperState:
         """Rebuild from ``to_json``.
 
         Raises:
-            ValueError: the value was not made by ``to_json``.
+            ValueError: the value does not come from ``to_json``.
         """
         found = value if isinstance(value, dict) else {}
         leader, n_flat, bound = (found.get(k) for k in ("leader", "n_flat", "left_to_gain"))
@@ -70,9 +69,9 @@ class Stopper:
 
     enabled: bool = True
     patience: int = 3
-    """Generations in a row without improvement before the run stops."""
+    """Consecutive generations without improvement before the run stops."""
     min_improvement: float = 0.01
-    """Gain in mean reward that counts."""
+    """Minimum gain in mean reward that counts."""
 
     def update(
         self,
@@ -84,8 +83,8 @@ class Stopper:
         """Return the progress after a generation.
 
         Args:
-            progress: before it.
-            recommendation: of the evidence now, with its lead over the remembered leader; ``None``
+            progress: progress before it.
+            recommendation: recommendation now, with its lead over the remembered leader; ``None``
                 counts as flat.
             regret_upper_bound: see ``StopperState.regret_upper_bound``.
         """
@@ -96,7 +95,7 @@ class Stopper:
         return replace(progress, n_flat=progress.n_flat + 1, regret_upper_bound=regret_upper_bound)
 
     def reason(self, progress: StopperState) -> str | None:
-        """Return why the run is to stop, in words; ``None``: it continues."""
+        """Return why the run stops, in words; ``None`` if it continues."""
         if not self.enabled:
             return None
         gain, bound = f"{self.min_improvement:g}", progress.regret_upper_bound
@@ -113,7 +112,7 @@ class Stopper:
         return None
 
     def _leads(self, recommendation: Recommendation) -> bool:
-        """Return whether the one handed over replaces the remembered leader."""
+        """Return whether the recommended candidate replaces the remembered leader."""
         lead = recommendation.lead
         if lead is None or not lead.rival_is_feasible or not recommendation.is_feasible:
             return True
@@ -122,39 +121,39 @@ class Stopper:
 
 
 _STORED_NAMES: Final = {"rlp": "thoughts", "sao": "preferences"}
-"""Learner → key of its state in a checkpoint; others are kept under their own name."""
+"""Learner → key of its state in a checkpoint; others use their name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyState:
-    """What is known after the last committed generation: all that a resumed run needs."""
+    """State after the last committed generation: everything that a resumed run needs."""
 
     search: SearchState
-    """The evidence, and the sampler's own memory."""
+    """Evidence and the sampler's memory."""
     rng_state: Mapping[str, Any]
     """State of the generator that draws the next plan."""
     next_generation: int = 0
     stopper: StopperState = field(default_factory=StopperState)
     n_calls: int = 0
-    """Calls of the committed generations, retries included."""
+    """Calls of the committed generations, including retries."""
     n_repairs: int = 0
-    """Generations that only asked missing cells again; they do not count as planned ones."""
+    """Generations that only repeat missing cells; they do not count as planned ones."""
     repairs_next: bool = False
-    """Whether cells without a reward are asked again first; not part of a checkpoint."""
+    """Whether cells without a reward are evaluated again first; not part of a checkpoint."""
     is_exhausted: bool = False
-    """Whether a finite space is wholly evaluated."""
+    """Whether every point of a finite space is evaluated."""
     is_answered: bool = False
-    """Whether any candidate answered: rewards of failures alone recommend none."""
+    """Whether any candidate answered: rewards of failures alone recommend no candidate."""
     no_reward: str | None = None
-    """Why no evaluation has a reward, in words; ``None``: one has, or a limit kept all from it."""
+    """Why no evaluation has a reward, in words; ``None`` if one has, or a limit prevented all."""
     limit: str | None = None
-    """Limit of the budget that cut a generation short, in words; ``None``: none did."""
+    """Budget limit that cut a generation short, in words; ``None`` without one."""
     learned: Mapping[str, Json] = field(default_factory=dict)
-    """Learner → its state, as JSON; see ``convergence_core.search.learner``."""
+    """Learner → its state as JSON; see ``convergence_core.search.learner``."""
 
     @property
     def variants(self) -> Mapping[str, Sequence[str]]:
-        """Text parameter → texts that learners have added to the search space."""
+        """Text parameter → prompts that learners added to the search space."""
         variants: dict[str, list[Any]] = {}
         for learned in self.learned.values():
             if isinstance(learned, dict) and isinstance(texts := learned.get("variants"), dict):
@@ -164,7 +163,7 @@ class StudyState:
 
     @property
     def vectors(self) -> Mapping[str, str]:
-        """Text → its direction, as of ``Space.vectors``; those that learners have bought."""
+        """Prompt → vector from the learners' paid calls, as in ``Space.vectors``."""
         vectors: dict[str, str] = {}
         for learned in self.learned.values():
             if isinstance(learned, dict) and isinstance(own := learned.get("vectors"), dict):
@@ -172,7 +171,7 @@ class StudyState:
         return vectors
 
     def params_of(self, candidate_id: str) -> Params:
-        """Return the parameters of a candidate that was asked."""
+        """Return the parameters of an evaluated candidate."""
         return self.search.archive.members[candidate_id].candidate.params
 
     def to_checkpoint(self) -> Checkpoint:
@@ -196,7 +195,7 @@ class StudyState:
 
     @classmethod
     def from_checkpoint(cls, checkpoint: Checkpoint) -> Self:
-        """Rebuild the state that ``to_checkpoint`` wrote, in this version or an earlier one."""
+        """Rebuild the state from a checkpoint of this version or an earlier one."""
         progress = json.loads(checkpoint.progress_json)
         search = SearchState.from_json(json.loads(checkpoint.sampler_state_json))
         own = {
@@ -223,5 +222,5 @@ class StudyState:
 
 
 def _has_reward(search: SearchState) -> bool:
-    """Whether any reward is above 0; stands for ``is_answered`` in checkpoints without it."""
+    """Whether any reward is above 0, which replaces ``is_answered`` in older checkpoints."""
     return any(reward > 0 for member in search.archive for reward in member.rewards.values())

@@ -1,7 +1,7 @@
-"""Opened store of the pages: runs as they are, their results, names and cases.
+"""Opened store of the pages: runs, results, names and cases.
 
-Everything is read: tables by DuckDB, the journal by a connection that cannot write. What a finished
-run says never changes, so a few results and loaded configurations are kept.
+All access is read-only: DuckDB reads tables, and the journal's connection cannot write. Finished
+runs never change, so a few results and loaded configurations are cached.
 """
 
 import json
@@ -36,7 +36,7 @@ from tasks.store.tables.parquet_store import ParquetStore
 Page = dict[str, Any]
 """Data of a page, as JSON."""
 LONGEST_LINE = 200
-"""Characters of a text where many stand below each other."""
+"""Maximum length of a text in a list, in characters."""
 _MOST_KEPT = 8
 _WRITTEN = """
 SELECT parameter, text FROM mutation_effects WHERE run_id = $run AND verdict = 'kept'
@@ -46,14 +46,15 @@ _T = TypeVar("_T")
 
 
 class PageSource:
-    """A store opened for the pages. Thread-safe."""
+    """Store opened for the pages. Thread-safe."""
 
     def __init__(self, store: ParquetStore, config: Path | None = None) -> None:
-        """Read from this store.
+        """Open the pages' view of a store.
 
         Args:
-            store: what the pages show.
-            config: of the store, to whose file proposed test cases are approved; ``None``: there is none.
+            store: the store.
+            config: configuration of the store, to whose file the pages add approved test cases;
+                ``None`` without one.
         """
         self.store, self.config = store, config
         self._mutex = threading.Lock()
@@ -63,7 +64,7 @@ class PageSource:
         self._policy: ExperienceStore | None = None
 
     def config_stamp(self) -> int:
-        """Return when the configuration was last written; 0: there is none."""
+        """Return the modification time of the configuration in nanoseconds; 0 without one."""
         try:
             return 0 if self.config is None else self.config.stat().st_mtime_ns
         except OSError:
@@ -78,20 +79,20 @@ class PageSource:
         return self.store.columns(sql, parameters)
 
     def runs(self) -> list[RunRecord]:
-        """Return all runs, latest first; those whose process is gone are ``interrupted``."""
+        """Return all runs, latest first; those without a process are ``interrupted``."""
         return as_they_are(self.store, self.store.runs())
 
     def run(self, name: str) -> RunRecord:
         """Return a run by id, label or unambiguous part of its id.
 
         Raises:
-            RunNotFoundError: none, or several.
+            RunNotFoundError: no run or several runs match.
         """
         (record,) = as_they_are(self.store, [self.store.run(name)])
         return record
 
     def result(self, record: RunRecord) -> RunResult | None:
-        """Return what a run came to; ``None``: it goes on, or ended without a result."""
+        """Return the result of a run; ``None`` while it runs or if it ended without one."""
         text = record.summary_json
         if text is None or record.tags.get("test"):
             return None
@@ -113,7 +114,7 @@ class PageSource:
         )
 
     def present_configuration(self) -> Configuration | None:
-        """Return the configuration of the store, else of its latest run; ``None``: there is none."""
+        """Return the configuration of the store, else of its latest run, or ``None``."""
         try:
             if self.config is not None:
                 return load(self.config).configuration
@@ -123,18 +124,18 @@ class PageSource:
             return None
 
     def cases(self, record: RunRecord) -> Mapping[str, Case]:
-        """Return a run's test cases by id; empty: they were changed since, or are gone."""
+        """Return a run's test cases by id; empty if they changed since or are gone."""
         return self._loaded(record)[1]
 
     def case_name(self, record: RunRecord, case_id: str) -> str:
-        """Return what people call a test case: its id, or its row where the id is a hash."""
+        """Return the display name of a test case: its id, or its row if the id is a hash."""
         names = self.kept(
             (record.run_id, "cases"), lambda: case_names(self.cases(record).values())
         )
         return clean(names.get(case_id, case_id))
 
     def space(self, record: RunRecord) -> Space | None:
-        """Return a run's space with the prompts written so far; ``None``: its files are gone."""
+        """Return a run's space with the prompts written so far; ``None`` if its files are gone."""
         space = self._loaded(record)[0]
         texts: dict[str, list[str]] = {}
         for row in self.rows(_WRITTEN, run=record.run_id):
@@ -142,7 +143,7 @@ class PageSource:
         return None if space is None else widened(space, texts)
 
     def names(self, record: RunRecord, params: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-        """Return candidate → name for people, as the report calls it; else the id, shortened."""
+        """Return candidate → display name as in the report, else the shortened id."""
         result = self.result(record)
         known = {} if result is None else result.names
         others = {name: given for name, given in params.items() if name not in known}
@@ -155,7 +156,7 @@ class PageSource:
         return {name: clean({**names, **known}[name]) for name in params}
 
     def champion_name(self, champion: Champion) -> str:
-        """Return the name of a candidate in production, as its run calls it."""
+        """Return the name of a candidate in production, as in its run."""
         known = champion.candidate_id
         if champion.run_id is None:
             return short_id(known)
@@ -167,32 +168,32 @@ class PageSource:
 
     @staticmethod
     def params(text: str | None) -> dict[str, Any]:
-        """Return a candidate's parameters from their JSON; empty: they are not known."""
+        """Return a candidate's parameters from their JSON; empty if unknown."""
         return dict(json.loads(text)) if text else {}
 
     def runtime(self) -> RuntimeStore | None:
-        """Return the runtime state; ``None``: the store has none."""
+        """Return the runtime state; ``None`` if the store has none."""
         with self._mutex:
             if self._runtime is None and has_runtime(self.store.path):
                 self._runtime = RuntimeStore(self.store.path)
             return self._runtime
 
     def feedback(self) -> FeedbackStore | None:
-        """Return the feedback of people; ``None``: the store has none."""
+        """Return the human feedback; ``None`` if the store has none."""
         with self._mutex:
             if self._feedback is None and has_feedback(self.store.path):
                 self._feedback = FeedbackStore(self.store.path)
             return self._feedback
 
     def policy(self) -> ExperienceStore | None:
-        """Return the policy of prompt changes; ``None``: the store has none."""
+        """Return the policy of prompt changes; ``None`` if the store has none."""
         with self._mutex:
             if self._policy is None and has_policy(self.store.path):
                 self._policy = ExperienceStore(self.store.path)
             return self._policy
 
     def close(self) -> None:
-        """Close what was opened."""
+        """Close everything that was opened."""
         with self._mutex:
             for opened in (self._runtime, self._feedback, self._policy):
                 if opened is not None:
@@ -201,7 +202,7 @@ class PageSource:
         self.store.close()
 
     def kept(self, key: Hashable, make: Callable[[], _T]) -> _T:
-        """Return a value made before, or make it."""
+        """Return a cached value, or make it."""
         with self._mutex:
             if key in self._kept:
                 self._kept.move_to_end(key)
@@ -219,7 +220,7 @@ class PageSource:
             try:
                 stored = stored_mapping(record.config_json)
                 loaded = load_mapping(stored, Path(record.base_dir), allow_callable=True)
-            except ConfigurationError:  # files that it was made of are gone
+            except ConfigurationError:  # its files are gone
                 return None, {}
             same = loaded.cases_sha256 == record.cases_sha256
             return loaded.space, {one.case_id: one for one in loaded.cases} if same else {}
@@ -233,7 +234,7 @@ def time_of(time_us: int | None) -> str | None:
 
 
 def line_of(text: str | None, most: int = LONGEST_LINE) -> str | None:
-    """Return a text without secrets on one line, shortened."""
+    """Redact a text and return it on one line, shortened."""
     if text is None:
         return None
     return " ".join(clean(shortened(text, most, redacted_text)).split())

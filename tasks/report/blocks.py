@@ -1,4 +1,4 @@
-"""Blocks of a report: sections fill them, each surface draws them."""
+"""Blocks of a report: sections fill them, each surface renders them."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -7,39 +7,39 @@ from typing import Literal, TypeAlias, TypeVar
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """Text in a fixed-width face, e.g. the name of a key."""
+    """Monospaced text, e.g. the name of a key."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class LongText:
-    """A long value: its beginning, and the whole on demand."""
+    """Long value: a preview, and the whole on demand."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Marked:
-    """A part of a text that another one does not have."""
+    """Part of a text that differs from another text."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class WebLink:
-    """An address of the web, which only the page makes a link."""
+    """Web address, a link on the page only."""
 
     text: str
 
 
 Inline: TypeAlias = str | Code | LongText | Marked | WebLink
-"""A piece of a line; a plain string is text, never markup."""
+"""Part of a line; a plain string is text, never markup."""
 
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """Title of a section, or of a part of one."""
+    """Title of a section or subsection."""
 
     text: str
     level: Literal[2, 3] = 2
@@ -47,7 +47,10 @@ class Heading:
 
 @dataclass(frozen=True, slots=True)
 class Paragraph:
-    """A paragraph; ``kind`` sets its weight on the page. A caption belongs to plots: page only."""
+    """Paragraph; ``kind`` sets its weight on the page.
+
+    Captions belong to plots and appear on the page only.
+    """
 
     parts: tuple[Inline, ...]
     kind: Literal["text", "lead", "note", "caption"] = "text"
@@ -55,25 +58,25 @@ class Paragraph:
 
 @dataclass(frozen=True, slots=True)
 class Bullets:
-    """A list of paragraphs."""
+    """List of paragraphs."""
 
     items: tuple[tuple[Inline, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class KeyFigure:
-    """One number in large type."""
+    """Number in large type."""
 
     title: str
     value: str
     detail: str
     is_main: bool = False
-    """Whether it is the number of the report."""
+    """Whether it is the main number of the report."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyFigures:
-    """The few numbers that matter, side by side. The page's alone: prose says them too."""
+    """The most important numbers, side by side; on the page only, since prose repeats them."""
 
     figures: tuple[KeyFigure, ...]
 
@@ -85,14 +88,14 @@ class Grid:
     columns: tuple[str, ...]
     rows: tuple[tuple[Inline, ...], ...]
     numeric: frozenset[int] = frozenset()
-    """Columns set to the right."""
+    """Right-aligned columns."""
     folded: str = ""
-    """Line behind which the page folds it; empty: open."""
+    """Summary under which the page folds the table; empty for an open table."""
 
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """Texts with their names, each on lines of its own; line breaks are kept."""
+    """Named texts, each on separate lines; line breaks are kept."""
 
     rows: tuple[tuple[str, tuple[Inline, ...]], ...]
 
@@ -119,10 +122,10 @@ def table(
     """Return a table with a row per item.
 
     Args:
-        items: what the rows show.
+        items: items of the rows.
         columns: heading and cell of each column.
-        numeric: headings of columns set to the right.
-        folded: as of ``Grid``.
+        numeric: headings of right-aligned columns.
+        folded: as for ``Grid``.
     """
     rows = tuple(tuple(cell(item) for cell in columns.values()) for item in items)
     right = frozenset(i for i, name in enumerate(columns) if name in numeric)
@@ -132,14 +135,14 @@ def table(
 def section(
     title: str, sentence: str, lines: Iterable[str] = (), blocks: "Iterable[Block]" = ()
 ) -> "list[Block]":
-    """Return a section: its title, one sentence, a list of lines, then tables and the like."""
+    """Return a section: title, sentence, list of lines, then further blocks."""
     items = tuple((line,) for line in lines)
     bullets = [Bullets(items)] if items else []
     return [Heading(title), Paragraph((sentence,), "lead"), *bullets, *blocks]
 
 
 def marked(sentence: str) -> tuple[Inline, ...]:
-    """Split a sentence of ours at its back ticks; not for text of others."""
+    """Split one of our sentences at its back ticks; not for foreign text."""
     parts = enumerate(sentence.split("`"))
     return tuple(Code(part) if i % 2 else part for i, part in parts if part)
 
@@ -158,7 +161,7 @@ PlotName: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Plots:
-    """Plots by name, side by side where there is room; the page's alone."""
+    """Plots by name, side by side if they fit; on the page only."""
 
     names: tuple[PlotName, ...]
 

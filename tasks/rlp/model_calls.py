@@ -1,7 +1,7 @@
-"""Calls of the learners' models: paid calls, none of which is made twice.
+"""Calls of the learners' models, paid only once.
 
-What the journal keeps of an answer is what scoring reads: a text, or numbers. So a resumed run
-reads the very numbers that were committed.
+The journal keeps the part of an answer that scoring reads: a text, or numbers. A resumed run
+therefore reads exactly the committed numbers.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -24,52 +24,52 @@ WRITING: Final = "writing"
 GAME: Final = "game"
 Purpose: TypeAlias = Literal["thought", "prediction", "sao", "writing", "game", "safety"]
 RawPath: TypeAlias = Literal["completions", "embeddings", "moderations", "chat/completions"]
-"""Endpoints that are asked with a body as it is; of chat for fields that are a server's own."""
+"""Endpoints that receive a raw body; of chat, for fields of a particular server."""
 
 
 class UnreadableAnswerError(ValueError):
-    """An answer does not hold what was asked for."""
+    """An answer lacks the requested content."""
 
 
 class ThoughtAsker(Protocol):
-    """Makes paid calls for thoughts; see ``tasks.calls.metric_calls.Asker.ask``."""
+    """Makes paid calls for hypotheses; see ``tasks.calls.metric_calls.Asker.ask``."""
 
     async def ask(self, call: PaidCall, label: str) -> "Answered":
-        """Return the stored or new answer, and when it was durable.
+        """Return the stored or new answer, and the time when it was durable.
 
         Args:
-            call: to be made once.
-            label: what it is for: part of its key, so that no two purposes share an answer.
+            call: the call.
+            label: purpose, part of the key, so that different purposes share no answer.
 
         Raises:
-            EvaluationFault: it failed, was refused, or the budget is spent.
+            EvaluationFault: the call failed or was refused, or the budget is exhausted.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
-    """A reply, and its entry in the journal."""
+    """Reply with its entry in the journal."""
 
     reply: Reply
     ended_us: int | None
-    """When it was durable; ``None``: no journal keeps it."""
+    """Time when it was durable; ``None`` without a journal."""
 
 
 @runtime_checkable
 class Exchanger(Protocol):
-    """A model whose server may have endpoints beside chat; see ``OpenAIChat.exchange``."""
+    """Model whose server may have endpoints besides chat; see ``OpenAIChat.exchange``."""
 
     async def exchange(
         self, path: RawPath, body: Mapping[str, Json], /
     ) -> tuple[dict[str, Json], float]:
-        """Ask an endpoint once; return its JSON and the milliseconds."""
+        """Send one request to an endpoint; return the JSON answer and the milliseconds."""
         ...
 
 
 class _Answer(NamedTuple):
     read: Callable[[], Json]
-    """Returns what is kept of it, or raises ``UnreadableAnswerError``."""
+    """Returns the part to keep, or raises ``UnreadableAnswerError``."""
     usage: Usage
     latency_ms: float
     model: str | None
@@ -79,17 +79,17 @@ class _Answer(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """A model that thoughts, predictions and judgements come from."""
+    """Model behind hypotheses, forecasts and judgements."""
 
     llm: LLM
     name: str
-    """As its provider calls it."""
+    """Name at the provider."""
     wording_version: str
     timeout_s: float = 60.0
     credential: str | None = None
-    """Name of the environment variable of the key."""
+    """Environment variable of the key."""
     reads_for: Purpose = PREDICTION
-    """Purpose of the calls by which probabilities are read."""
+    """Purpose of calls that read probabilities."""
     prices: PriceTable = field(default_factory=lambda: PriceTable(version=""))
 
     def chat(
@@ -105,12 +105,12 @@ class Model:
         """Return a call of the chat endpoint.
 
         Args:
-            purpose: who pays.
-            messages: what is asked.
-            limit: longest answer, in tokens.
+            purpose: paying role.
+            messages: the prompt.
+            limit: maximum length of the answer, in tokens.
             repeat: number among equal requests.
-            read: what of the answer is kept.
-            options: further settings; those the model has no field for are left out.
+            read: extracts the part of the answer to keep.
+            options: further settings; unsupported ones are omitted.
         """
         shown: list[Json] = [dict(message) for message in messages]
         settings = {"max_tokens": limit, **options}
@@ -139,18 +139,18 @@ class Model:
         repeat: int = 0,
         read: Callable[[Mapping[str, Json]], Json],
     ) -> PaidCall:
-        """Return a call of an endpoint by a body of its own.
+        """Return a call of an endpoint with a raw body.
 
         Args:
-            purpose: who pays.
-            path: of the endpoint.
-            body: without the model.
-            limit: longest answer, in tokens.
+            purpose: paying role.
+            path: path of the endpoint.
+            body: request body without the model.
+            limit: maximum length of the answer, in tokens.
             repeat: number among equal requests.
-            read: what of the answer is kept.
+            read: extracts the part of the answer to keep.
         """
         body = {"model": self.name, **body}
-        llm = cast("Exchanger", self.llm)  # the probe looks before it asks
+        llm = cast("Exchanger", self.llm)  # the probe checks before the call
 
         async def ask() -> _Answer:
             raw, latency_ms = await llm.exchange(path, body)
@@ -160,7 +160,7 @@ class Model:
 
         return self._call(purpose, path, body, limit, repeat, ask)
 
-    def _call(  # noqa: PLR0917 - of one place, twice
+    def _call(  # noqa: PLR0917 - one caller, two call sites
         self,
         purpose: Purpose,
         path: str,
@@ -193,7 +193,7 @@ class Model:
         )
 
     async def _reply(self, ask: Callable[[], Awaitable["_Answer"]]) -> Reply:
-        """Make a call once; what it was billed is priced whatever came of it."""
+        """Make a call once and price what was billed, whatever its outcome."""
         try:
             answer = await ask()
             try:
@@ -220,7 +220,7 @@ class Model:
 
     @property
     def _billed_by(self) -> str:
-        """The provider whose prices hold: a compatible endpoint may be another one's."""
+        """Provider whose prices apply, which may differ for a compatible endpoint."""
         return provider_of(self.llm.provider, self.llm.base_url)
 
     def _priced(self, usage: Usage, told: float | None) -> tuple[float | None, str | None]:

@@ -1,8 +1,8 @@
 """Open run: a study connected to its store, journal, calls and learners.
 
-``convergence_core.search.study`` decides; this makes what it decides happen and durable. Flow and
-task parameters carry a run's id only, so that nothing heavy and no secret reaches Prefect
-(``tasks.run.active_runs``). ``tasks.run.opener`` opens runs.
+``convergence_core.search.study`` decides; this module executes the decisions and makes them
+durable. Flows and tasks receive only a run's id, so that Prefect gets no large object and no
+secret (``tasks.run.active_runs``). ``tasks.run.opener`` opens runs.
 """
 
 import asyncio
@@ -37,19 +37,19 @@ from tasks.store.tables.lineage import describe_lineage
 from tasks.store.tables.rows import evaluation_row
 
 FLOW_RUN_TAG = "prefect_flow_run"
-"""Tag of a run that remembers which flow run worked on it last."""
+"""Tag of a run with the last flow run that worked on it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepResult:
-    """What a generation's trials have taught, before it is committed."""
+    """Result of learning from a generation, not yet stored."""
 
     trials: tuple[Trial, ...]
     state: StudyState
     recommendation: Recommendation | None
-    """What this evidence would hand over; ``None`` before the first reward."""
+    """Recommendation from the evidence so far; ``None`` before the first reward."""
     learners: Mapping[str, LearnerStep] = field(default_factory=dict)
-    """Learner → what it has learned."""
+    """Learner → its result."""
 
     @property
     def summaries(self) -> tuple[str, ...]:
@@ -61,31 +61,38 @@ class StepResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResources:
-    """What an open run works with."""
+    """Resources of an open run."""
 
     store: ParquetStore
     lease: Lease
-    """Held for the run's system."""
+    """Lease on the run's system."""
     journal: Journal
     budget: Budget
     spent_before: Spent
-    """What the finished runs have spent that this one goes on from."""
+    """Spending of the finished runs that this run continues."""
     maybe_paid: tuple[LostCall, ...]
     """Calls in flight when an earlier process died."""
     session: EvaluationSession
     pool: WorkerPool | None
-    """Where a runner takes the candidates; ``None``: they are evaluated here."""
+    """Processes that evaluate candidates; ``None`` to evaluate in this process."""
 
 
 _NO_SIGNALS = (asyncio.CancelledError, GeneratorExit, SystemExit)
-"""Contexts of an error that are not a process told to end."""
+"""Contexts of an error that do not mean that the process should end."""
 
 
 class Run:
-    """One optimization in progress. A context manager: leaving it frees what it holds.
+    """One optimization in progress.
 
-    Leaving by ``RunInterruptedError`` or by a signal (Ctrl-C, a cancelled flow run, a worker that
-    ends) marks the run ``stopped``, by any other exception ``failed``; both can be resumed.
+    A context manager, which frees the resources. A ``RunInterruptedError`` or a signal (Ctrl-C, a
+    cancelled flow run, a terminated worker) marks the run ``stopped``, any other exception
+    ``failed``; both can resume.
+
+    Example:
+        >>> with prepare_run(loaded) as run:
+        ...     plan = run.ask()
+        ...     trials = [run.evaluate(assignment, 0) for assignment in plan.assignments]
+        ...     step = run.learn(trials)
     """
 
     def __init__(
@@ -101,17 +108,17 @@ class Run:
         held: ExitStack,
         on_event: Listener | None,
     ) -> None:
-        """Connect what was opened.
+        """Connect the opened parts.
 
         Args:
             record: the run's row.
             loaded: its configuration and files.
-            past: what earlier runs left.
-            study: what decides.
-            state: what is known after its last committed generation.
-            learners: each advises upon those before it.
-            resources: what it works with.
-            held: frees the resources, and all that is added to it.
+            past: evidence of earlier runs.
+            study: decides on candidates and stopping.
+            state: state after the last committed generation.
+            learners: in order; each adds to the advice of the previous ones.
+            resources: store, journal, budget and the like.
+            held: frees the resources, and everything pushed onto it later.
             on_event: listener.
         """
         self.record = record
@@ -124,14 +131,14 @@ class Run:
         self.journal = resources.journal
         self.session = resources.session
         self.pool = resources.pool
-        """Where a runner takes the candidates; ``None``: they are evaluated here."""
+        """Processes that evaluate candidates; ``None`` to evaluate in this process."""
         self.maybe_paid = resources.maybe_paid
         self.spent_before = resources.spent_before
-        """What the finished runs have spent that this one goes on from."""
+        """Spending of the finished runs that this run continues."""
         self.held = held
         self.resumed_from = state.next_generation
         self.has_begun = False
-        """Whether its work has begun: until then there is nothing to keep."""
+        """Whether work has started; before that, no state needs saving."""
         self._lease = resources.lease
         self._budget = resources.budget
         self._budget.keep_back(share=FINAL_SHARE, calls=study.schedule.final_calls)
@@ -151,30 +158,30 @@ class Run:
 
     @property
     def tag(self) -> str:
-        """Tag of everything that Prefect shows of this optimized system."""
+        """Tag of everything that Prefect shows of this system."""
         return f"system:{self.record.name}"
 
     def tags_of_generation(self) -> tuple[str, str]:
-        """Return the tags of what belongs to the next generation."""
+        """Return the tags of the next generation."""
         return self.tag, f"generation:{self.next_generation:02d}"
 
     @property
     def configuration(self) -> Configuration:
-        """The configuration with this run's overrides."""
+        """Configuration with this run's overrides."""
         return self.loaded.configuration
 
     @property
     def next_generation(self) -> int:
-        """Number of the generation to run next, from 0."""
+        """Number of the next generation, from 0."""
         return self.state.next_generation
 
     @property
     def spent(self) -> Spent:
-        """What counts against the limits: of this run, and of those that it goes on from."""
+        """Spending that counts against the limits: of this run and of those that it continues."""
         return self.spent_before + Spent.of(self.journal.totals(self.run_id))
 
     def emit(self, event: Event) -> None:
-        """Tell the listener, if there is one."""
+        """Send an event to the listener, if any."""
         if self._on_event is not None:
             self._on_event(event)
 
@@ -189,23 +196,23 @@ class Run:
     # -- the course of a generation
 
     def should_continue(self) -> bool:
-        """Whether another generation is to be run.
+        """Whether to run another generation.
 
         Raises:
-            RunInterruptedError: the run was asked to stop.
+            RunInterruptedError: ``stop`` was called.
         """
         self.check_stop()
         return self.study.should_continue(self.state)
 
     def is_due(self, name: str) -> bool:
-        """Whether a learner has something to do before the next generation."""
+        """Whether a learner has work before the next generation."""
         learner = self.learners.get(name)
         if learner is None or self.study.repair(self.state) is not None:
             return False
         return learner.is_due(self.state)
 
     def think(self, name: str) -> int:
-        """Have a learner do its work before the next generation; return how much came of it."""
+        """Run a learner before the next generation and return the number of its products."""
         learner = self.learners.get(name)
         if learner is None or self.study.repair(self.state) is not None:
             return 0
@@ -216,11 +223,11 @@ class Run:
     def widen(
         self, variants: Mapping[str, Sequence[str]], vectors: Mapping[str, str] | None = None
     ) -> None:
-        """Let the search try these texts too; what was asked keeps its identity.
+        """Add prompts to the search space; evaluated candidates keep their identity.
 
         Args:
-            variants: text parameter → texts.
-            vectors: as of ``Space.vectors``, further ones.
+            variants: text parameter → new prompts.
+            vectors: further vectors, as in ``Space.vectors``.
         """
         space, before = widened(self.study.space, variants, vectors), self.study.space
         if space.to_json() != before.to_json() or space.vectors != before.vectors:
@@ -229,15 +236,15 @@ class Run:
             self.study = self.past.study(self.loaded, self.study.schedule)
 
     def ask(self) -> Plan:
-        """Plan the next generation; asking twice before a commit gives the same plan."""
+        """Plan the next generation; a second call before a commit returns the same plan."""
         self._asked = self.study.ask(self.state, self._advice())
         return self._asked.plan
 
     def look_first(self) -> list[Trial]:
-        """Evaluate the defaults ahead of a first generation, as far as they may leave nothing to gain.
+        """Evaluate the defaults before a first generation if they may leave nothing to gain.
 
         Returns:
-            Their trial; empty: there is none to look at first.
+            Their trial; empty if there is no reason to evaluate them first.
         """
         if self._asked is None or self.next_generation or self._asked.is_repair:
             return []
@@ -249,7 +256,7 @@ class Run:
         return [] if trial is None else [trial]
 
     def left_of(self, plan: Plan, trials: Sequence[Trial]) -> list[Assignment]:
-        """Return what is to be evaluated after a first look; nothing where no more can be gained."""
+        """Return the assignments that remain after a first look; empty if no gain is possible."""
         looked = {trial.candidate.candidate_id for trial in trials}
         archive = self.state.search.archive.tell(trials, 0)
         if looked and self.study.has_perfect_defaults(archive):
@@ -257,7 +264,7 @@ class Run:
         return [a for a in plan.assignments if a.candidate.candidate_id not in looked]
 
     def _advice(self, *, before: Learner | None = None) -> Advice:
-        """Return what the learners advise; with ``before`` only those ahead of it in the list."""
+        """Return the advice of the learners; with ``before``, only of those listed before it."""
         advice = Advice()
         for learner in self.learners.values():
             if learner is before:
@@ -266,13 +273,13 @@ class Run:
         return advice
 
     def evaluate(self, assignment: Assignment, generation: int | None) -> Trial:
-        """Evaluate a candidate, here or where the runner takes it; see ``EvaluationSession``."""
+        """Evaluate a candidate, here or in a worker process; see ``EvaluationSession``."""
         return (self.pool or self.session).evaluate(assignment, generation)
 
     def learn(self, trials: Sequence[Trial]) -> StepResult:
-        """Return what the trials of the generation that was asked teach; nothing is kept yet."""
+        """Return what the trials of the planned generation teach, without storing it."""
         asked = self._asked
-        assert asked is not None  # noqa: S101 - its trials are there
+        assert asked is not None  # noqa: S101 - its trials exist
         number = self.next_generation + 1
         totals = self.journal.totals(self.run_id, before_generation=number)
         state, recommendation = self.study.learn(
@@ -291,20 +298,20 @@ class Run:
         )
 
     def commit(self, step: StepResult) -> None:
-        """Move on to what the store has made durable."""
+        """Advance to the state that the store has made durable."""
         for name in step.learners:
             self.learners[name].commit()
         self.state = step.state
         self._asked = None
 
     def begin_final(self) -> None:
-        """Let the final re-estimation have what was kept back for it."""
+        """Release the reserve of the budget to the final re-estimation."""
         self._budget.keep_back()
 
     # -- begin and end
 
     def stop(self) -> None:
-        """Ask the run to end soon: no new call starts, paid answers are kept. Thread-safe."""
+        """Request an early end: no new call starts, paid answers are kept. Thread-safe."""
         self._stopping.set()
         self.session.stop()
         if self.pool is not None:
@@ -312,15 +319,15 @@ class Run:
 
     @property
     def is_stopping(self) -> bool:
-        """Whether the run was asked to end."""
+        """Whether ``stop`` was called."""
         return self._stopping.is_set()
 
     def check_stop(self) -> None:
-        """Raise if the run must not go on.
+        """Raise if the run must stop.
 
         Raises:
             RunInterruptedError: ``stop`` was called.
-            LeaseHeldError: another process took the lease, e.g. after this machine slept.
+            LeaseHeldError: another process took the lease, e.g. while this machine slept.
         """
         if self._lease.lost:
             raise LeaseHeldError(
@@ -358,9 +365,9 @@ class Run:
         self.held.close()
 
     def __enter__(self) -> Self:
-        """Mark the run as running, begin to count its minutes, and tell the listener.
+        """Mark the run as running, start its clock, and notify the listener.
 
-        Between opening and this, Prefect may have started a server: no work of the run's.
+        The clock excludes the time since opening, in which Prefect may have started a server.
         """
         self.has_begun = True
         self.save("running")
@@ -386,7 +393,7 @@ class Run:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        """Record how the run ended and free what it holds."""
+        """Record how the run ended and free its resources."""
         try:
             if error is not None:
                 by_signal = _is_by_signal(error)
@@ -395,7 +402,7 @@ class Run:
                 reason = redacted_text(str(error)) or type(error).__name__
                 if by_signal:
                     self.stop()
-                    self.session.drain()  # what is paid for is kept
+                    self.session.drain()  # keeps paid answers
                     reason = "ended from outside: cancelled, or its process was told to end"
                 self.save(status, reason)
                 self.emit(RunFinished(run_id=self.run_id, status=status, reason=reason))
@@ -404,11 +411,11 @@ class Run:
 
 
 def _is_by_signal(error: BaseException) -> bool:
-    """Return whether a signal ended the run, also where telling Prefect of it failed as well.
+    """Return whether a signal ended the run, even if reporting it to Prefect failed too.
 
-    A server that does not answer while a cancelled flow run reports its end raises an error of its
-    own, which has the signal as its context. Time-outs have a cancelled coroutine there, and faults
-    of a user's function may have its ``SystemExit``: these are no signals.
+    A server that fails while a cancelled flow run reports its end raises another error, whose
+    context is the signal. Time-outs have a cancelled coroutine as context, and faults of a user's
+    function may have ``SystemExit``; these are not signals.
     """
     if not isinstance(error, Exception):
         return True

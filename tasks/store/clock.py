@@ -9,5 +9,5 @@ def wall_clock_us() -> int:
 
 
 def end_us(started_us: int) -> int:
-    """Return the wall clock at an end: not before its start, also where the clock was set back."""
+    """Return the wall clock, but not before the start, even if the clock was set back."""
     return max(wall_clock_us(), started_us)

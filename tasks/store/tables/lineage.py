@@ -1,8 +1,7 @@
-"""Runs that go on from a finished one, which stays as it is.
+"""Runs that continue a finished run, which stays unchanged.
 
-Such a run begins with the committed generations of the finished one, reads the answers that it paid
-for, and counts what it has spent against the limits. A tag names the finished run and those that
-that one went on from.
+Such a run starts with the committed generations of the finished run, reads its paid answers, and
+counts its spending against the limits. A tag names the finished run and that run's ancestors.
 """
 
 import os
@@ -19,21 +18,23 @@ from tasks.store.clock import wall_clock_us
 from tasks.store.tables.ids import begun_us, label_of
 
 TAG = "continues"
-"""Tag of a run that goes on from others: ``<run id>@<generations>``, newest first."""
+"""Tag of a run that continues others: ``<run id>@<generations>``, newest first."""
 RETRY_TAG = "retries_missing"
-"""Tag of such a run that asks the cells without a reward before anything else."""
+"""Tag of such a run that first re-evaluates the cells without a reward."""
 ROUNDS_TAG = "rounds_of_preferences"
-"""Tag of a run that holds rounds of preferences alone: no search goes on with it or from it."""
+"""Tag of a run that consists of preference rounds; no search continues it, and it continues none.
+"""
 TEST_TAG = "test"
-"""Tag, and end of the system's name, of a run that tests the current settings alone."""
+"""Tag and system suffix of a run that tests only the current settings."""
 POLICY_TAG = "policy"
-"""The same of rounds that compare policies of prompt changes."""
+"""Tag and system suffix of rounds that compare policies of prompt changes."""
 GAMES_TAG = "games"
-"""The same of rounds of language games."""
+"""Tag and system suffix of rounds of language games."""
 OFFLINE = "offline"
-"""Tag, and end of the system's name, of runs whose answers come from the mock."""
+"""Tag and system suffix of runs with the mock's answers."""
 PARTS = frozenset({TEST_TAG, POLICY_TAG, GAMES_TAG, "sealed", "proposals"})
-"""Tags of runs that are no search, two of them of earlier versions; each is a system of its own, so that no search takes it for one of its own."""
+"""Tags of runs that are no search, two of them from earlier versions. Each is a separate system,
+so that no search counts it as its predecessor."""
 _WITHOUT_REWARD = """
 SELECT count(*) AS n FROM (
   SELECT candidate_id, case_id, replicate, role FROM evaluations WHERE run_id = $run
@@ -42,18 +43,18 @@ SELECT count(*) AS n FROM (
 
 
 def ancestors(record: RunRecord) -> tuple[str, ...]:
-    """Return the ids of the finished runs that a run goes on from, newest first."""
+    """Return the ids of the finished runs that a run continues, newest first."""
     return tuple(name.partition("@")[0] for name in record.tags.get(TAG, "").split())
 
 
 def n_inherited(record: RunRecord) -> int:
-    """Return how many generations a run has from the finished one; 0: it begins anew."""
+    """Return the number of generations that a run inherits; 0 if it starts from scratch."""
     newest = record.tags.get(TAG, "").partition(" ")[0]
     return int(newest.partition("@")[2] or 0)
 
 
 def owner(record: RunRecord, generation: int) -> str:
-    """Return the id of the run that made a generation: a run's own, or one that it goes on from."""
+    """Return the id of the run that made a generation: this run or one that it continues."""
     for text in reversed(record.tags.get(TAG, "").split()):  # oldest first
         name, _, n = text.partition("@")
         if generation < int(n):
@@ -62,30 +63,30 @@ def owner(record: RunRecord, generation: int) -> str:
 
 
 def begins_at(record: RunRecord, generation: int) -> bool:
-    """Return whether a generation is the first that a run adds to those of a finished one."""
+    """Return whether a generation is the first that a run adds to the inherited ones."""
     return TAG in record.tags and generation == n_inherited(record)
 
 
 def retries(record: RunRecord, generation: int) -> bool:
-    """Return whether a generation asks the cells again that a finished run has left missing."""
+    """Return whether a generation re-evaluates the cells that a finished run left missing."""
     return RETRY_TAG in record.tags and begins_at(record, generation)
 
 
 def superseded(records: Iterable[RunRecord]) -> frozenset[str]:
-    """Return the ids of the runs whose evidence another one of these holds as well."""
+    """Return the ids of runs whose evidence is contained in another of these runs."""
     return frozenset(run_id for record in records for run_id in ancestors(record))
 
 
 def successor(
     finished: RunRecord, tags: Mapping[str, str], *, code_version: str, retry_missing: bool
 ) -> RunRecord:
-    """Return the row of a new run that goes on from a finished one.
+    """Return the row of a new run that continues a finished one.
 
     Args:
-        finished: with what is to hold for the new run, e.g. raised limits.
-        tags: of the new run, before those of its lineage.
-        code_version: of the program.
-        retry_missing: whether it asks the cells without a reward again first.
+        finished: row of the finished run, with the new run's changes, e.g. raised limits.
+        tags: further tags of the new run.
+        code_version: version of the program.
+        retry_missing: whether to re-evaluate the cells without a reward first.
     """
     started = wall_clock_us()
     run_id = new_run_id(started, os.urandom(10))
@@ -106,10 +107,10 @@ def successor(
 
 
 def check_missing(store: ParquetStore, record: RunRecord) -> None:
-    """Raise if a finished run has no cell without a reward.
+    """Check that a finished run has a cell without a reward.
 
     Raises:
-        ResumeError: every cell has one.
+        ResumeError: every cell has a reward.
     """
     (row,) = store.rows(_WITHOUT_REWARD, {"run": record.run_id})
     if not row["n"]:
@@ -120,19 +121,19 @@ def check_missing(store: ParquetStore, record: RunRecord) -> None:
 
 
 def inherit(store: ParquetStore, record: RunRecord) -> None:
-    """Publish what a run has from the finished one, where a kill has left it undone.
+    """Publish the inherited generations of a run, unless an earlier process did.
 
     Raises:
         StoreError: a file cannot be read or written.
     """
     if _is_begun(store.checkpoint(record.run_id), record):
         return
-    store.save_run(record)  # first: no rows are there without their run
+    store.save_run(record)  # first, since rows need their run
     store.continue_run(ancestors(record)[0], record.run_id)
 
 
 def last_checkpoint(store: ParquetStore, record: RunRecord) -> Checkpoint | None:
-    """Return the last committed checkpoint of a run, its own or inherited; ``None``: none."""
+    """Return the last checkpoint of a run, possibly inherited; ``None`` before the first."""
     own = store.checkpoint(record.run_id)
     return own if _is_begun(own, record) else store.checkpoint(ancestors(record)[0])
 
@@ -143,12 +144,12 @@ def _is_begun(checkpoint: Checkpoint | None, record: RunRecord) -> bool:
 
 
 def spent_before(journal: Journal, record: RunRecord) -> Spent:
-    """Return what the runs have spent that a run goes on from."""
+    """Return the total spending of the runs that a run continues."""
     return reduce(add, (Spent.of(journal.totals(name)) for name in ancestors(record)), Spent())
 
 
 def attempts(journal: Journal, record: RunRecord) -> list[Row]:
-    """Return the ledger of a run and of those that it goes on from."""
+    """Return the ledger of a run and of those that it continues."""
     return [
         row
         for name in (record.run_id, *ancestors(record))
@@ -157,17 +158,17 @@ def attempts(journal: Journal, record: RunRecord) -> list[Row]:
 
 
 def payer(record: RunRecord) -> tuple[str, int]:
-    """Return id and beginning of the run whose answers a run shares: the first of its lineage."""
+    """Return id and start of the run whose answers a run shares: the first of its lineage."""
     first = (record.run_id, *ancestors(record))[-1]
     return first, record.started_us if first == record.run_id else begun_us(first)
 
 
 def describe_lineage(record: RunRecord, before: Spent) -> str | None:
-    """Return a line on the finished run that a run goes on from; ``None``: it began anew.
+    """Return a line on the finished run that a run continues; ``None`` for a run from scratch.
 
     Args:
-        record: of the run.
-        before: what the runs have spent that it goes on from.
+        record: row of the run.
+        before: spending of the runs that it continues.
     """
     names = ancestors(record)
     if not names:
