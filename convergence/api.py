@@ -1,4 +1,4 @@
-"""The Python interface: ``run_optimization``, ``run_optimization_sync`` and ``load_result``.
+"""Python interface: ``run_optimization``, its blocking twin and ``load_result``.
 
 Flows are synchronous, because submitting tasks from async code costs fifty times more. A run
 therefore lives in a worker thread and both functions wait for it. This also works in notebooks,

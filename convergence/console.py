@@ -1,4 +1,4 @@
-"""Console output: results go to standard output, everything else to standard error."""
+"""Console output: results to standard output, everything else to standard error."""
 
 import json
 import math

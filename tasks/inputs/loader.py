@@ -1,4 +1,4 @@
-"""Loader of configurations and all files that they name; reports all problems at once."""
+"""Loader of configurations and the files that they name; reports all problems."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

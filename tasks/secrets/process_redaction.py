@@ -1,4 +1,4 @@
-"""Redaction of everything that this process writes: logs, warnings, tracebacks, errors.
+"""Redaction of all that this process writes: logs, warnings, tracebacks, errors.
 
 A run's ``Redactor`` covers the texts that we store, but not the loggers, warnings and uncaught
 errors of other libraries. Once a secret is known, one redactor of the whole process therefore
