@@ -278,7 +278,7 @@ def show_block(block: "Block") -> None:
             for line in block.lines:
                 answer(f"  {line}", style=styles.get(line[:1], ""))
         case blocks.Paragraph() if block.kind != "caption":
-            answer(_line(block.parts))
+            answer(_line(block.parts), style="bold" if block.kind == "lead" else "")
         case blocks.Bullets():
             for item in block.items:
                 answer(f"  * {_line(item)}")

@@ -3,7 +3,7 @@
     python -m docs.result_picture
 
 Runs the template in a folder of its own, with its seed, and writes ``docs/pictures/result.svg``: the
-progress, the findings and the configuration, as a terminal shows them. Needs no key and no network.
+progress and the findings, as a terminal shows them. Needs no key and no network.
 """
 
 import io
@@ -19,8 +19,6 @@ from rich.text import Text
 DOCS = Path(__file__).parent
 WIDTH = 130
 """Characters of a line: those of the widest table."""
-LAST = "What it cost"
-"""Heading of the first section that the picture leaves out."""
 COMMAND = "convergence optimize optimization.yaml"
 
 
@@ -34,8 +32,7 @@ def printed(folder: Path) -> list[str]:
     init = ["init", "exam", "--template", "recorded-exam", "--non-interactive"]
     _convergence(init, folder)
     done = _convergence(COMMAND.split()[1:], folder / "exam")
-    found = done.stdout[: done.stdout.index(LAST)].rstrip()
-    return [*done.stderr.splitlines(), "", *found.splitlines()]
+    return [*done.stderr.splitlines(), *done.stdout.rstrip().splitlines()]
 
 
 def picture(lines: list[str]) -> str:
@@ -43,9 +40,8 @@ def picture(lines: list[str]) -> str:
     console = Console(record=True, width=WIDTH, file=io.StringIO(), highlight=False)
     console.print(Text(f"$ {COMMAND}", style="bold"))
     for line in lines:
-        is_heading = bool(re.fullmatch(r"What was found|The (recommended )?configuration.*", line))
         is_verdict = line.startswith(("Better than", "Likely better", "Not better", "No clear"))
-        style = "bold green" if is_verdict else "bold" if is_heading else ""
+        style = "bold green" if is_verdict else ""
         console.print(Text(line.rstrip(), style=style))
     svg = console.export_svg(title="convergence optimize", unique_id="result")
     svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)

@@ -198,7 +198,7 @@ def _run(
 
 
 def show(result: "RunResult") -> None:
-    """Print the result, its evidence, and where to read more."""
+    """Print the verdict, the recommended settings beside the defaults, and where to read more."""
     from convergence_core.result import number_text  # noqa: PLC0415 - with its only user
     from tasks.report import phrases  # noqa: PLC0415 - with its only user
     from tasks.report.document import summary  # noqa: PLC0415 - as above
@@ -208,12 +208,9 @@ def show(result: "RunResult") -> None:
     console.answer(f"{phrases.heading(result)}{price}")
     for block in summary(result):
         console.show_block(block)
-    if result.files:
-        console.answer("\nFiles", style="bold")
-        for path in dict.fromkeys(result.files.values()):
-            console.answer(f"  {console.short_path(Path(path))}")
-    console.answer(f"\nMore: convergence report {result.label}")
-    console.answer("In the browser: convergence ui")
+    names = [name for name in ("report.html", "report.md") if name in result.files]
+    path = f"{console.short_path(Path(result.files[names[0]]))}, or " if names else ""
+    console.answer(f"Report: {path}`convergence report {result.label}`; pages: `convergence ui`")
 
 
 def exit_code_of(result: "RunResult") -> int:

@@ -3,7 +3,6 @@
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 
-from convergence_core.caveats import CASES
 from convergence_core.records import Params, Role
 from convergence_core.result import (
     CandidateReport,
@@ -46,6 +45,8 @@ DETAILS = Heading("Details")
 """What follows it is folded on the page."""
 MAX_EXAMPLES = 5
 """Answers on the first page."""
+MAX_SETTINGS = 4
+"""Settings that a terminal shows."""
 MAX_ROWS = 50
 """Rows shown of a long table."""
 
@@ -135,42 +136,50 @@ def _first_page(result: RunResult) -> list[Block]:
     blocks = [Heading("What was found"), *verdict_blocks(result)]
     if found is None:
         return blocks
-    role, _ = found.headline()
-    names = {phrases.name_of_found(result): found}
-    if result.baseline is not None and not result.found_is_baseline:
-        names["default"] = result.baseline
-    columns: Columns[tuple[str, CandidateReport]] = {
-        "": lambda row: row[0],
-        f"score on {ROLE_NAMES[role]}": lambda row: phrases.estimate(row[1].estimate(role)),
-        "price of an answer": lambda row: number_text.usd(answer_usd(result, row[1])),
-        "latency": lambda row: number_text.milliseconds(row[1].answer_ms),
-    }
-    blocks.append(table(names.items(), columns, numeric=[*columns][1:]))
+    blocks.append(_compared(result, found))
     cheaper = phrases.neighbour_sentence(result)
     if cheaper is not None:
         blocks.append(Paragraph((cheaper,)))
-    return [*blocks, *_changed_settings(result), *_changed_answers(result)]
+    return [*blocks, *_changed_answers(result)]
 
 
-def _changed_settings(result: RunResult) -> list[Block]:
-    found, defaults = result.found, result.baseline
-    if found is None or defaults is None or result.found_is_baseline:
-        return []
-    differing = [
-        name
-        for name in dict.fromkeys([*found.params, *defaults.params])
-        if found.params.get(name) != defaults.params.get(name)
-    ]
+def _compared(result: RunResult, found: CandidateReport, n_settings: int | None = None) -> Grid:
+    """Return score, price, latency and settings that differ, of the search's best and the defaults.
 
-    def shown(params: Params, name: str) -> Inline:
+    Of more than ``n_settings`` settings a last row gives the number; ``None`` shows all.
+    """
+    role, _ = found.headline()
+    reports = {phrases.name_of_found(result): found}
+    if result.baseline is not None and not result.found_is_baseline:
+        reports["default"] = result.baseline
+
+    def answer(report: CandidateReport) -> str:
+        price = number_text.usd(answer_usd(result, report))
+        return f"{price}, {number_text.milliseconds(report.answer_ms)}"
+
+    def setting(params: Params, name: str) -> Inline:
         return Code(short(phrases.value_text(params[name]))) if name in params else "not active"
 
-    columns: dict[str, Callable[[str], Inline]] = {
-        "setting": lambda name: Code(clean(name)),
-        phrases.name_of_found(result): lambda name: shown(found.params, name),
-        "default": lambda name: shown(defaults.params, name),
-    }
-    return [Heading("Settings that differ", 3), table(differing, columns)]
+    rows: list[tuple[Inline, ...]] = [
+        (
+            f"score on {ROLE_NAMES[role]}",
+            *(phrases.estimate(r.estimate(role)) for r in reports.values()),
+        ),
+        ("price, latency of an answer", *map(answer, reports.values())),
+    ]
+    params = [report.params for report in reports.values()]
+    names = [
+        name
+        for name in dict.fromkeys(name for one in params for name in one)
+        if len(params) == 1 or params[0].get(name) != params[1].get(name)
+    ]
+    rows += [
+        (Code(clean(name)), *(setting(one, name) for one in params)) for name in names[:n_settings]
+    ]
+    n_more = len(names) - len(names[:n_settings])
+    if n_more:
+        rows.append((f"{plural(n_more, 'more setting')}", *("" for _ in params)))
+    return Grid(("", *reports), tuple(rows))
 
 
 def _changed_answers(result: RunResult) -> list[Block]:
@@ -216,38 +225,24 @@ def card(result: RunResult) -> list[Block]:
 
 def summary(result: RunResult) -> list[Block]:
     """Return the findings in short, for a terminal."""
-    return [
-        *_finding(result),
-        *_configuration(result),
-        *_society(result),
-        *costs(result),
-        *_not_done(result),
-    ]
+    blocks = verdict_blocks(result)
+    if result.found is not None:
+        blocks.append(_compared(result, result.found, MAX_SETTINGS))
+    lines = [*_gaps(result), *map(phrases.failure_line, result.failures[:1])]
+    return [*blocks, *(Paragraph(marked(line)) for line in lines)]
 
 
-def _finding(result: RunResult) -> list[Block]:
-    blocks = [Heading("What was found"), *verdict_blocks(result)]
-    return [*blocks, *_evidence(result, in_short=True)]
-
-
-def _evidence(result: RunResult, *, in_short: bool = False) -> list[Block]:
+def _evidence(result: RunResult) -> list[Block]:
     found = result.found
     if found is None:
         return []
-    of_search = [
-        phrases.fresh_sentence(result, found),
-        phrases.search_sentence(result, found),
-        phrases.within_sentence(result),
-    ]
-    about_gate = phrases.gate_sentence(result)
-    if in_short:  # the verdict above says the rest
-        is_promoted = result.gate is not None and result.gate.decision == "promote"
-        about_gate = CASES if is_promoted else None
     sentences = [
         phrases.holdout_sentence(result, found),
         price_sentence(result),
-        about_gate,
-        *([] if in_short else of_search),
+        phrases.gate_sentence(result),
+        phrases.fresh_sentence(result, found),
+        phrases.search_sentence(result, found),
+        phrases.within_sentence(result),
     ]
     items = [marked(sentence) for sentence in sentences if sentence is not None]
     if result.winner_reason:
@@ -500,11 +495,7 @@ def _gaps(result: RunResult) -> Iterator[str]:
         skipped = plural(result.n_skipped, "evaluation")
         yield f"{skipped} planned and not made: {short(result.reason, 200)}"
     if result.n_failed:
-        yield (
-            f"{result.n_failed:,} of {plural(result.n_evaluations, 'evaluation')} failed. A fault "
-            "of the candidate counts as reward 0; a fault of network, server or metric is "
-            "missing and counts as nothing."
-        )
+        yield f"{result.n_failed:,} of {plural(result.n_evaluations, 'evaluation')} failed."
     if result.n_missing:
         yield f"{plural(result.n_missing, 'evaluation')} got no reward."
     if result.n_maybe_paid:
@@ -517,6 +508,12 @@ def _gaps(result: RunResult) -> Iterator[str]:
         )
     if result.status == "stopped":
         yield f"The run can go on: `convergence resume {result.label}`."
+
+
+_FAULTS = (
+    "A fault of the candidate counts as reward 0; a fault of network, server or metric is missing "
+    "and counts as nothing."
+)
 
 
 def _not_done(result: RunResult) -> list[Block]:
@@ -534,6 +531,7 @@ def _not_done(result: RunResult) -> list[Block]:
             "an example": lambda failure: phrases.failure_example(failure.example, 300),
         }
         blocks.append(table(result.failures[:MAX_ROWS], columns, numeric=("evaluations",)))
+        blocks.append(Paragraph((_FAULTS,), "note"))
     return blocks
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from convergence_core.caveats import CASES
 from convergence_core.records import DEFAULT_NAME, ParamValue, Role
-from convergence_core.result import CandidateReport, Estimate, GateReport, RunResult
+from convergence_core.result import CandidateReport, Estimate, Failure, GateReport, RunResult
 from convergence_core.result.number_text import (
     UNKNOWN,
     evidence,
@@ -63,6 +63,12 @@ def failure_example(error: str | None, n: int = 200) -> str:
     if not details or details.lstrip().startswith("Traceback "):
         return short(message, n) or UNKNOWN
     return short(f"{short(message, n - 20)}: {details}", n)
+
+
+def failure_line(failure: Failure) -> str:
+    """Return how often evaluations failed for a reason, with an example."""
+    example = failure_example(failure.example, 300)
+    return f"{plural(failure.n, 'evaluation')} failed with {short(failure.reason)}: {example}"
 
 
 def most_frequent(reasons: Mapping[str, int], n: int = 3) -> list[str]:

@@ -48,15 +48,12 @@ def test_winner_and_defaults_stand_beside_each_other_with_intervals(
     capsys: pytest.CaptureFixture[str],
 ):
     lines = [" ".join(line.split()) for line in shown(capsys).splitlines()]
-    gap = "+0.100 [\N{MINUS SIGN}0.020, +0.220]"
-    row = f"held-out cases measured 6 0.890 [0.840, 0.940] 6 0.790 [0.740, 0.840] {gap}"
-    assert row in lines
+    assert "score on held-out cases 0.890 [0.840, 0.940] 0.790 [0.740, 0.840]" in lines
     assert not any("better" in line.lower() for line in lines)
 
 
 def test_parameters_are_shown_on_one_line_each(capsys: pytest.CaptureFixture[str]):
-    text = shown(capsys).split("The recommended configuration")[1]
-    lines = [line.split() for line in text.splitlines()]
+    lines = [line.split() for line in shown(capsys).splitlines()]
     rows = [words for words in lines if words[:1] in (["method"], ["prompt"])]
     assert rows[0] == ["method", "letters", "words"]
     assert rows[1][:3] == ["prompt", "You", "are"]
@@ -82,7 +79,7 @@ def test_failures_are_shown_with_their_reason(
 ):
     failures = (Failure(reason="bad", fault=None, n=3, example=example),)
     text = shown(capsys, failures=failures)
-    assert reason in "".join(text.split("an example")[1].splitlines()).replace("  ", "")
+    assert reason in text.split("3 evaluations failed with bad: ")[1]
     assert "Traceback" not in report_markdown(result(failures=failures))
 
 
@@ -103,9 +100,7 @@ def test_what_is_missing_is_said(
 ):
     text = shown(capsys, **{"difference": None, **changes})
     assert sentence in text
-    assert ("The recommended configuration\n" in text) == (
-        changes.get("winner", WINNER) is not None
-    )
+    assert ("score on held-out" in text) == (changes.get("winner", WINNER) is not None)
 
 
 def test_money_is_shown_only_when_it_is_known(capsys: pytest.CaptureFixture[str]):

@@ -93,7 +93,8 @@ def test_an_agent_is_tried_offline_as_printed(tmp_path: Path):
     write_files("stock.py", "stock_cases.json", "agent.yaml", to=tmp_path)
     printed = in_shell(commands("targets", "agent.yaml --offline"), tmp_path)
     assert "stock.offline" in printed
-    assert "Every planned evaluation was made and has a reward." in printed
+    report = (tmp_path / "results/offline/latest/report.md").read_text("utf-8")
+    assert "Every planned evaluation was made and has a reward." in report
 
 
 def test_cases_of_all_forms_are_read(tmp_path: Path):

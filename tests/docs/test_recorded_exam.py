@@ -25,9 +25,7 @@ def test_the_commands_of_the_recorded_exam_run_as_printed(tmp_path: Path):
     # The ledger books no dollars for a replay.
     assert "3,200 calls, $0.00" in printed
     # What an answer cost and took when it was given, by the metrics of these names.
-    assert re.search(
-        r"An answer of the recommended configuration: \$0\.00\d+, [\d.]+ s; of the", printed
-    )
+    assert re.search(r"price, latency of an answer +\$0\.00\d+, [\d.]+ s ", printed)
     assert "Better than the defaults: +" in printed
     assert "Next: Put it into production: `convergence promote recorded_exam-" in printed
     found = json.loads((folder / "results/latest/best_config.json").read_text("utf-8"))

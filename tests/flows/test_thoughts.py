@@ -54,7 +54,7 @@ def check_artifacts() -> None:
 @pytest.mark.slow
 @pytest.mark.prefect
 def test_a_run_killed_between_commit_and_reveal_buys_and_scores_no_thought_twice(tmp_path: Path):
-    found, asked, printed = {}, {}, ""
+    found, asked = {}, {}
     for name in ("unbroken", "killed"):
         folder, world = tmp_path / name, ThinkingWorld(truth, "good", {"x": [0.6, 0.8]})
         with thinking_server(world) as server:
@@ -63,12 +63,13 @@ def test_a_run_killed_between_commit_and_reveal_buys_and_scores_no_thought_twice
                 kill_amid_evaluations(folder, world)
                 run_command("resume", "--quiet", cwd=folder)
             else:
-                printed = run_command("optimize", cwd=folder)
+                run_command("optimize", "--quiet", cwd=folder)
         found[name], asked[name] = told(folder), world.n_asked
     # Nothing was in flight to the thinker when it was killed: not one call more, not one row more.
     assert asked["killed"] == asked["unbroken"]
     assert found["killed"] == found["unbroken"]
-    # The console tells the thought, what it foresaw, and the one sentence.
+    # The report tells the thought, what it foresaw, and the one sentence.
+    printed = run_command("report", cwd=tmp_path / "unbroken")
     assert "What thoughts were worth" in printed
     assert "I know this world well" in printed
     assert "Best: " in printed

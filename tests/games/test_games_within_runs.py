@@ -24,8 +24,7 @@ from tasks.games.reasoning_tasks import why_missing
 from tasks.games.round_rows import past_rounds
 from tasks.games.sandbox import why_unavailable
 from tasks.inputs.loader import load
-from tasks.report.document import summary
-from tasks.report.markdown import markdown_of, report_markdown
+from tasks.report.markdown import report_markdown
 from tasks.report.page import report_html
 from tasks.run.case_review import proposed_for
 from tasks.run.games_opener import open_round_within
@@ -133,7 +132,7 @@ def test_the_report_of_the_run_tells_what_its_games_came_to(whole):
     )
     assert RunResult.from_json(result.to_json()).games == told
     page = " ".join(html.unescape(report_html(result)).split())
-    for shown in (report_markdown(result), markdown_of(summary(result)), page):
+    for shown in (report_markdown(result), page):
         for line in lines:
             assert line in shown
 
