@@ -334,11 +334,10 @@ class Space:
         return " ".join([*varying[:n], *([f"(+{n_more} more)"] if n_more > 0 else [])])
 
     def name(self, candidate: Candidate, n: int | None = None) -> str:
-        """Return a candidate's name for people: the beginning of its id, and what it changes.
+        """Return a candidate's name for people: the parameters that differ from the defaults.
 
-        After the id come the parameters that differ from the defaults, or all that can vary where
-        there are none. So no two candidates have one name, however many are shown; that of the
-        defaults says so.
+        Without defaults it names all that can vary. No two whole names are alike; that of the
+        defaults is ``default``.
 
         Args:
             candidate: a point of the space.
@@ -350,8 +349,7 @@ class Space:
             for name, value in candidate.params.items()
             if name not in base or not same_value(base[name], value)
         }
-        said = self.label(changed, n) or (DEFAULT_NAME if base else "")
-        return f"{short_id(candidate.candidate_id)} {said}".rstrip()
+        return self.label(changed, n) or DEFAULT_NAME
 
     def names(
         self, points: Mapping[str, Params], known: Mapping[str, str] | None = None

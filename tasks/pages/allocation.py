@@ -71,12 +71,14 @@ def allocation(source: PageSource, record: RunRecord) -> Page:
     order = standings(source, record)
     ids = [row["candidate_id"] for row in order]
     cells = source.columns(_CELLS, run=record.run_id, candidates=ids) if ids else {}
+    cases = [row["case_id"] for row in source.rows(_CASES, run=record.run_id)]
     reward = np.ma.filled(cells.get("reward", np.zeros(0)), np.nan)
     return {
         "candidates": [
             {"candidate_id": row["candidate_id"], "name": row["name"]} for row in order
         ],
-        "cases": [row["case_id"] for row in source.rows(_CASES, run=record.run_id)],
+        "cases": cases,
+        "case_names": [source.case_name(record, case_id) for case_id in cases],
         **{
             name: np.ma.filled(cells.get(name, np.zeros(0, dtype=np.int32)), 0) for name in _COUNTS
         },

@@ -41,7 +41,7 @@ def systems(source: PageSource) -> Page:
             }
             for name in names
         ],
-        "command": None if names else BEGIN,
+        "command": None if names else BEGIN if source.runs() else "convergence optimize",
     }
 
 

@@ -43,7 +43,7 @@ def test_an_empty_store_says_the_next_command(tmp_path, opened: Open):
         [],
         "convergence optimize",
     )
-    assert viewer.page("production") == {"systems": [], "command": "convergence promote"}
+    assert viewer.page("production") == {"systems": [], "command": "convergence optimize"}
     assert viewer.page("sql", q="select count(*) from runs")["rows"] == [[0]]
     assert not (tmp_path / "none").exists()
 

@@ -46,7 +46,7 @@ export interface Candidate {
 export interface Parameter { name: string; kind: string; values?: unknown[] | null; low?: number | null; high?: number | null; log?: boolean }
 
 // GET runs/{run_id}/allocation: runs of equal length are not needed: cells is [candidate index, case index, n, reward] in columns
-export interface Allocation { candidates: { candidate_id: string; name: string }[]; cases: string[]; candidate: number[]; case: number[]; n: number[]; reward: (number | null)[] }
+export interface Allocation { candidates: { candidate_id: string; name: string }[]; cases: string[]; case_names: string[]; candidate: number[]; case: number[]; n: number[]; reward: (number | null)[] }
 
 // GET runs/{run_id}/effects
 export interface Effects {

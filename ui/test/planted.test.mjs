@@ -53,7 +53,7 @@ describe("every page", () => {
   }
 
   test("an empty store says the next command", () => over({ empty: true }, async (base) => {
-    for (const [path, command] of [["", "convergence quickstart"], ["production", "convergence serve"], ["training", "convergence init tutor --template local-chat"], ["chat", "convergence serve --chat"], ["review", "--config optimization.yaml"]]) {
+    for (const [path, command] of [["", "convergence optimize"], ["production", "convergence serve"], ["training", "convergence init tutor --template local-chat"], ["chat", "convergence serve --chat"], ["review", "--config optimization.yaml"]]) {
       const { page, context } = await open(browser, base + path);
       await settled(page);
       assert.match(await page.innerText("main"), new RegExp(command));

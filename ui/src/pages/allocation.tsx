@@ -76,7 +76,7 @@ export function AllocationMap({ of, open }: { of: Allocation; open: (candidate: 
         </span>
         <button
           class="plain"
-          onClick={() => saveCsv("allocation", [["candidate_id", "case_id", "n", "reward"], ...of.candidate.map((one, i) => [of.candidates[one]!.candidate_id, of.cases[of.case[i]!]!, of.n[i]!, of.reward[i] ?? null])])}
+          onClick={() => saveCsv("allocation", [["configuration", "candidate_id", "case_id", "n", "reward"], ...of.candidate.map((one, i) => [of.candidates[one]!.name, of.candidates[one]!.candidate_id, of.cases[of.case[i]!]!, of.n[i]!, of.reward[i] ?? null])])}
         >
           CSV
         </button>
@@ -89,7 +89,7 @@ export function AllocationMap({ of, open }: { of: Allocation; open: (candidate: 
       />
       <p class="small muted" aria-live="polite" style={{ minHeight: "3.1em" }}>
         Across: {plural(nc, "configuration")}, best first. Down: {plural(nk, "test case")}.{" "}
-        <code><One text={of.candidates[c]?.name} max={60} /></code>, case <code><One text={of.cases[k]} max={40} /></code>:{" "}
+        <code><One text={of.candidates[c]?.name} max={60} /></code>, case <code title={of.cases[k]}><One text={of.case_names[k]} max={40} /></code>:{" "}
         {n ? <>{plural(n, "evaluation")}, reward {Number.isNaN(r) ? "missing" : reward(r)}</> : "not asked"}. Most: {count(grid.most)}.
       </p>
     </>

@@ -86,7 +86,7 @@ export function Answers({ run, query }: { run: string; query: URLSearchParams })
         of={first}
         empty={(d) => (d.n_cases === 0 || d.n_candidates === 0) && (
           search || filter !== "all" ? <Empty>No test case matches. <button onClick={() => setQuery({ filter: null, search: null, view: "all" })}>Show all</button></Empty>
-          : <Empty>No evaluation is stored yet. What the run measures appears here.</Empty>
+          : <Empty>This page shows the answers side by side. No evaluation is stored yet; each appears here when the run makes it.</Empty>
         )}
       >
         {(d) => !isWhole ? <Leading run={run} n={d.n_candidates} /> : <Loaded key={`${run}|${filter}|${search}`} run={run} base={base} first={d} settings={settings} query={query} again={first.again} />}

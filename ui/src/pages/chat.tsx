@@ -43,7 +43,7 @@ function Room({ session, query }: { session: Session; query: URLSearchParams }) 
       <div>
         {!chat && (
           <Empty command={COMMAND}>
-            <p>No chat is served here. This command serves one, with these pages; in a terminal, <code>convergence chat</code> is one.</p>
+            <p>On this page you talk to your models and rate their answers. No chat is served here: start one with these pages, or run <code>convergence chat</code> in a terminal.</p>
           </Empty>
         )}
         {chat && !token && <SignIn user={user} refused={refused} done={(name, secret) => { given = secret; setRefused(""); localStorage.setItem(NAME, name); setUser(name); setToken(secret); }} />}
@@ -80,7 +80,7 @@ function List({ user, opened, begin }: { user: string; opened: string | null; be
   const loaded = useData<Conversations>("conversations", { user });
   return (
     <Card title="Conversations" tools={begin && <button onClick={begin}>New conversation</button>}>
-      <Show of={loaded} empty={(d) => !d.conversations.length && <p class="muted">{user ? <>None of <One text={user} max={60} /> is logged.</> : "None is logged."}</p>}>
+      <Show of={loaded} empty={(d) => !d.conversations.length && <p class="muted">{user ? <>No conversation of <One text={user} max={60} /> is logged.</> : "No conversation is logged yet."}</p>}>
         {(d) => (
           <ul class="plainlist">
             {d.conversations.map((one) => {

@@ -26,7 +26,7 @@ export function Compare({ run, query }: { run: string | undefined; query: URLSea
       <h1>Compare</h1>
       {run && <Tabs run={run} at="compare" />}
       <Choose run={run} a={a} b={b} rows={board.data} runs={runs.data} />
-      {a && b ? <Show of={loaded}>{(d) => <Result of={d} />}</Show> : <Empty>Choose two {run ? "configurations" : "runs"} to see where they differ{run || runs.data?.runs.length ? "." : "; this store has none yet."}</Empty>}
+      {a && b ? <Show of={loaded}>{(d) => <Result of={d} />}</Show> : <Empty command={run || runs.data?.runs.length ? null : "convergence optimize"}>This page shows where two {run ? "configurations" : "runs"} differ, case by case. {run || runs.data?.runs.length ? "Choose both." : "This store holds no run yet."}</Empty>}
     </>
   );
 }

@@ -46,7 +46,7 @@ export function Overview() {
       <Show
         of={loaded}
         empty={(d) => !d.runs.length && !d.systems.length && (
-          <Empty command={d.next_command ?? "convergence quickstart"}>This store holds no run yet.</Empty>
+          <Empty command={d.next_command}>This page lists runs, systems and what needs you. This store holds no run yet.</Empty>
         )}
       >
         {(d) => (

@@ -15,7 +15,7 @@ export function Policy({ system }: { system: string | undefined }) {
   return (
     <>
       <h1>Policy of prompt changes</h1>
-      <Show of={list} empty={(d) => !d.systems.length && <Empty command={d.commands[0]}>No round has compared policies in this store.</Empty>}>
+      <Show of={list} empty={(d) => !d.systems.length && <Empty command={d.commands[0]}>This page shows how the policy that edits prompts learns. No training round was played yet.</Empty>}>
         {(d) => (
           <>
             <nav class="tabs" aria-label="Systems">

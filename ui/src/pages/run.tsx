@@ -212,7 +212,7 @@ export function Run({ run }: { run: string; query: URLSearchParams }) {
         )}
       </Part>
       {leaderboard.data?.rows[0] && <Best row={leaderboard.data.rows[0]} />}
-      {leaderboard.data && !leaderboard.data.rows.length && <Empty>No generation is committed yet. What the run measures appears here by itself.</Empty>}
+      {leaderboard.data && !leaderboard.data.rows.length && <Empty>No generation is finished yet. Configurations and scores appear here by themselves.</Empty>}
     </>
   );
 }
