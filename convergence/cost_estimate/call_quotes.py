@@ -16,7 +16,7 @@ import numpy as np
 from convergence.cost_estimate.ranges import UNKNOWN, Range, over
 from convergence_core.budget.bounds import TOKENS_PER_REQUEST, prompt_bound
 from convergence_core.budget.prices import Price, provider_of
-from convergence_core.config import MetricConfig
+from convergence_core.config import JudgeMetric
 from convergence_core.config.api import CHAT_KINDS
 from convergence_core.config.evaluation import LlmConfig
 from convergence_core.errors import CandidateFault
@@ -332,7 +332,7 @@ class TargetQuotes:
 
 
 def judge_quotes(
-    loaded: "Loaded", world: "Environment", name: str, metric: MetricConfig, target: TargetQuotes
+    loaded: "Loaded", world: "Environment", name: str, metric: JudgeMetric, target: TargetQuotes
 ) -> list[Quote]:
     """Return quotes of one judge's calls, one per sampled test case.
 

@@ -31,7 +31,7 @@ from convergence.cost_estimate.rlp_quotes import thought_roles
 from convergence.cost_estimate.run_forecast import Forecast, forecast
 from convergence.cost_estimate.writing_quotes import writing_roles
 from convergence_core.budget.terms import dollars
-from convergence_core.config import Configuration, MetricConfig
+from convergence_core.config import Configuration, JudgeMetric
 from convergence_core.config.evaluation_rules import check_judges, judge_note
 from convergence_core.ports import Target
 
@@ -267,7 +267,7 @@ def _why_unknown(quotes: TargetQuotes, *, calibrated: bool) -> str | None:
 def _judge_role(
     loaded: "Loaded",
     world: "Environment",
-    judge: tuple[str, MetricConfig],
+    judge: tuple[str, JudgeMetric],
     target: TargetQuotes,
     *,
     cells: Range,

@@ -5,36 +5,9 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, JsonValue
 
-from convergence_core.config.base import EnvName, FunctionPath, PluginName, Readers, Section, Text
+from convergence_core.config.base import EnvName, FunctionPath, PluginName, Section, Text
 
-MetricType: TypeAlias = Literal[
-    "exact_match",
-    "contains",
-    "regex",
-    "numeric",
-    "json_schema",
-    "similarity",
-    "bleu",
-    "rouge",
-    "checks",
-    "latency_ms",
-    "cost_usd",
-    "first_token_ms",
-    "success_rate",
-    "tool_choice",
-    "tool_arguments",
-    "tool_calls",
-    "tool_allowed",
-    "function",
-    "plugin",
-    "llm_judge",
-]
 Direction: TypeAlias = Literal["higher", "lower"]
-SimilarityMethod: TypeAlias = Literal[
-    "levenshtein", "damerau_levenshtein", "jaro_winkler", "jaccard"
-]
-RougeMethod: TypeAlias = Literal["rouge1", "rouge2", "rougeL"]
-
 LLM_PROVIDERS = ("openai", "azure", "groq", "gemini", "anthropic", "plugin")
 """Providers that the name of a judge's model may begin with."""
 
@@ -96,25 +69,10 @@ class ScaleConfig(Section):
     """Value with reward 0."""
 
 
-_COMPARING = (
-    *("exact_match", "contains", "regex", "numeric", "json_schema", "similarity", "bleu"),
-    *("rouge", "checks", "function", "llm_judge"),
-)
-_EXPECTING = Readers((*_COMPARING, "tool_choice", "tool_arguments", "tool_allowed"))
-_ANSWERS = Readers((*_EXPECTING.kinds, "tool_calls"))
-_CASED = Readers(
-    ("exact_match", "contains", "regex", "similarity", "bleu", "tool_arguments"),
-)
-_NUMERIC, _PLUGIN, _JUDGE = Readers(("numeric",)), Readers(("plugin",)), Readers(("llm_judge",))
+class BaseMetric(Section):
+    """One measured number of every answer: the keys of every type."""
 
-
-class MetricConfig(Section):
-    """One measured number of every answer."""
-
-    type: MetricType
-    """What to measure. Default: the metric's name if it is a type, else `plugin` or
-    `function`. `checks` reads checks from each case; `first_token_ms` needs
-    `api.request.stream`."""
+    type: str
     weight: float = Field(default=1.0, ge=0, le=1e9)
     """Relative share in the reward; 0: shown and constrained only."""
     direction: Direction
@@ -127,54 +85,169 @@ class MetricConfig(Section):
     """Hard constraint: lower values score 0."""
     max: float | None = None
     """Hard constraint: higher values score 0."""
-    field: Annotated[Text | None, _ANSWERS] = None
+
+
+class AnswerMetric(BaseMetric):
+    """A metric that reads answers."""
+
+    field: Text | None = None
     """Dotted path into the result. Absent: the whole result, or `tool_calls` for tool
     metrics."""
-    expected_field: Annotated[Text | None, _EXPECTING] = None
+
+
+class ExpectingMetric(AnswerMetric):
+    """A metric that reads what a case expects."""
+
+    expected_field: Text | None = None
     """Dotted path into `expected`. Absent: all of it, or `tool_calls` for tool metrics.
     `llm_judge` and `checks` skip cases without it."""
-    forbidden: Annotated[list[Text], Readers(("tool_allowed",))] = Field(default_factory=list)
-    """Tools that must not be called (`tool_allowed`); `*` matches any letters."""
-    pattern: Annotated[Text | None, Readers(("regex",))] = None
-    """Regular expression (`regex`). Absent: `expected`."""
-    tolerance: Annotated[float | None, _NUMERIC] = Field(default=None, ge=0)
-    """Largest absolute difference that counts as equal (`numeric`). Absent: 0."""
-    relative_tolerance: Annotated[float | None, _NUMERIC] = Field(default=None, ge=0)
-    """Largest relative difference (`numeric`). Absent: 0."""
-    json_schema: Annotated[dict[str, JsonValue] | Text | None, Readers(("json_schema",))] = Field(
-        default=None, alias="schema"
-    )
-    """JSON Schema or its path (`json_schema`). Absent: `expected`."""
-    case_sensitive: Annotated[bool, _CASED] = True
+
+
+class CasedMetric(ExpectingMetric):
+    """A metric that compares letters."""
+
+    case_sensitive: bool = True
     """Whether capitals matter."""
-    method: Annotated[Literal[SimilarityMethod, RougeMethod], Readers(("similarity", "rouge"))] = (
+
+
+class TextMetric(CasedMetric):
+    """Comparison of texts."""
+
+    type: Literal["exact_match", "contains", "bleu", "tool_arguments"]
+    """What to measure. Default: the metric's name if it is a type, else `plugin` or
+    `function`. `checks` reads checks from each case; `first_token_ms` needs
+    `api.request.stream`."""
+
+
+class RegexMetric(CasedMetric):
+    """Match of a regular expression."""
+
+    type: Literal["regex"]
+    pattern: Text | None = None
+    """Regular expression. Absent: `expected`."""
+
+
+class NumericMetric(ExpectingMetric):
+    """Comparison of numbers."""
+
+    type: Literal["numeric"]
+    tolerance: float | None = Field(default=None, ge=0)
+    """Largest absolute difference that counts as equal. Absent: 0."""
+    relative_tolerance: float | None = Field(default=None, ge=0)
+    """Largest relative difference. Absent: 0."""
+
+
+class JsonSchemaMetric(ExpectingMetric):
+    """Validity under a JSON Schema."""
+
+    type: Literal["json_schema"]
+    json_schema: dict[str, JsonValue] | Text | None = Field(default=None, alias="schema")
+    """JSON Schema or its path. Absent: `expected`."""
+
+
+class SimilarityMetric(CasedMetric):
+    """Likeness of two texts."""
+
+    type: Literal["similarity"]
+    method: Literal["levenshtein", "damerau_levenshtein", "jaro_winkler", "jaccard"] = (
         "levenshtein"
     )
-    """How to compare texts (`similarity`): edits per character, `jaro_winkler` for names,
-    `jaccard` for shared words. `rouge`: F1, default `rougeL`."""
-    function: Annotated[FunctionPath | None, Readers(("function",))] = None
-    """Python function (`function`): `module:name` or `file.py:name`."""
-    plugin: Annotated[PluginName | None, _PLUGIN] = None
-    """Entry point of the group `convergence.metrics` (`plugin`)."""
-    plugin_options: Annotated[dict[str, JsonValue], _PLUGIN] = Field(default_factory=dict)
+    """How to compare texts: edits per character, `jaro_winkler` for names, `jaccard` for
+    shared words."""
+
+
+class RougeMetric(ExpectingMetric):
+    """ROUGE F1."""
+
+    type: Literal["rouge"]
+    method: Literal["rouge1", "rouge2", "rougeL"] = "rougeL"
+    """`rouge`: F1, default `rougeL`."""
+
+
+class PlainMetric(ExpectingMetric):
+    """A metric without keys of its own."""
+
+    type: Literal["checks", "tool_choice"]
+
+
+class MeasuredMetric(BaseMetric):
+    """Time, cost or success of a call."""
+
+    type: Literal["latency_ms", "cost_usd", "first_token_ms", "success_rate"]
+
+
+class ToolCountMetric(AnswerMetric):
+    """Number of tool calls."""
+
+    type: Literal["tool_calls"]
+
+
+class ToolAllowedMetric(ExpectingMetric):
+    """Absence of forbidden tools."""
+
+    type: Literal["tool_allowed"]
+    forbidden: list[Text] = Field(default_factory=list)
+    """Tools that must not be called; `*` matches any letters."""
+
+
+class UserFunctionMetric(ExpectingMetric):
+    """Value of a Python function."""
+
+    type: Literal["function"]
+    function: FunctionPath | None = None
+    """Python function: `module:name` or `file.py:name`."""
+
+
+class PluginMetric(BaseMetric):
+    """Value of an installed plugin."""
+
+    type: Literal["plugin"]
+    plugin: PluginName
+    """Entry point of the group `convergence.metrics`."""
+    plugin_options: dict[str, JsonValue] = Field(default_factory=dict)
     """Options of the plugin."""
-    mode: Annotated[Literal["rating", "pass_fail", "pairwise"], _JUDGE] = "rating"
-    """Verdict of a judge (`llm_judge`): 1 to 10, pass or fail, or the better of two answers,
-    in both orders. A rating r scores (r - 1) / 9."""
-    rubric: Annotated[Text | None, _JUDGE] = None
-    """What a good answer is (`llm_judge`). Absent: derived from `api.description`."""
-    rubric_path: Annotated[Text | None, _JUDGE] = None
-    """File with the rubric (`llm_judge`)."""
-    votes: Annotated[int, _JUDGE] = Field(default=1, ge=1, le=99)
-    """Odd number of votes, averaged (`llm_judge`)."""
-    champion: Annotated[Literal["default"] | dict[str, JsonValue] | None, _JUDGE] = None
+
+
+class JudgeMetric(ExpectingMetric):
+    """Verdict of a language model."""
+
+    type: Literal["llm_judge"]
+    mode: Literal["rating", "pass_fail", "pairwise"] = "rating"
+    """Verdict: 1 to 10, pass or fail, or the better of two answers, in both orders. A rating r
+    scores (r - 1) / 9."""
+    rubric: Text | None = None
+    """What a good answer is. Absent: derived from `api.description`."""
+    rubric_path: Text | None = None
+    """File with the rubric."""
+    votes: int = Field(default=1, ge=1, le=99)
+    """Odd number of votes, averaged."""
+    champion: Literal["default"] | dict[str, JsonValue] | None = None
     """Opponent of `pairwise`: `default`, or parameters and values. Absent: `default`."""
-    label_field: Annotated[Text | None, _JUDGE] = None
-    """Path to a human verdict in the case, such as `expected.label` (`llm_judge`). The report
-    shows how often judge and human agree."""
-    llm: Annotated[LlmConfig | None, _JUDGE] = None
-    """Judge of this metric (`llm_judge`); missing keys come from `llm`. Absent: `llm`, else
-    the target's model."""
+    label_field: Text | None = None
+    """Path to a human verdict in the case, such as `expected.label`. The report shows how often
+    judge and human agree."""
+    llm: LlmConfig | None = None
+    """Judge of this metric; missing keys come from `llm`. Absent: `llm`, else the target's
+    model."""
+
+
+MetricConfig: TypeAlias = Annotated[
+    TextMetric
+    | RegexMetric
+    | NumericMetric
+    | JsonSchemaMetric
+    | SimilarityMetric
+    | RougeMetric
+    | PlainMetric
+    | MeasuredMetric
+    | ToolCountMetric
+    | ToolAllowedMetric
+    | UserFunctionMetric
+    | PluginMetric
+    | JudgeMetric,
+    Field(discriminator="type"),
+]
+"""A metric; its `type` decides which keys it has."""
 
 
 class EvaluationConfig(Section):
@@ -199,8 +272,6 @@ class EvaluationConfig(Section):
     feasible ones."""
 
     @property
-    def judges(self) -> dict[str, MetricConfig]:
+    def judges(self) -> dict[str, JudgeMetric]:
         """Metrics that a model judges, by name."""
-        return {
-            name: metric for name, metric in self.metrics.items() if metric.type == "llm_judge"
-        }
+        return {name: item for name, item in self.metrics.items() if isinstance(item, JudgeMetric)}

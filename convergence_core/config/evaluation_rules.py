@@ -3,18 +3,17 @@
 import re
 import warnings
 from collections.abc import Mapping
-from typing import get_args
 
 from pydantic import JsonValue
 
 from convergence_core.config.api import CHAT_KINDS
 from convergence_core.config.api_rules import check_url
-from convergence_core.config.base import unread_keys
 from convergence_core.config.evaluation import (
+    JudgeMetric,
     LlmConfig,
     MetricConfig,
-    RougeMethod,
-    SimilarityMethod,
+    RegexMetric,
+    ToolAllowedMetric,
     provider_of,
 )
 from convergence_core.config.models import Configuration
@@ -25,11 +24,6 @@ from convergence_core.config.space_rules import allowed, allows, is_active, repo
 from convergence_core.errors import ConfigurationError, Problem
 
 _METRICS: Path = ("evaluation", "metrics")
-
-_METHODS: dict[str, tuple[str, ...]] = {
-    "similarity": get_args(SimilarityMethod),
-    "rouge": get_args(RougeMethod),
-}
 
 
 def check_evaluation(
@@ -44,9 +38,7 @@ def check_evaluation(
         if metric.type == "function" and metric.function is None and not allow_callable:
             fix = "Add `function:`, e.g. `metrics.py:quality`."
             report.require((*path, "function"), "by type `function`", fix)
-        if metric.type in _METHODS:
-            _check_method(metric, path, report)
-        if metric.type == "llm_judge":
+        if isinstance(metric, JudgeMetric):
             _check_judge(configuration, metric, path, report)
         elif metric.type == "first_token_ms":
             _check_first_token(configuration, path, report)
@@ -103,18 +95,15 @@ def _check_test_cases(configuration: Configuration, report: Report) -> None:
 
 
 def _check_metric(metric: MetricConfig, path: Path, report: Report) -> None:
-    for key, readers in unread_keys(metric, metric.type):
-        why = f"on a metric of type `{metric.type}`"
-        fix = f"Remove it; it is read for {listing(readers.kinds)}."
-        report.no_effect((*path, *key), why, fix, about=((*path, "type"),))
-    if metric.type == "plugin" and metric.plugin is None:
-        fix = "Add `plugin:` with the name of an entry point of the group `convergence.metrics`."
-        report.require((*path, "plugin"), "by type `plugin`", fix, about=((*path, "type"),))
-    if metric.type == "tool_allowed" and not metric.forbidden and metric.expected_field is None:
+    if (
+        isinstance(metric, ToolAllowedMetric)
+        and not metric.forbidden
+        and metric.expected_field is None
+    ):
         why = "by type `tool_allowed`, unless `expected_field` says where the cases name them"
         fix = "Write e.g. `forbidden: [delete_*]`."
         report.require((*path, "forbidden"), why, fix, about=((*path, "type"),))
-    if metric.pattern is not None and metric.type == "regex":
+    if isinstance(metric, RegexMetric) and metric.pattern is not None:
         _check_pattern(metric.pattern, (*path, "pattern"), report)
     if metric.scale is not None:
         good, bad = metric.scale.good, metric.scale.bad
@@ -129,14 +118,6 @@ def _check_metric(metric: MetricConfig, path: Path, report: Report) -> None:
     if metric.min is not None and metric.max is not None and metric.min > metric.max:
         rule, value = "must not be below `min`", f"min={metric.min}, max={metric.max}"
         report.add((*path, "max"), rule, "Swap them.", value=value)
-
-
-def _check_method(metric: MetricConfig, path: Path, report: Report) -> None:
-    methods = _METHODS[metric.type]
-    if metric.method not in methods:
-        rule = f"must be one of {listing(methods)} with type `{metric.type}`"
-        fix, about = f"Write e.g. `method: {methods[-1]}`.", ((*path, "type"),)
-        report.add((*path, "method"), rule, fix, value=shown(metric.method), about=about)
 
 
 def _check_pattern(pattern: str, path: Path, report: Report) -> None:
@@ -165,7 +146,7 @@ def _check_first_token(configuration: Configuration, path: Path, report: Report)
 
 
 def _check_judge(
-    configuration: Configuration, metric: MetricConfig, path: Path, report: Report
+    configuration: Configuration, metric: JudgeMetric, path: Path, report: Report
 ) -> None:
     """Check one metric of type ``llm_judge``."""
     _check_rubric(metric, path, report)
@@ -180,7 +161,7 @@ def _check_judge(
         report.no_effect((*path, "label_field"), why, fix, about=((*path, "mode"),))
 
 
-def _check_rubric(metric: MetricConfig, path: Path, report: Report) -> None:
+def _check_rubric(metric: JudgeMetric, path: Path, report: Report) -> None:
     rubric, file = (*path, "rubric"), (*path, "rubric_path")
     about = (file, rubric)
     if metric.rubric is None and metric.rubric_path is None:
@@ -193,7 +174,7 @@ def _check_rubric(metric: MetricConfig, path: Path, report: Report) -> None:
         report.add(rubric, "must not be empty", "Say what a good answer is.")
 
 
-def _check_range(metric: MetricConfig, path: Path, report: Report) -> None:
+def _check_range(metric: JudgeMetric, path: Path, report: Report) -> None:
     """Ratings are given from 1 to 10, but measured in [0, 1]; limits must be, too."""
     limits: dict[Path, float | None] = {("min",): metric.min, ("max",): metric.max}
     if metric.scale is not None:
@@ -209,7 +190,7 @@ def _check_range(metric: MetricConfig, path: Path, report: Report) -> None:
 
 
 def _check_champion(
-    configuration: Configuration, metric: MetricConfig, path: Path, report: Report
+    configuration: Configuration, metric: JudgeMetric, path: Path, report: Report
 ) -> None:
     mode, champion = (*path, "mode"), (*path, "champion")
     parameters = configuration.search_space.parameters
@@ -267,8 +248,8 @@ def check_judges(configuration: Configuration) -> None:
     )
     problems = [
         Problem(key=dotted((*_METRICS, name, "llm")), rule=rule, value="", fix=fix)
-        for name, metric in configuration.evaluation.metrics.items()
-        if metric.type == "llm_judge" and configuration.judge_of(metric) is None
+        for name, metric in configuration.evaluation.judges.items()
+        if configuration.judge_of(metric) is None
     ]
     if problems:
         raise ConfigurationError(problems)
@@ -277,8 +258,7 @@ def check_judges(configuration: Configuration) -> None:
 def judge_note(configuration: Configuration, *, is_offline: bool = False) -> str | None:
     """Return who judges where no key names a model, in words; ``None``: a key does, or nothing is judged."""
     is_named = configuration.llm is not None or all(
-        metric.type != "llm_judge" or metric.llm is not None
-        for metric in configuration.evaluation.metrics.values()
+        metric.llm is not None for metric in configuration.evaluation.judges.values()
     )
     if is_named:
         return None
@@ -301,11 +281,10 @@ def check_llm(configuration: Configuration, report: Report) -> None:
     for path, llm in configuration.llms:
         _check_llm(llm, path, report)
     society = configuration.society
-    judges = any(m.type == "llm_judge" for m in configuration.evaluation.metrics.values())
     if configuration.llm is not None and not (
         society.thinks
         or society.prefers
-        or judges
+        or configuration.evaluation.judges
         or configuration.writes_prompts
         or society.games.may_ask_llm
     ):

@@ -8,7 +8,7 @@ from pydantic import Field, JsonValue
 
 from convergence_core.config.api import CHAT_KINDS, KEY_HEADERS, ApiConfig
 from convergence_core.config.base import PluginName, Section, Text
-from convergence_core.config.evaluation import EvaluationConfig, LlmConfig, MetricConfig
+from convergence_core.config.evaluation import EvaluationConfig, JudgeMetric, LlmConfig
 from convergence_core.config.feedback import FeedbackConfig
 from convergence_core.config.optimization import OptimizationConfig, SocietyConfig
 from convergence_core.config.prompts import PromptsConfig
@@ -181,7 +181,7 @@ class Configuration(Section):
         llms: list[tuple[tuple[str, ...], LlmConfig]] = []
         if self.llm is not None:
             llms.append((("llm",), self.llm))
-        for name, metric in self.evaluation.metrics.items():
+        for name, metric in self.evaluation.judges.items():
             if metric.llm is not None:
                 llms.append((("evaluation", "metrics", name, "llm"), metric.llm))
         safety = self.feedback.safety.model
@@ -203,7 +203,7 @@ class Configuration(Section):
         has_model = self.prompts.embedding_model is not None and self.llm is not None
         return self.writes_prompts and has_model
 
-    def judge_of(self, metric: MetricConfig) -> LlmConfig | None:
+    def judge_of(self, metric: JudgeMetric) -> LlmConfig | None:
         """Return the model that judges a metric; ``None``: only the mock of ``--offline`` could."""
         return metric.llm or self.llm or self.target_llm
 

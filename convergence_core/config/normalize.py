@@ -6,20 +6,15 @@ understood is left as it stands, for the models to refuse.
 
 import copy
 from dataclasses import dataclass, field
-from typing import Any, get_args
+from typing import Any
 from urllib.parse import urlsplit
 
 from convergence_core.config.api import CHAT_KINDS, KEY_HEADERS
-from convergence_core.config.evaluation import MetricType, provider_of
-from convergence_core.config.schema import (
-    DIRECTIONS,
-    PARAMETER_TYPES,
-)
+from convergence_core.config.evaluation import provider_of
+from convergence_core.config.schema import DIRECTIONS, METRIC_TYPES, PARAMETER_TYPES
 from convergence_core.config.secrecy import shown
 from convergence_core.config.source import ConfigSource, Path
 from convergence_core.errors import Problem
-
-METRIC_TYPES: frozenset[str] = frozenset(get_args(MetricType))
 
 _BAD = {"latency_ms": 5000.0, "first_token_ms": 5000.0, "cost_usd": 1.0, "tool_calls": 10.0}
 """Values worth reward 0 of metrics that count downwards, unless a scale is written."""
@@ -189,8 +184,6 @@ def _metric(n: Normalized, name: str, metric: dict[str, Any], *, has_function: b
         if guess is not None:
             metric["type"] = guess
     kind = metric.get("type")
-    if kind == "rouge":
-        metric.setdefault("method", "rougeL")
     if isinstance(kind, str) and kind in _BAD and metric.get("scale") is None:
         lower, bad = metric.get("direction") in (None, "lower"), _BAD[kind]
         metric["scale"] = {"good": 0.0, "bad": bad} if lower else {"good": bad, "bad": 0.0}

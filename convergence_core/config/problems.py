@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, get_args, get_origin
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from convergence_core.config.schema import fields_of, homes, known_keys, sections_at
+from convergence_core.config.schema import fields_of, homes, kinds_of, known_keys, sections_at
 from convergence_core.config.secrecy import HIDDEN, shown
 from convergence_core.config.source import ConfigSource, Path
 from convergence_core.errors import Problem
@@ -79,6 +79,9 @@ def _path(place: Place) -> Path:
 
 # -- pydantic's errors
 
+_Words: TypeAlias = tuple[str, str]
+"""Rule and fix."""
+
 
 def problems_of(
     error: ValidationError, data: Any, source: ConfigSource, origin: Origin
@@ -104,10 +107,14 @@ def meant_by(error: ValidationError, data: Any) -> list[Path]:
     return meant
 
 
+UNIONS = (("search_space", "parameters"), ("evaluation", "metrics"))
+"""Mappings of which each entry has the keys of its `type`."""
+
+
 def path_of(item: ErrorDetails, data: Any) -> Path:
     """Return where an error is, without the tags that pydantic adds for unions."""
     loc = item["loc"]
-    if loc[:2] == ("search_space", "parameters") and len(loc) > 3:
+    if loc[:2] in UNIONS and len(loc) > 3:
         loc = (*loc[:3], *loc[4:])
     here = data
     for i, part in enumerate(loc):
@@ -158,8 +165,8 @@ def _problem(
     if kind == "missing":
         return source.problem(written, "is required", _missing_fix(path, data), of_key=True)
     if kind == "extra_forbidden":
-        fix = _unknown_key_fix(path, data)
-        return source.problem(written, "is not a known key", fix, of_key=True)
+        rule, fix = _extra_rule(path, data)
+        return source.problem(written, rule, fix, of_key=True)
     if kind.startswith("union_tag"):
         return _tag_problem(path, data, source, origin)
     key = str(path[-1]) if path else ""
@@ -174,7 +181,7 @@ def _problem(
 
 
 def _tag_problem(path: Path, data: Any, source: ConfigSource, origin: Origin) -> Problem:
-    names = ["float", "int", "categorical", "boolean", "text"]
+    names = [str(name) for model in sections_at(path, None) for name in kinds_of(model)]
     known = listing(names)
     here, written = value_at(data, path), origin((*path, "type"))
     kind = here.get("type") if isinstance(here, dict) else None
@@ -196,11 +203,17 @@ _JOURNAL_FIX = (
 )
 
 
-def _unknown_key_fix(path: Path, data: Any) -> str:
-    """Return the nearest known key, where the key belongs, and all known keys."""
+def _extra_rule(path: Path, data: Any) -> _Words:
+    """Return the types that read a key, or the nearest known key, where it belongs, and all known keys."""
     key = str(path[-1])
+    options = sections_at(path[:-1], None)
+    holders = [model for model in options if key in fields_of(model)]
+    if holders:
+        readers = listing([str(kind) for model in holders for kind in kinds_of(model)])
+        kind = shown(value_at(data, (*path[:-1], "type"))).strip('"')
+        return f"has no effect with type `{kind}`", f"Remove it; it is read for {readers}."
     known = known_keys(sections_at(path[:-1], data))
-    guess = nearest(key, known)
+    guess = nearest(key, known) or nearest(key, known_keys(options))
     sections = [section for section in homes().get(key, ()) if section]
     if path[:2] == ("api", "auth") and guess is None:
         hint = "Secrets are named by environment variable: see `token_env`, `password_env`."
@@ -208,7 +221,7 @@ def _unknown_key_fix(path: Path, data: Any) -> str:
         hint = f"Did you mean `{guess}`?"
     else:
         hint = f"It belongs into `{sections[0]}`." if sections else "Remove it."
-    return f"{hint} Known keys here: {listing(known)}."
+    return "is not a known key", f"{hint} Known keys here: {listing(known)}."
 
 
 def _missing_fix(path: Path, data: Any) -> str:
@@ -234,16 +247,9 @@ _EXAMPLES = {
     "model": ", e.g. `openai/gpt-4o-mini`.",
     "choices": ", e.g. `[small, large]`.",
     "variants": ", e.g. `[prompts/a.md, prompts/b.md]`.",
-    "type": (
-        " with one of `exact_match`, `contains`, `regex`, `numeric`, `json_schema`, `similarity`, "
-        "`bleu`, `rouge`, `checks`, `latency_ms`, `cost_usd`, `first_token_ms`, `success_rate`, `tool_choice`, `tool_arguments`, "
-        "`tool_calls`, `tool_allowed`, `function`, `plugin`, `llm_judge`."
-    ),
 }
 """What follows "Add `key:`" where a key is missing."""
 
-_Words: TypeAlias = tuple[str, str]
-"""Rule and fix."""
 _MAPPING: _Words = ("must be a mapping", "Write `key: value` pairs, indented below.")
 _TYPES: dict[str, _Words] = {
     "string_type": ("must be a text", 'Put it in quotes, e.g. "{value}".'),

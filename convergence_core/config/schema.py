@@ -14,6 +14,7 @@ from pydantic_core import PydanticUndefined
 
 from convergence_core.config.api import HOSTED_KINDS
 from convergence_core.config.base import Section
+from convergence_core.config.evaluation import MetricConfig
 from convergence_core.config.models import Configuration
 from convergence_core.config.source import Path
 
@@ -23,7 +24,7 @@ ALSO_READ: Mapping[str, tuple[str, ...]] = {
 }
 """Keys that ``normalize`` reads beside a section's own."""
 GUESSED: frozenset[tuple[str, str]] = frozenset(
-    {("ApiConfig", "kind"), ("MetricConfig", "type"), ("MetricConfig", "direction")}
+    {("ApiConfig", "kind"), ("BaseMetric", "type"), ("BaseMetric", "direction")}
 )
 """Fields that may be left out of a file although the model requires them."""
 
@@ -31,8 +32,10 @@ PARAMETER_TYPES = {"continuous": "float", "bool": "boolean"}
 DIRECTIONS = {"higher_is_better": "higher", "lower_is_better": "lower"}
 """Words that are read too, and ours, here and above."""
 
-_LISTED_ELSEWHERE = frozenset({("MetricConfig", "llm")})
+_LISTED_ELSEWHERE = frozenset({("JudgeMetric", "llm")})
 """Sections whose keys the reference lists at another place."""
+MOST_NAMED = 6
+"""Most types that the reference names before a key."""
 
 
 # -- sections and keys
@@ -81,7 +84,7 @@ def sections_at(path: Path, data: Any) -> list[type[Section]]:
             inside = any(_is_container(info.annotation) for info in infos)
         if len(models) > 1 and not inside:
             kind = data.get("type") if isinstance(data, dict) else None
-            models = [model for model in models if kind in _kinds(model)] or models
+            models = [model for model in models if kind in kinds_of(model)] or models
     return models
 
 
@@ -100,9 +103,16 @@ def _is_container(annotation: Any) -> bool:
     return origin in {dict, list}
 
 
-def _kinds(model: type[Section]) -> tuple[Any, ...]:
+def kinds_of(model: type[Section]) -> tuple[Any, ...]:
+    """Return the values of ``type`` that choose a section among the options of a union."""
     info = model.model_fields.get("type")
     return get_args(info.annotation) if info else ()
+
+
+METRIC_TYPES: tuple[str, ...] = tuple(
+    kind for model in sections_of(MetricConfig) for kind in kinds_of(model)
+)
+"""Types of metrics."""
 
 
 # -- the reference
@@ -151,11 +161,14 @@ def _options_rows(options: list[type[Section]], path: str) -> Iterator[Reference
     """Yield each key of a union's options once, under the options that have it."""
     for key in dict.fromkeys(key for option in options for key in fields_of(option)):
         holders = [option for option in options if key in fields_of(option)]
-        kinds = "|".join(str(kind) for option in holders for kind in _kinds(option))
-        name = "name" if len(holders) == len(options) else kinds
-        yield _row(
-            f"{path}.<{name}>.{key}", [(holder, fields_of(holder)[key]) for holder in holders]
-        )
+        kinds = [str(kind) for option in holders for kind in kinds_of(option)]
+        is_general = len(holders) == len(options) or len(kinds) > MOST_NAMED
+        name = "name" if is_general else "|".join(kinds)
+        fields = [(holder, fields_of(holder)[key]) for holder in holders]
+        yield _row(f"{path}.<{name}>.{key}", fields)
+        for model in sections_of(fields[0][1].annotation):
+            if (holders[0].__name__, key) not in _LISTED_ELSEWHERE:
+                yield from _rows(model, f"{path}.<{name}>.{key}.")
 
 
 def _row(path: str, fields: list[tuple[type[Section], FieldInfo]]) -> ReferenceRow:
@@ -168,9 +181,13 @@ def _row(path: str, fields: list[tuple[type[Section], FieldInfo]]) -> ReferenceR
     return ReferenceRow(
         key=path,
         type=" | ".join(dict.fromkeys(_type_name(info.annotation) for _, info in fields)),
-        default="see text" if (model.__name__, key) in GUESSED else _default(first),
+        default="see text" if _is_guessed(model, key) else _default(first),
         description=" ".join(" ".join(dict.fromkeys(texts)).split()),
     )
+
+
+def _is_guessed(model: type[Section], key: str) -> bool:
+    return any((base.__name__, key) in GUESSED for base in model.__mro__)
 
 
 def _default(info: FieldInfo) -> str:
@@ -221,8 +238,7 @@ def json_schema() -> Schema:
     """Return the JSON Schema (2020-12) of a configuration file, with the spellings that are read too."""
     schema = Configuration.model_json_schema(by_alias=True, mode="validation")
     definitions: Schema = schema["$defs"]
-    for model, key in GUESSED:
-        definitions[model]["required"].remove(key)
+    definitions["ApiConfig"]["required"].remove("kind")
     _patch_api(definitions)
     _patch_parameters(definitions)
     _patch_evaluation(definitions)
@@ -298,8 +314,14 @@ def _patch_evaluation(definitions: Schema) -> None:
     meaning = "Where the test cases are: a path, a list, or a mapping."
     path = {"type": "string", "minLength": 1}
     evaluation["test_cases"] = _any_of(meaning, _ref("TestCasesConfig"), path, inline)
-    metric = definitions["MetricConfig"]["properties"]
-    metric["type"]["enum"] += list(DIRECTIONS)
+    metrics = evaluation["metrics"]
+    metrics["additionalProperties"] = {"anyOf": metrics["additionalProperties"]["oneOf"]}
+    meaning = definitions["TextMetric"]["properties"]["type"]
+    for model in sections_of(MetricConfig):
+        schema = definitions[model.__name__]
+        schema["required"] = [key for key in schema["required"] if not _is_guessed(model, key)]
+        kinds = [*kinds_of(model), *DIRECTIONS]
+        schema["properties"]["type"] = {**meaning, "enum": kinds}
 
 
 def _patch_calls(schema: Schema, definitions: Schema) -> None:
@@ -321,4 +343,4 @@ def _patch_calls(schema: Schema, definitions: Schema) -> None:
     )
     partial = {key: value for key, value in llm.items() if key != "required"}
     definitions["JudgeLlmConfig"] = {**partial, "title": "JudgeLlmConfig"}
-    definitions["MetricConfig"]["properties"]["llm"]["anyOf"][0] = _ref("JudgeLlmConfig")
+    definitions["JudgeMetric"]["properties"]["llm"]["anyOf"][0] = _ref("JudgeLlmConfig")

@@ -91,9 +91,7 @@ def check_environment(configuration: Configuration, secrets: Secrets | None = No
 def _judge_keys(configuration: Configuration) -> dict[str, str]:
     """Return the variables that judges' keys are in, each with the key that names it."""
     keys: dict[str, str] = {}
-    for name, metric in configuration.evaluation.metrics.items():
-        if metric.type != "llm_judge":
-            continue
+    for name, metric in configuration.evaluation.judges.items():
         llm = metric.llm or configuration.llm  # the key of the target's own model is `api.auth`'s
         key = "llm" if metric.llm is None else f"evaluation.metrics.{name}.llm"
         if llm is not None and llm.api_key_env is not None:

@@ -59,7 +59,7 @@ def retyped_warnings(
 
 
 def _compares(metric: MetricConfig, leaf: Retyped) -> bool:
-    if metric.type not in _TEXT_METRICS or not needs_expected(metric):
+    if not needs_expected(metric) or metric.type not in _TEXT_METRICS:
         return False
     path = () if metric.expected_field is None else parse_path(metric.expected_field)
     return leaf.path[1 : 1 + len(path)] == path

@@ -2,8 +2,14 @@
 
 from functools import partial
 
-from convergence_core.config import Configuration, MetricConfig
+from convergence_core.config import Configuration, JudgeMetric, MetricConfig
 from convergence_core.config.api import CHAT_KINDS
+from convergence_core.config.evaluation import (
+    ExpectingMetric,
+    MeasuredMetric,
+    PluginMetric,
+    UserFunctionMetric,
+)
 from convergence_core.errors import ConfigurationError, Problem
 from convergence_core.ports import Metric, Target
 from tasks.calls.metric_calls import PaidMetric
@@ -236,15 +242,15 @@ def make_metrics(
         judges.update(_judges(loaded, environment))
 
     def metric(name: str, config: MetricConfig) -> Metric | PaidMetric:
-        if name in judges:
+        if isinstance(config, JudgeMetric):
             return judges[name]
-        if config.type in OWN_NUMBERS:
+        if isinstance(config, MeasuredMetric):
             return OWN_NUMBERS[config.type](name)
-        if config.type.startswith("tool_"):
-            return ToolMetric(name, config)
-        if config.type == "plugin":
+        if isinstance(config, PluginMetric):
             return FunctionMetric(name, evaluators.of_plugin(name, config))
-        if config.type == "function":
+        if not isinstance(config, ExpectingMetric) or config.type.startswith("tool_"):
+            return ToolMetric(name, config)
+        if isinstance(config, UserFunctionMetric):
             return FunctionMetric(name, evaluators.of(name, config))
         return evaluators.compared(name, config)
 
@@ -277,7 +283,7 @@ class _Evaluators:
         self._given = given
         self._key_to_evaluator: dict[str, UserEvaluator | None] = {}
 
-    def of(self, name: str, config: MetricConfig) -> UserEvaluator | None:
+    def of(self, name: str, config: UserFunctionMetric) -> UserEvaluator | None:
         """Return the evaluator of a metric; ``None``: the target measures it, or see ``problems``."""
         if config.function is not None:
             return self._made(config.function, f"evaluation.metrics.{name}.function")
@@ -285,7 +291,7 @@ class _Evaluators:
             return self._made(self._given, "evaluator")
         return None
 
-    def compared(self, name: str, config: MetricConfig) -> Metric:
+    def compared(self, name: str, config: ExpectingMetric) -> Metric:
         """Return a metric that compares; without its library a placeholder, see ``problems``."""
         try:
             compare = comparison(config, self._loaded.schemas.get(name))
@@ -296,11 +302,11 @@ class _Evaluators:
         is_optional = config.type == "checks"
         return Compared(name, compare, config.field, config.expected_field, is_optional)
 
-    def of_plugin(self, name: str, config: MetricConfig) -> UserEvaluator | None:
+    def of_plugin(self, name: str, config: PluginMetric) -> UserEvaluator | None:
         """Return the evaluator that a plugin makes; ``None``: see ``problems``."""
         key = f"evaluation.metrics.{name}"
         context = PluginContext(
-            name=config.plugin or "",
+            name=config.plugin,
             options=config.plugin_options,
             key=key,
             base_dir=self._loaded.base_dir,

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from convergence_core.config import Configuration
+from convergence_core.config.evaluation import UserFunctionMetric
 from convergence_core.errors import ConfigurationError
 from tasks.functions.user_functions import load_function
 
@@ -39,7 +40,8 @@ def facts_of(configuration: Configuration, base_dir: Path) -> dict[str, str]:
 
 def _files(configuration: Configuration) -> Iterator[str]:
     evaluation = configuration.evaluation
-    paths = [configuration.api.function, *(m.function for m in evaluation.metrics.values())]
+    functions = [m for m in evaluation.metrics.values() if isinstance(m, UserFunctionMetric)]
+    paths = [configuration.api.function, *(metric.function for metric in functions)]
     for path in paths:
         source = (path or "").rpartition(":")[0]
         if source.endswith(".py"):

@@ -282,7 +282,7 @@ class _Loader:
 
     def _rubrics(self) -> dict[str, str]:
         rubrics: dict[str, str] = {}
-        for name, metric in self.configuration.evaluation.metrics.items():
+        for name, metric in self.configuration.evaluation.judges.items():
             at: KeyPath = ("evaluation", "metrics", name, "rubric_path")
             path = metric.rubric_path
             text = None if path is None else self._read_text(path, at)
@@ -297,7 +297,7 @@ class _Loader:
         schemas: dict[str, Json] = {}
         for name, metric in self.configuration.evaluation.metrics.items():
             at: KeyPath = ("evaluation", "metrics", name, "schema")
-            schema: Json = metric.json_schema
+            schema: Json = getattr(metric, "json_schema", None)
             if isinstance(schema, str):
                 text = self._read_text(schema, at)
                 report = Reporter(file=str(self.base_dir / schema), key=dotted(at))

@@ -9,12 +9,22 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any, Final, TypeAlias, get_args
+from typing import Any, Final, TypeAlias, TypeGuard
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
-from convergence_core.config import MetricConfig
-from convergence_core.config.evaluation import SimilarityMethod
+from convergence_core.config.evaluation import (
+    BaseMetric,
+    CasedMetric,
+    ExpectingMetric,
+    JsonSchemaMetric,
+    MetricConfig,
+    NumericMetric,
+    RegexMetric,
+    RougeMetric,
+    SimilarityMetric,
+    TextMetric,
+)
 from convergence_core.errors import CandidateFault
 from convergence_core.records import Json, canonical_json
 from tasks.json_values import answers_of, as_text, names
@@ -31,7 +41,7 @@ _WORD = re.compile(r"[^\W_]+")
 _NUMBER = re.compile(r"[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)?(?:\.\d*)?(?:[eE][-+]?\d+)?")
 
 
-def comparison(config: MetricConfig, schema: Json = None) -> Comparison:
+def comparison(config: ExpectingMetric, schema: Json = None) -> Comparison:
     """Return the comparison that a metric's configuration describes.
 
     Args:
@@ -41,13 +51,13 @@ def comparison(config: MetricConfig, schema: Json = None) -> Comparison:
     Raises:
         ImportError: the library of type ``bleu`` or ``rouge`` is not installed.
     """
-    if config.type == "bleu":
-        return partial(_bleu, config, _bleu_scorer())
-    if config.type == "rouge":
+    if isinstance(config, RougeMetric):
         return partial(_rouge, config, _rouge_scorer(config.method))
-    if config.type == "json_schema":
+    if isinstance(config, JsonSchemaMetric):
         return partial(_fits_schema, None if schema is None else canonical_json(schema))
-    comparisons: dict[str, Callable[[MetricConfig, Json, Json], float]] = {
+    if isinstance(config, TextMetric) and config.type == "bleu":
+        return partial(_bleu, config, _bleu_scorer())
+    comparisons: dict[str, Callable[[Any, Json, Json], float]] = {
         "checks": _checks,
         "exact_match": _exact_match,
         "contains": _contains,
@@ -58,16 +68,16 @@ def comparison(config: MetricConfig, schema: Json = None) -> Comparison:
     return partial(comparisons[config.type], config)
 
 
-def needs_expected(config: MetricConfig) -> bool:
+def needs_expected(config: BaseMetric) -> TypeGuard[ExpectingMetric]:
     """Whether a case must have an ``expected`` for this metric."""
-    if config.type == "regex":
+    if isinstance(config, RegexMetric):
         return config.pattern is None
-    if config.type == "json_schema":
+    if isinstance(config, JsonSchemaMetric):
         return config.json_schema is None
     return config.type in ("checks", "exact_match", "contains", "numeric", *LIKENESSES)
 
 
-def check_expected(config: MetricConfig, expected: Json) -> str | None:
+def check_expected(config: ExpectingMetric, expected: Json) -> str | None:
     """Return what is wrong with an expected value for this metric, ``None`` if nothing is."""
     try:
         if config.type == "numeric":
@@ -76,10 +86,10 @@ def check_expected(config: MetricConfig, expected: Json) -> str | None:
             _expected_texts(expected)
         elif config.type == "checks":
             _read_checks(expected)
-        elif config.type == "regex" and config.pattern is None:
+        elif isinstance(config, RegexMetric) and config.pattern is None:
             for source in answers_of(expected):
                 _pattern(source, case_sensitive=config.case_sensitive)
-        elif config.type == "json_schema" and config.json_schema is None:
+        elif isinstance(config, JsonSchemaMetric) and config.json_schema is None:
             _validator(canonical_json(expected))
     except ValueError as error:
         return str(error)
@@ -93,6 +103,7 @@ _CHECK_OPTIONS: Final = (
 _CHECKED: Final = (
     *("exact_match", "contains", "regex", "numeric", "json_schema", "similarity", "checks"),
 )
+_METRIC: Final = TypeAdapter[MetricConfig](MetricConfig)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +127,7 @@ class _Check:
         return 1.0 - value if self.is_negated else value
 
 
-def _checks(config: MetricConfig, result: Json, expected: Json) -> float:  # noqa: ARG001
+def _checks(config: BaseMetric, result: Json, expected: Json) -> float:  # noqa: ARG001
     """Weighted share of a case's own checks that the result passes."""
     checks = _read_checks(expected)
     total = sum(check.weight for check in checks)
@@ -138,18 +149,18 @@ def _check(check: Json) -> _Check:
         raise ValueError(f"must hold checks: mappings with `expected`, of the keys {names(known)}")
     options = {key: value for key, value in check.items() if key in _CHECK_OPTIONS}
     try:
-        config = MetricConfig.model_validate({"direction": "higher", **options})
+        config = _METRIC.validate_python({"direction": "higher", **options})
     except ValidationError as error:
-        key = ".".join(map(str, error.errors()[0]["loc"]))
+        key = ([*error.errors()[0]["loc"]] or ["type"])[-1]
         raise ValueError(f"must hold checks whose `{key}` is one of a metric") from None
     threshold, is_negated = check.get("threshold"), check.get("not", False)
-    if config.type not in _CHECKED or not isinstance(is_negated, bool):
+    if (
+        not isinstance(config, ExpectingMetric)
+        or config.type not in _CHECKED
+        or not isinstance(is_negated, bool)
+    ):
         raise ValueError(
             f"must hold checks of the types {names(_CHECKED)}; `not` is true or false"
-        )
-    if config.method not in get_args(SimilarityMethod):
-        raise ValueError(
-            f"must hold checks whose `method` is one of {names(get_args(SimilarityMethod))}"
         )
     if isinstance(threshold, bool) or not isinstance(threshold, int | float | None):
         raise ValueError("must hold checks whose `threshold` is a number")
@@ -167,19 +178,19 @@ def check_problem(check: Json) -> str | None:
     return None
 
 
-def _exact_match(config: MetricConfig, result: Json, expected: Json) -> float:
+def _exact_match(config: TextMetric, result: Json, expected: Json) -> float:
     """1 if the result equals the expected value, or any of a list of them."""
     right = [expected, *answers_of(expected)]
     return float(any(_equal(result, answer, config) for answer in right))
 
 
-def _contains(config: MetricConfig, result: Json, expected: Json) -> float:
+def _contains(config: TextMetric, result: Json, expected: Json) -> float:
     """1 if the result's text holds the expected text, or all of a list of them."""
     text = _tidy(config, result)
     return float(all(_tidy(config, part) in text for part in _expected_texts(expected)))
 
 
-def _regex(config: MetricConfig, result: Json, expected: Json) -> float:
+def _regex(config: RegexMetric, result: Json, expected: Json) -> float:
     """1 if the result's text holds the pattern, or else the expected text, or any of a list, as a pattern."""
     text = as_text(result)
     sources = answers_of(expected) if config.pattern is None else [config.pattern]
@@ -187,7 +198,7 @@ def _regex(config: MetricConfig, result: Json, expected: Json) -> float:
     return float(any(pattern.search(text) is not None for pattern in patterns))
 
 
-def _numeric(config: MetricConfig, result: Json, expected: Json) -> float:
+def _numeric(config: NumericMetric, result: Json, expected: Json) -> float:
     """1 if the result is a number within the tolerance of the expected one, or of any of a list."""
     targets = _expected_numbers(expected)
     number = _number(result)
@@ -212,12 +223,12 @@ def _fits_schema(schema_json: str | None, result: Json, expected: Json) -> float
     return float(validator.is_valid(result))
 
 
-def _similarity(config: MetricConfig, result: Json, expected: Json) -> float:
+def _similarity(config: SimilarityMetric, result: Json, expected: Json) -> float:
     """How alike the two texts are, in [0, 1]; of a list of expected texts, the one most alike."""
     return max(_alike(config, result, answer) for answer in answers_of(expected))
 
 
-def _alike(config: MetricConfig, result: Json, expected: Json) -> float:
+def _alike(config: SimilarityMetric, result: Json, expected: Json) -> float:
     """Return the likeness of two texts by a string distance of jellyfish.
 
     An edit distance d becomes 1 - d / (length of the longer text).
@@ -235,7 +246,7 @@ def _alike(config: MetricConfig, result: Json, expected: Json) -> float:
             return 1.0 - jellyfish.damerau_levenshtein_distance(a, b) / longest
         case "jaro_winkler":
             return float(jellyfish.jaro_winkler_similarity(a, b))
-        case _:  # jaccard; those of ROUGE are refused on reading
+        case "jaccard":
             return _jaccard(a, b)
 
 
@@ -247,7 +258,7 @@ def _jaccard(a: str, b: str) -> float:
     return len(words & others) / len(union) if union else 1.0
 
 
-def _bleu(config: MetricConfig, scorer: Any, result: Json, expected: Json) -> float:
+def _bleu(config: TextMetric, scorer: Any, result: Json, expected: Json) -> float:
     """Sentence BLEU, in [0, 1]; the texts of a list are the references of one answer."""
     text, references = (
         _tidy(config, result),
@@ -264,12 +275,9 @@ def _bleu_scorer() -> Any:
     return BLEU(effective_order=True)  # as sacrebleu scores sentences
 
 
-def _rouge(config: MetricConfig, scorer: Any, result: Json, expected: Json) -> float:
+def _rouge(config: RougeMetric, scorer: Any, result: Json, expected: Json) -> float:
     """F1 of a ROUGE, in [0, 1]; of a list of expected texts, the one most alike."""
-    text, references = (
-        _tidy(config, result),
-        [_tidy(config, answer) for answer in answers_of(expected)],
-    )
+    text, *references = (as_text(item).strip() for item in (result, *answers_of(expected)))
     if text in references:  # one word has no pairs of words, and a score of 0
         return 1.0
     n, most = (
@@ -297,12 +305,12 @@ class _Words:
         return _WORD.findall(text.lower())
 
 
-def _tidy(config: MetricConfig, value: Json) -> str:
+def _tidy(config: CasedMetric, value: Json) -> str:
     text = as_text(value).strip()
     return text if config.case_sensitive else text.casefold()
 
 
-def _equal(a: Json, b: Json, config: MetricConfig) -> bool:
+def _equal(a: Json, b: Json, config: CasedMetric) -> bool:
     """Whether a result equals an expected value; either may be the JSON text of the other.
 
     Two texts are compared as texts: ``3.10`` is not ``3.1``.
@@ -316,7 +324,7 @@ def _equal(a: Json, b: Json, config: MetricConfig) -> bool:
     return isinstance(a, bool) == isinstance(b, bool) and a == b
 
 
-def _equals_as_json(a: Json, b: Json, config: MetricConfig) -> bool:
+def _equals_as_json(a: Json, b: Json, config: CasedMetric) -> bool:
     """Whether one is a mapping, list or number result, and the other a text of equal JSON."""
     other: Json
     if isinstance(a, str) and isinstance(b, (dict, list)):

@@ -6,7 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from convergence_core.config import MetricConfig
+from convergence_core.config.evaluation import (
+    AnswerMetric,
+    ExpectingMetric,
+    TextMetric,
+    ToolAllowedMetric,
+)
 from convergence_core.errors import CandidateFault, EvaluatorFault
 from convergence_core.records import Case, Json, Params, Reply, canonical_json
 from tasks.json_values import MISSING, pick
@@ -54,7 +59,7 @@ class ToolMetric:
 
     name: str
     """Key under ``evaluation.metrics``."""
-    config: MetricConfig
+    config: AnswerMetric
     """Of a type that begins with ``tool_``."""
 
     async def measure(self, reply: Reply, case: Case, params: Params) -> float:  # noqa: ARG002 - protocol
@@ -64,17 +69,16 @@ class ToolMetric:
             CandidateFault: the answer lacks the metric's ``field``.
             EvaluatorFault: the case does not say what is expected.
         """
-        made = self._made(reply.value)
-        kind = self.config.type
-        if kind == "tool_calls":
+        made, config = self._made(reply.value), self.config
+        if not isinstance(config, ExpectingMetric):
             return float(len(made))
-        if kind == "tool_allowed":
-            refused = [*self.config.forbidden, *self._named(case)]
+        if isinstance(config, ToolAllowedMetric):
+            refused = [*config.forbidden, *_named(case, config.expected_field)]
             return float(not any(fnmatchcase(c.name, name) for c in made for name in refused))
-        expected = self._expected(case)
-        if kind == "tool_choice":
-            return choice(made, expected)
-        return arguments(made, expected, case_sensitive=self.config.case_sensitive)
+        expected = self._expected(case, config.expected_field or CALLS)
+        if isinstance(config, TextMetric):
+            return arguments(made, expected, case_sensitive=config.case_sensitive)
+        return choice(made, expected)
 
     def _made(self, value: Json) -> list[ToolCall]:
         found = pick(value, self.config.field or CALLS)
@@ -85,8 +89,7 @@ class ToolMetric:
             )
         return [] if found is MISSING else tool_calls_of(found)
 
-    def _expected(self, case: Case) -> list[ToolCall]:
-        path = self.config.expected_field or CALLS
+    def _expected(self, case: Case, path: str) -> list[ToolCall]:
         found = pick(case.expected, path)
         if found is MISSING:
             raise EvaluatorFault(
@@ -103,12 +106,11 @@ class ToolMetric:
             )
         return calls
 
-    def _named(self, case: Case) -> list[str]:
-        """Return the forbidden tools that the case names itself."""
-        if self.config.expected_field is None:
-            return []
-        found = pick(case.expected, self.config.expected_field)
-        return [] if found is MISSING else [call.name for call in tool_calls_of(found)]
+
+def _named(case: Case, path: str | None) -> list[str]:
+    """Return the forbidden tools that the case names itself."""
+    found = MISSING if path is None else pick(case.expected, path)
+    return [] if found is MISSING else [call.name for call in tool_calls_of(found)]
 
 
 def choice(made: Sequence[ToolCall], expected: Sequence[ToolCall]) -> float:

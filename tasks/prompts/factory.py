@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Final
 
 from convergence_core.config import Configuration
-from convergence_core.config.evaluation import MetricConfig
+from convergence_core.config.evaluation import BaseMetric, ExpectingMetric
 from convergence_core.config.search_space import TextParam
 from convergence_core.errors import PolicyCheckpointError
 from convergence_core.posterior.length_price import LengthPrice
@@ -184,7 +184,8 @@ def labels_of(expected: Sequence[str]) -> tuple[str, ...]:
     return found if are_few and all(len(text) <= LONGEST_LABEL for text in found) else ()
 
 
-def _compares_whole(metric: MetricConfig) -> bool:
+def _compares_whole(metric: BaseMetric) -> bool:
     """Whether a metric compares the whole answer with all that a case expects."""
-    has_path = metric.field is not None or metric.expected_field is not None
-    return metric.type in _COMPARED and not has_path
+    if not isinstance(metric, ExpectingMetric) or metric.type not in _COMPARED:
+        return False
+    return metric.field is metric.expected_field is None

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from convergence_core.config import Configuration, MetricConfig
+from convergence_core.config import Configuration, JudgeMetric
 from convergence_core.judges.agreement import pass_fail_agreement, rating_agreement, wilson
 from convergence_core.judges.report import Agreement, Figure, JudgeReport
 from convergence_core.ports import Store
@@ -104,7 +104,7 @@ def judge_reports(
 
 def judge_report(
     name: str,
-    metric: MetricConfig,
+    metric: JudgeMetric,
     rows: Sequence[LabeledJudgement] | None,
     *,
     of_default: bool = False,
@@ -219,7 +219,7 @@ def _figure(found: Figure) -> str:
 
 
 def _agreement(
-    metric: MetricConfig, rows: Sequence[LabeledJudgement], level: float
+    metric: JudgeMetric, rows: Sequence[LabeledJudgement], level: float
 ) -> tuple[Agreement, int, int]:
     """Return the agreement, and how many labels were of no use and how many cases undecided."""
     values: dict[str, list[float]] = {}

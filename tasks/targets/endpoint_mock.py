@@ -6,6 +6,7 @@ from itertools import zip_longest
 from typing import Any
 
 from convergence_core.config import Configuration
+from convergence_core.config.evaluation import ExpectingMetric
 from convergence_core.records import Case, Json, Params
 from tasks.http.request_templates import Values
 from tasks.json_values import Missing, answers_of, as_text, parse_path, pick
@@ -84,17 +85,19 @@ def _fields(
     for name, metric in configuration.evaluation.metrics.items():
         if metric.type in OWN_NUMBERS or metric.type.startswith("tool_"):
             continue
+        place = path = None
+        if isinstance(metric, ExpectingMetric):
+            place, path = metric.field, metric.expected_field
         for case in cases:
-            path = metric.expected_field
             expected = pick(case.expected, path) if path else case.expected
-            if metric.field is not None:
+            if place is not None:
                 known = [] if isinstance(expected, Missing) else answers_of(expected)
-                field_to_values.setdefault(metric.field, []).extend(known)
+                field_to_values.setdefault(place, []).extend(known)
             elif isinstance(expected, dict):
                 for field, value in expected.items():
                     field_to_values.setdefault(field, []).append(value)
         schema = metric_to_schema.get(name)
-        if metric.field is None and isinstance(schema, dict):
+        if place is None and isinstance(schema, dict):
             properties = schema.get("properties")
             schemas |= properties if isinstance(properties, dict) else {}
     return schemas | {field: _schema(values) for field, values in field_to_values.items()}

@@ -41,9 +41,9 @@ def test_configuration_of_the_original_loads():
     assert configuration.optimization.evolution.generations == 4
     assert configuration.optimization.evolution.population_size == 6
     assert list(configuration.search_space.parameters) == ["temperature", "model"]
-    assert (
-        configuration.evaluation.metrics["quality"].function == "convergence.evaluators:reported"
-    )
+    metric = configuration.evaluation.metrics["quality"]
+    assert metric.type == "function"
+    assert metric.function == "convergence.evaluators:reported"
 
 
 def test_without_test_cases_the_parameters_alone_are_asked():
@@ -134,7 +134,8 @@ def test_local_function_may_be_named(path: str):
 
 def test_named_evaluator_is_part_of_the_configuration():
     loaded = load_config(config(), evaluator="json.dumps")
-    functions = {metric.function for metric in loaded.configuration.evaluation.metrics.values()}
+    metrics = loaded.configuration.evaluation.metrics.values()
+    functions = {metric.function for metric in metrics if metric.type == "function"}
     assert "json:dumps" in functions
 
 

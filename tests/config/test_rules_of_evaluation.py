@@ -62,7 +62,7 @@ EVALUATION: dict[str, Rule] = {
     "forbidden tools of another type": (
         {M + "steps": {"type": "tool_calls", "forbidden": ["delete_*"]}},
         "evaluation.metrics.steps.forbidden",
-        "has no effect on a metric of type `tool_calls`",
+        "has no effect with type `tool_calls`",
         "tool_allowed",
     ),
     "tolerance without a constraint": (
@@ -92,7 +92,7 @@ EVALUATION: dict[str, Rule] = {
     "metric's option of another type": (
         {M + "exact_match/tolerance": 0.1},
         "evaluation.metrics.exact_match.tolerance",
-        "has no effect on a metric of type `exact_match`",
+        "has no effect with type `exact_match`",
         "`numeric`",
     ),
     "broken pattern": (
@@ -104,13 +104,13 @@ EVALUATION: dict[str, Rule] = {
     "method of another type": (
         {M + "rouge": {"method": "jaccard"}},
         "evaluation.metrics.rouge.method",
-        "must be one of `rouge1`, `rouge2`, `rougeL` with type `rouge`",
-        "rougeL",
+        "must be one of `rouge1`, `rouge2`, `rougeL`",
+        "Write one of them",
     ),
     "method that nothing reads": (
         {M + "bleu": {"method": "rouge1"}},
         "evaluation.metrics.bleu.method",
-        "has no effect on a metric of type `bleu`",
+        "has no effect with type `bleu`",
         "Remove it",
     ),
     "scale of one value": (

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from convergence_core.config import LlmConfig, MetricConfig, parse_mapping
+from convergence_core.config import JudgeMetric, LlmConfig, parse_mapping
 from convergence_core.config.evaluation_rules import check_judges, judge_note
 from convergence_core.errors import ConfigurationError
 from tests.support.config_examples import (
@@ -211,7 +211,7 @@ def test_key_of_judges_is_refused_on_another_metric(key):
     changes = {f"evaluation/metrics/exact_match/{key}": OF_JUDGES[key]}
     (problem,) = problems_of(changes)
     assert problem.key == f"evaluation.metrics.exact_match.{key}"
-    assert problem.rule == "has no effect on a metric of type `exact_match`"
+    assert problem.rule == "has no effect with type `exact_match`"
     assert "`llm_judge`" in problem.fix
 
 
@@ -264,8 +264,8 @@ def test_wrong_value_of_a_judge_is_refused_where_it_stands(path, key, wrong):
     assert [problem.key for problem in found] == [f"{path}/{key}".replace("/", ".")]
 
 
-def judge_of(changes: dict[str, Any]) -> MetricConfig:
-    return parse_mapping(edited(changes, JUDGED)).evaluation.metrics["quality"]
+def judge_of(changes: dict[str, Any]) -> JudgeMetric:
+    return parse_mapping(edited(changes, JUDGED)).evaluation.judges["quality"]
 
 
 def test_a_judge_measures_rewards_of_which_more_is_better():
@@ -329,11 +329,11 @@ def test_one_mistake_of_the_general_judge_is_told_once():
 def test_without_a_rubric_one_is_written_from_the_description(written: dict[str, Any]):
     without = {Q + "/rubric": REMOVED}
     described = {**without, "api/description": "Names the mood."}
-    rubric = parse_mapping(edited(described, written)).evaluation.metrics["quality"].rubric
+    rubric = parse_mapping(edited(described, written)).evaluation.judges["quality"].rubric
     assert rubric is not None
     assert 'This system: "Names the mood."' in rubric
     plain = parse_mapping(edited(without, written))
-    assert "does what this system is for" in (plain.evaluation.metrics["quality"].rubric or "")
+    assert "does what this system is for" in (plain.evaluation.judges["quality"].rubric or "")
 
 
 CHAT = {"name": "s", "endpoint": "https://host/v1", "auth": {"token_env": "KEY"}}
@@ -371,7 +371,7 @@ def test_without_an_llm_the_targets_own_model_judges(api: dict[str, Any], model:
     tree["api"] = {name: value for name, value in api.items() if value is not REMOVED}
     tree["search_space"] = {"parameters": {"model": ["a", "b"]}}
     configuration = parse_mapping(tree)
-    judge = configuration.judge_of(configuration.evaluation.metrics["quality"])
+    judge = configuration.judge_of(configuration.evaluation.judges["quality"])
     assert (judge and judge.model) == model
     if judge is None or model is None:
         assert judge_note(configuration) is None
@@ -396,6 +396,6 @@ def test_without_an_llm_the_targets_own_model_judges(api: dict[str, Any], model:
 
 def test_a_named_judge_is_not_the_targets():
     configuration = parse_mapping(JUDGED)
-    judge = configuration.judge_of(configuration.evaluation.metrics["quality"])
+    judge = configuration.judge_of(configuration.evaluation.judges["quality"])
     assert judge == configuration.llm
     assert judge_note(configuration) is None

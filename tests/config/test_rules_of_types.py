@@ -227,8 +227,8 @@ TYPES: dict[str, Rule] = {
     "key of another parameter type": (
         {P + "t/choices": [1]},
         "search_space.parameters.t.choices",
-        "is not a known key",
-        "`log`",
+        "has no effect with type `float`",
+        "`categorical`",
     ),
 }
 

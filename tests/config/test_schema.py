@@ -122,7 +122,7 @@ def test_reference_has_a_described_row_for_every_key():
     keys = {row.key: row for row in rows}
     assert keys["optimization.seed"].default == "0"
     assert keys["search_space.parameters.<float|int>.log"].type == "boolean"
-    assert keys["evaluation.metrics.<name>.schema"].default == "absent"
+    assert keys["evaluation.metrics.<json_schema>.schema"].default == "absent"
     assert keys["api.name"].default == "required"
 
 

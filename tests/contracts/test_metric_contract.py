@@ -4,11 +4,11 @@ import asyncio
 import math
 import sys
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
-from convergence_core.config import MetricType
+from convergence_core.config.schema import METRIC_TYPES
 from convergence_core.errors import EvaluationFault
 from convergence_core.ports import Metric
 from convergence_core.records import Reply
@@ -48,7 +48,7 @@ ANSWERS = [
 ]
 
 
-@pytest.fixture(params=[kind for kind in get_args(MetricType) if kind != "llm_judge"])
+@pytest.fixture(params=[kind for kind in METRIC_TYPES if kind != "llm_judge"])
 def metric(request, tmp_path, monkeypatch):
     kind = request.param
     if (library := LIBRARIES.get(kind)) is not None:

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from convergence.__main__ import run
-from convergence_core.config import MetricConfig
-from convergence_core.config.evaluation import ScaleConfig
+from convergence_core.config.evaluation import PlainMetric, ScaleConfig
 from convergence_core.errors import ConfigurationError
 from tasks.inputs.case_files import Reporter, read_cases
 from tasks.inputs.factories import make_metrics
@@ -515,7 +514,7 @@ def test_an_assertion_of_promptfoo_becomes_a_check_that_says_the_same(
     path.write_text(f"prompts: [x]\ntests: [{{assert: [{assertion}]}}]")
     (case,) = promptfoo_project(path, "cases.jsonl").cases
     expected = case["expected"]["checks"]  # type: ignore[call-overload,index]
-    compare = comparison(MetricConfig(type="checks", direction="higher"))
+    compare = comparison(PlainMetric(type="checks", direction="higher"))
     assert (compare(right, expected), compare(wrong, expected)) == (1.0, 0.0)
 
 
@@ -527,4 +526,4 @@ def test_an_assertion_of_promptfoo_becomes_a_check_that_says_the_same(
      [{"type": "similarity", "expected": "a", "method": "rouge1"}]],
 )  # fmt: skip
 def test_checks_that_cannot_be_read_are_refused(expected: Any):
-    assert check_expected(MetricConfig(type="checks", direction="higher"), expected)
+    assert check_expected(PlainMetric(type="checks", direction="higher"), expected)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from convergence_core.budget.prices import PriceTable
-from convergence_core.config import MetricConfig
+from convergence_core.config import JudgeMetric
 from convergence_core.config.evaluation import LlmConfig
 from convergence_core.errors import (
     CandidateFault,
@@ -105,9 +105,9 @@ class ScriptedAsker:
         return [canonical_json([call.request, call.repeat]) for call in self.calls]
 
 
-def config(mode: str = "rating", **more: Any) -> MetricConfig:
+def config(mode: str = "rating", **more: Any) -> JudgeMetric:
     fields = {"type": "llm_judge", "direction": "higher", "mode": mode, "rubric": RUBRIC, **more}
-    return MetricConfig.model_validate(fields)
+    return JudgeMetric.model_validate(fields)
 
 
 def judge(mode: str = "rating", llm: Any = None, **more: Any) -> LlmJudge:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from convergence_core.budget.prices import PriceTable
-from convergence_core.config import Configuration, MetricConfig, parse_mapping
+from convergence_core.config import Configuration, JudgeMetric, parse_mapping
 from convergence_core.errors import (
     CandidateFault,
     ConfigurationError,
@@ -307,8 +307,8 @@ def test_a_failing_judge_never_looks_like_infrastructure_of_the_target():
 # -- what a report says
 
 
-def metric(mode: str = "pass_fail") -> MetricConfig:
-    return judged_by(q={"mode": mode, "label_field": "expected"}).evaluation.metrics["q"]
+def metric(mode: str = "pass_fail") -> JudgeMetric:
+    return judged_by(q={"mode": mode, "label_field": "expected"}).evaluation.judges["q"]
 
 
 def rows(*pairs: tuple[float, Any]) -> list[LabeledJudgement]:

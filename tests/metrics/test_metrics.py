@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from convergence_core.config.evaluation import SimilarityMethod
+from convergence_core.config.evaluation import SimilarityMetric
 from convergence_core.errors import CandidateFault, ConfigurationError, EvaluatorFault
 from convergence_core.records import Case, Reply
 from tasks.inputs.factories import make_metrics
@@ -184,7 +184,7 @@ def test_a_schema_may_refer_to_its_own_parts():
     assert value_of({"type": "json_schema", "schema": schema}, [[], [1]], None) == 0.0
 
 
-@pytest.mark.parametrize("method", get_args(SimilarityMethod))
+@pytest.mark.parametrize("method", get_args(SimilarityMetric.model_fields["method"].annotation))
 def test_similarity_is_1_for_equal_texts_and_small_for_others(method):
     config = {"type": "similarity", "method": method}
     assert value_of(config, "the same text", "the same text") == 1.0
@@ -204,7 +204,7 @@ def test_similarity_matches_a_value_computed_by_hand():
     assert value_of(config, "", " ") == 1.0
 
 
-@pytest.mark.parametrize("method", get_args(SimilarityMethod))
+@pytest.mark.parametrize("method", get_args(SimilarityMetric.model_fields["method"].annotation))
 @given(st.text(max_size=30), st.text(max_size=30))
 def test_similarity_lies_in_0_1_and_is_symmetric(method, a, b):
     (metric,) = made(quality={"weight": 1, "type": "similarity", "method": method})

@@ -5,6 +5,7 @@ import json
 from typing import Any
 
 import pytest
+from pydantic import TypeAdapter
 
 from convergence_core.config import MetricConfig
 from convergence_core.errors import CandidateFault, EvaluatorFault
@@ -16,7 +17,9 @@ SEND = {"name": "send", "arguments": {"channel": "1001", "text": "Hello"}}
 
 
 def measure(kind: Any, value: Any, expected: Any = None, **settings: Any) -> float:
-    config = MetricConfig(type=kind, direction="higher", **settings)
+    config = TypeAdapter[Any](MetricConfig).validate_python(
+        {"type": kind, "direction": "higher", **settings}
+    )
     case = Case(case_id="a", input="x", expected=expected)
     reply = Reply(value=value, latency_ms=1.0)
     return asyncio.run(ToolMetric("m", config).measure(reply, case, {}))

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final, Protocol
 
 from convergence_core.budget.prices import PriceTable
-from convergence_core.config import Configuration, MetricConfig
+from convergence_core.config import Configuration, JudgeMetric
 from convergence_core.config.evaluation import LlmConfig
 from convergence_core.config.secrecy import dotted
 from convergence_core.errors import ConfigurationError, Problem
@@ -34,7 +34,7 @@ class OpenLlm(Protocol):
 
 
 def _key_of_llm(configuration: Configuration, name: str) -> str:
-    if configuration.evaluation.metrics[name].llm is not None:
+    if configuration.evaluation.judges[name].llm is not None:
         return f"{_key(name)}.llm"
     return "api" if configuration.llm is None else "llm"
 
@@ -148,7 +148,7 @@ def make_judges(
 
 
 def _champion(
-    name: str, metric: MetricConfig, space: Space, texts: Mapping[str, str]
+    name: str, metric: JudgeMetric, space: Space, texts: Mapping[str, str]
 ) -> tuple[Params | None, list[Problem]]:
     """Return the canonical parameters of a pair's champion, or why there are none."""
     if metric.mode != "pairwise":

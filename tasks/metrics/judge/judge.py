@@ -7,7 +7,7 @@ from typing import Final, Literal, TypeAlias
 
 from convergence_core.budget.bounds import prompt_bound
 from convergence_core.budget.prices import PriceTable, provider_of
-from convergence_core.config import MetricConfig
+from convergence_core.config import JudgeMetric
 from convergence_core.config.evaluation import LlmConfig
 from convergence_core.errors import (
     CandidateFault,
@@ -48,7 +48,7 @@ class VoteSummary:
     """Votes whose verdict changed with the order of the answers (pairs only)."""
 
 
-def call_count(config: MetricConfig) -> int:
+def call_count(config: JudgeMetric) -> int:
     """Return the most calls that one judgement makes, retries left out."""
     return config.votes * (2 if config.mode == "pairwise" else 1)
 
@@ -63,7 +63,7 @@ class LlmJudge:
 
     name: str
     """Key under ``evaluation.metrics``."""
-    config: MetricConfig
+    config: JudgeMetric
     """Of the metric, type ``llm_judge``."""
     llm_config: LlmConfig
     _: KW_ONLY

@@ -4,6 +4,7 @@ import math
 
 import pytest
 from hypothesis import given, strategies as st
+from pydantic import TypeAdapter
 
 from convergence_core.config import MetricConfig
 from convergence_core.objective import MetricRule, RewardModel
@@ -14,7 +15,7 @@ FINITE = st.floats(allow_nan=False, allow_infinity=False)
 def model(**metrics: dict[str, object]) -> RewardModel:
     return RewardModel.from_config(
         {
-            name: MetricConfig.model_validate(
+            name: TypeAdapter[MetricConfig](MetricConfig).validate_python(
                 {"type": "function", "direction": "higher", **settings}
             )
             for name, settings in metrics.items()
