@@ -481,8 +481,8 @@ def test_a_configuration_of_promptfoo_becomes_one_that_loads(tmp_path: Path):
     assert project.lost == {
         "top-level `assert`: move it below `defaultTest`": 1,
         "prompt with code of its template language": 1,
-        "prompt in prompt.py, which is code or no text file": 1,
-        "prompt in prompts.py:second, which is code or no text file": 1,
+        "prompt made by code: prompt.py": 1,
+        "prompt made by code: prompts.py:second": 1,
         "provider python:mine.py": 1,
         "provider of another service than openai: claude-sonnet-4-5": 1,
         "option `temperature` of some providers alone: it holds for all": 1,
@@ -492,6 +492,31 @@ def test_a_configuration_of_promptfoo_becomes_one_that_loads(tmp_path: Path):
         "assertion regex": 1,
         "test without an assertion that is carried, which is left out": 1,
     }
+
+
+@pytest.mark.parametrize(
+    ("prompts", "rule", "fix"),
+    [
+        ("", "prompts to optimize, but got none", "Add them"),
+        ("prompts: []", "prompts to optimize, but got none", "Add them"),
+        ("prompts: [file://a.py, 'b.js:second', 'exec:make.rb']", "as text, but got prompt made by code: a.py", "Save what"),
+        ("prompts: [file://a.png, {raw: c.JPG}]", "text alone, but got prompt with images: ", "in words"),
+        ("prompts: [[{role: user, content: [{type: image_url}]}]]", "text alone, but got prompt with images: ", "in words"),
+        ("prompts: ['[{\"content\": [{\"type\": \"image_url\"}]}]']", "text alone, but got prompt with images: ", "in words"),
+        ("prompts: [file://a.py, file://a.png]", "made by code: a.py, prompt with images: a.png", "as text"),
+        ("prompts: [file://gone.txt]", "gone.txt, which is no file here", "as text"),
+    ],
+)  # fmt: skip
+def test_a_configuration_without_a_text_prompt_says_why_and_what_to_do(
+    tmp_path: Path, prompts: str, rule: str, fix: str
+):
+    (tmp_path / "c.yaml").write_text(
+        f"providers: [openai:gpt-4o]\ntests: [{{vars: {{a: b}}}}]\n{prompts}"
+    )
+    with pytest.raises(ConfigurationError) as refused:
+        promptfoo_project(tmp_path / "c.yaml", "cases.jsonl")
+    assert rule in str(refused.value)
+    assert fix in str(refused.value)
 
 
 @pytest.mark.parametrize(

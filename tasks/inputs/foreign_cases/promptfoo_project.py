@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import yaml
 
+from convergence_core.errors import ConfigurationError
 from convergence_core.records import Json
 from tasks.inputs.foreign_cases.case_forms import SkippedCaseError
 from tasks.inputs.foreign_cases.promptfoo import expanded_tests, filled, read_document
@@ -57,8 +58,13 @@ _CODE: Final = re.compile(r"\{\{|\{%|\{#")
 _OURS: Final = re.compile(r"\{(?:input|model)(?:\.[A-Za-z0-9_-]+|\[-?\d+\])*\}")
 """What is plain text there and would be filled here."""
 _WORD: Final = re.compile(r"(?<!\{)\{(?!input\b)[A-Za-z_][\w.\[\]-]*\}(?!\})")
-_CODE_FILES: Final = (".py", ".js", ".mjs", ".cjs", ".ts", ".sh", ".csv", ".jsonl")
+_SCRIPTS: Final = (".py", ".js", ".mjs", ".cjs", ".ts", ".sh")
+_IMAGE_FILES: Final = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".svg", ".pdf")
+_OTHER_FILES: Final = (*_SCRIPTS, *_IMAGE_FILES, ".csv", ".jsonl")
 _PROMPT_FILES: Final = (".txt", ".md", ".j2", ".json", ".yaml", ".yml")
+_IMAGE: Final = re.compile(r"\btype['\"]?\s*:\s*['\"]?(?:input_image|image_url|image)\b")
+_MADE: Final = "prompt made by code:"
+_IMAGES: Final = "prompt with images:"
 _LEAST_HELD_OUT: Final = 8
 """Cases from which on a quarter of them is held out."""
 
@@ -83,17 +89,19 @@ def promptfoo_project(path: Path, cases_name: str) -> Project:
         cases_name: file of the test cases, as the configuration names it.
 
     Raises:
-        ValueError: it is none of promptfoo, or holds no prompt that can be carried.
+        ValueError: it is none of promptfoo.
+        ConfigurationError: it holds no prompt that can be carried.
         OSError: it cannot be read.
     """
     document, project = read_document(path), Project()
     for key in document.keys() - _IGNORED:
         where = ": move it below `defaultTest`" if key == "assert" else ""
         project.lost[f"top-level `{_short(key)}`{where}"] += 1
-    names, prompts = _prompts(document.get("prompts"), path.parent, project.lost)
+    lost: Counter[str] = Counter()
+    names, prompts = _prompts(document.get("prompts"), path.parent, lost)
     if not prompts:
-        why = ", ".join(project.lost) or "there is none"
-        raise ValueError(f"must hold a prompt that can be carried, but: {why}")
+        raise _refusal(path, lost)
+    project.lost += lost
     api, parameters = _models(document, project.lost)
     metrics = _add_cases(project, document, path.parent, sorted(names))
     api["request"] = {"messages": _messages(prompts, parameters, project.lost), **api["request"]}
@@ -134,6 +142,9 @@ def _prompts(written: Any, folder: Path, lost: Counter[str]) -> tuple[set[str], 
     prompts: list[Messages] = []
     for text in _prompt_texts(written, folder, lost):
         messages = _chat(text)
+        if _IMAGE.search(text):
+            lost[f"{_IMAGES} {_short(text)}"] += 1
+            continue
         if any(_has_code(message["content"]) for message in messages):
             lost["prompt with code of its template language"] += 1
             continue
@@ -149,6 +160,24 @@ def _prompts(written: Any, folder: Path, lost: Counter[str]) -> tuple[set[str], 
     return names, prompts
 
 
+def _refusal(path: Path, lost: Counter[str]) -> ConfigurationError:
+    """Return why no prompt of a configuration can be carried, and what to do."""
+    reasons = [*+lost]
+    value = ", ".join(reasons) or "none"
+    if not reasons:
+        rule = "must list the prompts to optimize"
+        fix = "Add them, e.g. `prompts: ['Sort this: {{text}}']`."
+    elif all(reason.startswith(_MADE) for reason in reasons):
+        rule = "must hold a prompt written as text"
+        fix = "Save what the code returns as a .txt file with {{variables}}, and name that file."
+    elif all(reason.startswith(_IMAGES) for reason in reasons):
+        rule = "must hold a prompt of text alone"
+        fix = "Describe the images in words: an import sends only text."
+    else:
+        rule, fix = "must hold a prompt that can be carried", "Write one as text or a .txt file."
+    return ConfigurationError.of(f"{path}: prompts", rule, fix, value=value)
+
+
 def _has_code(content: str) -> bool:
     names = {found[1] for found in _VARIABLE.finditer(content)}
     return "env" in names or _CODE.search(_VARIABLE.sub("", content)) is not None
@@ -162,16 +191,27 @@ def _prompt_texts(written: Any, folder: Path, lost: Counter[str]) -> Iterator[st
         if isinstance(prompt, Mapping):
             text = prompt.get("raw", prompt.get("id"))
         if not isinstance(text, str):
-            lost["prompt that is no text"] += prompt is not None
+            what = json.dumps(prompt, default=str)
+            kind = _IMAGES if _IMAGE.search(what) else "prompt that is neither text nor a file:"
+            lost[f"{kind} {_short(what)}"] += prompt is not None
             continue
         name = text.removeprefix("file://")
-        suffix = Path(name.partition(":")[0]).suffix  # of code a function may follow
-        is_file = suffix in (*_PROMPT_FILES, *_CODE_FILES) and not any(c.isspace() for c in name)
-        if name == text and not is_file:
+        # A function may follow the name of a script.
+        suffix = Path(name.partition(":")[0]).suffix.lower()
+        is_file = suffix in (*_PROMPT_FILES, *_OTHER_FILES) and not any(c.isspace() for c in name)
+        if name == text and not is_file and not name.startswith("exec:"):
             yield text
             continue
         if suffix not in _PROMPT_FILES:
-            lost[f"prompt in {_short(name)}, which is code or no text file"] += 1
+            kind = "prompt in a file that is no text:"
+            kind = (
+                _IMAGES
+                if suffix in _IMAGE_FILES
+                else _MADE
+                if suffix in _SCRIPTS or name.startswith("exec:")
+                else kind
+            )
+            lost[f"{kind} {_short(name)}"] += 1
             continue
         files = sorted(folder.glob(name)) if not name.startswith("/") else [Path(name)]
         if not any(file.is_file() for file in files):
