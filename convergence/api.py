@@ -313,5 +313,7 @@ def _result_of(result: "RunResult", events: Iterable[Event]) -> OptimizationResu
 def _describe_failure(result: "RunResult") -> str:
     reasons = ", ".join(f"{failure.reason} ({failure.n} times)" for failure in result.failures)
     why = "every evaluation failed" if result.all_failed else "no candidate got a reward"
-    example = next((f" For example: {one.example}" for one in result.failures if one.example), "")
+    example = next(
+        (f" For example: {failure.example}" for failure in result.failures if failure.example), ""
+    )
     return f"{why}: {reasons or result.reason}.{example}"

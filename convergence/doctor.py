@@ -48,12 +48,12 @@ class Finding:
     """What to do; empty when all is well."""
 
 
-def _ok(check: str, found: str) -> Finding:
-    return Finding(check=check, level="ok", found=found)
+def _ok(check: str, state: str) -> Finding:
+    return Finding(check=check, level="ok", found=state)
 
 
-def _failed(check: str, found: str, fix: str) -> Finding:
-    return Finding(check=check, level="failed", found=found, fix=fix)
+def _failed(check: str, state: str, fix: str) -> Finding:
+    return Finding(check=check, level="failed", found=state, fix=fix)
 
 
 def examine(*, store: Path, config: Path | None) -> list[Finding]:
@@ -85,12 +85,12 @@ def _sqlite() -> Finding:
         import apsw  # noqa: PLC0415 - a native library: its absence is a finding
     except ImportError as error:
         return _failed("sqlite", f"apsw: {error}", "pip install apsw")
-    ours = apsw.sqlite_lib_version()
-    if wal_is_sound(ours):
-        return _ok("sqlite", f"{ours} (apsw), WAL is sound")
+    version = apsw.sqlite_lib_version()
+    if wal_is_sound(version):
+        return _ok("sqlite", f"{version} (apsw), WAL is sound")
     return _failed(
         "sqlite",
-        f"{ours} (apsw) can lose committed calls in WAL mode",
+        f"{version} (apsw) can lose committed calls in WAL mode",
         'pip install "apsw>=3.51.3"',
     )
 

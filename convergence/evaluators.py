@@ -23,8 +23,8 @@ def reported(
     value = result.get(metric) if isinstance(result, Mapping) else result
     if isinstance(value, bool | int | float):
         return float(value)
-    told = one_line(str(result), 80, redacted_text)
+    shown = one_line(str(result), 80, redacted_text)
     raise ValueError(
         f"metric {metric!r} needs an evaluator, or a number named {metric!r} in the target's "
-        f"answer, which was {told!r}. Give `evaluator=` to run_optimization."
+        f"answer, which was {shown!r}. Give `evaluator=` to run_optimization."
     )

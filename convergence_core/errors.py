@@ -81,9 +81,11 @@ class Problem:
         where = ":".join(
             str(part) for part in (self.file, self.line, self.column) if part is not None
         )
-        what = f"`{self.key}` {self.rule}" if self.key else self.rule[:1].upper() + self.rule[1:]
+        statement = (
+            f"`{self.key}` {self.rule}" if self.key else self.rule[:1].upper() + self.rule[1:]
+        )
         got = f", but got {self.value}" if self.value else ""
-        return f"{where + ': ' if where else ''}{what}{got}. {self.fix}"
+        return f"{where + ': ' if where else ''}{statement}{got}. {self.fix}"
 
 
 class ProcessEnding(BaseException):

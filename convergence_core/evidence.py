@@ -66,14 +66,14 @@ class Measures:
         If a candidate fails before the measurement, every metric is 0, as the reward is; whether
         the cell would have satisfied the constraints stays unknown.
         """
-        found: dict[str, float | None] = {COST: self._cost(evaluation)}
+        quantities: dict[str, float | None] = {COST: self._cost(evaluation)}
         if self.constraints:
             broken = self.rewards.breaks(evaluation.metrics)
-            found[KEPT] = None if broken is None else float(not broken)
+            quantities[KEPT] = None if broken is None else float(not broken)
         parts = self.rewards.parts(evaluation.metrics) if self.metrics else {}
         unknown = 0.0 if evaluation.fault == "candidate" else None
-        found |= {METRIC + name: parts.get(name, unknown) for name in self.metrics}
-        return {name: value for name, value in found.items() if value is not None}
+        quantities |= {METRIC + name: parts.get(name, unknown) for name in self.metrics}
+        return {name: value for name, value in quantities.items() if value is not None}
 
     def _cost(self, evaluation: Evaluation) -> float | None:
         """Return the cost of a cell; a cached answer does not report its price."""
@@ -118,8 +118,12 @@ class Measures:
 
 def total_of(tallies: Iterable[Tally], name: str) -> tuple[int, float, float]:
     """Return count, sum and sum of squares of one quantity over all generations."""
-    mine = [tally for tally in tallies if tally.name == name]
-    return sum(t.n for t in mine), sum(t.total for t in mine), sum(t.squares for t in mine)
+    selected = [tally for tally in tallies if tally.name == name]
+    return (
+        sum(t.n for t in selected),
+        sum(t.total for t in selected),
+        sum(t.squares for t in selected),
+    )
 
 
 def key_of(evaluation: Evaluation) -> CellKey:
@@ -190,10 +194,10 @@ class Archive:
             candidates.setdefault(name, trial.candidate)
             evaluations.setdefault(name, []).extend(trial.evaluations)
         members = dict(self.members)
-        for name, own in evaluations.items():
+        for name, added in evaluations.items():
             old = members.get(name, Member(candidate=candidates[name], generation=generation))
             rewards, missing, tallies = dict(old.rewards), set(old.missing), old.tallies
-            for evaluation in own:
+            for evaluation in added:
                 if evaluation.cell.role != "search":
                     continue
                 if evaluation.reward is None:
@@ -201,7 +205,9 @@ class Archive:
                 else:
                     rewards[key_of(evaluation)] = evaluation.reward
             if measures is not None:
-                tallies = measures.tallies(tallies, own, generation=generation, known=old.rewards)
+                tallies = measures.tallies(
+                    tallies, added, generation=generation, known=old.rewards
+                )
             members[name] = Member(
                 candidate=old.candidate,
                 generation=old.generation,

@@ -141,7 +141,7 @@ class Usage:
         """Add two usages; if only one of them knows a count, that count is the sum."""
 
         def added(name: str) -> int | None:
-            known = [n for one in (self, other) if (n := getattr(one, name)) is not None]
+            known = [n for usage in (self, other) if (n := getattr(usage, name)) is not None]
             return sum(known) if known else None
 
         return Usage(**{field.name: added(field.name) for field in fields(self)})

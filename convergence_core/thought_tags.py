@@ -51,7 +51,7 @@ def split_thinking(text: str) -> SplitText:
         thought, _, rest = rest.lstrip().removeprefix(opening).partition(_CLOSING[opening])
         thoughts.append(thought.strip())
     if rest is text:
-        lone = next((found for found in _LONE.finditer(text) if found["tag"]), None)
+        lone = next((match for match in _LONE.finditer(text) if match["tag"]), None)
         if lone is None or any(tag in text[: lone.start()] for tag in _CLOSING):
             return SplitText(None, text)
         thoughts, rest = [text[: lone.start()].strip()], text[lone.end() :]

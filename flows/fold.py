@@ -22,8 +22,8 @@ def fold(store: str = "./convergence-data", drift_events: bool = False) -> FoldR
         report = fold_store(Path(store))
         logger = get_run_logger()
         logger.info("%d decisions and %d rewards exported", report.n_decisions, report.n_rewards)
-        for name, found in report.evidence.items():
-            logger.info("%s: regret %.1f; %s", name, found.regret, found.sentence)
+        for name, evidence in report.evidence.items():
+            logger.info("%s: regret %.1f; %s", name, evidence.regret, evidence.sentence)
         for name, watched in report.guards.items():
             logger.info("%s: %s", name, watched.sentence)
         if drift_events:

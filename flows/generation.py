@@ -41,11 +41,11 @@ def run_generation(run_id: str, generation: int) -> GenerationFinished:
             think(run_id, generation)
         plan = sample_candidates(run_id, generation)
         looked = look_first(run_id, generation)
-        asked = evaluate.map(
+        futures = evaluate.map(
             run_of(run_id).left_of(plan, looked),
             run_id=unmapped(run_id),
             generation=unmapped(generation),
         )
         show_progress(run_id)  # which takes a while, in which there is nothing to do but wait
-        learned = learn(run_id, generation, quoted([*looked, *asked.result()]))
+        learned = learn(run_id, generation, quoted([*looked, *futures.result()]))
         return save_generation(run_id, generation, quoted(learned))

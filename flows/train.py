@@ -26,10 +26,12 @@ def train(config: str, role: str | None = None, force: bool = False) -> list[Rou
     with redacted_errors():
         reports = look_at_store(Path(config), role=role, is_forced=force)
         logger = get_run_logger()
-        for one in reports:
-            logger.info("%s: %s. %s", one.role, one.status, one.sentence)
+        for report in reports:
+            logger.info("%s: %s. %s", report.role, report.status, report.sentence)
         show_training(reports)
         failed = [report for report in reports if report.status == "failed"]
         if failed:
-            raise TrainingFailedError("; ".join(f"{one.role}: {one.sentence}" for one in failed))
+            raise TrainingFailedError(
+                "; ".join(f"{report.role}: {report.sentence}" for report in failed)
+            )
         return reports

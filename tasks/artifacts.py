@@ -220,12 +220,12 @@ def show_policy(report: "PolicyRoundReport") -> None:
         key=f"{name}-policy-curve",
         table=[
             {
-                "policy": one.policy,
-                "evaluations": one.n_evaluations,
-                "episodes": one.n_episodes,
-                "mean reward": round(one.mean, 4),
+                "policy": point.policy,
+                "evaluations": point.n_evaluations,
+                "episodes": point.n_episodes,
+                "mean reward": round(point.mean, 4),
             }
-            for one in course.curve
+            for point in course.curve
         ],
         description="Mean reward of each policy against evaluations",
     )
@@ -256,7 +256,7 @@ def report_location(run: Run, result: RunResult) -> str:
     if result.prompts is not None:
         shown["prompts"] = "How the prompt was written"
     links = "\n".join(
-        f"- [{title}](/artifacts/key/{_key(run, what)})" for what, title in shown.items()
+        f"- [{title}](/artifacts/key/{_key(run, name)})" for name, title in shown.items()
     )
     text = f"On this server:\n\n{links}\n"
     if runtime.flow_run.id:
@@ -301,11 +301,11 @@ def _show_findings(run: Run, result: RunResult, when: str) -> None:
         _show_text(run, "preferences", preferences, f"Preferences {of}")
 
 
-def _show_text(run: Run, what: str, markdown: str, title: str) -> None:
-    create_markdown_artifact(markdown=markdown, key=_key(run, what), description=title)
+def _show_text(run: Run, name: str, markdown: str, title: str) -> None:
+    create_markdown_artifact(markdown=markdown, key=_key(run, name), description=title)
 
 
-def _show_table(run: Run, what: str, rows: list[dict[str, str]], title: str) -> None:
+def _show_table(run: Run, name: str, rows: list[dict[str, str]], title: str) -> None:
     """Show rows, first what they are ordered by, last the long name: a page is narrower than they."""
     table = [
         {name: row[name] for name in FIRST if name in row}
@@ -313,7 +313,7 @@ def _show_table(run: Run, what: str, rows: list[dict[str, str]], title: str) -> 
         | {NAME: row[NAME]}
         for row in rows
     ]
-    create_table_artifact(table=table, key=_key(run, what), description=title)
+    create_table_artifact(table=table, key=_key(run, name), description=title)
 
 
 def _key(run: Run, what: str) -> str:

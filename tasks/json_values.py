@@ -185,20 +185,20 @@ def pick(value: Json, path: str) -> "Json | Missing":
     """
     if isinstance(value, dict) and path in value:
         return value[path]
-    here: Json = value
+    value_at: Json = value
     for part in parse_path(path):
-        if isinstance(here, dict):
-            if str(part) not in here:
+        if isinstance(value_at, dict):
+            if str(part) not in value_at:
                 return MISSING
-            here = here[str(part)]
-        elif isinstance(here, list):
+            value_at = value_at[str(part)]
+        elif isinstance(value_at, list):
             try:
-                here = here[int(part)]
+                value_at = value_at[int(part)]
             except (ValueError, IndexError):
                 return MISSING
         else:
             return MISSING
-    return here
+    return value_at
 
 
 def as_text(value: Json) -> str:

@@ -169,8 +169,8 @@ class ChatSession:
             words = "unrated" if mark is None else mark.words
             why = "" if mark is None or mark.reason is None else f" ({mark.reason})"
             # The adapter stays hidden until the answer is rated.
-            who = answer.model if mark is None else answered_by(answer)
-            console.answer(f"{when:%Y-%m-%d %H:%M}  {words}{why}  {who}")
+            author = answer.model if mark is None else answered_by(answer)
+            console.answer(f"{when:%Y-%m-%d %H:%M}  {words}{why}  {author}")
             console.answer(f"  asked     {_line(answer.asked[-1].content)}")
             console.answer(f"  answered  {_line(answer.response)}")
             if answer.thinking is not None:

@@ -144,8 +144,8 @@ def import_promptfoo(
     text = yaml.safe_dump(project.configuration, sort_keys=False, allow_unicode=True, width=100)
     write_file(output, text)
     console.say(f"Wrote {output} and {len(project.cases):,} test cases to {cases}.")
-    for what, n in project.lost.most_common():
-        console.say(f"Not carried, {n:,}: {what}.")
+    for feature, n in project.lost.most_common():
+        console.say(f"Not carried, {n:,}: {feature}.")
     console.say(f"Next: convergence validate {output}")
 
 
@@ -170,8 +170,8 @@ def _import_lines(report: "CaseImport", output: Path) -> Iterator[str]:
         yield f"{report.n_same_id:,} rows share an id; their new id comes from their content."
     for reason, n in report.skipped.items():
         yield f"Left out {n:,}: {reason}."
-    for what, n in report.not_carried.items():
-        yield f"Not carried from {n:,}: {what}."
+    for feature, n in report.not_carried.items():
+        yield f"Not carried from {n:,}: {feature}."
     if report.n_redacted:
         yield f"Masked secrets in {report.n_redacted:,}."
     for metric, n in report.metrics.items():
@@ -407,13 +407,13 @@ def _scale(text: str) -> tuple[float, float]:
     return low, high
 
 
-def _write(rows: "list[dict[str, Any]]", output: Path, what: str) -> None:
+def _write(rows: "list[dict[str, Any]]", output: Path, noun: str) -> None:
     from tasks.store.layout import write_file  # noqa: PLC0415 - with its only user
 
     if output.is_dir():
-        fix = f"That is a folder; write e.g. `--output {what}.jsonl`."
+        fix = f"That is a folder; write e.g. `--output {noun}.jsonl`."
         raise ConfigurationError.of("--output", "must name a file", fix, value=str(output))
     write_file(output, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
     console.emit(
-        {"rows": len(rows), "file": str(output)}, f"Wrote {len(rows):,} {what} to {output}."
+        {"rows": len(rows), "file": str(output)}, f"Wrote {len(rows):,} {noun} to {output}."
     )

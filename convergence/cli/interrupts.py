@@ -86,8 +86,8 @@ def stops_cleanly(
         return
     handlers = _Handlers(stop, say, farewell, has_begun)
     # One that is ignored stays so, as SIGHUP under nohup.
-    numbers = [one for one in END_SIGNALS if signal.getsignal(one) is not signal.SIG_IGN]
-    before = {one: signal.signal(one, handlers.on_end) for one in numbers}
+    numbers = [number for number in END_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, handlers.on_end) for number in numbers}
     before[signal.SIGINT] = signal.signal(signal.SIGINT, handlers.on_interrupt)
     try:
         yield

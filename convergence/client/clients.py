@@ -68,15 +68,15 @@ class ServiceCall(Generic[Answer]):
         if isinstance(outcome, httpx.RequestError):
             raise ServiceRefusedError(None, str(outcome) or type(outcome).__name__) from outcome
         try:
-            found = outcome.json()
+            body = outcome.json()
         except ValueError:
-            found = {}
+            body = {}
         status = outcome.status_code
-        fits = outcome.is_success or (status in self.meant and "success" in found)
-        if not fits or not isinstance(found, dict):
-            detail = found.get("detail") if isinstance(found, dict) else None
+        fits = outcome.is_success or (status in self.meant and "success" in body)
+        if not fits or not isinstance(body, dict):
+            detail = body.get("detail") if isinstance(body, dict) else None
             raise ServiceRefusedError(status, str(detail or f"HTTP {status}"))
-        return self.read(found)
+        return self.read(body)
 
 
 class Endpoint(Generic[P, Answer]):
@@ -163,7 +163,7 @@ def _arms(system: str, *, agent_type: str | None = None) -> ServiceCall[list[Arm
     """List arms, those retired included."""
     request = _request("GET", system, "arms", params=_given(agent_type=agent_type))
     read = reads(Arm)
-    return ServiceCall(read=lambda found: [read(one) for one in found["arms"]], request=request)
+    return ServiceCall(read=lambda body: [read(arm) for arm in body["arms"]], request=request)
 
 
 def _offer(
@@ -188,7 +188,7 @@ def _offer(
 def _retire(system: str, arm_id: str, *, agent_type: str | None = None) -> ServiceCall[bool]:
     """Take an arm off offer; return whether it was on."""
     request = _request("DELETE", system, "arms", arm_id, params=_given(agent_type=agent_type))
-    return ServiceCall(read=lambda found: bool(found["retired"]), request=request)
+    return ServiceCall(read=lambda body: bool(body["retired"]), request=request)
 
 
 def _decision(system: str, *, user_id: str, decision_id: str) -> ServiceCall[Decision]:
@@ -288,8 +288,8 @@ class _Calls(ABC):
         if isinstance(outcome, httpx.Response):
             if outcome.status_code not in _AGAIN:
                 return None
-            asked = outcome.headers.get("retry-after", "")
-            wait_s = max(wait_s, float(asked) if asked.isdigit() else 0.0)
+            header = outcome.headers.get("retry-after", "")
+            wait_s = max(wait_s, float(header) if header.isdigit() else 0.0)
         return min(wait_s, _LONGEST_WAIT_S)
 
 
@@ -381,8 +381,8 @@ def _given(**values: Any) -> dict[str, Any]:
 
 def reads(kind: type[Answer]) -> Callable[[Mapping[str, Any]], Answer]:
     """Return what makes a value of an answer; members that a later service adds are left out."""
-    known = {one.name for one in fields(kind)}  # type: ignore[arg-type]  # a dataclass
-    return lambda found: kind(**{name: found[name] for name in known if name in found})
+    known = {field.name for field in fields(kind)}  # type: ignore[arg-type]  # a dataclass
+    return lambda body: kind(**{name: body[name] for name in known if name in body})
 
 
 def _limit(response: httpx.Response) -> None:

@@ -127,8 +127,8 @@ def greet(api_url: str | None) -> None:
 
 def _variables() -> list[str]:
     """Return the names of Prefect's variables that somebody else has set."""
-    ours = {*SERVER_PROFILE, *NO_TELEMETRY}
-    return sorted(name for name in os.environ if name[:8] == "PREFECT_" and name not in ours)
+    variables = {*SERVER_PROFILE, *NO_TELEMETRY}
+    return sorted(name for name in os.environ if name[:8] == "PREFECT_" and name not in variables)
 
 
 def _without_password(url: str) -> str:

@@ -116,27 +116,27 @@ class PolicyClient:
         token = secrets.token_urlsafe(32)
         command = [sys.executable, "-m", "convergence", "policy", "serve", "--port", "0"]
         # A pipe that nobody reads would fill up and stop the service.
-        with tempfile.TemporaryFile("w+", encoding="utf-8") as said:
+        with tempfile.TemporaryFile("w+", encoding="utf-8") as errors:
             process = subprocess.Popen(  # noqa: S603 - our own command
                 [*command, "--token", DEFAULT_TOKEN, "--store", str(store), *options],
                 env={**os.environ, DEFAULT_TOKEN: token, "COLUMNS": "1000"},
                 stdout=subprocess.PIPE,
-                stderr=said,
+                stderr=errors,
                 text=True,
             )
             assert process.stdout is not None  # noqa: S101 - a pipe
-            found = re.search(r"http://\S+", process.stdout.readline())
-            if found is None:
+            match = re.search(r"http://\S+", process.stdout.readline())
+            if match is None:
                 process.communicate()
-                said.seek(0)
+                errors.seek(0)
                 raise ConfigurationError.of(
                     "options",
                     "must be those of a service that starts",
-                    shortened(said.read().strip(), 2_000, redacted_text),
+                    shortened(errors.read().strip(), 2_000, redacted_text),
                 )
-        self._server = _Server(process, found[0], token)
+        self._server = _Server(process, match[0], token)
         self._disconnect()
-        return found[0]
+        return match[0]
 
     def stop_server(self) -> None:
         """End the service that this has started; every answer that was begun is given."""
@@ -223,7 +223,7 @@ class PolicyClient:
         )
         body |= {"prompt": prompt, "episode_id": episode_id, "deterministic": deterministic}
         body["chooser"] = chooser
-        body["failures"] = [dict(one) for one in failures]
+        body["failures"] = [dict(failure) for failure in failures]
         return self._post("select_mutation", body, reads(MutatedAction))
 
     def store_experience(
@@ -260,8 +260,8 @@ class PolicyClient:
             ServiceRefusedError: an update runs already, or there was no answer.
         """
 
-        def statistics(found: Mapping[str, Any]) -> dict[str, Any] | None:
-            return dict(found["statistics"]) if found["updated"] else None
+        def statistics(body: Mapping[str, Any]) -> dict[str, Any] | None:
+            return dict(body["statistics"]) if body["updated"] else None
 
         return self._post("update", {}, statistics)
 
@@ -432,7 +432,7 @@ class PolicyClient:
             "history": list(history), "score": score, "category": category, "excluded": list(excluded)
         }  # fmt: skip
         if embedding is not None:
-            return state | {"embedding": [float(one) for one in embedding]}
+            return state | {"embedding": [float(number) for number in embedding]}
         return state | {"prompt": prompt}
 
     def _post(

@@ -254,8 +254,8 @@ def _runtime_get_decision(system: str, *, user_id: str, decision_id: str) -> dic
     Example:
         >>> runtime_get_decision_sync("my_api", user_id="u1", decision_id=selection.decision_id)
     """
-    found = systems_of(system).decision(system, user_id, decision_id)
-    return None if found is None else as_dict(found)
+    decision = systems_of(system).decision(system, user_id, decision_id)
+    return None if decision is None else as_dict(decision)
 
 
 def _runtime_evidence(system: str, *, agent_type: str | None = None) -> dict[str, Any]:
@@ -423,8 +423,8 @@ runtime_evolve_arms, runtime_evolve_arms_sync = _twins(_runtime_evolve_arms)
 def systems_of(system: str) -> Systems:
     """Return the store that serves a system: the configured one, or the default."""
     with _mutex:
-        found = _systems.get(system)
-    return _opened(Path(DEFAULT_STORAGE)) if found is None else found
+        systems = _systems.get(system)
+    return _opened(Path(DEFAULT_STORAGE)) if systems is None else systems
 
 
 def _opened(path: Path) -> Systems:

@@ -158,8 +158,8 @@ class _Handlers:
     ) -> Response:
         """List arms with their posteriors, those retired included. Scope: select."""
         require(request, "select")
-        found = await asyncio.to_thread(self._systems.arms, system, agent_type)
-        return json_answer({"arms": [as_dict(arm) for arm in found]})
+        arms = await asyncio.to_thread(self._systems.arms, system, agent_type)
+        return json_answer({"arms": [as_dict(arm) for arm in arms]})
 
     async def offer(
         self, system: System, arm_id: Id, body: bodies.ArmBody, request: Request
@@ -178,7 +178,7 @@ class _Handlers:
         def offered() -> Arm:
             self._systems.offer(system, (arm,), body.agent_type)
             kind = body.agent_type or self._systems.config(system).agent_type
-            return next(one for one in self._systems.arms(system, kind) if one.arm_id == arm_id)
+            return next(arm for arm in self._systems.arms(system, kind) if arm.arm_id == arm_id)
 
         return json_answer(as_dict(await asyncio.to_thread(offered)))
 
@@ -195,18 +195,18 @@ class _Handlers:
     ) -> Response:
         """Return a user's decision and its reward. Scope: select or update."""
         require(request, "select", "update")
-        found = await asyncio.to_thread(self._systems.decision, system, user_id, decision_id)
-        if found is None:
+        decision = await asyncio.to_thread(self._systems.decision, system, user_id, decision_id)
+        if decision is None:
             raise RequestRefusedError(404, "This user has no decision of that id.")
-        return json_answer(as_dict(found))
+        return json_answer(as_dict(decision))
 
     async def gates(self, system: System, request: Request) -> Response:
         """Return the evidence of the traffic, every look of a gate, the champion. Scope: select."""
         require(request, "select")
-        found = await asyncio.to_thread(self._systems.gates, system)
-        if found is None:
+        gates = await asyncio.to_thread(self._systems.gates, system)
+        if gates is None:
             raise RequestRefusedError(404, "No such system is known.")
-        return json_answer(found)
+        return json_answer(gates)
 
     async def health(self) -> Response:
         """Say that the service lives and its store can be read. Any token."""
@@ -280,8 +280,8 @@ def _add_error_handlers(app: FastAPI) -> None:
             422,
             "The request is not of this form.",
             errors=[
-                f"{'.'.join(str(part) for part in one['loc'])}: {one['msg']}"
-                for one in e.errors()[:20]
+                f"{'.'.join(str(part) for part in error['loc'])}: {error['msg']}"
+                for error in e.errors()[:20]
             ],
         ),
         Exception: lambda _: ProblemResponse(500, "This is a fault of the service; see its log."),

@@ -133,7 +133,7 @@ class AuthMiddleware:
             if isinstance(body, bytes):
                 scope[TOKEN] = token
                 # Every body here is JSON; `curl -d` calls it a form.
-                kept = [one for one in scope["headers"] if one[0] != b"content-type"]
+                kept = [header for header in scope["headers"] if header[0] != b"content-type"]
                 scope["headers"] = [*kept, (b"content-type", b"application/json")]
                 await self._app(scope, _replayed(body, receive), send)
                 return

@@ -351,14 +351,14 @@ def end_reason(answer: LoggedAnswer) -> str:
     return "length" if (answer.finish_reason or "").lower() in _CUT else "stop"
 
 
-def _usage(one: Interaction) -> dict[str, Json] | None:
+def _usage(interaction: Interaction) -> dict[str, Json] | None:
     """Return the tokens; ``None``: the provider told none."""
-    if one.n_input_tokens is None or one.n_output_tokens is None:
+    if interaction.n_input_tokens is None or interaction.n_output_tokens is None:
         return None
     return {
-        "prompt_tokens": one.n_input_tokens,
-        "completion_tokens": one.n_output_tokens,
-        "total_tokens": one.n_input_tokens + one.n_output_tokens,
+        "prompt_tokens": interaction.n_input_tokens,
+        "completion_tokens": interaction.n_output_tokens,
+        "total_tokens": interaction.n_input_tokens + interaction.n_output_tokens,
     }
 
 

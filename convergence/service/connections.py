@@ -94,20 +94,24 @@ class ServiceConnections:
         self._open.add(new)
         return True
 
-    def forget(self, one: "GuardedProtocol") -> None:
+    def forget(self, connection: "GuardedProtocol") -> None:
         """Count a connection no more."""
-        self._open.discard(one)
-        self.works(one)
+        self._open.discard(connection)
+        self.works(connection)
 
-    def waits(self, one: "GuardedProtocol") -> None:
+    def waits(self, connection: "GuardedProtocol") -> None:
         """Take note that a connection has no request under way."""
-        if one in self._open and one not in self._strangers and one not in self._known:
-            (self._known if one.is_known else self._strangers)[one] = None
+        if (
+            connection in self._open
+            and connection not in self._strangers
+            and connection not in self._known
+        ):
+            (self._known if connection.is_known else self._strangers)[connection] = None
 
-    def works(self, one: "GuardedProtocol") -> None:
+    def works(self, connection: "GuardedProtocol") -> None:
         """Take note that a connection has a request under way."""
-        self._strangers.pop(one, None)
-        self._known.pop(one, None)
+        self._strangers.pop(connection, None)
+        self._known.pop(connection, None)
 
 
 class GuardedProtocol(H11Protocol):

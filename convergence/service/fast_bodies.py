@@ -45,12 +45,12 @@ def described(body: type[BaseModel], *, has_key: bool = False) -> dict[str, Any]
 
 def read_bodies() -> dict[str, Any]:
     """Return the schemas of these bodies, by their names."""
-    found: dict[str, Any] = {}
+    bodies: dict[str, Any] = {}
     for body in (SelectBody, UpdateBody):
         schema = body.model_json_schema(ref_template=_REFERENCE)
-        found |= schema.pop("$defs", {})
-        found[body.__name__] = schema
-    return found
+        bodies |= schema.pop("$defs", {})
+        bodies[body.__name__] = schema
+    return bodies
 
 
 async def body_of(request: Request, kind: type[_Body]) -> _Body:
@@ -87,8 +87,8 @@ def key_of(request: Request) -> str | None:
     Raises:
         RequestRefusedError: no name is as long, or it is empty.
     """
-    found = request.headers.get(KEY)
-    return None if found is None else _name(f"header.{KEY}", found)
+    key = request.headers.get(KEY)
+    return None if key is None else _name(f"header.{KEY}", key)
 
 
 def _name(where: str, text: str) -> str:

@@ -253,9 +253,9 @@ class _Handlers:
     async def unrate(self, interaction_id: Id, user_id: UserId, request: Request) -> Response:
         """Take a user's mark back: the answer is unrated then. Scope: update."""
         require(request, "update")
-        found = await asyncio.to_thread(self._feedback.unrate, interaction_id, user_id)
-        self._metrics.feedback("rating", "deleted" if found else "duplicate")
-        return json_answer({"interaction_id": interaction_id, "deleted": found is not None})
+        rating = await asyncio.to_thread(self._feedback.unrate, interaction_id, user_id)
+        self._metrics.feedback("rating", "deleted" if rating else "duplicate")
+        return json_answer({"interaction_id": interaction_id, "deleted": rating is not None})
 
     async def compare(self, body: ComparisonBody, request: Request) -> Response:
         """Say which of two answers to one prompt is better; durable when this answers. Scope: update."""
@@ -271,9 +271,9 @@ class _Handlers:
     async def status(self, request: Request) -> Response:
         """Count answers, ratings and comparisons, by role. Scope: select or update."""
         require(request, "select", "update")
-        found = await asyncio.to_thread(feedback_counts, self._feedback)
-        roles = {role: as_dict(counts) for role, counts in found.roles.items()}
-        return json_answer({**as_dict(found), "roles": roles})
+        counts = await asyncio.to_thread(feedback_counts, self._feedback)
+        roles = {role: as_dict(counts) for role, counts in counts.roles.items()}
+        return json_answer({**as_dict(counts), "roles": roles})
 
     async def raters(self, request: Request) -> Response:
         """Compare raters who rated the same answers, and list changes of the mean reward. Scope: admin."""
@@ -283,10 +283,10 @@ class _Handlers:
         return json_answer(
             {
                 "raters": [
-                    {**as_dict(one), "bias_interval": one.bias_interval}
-                    for one in comparable_raters(consensus)
+                    {**as_dict(rater), "bias_interval": rater.bias_interval}
+                    for rater in comparable_raters(consensus)
                 ],
-                "changes": [as_dict(one) for one in changes],
+                "changes": [as_dict(change) for change in changes],
             }
         )
 
@@ -318,22 +318,27 @@ class _Handlers:
 
     async def _reward(self, interaction_id: str) -> RewardOutcome | None:
         """Give the decision of an answer its reward, if it has none yet by a rating."""
-        found = await asyncio.to_thread(
+        reward = await asyncio.to_thread(
             lambda: next(pending_rewards(self._feedback, interaction_id), None)
         )
-        if found is None:
+        if reward is None:
             return None
-        update = self._systems.update(found.system, found.given)
+        update = self._systems.update(reward.system, reward.given)
         outcome = await self._committer.perform(update)
         has_alarm = outcome.alarm is not None
-        self._metrics.rewarded(found.system, outcome.status, is_alarm=has_alarm)
-        await asyncio.to_thread(mark_sent, self._feedback, found, outcome.status)
+        self._metrics.rewarded(reward.system, outcome.status, is_alarm=has_alarm)
+        await asyncio.to_thread(mark_sent, self._feedback, reward, outcome.status)
         return outcome
 
-    def _check_decision(self, one: Interaction) -> None:
-        if one.decision_id is None or one.system is None:
+    def _check_decision(self, interaction: Interaction) -> None:
+        if interaction.decision_id is None or interaction.system is None:
             return
-        if self._systems.decision(one.system, one.user_id, one.decision_id) is None:
+        if (
+            self._systems.decision(
+                interaction.system, interaction.user_id, interaction.decision_id
+            )
+            is None
+        ):
             raise RequestRefusedError(404, "This user has no decision of that id.")
 
 

@@ -275,13 +275,13 @@ class PolicyRoutes:
     async def update(self, request: Request) -> Response:
         """Learn from the steps that are ready; other requests go on meanwhile. Scope: update."""
         require(request, "update")
-        found = await asyncio.to_thread(self._policy.update)
-        self._metrics.policy("update", "done" if found is not None else "too_few_steps")
+        update = await asyncio.to_thread(self._policy.update)
+        self._metrics.policy("update", "done" if update is not None else "too_few_steps")
         return json_answer(
             {
-                "updated": found is not None,
+                "updated": update is not None,
                 "policy_version": self._policy.version,
-                "statistics": None if found is None else asdict(found),
+                "statistics": None if update is None else asdict(update),
             }
         )
 
@@ -398,21 +398,21 @@ class PolicyRoutes:
         self._waiting.append((report, future))
         if self._storing is None or self._storing.done():
             self._storing = asyncio.create_task(self._store_all())
-        found = await future
-        if isinstance(found, Exception):
-            raise found
-        assert isinstance(found, ExperienceReceipt)  # noqa: S101 - of `take`
-        return found
+        stored = await future
+        if isinstance(stored, Exception):
+            raise stored
+        assert isinstance(stored, ExperienceReceipt)  # noqa: S101 - of `take`
+        return stored
 
     async def _store_all(self) -> None:
         while self._waiting:
             batch, self._waiting = self._waiting[:MOST_REPORTS], self._waiting[MOST_REPORTS:]
-            found: Sequence[Any]
+            outcomes: Sequence[Any]
             try:
-                found = await asyncio.to_thread(self._policy.take, [one for one, _ in batch])
+                outcomes = await asyncio.to_thread(self._policy.take, [item for item, _ in batch])
             except StoreError as error:
-                found = [error] * len(batch)
-            for (_, future), answer in zip(batch, found, strict=True):
+                outcomes = [error] * len(batch)
+            for (_, future), answer in zip(batch, outcomes, strict=True):
                 if not future.done():
                     future.set_result(answer)
             if self._policy.is_update_due and (self._learning is None or self._learning.done()):
@@ -421,12 +421,12 @@ class PolicyRoutes:
     async def _learn(self) -> None:
         """Learn from a whole rollout, unless a request asked for it already."""
         try:
-            found = await asyncio.to_thread(self._policy.update)
+            update = await asyncio.to_thread(self._policy.update)
         except PolicyBusyError:
             return
         except StoreError:
             _log.exception("the policy could not be updated; the version before goes on")
             self._metrics.policy("update", "failed")
             return
-        if found is not None:
+        if update is not None:
             self._metrics.policy("update", "done")

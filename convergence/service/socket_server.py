@@ -90,8 +90,8 @@ class _SignalServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen, and say so."""
         await super().startup(sockets)
-        for one in sockets or ():
-            one.listen(_BACKLOG)
+        for listener in sockets or ():
+            listener.listen(_BACKLOG)
         self.listens.set()
 
     @contextlib.contextmanager
@@ -101,13 +101,13 @@ class _SignalServer(uvicorn.Server):
             yield
             return
         # One that is ignored stays so, as SIGHUP under nohup.
-        wanted = [one for one in _SIGNALS if signal.getsignal(one) is not signal.SIG_IGN]
-        before = {one: signal.signal(one, self.handle_exit) for one in wanted}
+        wanted = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+        before = {number: signal.signal(number, self.handle_exit) for number in wanted}
         try:
             yield
         finally:
-            for one, handler in before.items():
-                signal.signal(one, handler)
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
 
 def listening_socket(host: str, port: int) -> socket.socket:

@@ -68,26 +68,26 @@ def read_tokens(
     """
     values = os.environ if environment is None else environment
     problems: list[Problem] = []
-    found: dict[str, Token] = {}
+    tokens: dict[str, Token] = {}
     if not specs:
         problems.append(_problem("must name an environment variable that holds a token", _FIX))
     for spec in specs:
         name, equals, listed = spec.partition("=")
         scopes = [scope.strip() for scope in listed.split(",")] if equals else list(SCOPES)
         secret = values.get(name, "")
-        problem = _problem_of(name, scopes, secret, found)
+        problem = _problem_of(name, scopes, secret, tokens)
         if problem is None:
-            found[secret] = Token(name, frozenset(one for one in SCOPES if one in scopes))
+            tokens[secret] = Token(name, frozenset(scope for scope in SCOPES if scope in scopes))
         else:
             problems.append(problem)
     if problems:
         raise ConfigurationError(problems)
-    hide(Redactor(values=found))
-    return TokenRegistry(found)
+    hide(Redactor(values=tokens))
+    return TokenRegistry(tokens)
 
 
 def _problem_of(
-    name: str, scopes: Sequence[str], secret: str, found: Mapping[str, Token]
+    name: str, scopes: Sequence[str], secret: str, tokens: Mapping[str, Token]
 ) -> Problem | None:
     unknown = ", ".join(scope for scope in scopes if scope not in SCOPES)
     if unknown:
@@ -98,8 +98,8 @@ def _problem_of(
     weakness = weakness_of(secret)
     if weakness is not None:
         return _problem(f"must name a token that is not weak: {name} {weakness}", _FIX)
-    if secret in found:
-        other = found[secret].name
+    if secret in tokens:
+        other = tokens[secret].name
         return _problem(f"must name different tokens; {name} and {other} are the same", _FIX)
     return None
 

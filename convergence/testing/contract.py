@@ -31,8 +31,8 @@ class PluginContract:
         try:
             self._made({**self.options, _UNKNOWN: 1})
         except ConfigurationError as error:
-            told = str(error)
-            require(_UNKNOWN in told, f"the error does not name the key: {told}")
+            message = str(error)
+            require(_UNKNOWN in message, f"the error does not name the key: {message}")
             return
         raise AssertionError("an option that nothing reads was taken without a word")
 

@@ -62,10 +62,10 @@ class MetricContract(PluginContract):
     def test_any_answer_has_a_finite_value_none_or_a_fault(self) -> None:
         """Answers come from anywhere; an exception is a fault with a message."""
         for answer in _ANSWERS:
-            found = self._measured(answer)
-            if isinstance(found, EvaluatorFault):
-                is_told = bool(str(found).strip()) and found.error_type not in _NO_NUMBER
-                require(is_told, f"{brief(answer)}: {found}")
+            value = self._measured(answer)
+            if isinstance(value, EvaluatorFault):
+                is_told = bool(str(value).strip()) and value.error_type not in _NO_NUMBER
+                require(is_told, f"{brief(answer)}: {value}")
 
     def test_it_leaves_answer_expectation_and_parameters_as_they_are(self) -> None:
         """Other metrics read the same objects."""

@@ -62,12 +62,12 @@ class LoopbackService:
                 body = self.rfile.read(length)
                 headers = {name.lower(): value for name, value in self.headers.items()}
                 service.requests.append((self.path, headers, body))
-                told = answer(self.path, body)
-                self.send_response(told.status)
-                self.send_header("Content-Type", told.content_type)
-                self.send_header("Content-Length", str(len(told.body)))
+                response = answer(self.path, body)
+                self.send_response(response.status)
+                self.send_header("Content-Type", response.content_type)
+                self.send_header("Content-Length", str(len(response.body)))
                 self.end_headers()
-                self.wfile.write(told.body)
+                self.wfile.write(response.body)
 
             do_GET = do_PUT = do_PATCH = do_DELETE = do_POST  # noqa: N815 - http.server's names
 
@@ -204,10 +204,10 @@ class SimulatedService:
         return (204 if body is None else 200), body
 
     def _routed(self, method: str, path: str, request: SimulatedRequest) -> Any:
-        asked = f"{method} {path.removeprefix(self._root)}"
+        request_line = f"{method} {path.removeprefix(self._root)}"
         for pattern, route in ({**self._reads, **self._writes}).items():
-            if path.startswith(self._root) and (found := re.fullmatch(pattern, asked)):
-                body = route(self.states[request.token], request, *found.groups())
+            if path.startswith(self._root) and (match := re.fullmatch(pattern, request_line)):
+                body = route(self.states[request.token], request, *match.groups())
                 if pattern in self._writes:
                     self.writes.append((method, path))
                 return body

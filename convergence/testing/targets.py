@@ -55,11 +55,11 @@ class TargetContract(ServiceContract):
 
     def test_a_request_is_json_and_always_the_same(self) -> None:
         """``request`` is pure: the journal finds stored answers by its hash."""
-        one, other = self._made(), self._made()
+        first, other = self._made(), self._made()
         params, case = dict(self.params), self._case()
         before = copy.deepcopy((params, case))
-        texts = {canonical_json(target.request(params, case)) for target in (one, one, other)}
-        self._closed(one, other)
+        texts = {canonical_json(target.request(params, case)) for target in (first, first, other)}
+        self._closed(first, other)
         require(len(texts) == 1, f"the same question made different requests: {sorted(texts)}")
         require((params, case) == before, "`request` changed its arguments")
 
@@ -68,11 +68,11 @@ class TargetContract(ServiceContract):
         if self.other_params is None:
             skip("`other_params` is None")
         target = self._made()
-        asked = [
+        requests = [
             target.request(params, self._case()) for params in (self.params, self.other_params)
         ]
         self._closed(target)
-        require(asked[0] != asked[1], f"both made the request {asked[0]}")
+        require(requests[0] != requests[1], f"both made the request {requests[0]}")
 
     def test_a_call_costs_no_more_than_its_worst_case(self) -> None:
         """Budgets reserve ``worst_case`` before a call."""
@@ -129,10 +129,12 @@ class TargetContract(ServiceContract):
         """What a broken service sends becomes data; 429 and 5xx are never the candidate's fault."""
         for answer in HOSTILE_ANSWERS:
             with self.answering(answer) as options:
-                found = self._answered_or_refused(self._made(options), self._case(), answer.name)
+                outcome = self._answered_or_refused(self._made(options), self._case(), answer.name)
             if answer.status == 429 or answer.status >= 500:
-                is_infrastructure = isinstance(found, InfrastructureFault)
-                message = f"status {answer.status} became {found!r}, not an `InfrastructureFault`"
+                is_infrastructure = isinstance(outcome, InfrastructureFault)
+                message = (
+                    f"status {answer.status} became {outcome!r}, not an `InfrastructureFault`"
+                )
                 require(is_infrastructure, message)
 
     # -- secrets, time-outs, ends
@@ -152,9 +154,9 @@ class TargetContract(ServiceContract):
         """Also where the service refuses the key."""
         unauthorized = next(a for a in HOSTILE_ANSWERS if a.status == 401)
         with self.answering(unauthorized) as options:
-            found = self._answered_or_refused(self._made(options), self._case(), "401")
-        told = f"{found} {getattr(found, 'details', '')}"
-        require(SECRET not in told, _SHOWN.format("fault"))
+            outcome = self._answered_or_refused(self._made(options), self._case(), "401")
+        shown = f"{outcome} {getattr(outcome, 'details', '')}"
+        require(SECRET not in shown, _SHOWN.format("fault"))
 
     def test_a_call_that_is_given_up_ends_and_the_next_one_works(self) -> None:
         """A cancelled call ends soon and blocks no loop; the target stays of use."""
@@ -225,16 +227,16 @@ class TargetContract(ServiceContract):
         return self._run(go)
 
     def _answered_or_refused(
-        self, target: Target, case: Case, what: str
+        self, target: Target, case: Case, name: str
     ) -> Reply | EvaluationFault:
         try:
             canonical_json(target.request(self.params, case))
             target.worst_case(self.params, case)
             return self._asked(target, case)
         except (CandidateFault, InfrastructureFault) as fault:
-            require(str(fault).strip(), f"{what}: the fault has no message")
+            require(str(fault).strip(), f"{name}: the fault has no message")
             is_bug = fault.error_type in BUGS
-            require(not is_bug, f"{what}: the plugin raised {fault.error_type}: {fault}")
+            require(not is_bug, f"{name}: the plugin raised {fault.error_type}: {fault}")
             return fault
 
     def _closed(self, *targets: Target) -> None:

@@ -191,17 +191,17 @@ class _Handlers:
 
     async def file(self, request: Request) -> Response:
         """Answer a file by its name in a fixed list, so that no name leads out of the folder."""
-        found = self._files.get(request.path_params["name"])
-        if found is None:
+        content = self._files.get(request.path_params["name"])
+        if content is None:
             return ProblemResponse(404, "There is no such file.")
-        return FileResponse(found, headers={"Cache-Control": "no-cache"})
+        return FileResponse(content, headers={"Cache-Control": "no-cache"})
 
     async def index(self, request: Request) -> Response:
         """Answer the page itself: it reads from its address what to show."""
-        found = self._files.get(_INDEX)
-        if found is None or "." in request.path_params["rest"].partition("/")[0]:
+        content = self._files.get(_INDEX)
+        if content is None or "." in request.path_params["rest"].partition("/")[0]:
             return ProblemResponse(404, "There is no such file.")
-        return FileResponse(found, headers={"Cache-Control": "no-cache"})
+        return FileResponse(content, headers={"Cache-Control": "no-cache"})
 
 
 async def _nothing(_: Request) -> Response:

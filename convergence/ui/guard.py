@@ -156,10 +156,10 @@ def _unknown() -> ProblemResponse:
 
 def _cookie(header: bytes | None, name: str) -> str | None:
     try:
-        found = SimpleCookie(_text(header)).get(name)
+        cookie = SimpleCookie(_text(header)).get(name)
     except CookieError:
         return None
-    return None if found is None else found.value
+    return None if cookie is None else cookie.value
 
 
 def _text(value: bytes | None) -> str:

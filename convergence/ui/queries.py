@@ -52,10 +52,10 @@ class Query:
         Raises:
             RequestRefusedError: it is not given.
         """
-        found = self.query.get(name, default)
-        if found is None:
+        value = self.query.get(name, default)
+        if value is None:
             raise RequestRefusedError(422, f"`{name}` must be given.")
-        return found
+        return value
 
     def number(self, name: str, default: int, low: int, high: int) -> int:
         """Return a whole number.

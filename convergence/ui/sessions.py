@@ -63,7 +63,7 @@ class BrowserSessions:
         with self._mutex:
             self._sessions[_digest(cookie)] = made
             while len(self._sessions) > _MOST:
-                oldest = min(self._sessions, key=lambda one: self._sessions[one].used_s)
+                oldest = min(self._sessions, key=lambda key: self._sessions[key].used_s)
                 del self._sessions[oldest]
         hide(Redactor(values=[cookie, made.csrf]))
         return cookie
@@ -74,14 +74,14 @@ class BrowserSessions:
             return None
         key, now_s = _digest(cookie), self._clock()
         with self._mutex:
-            found = self._sessions.get(key)
-            if found is None:
+            session = self._sessions.get(key)
+            if session is None:
                 return None
-            if now_s - found.used_s > LIFETIME_S:
+            if now_s - session.used_s > LIFETIME_S:
                 del self._sessions[key]
                 return None
-            found = self._sessions[key] = replace(found, used_s=now_s)
-            return found
+            session = self._sessions[key] = replace(session, used_s=now_s)
+            return session
 
 
 def is_same(given: str | None, known: str) -> bool:

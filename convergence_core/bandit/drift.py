@@ -157,14 +157,14 @@ class DriftWatch:
         elif not new.pending_n:
             new = replace(new, sequences=thinned(new.sequences))
         arms = (*self.arms[:arm], new, *self.arms[arm + 1 :])
-        found = replace(self, arms=arms, n=self.n + 1)
+        updated = replace(self, arms=arms, n=self.n + 1)
         if alarm is not None:
-            return replace(found, all_arms=self.all_arms.reset()), alarm
+            return replace(updated, all_arms=self.all_arms.reset()), alarm
         if not has_several or propensity is None:
-            return found, None
+            return updated, None
         detector, change = self.all_arms.tell(arm, value, propensity, error * GLOBAL_ERROR_SHARE)
-        found = replace(found, all_arms=detector)
-        return (found, None) if change is None else found._after(change)
+        updated = replace(updated, all_arms=detector)
+        return (updated, None) if change is None else updated._after(change)
 
     def _after(self, change: Change) -> tuple["DriftWatch", Alarm]:
         """Return the watch begun anew, and the alarm of all arms together."""

@@ -196,23 +196,23 @@ class GlobalDriftDetector:
         sums = [MEMORY * total for total in self.sums]
         counts[arm] += 1.0
         sums[arm] += reward
-        found = replace(self, counts=tuple(counts), sums=tuple(sums), n=self.n + 1)
+        updated = replace(self, counts=tuple(counts), sums=tuple(sums), n=self.n + 1)
         ratio = self.weights[arm] / propensity if self.weights else np.inf
         if ratio > self.max_ratio:
-            return found._with_new_epoch(), None
-        return found._with_estimate(ratio * (reward - self.centres[arm]), error)  # (eq. 1)
+            return updated._with_new_epoch(), None
+        return updated._with_estimate(ratio * (reward - self.centres[arm]), error)  # (eq. 1)
 
     def _with_new_epoch(self) -> "GlobalDriftDetector":
         """Return the detector at the beginning of an epoch, or without one where none can begin."""
         counts = np.array(self.counts)
         shares = counts / counts.sum()
         shares = np.where(shares >= MIN_SHARE * shares.max(), shares, 0.0)
-        found = replace(self, weights=(), centres=(), sequences=(), pending=(0.0, 0.0, 0))
+        updated = replace(self, weights=(), centres=(), sequences=(), pending=(0.0, 0.0, 0))
         if self.n < MIN_REQUESTS * len(self.counts) or np.count_nonzero(shares) < 2:
-            return found  # a change of one arm alone is found by its own watch
+            return updated  # a change of one arm alone is found by its own watch
         centres = (np.array(self.sums) + 0.5) / (counts + 1.0)
         return replace(
-            found,
+            updated,
             weights=tuple((shares / shares.sum()).tolist()),
             centres=tuple(centres.tolist()),
             n_epochs=self.n_epochs + 1,
@@ -226,15 +226,15 @@ class GlobalDriftDetector:
         if n < BLOCK:
             return replace(self, pending=(total, squares, n)), None
         sequences = self._narrowed(total, squares, n, error)
-        found = replace(self, sequences=thinned(sequences), pending=(0.0, 0.0, 0))
+        updated = replace(self, sequences=thinned(sequences), pending=(0.0, 0.0, 0))
         younger, oldest = younger_of_disagreeing(sequences), sequences[0]
         if younger is None:
-            return found, None
+            return updated, None
         level = float(np.dot(self.weights, self.centres))
         n_before = oldest.n - younger.n
         before = (oldest.total - younger.total) / n_before if n_before else 0.0
         after = younger.total / younger.n
-        return found, Change(
+        return updated, Change(
             n=self.n, before=level + before, after=level + after, n_after=younger.n
         )
 

@@ -249,14 +249,17 @@ def _expected(log: Log, target: ArrayLike, model: ArrayLike) -> tuple[Floats, Fl
 
 
 def _doubly_robust(
-    log: Log, weights: Floats, expected: Floats, own: Floats, level: float
+    log: Log, weights: Floats, expected: Floats, chosen_means: Floats, level: float
 ) -> PolicyValue:
-    values = expected + weights * (log.rewards - own)  # (eq. 3)
+    values = expected + weights * (log.rewards - chosen_means)  # (eq. 3)
     # The least and the most that a reward in [0, 1] could have made of any request.
     largest = float(weights.max())
-    lowest = min(float(expected.min()) - largest * max(float(own.max()), 0.0), float(values.min()))
+    lowest = min(
+        float(expected.min()) - largest * max(float(chosen_means.max()), 0.0), float(values.min())
+    )
     highest = max(
-        float(expected.max()) + largest * max(1.0 - float(own.min()), 0.0), float(values.max())
+        float(expected.max()) + largest * max(1.0 - float(chosen_means.min()), 0.0),
+        float(values.max()),
     )
     low, high = mean_ends(values, tail=(1.0 - level) / 2.0, lowest=lowest, highest=highest)
     return PolicyValue.around(float(values.mean()), (max(low, 0.0), min(high, 1.0)), level)

@@ -53,8 +53,8 @@ def prompt_bound(body: Json) -> int | None:
     if isinstance(body, str):
         return TOKENS_PER_REQUEST + TOKENS_PER_MESSAGE + _n_bytes(body)
     if isinstance(body, Sequence):
-        found = _messages(body)
-        return None if found is None else TOKENS_PER_REQUEST + found
+        messages = _messages(body)
+        return None if messages is None else TOKENS_PER_REQUEST + messages
     if not isinstance(body, Mapping):
         return TOKENS_PER_REQUEST
     if any(body.get(key) for key in _REFERENCES) or isinstance(body.get("prompt"), Mapping):

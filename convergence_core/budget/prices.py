@@ -347,12 +347,12 @@ def _merged(override: Price, shipped: Price | None, provider: str) -> Price:
     base = shipped or Price()
     if override.input_usd is not None:
         base = replace(base, cached_input_usd=None, cache_write_usd=None)
-    told = {
+    facts = {
         name: value
         for name in _FIELDS.values()
         if (value := getattr(override, name)) is not None and value != getattr(Price(), name)
     }
-    merged = replace(base, **told)
+    merged = replace(base, **facts)
     # A price per request alone: tokens cost nothing.
     says_requests = merged.request_usd is not None or provider in PER_REQUEST
     if merged.input_usd is None and merged.output_usd is None and says_requests:
@@ -363,26 +363,26 @@ def _merged(override: Price, shipped: Price | None, provider: str) -> Price:
 def _models(
     at: str, models: Mapping[object, object], problems: list[Problem]
 ) -> Iterator[tuple[str, Price]]:
-    for model, told in models.items():
-        if not isinstance(told, Mapping):
+    for model, facts in models.items():
+        if not isinstance(facts, Mapping):
             problems.append(
-                _problem(f"{at}.{model}", "must map fields to numbers", repr(told), _EXAMPLE)
+                _problem(f"{at}.{model}", "must map fields to numbers", repr(facts), _EXAMPLE)
             )
             continue
-        names = told.get("names", ())
+        names = facts.get("names", ())
         if not isinstance(names, list | tuple):
             problems.append(
                 _problem(f"{at}.{model}.names", "must be a list", repr(names), "Write [a, b].")
             )
             names = ()
-        price = _price(f"{at}.{model}", {k: v for k, v in told.items() if k != "names"}, problems)
+        price = _price(f"{at}.{model}", {k: v for k, v in facts.items() if k != "names"}, problems)
         for name in (model, *names):
             yield str(name), price
 
 
-def _price(at: str, told: Mapping[str, object], problems: list[Problem]) -> Price:
+def _price(at: str, facts: Mapping[str, object], problems: list[Problem]) -> Price:
     values: dict[str, float | int] = {}
-    for key, value in told.items():
+    for key, value in facts.items():
         if value is None:
             continue
         name = _FIELDS.get(key)

@@ -61,9 +61,9 @@ def reported_cost(raw: Mapping[str, Json]) -> float | None:
     """
     block = _block_of(raw)
     cost = _dollars(block.get("cost"))
-    own = block.get("is_byok")
+    is_byok = block.get("is_byok")
     upstream = _mapping(block, "cost_details").get("upstream_inference_cost")
-    if cost is None or own is False or (own is None and upstream is None):
+    if cost is None or is_byok is False or (is_byok is None and upstream is None):
         return cost
     billed = _dollars(upstream)
     return None if billed is None else cost + billed

@@ -14,8 +14,8 @@ LLM_PROVIDERS = ("openai", "azure", "groq", "gemini", "anthropic", "plugin")
 
 def provider_of(model: object) -> str | None:
     """Return the provider that a model's name begins with; ``None``: it names none."""
-    found = re.match(rf"({'|'.join(LLM_PROVIDERS)})/.", model) if isinstance(model, str) else None
-    return found[1] if found else None
+    match = re.match(rf"({'|'.join(LLM_PROVIDERS)})/.", model) if isinstance(model, str) else None
+    return match[1] if match else None
 
 
 class LlmConfig(Section):

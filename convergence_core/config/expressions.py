@@ -175,8 +175,8 @@ def _check_comparison(op: ast.cmpop, right: ast.expr) -> None:
 
 
 def _refusal(node: ast.AST) -> ValueError:
-    what = _NAMES_OF_NODES.get(type(node), f"a {type(node).__name__}")
-    return ValueError(f"it uses {what}; {_ALLOWED}")
+    noun = _NAMES_OF_NODES.get(type(node), f"a {type(node).__name__}")
+    return ValueError(f"it uses {noun}; {_ALLOWED}")
 
 
 def _check_condition(node: ast.expr) -> None:

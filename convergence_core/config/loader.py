@@ -107,8 +107,8 @@ def configuration_of(source: ConfigSource, *, allow_callable: bool = False) -> C
         fix = "Begin with `api:`, `search_space:` and `evaluation:`."
         problems.append(source.problem((), rule, fix, value=shown(source.data)))
     distinct: dict[object, Problem] = {}
-    for found in problems:  # the first of several that say the same of the same place
-        distinct.setdefault((found.key, found.rule, found.line, found.column), found)
+    for problem in problems:  # the first of several that say the same of the same place
+        distinct.setdefault((problem.key, problem.rule, problem.line, problem.column), problem)
     raise ConfigurationError(sorted(distinct.values(), key=_order))
 
 
@@ -147,9 +147,9 @@ def _validate(
     try:
         configuration = Configuration.model_validate(normalized.data)
     except ValidationError as error:
-        found = problems_of(error, normalized.data, source, normalized.origin)
+        defects = problems_of(error, normalized.data, source, normalized.origin)
         broken += meant_by(error, normalized.data)
-        problems += [found[path] for path in found if path not in broken]
+        problems += [defects[path] for path in defects if path not in broken]
         configuration = _repair(normalized.data, error, broken)
     if configuration is not None:
         report = Report(source=source, origin=normalized.origin, broken=tuple(broken))
@@ -253,8 +253,8 @@ def _repair(
     """Return a valid configuration near ``data``; adds each repaired path to ``broken``."""
     data = copy.deepcopy(data)
     for _ in range(_MAX_ROUNDS):
-        found = error.errors(include_url=False)
-        targets = {_target(path_of(item, data), item["type"] == "missing") for item in found}
+        errors = error.errors(include_url=False)
+        targets = {_target(path_of(item, data), item["type"] == "missing") for item in errors}
         for path in sorted(targets, key=lambda p: (len(p), str(p))):
             _mend(data, path)
         broken += targets

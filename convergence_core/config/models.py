@@ -51,8 +51,8 @@ class CacheConfig(Section):
     @property
     def max_age_s(self) -> float | None:
         """Age in seconds beyond which an answer of another run is not used; ``None``: none."""
-        found = re.fullmatch(r"([0-9]+)([smhdw])", self.epoch)
-        return None if found is None else float(found[1]) * _SECONDS[found[2]]
+        match = re.fullmatch(r"([0-9]+)([smhdw])", self.epoch)
+        return None if match is None else float(match[1]) * _SECONDS[match[2]]
 
 
 class PriceConfig(Section):

@@ -135,12 +135,12 @@ def _parameters(n: Normalized) -> None:
     path: Path = ("search_space", "parameters")
     parameters = mapping_at(n.data, *map(str, path))
     for name, parameter in parameters.items():
-        here = (*path, name)
+        place = (*path, name)
         if isinstance(parameter, list):
             parameters[name] = {"type": "categorical", "choices": parameter}
-            n.renamed[(*here, "choices")] = here
+            n.renamed[(*place, "choices")] = place
         elif isinstance(parameter, dict):
-            _parameter(n, parameter, here)
+            _parameter(n, parameter, place)
 
 
 def _parameter(n: Normalized, parameter: dict[str, Any], path: Path) -> None:
@@ -292,22 +292,24 @@ def _llms(n: Normalized) -> None:
     elif isinstance(safety.get("model"), dict):
         n.rename(safety["model"], ("feedback", "safety", "model"), "base_url", "endpoint")
     for name, metric in mapping_at(n.data, "evaluation", "metrics").items():
-        own = metric.get("llm") if isinstance(metric, dict) else None
-        if isinstance(own, dict):
+        metric_llm = metric.get("llm") if isinstance(metric, dict) else None
+        if isinstance(metric_llm, dict):
             path: Path = ("evaluation", "metrics", name, "llm")
-            n.rename(own, path, "base_url", "endpoint")
+            n.rename(metric_llm, path, "base_url", "endpoint")
             if isinstance(general, dict):
-                _complete(n, own, general, path)
+                _complete(n, metric_llm, general, path)
 
 
-def _complete(n: Normalized, own: dict[str, Any], general: dict[str, Any], path: Path) -> None:
+def _complete(
+    n: Normalized, specific: dict[str, Any], general: dict[str, Any], path: Path
+) -> None:
     """Take the keys that are not written from the general ``llm``; a key stays with its endpoint."""
-    model = own.get("model")
-    is_elsewhere = own.get("endpoint") is not None or (
+    model = specific.get("model")
+    is_elsewhere = specific.get("endpoint") is not None or (
         model is not None and provider_of(model) != provider_of(general.get("model"))
     )
     for key, value in general.items():
-        is_written = own.get(key) is not None or (key == "temperature" and key in own)
+        is_written = specific.get(key) is not None or (key == "temperature" and key in specific)
         if not is_written and not (is_elsewhere and key in _OF_ENDPOINT):
-            own[key] = value
+            specific[key] = value
             n.renamed[(*path, key)] = n.origin(("llm", key))

@@ -53,10 +53,10 @@ class Report:
             of_key: whether the key rather than the value is at fault.
             about: other places that the rule reads.
         """
-        if not any(self.is_broken(_path(one)) for one in (place, *about)):
+        if not any(self.is_broken(_path(key)) for key in (place, *about)):
             written = self.origin(_path(place))
-            found = self.source.problem(written, rule, fix, value=value, of_key=of_key)
-            self.problems.append(found)
+            problem = self.source.problem(written, rule, fix, value=value, of_key=of_key)
+            self.problems.append(problem)
 
     def require(self, place: Place, why: str, fix: str, *, about: tuple[Place, ...] = ()) -> None:
         """Note that a key is missing."""
@@ -70,7 +70,9 @@ class Report:
 
     def is_broken(self, path: Path) -> bool:
         """Whether the place, a part of it or what holds it was already reported."""
-        return any(path[: len(one)] == one or one[: len(path)] == path for one in self.broken)
+        return any(
+            path[: len(broken)] == broken or broken[: len(path)] == path for broken in self.broken
+        )
 
 
 def _path(place: Place) -> Path:
@@ -116,12 +118,12 @@ def path_of(item: ErrorDetails, data: Any) -> Path:
     loc = item["loc"]
     if loc[:2] in UNIONS and len(loc) > 3:
         loc = (*loc[:3], *loc[4:])
-    here = data
+    value = data
     for i, part in enumerate(loc):
-        if not _has(here, part):
+        if not _has(value, part):
             is_missing = item["type"] == "missing" and i == len(loc) - 1
             return loc[: i + is_missing]
-        here = here[part]
+        value = value[part]
     return loc
 
 
@@ -183,8 +185,8 @@ def _problem(
 def _tag_problem(path: Path, data: Any, source: ConfigSource, origin: Origin) -> Problem:
     names = [str(name) for model in sections_at(path, None) for name in kinds_of(model)]
     known = listing(names)
-    here, written = value_at(data, path), origin((*path, "type"))
-    kind = here.get("type") if isinstance(here, dict) else None
+    value, written = value_at(data, path), origin((*path, "type"))
+    kind = value.get("type") if isinstance(value, dict) else None
     if kind is None:
         fix = f"Add `type:` with one of {known}."
         return source.problem(written, "is required", fix, of_key=True)
@@ -230,8 +232,8 @@ def _missing_fix(path: Path, data: Any) -> str:
         return f"Add `{key}:`{_EXAMPLES[key]}"
     infos = [fields_of(model).get(key) for model in sections_at(path[:-1], data)]
     about = next((info.description for info in infos if info and info.description), None)
-    what = " ".join(about.split()).partition(". ")[0].rstrip(".:") if about else ""
-    return f"Add `{key}:`" + (f" ({what})." if what else ".")
+    meaning = " ".join(about.split()).partition(". ")[0].rstrip(".:") if about else ""
+    return f"Add `{key}:`" + (f" ({meaning})." if meaning else ".")
 
 
 _EXAMPLES = {
@@ -391,4 +393,4 @@ def _literals(annotation: Any) -> list[Any]:
         plain = [item for item in args if isinstance(item, str | bool)]
         if plain:
             return plain
-    return [found for item in args for found in _literals(item)]
+    return [literal for item in args for literal in _literals(item)]

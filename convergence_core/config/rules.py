@@ -384,7 +384,7 @@ READ_BY: dict[tuple[str, str, str], tuple[str, ...]] = {
 def without_effect(configuration: Configuration) -> list[str]:
     """Return a sentence for each key that is valid and without effect here, in their order."""
     optimization = configuration.optimization
-    found = [
+    problems = [
         f"`{'.'.join(path)}` has no effect with `algorithm: {optimization.algorithm}`: only "
         f"{read_by(readers)} {'read' if len(readers) > 1 else 'reads'} it"
         for path, readers in READ_BY.items()
@@ -394,19 +394,19 @@ def without_effect(configuration: Configuration) -> list[str]:
     metric = configuration.evaluation.metrics.get("cost_usd")
     unpriced = configuration.api.kind == "http" and not configuration.prices
     if metric is not None and unpriced and configuration.api.response.cost_field is None:
-        found.append(
+        problems.append(
             "`evaluation.metrics.cost_usd` has no share in the reward: nothing tells what a request "
             "costs. Write e.g. `prices: {http: {request: 0.002}}`, or name the field of the answer that "
             "says it by `api.response.cost_field`"
         )
     stopping = optimization.execution.early_stopping
     if configuration.evaluation.objective == "pareto" and stopping.enabled:
-        found += [
+        problems += [
             f"`optimization.execution.early_stopping.{key}` has no effect: a `pareto` run never stops early"
             for key in type(stopping).model_fields
             if key in stopping.model_fields_set
         ]
-    return found
+    return problems
 
 
 def read_by(algorithms: tuple[str, ...]) -> str:

@@ -47,7 +47,7 @@ def sections_of(annotation: Any) -> list[type[Section]]:
         return [annotation]
     if get_origin(annotation) is Annotated:
         return sections_of(get_args(annotation)[0])
-    return [found for item in get_args(annotation) for found in sections_of(item)]
+    return [section for item in get_args(annotation) for section in sections_of(item)]
 
 
 def fields_of(model: type[Section]) -> dict[str, FieldInfo]:
@@ -80,7 +80,7 @@ def sections_at(path: Path, data: Any) -> list[type[Section]]:
             inside = False
         else:
             infos = [fields_of(model)[str(part)] for model in models if part in fields_of(model)]
-            models = [found for info in infos for found in sections_of(info.annotation)]
+            models = [section for info in infos for section in sections_of(info.annotation)]
             inside = any(_is_container(info.annotation) for info in infos)
         if len(models) > 1 and not inside:
             kind = data.get("type") if isinstance(data, dict) else None
@@ -131,12 +131,12 @@ class ReferenceRow:
 @cache
 def homes() -> dict[str, tuple[str, ...]]:
     """Return, for each key, the sections (as dotted paths) where it belongs."""
-    found: dict[str, list[str]] = {}
+    places: dict[str, list[str]] = {}
     for row in reference():
         section, _, key = row.key.rpartition(".")
         if "<" not in section:
-            found.setdefault(key, []).append(section)
-    return {key: tuple(dict.fromkeys(sections)) for key, sections in found.items()}
+            places.setdefault(key, []).append(section)
+    return {key: tuple(dict.fromkeys(sections)) for key, sections in places.items()}
 
 
 def reference() -> list[ReferenceRow]:
@@ -281,8 +281,8 @@ def _join_lines(holder: Schema) -> None:
 
 def _patch_api(definitions: Schema) -> None:
     api = definitions["ApiConfig"]
-    own = {"properties": {"kind": {"enum": sorted(HOSTED_KINDS)}}, "required": ["kind"]}
-    api["anyOf"] = [*({"required": [key]} for key in ("endpoint", "models", "function")), own]
+    hosted = {"properties": {"kind": {"enum": sorted(HOSTED_KINDS)}}, "required": ["kind"]}
+    api["anyOf"] = [*({"required": [key]} for key in ("endpoint", "models", "function")), hosted]
 
 
 def _patch_parameters(definitions: Schema) -> None:

@@ -77,9 +77,9 @@ class ConfigSource:
         if not of_key and path in self.values:
             return self.values[path]
         for end in range(len(path), 0, -1):
-            found = self.keys.get(path[:end]) or self.values.get(path[:end])
-            if found is not None:
-                return found
+            mark = self.keys.get(path[:end]) or self.values.get(path[:end])
+            if mark is not None:
+                return mark
         return self.values.get(())
 
     def located(self, problem: Problem) -> Problem:
@@ -268,7 +268,7 @@ class _Converter:
             raise _TooLargeError(f"the file must not hold more than {MAX_NODES:,} values{remark}")
 
     def _mapping(self, node: yaml.MappingNode, path: Path) -> dict[str, Any]:
-        own: dict[str, Any] = {}
+        merged_over: dict[str, Any] = {}
         merged: list[yaml.MappingNode] = []
         first: dict[str, Position] = {}
         for key_node, value_node in node.value:
@@ -278,16 +278,16 @@ class _Converter:
             key = self._key(key_node, path)
             if key is None:
                 continue
-            here = self._source.keys[(*path, key)] = _start(key_node)
+            start = self._source.keys[(*path, key)] = _start(key_node)
             if key in first:
-                lines = f"{first[key].line} and {here.line}"
+                lines = f"{first[key].line} and {start.line}"
                 rule = f"must be written once, but stands on lines {lines}"
                 self._source.add((*path, key), rule, "Remove one of them.", of_key=True)
-            first.setdefault(key, here)
-            own[key] = self.convert(value_node, (*path, key))
+            first.setdefault(key, start)
+            merged_over[key] = self.convert(value_node, (*path, key))
         for mapping in merged:
-            self._merge(mapping, path, own)
-        return own
+            self._merge(mapping, path, merged_over)
+        return merged_over
 
     def _merged(self, node: yaml.Node, path: Path) -> Iterator[yaml.MappingNode]:
         for item in node.value if isinstance(node, yaml.SequenceNode) else [node]:
@@ -297,7 +297,7 @@ class _Converter:
                 rule, fix = "must merge (`<<`) mappings only", "Write `<<: *anchor` of a mapping."
                 self._source.add(path, rule, fix, at=_start(node))
 
-    def _merge(self, mapping: yaml.MappingNode, path: Path, own: dict[str, Any]) -> None:
+    def _merge(self, mapping: yaml.MappingNode, path: Path, explicit: dict[str, Any]) -> None:
         """Add a merged mapping's keys, which yield to those already there."""
         if len(path) >= MAX_DEPTH:
             raise _TooLargeError(_TOO_DEEP)
@@ -305,15 +305,15 @@ class _Converter:
         nested: list[yaml.MappingNode] = []
         for key_node, value_node in mapping.value:
             if key_node.tag == _TAG + "merge":
-                found = self._merged(value_node, path)
-                nested.extend(item for item in found if item is not mapping)
+                merged = self._merged(value_node, path)
+                nested.extend(item for item in merged if item is not mapping)
                 continue
             key = self._key(key_node, path)
-            if key is not None and key not in own:
+            if key is not None and key not in explicit:
                 self._source.keys[(*path, key)] = _start(key_node)
-                own[key] = self.convert(value_node, (*path, key))
+                explicit[key] = self.convert(value_node, (*path, key))
         for item in nested:
-            self._merge(item, path, own)
+            self._merge(item, path, explicit)
 
     def _key(self, node: yaml.Node, path: Path) -> str | None:
         """Return a key's text; ``None`` for a key that is no scalar, or empty."""
@@ -436,4 +436,6 @@ def _explain(error: yaml.MarkedYAMLError, text: str) -> tuple[str, str]:
         "the file must be valid YAML",
         "Check indentation, quotes and brackets here and above.",
     )
-    return next((found for words, found in _SYNTAX.items() if words in message), unknown)
+    return next(
+        (explanation for words, explanation in _SYNTAX.items() if words in message), unknown
+    )

@@ -164,12 +164,12 @@ def _leads_back(name: str, parameters: Parameters) -> bool:
     waiting = [other for other in parameters[name].when if other in parameters and other != name]
     seen: set[str] = set()
     while waiting:
-        here = waiting.pop()
-        if here == name:
+        parent = waiting.pop()
+        if parent == name:
             return True
-        if here not in seen:
-            seen.add(here)
-            waiting += [other for other in parameters[here].when if other in parameters]
+        if parent not in seen:
+            seen.add(parent)
+            waiting += [other for other in parameters[parent].when if other in parameters]
     return False
 
 

@@ -67,13 +67,13 @@ class SurfaceEffects:
 
 
 def cut(
-    fitted: FittedSpaceModel, asked: Sequence[Params], rng: np.random.Generator
+    fitted: FittedSpaceModel, evaluated: Sequence[Params], rng: np.random.Generator
 ) -> SurfaceEffects | None:
     """Return the effects of all parameters and of the strongest pairs.
 
     Args:
         fitted: the surrogate with its evidence.
-        asked: points of the candidates asked, to be counted by value.
+        evaluated: points of the candidates asked, to be counted by value.
         rng: for the sample of the space and the draws of the surface.
 
     Returns:
@@ -93,10 +93,12 @@ def cut(
     )
     whole = surface.distribution()
     singles = [surface.single(j) for j in varying]
-    found = [one for one in singles if one is not None]
-    effects = [surface.effect(one, whole, asked, len(found)) for one in found]
-    by_interaction = sorted(found, key=lambda one: -one.interaction)[:MAX_SCREENED]
-    screened = sorted(one.column for one in by_interaction)
+    effects_drawn = [single for single in singles if single is not None]
+    effects = [
+        surface.effect(single, whole, evaluated, len(effects_drawn)) for single in effects_drawn
+    ]
+    by_interaction = sorted(effects_drawn, key=lambda effect: -effect.interaction)[:MAX_SCREENED]
+    screened = sorted(effect.column for effect in by_interaction)
     n_pairs = math.comb(len(screened), 2)
     interactions = [
         interaction
@@ -104,14 +106,14 @@ def cut(
         if (interaction := surface.interaction(pair, whole, n_pairs)) is not None
     ]
     order = np.argsort([-(effect.share or 0.0) for effect in effects], kind="stable")
-    single = sum((one.variance for one in found), start=np.zeros(1)) / whole.variance
+    single = sum((single.variance for single in effects_drawn), start=np.zeros(1)) / whole.variance
     return SurfaceEffects(
         effects=tuple(effects[i] for i in order),
         surface=replace(
             whole.described(),
             share_single=mean_share(single),
             n_pairs=n_pairs,
-            interactions=tuple(sorted(interactions, key=lambda one: -one.share)),
+            interactions=tuple(sorted(interactions, key=lambda drawn: -drawn.share)),
         ),
     )
 
@@ -185,8 +187,8 @@ class _DrawnSurface:
         """Return the distribution of rewards over the space."""
         genes = self.settings.express(self.sample)
         mean, drawn = self._at(genes)
-        own = math.sqrt(self.learned.process.own_variance)
-        own_drawn = own * self.rng.standard_normal(drawn.shape)
+        sd = math.sqrt(self.learned.process.own_variance)
+        own_drawn = sd * self.rng.standard_normal(drawn.shape)
         smooth = self._both(mean, drawn)
         rough = self._both(mean, drawn + own_drawn)
         return _Distribution(
@@ -227,22 +229,22 @@ class _DrawnSurface:
         )
 
     def effect(
-        self, one: _Single, whole: _Distribution, asked: Sequence[Params], n: int
+        self, single: _Single, whole: _Distribution, evaluated: Sequence[Params], n: int
     ) -> Effect:
         """Return the record of one of n parameters."""
-        name = self.settings.encoding.names[one.column]
-        parameter = one.levels.parameter
+        name = self.settings.encoding.names[single.column]
+        parameter = single.levels.parameter
         is_choice = isinstance(parameter, Choice)
-        sure = is_sure(one.drawn, one.levels.weights, ERROR / n)
-        shares = np.minimum(one.variance / whole.variance, 1.0)
+        sure = is_sure(single.drawn, single.levels.weights, ERROR / n)
+        shares = np.minimum(single.variance / whole.variance, 1.0)
         low, high = ends_of(shares)
-        counts = np.zeros(len(one.levels.values), dtype=np.intp)
-        for params in asked:
+        counts = np.zeros(len(single.levels.values), dtype=np.intp)
+        for params in evaluated:
             if name in params:
                 to_gene = parameter.index if isinstance(parameter, Choice) else parameter.to_unit
-                counts[one.levels.nearest(to_gene(params[name]))] += 1
-        average = float(whole.expected[~np.isnan(whole.genes[:, one.column])].mean())
-        ends = np.stack(ends_of(one.drawn), axis=1)  # (n_levels, 2)
+                counts[single.levels.nearest(to_gene(params[name]))] += 1
+        average = float(whole.expected[~np.isnan(whole.genes[:, single.column])].mean())
+        ends = np.stack(ends_of(single.drawn), axis=1)  # (n_levels, 2)
         return Effect(
             parameter=name,
             kind="choice" if is_choice else "number",
@@ -257,31 +259,31 @@ class _DrawnSurface:
                     n_candidates=int(count),
                 )
                 for value, drawn, end, count in zip(
-                    one.levels.values, one.drawn, ends, counts, strict=True
+                    single.levels.values, single.drawn, ends, counts, strict=True
                 )
             ),
             share=float(shares.mean()),
             share_low=float(low) if sure else 0.0,
             share_high=float(high),
             average=average,
-            share_active=one.share_active,
+            share_active=single.share_active,
             is_sure=sure,
             level=LEVEL,
         )
 
     def strongest(self, pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
         """Return the pairs of the largest interactions, by the posterior mean."""
-        found = []
+        candidates = []
         for pair in pairs:
             grid = self._grid(pair, n_settings=MIN_SETTINGS, n_levels=4)
             if grid is not None:
                 mean = self.paths.mean_at(self.settings.encoding.places(grid.genes))
                 drawn = grid.cells.interaction(self.rewards(mean)[:, None])
-                found.append(
+                candidates.append(
                     (float(grid.cells.weights @ drawn[:, 0] ** 2) * grid.share_active, pair)
                 )
-        found.sort(key=lambda one: -one[0])
-        return [pair for _, pair in found[:MAX_PAIRS]]
+        candidates.sort(key=lambda candidate: -candidate[0])
+        return [pair for _, pair in candidates[:MAX_PAIRS]]
 
     def interaction(
         self, pair: tuple[int, int], whole: _Distribution, n_pairs: int
@@ -354,18 +356,18 @@ class _DrawnSurface:
         rows = keeps[:, cells].all(axis=1)
         if rows.sum() < MIN_SETTINGS // 2:
             return None
-        found = Combinations.of(cells, (levels[0].weights, levels[1].weights))
-        if found is None:
+        combinations = Combinations.of(cells, (levels[0].weights, levels[1].weights))
+        if combinations is None:
             return None
         return _Grid(
             genes=genes[rows][:, cells].reshape(-1, genes.shape[-1]),
-            cells=found,
+            cells=combinations,
             labels=[
                 (
                     levels[0].parameter.show(levels[0].values[i]),
                     levels[1].parameter.show(levels[1].values[j]),
                 )
-                for i, j in zip(found.first, found.second, strict=True)
+                for i, j in zip(combinations.first, combinations.second, strict=True)
             ],
             share_active=share,
         )

@@ -126,11 +126,11 @@ def explain(
     fitted = surrogate.fit(archive, case_weights=case_weights)
     standing = {ranked.candidate_id: ranked for ranked in recommendation.ranking}
     ranking = tuple(standing)
-    found = cut(fitted, [archive.members[name].candidate.params for name in ranking], rng)
+    decomposition = cut(fitted, [archive.members[name].candidate.params for name in ranking], rng)
     return Explained(
-        effects=() if found is None else found.effects,
+        effects=() if decomposition is None else decomposition.effects,
         explanation=Explanation(
-            surface=None if found is None else found.surface,
+            surface=None if decomposition is None else decomposition.surface,
             discards=None
             if rules is None
             else discards(fitted, archive, standing, names=names, rules=rules, goals=goals),

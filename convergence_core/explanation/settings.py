@@ -40,16 +40,16 @@ class Levels:
             return cls.even(parameter, [parameter.value_at(i) for i in range(parameter.n_values)])
         is_short = parameter.n_values is not None and parameter.n_values <= n
         if is_short:
-            found = cls.even(
+            levels = cls.even(
                 parameter, [parameter.value_at(i) for i in range(parameter.n_values or 1)]
             )
         else:
-            found = cls.at(parameter, np.linspace(0.0, 1.0, n))
+            levels = cls.at(parameter, np.linspace(0.0, 1.0, n))
         is_log = isinstance(parameter, Float | Integer) and parameter.log
-        if len(found.values) == 1 or (is_short and not is_log):
-            return found
-        edges = np.concatenate([[0.0], (found.genes[1:] + found.genes[:-1]) / 2, [1.0]])
-        return replace(found, weights=np.diff(edges))
+        if len(levels.values) == 1 or (is_short and not is_log):
+            return levels
+        edges = np.concatenate([[0.0], (levels.genes[1:] + levels.genes[:-1]) / 2, [1.0]])
+        return replace(levels, weights=np.diff(edges))
 
     @classmethod
     def even(cls, parameter: Parameter, values: Sequence[ParamValue]) -> "Levels":

@@ -90,44 +90,46 @@ def gate_checks(
 
 def failed_words(checks: tuple[GateCheck, ...]) -> str | None:
     """Return why an adapter is refused; ``None``: it passed every check."""
-    return "; ".join(one.words.rstrip(".") for one in checks if not one.passed) or None
+    return "; ".join(check.words.rstrip(".") for check in checks if not check.passed) or None
 
 
 def lacks_power(checks: Iterable[GateCheck]) -> bool:
     """Return whether nothing is wrong with an adapter but that its gain is not certain yet."""
-    failed = [one for one in checks if not one.passed]
-    return [one.name for one in failed] == ["reward"] and (failed[0].value or 0.0) > 0.0
+    failed = [check for check in checks if not check.passed]
+    return [check.name for check in failed] == ["reward"] and (failed[0].value or 0.0) > 0.0
 
 
 def _weights(measures: GateMeasures) -> GateCheck:
     problem = measures.weights_problem
     if problem is None:
         return _not_measured("weights")
-    return _check("weights", None, passed=not problem, said=problem or "they are")
+    return _check("weights", None, passed=not problem, words=problem or "they are")
 
 
 def _server(measures: GateMeasures) -> GateCheck:
     answered = measures.has_server_answered
     if answered is None:
         return _not_measured("server")
-    return _check("server", None, passed=answered, said="it has" if answered else "it has not")
+    return _check("server", None, passed=answered, words="it has" if answered else "it has not")
 
 
 def _reward(measures: GateMeasures) -> GateCheck:
-    found = _finite(measures.reward_difference)
-    if found is None or found.low is None:
+    figure = _finite(measures.reward_difference)
+    if figure is None or figure.low is None:
         return _not_measured("reward", 0.0, "reward")
-    said = (
-        f"the difference is {_shown(found)}, and its lower end must exceed 0; it rests on "
+    words = (
+        f"the difference is {_shown(figure)}, and its lower end must exceed 0; it rests on "
         f"{measures.reward_rests_on or 'what is not said'}"
     )
     more = None
-    if measures.n_ratings is not None and found.low <= 0 < found.value:
+    if measures.n_ratings is not None and figure.low <= 0 < figure.value:
         # The width of an interval falls with the square root of the ratings.
-        wanted = ((found.value - found.low) / found.value) ** 2
+        wanted = ((figure.value - figure.low) / figure.value) ** 2
         more = max(1, math.ceil(measures.n_ratings * (wanted - 1)))
-        said = f"{said}; about {plural(more, 'more rating')} would settle it if the difference stays as it is"
-    check = _check("reward", found, passed=found.low > 0, said=said, threshold=0.0, unit="reward")
+        words = f"{words}; about {plural(more, 'more rating')} would settle it if the difference stays as it is"
+    check = _check(
+        "reward", figure, passed=figure.low > 0, words=words, threshold=0.0, unit="reward"
+    )
     return replace(check, n_more=more)
 
 
@@ -135,11 +137,11 @@ def _safety(measures: GateMeasures) -> GateCheck:
     n = measures.n_new_flags
     if n is None:
         return _not_measured("safety", 0, "new flags")
-    said = f"{n} new flags, at most 0, by built-in rules, which are a floor"
+    words = f"{n} new flags, at most 0, by built-in rules, which are a floor"
     if measures.safety_rests_on:
-        said = f"{said}; {measures.safety_rests_on}"
+        words = f"{words}; {measures.safety_rests_on}"
     figure = Figure(value=n)
-    return _check("safety", figure, passed=n <= 0, said=said, threshold=0, unit="new flags")
+    return _check("safety", figure, passed=n <= 0, words=words, threshold=0, unit="new flags")
 
 
 def _repairs(measures: GateMeasures, limits: GateLimits) -> GateCheck:
@@ -148,37 +150,37 @@ def _repairs(measures: GateMeasures, limits: GateLimits) -> GateCheck:
         return _not_measured(name, least, "share")
     rests_on = measures.repairs_rest_on or "what is not said"
     if n == 0:
-        said = f"there are none: {rests_on}"
-        return _check(name, None, passed=True, said=said, threshold=least, unit="share")
+        words = f"there are none: {rests_on}"
+        return _check(name, None, passed=True, words=words, threshold=least, unit="share")
     share = Figure(value=measures.n_repairs_kept / n)
-    said = (
+    words = (
         f"{measures.n_repairs_kept:,} of {n:,} asked again are right, at least {least:g} of them; "
         f"{rests_on}"
     )
     return _check(
-        name, share, passed=share.value >= least, said=said, threshold=least, unit="share"
+        name, share, passed=share.value >= least, words=words, threshold=least, unit="share"
     )
 
 
 def _number(
-    name: str, found: Figure | float | None, threshold: float, unit: str, *, is_least: bool
+    name: str, figure: Figure | float | None, threshold: float, unit: str, *, is_least: bool
 ) -> GateCheck:
     """Return the verdict on a number that must be at least, or at most, its threshold."""
-    measured = _finite(Figure(value=found) if isinstance(found, int | float) else found)
+    measured = _finite(Figure(value=figure) if isinstance(figure, int | float) else figure)
     if measured is None:
         return _not_measured(name, threshold, unit)
     passed = measured.value >= threshold if is_least else measured.value <= threshold
     bound = "at least" if is_least else "at most"
-    said = f"{_shown(measured, threshold)} {unit}, {bound} {threshold:g}"
-    return _check(name, measured, passed=passed, said=said, threshold=threshold, unit=unit)
+    words = f"{_shown(measured, threshold)} {unit}, {bound} {threshold:g}"
+    return _check(name, measured, passed=passed, words=words, threshold=threshold, unit=unit)
 
 
 def _check(
     name: str,
-    found: Figure | None,
+    figure: Figure | None,
     *,
     passed: bool,
-    said: str,
+    words: str,
     threshold: float | None = None,
     unit: str = "",
 ) -> GateCheck:
@@ -187,31 +189,31 @@ def _check(
     return GateCheck(
         name=name,
         passed=passed,
-        value=None if found is None else found.value,
-        low=None if found is None else found.low,
-        high=None if found is None else found.high,
+        value=None if figure is None else figure.value,
+        low=None if figure is None else figure.low,
+        high=None if figure is None else figure.high,
         threshold=threshold,
         unit=unit,
-        words=f"{name} {verdict}: {CONDITIONS[name]}; {said}.",
+        words=f"{name} {verdict}: {CONDITIONS[name]}; {words}.",
     )
 
 
 def _not_measured(
-    name: str, threshold: float | None = None, unit: str = "", said: str = "not measured"
+    name: str, threshold: float | None = None, unit: str = "", words: str = "not measured"
 ) -> GateCheck:
-    return _check(name, None, passed=False, said=said, threshold=threshold, unit=unit)
+    return _check(name, None, passed=False, words=words, threshold=threshold, unit=unit)
 
 
-def _finite(found: Figure | None) -> Figure | None:
+def _finite(figure: Figure | None) -> Figure | None:
     """Return a measurement, ``None`` if it or an end of its interval is no finite number."""
-    if found is None:
+    if figure is None:
         return None
-    numbers = [one for one in (found.value, found.low, found.high) if one is not None]
-    return found if all(map(math.isfinite, numbers)) else None
+    numbers = [number for number in (figure.value, figure.low, figure.high) if number is not None]
+    return figure if all(map(math.isfinite, numbers)) else None
 
 
-def _shown(found: Figure, threshold: float | None = None) -> str:
-    text = beside(found.value, threshold)
-    if found.low is not None and found.high is not None:
-        text += f" [95 % interval {found.low:.3g} to {found.high:.3g}]"
+def _shown(figure: Figure, threshold: float | None = None) -> str:
+    text = beside(figure.value, threshold)
+    if figure.low is not None and figure.high is not None:
+        text += f" [95 % interval {figure.low:.3g} to {figure.high:.3g}]"
     return text

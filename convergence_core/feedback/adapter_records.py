@@ -142,10 +142,10 @@ class GateCheck:
         """The value with its interval and unit. ``None``: nothing was measured."""
         if self.value is None:
             return None
-        found = beside(self.value, self.threshold)
+        text = beside(self.value, self.threshold)
         if self.low is not None and self.high is not None:
-            found += f" [{self.low:.3g}, {self.high:.3g}]"
-        return f"{found} {self.unit}".strip()
+            text += f" [{self.low:.3g}, {self.high:.3g}]"
+        return f"{text} {self.unit}".strip()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,10 +204,10 @@ def check_gate(version: str, checks: tuple[GateCheck, ...]) -> None:
     Raises:
         AdapterRefusedError: one is not met, or there are none.
     """
-    failed = [one.words for one in checks if not one.passed]
+    failed = [check.words for check in checks if not check.passed]
     if failed or not checks:
-        what = "; ".join(failed) or "none is recorded"
+        reasons = "; ".join(failed) or "none is recorded"
         raise AdapterRefusedError(
-            f"adapter {version} must pass every check before it is activated, but {what}. "
+            f"adapter {version} must pass every check before it is activated, but {reasons}. "
             "Train a new one, or measure it again."
         )

@@ -115,10 +115,10 @@ def _of_open_webui(row: Mapping[str, Any]) -> ForeignRating:
     answered = by_id.get(message_id or "")
     if message_id is None or not isinstance(answered, Mapping):
         raise SkippedRatingError("the chat of a rating is not in the export")
-    asked: list[ChatMessage] = []
+    prompt: list[ChatMessage] = []
     before = by_id.get(answered.get("parentId") or "")
-    while isinstance(before, Mapping) and len(asked) < len(by_id):
-        asked += _messages([before])
+    while isinstance(before, Mapping) and len(prompt) < len(by_id):
+        prompt += _messages([before])
         before = by_id.get(before.get("parentId") or "")
     detailed = _object(data, "details").get("rating")
     rating = thumbs = None
@@ -140,7 +140,7 @@ def _of_open_webui(row: Mapping[str, Any]) -> ForeignRating:
             role="assistant",
             user_id=user_id,
             model=_name(data.get("model_id")) or "unknown",
-            messages=tuple(reversed(asked)),
+            messages=tuple(reversed(prompt)),
             response=_text(answered.get("content")) or "",
             conversation_id=_name(meta.get("chat_id")),
             created_us=_seconds(answered.get("timestamp")) or at,
@@ -191,13 +191,13 @@ def _messages(prompt: Any) -> tuple[ChatMessage, ...]:
         return (ChatMessage(role="user", content=prompt),)
     if not isinstance(prompt, Sequence) or not prompt:
         raise SkippedRatingError("a row has no prompt")
-    found = []
-    for one in prompt:
-        content = one.get("content") if isinstance(one, Mapping) else None
+    messages = []
+    for message in prompt:
+        content = message.get("content") if isinstance(message, Mapping) else None
         if not isinstance(content, str):
             raise SkippedRatingError("a message has no text")
-        found.append(ChatMessage(role=str(one.get("role")), content=content))
-    return tuple(found)
+        messages.append(ChatMessage(role=str(message.get("role")), content=content))
+    return tuple(messages)
 
 
 def _thumbs(value: Any) -> Thumbs | None:
@@ -218,8 +218,8 @@ def _number(value: Any) -> float:
 
 
 def _object(row: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = row.get(name)
-    return found if isinstance(found, Mapping) else {}
+    value = row.get(name)
+    return value if isinstance(value, Mapping) else {}
 
 
 def _text(value: Any) -> str | None:

@@ -85,14 +85,16 @@ def compare_held_out(
     Raises:
         ValueError: there are no answers of one of them, or they are to different prompts.
     """
-    prompts = {one.prompt_key for one in new}
-    if not prompts or prompts != {one.prompt_key for one in old}:
+    prompts = {answer.prompt_key for answer in new}
+    if not prompts or prompts != {answer.prompt_key for answer in old}:
         raise ValueError("both must have answered the same prompts, and one at least")
-    faults = [form_fault(one.text) for one in new]
-    good = {one: float(fault is None) for one, fault in zip(range(len(new)), faults, strict=True)}
+    faults = [form_fault(answer.text) for answer in new]
+    good = {
+        index: float(fault is None) for index, fault in zip(range(len(new)), faults, strict=True)
+    }
     well_formed = mean_interval(
         {str(k): value for k, value in good.items()},
-        groups={str(k): one.prompt_key for k, one in enumerate(new)},
+        groups={str(k): answer.prompt_key for k, answer in enumerate(new)},
     )
     rewards, before = _means(new, "reward"), _means(old, "reward")
     return HeldOutComparison(
@@ -113,7 +115,7 @@ def form_fault(text: str) -> str | None:
         return "empty"
     if sum(map(_is_strange, text)) > MOST_STRANGE * len(text):
         return "unreadable"
-    runs = (sum(1 for _ in run) for one, run in groupby(text) if not one.isspace())
+    runs = (sum(1 for _ in run) for character, run in groupby(text) if not character.isspace())
     if is_in_loop(text.split()[:FIRST_WORDS]) or max(runs, default=0) > LONGEST_RUN:
         return "in a loop"
     return None
@@ -131,21 +133,21 @@ def is_in_loop(words: Sequence[str]) -> bool:
     return False
 
 
-def _is_strange(one: str) -> bool:
-    if one == "\N{REPLACEMENT CHARACTER}":
+def _is_strange(character: str) -> bool:
+    if character == "\N{REPLACEMENT CHARACTER}":
         return True
-    return one not in "\n\r\t" and unicodedata.category(one) in _STRANGE
+    return character not in "\n\r\t" and unicodedata.category(character) in _STRANGE
 
 
 def _means(answers: Sequence[HeldOutAnswer], name: str) -> dict[str, float]:
     """Return prompt → mean of a field; empty unless every answer has it."""
-    found: dict[str, list[float]] = defaultdict(list)
-    for one in answers:
-        value = getattr(one, name)
+    by_prompt: dict[str, list[float]] = defaultdict(list)
+    for answer in answers:
+        value = getattr(answer, name)
         if value is None:
             return {}
-        found[one.prompt_key].append(float(value))
-    return {key: sum(values) / len(values) for key, values in found.items()}
+        by_prompt[answer.prompt_key].append(float(value))
+    return {key: sum(values) / len(values) for key, values in by_prompt.items()}
 
 
 def mean_with_t(values: Sequence[float]) -> Interval | None:
@@ -158,10 +160,10 @@ def mean_with_t(values: Sequence[float]) -> Interval | None:
     return Interval(mean=mean, low=mean - half, high=mean + half, level=LEVEL, n=n, n_groups=n)
 
 
-def _not_negative(found: Interval | None) -> Interval | None:
+def _not_negative(interval: Interval | None) -> Interval | None:
     """Return the interval of what cannot be negative."""
-    return None if found is None else replace(found, low=max(0.0, found.low))
+    return None if interval is None else replace(interval, low=max(0.0, interval.low))
 
 
 def _mean_words(answers: Sequence[HeldOutAnswer]) -> float:
-    return float(np.mean([len(one.text.split()) for one in answers]))
+    return float(np.mean([len(answer.text.split()) for answer in answers]))

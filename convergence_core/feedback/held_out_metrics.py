@@ -62,10 +62,10 @@ class HeldOutMetric:
         """The change with its interval."""
         is_factor = self.name == "perplexity"
         form = "{:.3g}" if is_factor else "{:+.3g}"
-        said = ("times " if is_factor else "") + form.format(self.change)
+        words = ("times " if is_factor else "") + form.format(self.change)
         if self.low is None or self.high is None:
-            return said
-        return f"{said} [{form.format(self.low)} to {form.format(self.high)}]"
+            return words
+        return f"{words} [{form.format(self.low)} to {form.format(self.high)}]"
 
 
 def held_out_metrics(
@@ -85,51 +85,53 @@ def held_out_metrics(
         new_nats: prompt's key → mean of -log p over the tokens of its liked answers, by the new one.
         old_nats: by the one in service, of the same prompts.
     """
-    vectors = {key: [hashed_ngrams(one) for one in texts] for key, texts in liked.items()}
+    vectors = {key: [hashed_ngrams(text) for text in texts] for key, texts in liked.items()}
 
-    def nearest_chrf(one: HeldOutAnswer) -> float | None:
-        return max((chrf(one.text, text) for text in liked.get(one.prompt_key, ())), default=None)
+    def nearest_chrf(answer: HeldOutAnswer) -> float | None:
+        return max(
+            (chrf(answer.text, text) for text in liked.get(answer.prompt_key, ())), default=None
+        )
 
-    def nearest(one: HeldOutAnswer) -> float | None:
-        found, mine = vectors.get(one.prompt_key, ()), hashed_ngrams(one.text)
-        return max((ngram_similarity(mine, other) for other in found), default=None)
+    def nearest(answer: HeldOutAnswer) -> float | None:
+        liked_vectors, vector = vectors.get(answer.prompt_key, ()), hashed_ngrams(answer.text)
+        return max((ngram_similarity(vector, other) for other in liked_vectors), default=None)
 
     of_answers: dict[str, Callable[[HeldOutAnswer], float | None]] = {
         "chrf": nearest_chrf,
         "similarity": nearest,
-        "length": lambda one: float(len(one.text.split())),
-        "rating": lambda one: one.reward,
+        "length": lambda answer: float(len(answer.text.split())),
+        "rating": lambda answer: answer.reward,
     }
     pairs = {"perplexity": (old_nats, new_nats)} | {
         name: (_by_prompt(old, measure), _by_prompt(new, measure))
         for name, measure in of_answers.items()
     }
-    found = (_metric(name, *pairs[name]) for name in UNITS)
-    return tuple(one for one in found if one is not None)
+    metrics = (_metric(name, *pairs[name]) for name in UNITS)
+    return tuple(metric for metric in metrics if metric is not None)
 
 
 def metrics_json(metrics: Sequence[HeldOutMetric]) -> Json:
     """Return metrics as they are stored: name → numbers."""
     return {
-        one.name: {
-            "before": one.before,
-            "after": one.after,
-            "change": one.change,
-            "low": one.low,
-            "high": one.high,
-            "n_prompts": one.n_prompts,
+        metric.name: {
+            "before": metric.before,
+            "after": metric.after,
+            "change": metric.change,
+            "low": metric.low,
+            "high": metric.high,
+            "n_prompts": metric.n_prompts,
         }
-        for one in metrics
+        for metric in metrics
     }
 
 
 def metrics_of(stored: Json) -> tuple[HeldOutMetric, ...]:
     """Return metrics that were stored; those of unknown names are left out."""
-    found = stored if isinstance(stored, dict) else {}
+    by_name = stored if isinstance(stored, dict) else {}
     return tuple(
-        HeldOutMetric(name=name, **one)  # type: ignore[arg-type]  # as they were stored
+        HeldOutMetric(name=name, **entry)  # type: ignore[arg-type]  # as they were stored
         for name in UNITS
-        if isinstance(one := found.get(name), dict)
+        if isinstance(entry := by_name.get(name), dict)
     )
 
 
@@ -138,13 +140,13 @@ def chrf(text: str, reference: str) -> float:
 
     Orders that either text is too short for are left out. 0 where one of them has no characters.
     """
-    a, b = ("".join(one[:FIRST_CHARACTERS].split()) for one in (text, reference))
+    a, b = ("".join(raw[:FIRST_CHARACTERS].split()) for raw in (text, reference))
     precisions, recalls = [], []
     for n in range(1, min(LONGEST_GRAM, len(a), len(b)) + 1):
-        mine, theirs = _grams(a, n), _grams(b, n)
-        n_common = (mine & theirs).total()
-        precisions.append(n_common / mine.total())
-        recalls.append(n_common / theirs.total())
+        grams, reference_grams = _grams(a, n), _grams(b, n)
+        n_common = (grams & reference_grams).total()
+        precisions.append(n_common / grams.total())
+        recalls.append(n_common / reference_grams.total())
     if not precisions:
         return 0.0
     precision, recall = float(np.mean(precisions)), float(np.mean(recalls))
@@ -160,18 +162,18 @@ def _by_prompt(
     answers: Sequence[HeldOutAnswer], measure: Callable[[HeldOutAnswer], float | None]
 ) -> dict[str, float]:
     """Return prompt → mean of its answers that have a number."""
-    found: dict[str, list[float]] = defaultdict(list)
-    for one in answers:
-        value = measure(one)
+    by_prompt: dict[str, list[float]] = defaultdict(list)
+    for answer in answers:
+        value = measure(answer)
         if value is not None:
-            found[one.prompt_key].append(value)
-    return {key: float(np.mean(values)) for key, values in found.items()}
+            by_prompt[answer.prompt_key].append(value)
+    return {key: float(np.mean(values)) for key, values in by_prompt.items()}
 
 
 def _metric(name: str, old: Mapping[str, float], new: Mapping[str, float]) -> HeldOutMetric | None:
     """Return one metric; ``None``: no prompt has it, or a number is not finite."""
     keys = sorted(old.keys() & new.keys())
-    before, after = (np.array([one[key] for key in keys]) for one in (old, new))
+    before, after = (np.array([means[key] for key in keys]) for means in (old, new))
     if not keys or not np.isfinite([before, after]).all():
         return None
     change = after - before  # (n prompts,)
@@ -179,19 +181,19 @@ def _metric(name: str, old: Mapping[str, float], new: Mapping[str, float]) -> He
     if len(keys) > 1:
         error = float(change.std(ddof=1)) / math.sqrt(len(keys))
         half = float(student_t.ppf((1 + LEVEL) / 2, len(keys) - 1)) * error
-    told = [float(before.mean()), float(after.mean()), mean]
+    numbers = [float(before.mean()), float(after.mean()), mean]
     ends: list[float | None] = [None, None] if half is None else [mean - half, mean + half]
     if name == "rating" and half is not None:  # what the gate decides by: one interval of it
         gate = paired_difference(new, old)
         assert gate is not None  # noqa: S101 - there are prompts
         ends = [gate.low, gate.high]
     if name == "perplexity":  # of nats: differences become factors
-        told = [_exp(one) for one in told]
-        ends = [None if one is None else _exp(one) for one in ends]
-    if not all(math.isfinite(one) for one in (*told, *ends) if one is not None):
+        numbers = [_exp(number) for number in numbers]
+        ends = [None if end is None else _exp(end) for end in ends]
+    if not all(math.isfinite(number) for number in (*numbers, *ends) if number is not None):
         return None
     return HeldOutMetric(
-        name=name, before=told[0], after=told[1], change=told[2],
+        name=name, before=numbers[0], after=numbers[1], change=numbers[2],
         low=ends[0], high=ends[1], n_prompts=len(keys),
     )  # fmt: skip
 

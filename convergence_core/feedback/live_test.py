@@ -62,8 +62,10 @@ def claim_of(conversations: Sequence[RatedConversation], share: float) -> Claim 
 def weigh(conversations: Sequence[RatedConversation], share: float) -> LiveEvidence:
     """Return the evidence of rated conversations, as of ``claim_of``, with its interval."""
     bets = _Bets(conversations, share)
-    rewards = np.array([one.reward for one in conversations])
-    is_candidate = np.array([one.is_candidate for one in conversations], dtype=bool)
+    rewards = np.array([conversation.reward for conversation in conversations])
+    is_candidate = np.array(
+        [conversation.is_candidate for conversation in conversations], dtype=bool
+    )
     n_candidate = int(is_candidate.sum())
     difference = None
     if 0 < n_candidate < rewards.size:
@@ -73,7 +75,7 @@ def weigh(conversations: Sequence[RatedConversation], share: float) -> LiveEvide
         claim=bets.claim(),
         n_conversations=rewards.size,
         n_candidate=n_candidate,
-        n_ratings=sum(one.n_ratings for one in conversations),
+        n_ratings=sum(conversation.n_ratings for conversation in conversations),
         difference=difference,
         low=2.0 * low,
         high=2.0 * high,
@@ -84,13 +86,15 @@ class _Bets:
     """Bets on a difference of mean rewards in [0, 1]; see the module."""
 
     def __init__(self, conversations: Sequence[RatedConversation], share: float) -> None:
-        given = np.array([one.reward for one in conversations], dtype=np.float64)
+        given = np.array([conversation.reward for conversation in conversations], dtype=np.float64)
         if not np.all(np.abs(given) <= 1.0):  # written so that NaN fails
             raise ValueError("each reward must be a number in [-1, 1]")
         if not 0.0 < share < 1.0:
             raise ValueError(f"share must lie in (0, 1), but got {share}")
         self._rewards, self._share = (given + 1.0) / 2.0, share
-        self._is_candidate = np.array([one.is_candidate for one in conversations], dtype=bool)
+        self._is_candidate = np.array(
+            [conversation.is_candidate for conversation in conversations], dtype=bool
+        )
         before = np.cumsum(self._rewards) - self._rewards
         self._centres = (0.5 * _PRIOR + before) / (_PRIOR + np.arange(given.size))
 

@@ -78,26 +78,26 @@ class LiveTest:
         control = self.control or "the base model"
         on = f"on {plural(self.n_ratings, 'rating')} of {plural(self.n_conversations, 'conversation')}"
         if self.difference is not None and self.low is not None and self.high is not None:
-            found = f"mean reward {self.difference:+.2f} [{self.low:.2f}, {self.high:.2f}] {on}"
+            words = f"mean reward {self.difference:+.2f} [{self.low:.2f}, {self.high:.2f}] {on}"
         else:
-            found = f"no difference is known {on}"
+            words = f"no difference is known {on}"
         if self.status in ("better", "worse"):
             end = "it answers all" if self.status == "better" else "it was taken back"
-            return f"{self.version} is {self.status} than {control}: {found}; {end}"
+            return f"{self.version} is {self.status} than {control}: {words}; {end}"
         if self.status == "undecided":
             end = (
                 "it answers all, because its ratings were higher"
                 if self.keeps_adapter
                 else f"{control} answers again, because its ratings were not higher"
             )
-            return f"whether {self.version} is better than {control} is undecided: {found}; {end}"
+            return f"whether {self.version} is better than {control} is undecided: {words}; {end}"
         if self.status == "ended":
             return (
                 f"the test of {self.version} against {control} ended undecided, for {self.reason}: "
-                f"{found}"
+                f"{words}"
             )
         return (
-            f"{self.version} is tried against {control} on {self.share:.0%} of the conversations: {found}, "
+            f"{self.version} is tried against {control} on {self.share:.0%} of the conversations: {words}, "
             f"undecided, and it ends at {plural(self.max_ratings, 'rating')}"
         )
 

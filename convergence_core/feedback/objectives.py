@@ -39,9 +39,9 @@ def mid_rank_quantiles(values: Sequence[float], among: Sequence[float] | None = 
         among: what they are compared with and are part of; ``None``: each other.
     """
     ordered = np.sort(np.asarray(values if among is None else among, dtype=float))
-    asked = np.asarray(values, dtype=float)
-    below = np.searchsorted(ordered, asked, side="left")
-    up_to = np.searchsorted(ordered, asked, side="right")
+    points = np.asarray(values, dtype=float)
+    below = np.searchsorted(ordered, points, side="left")
+    up_to = np.searchsorted(ordered, points, side="right")
     quantiles: Floats = (below + up_to) / (2.0 * max(1, len(ordered)))
     return quantiles
 
@@ -66,9 +66,9 @@ def rating_quantiles(users: Sequence[str], ratings: Sequence[float]) -> Floats:
     given = np.asarray(ratings, dtype=float)
     targets = np.empty(len(given))
     for user in counts:
-        own = np.array([one == user for one in users])
-        among = given[own] if counts[user] >= FEWEST_OWN else given
-        targets[own] = mid_rank_quantiles(given[own].tolist(), among.tolist())
+        is_users = np.array([rater == user for rater in users])
+        among = given[is_users] if counts[user] >= FEWEST_OWN else given
+        targets[is_users] = mid_rank_quantiles(given[is_users].tolist(), among.tolist())
     return targets
 
 

@@ -127,9 +127,9 @@ def _jackknifed(
         left = np.maximum(left, 1e-12 * total)
         without.append(sign * (worth - np.bincount(group, weights=weights * rewards)) / left)
         difference += sign * float(worth / total)
-    found = without[0] + without[1]
-    n = found.size
-    return difference, float((n - 1) / n * np.square(found - found.mean()).sum()) ** 0.5
+    kept_rows = without[0] + without[1]
+    n = kept_rows.size
+    return difference, float((n - 1) / n * np.square(kept_rows - kept_rows.mean()).sum()) ** 0.5
 
 
 def _freedom(contrast: Floats) -> float:
@@ -141,10 +141,10 @@ def _freedom(contrast: Floats) -> float:
 
 
 def _vector(name: str, values: ArrayLike) -> Floats:
-    found = np.asarray(values, dtype=np.float64).ravel()
-    if not np.isfinite(found).all():
-        raise ValueError(f"{name} must be finite, but {int((~np.isfinite(found)).sum())} are not")
-    return found
+    vector = np.asarray(values, dtype=np.float64).ravel()
+    if not np.isfinite(vector).all():
+        raise ValueError(f"{name} must be finite, but {int((~np.isfinite(vector)).sum())} are not")
+    return vector
 
 
 def _weights(log_ratio: Floats, step: float) -> Floats:

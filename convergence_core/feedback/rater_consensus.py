@@ -123,15 +123,15 @@ def rater_consensus(marks: Sequence[Rating]) -> RaterConsensus:
     """
     if not marks:
         return RaterConsensus(answers={}, raters=(), mean_reward=None)
-    if len({(one.interaction_id, one.user_id) for one in marks}) < len(marks):
+    if len({(mark.interaction_id, mark.user_id) for mark in marks}) < len(marks):
         raise ValueError("`marks` must hold one mark of each user for each answer")
-    names = sorted({one.interaction_id for one in marks})
-    raters = sorted({_rater(one) for one in marks})
-    row_of, column_of = ({one: k for k, one in enumerate(keys)} for keys in (names, raters))
+    names = sorted({mark.interaction_id for mark in marks})
+    raters = sorted({_rater(mark) for mark in marks})
+    row_of, column_of = ({key: k for k, key in enumerate(keys)} for keys in (names, raters))
     design = _Design(
-        rows=np.array([row_of[one.interaction_id] for one in marks]),
-        columns=np.array([column_of[_rater(one)] for one in marks]),
-        rewards=np.array([one.reward for one in marks], dtype=np.float64),
+        rows=np.array([row_of[mark.interaction_id] for mark in marks]),
+        columns=np.array([column_of[_rater(mark)] for mark in marks]),
+        rewards=np.array([mark.reward for mark in marks], dtype=np.float64),
         shape=(len(names), len(raters)),
     )
     fit = _fitted(design)
@@ -159,7 +159,9 @@ def rater_consensus(marks: Sequence[Rating]) -> RaterConsensus:
             )
             for k, name in enumerate(names)
         },
-        raters=tuple(sorted(profiles, key=lambda one: (-one.n_marks, one.user_id, one.kind))),
+        raters=tuple(
+            sorted(profiles, key=lambda profile: (-profile.n_marks, profile.user_id, profile.kind))
+        ),
         mean_reward=fit.mean,
     )
 
@@ -223,8 +225,8 @@ def _fitted(design: _Design) -> _Fit:
 
 def _variance(effects: Floats, variances: Floats, now: float, prior: float) -> float:
     dof = np.clip(1.0 - variances / now, 0.0, 1.0).sum()
-    found = (PRIOR_WEIGHT * prior + (effects**2).sum()) / (PRIOR_WEIGHT + dof)
-    return max(LEAST, float(found))
+    variance = (PRIOR_WEIGHT * prior + (effects**2).sum()) / (PRIOR_WEIGHT + dof)
+    return max(LEAST, float(variance))
 
 
 def _posterior(
@@ -241,10 +243,10 @@ def _posterior(
     plain = _sums(rows, w, targets) / d[:, None]
     right = _sums(columns, w, targets - plain[rows])
     # Raters who share no answer with another one: blocks of one number. The others follow.
-    own = 1.0 / (total - np.bincount(columns, weights=w**2 / d[rows]))
-    effect = right * own[:, None]
-    between = -w / d[rows] * own[columns]
-    spread = np.bincount(rows, weights=(w / d[rows]) ** 2 * own[columns])
+    own_precision = 1.0 / (total - np.bincount(columns, weights=w**2 / d[rows]))
+    effect = right * own_precision[:, None]
+    between = -w / d[rows] * own_precision[columns]
+    spread = np.bincount(rows, weights=(w / d[rows]) ** 2 * own_precision[columns])
     for members in groups:
         part = weights[:, members]
         touched = np.flatnonzero(np.diff(part.indptr))
@@ -253,12 +255,12 @@ def _posterior(
         factor = cho_factor(precision)
         effect[members] = cho_solve(factor, right[members])
         covariance = cho_solve(factor, np.eye(members.size))
-        own[members] = np.diag(covariance)
+        own_precision[members] = np.diag(covariance)
         crossed = loads @ covariance
         spread[touched] = (crossed * loads).sum(axis=1)
-        mine = np.isin(columns, members)
-        between[mine] = -crossed[
-            np.searchsorted(touched, rows[mine]), np.searchsorted(members, columns[mine])
+        is_member = np.isin(columns, members)
+        between[is_member] = -crossed[
+            np.searchsorted(touched, rows[is_member]), np.searchsorted(members, columns[is_member])
         ]
     answers = plain - share @ effect
     left = targets - answers[rows] - effect[columns]
@@ -272,10 +274,13 @@ def _posterior(
         quality_variance=given_mean + answers[:, 1] ** 2 * mean_variance,
         reward_variance=given_mean + (1.0 - answers[:, 1]) ** 2 * mean_variance,
         bias=effect[:, 0] - mean * effect[:, 1],
-        bias_variance=own + effect[:, 1] ** 2 * mean_variance,
+        bias_variance=own_precision + effect[:, 1] ** 2 * mean_variance,
         residuals=left[:, 0] - mean * left[:, 1],
         fitted_variance=(
-            given_mean[rows] + own[columns] + 2.0 * between + left[:, 1] ** 2 * mean_variance
+            given_mean[rows]
+            + own_precision[columns]
+            + 2.0 * between
+            + left[:, 1] ** 2 * mean_variance
         ),
         noise=noise,
     )
@@ -283,4 +288,4 @@ def _posterior(
 
 def _sums(groups: NDArray[np.intp], w: Floats, values: Floats) -> Floats:
     """Weighted sums of each column of values (n_marks, 2) by group, (n_groups, 2)."""
-    return np.stack([np.bincount(groups, weights=w * one) for one in values.T], axis=1)
+    return np.stack([np.bincount(groups, weights=w * column) for column in values.T], axis=1)

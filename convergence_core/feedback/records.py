@@ -84,7 +84,7 @@ class Interaction:
     @property
     def asked(self) -> tuple[ChatMessage, ...]:
         """Prompt without system messages, whose wording may differ between arms."""
-        return tuple(one for one in self.messages if one.role != "system")
+        return tuple(message for message in self.messages if message.role != "system")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -76,19 +76,19 @@ def _of_declaration(game: object) -> Iterator[str]:
     if not isinstance(game, Game):
         yield "a game must have id, version, roles, cost, feeds, grounded, protocol and score"
         return
-    own: Any = game  # a game of one's own may keep no annotation
-    if not isinstance(own.id, str) or not ID.fullmatch(own.id):
-        yield f"`id` must be lower-case letters, digits and `-`, but is {own.id!r}"
-    if not isinstance(own.version, int) or own.version < 1:
-        yield f"`version` must be 1 or more, but is {own.version!r}"
-    if not own.roles or len(set(own.roles)) < len(own.roles):
-        yield f"`roles` must name each role once, but are {own.roles!r}"
-    if set(own.cost) != set(own.roles) or any(n < 1 for n in own.cost.values()):
-        yield f"`cost` must say for each role how often a play asks it, but is {dict(own.cost)!r}"
-    if own.feeds not in get_args(Feed):
-        yield f"`feeds` must be one of {', '.join(get_args(Feed))}, but is {own.feeds!r}"
-    if not isinstance(own.grounded, bool):
-        yield f"`grounded` must be True or False, but is {own.grounded!r}"
+    declared: Any = game  # a game of one's own may keep no annotation
+    if not isinstance(declared.id, str) or not ID.fullmatch(declared.id):
+        yield f"`id` must be lower-case letters, digits and `-`, but is {declared.id!r}"
+    if not isinstance(declared.version, int) or declared.version < 1:
+        yield f"`version` must be 1 or more, but is {declared.version!r}"
+    if not declared.roles or len(set(declared.roles)) < len(declared.roles):
+        yield f"`roles` must name each role once, but are {declared.roles!r}"
+    if set(declared.cost) != set(declared.roles) or any(n < 1 for n in declared.cost.values()):
+        yield f"`cost` must say for each role how often a play asks it, but is {dict(declared.cost)!r}"
+    if declared.feeds not in get_args(Feed):
+        yield f"`feeds` must be one of {', '.join(get_args(Feed))}, but is {declared.feeds!r}"
+    if not isinstance(declared.grounded, bool):
+        yield f"`grounded` must be True or False, but is {declared.grounded!r}"
 
 
 def _of_plays(game: Game, sensible: Mapping[str, Player]) -> Iterator[str]:
@@ -101,31 +101,34 @@ def _of_plays(game: Game, sensible: Mapping[str, Player]) -> Iterator[str]:
         ]
         tables.append((f"{shown} of all", dict.fromkeys(game.roles, FixedPlayer(text))))
     for name, players in tables:
-        found = _why_broken(game, players)
-        if found:
-            yield f"with {name}: {found}"
+        reason = _why_broken(game, players)
+        if reason:
+            yield f"with {name}: {reason}"
 
 
 def _why_broken(game: Game, players: Mapping[str, Player]) -> str:
     for index in range(N_PLAYS):
         key = PlayKey(run_seed=1, round_number=0, index=index)
         try:
-            one, again = play(game, players, key), play(game, players, key)
-            found = _difference(game, one, again)
+            transcript, again = play(game, players, key), play(game, players, key)
+            difference = _difference(game, transcript, again)
         except GameRuleError as error:
             return str(error)
         except Exception as error:  # noqa: BLE001 - whatever a game raises breaks the contract
             return f"it raises {type(error).__name__}: {error}"
-        if found:
-            return found
+        if difference:
+            return difference
     return ""
 
 
-def _difference(game: Game, one: Transcript, again: Transcript) -> str:
-    if one.sha256 != again.sha256:
+def _difference(game: Game, transcript: Transcript, again: Transcript) -> str:
+    if transcript.sha256 != again.sha256:
         return "two plays of one seed must be the same; draw all chance from `rng`"
-    if one.scores != again.scores or game.score(one.turns, one.facts) != one.scores:
+    if (
+        transcript.scores != again.scores
+        or game.score(transcript.turns, transcript.facts) != transcript.scores
+    ):
         return "the score must be a function of turns and facts alone"
-    if one.scores.is_void and not one.scores.reason:
+    if transcript.scores.is_void and not transcript.scores.reason:
         return "a play without a score must say why"
     return ""

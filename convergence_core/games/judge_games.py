@@ -51,22 +51,22 @@ def object_of(reply: str) -> dict[str, Any] | None:
         if n >= MOST_OPENINGS:
             return None
         try:
-            found, _ = decoder.raw_decode(reply, opening.start())
+            value, _ = decoder.raw_decode(reply, opening.start())
         except (ValueError, RecursionError):
             continue
-        return dict(found)
+        return dict(value)
     return None
 
 
 def probability_of(reply: str) -> float | None:
     """Return the only number in [0, 1] that a reply holds, or its ``p``; ``None``: there is none."""
-    found = object_of(reply)
-    if found is not None:
-        p = found.get("p")
+    verdict = object_of(reply)
+    if verdict is not None:
+        p = verdict.get("p")
         if isinstance(p, bool) or not isinstance(p, int | float):
             return None
         return float(p) if 0.0 <= p <= 1.0 else None
-    numbers = {float(one) for one in _NUMBER.findall(reply)}
+    numbers = {float(number) for number in _NUMBER.findall(reply)}
     return numbers.pop() if len(numbers) == 1 else None
 
 
@@ -86,18 +86,18 @@ def log_score(as_first: str, as_second: str, first_is_right: bool) -> float:
         as_second: the same with the second answer as A.
         first_is_right: the truth.
     """
-    one, other = _log_odds(as_first), _log_odds(as_second)
-    if one is None or other is None:
+    log_odds, other = _log_odds(as_first), _log_odds(as_second)
+    if log_odds is None or other is None:
         return math.log(LEAST)
-    odds = (one - other) / 2.0  # l: of the first answer, both orders taken together
+    odds = (log_odds - other) / 2.0  # l: of the first answer, both orders taken together
     right = odds if first_is_right else -odds
     return -math.log1p(math.exp(-right))
 
 
-def _asked(pair: LabelledPair, swapped: bool, said: Sequence[str] = ()) -> Ask:
+def _asked(pair: LabelledPair, swapped: bool, statements: Sequence[str] = ()) -> Ask:
     """Return the judge's question; ``said``: arguments for the first and the second answer."""
     order = (1, 0) if swapped else (0, 1)
-    answers, arguments = (pair.first, pair.second), tuple(said)
+    answers, arguments = (pair.first, pair.second), tuple(statements)
     parts = [fenced("task", pair.prompt)]
     parts += [fenced(f"answer {'AB'[k]}", answers[i]) for k, i in enumerate(order)]
     if arguments:
@@ -108,9 +108,9 @@ def _asked(pair: LabelledPair, swapped: bool, said: Sequence[str] = ()) -> Ask:
     return Ask(role="judge", text="\n\n".join(parts))
 
 
-def _judged(pair: LabelledPair, said: Sequence[str] = ()) -> Generator[Ask, str, None]:
-    yield _asked(pair, False, said)
-    yield _asked(pair, True, said)
+def _judged(pair: LabelledPair, statements: Sequence[str] = ()) -> Generator[Ask, str, None]:
+    yield _asked(pair, False, statements)
+    yield _asked(pair, True, statements)
 
 
 def _check(pairs: Sequence[LabelledPair]) -> None:
@@ -175,7 +175,7 @@ class DebateGame:
         """Judge, argue for each answer, judge again unless nothing was said; facts: the label, and the item's id where it is known."""
         pair = self.pairs[int(rng.integers(len(self.pairs)))]
         yield from _judged(pair)
-        said = []
+        statements = []
         for answer in (pair.first, pair.second):
             reply = yield Ask(
                 role="advocate",
@@ -184,9 +184,9 @@ class DebateGame:
                     "sentences that this answer is right."
                 ),
             )
-            said.append(reply.strip())
-        if any(said):
-            yield from _judged(pair, said)
+            statements.append(reply.strip())
+        if any(statements):
+            yield from _judged(pair, statements)
         return _facts(pair)
 
     def score(self, turns: Sequence[Turn], facts: Facts) -> Scores:

@@ -117,11 +117,11 @@ def effects(rounds: Sequence[GameRound]) -> tuple[GameEffect, ...]:
         ValueError: a change or variance is not finite, or a round came twice.
     """
     _check(rounds)
-    games = sorted({game for one in rounds for game in one.coins})
+    games = sorted({game for past in rounds for game in past.coins})
     x = np.ones((len(rounds), 1 + len(games)))  # X, the first column for a
-    for t, one in enumerate(rounds):
-        x[t, 1:] = [g in one.coins and one.coins[g].is_included for g in games]
-    y = np.array([one.change for one in rounds])
+    for t, past in enumerate(rounds):
+        x[t, 1:] = [g in past.coins and past.coins[g].is_included for g in games]
+    y = np.array([past.change for past in rounds])
     mean, covariance = posterior(x, y, _noise_variance(x, y, rounds))
     return tuple(
         GameEffect(
@@ -129,7 +129,7 @@ def effects(rounds: Sequence[GameRound]) -> tuple[GameEffect, ...]:
             mean=float(mean[j]),
             sd=math.sqrt(float(covariance[j, j])),
             n_included=int(x[:, j].sum()),
-            n_rounds=sum(game in one.coins for one in rounds),
+            n_rounds=sum(game in past.coins for past in rounds),
         )
         for j, game in enumerate(games, 1)
     )
@@ -141,7 +141,7 @@ def p_keep_of(rounds: Sequence[GameRound], games: Sequence[str]) -> dict[str, fl
     Raises:
         NoCoinsError: as ``effects``.
     """
-    known = {one.game: one.p_keep for one in effects(rounds)} if rounds else {}
+    known = {effect.game: effect.p_keep for effect in effects(rounds)} if rounds else {}
     return {game: known.get(game, 0.5) for game in games}
 
 
@@ -163,29 +163,29 @@ def posterior(
 
 def _noise_variance(x: np.ndarray, y: np.ndarray, rounds: Sequence[GameRound]) -> float:
     """Return s^2, at least ``LEAST_SD`` squared."""
-    known = [one.change_variance for one in rounds if one.change_variance is not None]
+    known = [past.change_variance for past in rounds if past.change_variance is not None]
     n_free = len(y) - x.shape[1]
     if len(known) == len(rounds):
-        found = float(np.mean(known))
+        variance = float(np.mean(known))
     elif n_free > 0:
         fitted = x @ np.linalg.lstsq(x, y, rcond=None)[0]
-        found = float(np.sum((y - fitted) ** 2) / n_free)
+        variance = float(np.sum((y - fitted) ** 2) / n_free)
     else:  # too few rounds for residuals: as if no game had an effect
-        found = float(np.var(y, ddof=1)) if len(y) > 1 else PRIOR_SD**2
-    return max(found, LEAST_SD**2)
+        variance = float(np.var(y, ddof=1)) if len(y) > 1 else PRIOR_SD**2
+    return max(variance, LEAST_SD**2)
 
 
 def _check(rounds: Sequence[GameRound]) -> None:
     seen: set[tuple[str, int]] = set()
-    for one in rounds:
-        if (one.series, one.round_number) in seen:
-            raise ValueError(f"round {one.round_number} came twice: one look a round")
-        seen.add((one.series, one.round_number))
-        if not one.coins or any(not 0.0 < c.probability < 1.0 for c in one.coins.values()):
+    for past in rounds:
+        if (past.series, past.round_number) in seen:
+            raise ValueError(f"round {past.round_number} came twice: one look a round")
+        seen.add((past.series, past.round_number))
+        if not past.coins or any(not 0.0 < c.probability < 1.0 for c in past.coins.values()):
             raise NoCoinsError(
-                f"round {one.round_number} must have a logged coin for each game that could fall on "
+                f"round {past.round_number} must have a logged coin for each game that could fall on "
                 "either side: without them no effect of a game can be told. Include games by `toss`."
             )
-        numbers = (one.change, one.change_variance or 0.0)
+        numbers = (past.change, past.change_variance or 0.0)
         if not all(map(math.isfinite, numbers)) or numbers[1] < 0.0:
-            raise ValueError(f"change and variance of round {one.round_number} must be finite")
+            raise ValueError(f"change and variance of round {past.round_number} must be finite")

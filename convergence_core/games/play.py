@@ -41,7 +41,7 @@ class OpenPlay:
         self.game = game
         self.key = key
         streams = np.random.SeedSequence(seed_of(game, key)).spawn(1 + len(game.roles))
-        protocol, *roles = (np.random.default_rng(one) for one in streams)  # noqa: TID251 - functions of the seed
+        protocol, *roles = (np.random.default_rng(stream) for stream in streams)  # noqa: TID251 - functions of the seed
         self._rngs = dict(zip(game.roles, roles, strict=True))
         self._left = dict(game.cost)
         self._turns: list[Turn] = []

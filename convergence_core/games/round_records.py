@@ -181,25 +181,25 @@ def rounds_with_change(
         now: look before the round that begins; ``None``: none was taken.
         series: of the round that begins.
     """
-    looks = [(one.series, one.look) for one in past]
+    looks = [(record.series, record.look) for record in past]
     looks += [] if now is None else [(series, now)]
-    found = []
-    for n, one in enumerate(past, 1):
-        following = (look for its_series, look in looks[n:] if its_series == one.series)
-        after = next(following, one.after)
-        change = None if after is None else change_between(one.look, after)
-        coins = {c.game: c.coin for c in one.coins if c.coin is not None}
+    rounds = []
+    for n, record in enumerate(past, 1):
+        following = (look for its_series, look in looks[n:] if its_series == record.series)
+        after = next(following, record.after)
+        change = None if after is None else change_between(record.look, after)
+        coins = {c.game: c.coin for c in record.coins if c.coin is not None}
         if change is not None and coins:
-            found.append(
+            rounds.append(
                 GameRound(
-                    round_number=one.round_number,
-                    series=one.series,
+                    round_number=record.round_number,
+                    series=record.series,
                     coins=coins,
                     change=change[0],
                     change_variance=change[1],
                 )
             )
-    return found
+    return rounds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,12 +230,12 @@ def role_scores(
         RoleScore(
             role=role,
             player=players.get(role, ""),
-            n=len(own),
-            mean=float(np.mean(own)),
-            half_width=_half_width(own),
+            n=len(scores),
+            mean=float(np.mean(scores)),
+            half_width=_half_width(scores),
             reference=(reference or {}).get(role),
         )
-        for role, own in sorted(values.items())
+        for role, scores in sorted(values.items())
     )
 
 

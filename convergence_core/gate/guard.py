@@ -77,7 +77,7 @@ class Guard:
         k = self.n_looks + 1
         entering = LOG_START - np.log(k * (k + 1.0))  # (eq. 1)
         worse = np.logaddexp(np.array(self.log_worse), entering) + gains.worse
-        found = replace(
+        updated = replace(
             self,
             n=self.n + gains.n,
             n_looks=k,
@@ -85,11 +85,11 @@ class Guard:
             log_better=tuple((np.array(self.log_better) + gains.better).tolist()),
         )
         threshold = -np.log(self.alpha)
-        if self.decision == "watching" and found.log_e_worse >= threshold:
-            return replace(found, decision="rollback")
-        if self.decision == "watching" and found.log_e_better >= threshold:
-            return replace(found, decision="confirmed")
-        return found
+        if self.decision == "watching" and updated.log_e_worse >= threshold:
+            return replace(updated, decision="rollback")
+        if self.decision == "watching" and updated.log_e_better >= threshold:
+            return replace(updated, decision="confirmed")
+        return updated
 
 
 def gains_against_champion(

@@ -221,10 +221,10 @@ def _checked(
 
 def _checked_weights(weights: ArrayLike | None, n: int) -> Floats:
     """Return the weights divided by their largest, (n,)."""
-    found = np.ones(n) if weights is None else np.asarray(weights, dtype=np.float64)
-    if found.shape != (n,) or not np.all((found > 0.0) & np.isfinite(found)):
+    checked = np.ones(n) if weights is None else np.asarray(weights, dtype=np.float64)
+    if checked.shape != (n,) or not np.all((checked > 0.0) & np.isfinite(checked)):
         raise ValueError("weights must be one positive number per difference")
-    return np.asarray(found / found.max()) if n else found
+    return np.asarray(checked / checked.max()) if n else checked
 
 
 def _first_passage(factors: Floats, threshold: float, rng: np.random.Generator) -> float:

@@ -72,8 +72,8 @@ def pass_fail_agreement(
     if y.min() == y.max():
         unknown = f"all {n} labels are equal, so kappa says nothing"
         return Agreement(n=n, level=level, n_equal=n_equal, rate=rate, unknown=unknown)
-    found = _bootstrapped(kappa, x, y, rng=rng, level=level)
-    return Agreement(n=n, level=level, n_equal=n_equal, rate=rate, kappa=found)
+    figure = _bootstrapped(kappa, x, y, rng=rng, level=level)
+    return Agreement(n=n, level=level, n_equal=n_equal, rate=rate, kappa=figure)
 
 
 def rating_agreement(
@@ -156,8 +156,8 @@ def weighted_kappa(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     # sum_ij (x_i - y_j)^2/n^2 = var x + var y + (mean x - mean y)^2, without the n^2 terms.
     by_chance = x.var(axis=-1) + y.var(axis=-1) + (x.mean(axis=-1) - y.mean(axis=-1)) ** 2
     with np.errstate(invalid="ignore", divide="ignore"):
-        found = 1 - ((x - y) ** 2).mean(axis=-1) / by_chance
-    return np.asarray(np.where(by_chance > 0, found, np.nan))
+        kappas = 1 - ((x - y) ** 2).mean(axis=-1) / by_chance
+    return np.asarray(np.where(by_chance > 0, kappas, np.nan))
 
 
 def _mean_difference(x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -172,12 +172,12 @@ def _bootstrapped(
     if math.isnan(value):
         return None
     rows = rng.integers(len(x), size=(N_RESAMPLES, len(x)))
-    found = number(x[rows], y[rows])  # (N_RESAMPLES,)
-    found = found[~np.isnan(found)]
-    if 2 * len(found) < N_RESAMPLES:
+    resampled = number(x[rows], y[rows])  # (N_RESAMPLES,)
+    resampled = resampled[~np.isnan(resampled)]
+    if 2 * len(resampled) < N_RESAMPLES:
         return Figure(value=value)
     tail = (1 - level) / 2
-    low, high = np.quantile(found, [tail, 1 - tail])
+    low, high = np.quantile(resampled, [tail, 1 - tail])
     return Figure(value=value, low=min(value, float(low)), high=max(value, float(high)))
 
 

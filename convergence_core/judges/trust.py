@@ -115,18 +115,18 @@ def length_bias(items: Sequence[Item]) -> tuple[float | None, float | None]:
     """Return lambda and its standard error, log-odds for a length times e; ``None``: cannot be told."""
     q = np.array([item.q for item in items])
     with np.errstate(divide="ignore"):
-        said = np.clip(np.log(q) - np.log1p(-q), -MOST_LOG_ODDS, MOST_LOG_ODDS)  # l, (n,)
+        residual = np.clip(np.log(q) - np.log1p(-q), -MOST_LOG_ODDS, MOST_LOG_ODDS)  # l, (n,)
     s = np.array([1.0 if item.first_is_right else -1.0 for item in items])
     d = np.array([item.log_length_ratio for item in items])
     n = len(items)
-    own = d - s * float(s @ d) / n  # what truth leaves of length, (n,)
-    squares = float(own @ own)
+    log_odds = d - s * float(s @ d) / n  # what truth leaves of length, (n,)
+    squares = float(log_odds @ log_odds)
     if n <= 2 or squares <= LEAST_OWN_LENGTH * float(d @ d):  # two slopes are fitted
         return None, None
-    slope = float(own @ said) / squares
-    a = float(s @ (said - slope * d)) / n
-    errors = said - a * s - slope * d
-    variance = float((own * errors) @ (own * errors)) / squares**2 * n / (n - 2)
+    slope = float(log_odds @ residual) / squares
+    a = float(s @ (residual - slope * d)) / n
+    errors = residual - a * s - slope * d
+    variance = float((log_odds * errors) @ (log_odds * errors)) / squares**2 * n / (n - 2)
     return slope, math.sqrt(variance)
 
 
@@ -139,14 +139,14 @@ class Trust:
     n_different: int = 0
     """Different items of all audits."""
 
-    def after(self, found: Audit) -> "Trust":
+    def after(self, audit: Audit) -> "Trust":
         """Return the state after a round; one without items ages nothing."""
-        if not found.n_items:
+        if not audit.n_items:
             return self
         return Trust(
-            n_right=MEMORY * self.n_right + found.n_right,
-            n_items=MEMORY * self.n_items + found.n_items,
-            n_different=self.n_different + found.n_new,
+            n_right=MEMORY * self.n_right + audit.n_right,
+            n_items=MEMORY * self.n_items + audit.n_items,
+            n_different=self.n_different + audit.n_new,
         )
 
     @property

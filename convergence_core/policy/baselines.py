@@ -85,8 +85,8 @@ class LinearThompson:
             ValueError: a reward is not finite.
         """
         _check(episode)
-        for one in episode:
-            self._learner.tell(one.action, _with_constant(one.state), one.reward)
+        for step in episode:
+            self._learner.tell(step.action, _with_constant(step.state), step.reward)
 
 
 class _Outcomes:
@@ -138,17 +138,17 @@ class FixedSequence:
             legal: at the beginning, (n_actions,).
             stop: action that ends an episode, left out; ``None``: none does.
         """
-        found: list[int] = []
+        actions: list[int] = []
         mask: tuple[bool, ...] | None = _key(legal)
         while mask is not None:
             action = self._likeliest(mask)
             outcomes = self._seen.get(mask, {}).get(action)
             if action == stop or outcomes is None:
                 break
-            found.append(action)
+            actions.append(action)
             after = outcomes.next
-            mask = max(after, key=lambda one: after[one]) if after else None
-        return tuple(found)
+            mask = max(after, key=lambda arm: after[arm]) if after else None
+        return tuple(actions)
 
     def learn(self, episode: Sequence[TakenStep]) -> None:
         """Learn from an episode, whose steps are in their order.
@@ -157,12 +157,12 @@ class FixedSequence:
             ValueError: a reward is not finite.
         """
         _check(episode)
-        for at, one in enumerate(episode):
-            outcomes = self._seen.setdefault(_key(one.legal), {}).setdefault(
-                one.action, _Outcomes()
+        for at, step in enumerate(episode):
+            outcomes = self._seen.setdefault(_key(step.legal), {}).setdefault(
+                step.action, _Outcomes()
             )
             outcomes.n += 1
-            outcomes.total += one.reward
+            outcomes.total += step.reward
             if at + 1 < len(episode):
                 key = _key(episode[at + 1].legal)
                 outcomes.next[key] = outcomes.next.get(key, 0) + 1
@@ -179,22 +179,22 @@ class FixedSequence:
         """Return Q of each legal action (eq. 2); ``known`` holds the values of masks computed before."""
         seen = self._seen.get(mask, {})
         future = {}
-        for action, one in seen.items():
+        for action, outcomes in seen.items():
             future[action] = 0.0
-            for after, times in one.next.items():
+            for after, times in outcomes.next.items():
                 if after not in known:
                     known[after] = 0.0  # a process that comes back to where it was ends there
                     known[after] = max(self._worth(after, draw, known).values())
-                future[action] += times / one.n * known[after]
+                future[action] += times / outcomes.n * known[after]
         # What was never done leads as far as the best that was: else nobody would find out.
         farthest = max(future.values(), default=0.0)
-        found = {}
+        means = {}
         for action in (at for at, is_on in enumerate(mask) if is_on):
-            one = seen.get(action, _Outcomes())
-            n = one.n + self._prior
-            reward = draw(one.total / n, (self._variance / n) ** 0.5)  # (eq. 1)
-            found[action] = reward + future.get(action, farthest)
-        return found
+            outcomes = seen.get(action, _Outcomes())
+            n = outcomes.n + self._prior
+            reward = draw(outcomes.total / n, (self._variance / n) ** 0.5)  # (eq. 1)
+            means[action] = reward + future.get(action, farthest)
+        return means
 
 
 def _drawing(rng: np.random.Generator | None) -> Draw:
@@ -204,7 +204,7 @@ def _drawing(rng: np.random.Generator | None) -> Draw:
 
 
 def _key(legal: Bools) -> tuple[bool, ...]:
-    return tuple(bool(one) for one in legal)
+    return tuple(bool(flag) for flag in legal)
 
 
 def _with_constant(state: Floats) -> NDArray[np.float64]:
@@ -212,8 +212,8 @@ def _with_constant(state: Floats) -> NDArray[np.float64]:
 
 
 def _check(episode: Sequence[TakenStep]) -> None:
-    for one in episode:
-        if not np.isfinite(one.reward):
-            raise ValueError(f"`reward` must be finite, but got {one.reward}")
-        if not one.legal[one.action]:
-            raise ValueError(f"`action` must be legal, but got {one.action}")
+    for step in episode:
+        if not np.isfinite(step.reward):
+            raise ValueError(f"`reward` must be finite, but got {step.reward}")
+        if not step.legal[step.action]:
+            raise ValueError(f"`action` must be legal, but got {step.action}")

@@ -155,6 +155,6 @@ def _state(arrays: dict[str, Floats], config: PPOConfig, counts: dict[str, Any])
     if arrays:
         raise ValueError(f"unknown arrays: {', '.join(arrays)}")
     numbers = {name: counts[name] for name in ("n_gradient_steps", "version", "n_steps")}
-    if not all(isinstance(one, int) and one >= 0 for one in numbers.values()):
+    if not all(isinstance(number, int) and number >= 0 for number in numbers.values()):
         raise ValueError(f"counts must be whole numbers, 0 or more, but got {numbers}")
     return PPOState(networks=networks, first_moment=first, second_moment=second, **numbers)

@@ -107,37 +107,39 @@ class PolicyCourse:
 def paired_rewards(episodes: Sequence[PlayedEpisode]) -> Mapping[PolicyName, list[float]]:
     """Return policy → reward of each episode that all policies have played, in their order."""
     by_place: dict[tuple[str, int], dict[PolicyName, float]] = {}
-    for one in episodes:
-        if one.episode != RECORDED:
-            by_place.setdefault((one.run_id, one.episode), {})[one.policy] = one.reward
+    for episode in episodes:
+        if episode.episode != RECORDED:
+            by_place.setdefault((episode.run_id, episode.episode), {})[episode.policy] = (
+                episode.reward
+            )
     names = (PPO, *BASELINES)
-    whole = [own for own in by_place.values() if len(own) == len(names)]
-    return {name: [own[name] for own in whole] for name in names}
+    whole = [rewards for rewards in by_place.values() if len(rewards) == len(names)]
+    return {name: [rewards[name] for rewards in whole] for name in names}
 
 
 def course_of(episodes: Sequence[PlayedEpisode]) -> PolicyCourse:
     """Return the course of episodes, in the order they were played."""
-    played = [one for one in episodes if one.episode != RECORDED]
+    played = [episode for episode in episodes if episode.episode != RECORDED]
     curve: list[PolicyCurvePoint] = []
     for name in (PPO, *BASELINES):
-        own = [one for one in played if one.policy == name]
-        curve += _curve(name, own)
+        episodes_of_policy = [episode for episode in played if episode.policy == name]
+        curve += _curve(name, episodes_of_policy)
     return PolicyCourse(curve=tuple(curve), shares=_shares(played), refused=_refused(played))
 
 
-def _curve(name: PolicyName, own: Sequence[PlayedEpisode]) -> list[PolicyCurvePoint]:
-    rewards = np.array([one.reward for one in own])
-    spent = np.cumsum([one.n_evaluations for one in own])
-    every = max(1, -(-len(own) // MOST_POINTS))
+def _curve(name: PolicyName, episodes: Sequence[PlayedEpisode]) -> list[PolicyCurvePoint]:
+    rewards = np.array([episode.reward for episode in episodes])
+    spent = np.cumsum([episode.n_evaluations for episode in episodes])
+    every = max(1, -(-len(episodes) // MOST_POINTS))
     # A gain lies in [-1, 1]; a reward is less by the prices, at most by those of the dearest episode.
-    lowest = -1.0 - max((one.gain - one.reward for one in own), default=0.0)
-    found = []
-    for n in range(1, len(own) + 1):
-        if n % every and n != len(own):
+    lowest = -1.0 - max((episode.gain - episode.reward for episode in episodes), default=0.0)
+    points = []
+    for n in range(1, len(episodes) + 1):
+        if n % every and n != len(episodes):
             continue
         mean = float(rewards[:n].mean())
         low, high = mean_ends(rewards[:n], tail=(1.0 - LEVEL) / 2.0, lowest=lowest)
-        found.append(
+        points.append(
             PolicyCurvePoint(
                 policy=name,
                 n_episodes=n,
@@ -147,7 +149,7 @@ def _curve(name: PolicyName, own: Sequence[PlayedEpisode]) -> list[PolicyCurvePo
                 high=max(high, mean),
             )
         )
-    return found
+    return points
 
 
 def _shares(played: Sequence[PlayedEpisode]) -> tuple[ActionShare, ...]:
@@ -162,16 +164,16 @@ def _shares(played: Sequence[PlayedEpisode]) -> tuple[ActionShare, ...]:
             share=n / totals[category, policy],
         )
         for (category, policy, action), n in sorted(
-            counts.items(), key=lambda one: (*one[0][:2], -one[1], one[0][2])
+            counts.items(), key=lambda entry: (*entry[0][:2], -entry[1], entry[0][2])
         )
     )
 
 
 def _refused(played: Sequence[PlayedEpisode]) -> tuple[RefusedTexts, ...]:
     verdicts: Counter[tuple[str, str]] = Counter()
-    for one in played:
-        changes = [action for action in one.actions if action != STOP]
-        verdicts.update(zip(changes, one.verdicts, strict=False))
+    for episode in played:
+        changes = [action for action in episode.actions if action != STOP]
+        verdicts.update(zip(changes, episode.verdicts, strict=False))
     written = Counter({action: 0 for action, _ in verdicts})
     for (action, _), n in verdicts.items():
         written[action] += n

@@ -73,8 +73,8 @@ class MaskedCategorical:
 
     def mode(self) -> Ints:
         """Return the likeliest action of each row, the first of equals, (n,)."""
-        found: Ints = np.argmax(self.log_probabilities, axis=1)
-        return found
+        actions: Ints = np.argmax(self.log_probabilities, axis=1)
+        return actions
 
     def log_prob(self, actions: Ints) -> Floats:
         """Return the log-probability of one action of each row, in nats, (n,)."""

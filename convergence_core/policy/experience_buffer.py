@@ -135,7 +135,7 @@ class ExperienceBuffer:
     @property
     def n_ready(self) -> int:
         """Steps that an update could learn from now."""
-        return sum(len(one) for one in self._trajectories())
+        return sum(len(trajectory) for trajectory in self._trajectories())
 
     def rollout(self, config: PPOConfig) -> Rollout | None:
         """Return all steps that are ready, as one column; ``None`` where they are fewer than a minibatch.
@@ -144,18 +144,18 @@ class ExperienceBuffer:
         decision of the episode is known, for whose value it waits.
         """
         pieces = self._trajectories()
-        if sum(len(one) for one in pieces) < config.batch_size:
+        if sum(len(piece) for piece in pieces) < config.batch_size:
             return None
-        rows = [one for piece in pieces for one in piece]
-        found = [self._outcomes[one.decision_id] for one in rows]
+        rows = [row for piece in pieces for row in piece]
+        outcomes = [self._outcomes[row.decision_id] for row in rows]
         last = {piece[-1].decision_id for piece in pieces}
         cut = [
-            one.decision_id in last and not it.terminated
-            for one, it in zip(rows, found, strict=True)
+            row.decision_id in last and not it.terminated
+            for row, it in zip(rows, outcomes, strict=True)
         ]
         finals = [
-            self._value_after(one, it) if was_cut else 0.0
-            for one, it, was_cut in zip(rows, found, cut, strict=True)
+            self._value_after(row, it) if was_cut else 0.0
+            for row, it, was_cut in zip(rows, outcomes, cut, strict=True)
         ]
 
         def column(values: list[float]) -> Floats:
@@ -163,13 +163,13 @@ class ExperienceBuffer:
 
         return Rollout(
             version=self.version,
-            observations=np.stack([one.observation for one in rows])[:, None],
-            legal=np.stack([one.legal for one in rows])[:, None],
-            actions=np.array([one.action for one in rows], dtype=np.int64)[:, None],
-            log_probs=column([one.log_prob for one in rows]),
-            values=column([one.value for one in rows]),
-            rewards=column([one.reward for one in found]),
-            terminated=np.array([one.terminated for one in found])[:, None],
+            observations=np.stack([row.observation for row in rows])[:, None],
+            legal=np.stack([row.legal for row in rows])[:, None],
+            actions=np.array([row.action for row in rows], dtype=np.int64)[:, None],
+            log_probs=column([row.log_prob for row in rows]),
+            values=column([row.value for row in rows]),
+            rewards=column([outcome.reward for outcome in outcomes]),
+            terminated=np.array([outcome.terminated for outcome in outcomes])[:, None],
             truncated=np.array(cut)[:, None],
             final_values=column(finals),
             last_values=column([0.0])[0],
@@ -183,14 +183,17 @@ class ExperienceBuffer:
         """
         if version <= self.version:
             raise ValueError(f"`version` must be above {self.version}, but got {version}")
-        old = tuple((one, self._outcomes.get(one.decision_id)) for one in self._decisions.values())
+        old = tuple(
+            (decision, self._outcomes.get(decision.decision_id))
+            for decision in self._decisions.values()
+        )
         self.version = version
         self._decisions, self._outcomes, self._places = {}, {}, {}
         return old
 
     def _following(self, decision: PolicyDecision) -> PolicyDecision | None:
-        found = self._places.get((decision.episode_id, decision.step + 1))
-        return None if found is None else self._decisions[found]
+        decision_id = self._places.get((decision.episode_id, decision.step + 1))
+        return None if decision_id is None else self._decisions[decision_id]
 
     def _value_after(self, decision: PolicyDecision, outcome: StepOutcome) -> float:
         """Return the value of the observation at which a trajectory breaks off."""
@@ -202,16 +205,16 @@ class ExperienceBuffer:
         pieces: list[list[PolicyDecision]] = []
         is_open = False
         for episode, step in sorted(self._places):
-            one = self._decisions[self._places[episode, step]]
-            outcome = self._outcomes.get(one.decision_id)
+            following = self._decisions[self._places[episode, step]]
+            outcome = self._outcomes.get(following.decision_id)
             ends = outcome is not None and (outcome.terminated or outcome.truncated)
-            if outcome is None or not (ends or self._following(one) is not None):
+            if outcome is None or not (ends or self._following(following) is not None):
                 is_open = False
                 continue
             joins = is_open and pieces[-1][-1].episode_id == episode
             if joins and pieces[-1][-1].step == step - 1:
-                pieces[-1].append(one)
+                pieces[-1].append(following)
             else:
-                pieces.append([one])
+                pieces.append([following])
             is_open = not ends
         return pieces

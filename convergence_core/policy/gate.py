@@ -90,34 +90,38 @@ def judge_policy(
     if len({len(rewards[name]) for name in WORDS}) > 1:
         raise ValueError("`rewards` must hold as many episodes of each policy")
     largest = 1.0 + max_steps * price
-    own = np.asarray(rewards[PPO], dtype=np.float64)
+    ppo_rewards = np.asarray(rewards[PPO], dtype=np.float64)
     gate, verdicts = PairedGate(alpha=ALPHA), []
     for name in BASELINES:
-        scaled = (own - np.asarray(rewards[name], dtype=np.float64)) / (2.0 * largest)  # (eq. 1)
-        found = gate.judge(scaled)
+        scaled = (ppo_rewards - np.asarray(rewards[name], dtype=np.float64)) / (
+            2.0 * largest
+        )  # (eq. 1)
+        judged = gate.judge(scaled)
         verdicts.append(
             PolicyVerdict(
                 baseline=name,
-                decision=found.decision,
-                n=found.n,
-                mean=2.0 * largest * found.mean if found.n else None,
-                low=2.0 * largest * found.low,
-                high=2.0 * largest * found.high,
-                log_e=found.log_e_better,
-                log_threshold=found.log_threshold,
+                decision=judged.decision,
+                n=judged.n,
+                mean=2.0 * largest * judged.mean if judged.n else None,
+                low=2.0 * largest * judged.low,
+                high=2.0 * largest * judged.high,
+                log_e=judged.log_e_better,
+                log_threshold=judged.log_threshold,
             )
         )
-    means = {name: float(np.mean(rewards[name])) if own.size else 0.0 for name in BASELINES}
+    means = {
+        name: float(np.mean(rewards[name])) if ppo_rewards.size else 0.0 for name in BASELINES
+    }
     best = max(BASELINES, key=lambda name: means[name])
-    if all(one.decision == "promote" for one in verdicts):
-        reason = f"{WORDS[PPO]} earns more than both baselines in {own.size:,} episodes"
+    if all(verdict.decision == "promote" for verdict in verdicts):
+        reason = f"{WORDS[PPO]} earns more than both baselines in {ppo_rewards.size:,} episodes"
         return PolicyGate(serves=PPO, reason=reason, verdicts=tuple(verdicts))
-    if not own.size:
+    if not ppo_rewards.size:
         reason = f"{WORDS[best]} serves: no episode was played yet"
         return PolicyGate(serves=best, reason=reason, verdicts=tuple(verdicts))
-    lacking = [WORDS[one.baseline] for one in verdicts if one.decision != "promote"]
+    lacking = [WORDS[verdict.baseline] for verdict in verdicts if verdict.decision != "promote"]
     reason = (
-        f"{WORDS[best]} serves: {own.size:,} episodes do not show that {WORDS[PPO]} earns more than "
+        f"{WORDS[best]} serves: {ppo_rewards.size:,} episodes do not show that {WORDS[PPO]} earns more than "
         f"{' nor more than '.join(lacking)}; of the baselines it has the higher mean reward"
     )
     return PolicyGate(serves=best, reason=reason, verdicts=tuple(verdicts))

@@ -37,13 +37,13 @@ class TanhNetwork:
 
     def layers(self, x: Floats) -> list[Floats]:
         """Return the input, each hidden layer and the output, n rows each (eq. 1)."""
-        found = [x]
+        outputs = [x]
         for weights, biases in zip(self.weights[:-1], self.biases[:-1], strict=True):
-            h = found[-1] @ weights
+            h = outputs[-1] @ weights
             h += biases
-            found.append(np.tanh(h, out=h))
-        found.append(found[-1] @ self.weights[-1] + self.biases[-1])
-        return found
+            outputs.append(np.tanh(h, out=h))
+        outputs.append(outputs[-1] @ self.weights[-1] + self.biases[-1])
+        return outputs
 
     def backward(self, layers: list[Floats], gradient: Floats, into: Self) -> None:
         """Write dE/dW and dE/db into a network of the same shape (eq. 2).
@@ -118,7 +118,7 @@ class ActorCritic:
     def shapes(self) -> tuple[tuple[int, int], ...]:
         """Shapes of each layer's weights, the policy's first."""
         both = (*self.policy.weights, *self.value.weights)
-        return tuple((one.shape[0], one.shape[1]) for one in both)
+        return tuple((matrix.shape[0], matrix.shape[1]) for matrix in both)
 
     def copied(self) -> Self:
         """Return the same networks over a copy of the vector."""

@@ -177,29 +177,29 @@ class PromptEnvironments:
     def reset(self, rng: np.random.Generator) -> Offer:
         """Begin an episode in each copy."""
         self._streams = [*rng.spawn(len(self._copies))]
-        for one, stream in zip(self._copies, self._streams, strict=True):
-            one.begin(stream)
+        for environment, stream in zip(self._copies, self._streams, strict=True):
+            environment.begin(stream)
         return self._offer()
 
     def step(self, actions: Ints) -> EnvironmentStep:
         """Do an action in each copy, (N,)."""
         steps, finals = [], []
-        for one, stream, action in zip(self._copies, self._streams, actions, strict=True):
-            step = one.act(int(action), stream)
+        for environment, stream, action in zip(self._copies, self._streams, actions, strict=True):
+            step = environment.act(int(action), stream)
             steps.append(step)
-            finals.append(one.observation())
+            finals.append(environment.observation())
             if step.is_over:
-                one.begin(stream)
+                environment.begin(stream)
         return EnvironmentStep(
             offer=self._offer(),
-            rewards=np.array([one.reward for one in steps]),
-            terminated=np.array([one.is_over for one in steps]),
+            rewards=np.array([step.reward for step in steps]),
+            terminated=np.array([step.is_over for step in steps]),
             truncated=np.zeros(len(steps), dtype=bool),
             final_observations=np.stack(finals),
         )
 
     def _offer(self) -> Offer:
         return Offer(
-            observations=np.stack([one.observation() for one in self._copies]),
-            legal=np.stack([one.legal() for one in self._copies]),
+            observations=np.stack([environment.observation() for environment in self._copies]),
+            legal=np.stack([environment.legal() for environment in self._copies]),
         )

@@ -210,16 +210,16 @@ def collect(
         offer = step.offer
     rollout = Rollout(
         version=version,
-        observations=np.stack([one.observations for one in offers]).astype(
+        observations=np.stack([offer.observations for offer in offers]).astype(
             networks.flat.dtype, copy=False
         ),
-        legal=np.stack([one.legal for one in offers]),
-        actions=np.stack([one.actions for one in choices]),
-        log_probs=np.stack([one.log_probs for one in choices]),
-        values=np.stack([one.values for one in choices]),
-        rewards=np.stack([one.rewards for one in steps]),
-        terminated=np.stack([one.terminated for one in steps]),
-        truncated=np.stack([one.truncated for one in steps]),
+        legal=np.stack([offer.legal for offer in offers]),
+        actions=np.stack([choice.actions for choice in choices]),
+        log_probs=np.stack([choice.log_probs for choice in choices]),
+        values=np.stack([choice.values for choice in choices]),
+        rewards=np.stack([step.rewards for step in steps]),
+        terminated=np.stack([step.terminated for step in steps]),
+        truncated=np.stack([step.truncated for step in steps]),
         final_values=np.stack(finals),
         last_values=values_of(networks, offer.observations),
     )

@@ -52,12 +52,12 @@ class PPOConfig:
     """Transitions in one rollout."""
 
     def __post_init__(self) -> None:
-        for one in fields(self):
-            value = getattr(self, one.name)
+        for field in fields(self):
+            value = getattr(self, field.name)
             if value is not None:
-                rule = _broken_rule(one.name, value)
+                rule = _broken_rule(field.name, value)
                 if rule:
-                    raise ValueError(f"`{one.name}` must be {rule}, but got {value!r}")
+                    raise ValueError(f"`{field.name}` must be {rule}, but got {value!r}")
 
     @property
     def hidden_sizes(self) -> tuple[int, int, int]:

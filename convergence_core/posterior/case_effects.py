@@ -161,8 +161,8 @@ class CaseEffects:
         """
         if not self.is_measured:
             return self
-        own = self.noise / cell_weights(evidence).sum(axis=1)
-        return replace(self, errors=self.errors + np.diag(self.of_sample - own))
+        noise_of_mean = self.noise / cell_weights(evidence).sum(axis=1)
+        return replace(self, errors=self.errors + np.diag(self.of_sample - noise_of_mean))
 
     def alone(
         self, evidence: Evidence, rows: np.ndarray, count: np.ndarray, rewards: np.ndarray

@@ -121,7 +121,7 @@ class GaussianProcess:
         if n_steps:
             from scipy.optimize import minimize  # noqa: PLC0415 - a report need not wait for it
 
-            found = minimize(
+            optimum = minimize(
                 problem.value_and_gradient,
                 begin,
                 jac=True,
@@ -129,7 +129,7 @@ class GaussianProcess:
                 bounds=list(zip(problem.low, problem.high, strict=True)),
                 options={"maxiter": n_steps, "maxfun": n_steps + 5},
             )
-            begin = np.asarray(found.x, np.float64)
+            begin = np.asarray(optimum.x, np.float64)
         return cls.conditioned(kernel, points, targets, problem.covariance(begin), begin)
 
     @classmethod
@@ -169,10 +169,10 @@ class GaussianProcess:
         """
         params = self.log_params[:-1]
         cross = self.kernel.between(params, self.points, points)
-        own = self.kernel.between(params, points, points)
+        prior_covariance = self.kernel.between(params, points, points)
         below = solve_triangular(self.factor, cross, lower=True, check_finite=False).T  # (m, n)
-        rest = own + np.diag(variances) - below @ below.T
-        scale = float(np.diag(own).mean())
+        rest = prior_covariance + np.diag(variances) - below @ below.T
+        scale = float(np.diag(prior_covariance).mean())
         corner = np.linalg.cholesky(rest + np.eye(len(rest)) * UPDATE_JITTER * scale)
         n, m = len(self.factor), len(rest)
         factor = np.zeros((n + m, n + m))

@@ -84,9 +84,9 @@ class Kernel:
             own_effect: whether a candidate's own effect can be told from noise.
         """
         q, n_choices = len(encoding.number_names), len(encoding.choice_names)
-        own = (MEAN_OWN, SD_OWN) if own_effect else (NO_OWN, SD_NO_OWN)
-        medians = [*[MEAN_LENGTH] * q, *[MEAN_WEIGHT] * n_choices, MEAN_PRODUCT, own[0]]
-        sds = [*[SD_LENGTH] * q, *[SD_WEIGHT] * n_choices, SD_PRODUCT, own[1]]
+        nugget_prior = (MEAN_OWN, SD_OWN) if own_effect else (NO_OWN, SD_NO_OWN)
+        medians = [*[MEAN_LENGTH] * q, *[MEAN_WEIGHT] * n_choices, MEAN_PRODUCT, nugget_prior[0]]
+        sds = [*[SD_LENGTH] * q, *[SD_WEIGHT] * n_choices, SD_PRODUCT, nugget_prior[1]]
         mean = np.array([math.log(median) for median in medians])
         return cls(q, encoding.distances, mean, np.array(sds))
 
@@ -121,11 +121,11 @@ class Kernel:
         for length, distance in zip(lengths, distances.numbers, strict=True):
             r = distance / length
             exponent += r
-            own = r / 3.0  # 1 + r + r^2 / 3, in place: most of a fit's time is spent here
-            own += 1.0
-            own *= r
-            own += 1.0
-            factor *= own  # (eq. 2)
+            polynomial = r / 3.0  # 1 + r + r^2 / 3, in place: most of a fit's time is spent here
+            polynomial += 1.0
+            polynomial *= r
+            polynomial += 1.0
+            factor *= polynomial  # (eq. 2)
         for weight, distance in zip(weights, distances.choices, strict=True):
             exponent += weight * distance  # (eq. 3)
         return np.asarray(factor * np.exp(-exponent), np.float64)
@@ -158,5 +158,5 @@ class Kernel:
         slopes = [
             np.vdot(weighted, self.log_slope(log_params, distances, d)) for d in range(self.n_dims)
         ]
-        own = math.exp(log_params[-1]) * float(np.trace(outer))
-        return np.array([*slopes, weighted.sum(), own])
+        nugget_gradient = math.exp(log_params[-1]) * float(np.trace(outer))
+        return np.array([*slopes, weighted.sum(), nugget_gradient])

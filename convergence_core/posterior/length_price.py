@@ -45,13 +45,13 @@ class LengthPrice:
 
     def of_points(self, encoding: Encoding, points: Points) -> np.ndarray:
         """Return what candidates' texts cost together (eq. 1), inactive ones nothing, (n,)."""
-        found = np.zeros(len(points))
+        prices = np.zeros(len(points))
         for j, name in enumerate(encoding.choice_names):
             parameter = encoding.space.parameters[name]
             if name in self.parameters and isinstance(parameter, Choice):
                 costs = [self.of_text(str(text)) for text in parameter.choices]
-                found += np.array([*costs, 0.0])[points.codes[:, j]]
-        return found
+                prices += np.array([*costs, 0.0])[points.codes[:, j]]
+        return prices
 
 
 def prices(price: LengthPrice | None, texts: Mapping[str, object]) -> dict[str, float]:

@@ -52,8 +52,8 @@ class Means:
     def gather(cls, archive: Archive, name: str) -> "Means":
         """Collect a quantity from the tallies of an archive."""
         sums = [(member.candidate, total_of(member.tallies, name)) for member in archive]
-        seen = [(candidate, found) for candidate, found in sums if found[0]]
-        rows = np.array([found for _, found in seen], dtype=np.float64).reshape(-1, 3)
+        seen = [(candidate, moments) for candidate, moments in sums if moments[0]]
+        rows = np.array([moments for _, moments in seen], dtype=np.float64).reshape(-1, 3)
         count, total, squares = rows.T
         mean = total / np.maximum(count, 1.0)
         within = float((squares - count * mean**2).sum())

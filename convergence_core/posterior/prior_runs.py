@@ -106,35 +106,39 @@ def with_prior_runs(
         runs: prior runs.
     """
     scored = [_score(process, targets, errors, warp, run) for run in runs]
-    used = [one for one in scored if one.correlation >= MIN_CORRELATION]
+    used = [earlier_run for earlier_run in scored if earlier_run.correlation >= MIN_CORRELATION]
     agreement = RunAgreement(
-        correlation=tuple(one.correlation if one in used else 0.0 for one in scored)
+        correlation=tuple(
+            earlier_run.correlation if earlier_run in used else 0.0 for earlier_run in scored
+        )
     )
     if not used:
         return process, agreement
-    log_params = max(used, key=lambda one: one.gain).log_params
+    log_params = max(used, key=lambda earlier_run: earlier_run.gain).log_params
     points = process.points
-    for one in used:
-        points = points.join(one.points)
+    for earlier_run in used:
+        points = points.join(earlier_run.points)
     covariance = process.kernel.between(log_params[:-1], points, points)
     n = len(targets)
     covariance[:n, :n] += _own(n, log_params) + math.exp(log_params[-1]) * errors
     begin = n
-    for one in used:
-        rows = slice(begin, begin + len(one.targets))
+    for earlier_run in used:
+        rows = slice(begin, begin + len(earlier_run.targets))
         begin = rows.stop
-        inflation = one.correlation**-2
+        inflation = earlier_run.correlation**-2
         block = covariance[rows, rows]
         covariance[rows, rows] = (  # (eq. 2)
             block
             + len(used) * (inflation - 1.0) * block
-            + inflation * _noise(one.errors, log_params)
+            + inflation * _noise(earlier_run.errors, log_params)
         )
-    all_targets = np.concatenate([targets, *(one.targets / one.correlation for one in used)])
-    found = GaussianProcess.conditioned(
+    all_targets = np.concatenate(
+        [targets, *(earlier_run.targets / earlier_run.correlation for earlier_run in used)]
+    )
+    conditioned = GaussianProcess.conditioned(
         process.kernel, points, all_targets, covariance, log_params
     )
-    return found, agreement
+    return conditioned, agreement
 
 
 def _score(
@@ -146,13 +150,13 @@ def _score(
 ) -> _Scored:
     """Weigh every rho by the likelihood of this run's rewards given the prior ones (eq. 3)."""
     slope = warp.slope(run.mean)
-    theirs = warp.forward(run.mean), slope[:, None] * run.errors * slope
+    run_data = warp.forward(run.mean), slope[:, None] * run.errors * slope
     most = _max_correlation(process, errors)
     grid = np.array([0.0, *(min(rho, most) for rho in CORRELATIONS)])
     choices = (process.log_params, _in_units_of(process, warp, run))
     scores = np.array(
         [
-            _log_likelihoods(process, log_params, (targets, errors), (run.points, *theirs), grid)
+            _log_likelihoods(process, log_params, (targets, errors), (run.points, *run_data), grid)
             - _penalty(process, log_params)
             for log_params in choices
         ]
@@ -163,8 +167,8 @@ def _score(
     best = int(score.argmax())
     return _Scored(
         points=run.points,
-        targets=theirs[0],
-        errors=theirs[1],
+        targets=run_data[0],
+        errors=run_data[1],
         correlation=float(weight @ grid / weight.sum()),
         log_params=choices[int(scores[:, best].argmax())],
         gain=float(score[best] - score[0]),
@@ -174,12 +178,12 @@ def _score(
 def _log_likelihoods(
     process: GaussianProcess,
     log_params: np.ndarray,
-    ours: tuple[np.ndarray, np.ndarray],
-    theirs: tuple[Points, np.ndarray, np.ndarray],
+    present_data: tuple[np.ndarray, np.ndarray],
+    run_data: tuple[Points, np.ndarray, np.ndarray],
     grid: np.ndarray,
 ) -> np.ndarray:
     """Return log p(z | z_k, rho) up to a constant, (n_grid,)."""
-    (targets, errors), (points, their_targets, their_errors) = ours, theirs
+    (targets, errors), (points, their_targets, their_errors) = present_data, run_data
     kernel, params = process.kernel, log_params[:-1]
     covariance = kernel.between(params, points, points) + _noise(their_errors, log_params)
     root = np.linalg.cholesky(covariance)

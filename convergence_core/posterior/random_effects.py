@@ -106,15 +106,15 @@ class RandomEffectsFit:
         dof = float((1.0 - self.effect_variance / variance)[shown].sum())
         return float((self.effect[shown] ** 2).sum()) / max(dof, MIN_DOF), dof
 
-    def errors(self, loading: np.ndarray, own: np.ndarray) -> np.ndarray:
+    def errors(self, loading: np.ndarray, variances: np.ndarray) -> np.ndarray:
         """Return the covariance of numbers that move with b, (M, M).
 
         Args:
             loading: how each moves with b, (M, N).
-            own: variances of each that no other shares, (M,).
+            variances: variances of each that no other shares, (M,).
         """
         apart, half = loading * np.sqrt(self.diagonal), loading @ self.factor.T
-        return np.asarray(np.diag(own) + apart @ apart.T + half @ half.T, np.float64)
+        return np.asarray(np.diag(variances) + apart @ apart.T + half @ half.T, np.float64)
 
 
 def cell_weights(evidence: Evidence) -> np.ndarray:
@@ -242,14 +242,14 @@ class _Solution:
         normal = np.diag(np.concatenate([[count.sum()], count.sum(axis=1)]))
         normal[0, 1:] = normal[1:, 0] = count.sum(axis=1)
         penalty = np.concatenate([[0.0], np.full(len(count), noise / of_a)])
-        own = 1.0 / (count.sum(axis=0) + noise / of_b)  # (N,)
+        variance = 1.0 / (count.sum(axis=0) + noise / of_b)  # (N,)
         pull = np.concatenate([[weighted.sum()], weighted.sum(axis=1)])
         pull_b = weighted.sum(axis=0)
-        inverse = np.linalg.inv(normal + np.diag(penalty) - (across * own) @ across.T)
-        u = inverse @ (pull - across @ (own * pull_b))
-        b = own * (pull_b - across.T @ u)
-        loading = across * own  # (1 + M, N)
-        spare_b = own.sum() + float(np.einsum("ij,ij->", loading, inverse @ loading))
+        inverse = np.linalg.inv(normal + np.diag(penalty) - (across * variance) @ across.T)
+        u = inverse @ (pull - across @ (variance * pull_b))
+        b = variance * (pull_b - across.T @ u)
+        loading = across * variance  # (1 + M, N)
+        spare_b = variance.sum() + float(np.einsum("ij,ij->", loading, inverse @ loading))
         shrunk = float(penalty @ u**2) + noise / of_b * float(b @ b)
         return cls(
             mean=float(u[0]),

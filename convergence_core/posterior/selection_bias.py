@@ -89,13 +89,18 @@ class SelectionBias:
     @classmethod
     def of_memory(cls, memory: Mapping[str, Json]) -> "SelectionBias":
         """Return the sums over all generations of a sampler's memory."""
-        found = _by_generation(memory).values()
-        return cls(sum((one.cross for one in found), 0.0), sum((one.square for one in found), 0.0))
+        sums = _by_generation(memory).values()
+        return cls(
+            sum((bias_sum.cross for bias_sum in sums), 0.0),
+            sum((bias_sum.square for bias_sum in sums), 0.0),
+        )
 
     def noted(self, memory: Mapping[str, Json], generation: int) -> dict[str, Json]:
         """Return a sampler's memory with the sums of this generation."""
         sums = {**_by_generation(memory), generation: self}
-        rows: list[Json] = [[g, one.cross, one.square] for g, one in sorted(sums.items())]
+        rows: list[Json] = [
+            [g, bias_sum.cross, bias_sum.square] for g, bias_sum in sorted(sums.items())
+        ]
         return {**memory, MEMORY_KEY: rows}
 
     @property

@@ -193,9 +193,11 @@ class SpaceModel:
         if not evidence.repeat_dof or not evidence.is_graded:
             return None
         slope = WarpedEvidence.of(effects, self.bounds).warp.slope(effects.mean)
-        found = Repeats(square=float(slope**2 @ evidence.repeat_squares), dof=evidence.repeat_dof)
+        repeats = Repeats(
+            square=float(slope**2 @ evidence.repeat_squares), dof=evidence.repeat_dof
+        )
         is_finite = self.space.size() is not None
-        return found if is_finite or found.highest(SURELY) < QUIET else None
+        return repeats if is_finite or repeats.highest(SURELY) < QUIET else None
 
     def _rows(self, archive: Archive, case_ids: Sequence[str] | None) -> list[Member]:
         """Return the members to train on, in the order they were first asked."""
@@ -204,11 +206,11 @@ class SpaceModel:
             (member, [r for (c, _), r in member.rewards.items() if wanted is None or c in wanted])
             for member in archive
         ]
-        members = [member for member, own in rewards if own]
+        members = [member for member, values in rewards if values]
         if len(members) <= self.max_rows:
             return members
-        count = np.array([len(own) for _, own in rewards if own], dtype=np.float64)
-        mean = np.array([sum(own) for _, own in rewards if own]) / count
+        count = np.array([len(values) for _, values in rewards if values], dtype=np.float64)
+        mean = np.array([sum(values) for _, values in rewards if values]) / count
         shrunk = (mean * count + mean.mean()) / (count + 1.0)
         quarter = self.max_rows // 4
         best = np.argsort(-shrunk, kind="stable")[: self.max_rows - 2 * quarter]
@@ -318,10 +320,10 @@ class FittedSpaceModel:
             points: of the candidates.
             rows: as of ``posterior_at``.
         """
-        found, price = self.posterior_at(ids, points, rows), self.model.price
+        posterior, price = self.posterior_at(ids, points, rows), self.model.price
         if price is None:
-            return found
-        return found.less(price.of_points(self.model.encoding, points))
+            return posterior
+        return posterior.less(price.of_points(self.model.encoding, points))
 
     def posterior_at(
         self, ids: tuple[str, ...], points: Points, rows: np.ndarray

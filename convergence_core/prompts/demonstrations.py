@@ -48,19 +48,19 @@ def _balanced(offered: Sequence[Shot], most: int, rng: np.random.Generator) -> l
     groups: dict[str, list[Shot]] = {}
     for i in rng.permutation(len(offered)):
         groups.setdefault(offered[int(i)].assistant, []).append(offered[int(i)])
-    found: list[Shot] = []
-    while len(found) < n:
+    balanced: list[Shot] = []
+    while len(balanced) < n:
         for group in groups.values():
-            if group and len(found) < n:
-                found.append(group.pop())
-    return [found[int(i)] for i in rng.permutation(len(found))]
+            if group and len(balanced) < n:
+                balanced.append(group.pop())
+    return [balanced[int(i)] for i in rng.permutation(len(balanced))]
 
 
 def _moved(
     old: list[Shot], offered: Sequence[Shot], most: int, rng: np.random.Generator
 ) -> list[Shot]:
     """Return demonstrations one step from those before."""
-    new = [shot for shot in offered if shot.user not in {one.user for one in old}]
+    new = [shot for shot in offered if shot.user not in {shot.user for shot in old}]
     moves = ["order"] * (3 * (len(old) > 1)) + ["replace"] * (3 * bool(new))
     moves += ["more"] * (2 * (bool(new) and len(old) < most)) + ["less"] * (len(old) > 1)
     if not moves:

@@ -145,7 +145,7 @@ class Editor:
             state: what was written.
             best: parameter → as of ``Choices.best``.
         """
-        found = []
+        editable = []
         for name in self.parameters:
             evidence = evidence_of(archive, name)
             if not evidence:
@@ -158,7 +158,7 @@ class Editor:
             }
             price = prices(self.price, evidence)
             ordered = _parents_first(evidence, parents)
-            found.append(
+            editable.append(
                 Choices(
                     parameter=name,
                     evidence=evidence,
@@ -167,7 +167,7 @@ class Editor:
                     best={} if best is None else best.get(name, {}),
                 )
             )
-        return found
+        return editable
 
     @staticmethod
     def _tried(
@@ -177,25 +177,25 @@ class Editor:
         by_id: Mapping[str, str],
         price: Mapping[str, float],
     ) -> tuple[Tried, ...]:
-        found = []
-        for one in state.mutations:
-            if not (one.is_kept and one.parameter == parameter and one.parent_ids):
+        tried = []
+        for mutation in state.mutations:
+            if not (mutation.is_kept and mutation.parameter == parameter and mutation.parent_ids):
                 continue
-            child, parent = by_id.get(one.text_id), by_id.get(one.parent_ids[0])
+            child, parent = by_id.get(mutation.text_id), by_id.get(mutation.parent_ids[0])
             if child is None or parent is None:
                 continue
             seen = gain(evidence[child], evidence[parent])
             if seen is not None:
                 step = seen[0] - price[child] + price[parent]
-                found.append(
+                tried.append(
                     Tried(
-                        operator=one.operator,
-                        category=one.category,
+                        operator=mutation.operator,
+                        category=mutation.category,
                         gain=step,
                         variance=seen[1],
                     )
                 )
-        return tuple(found)
+        return tuple(tried)
 
     def plan(
         self,
@@ -219,7 +219,7 @@ class Editor:
         """
         if not choices:
             return None
-        p_parameter = parameter_propensities([one.tried for one in choices], rng)
+        p_parameter = parameter_propensities([choice.tried for choice in choices], rng)
         at = int(rng.choice(len(choices), p=p_parameter))
         chosen = choices[at]
         best = agreed_chances(chances_of_best(chosen.values, rng), chosen.best)
@@ -268,10 +268,12 @@ class Editor:
         ready, shots = None, split(parents[0])[1]
         shown: tuple[tuple[str, Shown], ...] = ()
         if operator == "examples":
-            found = drawn(parents[0], offered, frozenset(known), self.settings.max_shots, rng)
-            if found is None:
+            demonstrations = drawn(
+                parents[0], offered, frozenset(known), self.settings.max_shots, rng
+            )
+            if demonstrations is None:
                 return None
-            ready, shots = found
+            ready, shots = demonstrations
         else:
             failed = [] if operator == "induce" else [o for o in observed if o.category != "none"]
             shown = self._shown(failed, rng)
@@ -282,7 +284,7 @@ class Editor:
                 task=self.task,
                 prompts=prompts,
                 placeholders=kept_placeholders(parents),
-                shown=[one for _, one in shown],
+                shown=[failure for _, failure in shown],
                 labels=self.labels,
             )
             if ready is None
@@ -322,9 +324,9 @@ class Editor:
     ) -> tuple[tuple[str, Shown], ...]:
         """Return failures, drawn by what they lost; cases with an expected answer where none failed."""
         n = N_FAILURES
-        failed = [one for one in failed if one.case_id in self.cases]
+        failed = [failure for failure in failed if failure.case_id in self.cases]
         if failed:
-            lost = np.array([1.0 - one.reward for one in failed])
+            lost = np.array([1.0 - failure.reward for failure in failed])
             size = min(n, len(failed))
             rows = rng.choice(len(failed), size=size, replace=False, p=lost / lost.sum())
             return tuple(
@@ -356,15 +358,15 @@ class Editor:
 
     def offered_shots(self, state: PromptState) -> list[Shot]:
         """Return the demonstrations that may be drawn: of search cases alone."""
-        found = []
+        shots = []
         for name in sorted(self.inputs):
             answer = self.expected.get(name) if self.expected_is_answer else state.good.get(name)
             answer = answer or state.good.get(name)
             if answer:
                 shot = Shot(user=self.inputs[name], assistant=answer)
                 if shot.is_plain:
-                    found.append(shot)
-        return found
+                    shots.append(shot)
+        return shots
 
     # -- answers
 

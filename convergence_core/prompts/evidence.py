@@ -62,7 +62,7 @@ def evidence_of(archive: Archive, parameter: str) -> dict[str, TextEvidence]:
             rewards.setdefault(text, {}).setdefault(case, []).append(reward)
     return {
         text: TextEvidence(
-            by_case={case: sum(own) / len(own) for case, own in sorted(cases.items())},
+            by_case={case: sum(rewards) / len(rewards) for case, rewards in sorted(cases.items())},
             n=sum(map(len, cases.values())),
         )
         for text, cases in rewards.items()
@@ -71,11 +71,11 @@ def evidence_of(archive: Archive, parameter: str) -> dict[str, TextEvidence]:
 
 def case_means(evidence: Mapping[str, TextEvidence]) -> dict[str, float]:
     """Return case → mean over the texts that were asked it: how easy it is."""
-    found: dict[str, list[float]] = {}
-    for one in evidence.values():
-        for case, reward in one.by_case.items():
-            found.setdefault(case, []).append(reward)
-    return {case: sum(own) / len(own) for case, own in found.items()}
+    rewards_by_case: dict[str, list[float]] = {}
+    for text_evidence in evidence.values():
+        for case, reward in text_evidence.by_case.items():
+            rewards_by_case.setdefault(case, []).append(reward)
+    return {case: sum(rewards) / len(rewards) for case, rewards in rewards_by_case.items()}
 
 
 def text_posterior(
@@ -99,11 +99,11 @@ def text_posterior(
     texts = [*evidence]
     seen = np.array(
         [
-            sum(r - ease[c] for c, r in one.by_case.items()) / len(one.by_case)
-            for one in evidence.values()
+            sum(r - ease[c] for c, r in text_evidence.by_case.items()) / len(text_evidence.by_case)
+            for text_evidence in evidence.values()
         ]
     )  # (n_texts,)
-    n_cells = np.array([max(1, one.n) for one in evidence.values()])
+    n_cells = np.array([max(1, text_evidence.n) for text_evidence in evidence.values()])
     depth = depths(texts, parents)
     prior = text_covariance(texts, parents) + MEAN_STEP_SD**2 * np.outer(depth, depth)
     expected = MEAN_STEP * (depth - np.average(depth, weights=n_cells))
@@ -119,10 +119,10 @@ def text_posterior(
 
 def depths(texts: Sequence[str], parents: Mapping[str, str]) -> np.ndarray:
     """Return how many edits lie between each text and a given one, (n_texts,)."""
-    found: dict[str, int] = {}
+    depth_of: dict[str, int] = {}
     for text in texts:
-        found[text] = found[parents[text]] + 1 if parents.get(text) in found else 0
-    return np.array([*found.values()], np.float64)
+        depth_of[text] = depth_of[parents[text]] + 1 if parents.get(text) in depth_of else 0
+    return np.array([*depth_of.values()], np.float64)
 
 
 def text_covariance(texts: Sequence[str], parents: Mapping[str, str]) -> np.ndarray:
@@ -135,30 +135,32 @@ def text_covariance(texts: Sequence[str], parents: Mapping[str, str]) -> np.ndar
             ancestry[i] += ancestry[parent]
     vocabulary: dict[str, int] = {}
     rows = [
-        {vocabulary.setdefault(one, len(vocabulary)) for one in sentences_of(text)}
+        {vocabulary.setdefault(sentence, len(vocabulary)) for sentence in sentences_of(text)}
         for text in texts
     ]
     holds = np.zeros((len(texts), len(vocabulary)))  # (n_texts, n_sentences)
     for i, row in enumerate(rows):
         holds[i, [*row]] = 1.0
     holds -= holds.mean(axis=0)  # what all texts hold tells them not apart
-    found = ROOT_SD**2 * np.eye(len(texts)) + STEP_SD**2 * ancestry @ ancestry.T
-    return np.asarray(found + SENTENCE_SD**2 * holds @ holds.T, np.float64)
+    covariance = ROOT_SD**2 * np.eye(len(texts)) + STEP_SD**2 * ancestry @ ancestry.T
+    return np.asarray(covariance + SENTENCE_SD**2 * holds @ holds.T, np.float64)
 
 
 def sentences_of(text: str) -> list[str]:
     """Return the sentences of a text, in lower case and without the blanks around them."""
-    return [found for one in _SENTENCE.split(text.lower()) if (found := " ".join(one.split()))]
+    return [
+        sentence for part in _SENTENCE.split(text.lower()) if (sentence := " ".join(part.split()))
+    ]
 
 
 def cell_sd(evidence: Mapping[str, TextEvidence]) -> float:
     """Return the spread of one cell's reward about its text's and its case's mean."""
     ease = case_means(evidence)
     squares, n = N_ASSUMED * CELL_SD**2, float(N_ASSUMED)
-    for one in evidence.values():
-        if len(one.by_case) < 2:
+    for text_evidence in evidence.values():
+        if len(text_evidence.by_case) < 2:
             continue
-        rests = np.array([r - ease[c] for c, r in one.by_case.items()])
+        rests = np.array([r - ease[c] for c, r in text_evidence.by_case.items()])
         squares += float(((rests - rests.mean()) ** 2).sum())
         n += len(rests) - 1
     return math.sqrt(squares / n)
@@ -185,11 +187,15 @@ def merge_worth(first: TextEvidence, second: TextEvidence) -> float:
 def front(evidence: Mapping[str, TextEvidence]) -> dict[str, tuple[str, ...]]:
     """Return case → the texts that are best on it, of those asked it; the per-case Pareto front."""
     best: dict[str, float] = {}
-    for one in evidence.values():
-        for case, reward in one.by_case.items():
+    for text_evidence in evidence.values():
+        for case, reward in text_evidence.by_case.items():
             best[case] = max(reward, best.get(case, -math.inf))
     return {
-        case: tuple(text for text, one in evidence.items() if one.by_case.get(case) == top)
+        case: tuple(
+            text
+            for text, text_evidence in evidence.items()
+            if text_evidence.by_case.get(case) == top
+        )
         for case, top in sorted(best.items())
     }
 

@@ -60,8 +60,8 @@ def category_of(reward: float, answer: str, expected: str | None, *, failed: boo
 def main_category(observed: Sequence[Observed]) -> Category:
     """Return the category that most reward is lost by; ``none`` where nothing is."""
     lost = dict.fromkeys(CATEGORIES, 0.0)
-    for one in observed:
-        lost[one.category] += 1.0 - one.reward
+    for observation in observed:
+        lost[observation.category] += 1.0 - observation.reward
     worst = max(CATEGORIES, key=lambda name: (name != "none") * lost[name])
     return worst if lost[worst] > 0.0 else "none"
 
@@ -69,11 +69,13 @@ def main_category(observed: Sequence[Observed]) -> Category:
 def merged(old: Sequence[Observed], new: Sequence[Observed], most: int) -> tuple[Observed, ...]:
     """Return the answers that are remembered of a text: the worst of each case, worst first."""
     by_case: dict[str, Observed] = {}
-    for one in (*old, *new):
-        kept = by_case.get(one.case_id)
-        if kept is None or one.reward < kept.reward:
-            by_case[one.case_id] = one
-    ranked = sorted(by_case.values(), key=lambda one: (one.reward, one.case_id))
+    for observation in (*old, *new):
+        kept = by_case.get(observation.case_id)
+        if kept is None or observation.reward < kept.reward:
+            by_case[observation.case_id] = observation
+    ranked = sorted(
+        by_case.values(), key=lambda observation: (observation.reward, observation.case_id)
+    )
     return tuple(ranked[:most])
 
 

@@ -51,7 +51,11 @@ def placeholders_of(text: str) -> tuple[str, ...]:
 
 def kept_placeholders(parents: Iterable[str]) -> tuple[str, ...]:
     """Return the placeholders that a text of these parents has: all that one of them has, sorted."""
-    return tuple(sorted({one for text in parents for one in placeholders_of(split(text)[0])}))
+    return tuple(
+        sorted(
+            {placeholder for text in parents for placeholder in placeholders_of(split(text)[0])}
+        )
+    )
 
 
 def texts_in(value: Json) -> Iterable[str]:
@@ -127,11 +131,11 @@ class Invariants:
         self, text: str, parents: Sequence[str], known: Iterable[str], shots: Sequence[Shot]
     ) -> Iterator[tuple[Violation, bool]]:
         """Yield each invariant, and whether it is broken; the next is looked at if it is not."""
-        instruction, found = split(text)
+        instruction, examples = split(text)
         yield "empty", not instruction.strip()
         yield "too_long", len(text) > self.max_length
         yield "unprintable", not _is_printable(text)
-        drawn = [*found] == [*shots] and len(found) <= self.max_shots
+        drawn = [*examples] == [*shots] and len(examples) <= self.max_shots
         yield "shots", TAG.search(instruction) is not None or not drawn
         if parents:
             wanted = kept_placeholders(parents)
@@ -179,31 +183,31 @@ def _keeps_schemas(text: str, parent: str) -> bool:
     whole = _json(parent)
     if whole is not None:
         return _same_shape(whole, _json(text))
-    wanted = [found for block in _FENCED.findall(parent) if (found := _json(block)) is not None]
+    wanted = [schema for block in _FENCED.findall(parent) if (schema := _json(block)) is not None]
     if not wanted:
         return True
-    have = [found for block in _FENCED.findall(text) if (found := _json(block)) is not None]
-    have_texts = {canonical_json(one) for one in have}
-    return all(canonical_json(one) in have_texts for one in wanted)
+    have = [schema for block in _FENCED.findall(text) if (schema := _json(block)) is not None]
+    have_texts = {canonical_json(schema) for schema in have}
+    return all(canonical_json(schema) in have_texts for schema in wanted)
 
 
 def _json(text: str) -> Json:
     """Return the JSON object or list that a text is; ``None``: it is none."""
     try:
-        found = json.loads(text)
-        canonical_json(found)
+        value = json.loads(text)
+        canonical_json(value)
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict | list) else None
+    return value if isinstance(value, dict | list) else None
 
 
-def _same_shape(wanted: Json, found: Json) -> bool:
+def _same_shape(wanted: Json, value: Json) -> bool:
     """Whether two values differ in the texts of descriptions alone."""
-    if isinstance(wanted, dict) and isinstance(found, dict):
-        return wanted.keys() == found.keys() and all(
-            (key == "description" and isinstance(found[key], str)) or _same_shape(item, found[key])
+    if isinstance(wanted, dict) and isinstance(value, dict):
+        return wanted.keys() == value.keys() and all(
+            (key == "description" and isinstance(value[key], str)) or _same_shape(item, value[key])
             for key, item in wanted.items()
         )
-    if isinstance(wanted, list) and isinstance(found, list):
-        return len(wanted) == len(found) and all(map(_same_shape, wanted, found))
-    return type(wanted) is type(found) and wanted == found
+    if isinstance(wanted, list) and isinstance(value, list):
+        return len(wanted) == len(value) and all(map(_same_shape, wanted, value))
+    return type(wanted) is type(value) and wanted == value

@@ -86,16 +86,18 @@ def request_messages(
     if labels:
         parts.append(f"<labels>{', '.join(map(_data, labels))}</labels>")
     if shown:
-        parts.append("<failures>\n" + "\n".join(_failure(one) for one in shown) + "\n</failures>")
+        parts.append(
+            "<failures>\n" + "\n".join(_failure(failure) for failure in shown) + "\n</failures>"
+        )
     return [
         {"role": "system", "content": ROLE},
         {"role": "user", "content": "\n\n".join(parts)},
     ]
 
 
-def _failure(one: Shown) -> str:
-    fields = [("input", one.input), ("answer", one.answer), ("expected", one.expected)]
-    fields.append(("reason", one.reason))
+def _failure(failure: Shown) -> str:
+    fields = [("input", failure.input), ("answer", failure.answer), ("expected", failure.expected)]
+    fields.append(("reason", failure.reason))
     inner = "".join(f"<{n}>{_data(text)}</{n}>" for n, text in fields if text)
     return f"<failure>{inner}</failure>"
 
@@ -127,8 +129,8 @@ def read_answer(answer: str) -> WriterAnswer:
     diagnosis = _DIAGNOSIS.search(answer)
     if diagnosis is not None and "<prompt>" in answer[: diagnosis.start()]:
         diagnosis = None  # these tags belong to the prompt
-    found = _PROMPT.search(answer if diagnosis is None else answer[diagnosis.end() :])
-    text = None if found is None or _FRAME.search(found[1]) else found[1].strip()
+    match = _PROMPT.search(answer if diagnosis is None else answer[diagnosis.end() :])
+    text = None if match is None or _FRAME.search(match[1]) else match[1].strip()
     fence = None if text is None else _FENCE.match(text)
     text = text if fence is None else fence[1].strip()
     return WriterAnswer(

@@ -80,13 +80,13 @@ def operator_posterior(
         prior = prior_mean(operator, n_edits)
         prior += LIKELY_MEAN if operator in LIKELY.get(category, ()) else 0.0
         precision, weighted = 1.0 / (2.0 * TAU**2), prior / (2.0 * TAU**2)
-        for one in tried:
-            if one.operator != operator:
+        for edit in tried:
+            if edit.operator != operator:
                 continue
-            apart = 0.0 if one.category == category else 2.0 * TAU**2
-            weight = 1.0 / (one.variance + apart)
+            apart = 0.0 if edit.category == category else 2.0 * TAU**2
+            weight = 1.0 / (edit.variance + apart)
             precision += weight
-            weighted += weight * max(one.gain, -TAU)  # a bad edit costs its few cells, no more
+            weighted += weight * max(edit.gain, -TAU)  # a bad edit costs its few cells, no more
         means.append(weighted / precision)  # (eq. 1)
         sds.append(math.sqrt(1.0 / precision))
     return np.array(means), np.array(sds)
@@ -139,12 +139,12 @@ def chances_by_text(
     """
     texts = [params.get(parameter) for params in candidates]
     rows = [i for i, text in enumerate(texts) if isinstance(text, str)]
-    found: dict[str, float] = {}
+    chances: dict[str, float] = {}
     if rows:
         for row in draws[:, rows].argmax(axis=1):
             text = str(texts[rows[int(row)]])
-            found[text] = found.get(text, 0.0) + 1.0 / len(draws)
-    return found
+            chances[text] = chances.get(text, 0.0) + 1.0 / len(draws)
+    return chances
 
 
 def chances_of_best(
@@ -159,19 +159,21 @@ def chances_of_best(
     return dict(zip(names, wins.tolist(), strict=True))
 
 
-def agreed_chances(own: Mapping[str, float], search: Mapping[str, float]) -> dict[str, float]:
+def agreed_chances(learned: Mapping[str, float], search: Mapping[str, float]) -> dict[str, float]:
     """Return text → probability of being a parent: both posteriors multiplied.
 
     Ancestry and shared sentences tell what a text is worth, the search what it is worth beside other
     parameters. Both see the same rewards, so that their product favours the best more than one alone.
 
     Args:
-        own: text → probability that it is the best, by ancestry and sentences.
+        learned: text → probability that it is the best, by ancestry and sentences.
         search: text → probability that the best candidate holds it; empty: unknown.
     """
-    found = {text: p * search.get(text, 0.0) for text, p in own.items()} if search else {**own}
-    total = sum(found.values())
-    return {text: p / total for text, p in found.items()} if total else {**own}
+    products = (
+        {text: p * search.get(text, 0.0) for text, p in learned.items()} if search else {**learned}
+    )
+    total = sum(products.values())
+    return {text: p / total for text, p in products.items()} if total else {**learned}
 
 
 def parameter_propensities(
@@ -189,10 +191,10 @@ def parameter_propensities(
     means, sds = [], []
     for edits in tried:
         precision, weighted = 1.0 / TAU**2, 0.0
-        for one in edits:
-            weight = 1.0 / (one.variance + TAU**2)
+        for edit in edits:
+            weight = 1.0 / (edit.variance + TAU**2)
             precision += weight
-            weighted += weight * max(one.gain, 0.0)
+            weighted += weight * max(edit.gain, 0.0)
         means.append(weighted / precision)
         sds.append(math.sqrt(1.0 / precision))
     draws = np.array(means) + np.array(sds) * rng.standard_normal((N_DRAWS, n))

@@ -36,25 +36,25 @@ class Shot:
         """Return the input in the form of another case's: JSON is read where that is no text."""
         if isinstance(like, dict | list):
             try:
-                found: Json = json.loads(self.user)
+                value: Json = json.loads(self.user)
             except ValueError:
                 return self.user
-            return found
+            return value
         return self.user
 
 
 def split(text: str) -> tuple[str, tuple[Shot, ...]]:
     """Return a text without its demonstrations, and these; a broken block is part of the text."""
-    found = _BLOCK.search(text)
-    if found is None:
+    match = _BLOCK.search(text)
+    if match is None:
         return text, ()
     shots = [
         Shot(user=shot["user"], assistant=shot["assistant"])
-        for shot in _SHOT.finditer(found["body"])
+        for shot in _SHOT.finditer(match["body"])
     ]
-    if _SHOT.sub("", found["body"]).strip() or not shots:
+    if _SHOT.sub("", match["body"]).strip() or not shots:
         return text, ()
-    return text[: found.start()], tuple(shots)
+    return text[: match.start()], tuple(shots)
 
 
 def joined(instruction: str, shots: Sequence[Shot]) -> str:

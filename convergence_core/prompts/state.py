@@ -89,27 +89,27 @@ class PromptState:
     @property
     def variants(self) -> dict[str, list[str]]:
         """Parameter → its kept texts."""
-        found: dict[str, list[str]] = {}
-        for one in self.mutations:
-            if one.is_kept:
-                found.setdefault(one.parameter, []).append(one.text)
-        return found
+        by_parameter: dict[str, list[str]] = {}
+        for mutation in self.mutations:
+            if mutation.is_kept:
+                by_parameter.setdefault(mutation.parameter, []).append(mutation.text)
+        return by_parameter
 
     @property
     def refusals(self) -> dict[str, int]:
         """Verdict → texts that it refused."""
-        found: dict[str, int] = {}
-        for one in self.mutations:
-            if not one.is_kept:
-                found[one.verdict] = found.get(one.verdict, 0) + 1
-        return found
+        counts: dict[str, int] = {}
+        for mutation in self.mutations:
+            if not mutation.is_kept:
+                counts[mutation.verdict] = counts.get(mutation.verdict, 0) + 1
+        return counts
 
     def parents_of(self, parameter: str) -> dict[str, str]:
         """Return kept text id → id of the first text that it was written from."""
         return {
-            one.text_id: one.parent_ids[0]
-            for one in self.mutations
-            if one.is_kept and one.parameter == parameter and one.parent_ids
+            mutation.text_id: mutation.parent_ids[0]
+            for mutation in self.mutations
+            if mutation.is_kept and mutation.parameter == parameter and mutation.parent_ids
         }
 
     def n_edits_of(self, parameter: str, text: str) -> int:
@@ -144,14 +144,15 @@ class PromptState:
     def to_json(self) -> Json:
         """Return a JSON value from which ``from_json`` makes an equal state."""
         mutations: list[Json] = [
-            {name: [*v] if isinstance(v, tuple) else v for name, v in asdict(one).items()}
-            for one in self.mutations
+            {name: [*v] if isinstance(v, tuple) else v for name, v in asdict(mutation).items()}
+            for mutation in self.mutations
         ]
         return {
             "variants": {name: [*texts] for name, texts in self.variants.items()},
             "mutations": mutations,
             "observed": {
-                n: [o.to_json() for o in own] for n, own in sorted(self.observed.items())
+                n: [o.to_json() for o in observations]
+                for n, observations in sorted(self.observed.items())
             },
             "good": dict(sorted(self.good.items())),
             "vectors": dict(self.vectors),
@@ -168,8 +169,10 @@ class PromptState:
             raise ValueError("not a state of prompt writing")
         v: dict[str, Any] = value  # as ``to_json`` wrote it
         return cls(
-            mutations=tuple(Mutation.from_json(one) for one in v["mutations"]),
-            observed={n: tuple(map(Observed.from_json, own)) for n, own in v["observed"].items()},
+            mutations=tuple(Mutation.from_json(item) for item in v["mutations"]),
+            observed={
+                n: tuple(map(Observed.from_json, items)) for n, items in v["observed"].items()
+            },
             good=v["good"],
             vectors=v.get("vectors", {}),
         )

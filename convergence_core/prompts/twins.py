@@ -99,12 +99,12 @@ def _with(parent: str, sentences: Sequence[str], rng: np.random.Generator) -> st
 def _shorter(parent: str, rng: np.random.Generator) -> str:
     """Return the parent without fillers; without one of its sentences where it has none."""
     text = _FILLER.sub("", parent).strip()
-    found = _sentences(text)
+    sentences = _sentences(text)
     # A sentence with a placeholder carries the input.
-    spare = [i for i, sentence in enumerate(found) if "{" not in sentence]
-    if text == parent.strip() and len(found) > 1 and spare:
+    spare = [i for i, sentence in enumerate(sentences) if "{" not in sentence]
+    if text == parent.strip() and len(sentences) > 1 and spare:
         left_out = spare[int(rng.integers(len(spare)))]
-        text = "\n".join(sentence for i, sentence in enumerate(found) if i != left_out)
+        text = "\n".join(sentence for i, sentence in enumerate(sentences) if i != left_out)
     return text
 
 
@@ -136,13 +136,13 @@ def _constraints(shown: Sequence[Shown], labels: Sequence[str]) -> list[str]:
 
 
 def _is_short(shown: Sequence[Shown]) -> bool:
-    expected = [one.expected for one in shown if one.expected]
+    expected = [failure.expected for failure in shown if failure.expected]
     return bool(expected) and all(len(text.split()) == 1 for text in expected)
 
 
 def _diagnosed(shown: Sequence[Shown], labels: Sequence[str]) -> tuple[str, list[str]]:
     """Return what the failures have in common, and the rules that answer it."""
-    pairs = [(one.answer or "", one.expected or "") for one in shown]
+    pairs = [(failure.answer or "", failure.expected or "") for failure in shown]
     one_of = [f"Answer with one of: {_listed(labels)}."] if labels else []
     if pairs and all(len(answer) > 2 * len(wanted) for answer, wanted in pairs):
         rules = ["Answer with the result only.", "Answer as briefly as possible."]
@@ -150,7 +150,7 @@ def _diagnosed(shown: Sequence[Shown], labels: Sequence[str]) -> tuple[str, list
             rules.append("Answer in one word.")
         return "Answers are longer than what is expected.", [*rules, *one_of]
     if labels and any(
-        one.answer is not None and one.answer.strip() not in labels for one in shown
+        failure.answer is not None and failure.answer.strip() not in labels for failure in shown
     ):
         return "Answers are none of the few expected values.", one_of
     return "Answers differ from what is expected.", [

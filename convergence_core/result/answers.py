@@ -54,7 +54,7 @@ class CaseAnswers:
     @property
     def gap(self) -> float | None:
         """Reward of the second less that of the first; ``None``: one of them is missing."""
-        pair = [one.reward for one in (self.first, self.second) if one is not None]
+        pair = [answer.reward for answer in (self.first, self.second) if answer is not None]
         known = [reward for reward in pair if reward is not None]
         return known[1] - known[0] if len(known) == 2 else None
 

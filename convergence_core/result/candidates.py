@@ -114,9 +114,9 @@ class CandidateReport:
         """
         roles: tuple[Role, ...] = ("holdout", "fresh", "search")
         for role in roles:
-            found = self.estimate(role)
-            if found is not None:
-                return role, found
+            estimate = self.estimate(role)
+            if estimate is not None:
+                return role, estimate
         raise ValueError(f"candidate {self.candidate_id} has no estimate")
 
 

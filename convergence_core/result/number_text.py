@@ -10,9 +10,9 @@ MOST_DIGITS = 17
 """Number of digits that distinguishes any two floats."""
 
 
-def plural(n: int, one: str, many: str | None = None) -> str:
+def plural(n: int, noun: str, many: str | None = None) -> str:
     """Return a count with its noun, e.g. ``1 case``, ``1,200 cases``."""
-    return f"{n:,} {one if n == 1 else many or one + 's'}"
+    return f"{n:,} {noun if n == 1 else many or noun + 's'}"
 
 
 def reward(value: float | None) -> str:

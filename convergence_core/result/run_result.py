@@ -251,8 +251,8 @@ class RunResult:
     @property
     def level(self) -> float:
         """Probability that an interval of this result covers its mean, e.g. 0.95."""
-        found = None if self.winner is None else self.winner.search
-        return 0.95 if found is None else found.level
+        estimate = None if self.winner is None else self.winner.search
+        return 0.95 if estimate is None else estimate.level
 
     @property
     def found(self) -> CandidateReport | None:
@@ -262,7 +262,11 @@ class RunResult:
     @property
     def names(self) -> dict[str, str]:
         """Candidate → name for people, of the leaderboard and those handed over."""
-        reports = [one for one in (self.winner, self.challenger, self.baseline) if one is not None]
+        reports = [
+            report
+            for report in (self.winner, self.challenger, self.baseline)
+            if report is not None
+        ]
         return {
             **{row.candidate_id: row.label for row in self.leaderboard},
             **{report.candidate_id: report.label for report in reports},

@@ -120,8 +120,8 @@ def is_offline(result: RunResult) -> bool:
 
 
 def _verdict_of(result: RunResult) -> Verdict:
-    found, gate = result.found, result.gate
-    if found is None:
+    candidate, gate = result.found, result.gate
+    if candidate is None:
         return _nothing(result)
     if result.found_is_baseline and (gate is None or gate.opponent == "default"):
         return _same(result)
@@ -180,7 +180,7 @@ def _compared(result: RunResult, gate: GateReport) -> dict[Kind, tuple[str, str,
 def outcome_of(result: RunResult) -> RunOutcome:
     """Return recommended parameters and defaults with their means, on the most trustworthy cells."""
     verdict, winner, baseline = verdict_of(result), result.winner, result.baseline
-    role, found = (None, None) if winner is None else winner.headline()
+    role, estimate = (None, None) if winner is None else winner.headline()
     other = None if baseline is None or role is None else baseline.estimate(role)
     steps = f"{verdict.next_step} `{verdict.command}`." if verdict.command else verdict.next_step
     return RunOutcome(
@@ -191,12 +191,12 @@ def outcome_of(result: RunResult) -> RunOutcome:
         and baseline is not None
         and winner.candidate_id == baseline.candidate_id,
         role=role,
-        mean=None if found is None else found.mean,
-        interval=None if found is None else (found.low, found.high),
+        mean=None if estimate is None else estimate.mean,
+        interval=None if estimate is None else (estimate.low, estimate.high),
         baseline_params=None if baseline is None else baseline.params,
         baseline_mean=None if other is None else other.mean,
         baseline_interval=None if other is None else (other.low, other.high),
-        level=result.level if found is None else found.level,
+        level=result.level if estimate is None else estimate.level,
         n_calls=result.n_calls,
         cost_usd=result.cost_usd,
     )
@@ -214,15 +214,15 @@ def result_json(result: RunResult) -> dict[str, Json]:
 
 def price_sentence(result: RunResult) -> str | None:
     """Return what an answer of each costs and how long it takes; ``None``: not measured."""
-    found, baseline = result.found, result.baseline
-    if found is None or found.answer_ms is None:
+    candidate, baseline = result.found, result.baseline
+    if candidate is None or candidate.answer_ms is None:
         return None
     name = "recommended configuration" if result.challenger is None else "configuration found"
-    text = f"An answer of the {name}: {_price(result, found)}"
+    text = f"An answer of the {name}: {_price(result, candidate)}"
     if baseline is not None and baseline.answer_ms is not None and not result.found_is_baseline:
         text += f"; of the default: {_price(result, baseline)}"
     about = "means of the final test"
-    if found.answer_usd is None and is_free(result):
+    if candidate.answer_usd is None and is_free(result):
         about += f"; {FREE}"
     return f"{text} ({about})."
 
@@ -252,10 +252,10 @@ def _price(result: RunResult, report: CandidateReport) -> str:
 
 def _prices(result: RunResult) -> tuple[float | None, float | None]:
     """Return dollars of an answer of the search's best, and of the defaults."""
-    found, other = (
-        None if one is None else one.answer_usd for one in (result.found, result.baseline)
+    price, other = (
+        None if report is None else report.answer_usd for report in (result.found, result.baseline)
     )
-    return found, other
+    return price, other
 
 
 def _gap_text(result: RunResult, gate: GateReport) -> str:
@@ -290,10 +290,10 @@ def _more_cases(gate: GateReport) -> str:
 
 def _add_cases(result: RunResult, gate: GateReport) -> str:
     """Return how to get more held-out cases."""
-    asked, held = gate.n_cases, result.n_holdout_cases
-    if asked < held:
+    n_evaluated, held = gate.n_cases, result.n_holdout_cases
+    if n_evaluated < held:
         return (
-            f"Only {asked:,} of {held:,} held-out cases were asked: raise the limit and go on with "
+            f"Only {n_evaluated:,} of {held:,} held-out cases were asked: raise the limit and go on with "
             f"`convergence resume {result.label}`."
         )
     total = result.n_search_cases + held

@@ -64,11 +64,11 @@ def generalized(
         lam: lambda, how far it looks ahead.
     """
     deltas = rewards + gamma * values[1:] - values[:-1]  # (Schulman et al. eq. 10)
-    total, found = 0.0, np.zeros(len(deltas))
+    total, advantages = 0.0, np.zeros(len(deltas))
     for g in range(len(deltas) - 1, -1, -1):
         total = float(deltas[g]) + gamma * lam * total  # sum_l (gamma lambda)^l delta_g+l (eq. 16)
-        found[g] = total
-    return found
+        advantages[g] = total
+    return advantages
 
 
 def scaled(raw: np.ndarray, *, gamma: float = GAMMA, lam: float = LAMBDA) -> np.ndarray:

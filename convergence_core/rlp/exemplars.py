@@ -25,8 +25,8 @@ def lower_bound(gains: Sequence[float]) -> float:
     """Return mean - sd/sqrt(n), in nats; minus infinity for fewer than two gains."""
     if len(gains) < 2:
         return -math.inf
-    found = np.asarray(gains, np.float64)
-    return float(found.mean() - found.std(ddof=1) / math.sqrt(len(found)))
+    values = np.asarray(gains, np.float64)
+    return float(values.mean() - values.std(ddof=1) / math.sqrt(len(values)))
 
 
 def exemplars(replay: Replay, *, most: int = MOST, least_n: int = LEAST_N) -> list[Thought]:

@@ -82,8 +82,8 @@ def interval_of(values: Sequence[float]) -> tuple[float, float] | None:
     """Return mean and standard error, in nats; ``None`` for fewer than two values."""
     if len(values) < 2:
         return None
-    found = np.asarray(values, np.float64)
-    return float(found.mean()), float(found.std(ddof=1) / math.sqrt(len(found)))
+    numbers = np.asarray(values, np.float64)
+    return float(numbers.mean()), float(numbers.std(ddof=1) / math.sqrt(len(numbers)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +105,10 @@ class EProcess:
     @classmethod
     def of(cls, values: Iterable[float | None]) -> "EProcess":
         """Return the evidence of generations in their order."""
-        found = cls()
+        process = cls()
         for value in values:
-            found = found.after(value)
-        return found
+            process = process.after(value)
+        return process
 
     @property
     def e_value(self) -> float:

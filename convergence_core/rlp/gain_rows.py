@@ -55,9 +55,9 @@ def score(
         return GainRows()
     no_thought = {s: tempered(commitment.no_thought[s], t_cal) for s in observed}
     baselines = {s: mixture.predict([no_thought[s], commitment.statistical[s]]) for s in observed}
-    own = [t.thought_id for t in commitment.weighted]
+    thought_ids = [t.thought_id for t in commitment.weighted]
     arms = [
-        *((name, commitment.forecasts.get(name, {}), False) for name in own),
+        *((name, commitment.forecasts.get(name, {}), False) for name in thought_ids),
         *((name, forecasts, True) for name, forecasts in commitment.rescored.items()),
     ]
     rows: list[ReplayRow] = []

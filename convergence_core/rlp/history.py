@@ -73,8 +73,8 @@ class TrialHistory:
             generation: its number.
             easier: of its commitment, see there.
         """
-        found = (summary_of(trial, generation, easier or {}) for trial in trials)
-        known = sorted((t for t in found if t is not None), key=lambda t: t.candidate_id)
+        summaries = (summary_of(trial, generation, easier or {}) for trial in trials)
+        known = sorted((t for t in summaries if t is not None), key=lambda t: t.candidate_id)
         return TrialHistory((*self.trials, *known))
 
     def best(self, n: int) -> list[TrialSummary]:

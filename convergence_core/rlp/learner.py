@@ -191,12 +191,16 @@ def learn(
         replay: rows so far.
     """
     scored = score(commitment, outcomes, state.mixture, state.t_cal)
-    own = {t.thought_id: rows for t in commitment.thoughts if (rows := scored.own(t.thought_id))}
-    gains = {name: [row.gain for row in rows] for name, rows in own.items()}
-    rewards = {name: gain.reward_of(found) for name, found in gains.items()}
-    e_values = {name: gain.e_value(found) for name, found in gains.items()}
-    resolutions = {name: [row.resolution or 0.0 for row in rows] for name, rows in own.items()}
-    resolution_e_values = {name: gain.e_value(found) for name, found in resolutions.items()}
+    rows_by_thought = {
+        t.thought_id: rows for t in commitment.thoughts if (rows := scored.own(t.thought_id))
+    }
+    gains = {name: [row.gain for row in rows] for name, rows in rows_by_thought.items()}
+    rewards = {name: gain.reward_of(values) for name, values in gains.items()}
+    e_values = {name: gain.e_value(values) for name, values in gains.items()}
+    resolutions = {
+        name: [row.resolution or 0.0 for row in rows] for name, rows in rows_by_thought.items()
+    }
+    resolution_e_values = {name: gain.e_value(values) for name, values in resolutions.items()}
     n_scored = len(state.gains) + bool(rewards)
     moment = advantage.second_moment(state.moment, [*rewards.values()], max(1, n_scored))
     sigma = advantage.sigma_of(moment)
@@ -212,7 +216,7 @@ def learn(
     value, totals, steps = critic(state.value, episodes, next_features, sigma)
     policy, update = policies.improve(state.policy, steps, rng)
     replay = replay.after(scored.rows, commitment.thoughts)
-    every = [value for found in gains.values() for value in found]
+    every = [value for values in gains.values() for value in values]
     after = replace(
         state,
         policy=policy,
@@ -266,11 +270,11 @@ def _mean(e_values: Mapping[str, float]) -> float | None:
 
 def _by_action(commitment: Commitment, e_values: Mapping[str, float]) -> dict[int, float]:
     """Return action → mean e-value of its thoughts, an e-value again."""
-    found = defaultdict(list)
+    by_action = defaultdict(list)
     for thought in commitment.thoughts:
         if thought.thought_id in e_values:
-            found[thought.action].append(e_values[thought.thought_id])
-    return {action: float(np.mean(values)) for action, values in found.items()}
+            by_action[thought.action].append(e_values[thought.thought_id])
+    return {action: float(np.mean(values)) for action, values in by_action.items()}
 
 
 def critic(

@@ -49,10 +49,10 @@ def proposal_of(text: str, space: Space) -> Proposal:
     decoder = json.JSONDecoder()
     for opening in _OPENING.finditer(text):
         try:
-            found, _ = decoder.raw_decode(text, opening.start())
+            value, _ = decoder.raw_decode(text, opening.start())
         except (ValueError, RecursionError):
             continue
-        listed = found.get("regions") if isinstance(found, dict) else None
+        listed = value.get("regions") if isinstance(value, dict) else None
         if isinstance(listed, list):
             return _read(listed, space)
         if listed is not None:
@@ -62,9 +62,9 @@ def proposal_of(text: str, space: Space) -> Proposal:
 
 def _read(listed: Sequence[Any], space: Space) -> Proposal:
     regions, dropped = [], []
-    for i, one in enumerate(listed[:MOST_REGIONS], 1):
+    for i, entry in enumerate(listed[:MOST_REGIONS], 1):
         try:
-            regions.append(_region(one, space))
+            regions.append(_region(entry, space))
         except _OutsideError as error:
             dropped.append(f"region {i}: {error}")
     if len(listed) > MOST_REGIONS:
@@ -141,7 +141,7 @@ def draw_points(
         n: how many are drawn.
         rng: a stream of the proposals' own.
     """
-    found: list[dict[str, ParamValue]] = []
+    points: list[dict[str, ParamValue]] = []
     for i in range(min(n, MOST_PER_EXPERT) if regions else 0):
         region = regions[i % len(regions)]
         given: dict[str, ParamValue] = dict(around)
@@ -151,5 +151,5 @@ def draw_points(
             given[name] = values[int(rng.integers(len(values)))]
         point = space.complete(given, rng)
         if space.satisfied(point):
-            found.append(point)
-    return found
+            points.append(point)
+    return points

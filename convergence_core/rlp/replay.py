@@ -92,10 +92,10 @@ class Replay:
 
     def gains_of(self) -> dict[str, list[float]]:
         """Return thought → all its gains, oldest first."""
-        found = defaultdict(list)
+        gains = defaultdict(list)
         for row in self.rows:
-            found[row.thought_id].append(row.gain)
-        return dict(found)
+            gains[row.thought_id].append(row.gain)
+        return dict(gains)
 
 
 def calibration_is_due(n_before: int, n_after: int) -> bool:

@@ -74,8 +74,8 @@ def step_tables(run_id: str, step: RlpStep) -> dict[str, list[Row]]:
 
 def _thought(run_id: str, thought: Thought, step: RlpStep) -> Row:
     name, commitment, update = thought.thought_id, step.commitment, step.update
-    own = [row for row in update.rows if row.thought_id == name and not row.is_rescored]
-    spread = interval_of([row.gain for row in own])
+    thought_rows = [row for row in update.rows if row.thought_id == name and not row.is_rescored]
+    spread = interval_of([row.gain for row in thought_rows])
     forecasts = commitment.forecasts.get(name, {})
     return {
         "run_id": run_id,
@@ -89,10 +89,12 @@ def _thought(run_id: str, thought: Thought, step: RlpStep) -> Row:
         "created_at": thought.committed_us,
         "prompt_sha256": thought.prompt_sha256 or None,
         "estimator": commitment.estimator,
-        "n_outcomes": len(own),
+        "n_outcomes": len(thought_rows),
         "gain_se": None if spread is None else spread[1],
         "e_value": update.e_values.get(name),
-        "resolution": _mean([row.resolution for row in own if row.resolution is not None]),
+        "resolution": _mean(
+            [row.resolution for row in thought_rows if row.resolution is not None]
+        ),
         "resolution_e_value": update.resolution_e_values.get(name),
         "log_policy": thought.log_old,
         "weight": step.weights.get(name),
@@ -228,12 +230,12 @@ def replay_of(rows: Sequence[Mapping[str, Any]], strategies: Sequence[str]) -> R
         )
         for row in rows
     }
-    found = []
+    entries = []
     for row in rows:
         columns: dict[str, Any] = {name: row[name] for name in _COLUMNS}
         columns |= {name: tuple(json.loads(row[f"{name}_json"])) for name in _JSON_COLUMNS}
-        found.append(ReplayRow(**columns))
-    return Replay().after(found, thoughts.values())
+        entries.append(ReplayRow(**columns))
+    return Replay().after(entries, thoughts.values())
 
 
 def _mean(values: Sequence[float]) -> float | None:

@@ -40,10 +40,12 @@ def space_text(space: Space) -> str:
     lines = []
     for name, parameter in space.parameters.items():
         if isinstance(parameter, Choice):
-            told = "one of " + " | ".join(_choice(parameter, value) for value in parameter.choices)
+            domain = "one of " + " | ".join(
+                _choice(parameter, value) for value in parameter.choices
+            )
         else:
-            told = f"number from {parameter.min:g} to {parameter.max:g}"  # type: ignore[attr-defined]  # the others are numbers
-        lines.append(f"- {name}: {told}")
+            domain = f"number from {parameter.min:g} to {parameter.max:g}"  # type: ignore[attr-defined]  # the others are numbers
+        lines.append(f"- {name}: {domain}")
     return "\n".join(lines)
 
 
@@ -52,8 +54,8 @@ def _choice(parameter: Choice, value: ParamValue) -> str:
     if parameter.kind != "text":
         return parameter.show(value)
     text = " ".join(str(value).split())
-    told = text if len(text) <= MOST_TEXT else text[: MOST_TEXT - 1] + "…"
-    return f"{parameter.show(value)} ({told})"
+    shown = text if len(text) <= MOST_TEXT else text[: MOST_TEXT - 1] + "…"
+    return f"{parameter.show(value)} ({shown})"
 
 
 def summary(history: TrialHistory, space: Space) -> str:
@@ -81,8 +83,8 @@ def trends(history: TrialHistory, space: Space) -> str:
     lines = []
     for name in space.parameters:
         means = _by_place(history, _places(history, space, name))
-        told = "; ".join(f"{place}: {mean:.3f} (n={n})" for place, mean, n in means)
-        lines.append(f"- {name}: {told}")
+        listed = "; ".join(f"{place}: {mean:.3f} (n={n})" for place, mean, n in means)
+        lines.append(f"- {name}: {listed}")
     return "\n".join(lines)
 
 
@@ -183,11 +185,11 @@ def _places(history: TrialHistory, space: Space, name: str) -> list[str | None]:
 
 
 def _by_place(history: TrialHistory, places: Sequence[str | None]) -> list[tuple[str, float, int]]:
-    found: dict[str, list[float]] = defaultdict(list)
+    rewards: dict[str, list[float]] = defaultdict(list)
     for trial, place in zip(history.trials, places, strict=True):
         if place is not None:
-            found[place].append(trial.reward)
-    return [(place, sum(r) / len(r), len(r)) for place, r in sorted(found.items())]
+            rewards[place].append(trial.reward)
+    return [(place, sum(r) / len(r), len(r)) for place, r in sorted(rewards.items())]
 
 
 def _spread(history: TrialHistory, places: Sequence[str | None]) -> float:

@@ -142,17 +142,17 @@ class FilterChain:
             length: lambda, what a length times e adds to the log-odds; ``None``: not known yet.
         """
         odds, ratio = pair.judgement.log_odds, pair.comparison.log_length_ratio
-        found: Filter | None = None
+        filter_name: Filter | None = None
         if abs(odds) < LEAST_MARGIN:
-            found = "margin"
+            filter_name = "margin"
         elif length is not None and odds * (odds - length * ratio) <= 0:
-            found = "length_bias"
-        return self._counted(found)
+            filter_name = "length_bias"
+        return self._counted(filter_name)
 
-    def _counted(self, found: Filter | None) -> Filter | None:
-        if found is not None:
-            self.counters[found] += 1
-        return found
+    def _counted(self, filter_name: Filter | None) -> Filter | None:
+        if filter_name is not None:
+            self.counters[filter_name] += 1
+        return filter_name
 
     def _first(self, comparison: Comparison) -> Filter | None:
         answers = (comparison.first, comparison.second)
@@ -160,9 +160,9 @@ class FilterChain:
             a.finish_reason != "stop" or not a.text.strip() for a in answers
         ):
             return "incomplete"
-        found = self._quality(comparison) if self._settings.quality_filter else None
-        if found is not None:
-            return found
+        filter_name = self._quality(comparison) if self._settings.quality_filter else None
+        if filter_name is not None:
+            return filter_name
         leaks = self._held_out.asks(comparison.prompt) or any(
             self._held_out.shares(a.text) for a in answers
         )

@@ -44,13 +44,13 @@ class PreferenceRow:
 
     def to_json(self, form: Format) -> dict[str, Json]:
         """Return the row in a format."""
-        asked: list[Json] = [{"role": "user", "content": self.prompt}]
+        messages: list[Json] = [{"role": "user", "content": self.prompt}]
         chosen: list[Json] = [{"role": "assistant", "content": self.chosen}]
         rejected: list[Json] = [{"role": "assistant", "content": self.rejected}]
         if form == "trl":
-            return {"prompt": asked, "chosen": chosen, "rejected": rejected}
+            return {"prompt": messages, "chosen": chosen, "rejected": rejected}
         return {
-            "input": {"messages": asked, "tools": [], "parallel_tool_calls": True},
+            "input": {"messages": messages, "tools": [], "parallel_tool_calls": True},
             "preferred_output": chosen,
             "non_preferred_output": rejected,
         }
@@ -65,8 +65,8 @@ class PreferenceRow:
         if not isinstance(value, dict):
             raise BadRowError("must be an object")
         if "preferred_output" in value:
-            asked = value.get("input")
-            messages = asked.get("messages") if isinstance(asked, dict) else None
+            prompt = value.get("input")
+            messages = prompt.get("messages") if isinstance(prompt, dict) else None
             return cls(
                 prompt=_only(messages, "user", "input.messages"),
                 chosen=_only(value["preferred_output"], "assistant", "preferred_output"),
@@ -198,10 +198,10 @@ def read(text: str) -> list[Any]:
     """
     if text.lstrip().startswith("["):
         try:
-            found: list[Any] = json.loads(text)
+            items: list[Any] = json.loads(text)
         except ValueError as error:
             raise BadRowError(f"must be one JSON array: {error}") from None
-        return found
+        return items
     rows = []
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():

@@ -127,8 +127,8 @@ def _personas(source: RoundSource, state: SaoState, pairs: Sequence[JudgedPair])
     begin = source.seed + int(state.alarms.moved * len(grammar))
     pool = grammar.walk(begin, state.walk_from, settings.n_personas)
     # An alarm or another seed moves the walk, which may then meet personas of earlier runs.
-    asked = {*state.asked, *(pair.comparison.persona for pair in pairs)}
-    free = pool[~np.isin(pool, [index for index in asked if index is not None])]
+    used = {*state.asked, *(pair.comparison.persona for pair in pairs)}
+    free = pool[~np.isin(pool, [index for index in used if index is not None])]
     judged = [
         (pair.comparison.persona, pair.judgement.q)
         for pair in pairs

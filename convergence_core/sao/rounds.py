@@ -42,18 +42,18 @@ class Rounds:
     """``None``: another round may be run. Alarms of coverage are told by ``coverage.Alarms``: they end
     no rounds for good."""
 
-    def after(self, found: float | None) -> "Rounds":
+    def after(self, score: float | None) -> "Rounds":
         """Return the state after a round.
 
         Args:
-            found: its agreement with the frozen verdicts; ``None``: not measured.
+            score: its agreement with the frozen verdicts; ``None``: not measured.
         """
         n_done, best, reason = self.n_done + 1, self.best_agreement, self.stop_reason
-        if found is not None and best is not None and found <= best - FALL + 1e-12:
-            reason = f"the judge repeats {found:.0%} of its frozen verdicts, after {best:.0%}"
+        if score is not None and best is not None and score <= best - FALL + 1e-12:
+            reason = f"the judge repeats {score:.0%} of its frozen verdicts, after {best:.0%}"
         elif n_done >= self.limit:
             reason = f"all {self.limit} rounds were run"
-        known = [a for a in (best, found) if a is not None]
+        known = [a for a in (best, score) if a is not None]
         return replace(
             self, n_done=n_done, best_agreement=max(known, default=None), stop_reason=reason
         )

@@ -34,7 +34,7 @@ PREFERENCES_SQL: Final = """
 def round_tables(
     run_id: str,
     generation: int,
-    found: SaoRound,
+    finished: SaoRound,
     *,
     estimator: str | None,
 ) -> dict[str, list[Row]]:
@@ -43,14 +43,14 @@ def round_tables(
     Args:
         run_id: of the run.
         generation: before which it was run.
-        found: the round.
+        finished: the round.
         estimator: how judgements were read.
     """
     key = {"run_id": run_id, "generation": generation}
     return {
-        "payloads": text_rows(run_id, found.pairs),
-        "preferences": preference_rows(run_id, generation, found.pairs),
-        "preference_rounds": [{**key, **_round(found, estimator)}],
+        "payloads": text_rows(run_id, finished.pairs),
+        "preferences": preference_rows(run_id, generation, finished.pairs),
+        "preference_rounds": [{**key, **_round(finished, estimator)}],
         "preference_audits": [
             {
                 **key,
@@ -64,7 +64,7 @@ def round_tables(
                 "p_right": judgement.q if item.first_is_right else 1.0 - judgement.q,
                 "estimator": judgement.estimator,
             }
-            for item, judgement in found.outcome.audits
+            for item, judgement in finished.outcome.audits
         ],
     }
 
@@ -110,10 +110,10 @@ def text_rows(run_id: str, pairs: Iterable[JudgedPair]) -> list[Row]:
     return sorted(rows, key=lambda row: str(row["payload_sha256"]))
 
 
-def _round(found: SaoRound, estimator: str | None) -> Row:
+def _round(finished: SaoRound, estimator: str | None) -> Row:
     """Return the columns of ``preference_rounds``, its key aside."""
-    plan, outcome, state = found.plan, found.outcome, found.state
-    audit, trust, coverage = outcome.audit, state.trust, found.coverage
+    plan, outcome, state = finished.plan, finished.outcome, finished.state
+    audit, trust, coverage = outcome.audit, state.trust, finished.coverage
     judge = {name: getattr(outcome.bias, name) for name in ("agreement", "position", "length")}
     return {
         "round": plan.round_number,
@@ -124,7 +124,7 @@ def _round(found: SaoRound, estimator: str | None) -> Row:
         "dropped": _known(outcome.dropped),
         "judge": _known({
             **judge,
-            "frozen": found.agreement_with_frozen,
+            "frozen": finished.agreement_with_frozen,
             "audit_length": audit.length, "audit_length_se": audit.length_se,
             "different_items": trust.n_different, "pooled_items": trust.n_items,
             "pooled_right": trust.n_right, "lower_bound": trust.lower_bound,
@@ -137,9 +137,9 @@ def _round(found: SaoRound, estimator: str | None) -> Row:
         "n_items": audit.n_items,
         "accuracy": audit.accuracy,
         "trust": trust.value,
-        "n_variants": found.n_variants,
+        "n_variants": finished.n_variants,
         "estimator": estimator,
-        "note": found.note,
+        "note": finished.note,
         "errors_json": canonical_json(dict(outcome.errors)),
     }  # fmt: skip
 

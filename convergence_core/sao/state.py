@@ -39,7 +39,7 @@ class SaoState:
 
     def after(
         self,
-        asked: Sequence[int],
+        personas: Sequence[int],
         *,
         audit: Audit,
         coverage: Coverage,
@@ -48,7 +48,7 @@ class SaoState:
         """Return the state after a round.
 
         Args:
-            asked: indices of its personas.
+            personas: indices of its personas.
             audit: of the judge.
             coverage: of the texts that were written last.
             agreement_with_frozen: share of its frozen verdicts that the judge repeats; ``None``: not measured.
@@ -56,7 +56,7 @@ class SaoState:
         return replace(
             self,
             rounds=self.rounds.after(agreement_with_frozen),
-            asked=(*self.asked, *asked),
+            asked=(*self.asked, *personas),
             alarms=self.alarms.after(coverage),
             trust=self.trust.after(audit),
         )

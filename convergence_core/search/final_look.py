@@ -26,10 +26,10 @@ def finalists(
         held_out: ids of the cases that the search never saw.
         champion: the candidate in production; ``None``: there is none.
     """
-    found, quota = study.recommend(state), study.schedule.final_quota()
-    if found is None or not quota.n_cells:
+    recommendation, quota = study.recommend(state), study.schedule.final_quota()
+    if recommendation is None or not quota.n_cells:
         return []
-    winner = state.search.archive.members[found.candidate_id].candidate
+    winner = state.search.archive.members[recommendation.candidate_id].candidate
     subjects = {winner.candidate_id: winner}
     for other in (study.baseline, champion):
         if other is not None:

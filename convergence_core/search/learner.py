@@ -74,14 +74,14 @@ class Learner(Protocol):
         ...
 
     def learn(
-        self, study: Study, state: StudyState, asked: Asked, trials: Sequence[Trial]
+        self, study: Study, state: StudyState, planned: Asked, trials: Sequence[Trial]
     ) -> LearnerStep:
         """Return what a generation taught; nothing is kept before ``commit``.
 
         Args:
             study: of the run.
             state: before the generation.
-            asked: the generation as it was planned.
+            planned: the generation as it was planned.
             trials: all of it.
         """
         ...

@@ -139,26 +139,26 @@ class MetaOptimizer(Protocol):
         """
         ...
 
-    def learn(self, memory: Mapping[str, Json], found: GenerationGains) -> Mapping[str, Json]:
+    def learn(self, memory: Mapping[str, Json], gains: GenerationGains) -> Mapping[str, Json]:
         """Return what is known after a generation, for ``META_KEY`` of the sampler's memory.
 
         Args:
             memory: of the sampler, before it.
-            found: its gains.
+            gains: its gains.
         """
         ...
 
 
 def entry_of(memory: Mapping[str, Json]) -> Mapping[str, Json]:
     """Return what a meta-optimizer has left in a sampler's memory; empty: nothing yet."""
-    found = memory.get(META_KEY)
-    return found if isinstance(found, dict) else {}
+    entry = memory.get(META_KEY)
+    return entry if isinstance(entry, dict) else {}
 
 
 def numbers_of(value: Json, n: int) -> list[float] | None:
     """Return n numbers that a memory holds; ``None``: it holds something else."""
     if isinstance(value, list) and len(value) == n:
-        numbers = [float(one) for one in value if isinstance(one, int | float)]
+        numbers = [float(number) for number in value if isinstance(number, int | float)]
         if len(numbers) == n and bool(np.isfinite(numbers).all()):
             return numbers
     return None
@@ -189,16 +189,16 @@ class OperatorCredit:
             shares=tuple(shares.tolist()), exploration=float(shares[fresh] / FIXED_SHARES[fresh])
         )
 
-    def learn(self, memory: Mapping[str, Json], found: GenerationGains) -> Mapping[str, Json]:
+    def learn(self, memory: Mapping[str, Json], gains: GenerationGains) -> Mapping[str, Json]:
         """Return the qualities after a generation, and who leads."""
         known = numbers_of(entry_of(memory).get(QUALITY_KEY), len(OPERATORS))
         quality = self._start() if known is None else np.asarray(known)
-        gained = found.per_candidate()
+        gained = gains.per_candidate()
         tried = ~np.isnan(gained)
         if (best := float(gained[tried].max(initial=0.0))) > 0.0:
             reward = gained[tried] / best  # (eq. 1)
             quality[tried] += self.alpha * (reward - quality[tried])  # (eq. 2)
-        return {QUALITY_KEY: quality.tolist(), LEADER_KEY: found.leader_after}
+        return {QUALITY_KEY: quality.tolist(), LEADER_KEY: gains.leader_after}
 
     def _start(self) -> np.ndarray:
         """Return qualities whose probabilities are the fixed shares, the highest 1, (K,)."""

@@ -249,7 +249,7 @@ def _lead(
         return None
     mean = probability = 0.0
     if rival is not ranking[0]:
-        members = [state.archive.members[one.candidate_id] for one in (ranking[0], rival)]
+        members = [state.archive.members[ranked.candidate_id] for ranked in (ranking[0], rival)]
         pair = fitted.worth([member.candidate for member in members])
         drawn = pair.draws(rng, N_DRAWS)
         mean = float(pair.mean[0] - pair.mean[1])

@@ -276,40 +276,40 @@ class Study:
         return Plan(assignments=assignments) if assignments else None
 
     def learn(
-        self, state: StudyState, asked: Asked, trials: Sequence[Trial], *, n_calls: int
+        self, state: StudyState, planned: Asked, trials: Sequence[Trial], *, n_calls: int
     ) -> tuple[StudyState, Recommendation | None]:
         """Return the state after a generation, and the recommendation that its evidence makes.
 
         Args:
             state: before it.
-            asked: as ``ask`` planned it.
+            planned: as ``ask`` planned it.
             trials: what its candidates were worth.
             n_calls: calls of the run up to its end, retries included.
         """
         search, is_answered = state.search, state.is_answered or has_answer(trials)
-        if asked.is_repair:
+        if planned.is_repair:
             measures = None if self.goals is None else self.goals.measures
             archive = search.archive.tell(trials, state.next_generation, measures)
             search = replace(search, archive=archive)
         else:
             search = self.sampler.tell(search, trials)
-        found = self.recommendation(search, rival_id=state.stopper.leader)
+        recommendation = self.recommendation(search, rival_id=state.stopper.leader)
         after = replace(
             state,
             search=search,
-            rng_state=asked.rng_state,
+            rng_state=planned.rng_state,
             next_generation=state.next_generation + 1,
             stopper=self.stopper.update(
                 state.stopper,
-                found,
+                recommendation,
                 regret_upper_bound=None if self.is_open else search.regret_upper_bound,
             ),
             n_calls=n_calls,
-            n_repairs=state.n_repairs + asked.is_repair,
+            n_repairs=state.n_repairs + planned.is_repair,
             repairs_next=state.repairs_next
-            and not asked.is_repair,  # what is still missing stays so
+            and not planned.is_repair,  # what is still missing stays so
             is_exhausted=state.is_exhausted
-            if asked.is_repair
+            if planned.is_repair
             else not trials and not self.is_open and self._is_covered(search),
             is_answered=is_answered,
             no_reward=None
@@ -319,7 +319,7 @@ class Study:
             else why_no_reward(trials),
             limit=limit_reached(trials),
         )
-        return after, found
+        return after, recommendation
 
     # -- what the evidence says
 
@@ -329,9 +329,9 @@ class Study:
 
     def leader(self, state: StudyState) -> Candidate | None:
         """Return the candidate ahead, if only by failures; ``None`` before the first reward."""
-        found = self.recommendation(state.search)
+        recommendation = self.recommendation(state.search)
         members = state.search.archive.members
-        return None if found is None else members[found.candidate_id].candidate
+        return None if recommendation is None else members[recommendation.candidate_id].candidate
 
     def recommendation(
         self, search: SearchState, *, rival_id: str | None = None

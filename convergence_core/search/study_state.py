@@ -52,8 +52,8 @@ class StopperState:
         Raises:
             ValueError: the value does not come from ``to_json``.
         """
-        found = value if isinstance(value, dict) else {}
-        leader, n_flat, bound = (found.get(k) for k in ("leader", "n_flat", "left_to_gain"))
+        fields = value if isinstance(value, dict) else {}
+        leader, n_flat, bound = (fields.get(k) for k in ("leader", "n_flat", "left_to_gain"))
         if (
             isinstance(leader, str | None)
             and isinstance(n_flat, int)
@@ -166,8 +166,8 @@ class StudyState:
         """Prompt → vector from the learners' paid calls, as in ``Space.vectors``."""
         vectors: dict[str, str] = {}
         for learned in self.learned.values():
-            if isinstance(learned, dict) and isinstance(own := learned.get("vectors"), dict):
-                vectors |= {text: str(vector) for text, vector in own.items()}
+            if isinstance(learned, dict) and isinstance(bought := learned.get("vectors"), dict):
+                vectors |= {text: str(vector) for text, vector in bought.items()}
         return vectors
 
     def params_of(self, candidate_id: str) -> Params:
@@ -198,7 +198,7 @@ class StudyState:
         """Rebuild the state from a checkpoint of this version or an earlier one."""
         progress = json.loads(checkpoint.progress_json)
         search = SearchState.from_json(json.loads(checkpoint.sampler_state_json))
-        own = {
+        learner_states = {
             "stopper", "n_calls", "n_repairs", "exhausted", "answered", "no_reward", "spent",
         }  # fmt: skip
         names = {key: name for name, key in _STORED_NAMES.items()}
@@ -216,7 +216,7 @@ class StudyState:
             learned={
                 names.get(key, key): state
                 for key, state in progress.items()
-                if key not in own and state is not None
+                if key not in learner_states and state is not None
             },
         )
 

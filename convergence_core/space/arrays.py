@@ -142,12 +142,12 @@ def _distances(choice: Choice, embedded: Mapping[str, str]) -> np.ndarray:
 def _by_meaning(texts: Sequence[str], embedded: Mapping[str, str]) -> np.ndarray:
     """Return the distances of texts, (n, n)."""
     known = [unpacked(embedded[text]) for text in texts if text in embedded]
-    if len(known) < len(texts) or len({len(one) for one in known}) != 1:
+    if len(known) < len(texts) or len({len(vector) for vector in known}) != 1:
         vectors = np.array([_hashed(text) for text in texts])
         return np.asarray(1.0 - np.clip(vectors @ vectors.T, 0.0, 1.0), np.float64)
     vectors = np.array(known)
-    found = np.maximum(1.0 - vectors @ vectors.T, 0.0)
-    return np.asarray(found / max(float(found.max()), TINY), np.float64)
+    distances = np.maximum(1.0 - vectors @ vectors.T, 0.0)
+    return np.asarray(distances / max(float(distances.max()), TINY), np.float64)
 
 
 def _hashed(text: str) -> np.ndarray:

@@ -419,8 +419,8 @@ class Space:
     def _defaults(self) -> Params:
         """Return the defaults; empty where there are none."""
         if "baseline" not in self._few:
-            found = self.baseline()
-            self._few["baseline"] = () if found is None else (found,)
+            baseline = self.baseline()
+            self._few["baseline"] = () if baseline is None else (baseline,)
         return next(iter(self._few["baseline"]), {})
 
     def _varying(self, points: Iterable[Params]) -> list[str]:

@@ -56,7 +56,7 @@ def crash_zombies() -> Automation:
 
 def notice_names(suffix: str) -> set[str]:
     """Return the names of the automations that ``notices`` makes."""
-    return {_NAME.format(suffix, what) for what in (*_EVENTS, _FAILURE)}
+    return {_NAME.format(suffix, event) for event in (*_EVENTS, _FAILURE)}
 
 
 def notices(
@@ -70,7 +70,7 @@ def notices(
         watched: deployments whose failures count.
         alerts: deployment that notifies.
     """
-    name = {what: _NAME.format(suffix, what) for what in (*_EVENTS, _FAILURE)}
+    name = {event: _NAME.format(suffix, event) for event in (*_EVENTS, _FAILURE)}
     resource = {"prefect.resource.id": resource_of(system)}
     text = "{{ event.payload.text }}"
     on_events = [
@@ -91,7 +91,7 @@ def notices(
         # Of deployments alone: the generations of a failed night fail with it.
         match_related={
             "prefect.resource.role": "deployment",
-            "prefect.resource.id": [f"prefect.deployment.{one}" for one in watched],
+            "prefect.resource.id": [f"prefect.deployment.{deployment}" for deployment in watched],
         },
     )
     return [*on_events, on_failure]

@@ -56,18 +56,20 @@ async def _deploy(  # noqa: PLR0917 - as above
     planned: Sequence[Planned], pool: str, timezone: str, folder: Path, system: str, suffix: str
 ) -> tuple[str, ...]:
     async with get_client() as client:
-        for name in dict.fromkeys((pool, *(one.pool or pool for one in planned))):
+        for name in dict.fromkeys((pool, *(deployment.pool or pool for deployment in planned))):
             await _have_pool(client, name)
         ids = {
-            one.full_name: await _have_deployment(one, one.pool or pool, timezone, folder)
-            for one in planned
+            deployment.full_name: await _have_deployment(
+                deployment, deployment.pool or pool, timezone, folder
+            )
+            for deployment in planned
         }
         alerts_name = f"notify/{ALERTS}{suffix}"
         alerts = ids.pop(alerts_name, None)
         if alerts is None:
             with contextlib.suppress(ObjectNotFound):
-                found = await client.read_deployment_by_name(alerts_name)
-                await client.delete_deployment(found.id)
+                existing = await client.read_deployment_by_name(alerts_name)
+                await client.delete_deployment(existing.id)
         automations = [crash_zombies()]
         if alerts is not None:
             automations += notices(system, suffix, watched=tuple(ids.values()), alerts=alerts)
@@ -89,16 +91,18 @@ async def _have_pool(client: PrefectClient, name: str) -> None:
             await client.create_work_pool(WorkPoolCreate(name=name, type="process"))
 
 
-async def _have_deployment(one: Planned, pool: str, timezone: str, folder: Path) -> UUID:
-    module, _, name = one.entrypoint.rpartition(".")
-    schedules = [Cron(one.cron, timezone=timezone, active=one.is_active)] if one.cron else []
+async def _have_deployment(planned: Planned, pool: str, timezone: str, folder: Path) -> UUID:
+    module, _, name = planned.entrypoint.rpartition(".")
+    schedules = (
+        [Cron(planned.cron, timezone=timezone, active=planned.is_active)] if planned.cron else []
+    )
     deployment: Any = RunnerDeployment.from_flow(
         getattr(importlib.import_module(module), name),
-        name=one.name,
-        description=one.description,
-        parameters=dict(one.parameters),
+        name=planned.name,
+        description=planned.description,
+        parameters=dict(planned.parameters),
         schedules=schedules,
-        tags=list(one.tags),
+        tags=list(planned.tags),
         version=version("convergence-optimizer"),
         work_pool_name=pool,
         job_variables={"working_dir": str(folder), "env": dict(JOB_ENVIRONMENT)},
@@ -110,9 +114,9 @@ async def _have_deployment(one: Planned, pool: str, timezone: str, folder: Path)
 
 async def _have_automation(automation: Automation) -> None:
     try:
-        found: Any = await Automation.aread(name=automation.name)
+        existing: Any = await Automation.aread(name=automation.name)
     except ValueError:
         await automation.acreate()
         return
-    automation.id = found.id
+    automation.id = existing.id
     await automation.aupdate()

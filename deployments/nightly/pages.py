@@ -46,9 +46,9 @@ def up(folder: Path, *, store: Path, port: int, working_dir: Path) -> str | None
         write_file(folder / _FILE, json.dumps(asdict(mark)))
     deadline = time.monotonic() + START_S
     while not is_dead(mark) and time.monotonic() < deadline:
-        found = _ADDRESS.findall((folder / _LOG).read_text("utf-8"))
-        if found:
-            return str(found[-1])
+        addresses = _ADDRESS.findall((folder / _LOG).read_text("utf-8"))
+        if addresses:
+            return str(addresses[-1])
         time.sleep(_LOOK_S)
     return None
 

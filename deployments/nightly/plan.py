@@ -133,5 +133,6 @@ def plan(
         planned.append(Planned("notify", ALERTS, addresses, description=text))
     tags = ("convergence", f"system:{system}")
     return tuple(
-        replace(one, name=f"{one.name}{suffix}", tags=(*tags, one.name)) for one in planned
+        replace(deployment, name=f"{deployment.name}{suffix}", tags=(*tags, deployment.name))
+        for deployment in planned
     )

@@ -62,12 +62,12 @@ def home() -> Path:
 def running(folder: Path) -> Services | None:
     """Return what was started from this home and never ended; ``None``: nothing."""
     try:
-        found = json.loads((folder / "convergence.json").read_text("utf-8"))
+        state = json.loads((folder / "convergence.json").read_text("utf-8"))
         return Services(
-            url=found["url"],
-            pool=found["pool"],
-            server=ProcessMark(**found["server"]),
-            worker=ProcessMark(**found["worker"]),
+            url=state["url"],
+            pool=state["pool"],
+            server=ProcessMark(**state["server"]),
+            worker=ProcessMark(**state["worker"]),
         )
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None
@@ -80,8 +80,8 @@ def api_url() -> str | None:
     url: str | None = PREFECT_API_URL.value()
     if url:
         return url
-    found = running(home())
-    return found.api_url if found is not None and found.are_alive else None
+    services = running(home())
+    return services.api_url if services is not None and services.are_alive else None
 
 
 def release(flow_run_id: str) -> Release:
@@ -187,13 +187,13 @@ def down(folder: Path) -> Services | None:
 
     A run in progress is stopped as by Ctrl-C: what was paid is kept, and it can be resumed.
     """
-    found = running(folder)
-    if found is None:
+    services = running(folder)
+    if services is None:
         return None
-    end(found.worker)
-    end(found.server)
+    end(services.worker)
+    end(services.server)
     (folder / "convergence.json").unlink(missing_ok=True)
-    return found
+    return services
 
 
 _PAGE: Final[Mapping[str, str]] = {

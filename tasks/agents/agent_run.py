@@ -106,12 +106,12 @@ class ToolUse:
 
     def to_json(self) -> dict[str, Json]:
         """Return the call as an answer holds it."""
-        found: dict[str, Json] = {"name": self.name, "arguments": self.arguments}
+        use: dict[str, Json] = {"name": self.name, "arguments": self.arguments}
         if self.result is not None:
-            found["result"] = self.result
+            use["result"] = self.result
         if self.is_dry:
-            found["dry_run"] = True
-        return found
+            use["dry_run"] = True
+        return use
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

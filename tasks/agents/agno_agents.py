@@ -70,13 +70,13 @@ class AgentContext:
         Raises:
             CandidateFault: no model is named.
         """
-        found = self.params.get("model") if name is None else name
-        if not isinstance(found, str) or not found:
+        model = self.params.get("model") if name is None else name
+        if not isinstance(model, str) or not model:
             raise CandidateFault(
                 'no model is named: write `context.model("…")`, or a parameter `model`',
                 error_type="no_model",
             )
-        return RunModel(id=found, name="RunModel", run=self._run, options=options)
+        return RunModel(id=model, name="RunModel", run=self._run, options=options)
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -119,13 +119,13 @@ class RunModel(Model):
 
     def invoke(self, messages: list[Message], **settings: Any) -> ModelResponse:
         """Ask once, and block."""
-        return self._answer(lambda run, *asked: run.ask_now(*asked), messages, settings)
+        return self._answer(lambda run, *arguments: run.ask_now(*arguments), messages, settings)
 
     async def ainvoke(self, messages: list[Message], **settings: Any) -> ModelResponse:
         """Ask once."""
-        run, asked = self._asked(messages, settings)
+        run, arguments = self._asked(messages, settings)
         try:
-            reply = await run.ask(*asked)
+            reply = await run.ask(*arguments)
         except EvaluationFault as fault:
             raise self._ended(fault) from fault
         return self._read(reply)
@@ -142,8 +142,8 @@ class RunModel(Model):
 
     def get_function_calls_to_run(self, *args: Any, **kwargs: Any) -> list[FunctionCall]:
         """Return the calls of tools, those that would write replaced: each way to a tool is by here."""
-        found = super().get_function_calls_to_run(*args, **kwargs)
-        return [self._guarded(call) for call in found]
+        calls = super().get_function_calls_to_run(*args, **kwargs)
+        return [self._guarded(call) for call in calls]
 
     def _parse_provider_response(self, response: Any, **_: Any) -> ModelResponse:
         return self._read(response)
@@ -178,9 +178,9 @@ class RunModel(Model):
         messages: Sequence[Message],
         settings: Mapping[str, Any],
     ) -> ModelResponse:
-        run, asked = self._asked(messages, settings)
+        run, arguments = self._asked(messages, settings)
         try:
-            return self._read(ask(run, *asked))
+            return self._read(ask(run, *arguments))
         except EvaluationFault as fault:
             raise self._ended(fault) from fault
 
@@ -242,27 +242,27 @@ def _sent(message: Message, model: str, *, compressed: bool) -> dict[str, Json]:
     content = message.get_content(use_compressed_content=compressed)
     if content is not None and not isinstance(content, str):
         content = message.get_content_string()
-    found: dict[str, Json] = {"role": message.role, "content": content or ""}
+    sent: dict[str, Json] = {"role": message.role, "content": content or ""}
     if message.tool_call_id:
-        found["tool_call_id"] = message.tool_call_id
+        sent["tool_call_id"] = message.tool_call_id
     if message.tool_calls:
-        found["tool_calls"] = [dict(call) for call in message.tool_calls]
-    told = message.provider_data or {}
-    if told.get(_THOUGHTS_OF) == model:
-        found.update(told["thoughts"])
-    return found
+        sent["tool_calls"] = [dict(call) for call in message.tool_calls]
+    provider_data = message.provider_data or {}
+    if provider_data.get(_THOUGHTS_OF) == model:
+        sent.update(provider_data["thoughts"])
+    return sent
 
 
 def _toolkit_of(entrypoint: object) -> Toolkit | None:
     """Return the toolkit whose method a tool is; ``None``: a function of the user's."""
-    found = inspect.unwrap(entrypoint) if callable(entrypoint) else entrypoint
-    owner = getattr(entrypoint, "__self__", None) or getattr(found, "__self__", None)
+    function = inspect.unwrap(entrypoint) if callable(entrypoint) else entrypoint
+    owner = getattr(entrypoint, "__self__", None) or getattr(function, "__self__", None)
     return owner if isinstance(owner, Toolkit) else None
 
 
 def _is_own(entrypoint: object) -> bool:
-    found = inspect.unwrap(entrypoint) if callable(entrypoint) else entrypoint
-    return str(getattr(found, "__module__", "")).startswith(_OWN_TOOLS)
+    function = inspect.unwrap(entrypoint) if callable(entrypoint) else entrypoint
+    return str(getattr(function, "__module__", "")).startswith(_OWN_TOOLS)
 
 
 # -- a run

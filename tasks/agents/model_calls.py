@@ -144,10 +144,10 @@ class AgentModels:
         )
 
     def _priced(
-        self, config: LlmConfig, usage: Usage, told: float | None
+        self, config: LlmConfig, usage: Usage, reported_usd: float | None
     ) -> tuple[float | None, str | None]:
         """Return what a call cost, and by which price; ``told``: by the provider itself."""
-        return self.prices.settled(*billing_provider(config), usage, reported_usd=told)
+        return self.prices.settled(*billing_provider(config), usage, reported_usd=reported_usd)
 
 
 def _longest(settings: Mapping[str, Json]) -> int | None:
@@ -157,10 +157,10 @@ def _longest(settings: Mapping[str, Json]) -> int | None:
 
 def _message(done: Completion) -> Json:
     """Return text and tool calls of an answer, these in OpenAI's form with their ids, and its thoughts."""
-    told = mapping(first_of(done.raw.get("choices")).get("message"))
-    thoughts = {name: told[name] for name in _THOUGHTS if told.get(name)}
-    calls: list[Json] = [*tool_calls_of(told)]
-    if not told:  # Anthropic's form
+    message = mapping(first_of(done.raw.get("choices")).get("message"))
+    thoughts = {name: message[name] for name in _THOUGHTS if message.get(name)}
+    calls: list[Json] = [*tool_calls_of(message)]
+    if not message:  # Anthropic's form
         blocks = mappings(done.raw.get("content"))
         calls = [
             {
@@ -176,6 +176,6 @@ def _message(done: Completion) -> Json:
         ]
         kept: list[Json] = [dict(block) for block in blocks if block.get("type") in THINKING]
         thoughts = {THINKING_BLOCKS: kept} if kept else {}
-    found: dict[str, Json] = {"content": done.text, "tool_calls": calls}
+    answer: dict[str, Json] = {"content": done.text, "tool_calls": calls}
     # Beside calls alone: a server wants its model's thoughts back with the results of tools.
-    return {**found, "thoughts": thoughts} if calls and thoughts else found
+    return {**answer, "thoughts": thoughts} if calls and thoughts else answer

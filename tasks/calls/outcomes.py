@@ -62,17 +62,17 @@ def reply_outcome(reply: Reply) -> dict[str, Json]:
 
 def reply_of(outcome: Json) -> Reply | None:
     """Return the reply that an outcome holds, ``None`` for a fault."""
-    found = outcome.get("reply") if isinstance(outcome, dict) else None
-    if not isinstance(found, dict):
+    reply = outcome.get("reply") if isinstance(outcome, dict) else None
+    if not isinstance(reply, dict):
         return None
-    dropped, value = found.get("dropped"), found.get("value")
-    if isinstance(value, str) and "thinking" not in found and "finish_reason" in found:
+    dropped, value = reply.get("dropped"), reply.get("value")
+    if isinstance(value, str) and "thinking" not in reply and "finish_reason" in reply:
         thinking, answer = split_thinking(value)
-        found = {**found, "value": answer, "thinking": thinking}
+        reply = {**reply, "value": answer, "thinking": thinking}
     return Reply(
         **{  # type: ignore[arg-type]  # as ``reply_outcome`` wrote it
-            **found,
-            "usage": Usage.from_json(found.get("usage")),
+            **reply,
+            "usage": Usage.from_json(reply.get("usage")),
             "dropped": tuple(map(str, dropped)) if isinstance(dropped, list) else (),
         }
     )

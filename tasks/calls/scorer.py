@@ -136,12 +136,12 @@ class Scorer:
                 return replace(self.score_of_fault(fault), metrics=metrics)
             except EvaluationFault as fault:
                 return replace(self.score_of_fault(fault), metrics={**metrics, **self._failed})
-        found = self._rewards.score(metrics, left_out)
+        score = self._rewards.score(metrics, left_out)
         kinds: dict[FaultName | None, str] = {"candidate": CONSTRAINT, "evaluator": "no_reward"}
         return CellScore(
             metrics=metrics,
-            reward=found.reward,
-            fault=found.fault,
-            error_type=kinds.get(found.fault),
-            error=found.reason,
+            reward=score.reward,
+            fault=score.fault,
+            error_type=kinds.get(score.fault),
+            error=score.reason,
         )

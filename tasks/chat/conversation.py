@@ -171,10 +171,10 @@ class Conversation:
         """Return the stream of an answer; when it has ended, it is the last turn."""
 
         async def write(on_text: TextCallback) -> Interaction:
-            found = await self._answered(question, on_text)
-            self._turns.append((question, found))
+            answered = await self._answered(question, on_text)
+            self._turns.append((question, answered))
             self._compared = None
-            return found
+            return answered
 
         return AnswerStream(write)
 
@@ -191,12 +191,12 @@ class Conversation:
             if not self._turns:
                 raise LookupError("nothing was asked yet")
             question = self._turns.pop()[0]
-        asked = question
-        first = await self._answered(asked)
-        second = await self._answered(asked)
+        prompt = question
+        first = await self._answered(prompt)
+        second = await self._answered(prompt)
         pair = [first, second]
         self._rng.shuffle(pair)
-        return AnswerPair(question=asked, first=pair[0], second=pair[1])
+        return AnswerPair(question=prompt, first=pair[0], second=pair[1])
 
     async def choose(
         self, pair: AnswerPair, number: int, reason: str | None = None
@@ -295,8 +295,8 @@ class Conversation:
 
     async def _answered(self, question: str, on_text: TextCallback = len) -> Interaction:
         messages: list[ChatMessage] = []
-        for asked, answer in self._turns:
-            messages.append(ChatMessage(role="user", content=asked))
+        for earlier, answer in self._turns:
+            messages.append(ChatMessage(role="user", content=earlier))
             messages.append(ChatMessage(role="assistant", content=answer.response))
         messages.append(ChatMessage(role="user", content=question))
         prompt = ChatPrompt(

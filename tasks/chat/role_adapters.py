@@ -59,8 +59,8 @@ class RoleAdapters:
 
     def active(self, role: str) -> AdapterRecord | None:
         """Return the adapter of a role that fits the configured model; ``None``: the base answers. Blocks."""
-        found = self._store.active(role)
-        return found if found is not None and found.base_model == self._base_model else None
+        adapter = self._store.active(role)
+        return adapter if adapter is not None and adapter.base_model == self._base_model else None
 
     def answering(
         self, role: str, user_id: str, conversation: str
@@ -110,8 +110,8 @@ class RoleAdapters:
                         await self._backend.unload(version)
                         self._ready.discard(version)
         except (InfrastructureFault, StoreError) as error:
-            told = one_line(str(error), 1_000, redacted_text)
-            _LOGGER.warning("An adapter that answers no more stays loaded: %s", told)
+            message = one_line(str(error), 1_000, redacted_text)
+            _LOGGER.warning("An adapter that answers no more stays loaded: %s", message)
 
     async def _fields(self, record: AdapterRecord | None, *, model: str) -> Mapping[str, Json]:
         if model != self._model:
@@ -124,8 +124,10 @@ class RoleAdapters:
         version, folder = record.version, self._store.folder(record.version).resolve()
         backend = await self._found()
         if backend is None:
-            told = "is active, and the server that answers must be vLLM or llama.cpp's to use it"
-            raise adapter_fault(version, told)
+            problem_text = (
+                "is active, and the server that answers must be vLLM or llama.cpp's to use it"
+            )
+            raise adapter_fault(version, problem_text)
         if version not in self._ready:
             async with self._lock:
                 if version not in self._ready:
@@ -134,8 +136,10 @@ class RoleAdapters:
                     except StoreError as error:
                         raise adapter_fault(version, f"cannot be fetched: {error}") from error
                     if problem is not None:
-                        told = f"cannot answer with files that were not registered: {problem}"
-                        raise adapter_fault(version, told)
+                        problem_text = (
+                            f"cannot answer with files that were not registered: {problem}"
+                        )
+                        raise adapter_fault(version, problem_text)
                     await backend.load(version, folder)
                     self._ready.add(version)
         return await backend.fields(version, folder)

@@ -18,17 +18,17 @@ BUILT_IN: Final[Mapping[str, str]] = {
 DEFAULT: Final = "assistant"
 
 
-def persona_of(role: str, own: Mapping[str, str]) -> str:
+def persona_of(role: str, personas: Mapping[str, str]) -> str:
     """Return the persona of a role.
 
     Args:
         role: its name.
-        own: roles of the configuration, which win over built-in ones.
+        personas: roles of the configuration, which win over built-in ones.
 
     Raises:
         ConfigurationError: there is no such role.
     """
-    known = {**BUILT_IN, **own}
+    known = {**BUILT_IN, **personas}
     if role in known:
         return known[role]
     near = difflib.get_close_matches(role, known, n=1)

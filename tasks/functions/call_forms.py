@@ -134,11 +134,13 @@ def _signature_problem(
     available = known | _WHOLES
     required = [*shape.required_positional, *sorted(shape.required_keywords)]
     unknown = [name for name in required if name not in available]
-    asked = f"the arguments ({', '.join(required)})" if required else "no argument that is known"
+    arguments = (
+        f"the arguments ({', '.join(required)})" if required else "no argument that is known"
+    )
     return Problem(
         key=key,
         rule="must take (input, params), one merged dictionary, or parameters and input fields by name",
-        value=f"{describe(function)} with {asked}",
+        value=f"{describe(function)} with {arguments}",
         fix=f"No parameter and no input field is called {', '.join(unknown)}; known are "
         f"{', '.join(sorted(available))}." if unknown else "Write `def f(input, params): …`.",
     )  # fmt: skip

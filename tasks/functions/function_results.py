@@ -99,12 +99,12 @@ def _is_finite(number: float) -> bool:
 
 
 def _metrics(rest: Mapping[str, Json]) -> dict[str, float]:
-    found = rest.get("metrics")
-    if found is None:
+    metrics = rest.get("metrics")
+    if metrics is None:
         return {}
-    if isinstance(found, dict):
-        numbers = {name: n for name, n in found.items() if isinstance(n, (bool, int, float))}
-        if len(numbers) == len(found) and all(_is_finite(n) for n in numbers.values()):
+    if isinstance(metrics, dict):
+        numbers = {name: n for name, n in metrics.items() if isinstance(n, (bool, int, float))}
+        if len(numbers) == len(metrics) and all(_is_finite(n) for n in numbers.values()):
             return {name: float(number) for name, number in numbers.items()}
     raise CandidateFault(
         "the function returned `metrics` that are not numbers by name", error_type="bad_result"

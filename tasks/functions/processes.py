@@ -131,20 +131,20 @@ class _Child:
     """A child, from the side of its parent."""
 
     def __init__(self, module: str, settings: object) -> None:
-        ours, theirs = socket.socketpair()
+        parent_end, child_end = socket.socketpair()
         life_line, self._life_line = os.pipe()
-        with theirs:
+        with child_end:
             try:
                 code = f"from {module} import main; main()"
                 self.process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
-                    [sys.executable, "-c", code, str(theirs.fileno()), str(life_line)],
-                    pass_fds=(theirs.fileno(), life_line),
+                    [sys.executable, "-c", code, str(child_end.fileno()), str(life_line)],
+                    pass_fds=(child_end.fileno(), life_line),
                     stdin=subprocess.DEVNULL,
                     env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
                 )
             finally:
                 os.close(life_line)
-        self._pipe = Connection(ours.detach())
+        self._pipe = Connection(parent_end.detach())
         self._sending = threading.Lock()
         self._is_ready = False
         self.send((sys.path, settings))

@@ -58,10 +58,10 @@ def load_function(path: str, base_dir: Path, *, key: str) -> UserFunction:
         else:
             with _importable(base_dir.resolve()):
                 module = _guarded(lambda: importlib.import_module(source), path, key, source)
-        found: UserFunction = _guarded(
+        loaded: UserFunction = _guarded(
             lambda: _attribute(module, name, path, key), path, key, source
         )
-    return found
+    return loaded
 
 
 class ImportedScriptError(ConfigurationError):

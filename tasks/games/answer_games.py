@@ -38,15 +38,15 @@ def game_like_cases(name: str, loaded: Loaded) -> Game:
 
 def deal(name: str, items: Iterable[AuditItem | None]) -> tuple[Game | None, ...]:
     """Return the game of each play, about one item each; ``None``: of an item that is gone."""
-    return tuple(None if one is None else _KINDS[name]((_pair(one),)) for one in items)
+    return tuple(None if item is None else _KINDS[name]((_pair(item),)) for item in items)
 
 
 def _pair(item: AuditItem) -> LabelledPair:
-    one = item.comparison
+    comparison = item.comparison
     return LabelledPair(
-        prompt=one.prompt,
-        first=one.first.text,
-        second=one.second.text,
+        prompt=comparison.prompt,
+        first=comparison.first.text,
+        second=comparison.second.text,
         first_is_right=item.first_is_right,
         item_id=item.item_id,
     )

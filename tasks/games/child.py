@@ -188,13 +188,18 @@ def watch() -> None:
 
     def hook(event: str, args: tuple[Any, ...]) -> None:
         word = event.split(".", maxsplit=1)[0]
-        what = FORBIDDEN.get(word)
-        if what is None and event == "import" and args and str(args[0]).split(".")[0] in FORBIDDEN:
-            what = FORBIDDEN[str(args[0]).split(".")[0]]
-        if what is not None and not (event == "open" and args[0] == NAME):
+        refused = FORBIDDEN.get(word)
+        if (
+            refused is None
+            and event == "import"
+            and args
+            and str(args[0]).split(".")[0] in FORBIDDEN
+        ):
+            refused = FORBIDDEN[str(args[0]).split(".")[0]]
+        if refused is not None and not (event == "open" and args[0] == NAME):
             report = {
                 "status": "forbidden",
-                "reason": f"the program tried to use {what} ({event})",
+                "reason": f"the program tried to use {refused} ({event})",
             }
             write(1, json.dumps(report).encode())
             leave(0)

@@ -61,10 +61,10 @@ class ConfiguredGame:
         Raises:
             LookupError: the answers that it is about are not stored any more.
         """
-        found = self.game if self.dealt is None else self.dealt[index]
-        if found is None:
+        game = self.game if self.dealt is None else self.dealt[index]
+        if game is None:
             raise LookupError("the answers that it is about are not stored any more")
-        return found
+        return game
 
 
 def configured_games(
@@ -97,8 +97,8 @@ def configured_games(
             if isinstance(game, OwnGame):
                 close = opened.callback(game.close)
             _check_roles(name, config, game)
-            one = _with_players(game, config, loaded.configuration, world, redact, models)
-            made[name] = replace(one, off_reason=off or one.off_reason, close=close)
+            configured = _with_players(game, config, loaded.configuration, world, redact, models)
+            made[name] = replace(configured, off_reason=off or configured.off_reason, close=close)
         opened.pop_all()
     return made
 
@@ -130,21 +130,21 @@ def check_own_games(loaded: Loaded) -> None:
 def _check_roles(name: str, config: GameConfig, game: Game) -> None:
     for role in config.roles:
         if role not in game.roles:
-            known = ", ".join(one for one in game.roles if one != SANDBOX)
+            known = ", ".join(role for role in game.roles if role != SANDBOX)
             rule = f"must be a role of the game: {known}"
             raise ConfigurationError.of(f"{_key(name)}.roles.{role}", rule, "Rename it.")
 
 
 def models_of(games: Mapping[str, ConfiguredGame]) -> list[LLM]:
     """Return the models that play, each once."""
-    found = [seat.model.llm for one in games.values() for seat in one.seats.values()]
-    return [*{id(one): one for one in found}.values()]
+    models = [seat.model.llm for game in games.values() for seat in game.seats.values()]
+    return [*{id(model): model for model in models}.values()]
 
 
 def no_system(games: Mapping[str, ConfiguredGame]) -> ConfigurationError:
     """Return the error of games that the system is to play in, but cannot."""
     name, role = next(
-        (name, role) for name, one in games.items() for role in sorted(one.of_system)
+        (name, role) for name, game in games.items() for role in sorted(game.of_system)
     )
     return ConfigurationError.of(
         f"society.games.games.{name}.roles.{role}.player",

@@ -50,7 +50,7 @@ def game_rows(plays: Sequence[PlayRecord], form: GameForm) -> Iterator[dict[str,
     Void and lost plays say nothing. Only moves of winners and solvers are to be learned from: a role has won
     that scored more than every other, or ``ALONE`` where it plays alone.
     """
-    played = [one for one in plays if one.status == "played"]
+    played = [play for play in plays if play.status == "played"]
     seen: set[str] = set()
     for row in _FORMS[form](played):
         key = repr({name: row[name] for name in row if name != "play_id"})
@@ -92,12 +92,12 @@ def _dpo(plays: Sequence[PlayRecord]) -> Iterator[dict[str, Any]]:
     for key, chosen in good.items():
         game, version, role, text = key
         # What has won and lost, too, is neither.
-        for one in dict.fromkeys(chosen):
+        for play_id in dict.fromkeys(chosen):
             for other in dict.fromkeys(bad[key]):
-                if one not in bad[key] and other not in chosen:
+                if play_id not in bad[key] and other not in chosen:
                     yield {
                         "prompt": [_user(text)],
-                        "chosen": [_assistant(one)],
+                        "chosen": [_assistant(play_id)],
                         "rejected": [_assistant(other)],
                         "game": game,
                         "version": version,

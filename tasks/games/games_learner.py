@@ -84,7 +84,7 @@ class GamesLearner:
         self,
         study: Study,  # noqa: ARG002 - of the protocol
         state: StudyState,
-        asked: Asked,  # noqa: ARG002
+        planned: Asked,  # noqa: ARG002
         trials: Sequence[Trial],  # noqa: ARG002
     ) -> LearnerStep:
         """Return the rows of the round before this generation."""
@@ -116,9 +116,9 @@ def make_games(parts: LearnerParts) -> GamesLearner | None:
     if every is None or {*parts.record.tags} & {*PARTS, ROUNDS_TAG}:
         return None
     games = configured_games(loaded, parts.world, parts.redact)
-    for one in games.values():
-        parts.held.callback(one.close)
-    if shape_of(loaded.cases) is None and any(one.of_system for one in games.values()):
+    for game in games.values():
+        parts.held.callback(game.close)
+    if shape_of(loaded.cases) is None and any(game.of_system for game in games.values()):
         raise no_system(games)
     learned = parts.state.learned.get(GAMES)
     n_rounds = learned.get("n_rounds") if isinstance(learned, dict) else None

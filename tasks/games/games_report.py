@@ -51,18 +51,18 @@ def report_of(store: Store, record: RunRecord, generation: int | None = None) ->
     if not rows:
         raise LookupError(f"run {record.label} has no finished round of games")
     row = rows[-1]
-    here = (record.run_id, int(row["generation"]))
-    own = next(one for one in all_rounds(store, system) if one.place == here)
+    place = (record.run_id, int(row["generation"]))
+    reported = next(past for past in all_rounds(store, system) if past.place == place)
     before = [
-        one
-        for one in past_rounds(store, system)
-        if (one.round_number, one.place) < (own.round_number, own.place)
+        past
+        for past in past_rounds(store, system)
+        if (past.round_number, past.place) < (reported.round_number, reported.place)
     ]
-    plays = plays_of_run(store, record.run_id, generation=own.generation)
+    plays = plays_of_run(store, record.run_id, generation=reported.generation)
     cost = None if row["cost_usd"] is None else float(row["cost_usd"])
     return made_report(
         record,
-        own,
+        reported,
         before,
         plays,
         cost_usd=cost,
@@ -85,35 +85,37 @@ def games_within_report(store: Store, record: RunRecord) -> GamesReportWithin | 
     if not rows:
         return None
     reports = [report_of(store, record, int(row["generation"])) for row in rows]
-    own = [one for one in all_rounds(store, system) if one.run_id == record.run_id]
-    past = [one for one in past_rounds(store, system) if one.round_number <= own[-1].round_number]
+    rounds = [past for past in all_rounds(store, system) if past.run_id == record.run_id]
+    past = [
+        past for past in past_rounds(store, system) if past.round_number <= rounds[-1].round_number
+    ]
     measured = rounds_with_change(past, None)
-    effect = {one.game: one for one in effects(measured)} if measured else {}
-    looks = [(f"before round {one.round_number + 1}", one.look) for one in reports]
-    if own[-1].after is not None:
-        looks.append(("in the final test", own[-1].after))
-    costs = [one.cost_usd for one in reports]
+    effect = {effect.game: effect for effect in effects(measured)} if measured else {}
+    looks = [(f"before round {report.round_number + 1}", report.look) for report in reports]
+    if rounds[-1].after is not None:
+        looks.append(("in the final test", rounds[-1].after))
+    costs = [report.cost_usd for report in reports]
     return GamesReportWithin(
         n_rounds=len(reports),
-        n_plays=sum(one.n_plays for one in reports),
-        n_calls=sum(one.n_calls for one in reports),
-        cost_usd=None if None in costs else sum(one or 0.0 for one in costs),
+        n_plays=sum(report.n_plays for report in reports),
+        n_calls=sum(report.n_calls for report in reports),
+        cost_usd=None if None in costs else sum(cost or 0.0 for cost in costs),
         is_offline=reports[-1].is_offline,
         looks=tuple(
             LookReport(when=when, n_cases=look.n_cases, mean=look.mean) for when, look in looks
         ),
         n_measured=len(measured),
         limits=tuple(
-            f"Round {one.round_number + 1} ended early: {one.limit.rstrip('.')}."
-            for one in reports
-            if one.limit is not None
+            f"Round {report.round_number + 1} ended early: {report.limit.rstrip('.')}."
+            for report in reports
+            if report.limit is not None
         ),
         games=tuple(
             _game_within(
                 [
                     game
-                    for one in reports
-                    for game in one.games
+                    for report in reports
+                    for game in report.games
                     if game.coin.game == last.coin.game
                 ],
                 effect.get(last.coin.game),
@@ -129,16 +131,16 @@ def _game_within(
     rounds: Sequence[GameSummary], effect: GameEffect | None, n_measured: int, last_round: int
 ) -> GameReport:
     """Return one game over the rounds of a run; the reason is that of the last one."""
-    last, costs = replace(rounds[-1], effect=effect), [one.cost_usd for one in rounds]
+    last, costs = replace(rounds[-1], effect=effect), [past.cost_usd for past in rounds]
     is_off = last.coin.off_reason is not None
     return GameReport(
         game=last.coin.game,
-        n_on_offer=sum(one.coin.coin is not None for one in rounds),
-        n_included=sum(one.coin.is_included and one.coin.n_plays > 0 for one in rounds),
-        n_played=sum(one.n_played for one in rounds),
-        n_void=sum(one.n_void for one in rounds),
-        n_lost=sum(one.n_lost for one in rounds),
-        cost_usd=None if None in costs else sum(one or 0.0 for one in costs),
+        n_on_offer=sum(past.coin.coin is not None for past in rounds),
+        n_included=sum(past.coin.is_included and past.coin.n_plays > 0 for past in rounds),
+        n_played=sum(past.n_played for past in rounds),
+        n_void=sum(past.n_void for past in rounds),
+        n_lost=sum(past.n_lost for past in rounds),
+        cost_usd=None if None in costs else sum(cost or 0.0 for cost in costs),
         effect=None if effect is None else (effect.mean, *effect.interval),
         p_keep=None if is_off else 0.5 if effect is None else effect.p_keep,
         verdict=verdict_of_game(last, n_measured),
@@ -148,7 +150,7 @@ def _game_within(
 
 def made_report(
     record: RunRecord,
-    own: PastRound,
+    reported: PastRound,
     before: Sequence[PastRound],
     plays: Sequence[PlayRecord],
     *,
@@ -159,27 +161,27 @@ def made_report(
 
     Args:
         record: its run.
-        own: the round.
+        reported: the round.
         before: the finished rounds before it.
         plays: of the round.
         cost_usd: of all its calls.
         limit: why it ended early; ``None``: it did not.
     """
-    measured = rounds_with_change(before, own.look, series=own.series)
-    known = {one.game: one for one in effects(measured)} if measured else {}
+    measured = rounds_with_change(before, reported.look, series=reported.series)
+    known = {effect.game: effect for effect in effects(measured)} if measured else {}
     of_game: dict[str, list[PlayRecord]] = {}
     for play in plays:
         of_game.setdefault(play.game, []).append(play)
     reference = _references(of_game)
     games = tuple(
         _summary(one, of_game.get(one.game, []), reference.get(one.game, {}), known.get(one.game))
-        for one in sorted(own.coins, key=lambda coin: coin.game)
+        for one in sorted(reported.coins, key=lambda coin: coin.game)
     )
     return GamesReport(
         system=system_of(record),
         label=record.label,
-        round_number=own.round_number,
-        look=own.look,
+        round_number=reported.round_number,
+        look=reported.look,
         games=games,
         n_measured=len(measured),
         n_plays=len(plays),
@@ -205,9 +207,9 @@ def latest_round(store: ParquetStore, name: str | None = None) -> RunRecord:
         known = (None, record.label, record.run_id, system_of(record))
         if record.run_id in finished and name in known:
             return record
-    asked = "" if name is None else f" {name!r}"
+    named = "" if name is None else f" {name!r}"
     raise LookupError(
-        f"the store {store.path} holds no finished round of games{asked}. Play one with "
+        f"the store {store.path} holds no finished round of games{named}. Play one with "
         "`convergence games run`."
     )
 
@@ -230,7 +232,7 @@ def _summary(
 ) -> GameSummary:
     n_by = Counter(play.status for play in plays)
     costs = [play.cost_usd for play in plays]
-    known = [one for one in costs if one is not None]
+    known = [cost for cost in costs if cost is not None]
     return GameSummary(
         coin=coin,
         n_played=n_by["played"],

@@ -44,7 +44,7 @@ class OpenGame:
         if protocol is None or n_known != len(replies) - 1:
             protocol, sent = self._begun(state), [None, *replies]
         try:
-            ask = [protocol.send(one) for one in sent][-1]
+            ask = [protocol.send(reply) for reply in sent][-1]
         except StopIteration as end:
             return {"facts": dict(end.value or {})}
         if len(self._open) >= MOST_OPEN:
@@ -58,8 +58,11 @@ class OpenGame:
             Turn(Ask(role=role, text=text, state=state, options=tuple(options)), reply)
             for role, text, state, options, reply in turns
         ]
-        found = self._game.score(tuple(said), facts)
-        return {"by_role": {k: float(v) for k, v in found.by_role.items()}, "reason": found.reason}
+        scores = self._game.score(tuple(said), facts)
+        return {
+            "by_role": {k: float(v) for k, v in scores.by_role.items()},
+            "reason": scores.reason,
+        }
 
     def _begun(self, state: dict[str, Any]) -> Turns:
         rng = np.random.Generator(np.random.PCG64())
@@ -74,7 +77,9 @@ def made(path: str, base_dir: str, key: str) -> tuple[Game | None, dict[str, Any
     except ConfigurationError as error:
         fields = ("key", "rule", "value", "fix", "file", "line", "column")
         return None, {
-            "problems": [{name: getattr(one, name) for name in fields} for one in error.problems]
+            "problems": [
+                {name: getattr(problem, name) for name in fields} for problem in error.problems
+            ]
         }
     try:
         game: Game = make()
@@ -106,17 +111,19 @@ def main() -> None:
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     opened: OpenGame | None = None
     for line in requests:
-        asked = json.loads(line)
-        what = asked.pop("what")
+        request = json.loads(line)
+        action = request.pop("what")
         try:
-            if what == "make":
-                game, told = made(**asked)
+            if action == "make":
+                game, description = made(**request)
                 opened = None if game is None else OpenGame(game)
             elif opened is None:
-                told = {"raised": "ValueError: there is no game"}
+                description = {"raised": "ValueError: there is no game"}
             else:
-                told = opened.step(**asked) if what == "step" else opened.score(**asked)
-            text = json.dumps(told)
+                description = (
+                    opened.step(**request) if action == "step" else opened.score(**request)
+                )
+            text = json.dumps(description)
         except Exception as error:  # noqa: BLE001 - as above
             text = json.dumps({"raised": f"{type(error).__name__}: {error}"})
         replies.write(text + "\n")

@@ -58,10 +58,10 @@ class OwnGame:
         """
         begun = {"what": "step", "play": uuid.uuid4().hex, "state": rng.bit_generator.state}
         replies: list[str] = []
-        while "ask" in (found := self._asked({**begun, "replies": replies})):
-            role, text, state, options = found["ask"]
+        while "ask" in (step := self._asked({**begun, "replies": replies})):
+            role, text, state, options = step["ask"]
             replies.append((yield Ask(role=role, text=text, state=state, options=tuple(options))))
-        return dict(found["facts"])
+        return dict(step["facts"])
 
     def score(self, turns: Sequence[Turn], facts: Facts) -> Scores:
         """Return the game's scores.
@@ -70,8 +70,8 @@ class OwnGame:
             OwnGameError: the game raised, or gave nothing in time.
         """
         said = [
-            [one.ask.role, one.ask.text, one.ask.state, [*one.ask.options], one.reply]
-            for one in turns
+            [turn.ask.role, turn.ask.text, turn.ask.state, [*turn.ask.options], turn.reply]
+            for turn in turns
         ]
         return Scores(**self._asked({"what": "score", "turns": said, "facts": dict(facts)}))
 
@@ -85,13 +85,13 @@ class OwnGame:
                 f"the game is not asked any more: {MOST_HANGS} times it gave nothing"
             )
         try:
-            found = self.process.ask(request, self.step_s)
+            answer = self.process.ask(request, self.step_s)
         except NoReplyError as error:
             self.hangs.append(str(error))
             raise OwnGameError(f"the game was ended: it gave {error}") from None
-        if "raised" in found:
-            raise OwnGameError(f"the game raised {found['raised']}")
-        return found
+        if "raised" in answer:
+            raise OwnGameError(f"the game raised {answer['raised']}")
+        return answer
 
 
 def own_game(
@@ -115,8 +115,8 @@ def own_game(
         {"what": "make", "path": file, "base_dir": str(base_dir.absolute()), "key": key},
     )
     try:
-        told = process.start(check_s)
-        _check(told, key)
+        description = process.start(check_s)
+        _check(description, key)
     except NoReplyError as error:
         rule = "must make a game that keeps the contract"
         fix = "Mend what waits or counts without end."
@@ -124,16 +124,18 @@ def own_game(
     except ConfigurationError:
         process.close()
         raise
-    return OwnGame(process=process, step_s=step_s, **{**told, "roles": tuple(told["roles"])})
+    return OwnGame(
+        process=process, step_s=step_s, **{**description, "roles": tuple(description["roles"])}
+    )
 
 
-def _check(told: Mapping[str, Any], key: str) -> None:
-    if "problems" in told:
-        raise ConfigurationError([Problem(**one) for one in told["problems"]])
-    if "raised" in told:
+def _check(reply: Mapping[str, Any], key: str) -> None:
+    if "problems" in reply:
+        raise ConfigurationError([Problem(**problem) for problem in reply["problems"]])
+    if "raised" in reply:
         rule = "must name a class or a function that takes nothing and makes the game"
-        raise ConfigurationError.of(key, rule, "Mend it.", value=told["raised"])
-    if broken := told.get("broken"):
+        raise ConfigurationError.of(key, rule, "Mend it.", value=reply["raised"])
+    if broken := reply.get("broken"):
         shown, n = "; ".join(broken[:MOST_SHOWN]), len(broken)
         more = f"; and {n - MOST_SHOWN} more" if n > MOST_SHOWN else ""
         fix = "Mend the game: `convergence_core.games.contract.broken_rules` names each rule."

@@ -32,11 +32,11 @@ class SandboxPlayer:
         Raises:
             SandboxUnavailableError: no program can be run on this machine.
         """
-        asked = json.loads(ask.text)
-        found = self.sandbox.run(
-            asked["program"], function=asked["function"], arguments=asked["arguments"]
+        task = json.loads(ask.text)
+        outcome = self.sandbox.run(
+            task["program"], function=task["function"], arguments=task["arguments"]
         )
-        return canonical_json(found.to_json())
+        return canonical_json(outcome.to_json())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

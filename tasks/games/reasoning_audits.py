@@ -57,12 +57,16 @@ class StoredAudit:
     @property
     def admitted(self) -> tuple[str, ...]:
         """Names of the generators that are admitted."""
-        return tuple(name for name, one in self.found.items() if not one.reason)
+        return tuple(name for name, audit_result in self.found.items() if not audit_result.reason)
 
     @property
     def rejected(self) -> Mapping[str, str]:
         """Generator → why it is rejected."""
-        return {name: one.reason for name, one in self.found.items() if one.reason}
+        return {
+            name: audit_result.reason
+            for name, audit_result in self.found.items()
+            if audit_result.reason
+        }
 
 
 def stored_audit(path: Path, n_seeds: int = N_SEEDS) -> StoredAudit:
@@ -76,14 +80,14 @@ def stored_audit(path: Path, n_seeds: int = N_SEEDS) -> StoredAudit:
         ReasoningGymError: the package is missing.
     """
     version = installed_version()
-    asked = {"package": PACKAGE, "version": version, "audit": AUDIT_VERSION, "n_seeds": n_seeds}
+    key = {"package": PACKAGE, "version": version, "audit": AUDIT_VERSION, "n_seeds": n_seeds}
     with closing(ParquetStore(path)) as store:
-        rows = store.rows(_STORED, asked) if store.exists else []
-    found = {
+        rows = store.rows(_STORED, key) if store.exists else []
+    stored = {
         str(r["generator"]): Audited(str(r["generator"]), str(r["reason"] or "")) for r in rows
     }
     n = int(str(rows[-1]["n_generators"])) if rows else None
-    return StoredAudit(version=version, found=dict(sorted(found.items())), n_generators=n)
+    return StoredAudit(version=version, found=dict(sorted(stored.items())), n_generators=n)
 
 
 def audited(
@@ -119,9 +123,9 @@ def audited(
         new = [name for name in wanted if name not in known]
         tried: list[Audited] = []
         try:
-            for one in audit(new, n_seeds=n_seeds, limit_s=limit_s) if new else ():
-                tried.append(one)
-                yield one
+            for audit_result in audit(new, n_seeds=n_seeds, limit_s=limit_s) if new else ():
+                tried.append(audit_result)
+                yield audit_result
         finally:
             _save(path, tried, stored.version, n_seeds, n_generators)
         wanted = [name for name in wanted if name in known]
@@ -137,14 +141,14 @@ def _save(
             "package": PACKAGE,
             "version": version,
             "audit": AUDIT_VERSION,
-            "generator": one.generator,
+            "generator": audit_result.generator,
             "n_seeds": n_seeds,
-            "is_admitted": not one.reason,
-            "reason": one.reason or None,
+            "is_admitted": not audit_result.reason,
+            "reason": audit_result.reason or None,
             "n_generators": n_generators,
             "audited_at": now,
         }
-        for one in tried
+        for audit_result in tried
     ]
     with closing(ParquetStore(path)) as store:
         store.add_rows("task_audits", rows, now)
@@ -200,12 +204,12 @@ class RealTasks:
         self._library = self._library or ReasoningLibrary()
         generator = name.removeprefix(REAL_TASK).replace("-", "_")
         try:
-            (found,) = audited(self._path, [generator])
+            (audit_result,) = audited(self._path, [generator])
         except ReasoningGymError:
             check_real_task(name)
             raise
-        off = f"the audit of {PACKAGE} {self._library.version} rejects it: {found.reason}"
-        return ReasoningGame(self._library, generator), off if found.reason else None
+        off = f"the audit of {PACKAGE} {self._library.version} rejects it: {audit_result.reason}"
+        return ReasoningGame(self._library, generator), off if audit_result.reason else None
 
     def close(self) -> None:
         """End the process; safe to call twice."""

@@ -104,9 +104,9 @@ def _texts(value: Any) -> list[str]:
     if isinstance(value, str):
         return [value]
     if isinstance(value, dict):
-        return [text for one in value.values() for text in _texts(one)]
+        return [text for part in value.values() for text in _texts(part)]
     if isinstance(value, list | tuple):
-        return [text for one in value for text in _texts(one)]
+        return [text for part in value for text in _texts(part)]
     return []
 
 
@@ -131,13 +131,13 @@ def main() -> None:
     sys.addaudithook(guard.hook)
     kept: dict[tuple[str, int], tuple[Any, dict[str, Any]]] = {}
     for line in sys.stdin:
-        asked = json.loads(line)
+        request = json.loads(line)
         try:
-            reply = _reply(asked, library, names, guard, kept)
+            reply = _reply(request, library, names, guard, kept)
         except Exception as error:  # noqa: BLE001 - whatever the library raises is told
             guard.is_on = False
-            told = f"{type(error).__name__}: {error}" if asked["what"] == "item" else ""
-            raised = guard.refused or told or type(error).__name__  # without the answer's text
+            message = f"{type(error).__name__}: {error}" if request["what"] == "item" else ""
+            raised = guard.refused or message or type(error).__name__  # without the answer's text
             reply = {"raised": raised, "refused": bool(guard.refused)}
         guard.is_on = False
         replies.write(json.dumps(reply, default=str) + "\n")
@@ -145,22 +145,22 @@ def main() -> None:
 
 
 def _reply(
-    asked: dict[str, Any], library: Any, names: list[str], guard: EvaluationGuard, kept: Any
+    request: dict[str, Any], library: Any, names: list[str], guard: EvaluationGuard, kept: Any
 ) -> Any:
     guard.refused = ""
-    if asked["what"] == "generators":
+    if request["what"] == "generators":
         return {"generators": names}
-    key = (asked["generator"], asked["seed"])
+    key = (request["generator"], request["seed"])
     if key not in kept:
         if len(kept) > 8:
             kept.clear()
         made = library.create_dataset(key[0], seed=key[1], size=1)
         kept[key] = (made, made[0])
     dataset, entry = kept[key]
-    if asked["what"] == "item":
+    if request["what"] == "item":
         return {name: entry[name] for name in ("question", "answer", "metadata")}
     guard.open(entry)
-    score = float(dataset.score_answer(asked["answer"], entry))
+    score = float(dataset.score_answer(request["answer"], entry))
     return {"score": score, "reason": guard.refused}
 
 

@@ -123,24 +123,24 @@ class ReasoningLibrary:
         Raises:
             ReasoningGymError: the generator raises or takes too long.
         """
-        found = self._asked({"what": "item", "generator": generator, "seed": seed})
-        if "raised" in found:
-            raise ReasoningGymError(f"Generator {generator!r} makes no item: {found['raised']}")
-        return ReasoningItem(found["question"], found["answer"], found["metadata"])
+        answer = self._asked({"what": "item", "generator": generator, "seed": seed})
+        if "raised" in answer:
+            raise ReasoningGymError(f"Generator {generator!r} makes no item: {answer['raised']}")
+        return ReasoningItem(answer["question"], answer["answer"], answer["metadata"])
 
     def verdict(self, generator: str, seed: int, answer: str | None) -> VerifierVerdict:
         """Return the verifier's score of an answer; whatever it raises scores 0 with the reason."""
         if answer is not None and len(answer) > MOST_ANSWER:
             return VerifierVerdict(0.0, f"the answer has more than {MOST_ANSWER:,} characters")
-        asked = {"what": "score", "generator": generator, "seed": seed, "answer": answer}
-        found = self._asked(asked)
-        if "raised" in found:
-            why = found["raised"] if found["refused"] else f"the verifier raised {found['raised']}"
-            return VerifierVerdict(0.0, why, has_hung="hung" in found)
-        score = float(found["score"])
+        request = {"what": "score", "generator": generator, "seed": seed, "answer": answer}
+        reply = self._asked(request)
+        if "raised" in reply:
+            why = reply["raised"] if reply["refused"] else f"the verifier raised {reply['raised']}"
+            return VerifierVerdict(0.0, why, has_hung="hung" in reply)
+        score = float(reply["score"])
         if not 0.0 <= score <= 1.0:  # NaN too
             return VerifierVerdict(0.0, f"the verifier gave {score}, which is outside of 0 and 1")
-        return VerifierVerdict(score, found["reason"])
+        return VerifierVerdict(score, reply["reason"])
 
     def close(self) -> None:
         """End the process."""
@@ -298,20 +298,22 @@ def _why_rejected(library: ReasoningLibrary, other: ReasoningLibrary, name: str,
         return f"seed {seed} gives another item in another process"
     if not isinstance(item.answer, str):
         return "it gives no answer of its own"
-    own = library.verdict(name, seed, answer_of(item.answer))
-    if own.score < 1.0:
-        return f"its own answer scores {own.score:g}" + (f": {own.reason}" if own.reason else "")
+    verdict = library.verdict(name, seed, answer_of(item.answer))
+    if verdict.score < 1.0:
+        return f"its own answer scores {verdict.score:g}" + (
+            f": {verdict.reason}" if verdict.reason else ""
+        )
     return next(_of_answers(library, name, seed, answer_of(item.answer)), "")
 
 
 def _of_answers(library: ReasoningLibrary, name: str, seed: int, right: str) -> Iterator[str]:
     for junk in JUNK:
-        found = library.verdict(name, seed, junk)
-        if found.score > MOST_JUNK and junk != right:
-            yield f"the answer {junk!r} scores {found.score:g}"
-        if found.reason.startswith("the verifier raised"):
-            yield f"at the answer {junk!r} {found.reason}"
+        verdict = library.verdict(name, seed, junk)
+        if verdict.score > MOST_JUNK and junk != right:
+            yield f"the answer {junk!r} scores {verdict.score:g}"
+        if verdict.reason.startswith("the verifier raised"):
+            yield f"at the answer {junk!r} {verdict.reason}"
     for hostile in HOSTILE:
-        found = library.verdict(name, seed, hostile)
-        if found.has_hung:
-            yield f"at the answer {hostile[:20]!r} {found.reason}"
+        verdict = library.verdict(name, seed, hostile)
+        if verdict.has_hung:
+            yield f"at the answer {hostile[:20]!r} {verdict.reason}"

@@ -62,7 +62,9 @@ class RoundPlayer:
         async def work(asker: ThoughtAsker) -> list[PlayRecord]:
             free = asyncio.Semaphore(self._n_at_once)
             tasks = [self._within(free, game, index, asker) for index in range(n_plays)]
-            return [one for one in await asyncio.gather(*tasks) if one is not None]
+            return [
+                transcript for transcript in await asyncio.gather(*tasks) if transcript is not None
+            ]
 
         return self._calls.run(work, self._generation, scope=scope)
 
@@ -161,11 +163,11 @@ class _Play:
         going = self._open
         if self._broken or going is None:
             return self.ended("void", self._broken)
-        found: list[Transcript] = []
-        self._guarded(lambda: found.append(going.transcript()))
-        if not found:
+        transcripts: list[Transcript] = []
+        self._guarded(lambda: transcripts.append(going.transcript()))
+        if not transcripts:
             return self.ended("void", self._broken)
-        (seen,) = found
+        (seen,) = transcripts
         status: PlayStatus = "void" if seen.scores.is_void else "played"
         return self.ended(status, seen.scores.reason, seen.turns, seen.facts, seen.scores)
 

@@ -76,7 +76,9 @@ def round_row(  # noqa: PLR0917 - of one row
 
 def coin_rows(run_id: str, number: int, coins: Iterable[CoinRecord]) -> list[Row]:
     """Return the rows of a round's coins."""
-    return [{"run_id": run_id, "generation": 0, "round": number, **one.to_json()} for one in coins]
+    return [
+        {"run_id": run_id, "generation": 0, "round": number, **coin.to_json()} for coin in coins
+    ]
 
 
 def play_rows(run_id: str, plays: Iterable[PlayRecord]) -> list[Row]:
@@ -85,23 +87,23 @@ def play_rows(run_id: str, plays: Iterable[PlayRecord]) -> list[Row]:
         {
             "run_id": run_id,
             "generation": 0,
-            "play_id": one.play_id,
-            "game": one.game,
-            "version": one.version,
-            "round": one.key.round_number,
-            "position": one.key.index,
-            "seed": one.key.run_seed,
-            "status": one.status,
-            "scores": dict(one.scores),
-            "reason": one.reason or None,
-            "players_json": canonical_json(dict(one.players)),
-            "turns_json": canonical_json(one.turns_json),
-            "facts_json": canonical_json(dict(one.facts)),
-            "sha256": one.sha256,
-            "n_calls": one.n_calls,
-            "cost_usd": one.cost_usd,
+            "play_id": play.play_id,
+            "game": play.game,
+            "version": play.version,
+            "round": play.key.round_number,
+            "position": play.key.index,
+            "seed": play.key.run_seed,
+            "status": play.status,
+            "scores": dict(play.scores),
+            "reason": play.reason or None,
+            "players_json": canonical_json(dict(play.players)),
+            "turns_json": canonical_json(play.turns_json),
+            "facts_json": canonical_json(dict(play.facts)),
+            "sha256": play.sha256,
+            "n_calls": play.n_calls,
+            "cost_usd": play.cost_usd,
         }
-        for one in plays
+        for play in plays
     ]
 
 
@@ -115,11 +117,11 @@ def past_rounds(store: Store, system: str) -> list[PastRound]:
         system: its name.
     """
     records = _records(store, system)
-    found = {
-        (owner(records[one.run_id], one.generation), one.generation): one
-        for one in all_rounds(store, system)
+    rounds = {
+        (owner(records[past.run_id], past.generation), past.generation): past
+        for past in all_rounds(store, system)
     }
-    return sorted(found.values(), key=lambda one: (one.round_number, one.place))
+    return sorted(rounds.values(), key=lambda past: (past.round_number, past.place))
 
 
 def next_number(store: Store, system: str, past: Iterable[PastRound]) -> int:
@@ -128,17 +130,17 @@ def next_number(store: Store, system: str, past: Iterable[PastRound]) -> int:
     A round that is played alone and one within a run may be under way at once, and so have two numbers.
     """
     fixed = (
-        json.loads(one.tags[COINS_TAG])
-        for one in _records(store, system).values()
-        if one.status != "done" and COINS_TAG in one.tags
+        json.loads(record.tags[COINS_TAG])
+        for record in _records(store, system).values()
+        if record.status != "done" and COINS_TAG in record.tags
     )
-    numbers = [one.round_number for one in past] + [int(one["round"]) for one in fixed]
+    numbers = [record.round_number for record in past] + [int(row["round"]) for row in fixed]
     return 1 + max(numbers, default=-1)
 
 
 def _records(store: Store, system: str) -> dict[str, RunRecord]:
     names = (system, f"{system}.{GAMES_TAG}")
-    return {one.run_id: one for name in names for one in store.runs(name)}
+    return {run.run_id: run for name in names for run in store.runs(name)}
 
 
 def all_rounds(store: Store, system: str) -> list[PastRound]:
@@ -166,8 +168,8 @@ def all_rounds(store: Store, system: str) -> list[PastRound]:
 
 def rounds_of_run(store: Store, system: str, run_id: str) -> list[Mapping[str, Any]]:
     """Return the rows of a run's finished rounds, in their order; empty: there is none."""
-    found = store.rows(_ROUNDS, {"system": system})
-    return [row for row in found if row["run_id"] == run_id]
+    rows = store.rows(_ROUNDS, {"system": system})
+    return [row for row in rows if row["run_id"] == run_id]
 
 
 def plays_of_run(
@@ -181,8 +183,8 @@ def plays_of_run(
         game: whose; ``None``: all.
         generation: of the run, before which the round was played; ``None``: all.
     """
-    asked = {"run": run_id, "game": game, "generation": generation}
-    return [_play(row) for row in store.rows(_PLAYS, asked)]
+    parameters = {"run": run_id, "game": game, "generation": generation}
+    return [_play(row) for row in store.rows(_PLAYS, parameters)]
 
 
 def price_of_plays(store: Store, system: str) -> dict[str, float]:
@@ -202,40 +204,40 @@ def gains_of_debates(
         game: the debate, of this version.
         players: role → who plays it.
     """
-    asked = {"system": system, "game": game.id, "version": game.version}
-    rows = store.rows(_GAINS, asked)
+    parameters = {"system": system, "game": game.id, "version": game.version}
+    rows = store.rows(_GAINS, parameters)
     scored: list[Any] = [
         row["scores"] for row in rows if json.loads(str(row["players_json"])) == players
     ]
-    return [float(dict(one)["advocate"]) for one in scored if "advocate" in dict(one or {})]
+    return [float(dict(row)["advocate"]) for row in scored if "advocate" in dict(row or {})]
 
 
 def _final_looks(store: Store, system: str) -> dict[str, HeldOutLook]:
     """Return what the final tests of a system's runs measured of their leaders, by run."""
-    found: dict[str, dict[str, float]] = {}
+    looks: dict[str, dict[str, float]] = {}
     n_cases: dict[str, int] = {}
     whose: dict[str, str] = {}
     for row in store.rows(_FINAL, {"system": system}):
         run_id = str(row["run_id"])
         n_cases[run_id] = n_cases.get(run_id, 0) + 1
         whose[run_id] = str(row["candidate_id"])
-        own = found.setdefault(run_id, {})
+        rewards = looks.setdefault(run_id, {})
         if row["is_whole"]:
-            own[str(row["case_id"])] = float(str(row["reward"]))
+            rewards[str(row["case_id"])] = float(str(row["reward"]))
     return {
         run_id: HeldOutLook(
-            candidate_id=whose[run_id], rewards=own, n_cases=n_cases[run_id], is_new=True
+            candidate_id=whose[run_id], rewards=rewards, n_cases=n_cases[run_id], is_new=True
         )
-        for run_id, own in found.items()
+        for run_id, rewards in looks.items()
     }
 
 
 def _look(row: Mapping[str, Any]) -> HeldOutLook:
-    told = json.loads(str(row["rewards_json"]))
+    rewards = json.loads(str(row["rewards_json"]))
     return HeldOutLook(
         candidate_id=str(row["candidate_id"]),
-        rewards=told["rewards"],
-        n_cases=told["n_cases"],
+        rewards=rewards["rewards"],
+        n_cases=rewards["n_cases"],
         is_new=bool(row["is_new_look"]),
     )
 

@@ -128,8 +128,8 @@ class Sandbox:
 def why_unavailable() -> str:
     """Return why no program can be run on this machine; empty: programs can."""
     request = {"program": "", "function": None, "cpu_s": 10, "memory_bytes": 2**28}
-    found = _executed(json.dumps(request), 60.0)
-    return "" if found.ending == "ok" else found.reason
+    report = _executed(json.dumps(request), 60.0)
+    return "" if report.ending == "ok" else report.reason
 
 
 def _executed(request: str, wall_s: float) -> Execution:
@@ -211,15 +211,15 @@ def _told(data: bytes, code: int, cpu_s: float) -> Execution:
 def _report(data: bytes) -> dict[str, Any] | None:
     """Return a report of the known form; a program may have written anything in its place."""
     try:
-        found = json.loads(data)
+        report = json.loads(data)
         canonical_json(
-            found
+            report
         )  # no NaN, nothing endless, nothing nested too deep to be written again
     except (ValueError, RecursionError):
         return None
-    if not isinstance(found, dict) or found.get("status") not in _ENDINGS:
+    if not isinstance(report, dict) or report.get("status") not in _ENDINGS:
         return None
-    reason, printed = found.get("reason", ""), found.get("printed", "")
+    reason, printed = report.get("reason", ""), report.get("printed", "")
     if not isinstance(printed, str) or not isinstance(reason, str) or len(reason) > MOST_REASON:
         return None
-    return found
+    return report

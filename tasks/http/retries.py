@@ -131,7 +131,7 @@ def rate_info(headers: Mapping[str, str], *, now_s: float | None = None) -> Rate
         elif field and (number := _number(text)) is not None and math.isfinite(number):
             remaining[window] = max(0, math.floor(number))
     used_up = {window for window, n in remaining.items() if n == 0} or resets_s.keys()
-    found = RateInfo(
+    info = RateInfo(
         retry_after_s=max((s for s in pauses_s if s is not None), default=None),
         remaining_requests=min(
             (n for w, n in remaining.items() if "token" not in w), default=None
@@ -141,24 +141,24 @@ def rate_info(headers: Mapping[str, str], *, now_s: float | None = None) -> Rate
             (s for w, s in resets_s.items() if w in used_up and s is not None), default=None
         ),
     )
-    return None if found == RateInfo() else found
+    return None if info == RateInfo() else info
 
 
 def rate_of(headers: Iterable[tuple[bytes, bytes]]) -> RateInfo | None:
     """Return what an answer's raw headers say about limits; quick where they say nothing."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     date = b""
     for name, value in headers:
         lower = name.lower()
         if b"ratelimit" in lower or b"retry-after" in lower:
-            found[lower.decode("latin-1")] = value.decode("latin-1")
+            values[lower.decode("latin-1")] = value.decode("latin-1")
         elif lower == b"date":
             date = value
-    if not found:
+    if not values:
         return None
-    if date and any(":" in text or len(text) >= _SHORTEST_MOMENT for text in found.values()):
-        found["date"] = date.decode("latin-1")
-    return rate_info(found)
+    if date and any(":" in text or len(text) >= _SHORTEST_MOMENT for text in values.values()):
+        values["date"] = date.decode("latin-1")
+    return rate_info(values)
 
 
 def _number(text: str) -> float | None:

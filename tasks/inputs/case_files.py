@@ -249,14 +249,14 @@ def _cases_of(data: Any, report: Reporter) -> tuple[list[Any], str]:
 
 def _json(text: str, report: Reporter) -> RawCases:
     try:
-        found, key = _cases_of(load_json(text, report, read_float=_WrittenFloat), report)
+        cases, key = _cases_of(load_json(text, report, read_float=_WrittenFloat), report)
     except FileProblem:
         problems = _twice_in_cases(text, report)
         if not problems:
             raise
         return RawCases((), tuple(problems))
     places = _places(text, _starts(text, key))
-    pairs = zip(found, places, strict=True)
+    pairs = zip(cases, places, strict=True)
     return RawCases(tuple(_of_json(value, line, column) for value, (_, line, column) in pairs))
 
 
@@ -313,8 +313,8 @@ def _members(text: str, begin: int) -> Iterator[tuple[str, int]]:
 
 
 def _skip(text: str, position: int) -> int:
-    found = _SPACE.match(text, position)
-    return position if found is None else found.end()
+    match = _SPACE.match(text, position)
+    return position if match is None else match.end()
 
 
 def _jsonl(text: str, report: Reporter) -> RawCases:
@@ -337,9 +337,9 @@ def _yaml(text: str, report: Reporter) -> RawCases:
     source = read_yaml(text, report.file)
     if source.problems:
         return RawCases((), tuple(map(report.below, source.problems)))
-    found, key = _cases_of(source.data, report)
+    cases, key = _cases_of(source.data, report)
     above: tuple[str, ...] = (key,) if key else ()
-    return RawCases(tuple(raw_case(source, (*above, i), value) for i, value in enumerate(found)))
+    return RawCases(tuple(raw_case(source, (*above, i), value) for i, value in enumerate(cases)))
 
 
 def raw_case(source: ConfigSource, path: tuple[str | int, ...], value: Any) -> RawCase:
@@ -402,9 +402,9 @@ def csv_rows(text: str, delimiter: str = ",") -> Iterator[tuple[int, list[str]]]
     csv.field_size_limit(2**31 - 1)
     named = _SEPARATOR.match(text)
     before = 0 if named is None else 1
-    found = _delimiter(text, delimiter) if named is None else named[1]
+    separator = _delimiter(text, delimiter) if named is None else named[1]
     start = 0 if named is None else named.end()
-    reader = csv.reader(io.StringIO(text[start:], newline=""), delimiter=found, strict=True)
+    reader = csv.reader(io.StringIO(text[start:], newline=""), delimiter=separator, strict=True)
     offset = before
     try:
         for row in reader:

@@ -70,7 +70,7 @@ def leak_warnings(cases: Sequence[Case], report: Reporter) -> list[Problem]:
     fields: Counter[str] = Counter()
     n_within = n_expected = 0
     for case in cases:
-        answers = [as_text(one).strip() for one in answers_of(case.expected)]
+        answers = [as_text(answer).strip() for answer in answers_of(case.expected)]
         if case.expected is None or isinstance(case.expected, dict) or not all(answers):
             continue
         n_expected += 1

@@ -50,14 +50,14 @@ def _told_once(problems: list[Problem], n_cases: int) -> list[Problem]:
         end = problem.key.rpartition("]")[2]
         places.setdefault((end, problem.rule, problem.fix), []).append(problem)
     least = min(n_cases, _MAX_PROBLEMS)
-    found: list[Problem] = []
+    kept: list[Problem] = []
     for same in places.values():
         if len(same) < max(least, _LEAST_ALIKE):
-            found += same
+            kept += same
             continue
         rule = f"{same[0].rule} (so in all {n_cases} cases)"
-        found.append(replace(same[0], rule=rule))
-    return sorted(found, key=problems.index) if len(found) == len(problems) else found
+        kept.append(replace(same[0], rule=rule))
+    return sorted(kept, key=problems.index) if len(kept) == len(problems) else kept
 
 
 def split_holdout(

@@ -66,8 +66,8 @@ class Environment:
     def redactor(self, configuration: Configuration) -> Redactor:
         """Return the redactor of this configuration's secrets."""
         if self.mock_url is not None:
-            own = Secrets(_of_target(configuration))
-            target = Redactor.from_configuration(configuration, own)
+            target_secrets = Secrets(_of_target(configuration))
+            target = Redactor.from_configuration(configuration, target_secrets)
             return Redactor.of_journal(configuration).joined(target)
         return Redactor.from_configuration(configuration, self.secrets)
 

@@ -329,9 +329,9 @@ class _Evaluators:
             workers = self._loaded.configuration.optimization.execution.parallel_workers
             evaluator = None
             try:
-                found = resolve(function, self._loaded.base_dir, key=key)
+                target_function = resolve(function, self._loaded.base_dir, key=key)
                 n_workers = min(workers, MAX_EVALUATOR_THREADS)
-                evaluator = UserEvaluator(found, n_workers=n_workers, key=key)
+                evaluator = UserEvaluator(target_function, n_workers=n_workers, key=key)
             except ConfigurationError as error:
                 self.problems += error.problems
             self._key_to_evaluator[memory] = evaluator

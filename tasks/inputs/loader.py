@@ -103,8 +103,8 @@ def load(path: str | Path, assignments: Sequence[str] = ()) -> Loaded:
     try:
         configuration = configuration_of(source)
     except ConfigurationError as error:
-        found = _problems_of_named_cases(source, path.parent)
-        raise ConfigurationError([*error.problems, *found]) from None
+        problems = _problems_of_named_cases(source, path.parent)
+        raise ConfigurationError([*error.problems, *problems]) from None
     return _Loader(configuration, path.parent, source, path).load()
 
 
@@ -261,11 +261,11 @@ class _Loader:
         try:
             return decode(read_bytes(file, report), report)
         except FileProblem as error:
-            found = error.problem
+            problem = error.problem
         if self.source.values and self.source.position(path, of_key=False) is not None:
-            self._problem(path, found.rule, found.fix, value=found.value or repr(str(file)))
+            self._problem(path, problem.rule, problem.fix, value=problem.value or repr(str(file)))
         else:
-            self._problems.append(found)
+            self._problems.append(problem)
         return None
 
     def _texts(self) -> dict[str, str] | None:
@@ -365,12 +365,12 @@ class _Loader:
         self, space: Space, texts: Mapping[str, str], cases: tuple[Case, ...]
     ) -> None:
         configuration = self.configuration
-        found = [
+        missing = [
             *judge.problems(configuration),
             *judge.champion_problems(configuration, space, texts),
             *judge.label_problems(configuration, cases),
         ]
-        self._problems += map(self.source.located, found)
+        self._problems += map(self.source.located, missing)
         if configuration.evaluation.judges and not configuration.storage.keep_text:
             self._problem(
                 ("storage", "keep_text"),
@@ -398,37 +398,41 @@ class _Loader:
         for name, parameter in self.configuration.search_space.parameters.items():
             for i, variant in enumerate(getattr(parameter, "variants", ())):
                 at: KeyPath = ("search_space", "parameters", name, "variants", i)
-                for found in placeholders(texts.get(variant, "")):
-                    if found.name == "input":
-                        self._check_input(at, found, cases)
+                for placeholder in placeholders(texts.get(variant, "")):
+                    if placeholder.name == "input":
+                        self._check_input(at, placeholder, cases)
 
-    def _check_input(self, path: KeyPath, found: Placeholder, cases: tuple[Case, ...]) -> None:
-        if not found.path:
+    def _check_input(
+        self, path: KeyPath, placeholder: Placeholder, cases: tuple[Case, ...]
+    ) -> None:
+        if not placeholder.path:
             return
-        lacking = [c.case_id for c in cases if isinstance(pick(c.input, found.path), Missing)]
+        lacking = [
+            c.case_id for c in cases if isinstance(pick(c.input, placeholder.path), Missing)
+        ]
         if lacking:
-            rule = f"must name a field that every test case's input has, but {found.text}"
+            rule = f"must name a field that every test case's input has, but {placeholder.text}"
             fix = (
                 f"{len(lacking)} of {len(cases)} cases lack it, e.g. {lacking[0]!r}. For plain text "
-                f"double the braces: `{{{found.text}}}`."
+                f"double the braces: `{{{placeholder.text}}}`."
             )
             self._problem(path, rule + " is not always there", fix)
 
     def _check_placeholders(self, path: KeyPath, template: Json, cases: tuple[Case, ...]) -> None:
         parameters = self.configuration.search_space.parameters
-        for found in placeholders(template):
-            if found.name == "input":
-                self._check_input(path, found, cases)
-            elif found.name not in parameters:
+        for placeholder in placeholders(template):
+            if placeholder.name == "input":
+                self._check_input(path, placeholder, cases)
+            elif placeholder.name not in parameters:
                 rule, fix = "must name parameters or `{input}` only", _known(parameters)
-                self._problem(path, rule, fix, value=found.text)
+                self._problem(path, rule, fix, value=placeholder.text)
 
     def _check_request(self, texts: Mapping[str, str]) -> None:
         if self.configuration.api.kind in CHAT_KINDS:
             from tasks.targets.chat_checks import check_parameters  # noqa: PLC0415 - brings httpx
 
-            found = check_parameters(self.configuration, texts.values())
-            self._problems += map(self.source.located, found)
+            problems = check_parameters(self.configuration, texts.values())
+            self._problems += map(self.source.located, problems)
 
 
 _INLINE: KeyPath = ("evaluation", "test_cases", "inline")

@@ -114,5 +114,5 @@ def check_priced(loaded: "Loaded", target: Target, prices: PriceTable) -> str | 
 def _read() -> Mapping[str, Any]:
     # The loader in C, where the system has it, takes a tenth of the time of half a second.
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    found: Mapping[str, Any] = yaml.load(shipped(_NAME).read_text(encoding="utf-8"), loader)  # noqa: S506 - both are safe
-    return found
+    prices: Mapping[str, Any] = yaml.load(shipped(_NAME).read_text(encoding="utf-8"), loader)  # noqa: S506 - both are safe
+    return prices

@@ -147,8 +147,8 @@ def activate(
     with _adapters(store, config) as adapters:
         role = adapters.record(version).role
         rule = LiveRule() if lacks_power(adapters.checks(version)) else None
-        what = "answer" if rule is None else "be tried on live traffic"
-        console.confirm(f"Let {version} {what} for the role {role}?", yes=yes)
+        effect = "answer" if rule is None else "be tried on live traffic"
+        console.confirm(f"Let {version} {effect} for the role {role}?", yes=yes)
         adapters.activate(version, BY, reason="activated by hand", live_rule=rule)
     console.emit({"role": role, "active": version}, answering_words(version, role))
 

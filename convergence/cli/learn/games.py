@@ -54,7 +54,7 @@ def list_games(
         "grounded": lambda game: "yes" if game["grounded"] else "no",
         "replies a play, at most": lambda game: str(game["most_replies"]),
         "players": lambda game: ", ".join(
-            f"{role}: {who}" for role, who in game["players"].items()
+            f"{role}: {player}" for role, player in game["players"].items()
         ),
     }
 

@@ -86,7 +86,7 @@ def export_preferences(  # noqa: PLR0917 - options of a command
             "of_disabled_judges": dataset.n_unvouched,
             "of_collapsed_rounds": dataset.n_collapsed,
             "doubts": list(dataset.doubts),
-            "files": {what: str(file) for what, file in files.items()},
+            "files": {kind: str(file) for kind, file in files.items()},
         },
         f"Wrote {len(dataset.pairs):,} rows of {name} to {output}{left}.",
     )

@@ -35,11 +35,11 @@ class PendingGain(Coroutine[Any, Any, InformationGain]):
     def __init__(
         self,
         ask: Callable[[], Coroutine[Any, Any, InformationGain]],
-        found: InformationGain | None = None,
+        gain: InformationGain | None = None,
     ) -> None:
         """Prepare to ask; ``found``: there is nothing to ask."""
         self._ask = ask
-        self._found = found
+        self._found = gain
         self._steps: Generator[Any, None, InformationGain] | None = None
 
     @property

@@ -60,8 +60,8 @@ class _OwnModel:
     provider = "own"
     base_url = "own"
 
-    def __init__(self, own: Any) -> None:
-        self._complete: Callable[..., Any] = own.complete
+    def __init__(self, provider: Any) -> None:
+        self._complete: Callable[..., Any] = provider.complete
         self.is_plain = not inspect.iscoroutinefunction(self._complete)
         parameters = _parameters(self._complete)
         kinds = {p.kind for p in parameters}
@@ -92,12 +92,12 @@ class _OwnModel:
             args, settings = (), {self._keyword: given, **settings}
         begin = time.perf_counter()
         if self.is_plain:
-            found = await asyncio.to_thread(self._complete, *args, **settings)
+            completion = await asyncio.to_thread(self._complete, *args, **settings)
         else:
-            found = self._complete(*args, **settings)
-        if inspect.isawaitable(found):
-            found = await found
-        return _completion(found, (time.perf_counter() - begin) * 1e3)
+            completion = self._complete(*args, **settings)
+        if inspect.isawaitable(completion):
+            completion = await completion
+        return _completion(completion, (time.perf_counter() - begin) * 1e3)
 
     async def aclose(self) -> None:
         """The caller's model stays open."""
@@ -110,20 +110,20 @@ def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
         return []
 
 
-def _completion(found: Any, latency_ms: float) -> Completion:
+def _completion(answer: Any, latency_ms: float) -> Completion:
     """Return an answer of any known form.
 
     Raises:
         TypeError: it is of none.
     """
-    if isinstance(found, Completion):
-        split = split_thinking(found.text)
-        return replace(found, text=split.answer, thinking=split.thinking or found.thinking)
-    text = found if isinstance(found, str) else _text_of(found)
+    if isinstance(answer, Completion):
+        split = split_thinking(answer.text)
+        return replace(answer, text=split.answer, thinking=split.thinking or answer.thinking)
+    text = answer if isinstance(answer, str) else _text_of(answer)
     if text is None:
-        raise TypeError(f"`complete` of the provider {_FORM}, but got {type(found).__name__}")
+        raise TypeError(f"`complete` of the provider {_FORM}, but got {type(answer).__name__}")
     # A text alone says nothing of its end, and is taken for whole.
-    ended = _part(_first(found), "finish_reason") or _part(found, "finish_reason") or "stop"
+    ended = _part(_first(answer), "finish_reason") or _part(answer, "finish_reason") or "stop"
     split = split_thinking(text)
     return Completion(
         text=split.answer,
@@ -134,11 +134,11 @@ def _completion(found: Any, latency_ms: float) -> Completion:
     )
 
 
-def _text_of(found: Any) -> str | None:
-    choice = _first(found)
-    found = _part(choice, "message") or choice or found
+def _text_of(answer: Any) -> str | None:
+    choice = _first(answer)
+    answer = _part(choice, "message") or choice or answer
     for name in ("text", "content"):
-        text = _part(found, name)
+        text = _part(answer, name)
         if isinstance(text, str):
             return text
     return None

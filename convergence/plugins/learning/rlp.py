@@ -198,21 +198,21 @@ class RLPMixin:
     async def _asked_gain(self, thought: str, prediction: str, outcome: str) -> InformationGain:
         try:
             p, q, note = await self._both([*dict.fromkeys((outcome, prediction, ELSE))], thought)
-            found = _gain(p, q, 0, note=note)
+            gain = _gain(p, q, 0, note=note)
         except UnreadableAnswerError as error:
             if self.config.use_logprobs is True:
                 raise
             note = f"{ASKED}; its answer cannot be read, which is worth 0: {error}"
-            found = InformationGain(nats=0.0, p_with=nan, p_without=nan, note=note)
-        self._pay(found, thought)
-        return found
+            gain = InformationGain(nats=0.0, p_with=nan, p_without=nan, note=note)
+        self._pay(gain, thought)
+        return gain
 
-    def _pay(self, found: InformationGain, thought: str | None) -> None:
-        self.gains = [*self.gains, found.nats][-CAPACITY:]
+    def _pay(self, gain: InformationGain, thought: str | None) -> None:
+        self.gains = [*self.gains, gain.nats][-CAPACITY:]
         # One text may have been drawn twice: what it is worth is that of both.
         for drawn in self._drawn:
             if thought is not None and drawn.text == thought:
-                drawn.gains.append(found.nats)
+                drawn.gains.append(gain.nats)
 
     @overload
     def update_rlp_policy(self) -> Update: ...
@@ -392,8 +392,8 @@ def _text(value: object) -> str:
     return str(value)
 
 
-async def _known(found: InformationGain) -> InformationGain:
-    return found
+async def _known(gain: InformationGain) -> InformationGain:
+    return gain
 
 
 def _gain(p: np.ndarray, q: np.ndarray, outcome: int, *, note: str = "") -> InformationGain:

@@ -141,8 +141,8 @@ class SyntheticDataset:
         counts = self.errors or {
             f"dropped by the filter `{name}`": n for name, n in self.dropped.items()
         }
-        told = "; ".join(f"{n} times {why}" for why, n in counts.items())
-        return self.why_aborted or told or self.stop_reason or "no answer could be compared"
+        reasons = "; ".join(f"{n} times {why}" for why, n in counts.items())
+        return self.why_aborted or reasons or self.stop_reason or "no answer could be compared"
 
 
 class SAOMixin:
@@ -244,13 +244,13 @@ class SAOMixin:
         n_samples = n_samples if n is None else n
         if n_samples < 1:
             raise ValueError(f"`n_samples` must be at least 1, not {n_samples}")
-        found = await self._play(n_samples)
-        if found.empty_reason is not None:
-            text = f"no row was written: {found.empty_reason}"
-            if self.rounds.n_done >= self.rounds.limit and found.round_number is None:
+        played = await self._play(n_samples)
+        if played.empty_reason is not None:
+            text = f"no row was written: {played.empty_reason}"
+            if self.rounds.n_done >= self.rounds.limit and played.round_number is None:
                 text += ". Raise `iterative_rounds`, or make a new `SAOMixin`."
             warnings.warn(text, UserWarning, stacklevel=2)
-        return found
+        return played
 
     async def _play(self, n_samples: int) -> SyntheticDataset:
         """Play one round if another one may be played."""
@@ -337,18 +337,18 @@ class SAOMixin:
         )
 
     def _concluded(self, plan: RoundPlan, outcome: RoundOutcome) -> SyntheticDataset:
-        found = conclude_round(plan, outcome)
-        self._state, self._history = found.state, found.history
+        concluded = conclude_round(plan, outcome)
+        self._state, self._history = concluded.state, concluded.history
         if self.trust.is_enabled:
             self._vouched.add(plan.round_number)
         return SyntheticDataset(
-            pairs=found.pairs,
+            pairs=concluded.pairs,
             round_number=plan.round_number,
             why_aborted=outcome.abort_reason,
             dropped={str(name): n for name, n in outcome.dropped.items() if n},
             errors=outcome.errors,
             pooled=outcome.bias,
-            coverage=found.coverage,
+            coverage=concluded.coverage,
             audit=outcome.audit,
             stop_reason=self._stop_reason,
         )

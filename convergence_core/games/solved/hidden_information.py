@@ -66,19 +66,19 @@ class KuhnPoker(GameTree):
 
     def known(self, state: State) -> str:
         """Return one's own card, and what was done."""
-        said = ", ".join(state[1]) or "nothing"
-        return f"Your card: {state[0][len(state[1]) % 2]}; moves so far: {said}"
+        moves = ", ".join(state[1]) or "nothing"
+        return f"Your card: {state[0][len(state[1]) % 2]}; moves so far: {moves}"
 
 
 def kuhn_equilibrium(known: str, moves: Sequence[str]) -> np.ndarray:  # noqa: ARG001 - always both
     """Return an equilibrium's probabilities of pass and bet, (2,) (Kuhn 1950)."""
-    card, said = known.removeprefix("Your card: ").split("; moves so far: ")
+    card, history = known.removeprefix("Your card: ").split("; moves so far: ")
     bet = {
         "nothing": {"J": ALPHA, "Q": 0.0, "K": 3.0 * ALPHA},
         "pass, bet": {"J": 0.0, "Q": ALPHA + 1.0 / 3.0, "K": 1.0},
         "pass": {"J": 1.0 / 3.0, "Q": 0.0, "K": 1.0},
         "bet": {"J": 0.0, "Q": 1.0 / 3.0, "K": 1.0},
-    }[said][card]
+    }[history][card]
     return np.array([1.0 - bet, bet])
 
 
@@ -116,7 +116,7 @@ class RockPaperScissors(GameTree):
 
     def payoff(self, state: State) -> float:
         """Return rounds won by the first seat less those won by the second."""
-        numbers = [("rock", "paper", "scissors").index(one) for one in state]
+        numbers = [("rock", "paper", "scissors").index(move) for move in state]
         gaps = [(a - b) % 3 for a, b in zip(numbers[::2], numbers[1::2], strict=True)]
         return float(gaps.count(1) - gaps.count(2))
 
@@ -124,5 +124,5 @@ class RockPaperScissors(GameTree):
         """Return the rounds that have ended, one's own choice first."""
         seat, n = len(state) % 2, len(state) // 2 * 2
         pairs = [(state[i + seat], state[i + 1 - seat]) for i in range(0, n, 2)]
-        said = "; ".join(f"you {own}, they {other}" for own, other in pairs) or "none"
-        return f"Rounds so far: {said}"
+        history = "; ".join(f"you {choice}, they {other}" for choice, other in pairs) or "none"
+        return f"Rounds so far: {history}"

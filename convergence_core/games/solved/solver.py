@@ -51,15 +51,15 @@ class _Minimax:
             return self.values[state]
         seat = self.tree.seat(state)
         if seat is None:
-            found = self.tree.payoff(state)
+            payoff = self.tree.payoff(state)
         else:
             after = {m: self.value(self.tree.after(state, m)) for m in self.tree.moves(state)}
-            found = max(after.values()) if seat == 0 else min(after.values())
+            payoff = max(after.values()) if seat == 0 else min(after.values())
             self.best[self.tree.known(state)] = frozenset(
-                m for m, v in after.items() if v == found
+                m for m, v in after.items() if v == payoff
             )
-        self.values[state] = found
-        return found
+        self.values[state] = payoff
+        return payoff
 
     def policy(self, known: str, moves: Sequence[str]) -> np.ndarray:
         best = np.array([move in self.best[known] for move in moves], np.float64)
@@ -76,5 +76,5 @@ def solve(game: TreeGame) -> Solver:
         return Solver(tree, -1.0 / 18.0, kuhn_equilibrium)
     if isinstance(tree, RockPaperScissors):
         return Solver(tree, 0.0, uniform)
-    found = _Minimax(tree)
-    return Solver(tree, found.value(tree.start()), found.policy)
+    minimax = _Minimax(tree)
+    return Solver(tree, minimax.value(tree.start()), minimax.policy)

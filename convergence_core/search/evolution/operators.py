@@ -39,22 +39,24 @@ def fresh(space: Space, rng: np.random.Generator, seen: Set[str], n: int) -> lis
     Fewer mean that the space holds no more, or none that 100 draws in a row would find in a space
     too large to enumerate.
     """
-    found: dict[str, Candidate] = {}
+    candidates: dict[str, Candidate] = {}
     misses = 0
     size = space.size()
-    while len(found) < n and misses < 5 * N_TRIES and (size is None or len(found) < size):
+    while (
+        len(candidates) < n and misses < 5 * N_TRIES and (size is None or len(candidates) < size)
+    ):
         candidate = space.candidate(space.sample(rng))
-        if candidate.candidate_id in seen or candidate.candidate_id in found:
+        if candidate.candidate_id in seen or candidate.candidate_id in candidates:
             misses += 1
             continue
         misses = 0
-        found[candidate.candidate_id] = candidate
-    if len(found) < n and size is not None and size <= MAX_ENUMERATED:
+        candidates[candidate.candidate_id] = candidate
+    if len(candidates) < n and size is not None and size <= MAX_ENUMERATED:
         rest = [space.candidate(point) for point in space.points()]
-        rest = [c for c in rest if c.candidate_id not in seen and c.candidate_id not in found]
-        for i in rng.permutation(len(rest))[: n - len(found)]:
-            found[rest[i].candidate_id] = rest[i]
-    return list(found.values())
+        rest = [c for c in rest if c.candidate_id not in seen and c.candidate_id not in candidates]
+        for i in rng.permutation(len(rest))[: n - len(candidates)]:
+            candidates[rest[i].candidate_id] = rest[i]
+    return list(candidates.values())
 
 
 def mutate(
@@ -150,17 +152,17 @@ class Breeder:
         A child that was seen is bred again; where breeding finds nothing new, the rest is drawn
         from the space. Fewer than ``n`` mean that the space holds no more.
         """
-        found: dict[str, Candidate] = {}
+        children: dict[str, Candidate] = {}
         misses = 0
-        while parents and len(found) < n and misses < N_TRIES:
+        while parents and len(children) < n and misses < N_TRIES:
             child = self.child(parents, rng)
-            if child.candidate_id in seen or child.candidate_id in found:
+            if child.candidate_id in seen or child.candidate_id in children:
                 misses += 1
                 continue
             misses = 0
-            found[child.candidate_id] = child
-        missing = n - len(found)
-        return [*found.values(), *fresh(self.space, rng, seen | found.keys(), missing)]
+            children[child.candidate_id] = child
+        missing = n - len(children)
+        return [*children.values(), *fresh(self.space, rng, seen | children.keys(), missing)]
 
 
 def _same(a: Params, b: Params) -> bool:
@@ -223,8 +225,8 @@ def _other(
 ) -> dict[str, ParamValue]:
     """Return any other point, or the first parent if there is none."""
     seen = {space.candidate_id(parent) for parent in parents}
-    found = fresh(space, rng, seen, 1)
-    return dict(found[0].params) if found else dict(parents[0])
+    others = fresh(space, rng, seen, 1)
+    return dict(others[0].params) if others else dict(parents[0])
 
 
 Operator: TypeAlias = Literal["crossover", "small_step", "large_step", "fresh"]

@@ -185,15 +185,15 @@ class PoolBreeder:
         n_parents, n_dims = parents.shape
         first = rng.integers(n_parents, size=(n, TOURNAMENT)).min(axis=1)
         second = rng.integers(n_parents, size=(n, TOURNAMENT)).min(axis=1)
-        own, other = parents[first], parents[second]
+        parent, other = parents[first], parents[second]
         crosses = rng.random(n) < style.crossover_rate
         taken = crosses[:, None] & (rng.random((n, n_dims)) < 0.5)
-        taken &= ~np.isnan(other) & (other != own)
+        taken &= ~np.isnan(other) & (other != parent)
         second = np.where(taken.any(axis=1), second, -1)
         # Expressed before, so that no mutation is spent on a gene that crossover inactivated.
-        genes = self._express(np.where(taken, other, own), rng)
+        genes = self._express(np.where(taken, other, parent), rng)
         genes = self._express(self._mutated(genes, rng, style), rng)
-        is_new = ~np.isclose(genes, own, rtol=0.0, atol=1e-9, equal_nan=True).all(axis=1)
+        is_new = ~np.isclose(genes, parent, rtol=0.0, atol=1e-9, equal_nan=True).all(axis=1)
         return self._kept(Pool(genes, np.stack([first, second], axis=1)).take(is_new))
 
     def point(self, genes: np.ndarray) -> Params:

@@ -62,8 +62,8 @@ class ExpertMixture:
         weighted = tuple(expert for expert in experts if expert.weight > 0.0)
         if not weighted or competitors.fitted.learned is None:
             return None
-        own = int(sha256_hex(repr(rng.bit_generator.state))[:16], 16)
-        stream = np.random.default_rng(own)  # noqa: TID251 - a function of the plan's stream
+        seed = int(sha256_hex(repr(rng.bit_generator.state))[:16], 16)
+        stream = np.random.default_rng(seed)  # noqa: TID251 - a function of the plan's stream
         points = [
             point
             for expert in weighted
@@ -296,18 +296,18 @@ class CellAllocation:
         order, n = self._by_prob_best(), self._n_finalists()
         stop = builder.n_left - n_cells
         while builder.n_left > stop:
-            asked = [
+            requests = [
                 (members[i], keys)
                 for i in order[:n]
                 if (keys := builder.open_cells(members[i].candidate_id))
             ]
-            if not asked and n >= len(order):
+            if not requests and n >= len(order):
                 return
-            if not asked:
+            if not requests:
                 n *= 2
                 continue
-            share = max(1, (builder.n_left - stop) // len(asked))
-            for candidate, keys in asked:
+            share = max(1, (builder.n_left - stop) // len(requests))
+            for candidate, keys in requests:
                 builder.add(candidate, keys[: min(share, builder.n_left - stop)])
 
     def _by_prob_best(self) -> np.ndarray:

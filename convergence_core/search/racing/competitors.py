@@ -110,18 +110,18 @@ class Competitors:
         the draws of the first.
         """
         key = f"{rng.bit_generator.state} {breeder.levels} {n}"
-        found = self._kept_draws.get(key)
-        if found is None:
+        draws = self._kept_draws.get(key)
+        if draws is None:
             pool = self.pool(breeder, rng)
             while len(pool) < n and (finer := breeder.finer) is not None:
                 breeder = finer
                 pool = self.pool(breeder, rng)
             values = self.draws(self.elites, pool.genes, rng, n)
             values.setflags(write=False)
-            found = PosteriorDraws(pool=pool, values=values, rng_state=rng.bit_generator.state)
-            self._kept_draws[key] = found
-        rng.bit_generator.state = found.rng_state
-        return found
+            draws = PosteriorDraws(pool=pool, values=values, rng_state=rng.bit_generator.state)
+            self._kept_draws[key] = draws
+        rng.bit_generator.state = draws.rng_state
+        return draws
 
     @cached_property
     def members(self) -> list[Candidate]:
@@ -255,8 +255,8 @@ class Competitors:
         posterior = self.posterior_at(np.concatenate([self.genes[known], pool.genes]), rows)
         drawn = posterior.warped_draws(rng, n_draws)
         if self.fitted.learned is not None:
-            own = math.sqrt(self.fitted.learned.process.own_variance)
-            drawn = drawn + own * (rows < 0) * rng.standard_normal(drawn.shape)
+            sd = math.sqrt(self.fitted.learned.process.own_variance)
+            drawn = drawn + sd * (rows < 0) * rng.standard_normal(drawn.shape)
         rewards = posterior.rewards(drawn)
         if self.goals is not None:
             genes = np.concatenate([self.genes[known], pool.genes])

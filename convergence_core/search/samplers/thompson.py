@@ -94,22 +94,22 @@ class ThompsonSampler:
 
     def tell(self, state: SearchState, trials: Sequence[Trial]) -> SearchState:
         """Return the state with these trials, and with hyper-parameters that fit them."""
-        found = state.tell(trials, None if self.goals is None else self.goals.measures)
-        fitted = self.surrogate.warm(found.memory, n_steps=N_STEPS).fit(
-            found.archive, case_weights=self.case_weights
+        updated = state.tell(trials, None if self.goals is None else self.goals.measures)
+        fitted = self.surrogate.warm(updated.memory, n_steps=N_STEPS).fit(
+            updated.archive, case_weights=self.case_weights
         )
         if fitted.log_params is None:
-            return found
+            return updated
         # A stream of its own, a function of the state: looking changes nothing drawn for plans.
-        rng = np.random.default_rng([found.generation, len(found.archive)])  # noqa: TID251
-        competitors = self.competitors(found.archive, fitted, found.memory, n_steps=N_STEPS)
+        rng = np.random.default_rng([updated.generation, len(updated.archive)])  # noqa: TID251
+        competitors = self.competitors(updated.archive, fitted, updated.memory, n_steps=N_STEPS)
         operators: dict[str, Json] = {}
         if self.meta_optimizer is not None:
             operators = self._operators(state, competitors, trials)
             competitors = replace(competitors, mix=self.meta_optimizer.mix(operators))
-        bias = self._selection_bias(state, fitted, found.archive)
+        bias = self._selection_bias(state, fitted, updated.archive)
         memory: dict[str, Json] = {
-            **bias.noted(found.memory, state.generation),
+            **bias.noted(updated.memory, state.generation),
             **operators,
             MEMORY_KEY: fitted.log_params.tolist(),
             REGRET_KEY: competitors.regret_upper_bound(
@@ -118,7 +118,7 @@ class ThompsonSampler:
         }
         if competitors.goals is not None:
             memory[GOALS_KEY] = competitors.goals.memory
-        return SearchState(archive=found.archive, memory=memory)
+        return SearchState(archive=updated.archive, memory=memory)
 
     # -- parts that benchmarks replace one by one ------------------------------------------------
 
@@ -153,8 +153,8 @@ class ThompsonSampler:
         """Return what the meta-optimizer knows after a generation, for the memory."""
         assert self.meta_optimizer is not None  # noqa: S101 - the caller has looked
         n_cells = sum(e.reward is not None for trial in trials for e in trial.evaluations)
-        found = GenerationGains.of(competitors, before.memory, before.generation, n_cells)
-        return {META_KEY: dict(self.meta_optimizer.learn(before.memory, found))}
+        gains = GenerationGains.of(competitors, before.memory, before.generation, n_cells)
+        return {META_KEY: dict(self.meta_optimizer.learn(before.memory, gains))}
 
     def _exploration_rate(self, competitors: Competitors) -> float:
         """Return the share of slots for uniformly random new candidates."""
@@ -177,15 +177,15 @@ class ThompsonSampler:
         last = self._last.get("competitors")
         if last is not None and last.fitted is fitted and last.archive is state.archive:
             return last
-        found = self.competitors(state.archive, fitted, state.memory, n_steps=0)
+        competitors = self.competitors(state.archive, fitted, state.memory, n_steps=0)
         if self.goals is None:  # with goals they depend on more than the fit
-            self._last["competitors"] = found
+            self._last["competitors"] = competitors
         elif self.goals.costs is not None:
             exponent = self.goals.costs.exponent(
                 state.archive, request.generation, request.n_generations
             )
-            found = replace(found, exponent=exponent)
-        return found
+            competitors = replace(competitors, exponent=exponent)
+        return competitors
 
     @cached_property
     def _last(self) -> dict[str, Competitors]:

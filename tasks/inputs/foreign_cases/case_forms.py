@@ -33,19 +33,19 @@ class ForeignCase:
 
     def as_json(self) -> dict[str, Json]:
         """Return the mapping that a file of test cases holds."""
-        found: dict[str, Json] = {}
+        fields: dict[str, Json] = {}
         if self.case_id is not None:
-            found["id"] = self.case_id
-        found["input"] = self.input
+            fields["id"] = self.case_id
+        fields["input"] = self.input
         if self.expected is not None:
-            found["expected"] = self.expected
+            fields["expected"] = self.expected
         if self.group is not None:
-            found["group"] = self.group
+            fields["group"] = self.group
         if self.tags:
-            found["tags"] = list(self.tags)
+            fields["tags"] = list(self.tags)
         if self.description:
-            found["description"] = self.description
-        return found
+            fields["description"] = self.description
+        return fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,16 +75,16 @@ def user_input(messages: Any) -> Json:
         return _asked(messages)
     if not isinstance(messages, Sequence) or not messages:
         raise SkippedCaseError("nothing is asked")
-    told: list[dict[str, Json]] = []
-    for one in messages:
-        if not isinstance(one, Mapping) or not isinstance(one.get("role"), str):
+    turns: list[dict[str, Json]] = []
+    for message in messages:
+        if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
             raise SkippedCaseError("a message has no role")
-        if one["role"] in ("tool", "function"):
+        if message["role"] in ("tool", "function"):
             raise SkippedCaseError("the call answers a tool's result, not a person")
-        told.append({"role": one["role"], "content": text_of(one)})
-    if not any(one["role"] == "user" for one in told):
+        turns.append({"role": message["role"], "content": text_of(message)})
+    if not any(turn["role"] == "user" for turn in turns):
         raise SkippedCaseError("nothing is asked")
-    return _asked(told[0]["content"]) if len(told) == 1 else [*told]
+    return _asked(turns[0]["content"]) if len(turns) == 1 else [*turns]
 
 
 def text_of(message: Mapping[str, Any]) -> str:
@@ -121,7 +121,7 @@ def _asked(value: Json) -> Json:
 
 def _plain(value: Any) -> Json:
     """Return an input: the text of one message, a mapping of one field's only value, or as it is."""
-    if isinstance(value, list) and value and all(_is_message(one) for one in value):
+    if isinstance(value, list) and value and all(_is_message(item) for item in value):
         return user_input(value)
     if isinstance(value, Mapping):
         if set(value) == {"messages"}:
@@ -166,7 +166,7 @@ ANSWER_NAMES = ("expected", "ideal", "expected_output", "expectedOutput", "groun
 
 
 def picked(
-    fields: Mapping[str, Any], names: FieldNames, asked: Any, right: Any
+    fields: Mapping[str, Any], names: FieldNames, question: Any, right: Any
 ) -> tuple[Json, Json]:
     """Return input and expected answer: of the fields that the user named, else as the tool has them.
 
@@ -175,7 +175,7 @@ def picked(
     Args:
         fields: what may be named.
         names: what the user named.
-        asked: the input, as the tool has it.
+        question: the input, as the tool has it.
         right: the expected answer, as the tool has it.
 
     Raises:
@@ -188,14 +188,16 @@ def picked(
         right = fields[names.expected]
     if names.inputs:
         chosen = {name: fields[name] for name in names.inputs}
-        asked = chosen[names.inputs[0]] if len(chosen) == 1 else chosen
-    elif isinstance(asked, Mapping):
+        question = chosen[names.inputs[0]] if len(chosen) == 1 else chosen
+    elif isinstance(question, Mapping):
         if right is None:
-            right = next((asked[key] for key in ANSWER_NAMES if asked.get(key) is not None), None)
+            right = next(
+                (question[key] for key in ANSWER_NAMES if question.get(key) is not None), None
+            )
         left_out = {names.expected, *ANSWER_NAMES}
-        asked = {name: value for name, value in asked.items() if name not in left_out}
-        asked = asked["input"] if set(asked) == {"input"} else asked
-    return _plain(asked), _only(right)
+        question = {name: value for name, value in question.items() if name not in left_out}
+        question = question["input"] if set(question) == {"input"} else question
+    return _plain(question), _only(right)
 
 
 def of_langfuse(row: Mapping[str, Any], names: FieldNames) -> ForeignCase:
@@ -209,9 +211,9 @@ def of_langfuse(row: Mapping[str, Any], names: FieldNames) -> ForeignCase:
         right = row.get("output")
     inputs = row.get("input")
     fields = {**facts, **(inputs if isinstance(inputs, Mapping) else {}), **row}
-    asked, expected = picked(fields, names, inputs, right)
+    question, expected = picked(fields, names, inputs, right)
     return ForeignCase(
-        input=asked,
+        input=question,
         expected=expected,
         case_id=_name(row.get("id")),
         group=_name(row.get("sessionId") or row.get("session_id")),
@@ -234,10 +236,10 @@ def of_langsmith(row: Mapping[str, Any], names: FieldNames) -> ForeignCase:
     fields = {**row}
     for part in (outputs, inputs):
         fields.update(part if isinstance(part, Mapping) else {})
-    asked, expected = picked(fields, names, inputs, outputs)
+    question, expected = picked(fields, names, inputs, outputs)
     metadata = row.get("metadata")
     return ForeignCase(
-        input=asked,
+        input=question,
         expected=expected,
         case_id=_name(row.get("id") or row.get("run_id")),
         group=_name(row.get("session_id")) if is_run else None,
@@ -251,19 +253,19 @@ def of_openai_evals(row: Mapping[str, Any], names: FieldNames) -> ForeignCase:
     if isinstance(item, Mapping):
         nested = item.get("item")
         item = nested if isinstance(nested, Mapping) and len(item) == 1 else item
-        asked, expected = picked(item, names, item, None)
+        question, expected = picked(item, names, item, None)
         case_id = _name(row.get("datasource_item_id"))
-        return ForeignCase(input=asked, expected=expected, case_id=case_id, facts=dict(item))
-    asked, expected = picked(row, names, row.get("input"), row.get("ideal"))
-    return ForeignCase(input=asked, expected=expected, facts=_texts(row))
+        return ForeignCase(input=question, expected=expected, case_id=case_id, facts=dict(item))
+    question, expected = picked(row, names, row.get("input"), row.get("ideal"))
+    return ForeignCase(input=question, expected=expected, facts=_texts(row))
 
 
 def of_table(row: Mapping[str, Any], names: FieldNames) -> ForeignCase:
     """A row of a table: the named fields, else all but its id and the expected answer."""
     others = {name: value for name, value in row.items() if name != "id"} or row
-    asked, expected = picked(row, names, others, None)
+    question, expected = picked(row, names, others, None)
     case_id = row.get("id") if "id" not in names.inputs else None
-    return ForeignCase(input=asked, expected=expected, case_id=_name(case_id), facts=dict(row))
+    return ForeignCase(input=question, expected=expected, case_id=_name(case_id), facts=dict(row))
 
 
 def _prefixed(row: Mapping[str, Any], prefix: str) -> dict[str, Any]:

@@ -123,7 +123,7 @@ class CaseSample:
             for stratum, kept in self._kept.items()
             for _, number, case in heapq.nlargest(taken[stratum], kept)
         ]
-        cases.sort(key=lambda one: one[0])
+        cases.sort(key=lambda entry: entry[0])
         return [(stratum, case) for _, stratum, case in cases]
 
 
@@ -219,16 +219,16 @@ def _of_document(stream: IO[bytes]) -> Iterator[Any]:
     if len(content) > MAX_DOCUMENT:
         raise ValueError("is one JSON document of more than 1 GB; export JSON lines")
     try:
-        found = orjson.loads(content.removeprefix(BOM_UTF8))
+        document = orjson.loads(content.removeprefix(BOM_UTF8))
     except orjson.JSONDecodeError as error:
         raise ValueError(f"must be JSON: {error.msg} (line {error.lineno})") from None
     del content
-    if isinstance(found, dict):
-        lists = [found[key] for key in _LIST_KEYS if isinstance(found.get(key), list)]
-        found = lists[0] if lists else [found]
-    if not isinstance(found, list):
+    if isinstance(document, dict):
+        lists = [document[key] for key in _LIST_KEYS if isinstance(document.get(key), list)]
+        document = lists[0] if lists else [document]
+    if not isinstance(document, list):
         raise ValueError("must hold a list of rows")
-    yield from found
+    yield from document
 
 
 def _of_table(content: bytes, delimiter: str, *, has_json_texts: bool) -> Iterator[Any]:
@@ -353,17 +353,17 @@ def import_cases(
     lost: Counter[str] = Counter()
     lacking: Counter[str] = Counter()
     known: dict[str, None] = {}
-    for found in _cases(path, form, names):
+    for case in _cases(path, form, names):
         n_read += 1
-        if isinstance(found, SkippedCaseError):
-            skipped[str(found)] += 1
-            if isinstance(found, MissingFieldError):
-                lacking[found.name] += 1
-                known |= dict.fromkeys(found.known)
+        if isinstance(case, SkippedCaseError):
+            skipped[str(case)] += 1
+            if isinstance(case, MissingFieldError):
+                lacking[case.name] += 1
+                known |= dict.fromkeys(case.known)
             continue
-        lost.update(set(found.not_carried))
+        lost.update(set(case.not_carried))
         try:
-            sample.add(found, stratum_of(found, by))
+            sample.add(case, stratum_of(case, by))
         except (TypeError, orjson.JSONEncodeError):
             skipped["a value that JSON cannot carry, such as a number of more than 64 bits"] += 1
     if lacking and not sample.counts:
@@ -379,7 +379,7 @@ def import_cases(
         n_read=n_read,
         n_written=len(clean),
         n_expected=sum("expected" in row for row in rows),
-        n_redacted=sum(one != other for one, other in zip(rows, clean, strict=True)),
+        n_redacted=sum(row != other for row, other in zip(rows, clean, strict=True)),
         n_repeated=sample.n_repeated,
         n_same_id=sum("id" in row for row in named) - sum("id" in row for row in rows),
         n_distinct=sum(sample.counts.values()),
@@ -416,10 +416,10 @@ def _renamed(case: ForeignCase, names: FieldNames) -> ForeignCase | SkippedCaseE
     if not names.inputs and names.expected is None:
         return case
     try:
-        asked, expected = case_forms.picked(case.facts, names, case.input, case.expected)
+        question, expected = case_forms.picked(case.facts, names, case.input, case.expected)
     except SkippedCaseError as error:
         return error
-    return replace(case, input=asked, expected=expected)
+    return replace(case, input=question, expected=expected)
 
 
 def _unknown_field(name: str, names: FieldNames, known: list[str]) -> ConfigurationError:

@@ -50,12 +50,12 @@ def read_promptfoo(path: Path) -> Iterator[ForeignCase | SkippedCaseError]:
         OSError: it cannot be read.
     """
     document = read_document(path)
-    asked = _asked_names(document, path.parent)
-    for found in expanded_tests(document, path.parent):
+    prompt_names = _asked_names(document, path.parent)
+    for test in expanded_tests(document, path.parent):
         try:
-            if isinstance(found, SkippedCaseError):
-                raise found
-            yield _case(*found, asked)
+            if isinstance(test, SkippedCaseError):
+                raise test
+            yield _case(*test, prompt_names)
         except SkippedCaseError as error:
             yield error
 
@@ -121,7 +121,7 @@ def _answers_alone(
     test: Mapping[str, Any],
     variables: Mapping[str, Json],
     expected: Json,
-    asked: frozenset[str] | None,
+    prompt_names: frozenset[str] | None,
 ) -> set[str]:
     """Return the variables that only assertions use; where no prompt is known, those that are the answer."""
     checked: set[str] = set()
@@ -132,7 +132,8 @@ def _answers_alone(
     return {
         name
         for name, value in variables.items()
-        if name in checked - within and (value == expected if asked is None else name not in asked)
+        if name in checked - within
+        and (value == expected if prompt_names is None else name not in prompt_names)
     }
 
 
@@ -161,11 +162,11 @@ def _tests(tests: Any, folder: Path) -> Iterator[Row]:
     """Yield tests: a list of them, or files that hold them."""
     if tests is None:
         return
-    for one in tests if isinstance(tests, list) else [tests]:
-        if isinstance(one, Mapping) and "path" not in one:
-            yield one
+    for entry in tests if isinstance(tests, list) else [tests]:
+        if isinstance(entry, Mapping) and "path" not in entry:
+            yield entry
             continue
-        name = one.get("path") if isinstance(one, Mapping) else one
+        name = entry.get("path") if isinstance(entry, Mapping) else entry
         if not isinstance(name, str):
             yield SkippedCaseError("a test is neither a mapping nor a file")
             continue
@@ -174,11 +175,11 @@ def _tests(tests: Any, folder: Path) -> Iterator[Row]:
             yield SkippedCaseError(f"tests in {_shown(name)}, which is no file here")
         for file in files:
             try:
-                found = _load(file)
+                loaded = _load(file)
             except (OSError, ValueError) as error:
                 yield SkippedCaseError(f"tests in {_shown(name)}: {error}")
                 continue
-            for test in found if isinstance(found, list) else [found]:
+            for test in loaded if isinstance(loaded, list) else [loaded]:
                 is_row = isinstance(test, Mapping | SkippedCaseError)
                 yield test if is_row else SkippedCaseError("a test is no mapping")
 
@@ -251,7 +252,7 @@ def _read(value: Any, folder: Path) -> Json:
 
 
 def _case(
-    test: Mapping[str, Any], variables: dict[str, Json], asked: frozenset[str] | None
+    test: Mapping[str, Any], variables: dict[str, Json], prompt_names: frozenset[str] | None
 ) -> ForeignCase:
     if not variables:
         raise SkippedCaseError("a test without variables")
@@ -266,7 +267,7 @@ def _case(
         else:
             lost.append(f"assertion {name}")
     tags = [] if kind is None else [f"promptfoo:{kind}"]
-    alone = _answers_alone(test, variables, expected, asked)
+    alone = _answers_alone(test, variables, expected, prompt_names)
     metadata = _mapping(test.get("metadata"))
     description = test.get("description")
     return ForeignCase(
@@ -296,7 +297,7 @@ def filled(value: Json, variables: Mapping[str, Json]) -> Json:
         return [filled(item, variables) for item in value]
     if not isinstance(value, str):
         return value
-    return _VARIABLE.sub(lambda found: str(variables.get(found[1], found[0])), value)
+    return _VARIABLE.sub(lambda match: str(variables.get(match[1], match[0])), value)
 
 
 def _of_table(row: Mapping[str, str]) -> dict[str, Any]:
@@ -319,14 +320,14 @@ def _of_cell(cell: str) -> dict[str, Any]:
     """Return the assertion of a cell: ``contains: x``, ``similar(0.8): x``; a plain text must be equal."""
     if cell.strip() in ("is-json", "contains-json"):
         return {"type": cell.strip()}
-    found = _ASSERTION.fullmatch(cell)
-    known = found is not None and (
-        found[1] in CARRIED
-        or found[1] in (*_CODE, "grade", "llm-rubric", "starts-with", "levenshtein")
-        or found[1].startswith(
+    match = _ASSERTION.fullmatch(cell)
+    known = match is not None and (
+        match[1] in CARRIED
+        or match[1] in (*_CODE, "grade", "llm-rubric", "starts-with", "levenshtein")
+        or match[1].startswith(
             ("not-", "contains-", "icontains-", "is-", "model-graded", "context-")
         )
     )
-    if found is None or not known:
+    if match is None or not known:
         return {"type": "equals", "value": cell}
-    return {"type": found[1], "value": found[3]}
+    return {"type": match[1], "value": match[3]}

@@ -150,7 +150,7 @@ def _prompts(written: Any, folder: Path, lost: Counter[str]) -> tuple[set[str], 
             continue
         for message in messages:
             content = message["content"]
-            names |= {found[1] + found[2] for found in _VARIABLE.finditer(content)}
+            names |= {match[1] + match[2] for match in _VARIABLE.finditer(content)}
             parts = _VARIABLE.split(content)  # text, name, rest, text, …
             parts[::3] = [_OURS.sub(r"{\g<0>}", part) for part in parts[::3]]
             parts[1::3] = ["{input." + part for part in parts[1::3]]
@@ -179,7 +179,7 @@ def _refusal(path: Path, lost: Counter[str]) -> ConfigurationError:
 
 
 def _has_code(content: str) -> bool:
-    names = {found[1] for found in _VARIABLE.finditer(content)}
+    names = {match[1] for match in _VARIABLE.finditer(content)}
     return "env" in names or _CODE.search(_VARIABLE.sub("", content)) is not None
 
 
@@ -230,11 +230,13 @@ def _chat(text: str) -> Messages:
     """Return a prompt as messages: a list of them in JSON or YAML, or one of the user."""
     if text.lstrip().startswith(("[", "-")):
         try:
-            found = yaml.safe_load(text)
+            messages = yaml.safe_load(text)
         except yaml.YAMLError:
-            found = None
-        if isinstance(found, list) and found and all(map(_is_message, found)):
-            return [{"role": one["role"], "content": one["content"]} for one in found]
+            messages = None
+        if isinstance(messages, list) and messages and all(map(_is_message, messages)):
+            return [
+                {"role": message["role"], "content": message["content"]} for message in messages
+            ]
     return [{"role": "user", "content": text}]
 
 
@@ -256,7 +258,7 @@ def _messages(
         lost["prompt with other roles than the first one's"] += len(prompts) - len(alike)
     messages: Messages = []
     for i, role in enumerate(roles):
-        variants = [*dict.fromkeys(one[i]["content"] for one in alike)]
+        variants = [*dict.fromkeys(conversation[i]["content"] for conversation in alike)]
         is_last = i == len(roles) - 1 and not any("variants" in p for p in parameters.values())
         if len(variants) == 1 and not is_last:
             content = _WORD.sub(r"{\g<0>}", variants[0])
@@ -277,13 +279,13 @@ def _models(
     """Return ``api`` and the parameters that providers and their options become."""
     written = document.get("providers", document.get("targets"))
     groups: dict[tuple[str, str | None, str | None], list[tuple[str, Mapping[str, Any]]]] = {}
-    for one in written if isinstance(written, list) else [written]:
-        name, config = _provider(one)
+    for entry in written if isinstance(written, list) else [written]:
+        name, config = _provider(entry)
         prefix, _, rest = name.partition(":")
         form, _, model = rest.partition(":")
         model = model if form in _FORMS else rest
         if prefix not in _SERVICES or not model or form in ("embedding", "image", "assistant"):
-            lost[f"provider {_short(name)}"] += one is not None
+            lost[f"provider {_short(name)}"] += entry is not None
             continue
         kind, endpoint, key = _SERVICES[prefix]
         endpoint = config.get("apiBaseUrl", endpoint)
@@ -343,11 +345,11 @@ def _provider(written: Any) -> tuple[str, Mapping[str, Any]]:
 
 
 def _judge_model(api: Mapping[str, Any], parameters: Mapping[str, Any]) -> dict[str, Any]:
-    found = {"model": f"{api['kind']}/{parameters['model']['choices'][0]}"}
+    judge = {"model": f"{api['kind']}/{parameters['model']['choices'][0]}"}
     if api.get("endpoint") is not None:
-        found["endpoint"] = api["endpoint"]
+        judge["endpoint"] = api["endpoint"]
     key = api.get("auth", {}).get("token_env")
-    return found if key is None else {**found, "api_key_env": key}
+    return judge if key is None else {**judge, "api_key_env": key}
 
 
 # -- tests
@@ -374,10 +376,10 @@ def _add_cases(
         project.cases.append(
             {"id": str(number), "input": case_input, "expected": expected, **described}
         )
-    kept = [one for one in project.cases if one["expected"] != {"checks": []}]
+    kept = [case for case in project.cases if case["expected"] != {"checks": []}]
     if kept and len(kept) < len(project.cases):
-        what = "test without an assertion that is carried, which is left out"
-        project.lost[what] = len(project.cases) - len(kept)
+        noun = "test without an assertion that is carried, which is left out"
+        project.lost[noun] = len(project.cases) - len(kept)
         project.cases = kept
     project.lost = +project.lost
     if not project.cases:
@@ -395,16 +397,16 @@ def _add_cases(
 
 def _value(variables: dict[str, Json], path: str) -> Json:
     """Return what a prompt shows in a variable's place: nothing, if the test lacks it."""
-    found = pick(variables, path)
-    return "" if found is None or isinstance(found, Missing) else found
+    value = pick(variables, path)
+    return "" if value is None or isinstance(value, Missing) else value
 
 
 def _metrics(expected: Sequence[Any]) -> dict[str, Any]:
     """Return the metrics that what cases expect is for."""
     metrics: dict[str, Any] = {}
-    if any(one["checks"] for one in expected):
+    if any(check["checks"] for check in expected):
         metrics["checks"] = {"expected_field": "checks", "weight": 1}
-    if any("judge" in one for one in expected):
+    if any("judge" in check for check in expected):
         metrics["judge"] = {
             "type": "llm_judge",
             "mode": "pass_fail",
@@ -476,32 +478,32 @@ def _check(kind: str, value: Json) -> dict[str, Json] | None:
         return None
     negated: dict[str, Json] = {"not": True} if name != kind else {}
     lax: dict[str, Json] = {"case_sensitive": False} if name.startswith("icontains") else {}
-    found: dict[str, Json]
+    metric: dict[str, Json]
     match name.removeprefix("i") if lax else name:
         case "equals" if isinstance(value, dict | list):
-            found = {"type": "json_schema", "expected": {"const": value}}
+            metric = {"type": "json_schema", "expected": {"const": value}}
         case "equals":
-            found = {"type": "exact_match", "expected": value}
+            metric = {"type": "exact_match", "expected": value}
         case "contains":
-            found = {"type": "contains", "expected": value}
+            metric = {"type": "contains", "expected": value}
         case "contains-all":
-            found = {"type": "contains", "expected": [*_parts(value)]}
+            metric = {"type": "contains", "expected": [*_parts(value)]}
         case "contains-any":
-            found = {"type": "regex", "expected": "|".join(map(re.escape, _parts(value)))}
+            metric = {"type": "regex", "expected": "|".join(map(re.escape, _parts(value)))}
         case "starts-with":
-            found = {"type": "regex", "expected": rf"\A{re.escape(str(value))}"}
+            metric = {"type": "regex", "expected": rf"\A{re.escape(str(value))}"}
         case "regex":
-            found = {"type": "regex", "expected": value}
+            metric = {"type": "regex", "expected": value}
         case "is-json":
             schema = yaml.safe_load(value) if isinstance(value, str) else value
-            found = {"type": "json_schema", "expected": {} if schema is None else schema}
+            metric = {"type": "json_schema", "expected": {} if schema is None else schema}
         case _:
             return None
-    return {**found, **lax, **negated}
+    return {**metric, **lax, **negated}
 
 
 def _parts(value: Json) -> list[str]:
     """Return the texts of a list, which may be one text with commas."""
     if isinstance(value, str):
         return [part.strip() for part in value.split(",") if part.strip()]
-    return [one if isinstance(one, str) else json.dumps(one) for one in value or ()]  # type: ignore[union-attr]
+    return [part if isinstance(part, str) else json.dumps(part) for part in value or ()]  # type: ignore[union-attr]
