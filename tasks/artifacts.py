@@ -316,10 +316,10 @@ def _show_table(run: Run, name: str, rows: list[dict[str, str]], title: str) -> 
     create_table_artifact(table=table, key=_key(run, name), description=title)
 
 
-def _key(run: Run, what: str) -> str:
+def _key(run: Run, artifact: str) -> str:
     """Return an artifact key: artifacts of one key form a history over runs."""
     name = "".join(c if c.isalnum() else "-" for c in run.record.name.lower())
-    return f"{name}-{what}"
+    return f"{name}-{artifact}"
 
 
 def _block(text: str) -> str:

@@ -138,8 +138,8 @@ def simulate_edits(run_id: str) -> float | None:
     ``None``: the policy knows something already, or no simulation is wanted.
     """
     opened = round_of(run_id)
-    found = opened.simulate() if opened.is_simulation_due else None
-    return None if found is None else found.mean_reward
+    n_simulated = opened.simulate() if opened.is_simulation_due else None
+    return None if n_simulated is None else n_simulated.mean_reward
 
 
 @task(task_run_name="play episode {number}", cache_policy=NO_CACHE)
@@ -156,8 +156,8 @@ def play_episode(run_id: str, number: int) -> int:  # noqa: ARG001 - names the t
 @redacted_errors()
 def update_policy(run_id: str) -> int | None:
     """Let the policy learn from the steps that are ready; return its version. ``None``: too few are."""
-    found = round_of(run_id).update()
-    return None if found is None else found.version
+    update = round_of(run_id).update()
+    return None if update is None else update.version
 
 
 @task(task_run_name="judge the policy", cache_policy=NO_CACHE)
@@ -180,7 +180,7 @@ def toss_coins(run_id: str) -> list[str]:
     """Fix which games a round plays, before anything is played; return their ids."""
     opened = games_round_of(run_id)
     opened.toss_coins()
-    return [one.game for one in opened.included]
+    return [game.game for game in opened.included]
 
 
 @task(task_run_name="play {game}", cache_policy=NO_CACHE)

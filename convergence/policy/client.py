@@ -251,7 +251,7 @@ class PolicyClient:
             "decision_id": chosen.decision_id, "episode_id": chosen.episode_id, "step": chosen.step,
             "reward": reward, "terminated": terminated, "truncated": truncated, "final": final,
         }  # fmt: skip
-        return self._post("store_experience", body, lambda found: str(found["status"]))
+        return self._post("store_experience", body, lambda answer: str(answer["status"]))
 
     def update(self) -> dict[str, Any] | None:
         """Learn from the steps that are ready; return diagnostics. ``None``: too few steps are.
@@ -283,7 +283,7 @@ class PolicyClient:
         body = self._state(
             prompt, embedding, history=history, score=score, category=category, excluded=excluded
         )
-        return self._post("get_distribution", body, lambda found: dict(found["probabilities"]))
+        return self._post("get_distribution", body, lambda answer: dict(answer["probabilities"]))
 
     def stats(self) -> dict[str, Any]:
         """Return numbers of the policy."""
@@ -388,10 +388,10 @@ class PolicyClient:
         played: list[EpisodeResult] = []
         updates: list[Mapping[str, Any]] = []
         for number in range(episodes):
-            found = self.train_episode(prompts, episode_length, score=score, number=number)
-            played.append(found)
+            trained = self.train_episode(prompts, episode_length, score=score, number=number)
+            played.append(trained)
             if on_episode is not None:
-                on_episode(found)
+                on_episode(trained)
             if len(played) % update_interval == 0:
                 statistics = self.update()
                 if statistics is not None:

@@ -111,12 +111,12 @@ def _checked_settings(
         raise ConfigurationError(
             [
                 Problem(
-                    key=".".join(str(part) for part in found["loc"]),
-                    rule=found["msg"][:1].lower() + found["msg"][1:],
-                    value=repr(found["input"])[:80],
+                    key=".".join(str(part) for part in defect["loc"]),
+                    rule=defect["msg"][:1].lower() + defect["msg"][1:],
+                    value=repr(defect["input"])[:80],
                     fix=f"Known settings: {', '.join(sorted(RuntimeConfig.model_fields))}.",
                 )
-                for found in error.errors()
+                for defect in error.errors()
             ]
         ) from error
 

@@ -66,8 +66,8 @@ async def body_of(request: Request, kind: type[_Body]) -> _Body:
             422,
             "The request is not of this form.",
             errors=[
-                f"{'.'.join(('body', *map(str, one['loc'])))}: {one['msg']}"
-                for one in error.errors(include_input=False, include_url=False)[:20]
+                f"{'.'.join(('body', *map(str, defect['loc'])))}: {defect['msg']}"
+                for defect in error.errors(include_input=False, include_url=False)[:20]
             ],
         ) from None
 

@@ -364,11 +364,11 @@ def feedback_routes(
             responses={200: {"model": answer}, **refusals(*refused)},
         )
 
-    one = "/interactions/{interaction_id}"
+    address = "/interactions/{interaction_id}"
     add("POST", "/interactions", handlers.log, InteractionAnswer, 404, 409)
-    add("POST", f"{one}/rating", handlers.rate, RatingAnswer, 404, 409)
-    add("DELETE", f"{one}/rating", handlers.unrate, WithdrawalAnswer, 404)
-    add("POST", f"{one}/thumbs", handlers.thumb, RatingAnswer, 404, 409)
+    add("POST", f"{address}/rating", handlers.rate, RatingAnswer, 404, 409)
+    add("DELETE", f"{address}/rating", handlers.unrate, WithdrawalAnswer, 404)
+    add("POST", f"{address}/thumbs", handlers.thumb, RatingAnswer, 404, 409)
     add("POST", "/comparisons", handlers.compare, ComparisonAnswer, 404, 409)
     add("GET", "/feedback/status", handlers.status, FeedbackCounts)
     add("GET", "/feedback/raters", handlers.raters, RatersAnswer)

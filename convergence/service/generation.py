@@ -78,7 +78,7 @@ def generation_routes(chat: LoggedChat) -> APIRouter:
         except EvaluationFault as fault:
             raise refusal_of(fault) from None
         logged = answer.interaction
-        found = GeneratedAnswer(
+        generated = GeneratedAnswer(
             interaction_id=logged.interaction_id,
             role=body.role,
             response=answer.text,
@@ -88,7 +88,7 @@ def generation_routes(chat: LoggedChat) -> APIRouter:
             n_input_tokens=logged.n_input_tokens,
             n_output_tokens=logged.n_output_tokens,
         )
-        made = json_answer(as_dict(found))
+        made = json_answer(as_dict(generated))
         made.headers[INTERACTION_ID] = logged.interaction_id
         return made
 

@@ -74,8 +74,8 @@ def notices(
     resource = {"prefect.resource.id": resource_of(system)}
     text = "{{ event.payload.text }}"
     on_events = [
-        _automation(name[what], system, alerts, text, expect={event}, match=resource | labels)
-        for what, (event, labels) in _EVENTS.items()
+        _automation(name[kind], system, alerts, text, expect={event}, match=resource | labels)
+        for kind, (event, labels) in _EVENTS.items()
     ]
     failure = (
         "{{ flow.name }} of " + system + ": the flow run {{ flow_run.name }} ended as "

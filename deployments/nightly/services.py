@@ -123,17 +123,28 @@ def up(folder: Path, *, host: str, port: int, pool: str, working_dir: Path) -> S
     Raises:
         PrefectServerError: something else answers at that address, or the server does not start.
     """
-    found = running(folder)
-    if found is not None and found.are_alive:
-        return found
+    running_services = running(folder)
+    if running_services is not None and running_services.are_alive:
+        return running_services
     url = f"http://{host}:{port}"
-    if found is not None and (found.url, found.pool) != (url, pool):
-        end(found.worker)  # half of another pair: the other half is dead
-        end(found.server)
-        found = None
+    if running_services is not None and (running_services.url, running_services.pool) != (
+        url,
+        pool,
+    ):
+        end(running_services.worker)  # half of another pair: the other half is dead
+        end(running_services.server)
+        running_services = None
     make_folder(folder)
-    server = None if found is None or is_dead(found.server) else found.server
-    worker = None if found is None or is_dead(found.worker) else found.worker
+    server = (
+        None
+        if running_services is None or is_dead(running_services.server)
+        else running_services.server
+    )
+    worker = (
+        None
+        if running_services is None or is_dead(running_services.worker)
+        else running_services.worker
+    )
     started = None
     if server is None:
         server = started = _start_server(url, host, port, folder, working_dir)

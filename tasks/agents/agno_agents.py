@@ -368,27 +368,27 @@ def check_agent(agent: object) -> None:
             )
 
 
-def _parts(found: object, seen: set[int]) -> Iterator[object]:
+def _parts(outer: object, seen: set[int]) -> Iterator[object]:
     """Yield an object of Agno's and all that it is made of."""
-    if id(found) in seen:
+    if id(outer) in seen:
         return
-    seen.add(id(found))
-    if isinstance(found, Mapping):
-        values: list[object] = [*found.values()]
-    elif isinstance(found, (list, tuple, set)):
-        values = [*found]
-    elif type(found).__module__.startswith("agno.") or isinstance(found, Model):
-        yield found
+    seen.add(id(outer))
+    if isinstance(outer, Mapping):
+        values: list[object] = [*outer.values()]
+    elif isinstance(outer, (list, tuple, set)):
+        values = [*outer]
+    elif type(outer).__module__.startswith("agno.") or isinstance(outer, Model):
+        yield outer
         values = (
             []
-            if isinstance(found, RunModel)
-            else [*vars(found).values()]
-            if hasattr(found, "__dict__")
+            if isinstance(outer, RunModel)
+            else [*vars(outer).values()]
+            if hasattr(outer, "__dict__")
             else []
         )
-    elif hasattr(found, "arun") and hasattr(found, "__dict__"):  # a subclass of the user's
-        yield found
-        values = [*vars(found).values()]
+    elif hasattr(outer, "arun") and hasattr(outer, "__dict__"):  # a subclass of the user's
+        yield outer
+        values = [*vars(outer).values()]
     else:
         return
     for value in values:

@@ -110,8 +110,8 @@ class JournalQueue:
             return [None] * len(subjects)
         if kind == "claim":
             return self._journal.claim(subjects, self._owner)
-        found = self._journal.answers(subjects)
-        return [found.get(key) for key in subjects]
+        answers = self._journal.answers(subjects)
+        return [answers.get(key) for key in subjects]
 
 
 def _is_claim(request: _Request | None) -> bool:

@@ -178,14 +178,14 @@ class LoggedChat:
                 checked_name(key, name)
         persona = persona_of(prompt.role, self.roles)
         chosen = await asyncio.to_thread(self._selected, prompt)
-        own = self._standard if chosen is None else self._params_of(chosen)
+        arm_params = self._standard if chosen is None else self._params_of(chosen)
         fixed = self._space.parameters.keys() | self.configuration.api.request.options.keys()
         if fixed & _LENGTHS:
             fixed |= _LENGTHS
         given = {name: value for name, value in prompt.settings.items() if name not in fixed}
         if self.configuration.api.kind == "local" and not self.is_offline:
             given["logprobs"] = True  # it costs nothing there
-        params: Params = {**given, **own}  # type: ignore[dict-item] # a field may be any JSON
+        params: Params = {**given, **arm_params}  # type: ignore[dict-item] # a field may be any JSON
         messages: list[Json] = [{"role": "system", "content": persona}]
         messages += [
             {"role": message.role, "content": message.content} for message in prompt.messages

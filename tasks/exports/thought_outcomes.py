@@ -59,10 +59,10 @@ def thought_outcomes(
         if strategy is None or params is None:  # of a plug-in, or of an older version
             continue
         known = history.as_of(row["generation"])
-        asked: list[dict[str, Any]] = wording.thinking(strategy, known, space, ())
+        messages: list[dict[str, Any]] = wording.thinking(strategy, known, space, ())
         question = wording.question(params, space, RewardBins(row["low"], row["high"]))
         yield {
-            "think": "\n\n".join(one["content"] for one in asked),
+            "think": "\n\n".join(message["content"] for message in messages),
             "predict": prompt(wording.context(known, space)(PLACE), question),
             "follows": str(row["observed"]),
         }

@@ -96,16 +96,16 @@ def _variables(params: Params) -> dict[str, str]:
     Raises:
         ConfigurationError: two of them have the same.
     """
-    found: dict[str, str] = {}
+    variables: dict[str, str] = {}
     for name, value in params.items():
         variable = re.sub(r"\W", "_", name, flags=re.ASCII).upper()
         variable = f"_{variable}" if variable[:1].isdigit() else variable
-        if variable in found:
+        if variable in variables:
             rule = f"needs names that differ in more than case and signs, but two are {variable}"
             fix = "Rename one of the parameters, or read `best_config.json`."
             raise ConfigurationError.of("search_space.parameters", rule, fix, value=name)
-        found[variable] = as_text(value)
-    return found
+        variables[variable] = as_text(value)
+    return variables
 
 
 def _quoted(text: str) -> str:

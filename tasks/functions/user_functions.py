@@ -224,21 +224,21 @@ def import_problem(error: BaseException, path: str, key: str, source: str = "") 
 
 
 def _attribute(module: object, name: str, path: str, key: str) -> UserFunction:
-    found: object = module
+    member: object = module
     for part in name.split("."):
-        if not hasattr(found, part):
-            near = difflib.get_close_matches(part, [n for n in dir(found) if n[0] != "_"], n=1)
+        if not hasattr(member, part):
+            near = difflib.get_close_matches(part, [n for n in dir(member) if n[0] != "_"], n=1)
             hint = f"Did you mean `{near[0]}`?" if near else "Check the name after the colon."
             rule = "must name something the module has"
             raise ConfigurationError.of(key, rule, hint, value=repr(path))
-        found = getattr(found, part)
-    if not callable(found):
+        member = getattr(member, part)
+    if not callable(member):
         fix, value = (
             "Name a `def` or `async def` of the module.",
-            f"{path!r}, a {type(found).__name__}",
+            f"{path!r}, a {type(member).__name__}",
         )
         raise ConfigurationError.of(key, "must name a function", fix, value=value)
-    return found
+    return member
 
 
 def arguments_of(function: UserFunction) -> Mapping[str, inspect.Parameter] | None:

@@ -174,8 +174,13 @@ def made_report(
         of_game.setdefault(play.game, []).append(play)
     reference = _references(of_game)
     games = tuple(
-        _summary(one, of_game.get(one.game, []), reference.get(one.game, {}), known.get(one.game))
-        for one in sorted(reported.coins, key=lambda coin: coin.game)
+        _summary(
+            record,
+            of_game.get(record.game, []),
+            reference.get(record.game, {}),
+            known.get(record.game),
+        )
+        for record in sorted(reported.coins, key=lambda coin: coin.game)
     )
     return GamesReport(
         system=system_of(record),

@@ -54,11 +54,11 @@ class OpenGame:
 
     def score(self, turns: list[list[Any]], facts: dict[str, Any]) -> dict[str, Any]:
         """Return the scores of a play."""
-        said = [
+        played = [
             Turn(Ask(role=role, text=text, state=state, options=tuple(options)), reply)
             for role, text, state, options, reply in turns
         ]
-        scores = self._game.score(tuple(said), facts)
+        scores = self._game.score(tuple(played), facts)
         return {
             "by_role": {k: float(v) for k, v in scores.by_role.items()},
             "reason": scores.reason,

@@ -69,11 +69,11 @@ class OwnGame:
         Raises:
             OwnGameError: the game raised, or gave nothing in time.
         """
-        said = [
+        played = [
             [turn.ask.role, turn.ask.text, turn.ask.state, [*turn.ask.options], turn.reply]
             for turn in turns
         ]
-        return Scores(**self._asked({"what": "score", "turns": said, "facts": dict(facts)}))
+        return Scores(**self._asked({"what": "score", "turns": played, "facts": dict(facts)}))
 
     def close(self) -> None:
         """End the process; safe to call twice."""

@@ -24,8 +24,8 @@ def auth_headers(api: ApiConfig, secrets: Secrets) -> dict[str, str]:
     if auth.type == "basic":
         password = ""
         if auth.password_env is not None:
-            found = secrets.get(auth.password_env, key="api.auth.password_env")
-            password = found.get_secret_value()
+            secret = secrets.get(auth.password_env, key="api.auth.password_env")
+            password = secret.get_secret_value()
         pair = f"{auth.username or ''}:{password}".encode()
         return {"Authorization": f"Basic {base64.b64encode(pair).decode()}"}
     token = secrets.get(auth.token_env or "", key="api.auth.token_env")

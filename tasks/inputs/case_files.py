@@ -521,12 +521,12 @@ def _of_row(row: Mapping[str, Any]) -> dict[str, Any]:
         if value is None or value == "":
             continue
         *parents, last = name.split(".") if name.startswith(_OF_PARTS) else [name]
-        here = case
+        branch = case
         for part in parents:
-            if not isinstance(here.get(part), dict):
-                here[part] = {}
-            here = here[part]
-        here[last] = value
+            if not isinstance(branch.get(part), dict):
+                branch[part] = {}
+            branch = branch[part]
+        branch[last] = value
     tags, weight = case.get("tags"), case.get("weight")
     if isinstance(tags, str):
         case["tags"] = [tag.strip() for tag in tags.replace(";", ",").split(",") if tag.strip()]

@@ -35,7 +35,7 @@ def retyped_warnings(
     """
     metrics = [*configuration.evaluation.metrics.values()]
     is_chat = configuration.api.kind in CHAT_KINDS
-    found = [
+    columns = [
         (index, leaf)
         for index, case in enumerate(raw)
         for leaf in case.retyped
@@ -43,15 +43,15 @@ def retyped_warnings(
         or (leaf.path[:1] == ("expected",) and any(_compares(metric, leaf) for metric in metrics))
     ]
     warnings = []
-    for number, (index, leaf) in enumerate(found[:MOST_SHOWN], start=1):
+    for number, (index, leaf) in enumerate(columns[:MOST_SHOWN], start=1):
         at = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in leaf.path)
         rule = (
             f"must be in quotes to stay a text: without them it is read as {as_text(leaf.value)}"
         )
         written = one_line(leaf.written, 40, redacted_text)
         fix = f'Write "{written}".'
-        if number == MOST_SHOWN < len(found):
-            fix += f" {len(found) - MOST_SHOWN} more are like it."
+        if number == MOST_SHOWN < len(columns):
+            fix += f" {len(columns) - MOST_SHOWN} more are like it."
         warnings.append(
             report.problem(rule, fix, value=written, line=leaf.line, at=f"[{index}]{at}")
         )

@@ -183,8 +183,8 @@ def _of_config(problem: Problem, path: Path) -> Problem:
 def _problems_of_named_cases(source: ConfigSource, base_dir: Path) -> list[Problem]:
     """Check the test-case file of an invalid configuration as far as possible."""
     section = source.data.get("evaluation") if isinstance(source.data, dict) else None
-    found = section.get("test_cases") if isinstance(section, dict) else None
-    named = found.get("path") if isinstance(found, dict) else found
+    path_text = section.get("test_cases") if isinstance(section, dict) else None
+    named = path_text.get("path") if isinstance(path_text, dict) else path_text
     if not isinstance(named, str):
         return []
     path = base_dir / named

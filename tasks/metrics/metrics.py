@@ -60,8 +60,8 @@ class Compared:
     def _expected(self, case: Case) -> Json:
         if self.expected_field is None:
             return case.expected
-        found = pick(case.expected, self.expected_field)
-        return None if found is MISSING else found
+        expected = pick(case.expected, self.expected_field)
+        return None if expected is MISSING else expected
 
     async def measure(self, reply: Reply, case: Case, params: Params) -> float:  # noqa: ARG002 - protocol
         """Return the comparison's number.
@@ -72,13 +72,13 @@ class Compared:
         """
         result: Json = reply.value
         if self.field is not None:
-            found = pick(result, self.field)
-            if found is MISSING:
+            number = pick(result, self.field)
+            if number is MISSING:
                 raise CandidateFault(
                     f"metric `{self.name}`: the answer has no field `{self.field}`",
                     error_type="missing_field",
                 )
-            result = found
+            result = number
         try:
             value = self.compare(result, self._expected(case))
         except CandidateFault:

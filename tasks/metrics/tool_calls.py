@@ -29,14 +29,14 @@ class ToolCall:
     """Empty where they cannot be read; of an expected call those that matter."""
 
 
-def tool_calls_of(found: Json) -> list[ToolCall]:
+def tool_calls_of(listed: Json) -> list[ToolCall]:
     """Return the calls of a list, in order; what is none is left out.
 
     An entry is a name, ``{name, arguments}``, or OpenAI's ``{function: {name, arguments}}``;
     arguments may be JSON in a text.
     """
     calls = []
-    for entry in found if isinstance(found, list) else []:
+    for entry in listed if isinstance(listed, list) else []:
         shown = entry.get("function", entry) if isinstance(entry, dict) else {"name": entry}
         name = shown.get("name") if isinstance(shown, dict) else None
         if isinstance(shown, dict) and isinstance(name, str) and name:
@@ -44,13 +44,13 @@ def tool_calls_of(found: Json) -> list[ToolCall]:
     return calls
 
 
-def _arguments(found: Json) -> Mapping[str, Json]:
-    if isinstance(found, str):
+def _arguments(arguments: Json) -> Mapping[str, Json]:
+    if isinstance(arguments, str):
         try:
-            found = json.loads(found)
+            arguments = json.loads(arguments)
         except (ValueError, RecursionError):
             return {}
-    return found if isinstance(found, dict) else {}
+    return arguments if isinstance(arguments, dict) else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,24 +81,24 @@ class ToolMetric:
         return choice(made, expected)
 
     def _made(self, value: Json) -> list[ToolCall]:
-        found = pick(value, self.config.field or CALLS)
-        if found is MISSING and self.config.field is not None:
+        calls = pick(value, self.config.field or CALLS)
+        if calls is MISSING and self.config.field is not None:
             raise CandidateFault(
                 f"metric `{self.name}`: the answer has no field `{self.config.field}`",
                 error_type="missing_field",
             )
-        return [] if found is MISSING else tool_calls_of(found)
+        return [] if calls is MISSING else tool_calls_of(calls)
 
     def _expected(self, case: Case, path: str) -> list[ToolCall]:
-        found = pick(case.expected, path)
-        if found is MISSING:
+        expected = pick(case.expected, path)
+        if expected is MISSING:
             raise EvaluatorFault(
                 f"metric `{self.name}`: the case expects no `{path}`. Write the calls there, `[]` "
                 "for none, or name another `expected_field`.",
                 error_type="no_expected_calls",
             )
-        calls = tool_calls_of(found)
-        if not isinstance(found, list) or len(calls) != len(found):
+        calls = tool_calls_of(expected)
+        if not isinstance(expected, list) or len(calls) != len(expected):
             raise EvaluatorFault(
                 f"metric `{self.name}`: `{path}` of the case must be a list of names or of "
                 "`{name: …, arguments: {…}}`",
@@ -109,8 +109,8 @@ class ToolMetric:
 
 def _named(case: Case, path: str | None) -> list[str]:
     """Return the forbidden tools that the case names itself."""
-    found = MISSING if path is None else pick(case.expected, path)
-    return [] if found is MISSING else [call.name for call in tool_calls_of(found)]
+    names = MISSING if path is None else pick(case.expected, path)
+    return [] if names is MISSING else [call.name for call in tool_calls_of(names)]
 
 
 def choice(made: Sequence[ToolCall], expected: Sequence[ToolCall]) -> float:

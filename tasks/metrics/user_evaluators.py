@@ -67,18 +67,18 @@ class UserEvaluator:
                 error_type=outcome.failure.error_type,
                 details=outcome.failure.details,
             )
-        found = outcome.value
-        if isinstance(found, Mapping):
-            found = self._of_mapping(found, metric, reply)
-        if found is None:
+        result = outcome.value
+        if isinstance(result, Mapping):
+            result = self._of_mapping(result, metric, reply)
+        if result is None:
             return None
-        if not isinstance(found, (bool, int, float)):
-            told = one_line(str(found), 100, redacted_text)
-            raise self._no_number(metric, f"returned {told!r}")
-        if not abs(found) <= sys.float_info.max:  # a whole number can be too large for a float
-            told = shown(found)
-            raise self._no_number(metric, f"returned {told}", error_type="not_finite")
-        return float(found)
+        if not isinstance(result, (bool, int, float)):
+            excerpt = one_line(str(result), 100, redacted_text)
+            raise self._no_number(metric, f"returned {excerpt!r}")
+        if not abs(result) <= sys.float_info.max:  # a whole number can be too large for a float
+            excerpt = shown(result)
+            raise self._no_number(metric, f"returned {excerpt}", error_type="not_finite")
+        return float(result)
 
     async def aclose(self) -> None:
         """End its threads; safe to call twice."""
@@ -88,14 +88,14 @@ class UserEvaluator:
     async def _outcome(self, metric: str, reply: Reply, case: Case, params: Params) -> WorkOutcome:
         """Call the function, or wait for the same call made for another metric."""
         key = (id(reply), metric if self._arguments.wants_metric else None)
-        found = self._calls.get(key)
-        if found is None or found[0] is not reply:
+        outcome = self._calls.get(key)
+        if outcome is None or outcome[0] is not reply:
             task = asyncio.ensure_future(self._call(metric, reply, case, params))
             self._calls[key] = (reply, task)  # holding the reply keeps its id its own
             while len(self._calls) > _N_REMEMBERED:
                 self._calls.popitem(last=False)
         else:
-            task = found[1]
+            task = outcome[1]
         try:
             return await asyncio.shield(task)
         except WorkTimeoutError:
@@ -115,20 +115,20 @@ class UserEvaluator:
             functools.partial(measured, call, _plain), EVALUATOR_TIMEOUT_S
         )
 
-    def _of_mapping(self, found: Mapping[str, Any], metric: str, reply: Reply) -> Any:
+    def _of_mapping(self, mapping: Mapping[str, Any], metric: str, reply: Reply) -> Any:
         for name in (metric, "score", "value"):
-            if name in found:
-                return found[name]
+            if name in mapping:
+                return mapping[name]
         if metric in reply.extra:
             return reply.extra[metric]
-        names = ", ".join(str(name) for name in list(found)[:8]) or "nothing"
+        names = ", ".join(str(name) for name in list(mapping)[:8]) or "nothing"
         raise self._no_number(metric, f"returned a dictionary of {names}, without `{metric}`")
 
     def _no_number(
-        self, metric: str, what: str, *, error_type: str = "no_number"
+        self, metric: str, problem: str, *, error_type: str = "no_number"
     ) -> EvaluatorFault:
         return EvaluatorFault(
-            f"metric `{metric}`: {describe(self._function)} {what}, not a finite number; a metric "
+            f"metric `{metric}`: {describe(self._function)} {problem}, not a finite number; a metric "
             "returns one number, or a dictionary with its name, e.g. {'" + metric + "': 0.8}",
             error_type=error_type,
         )

@@ -52,15 +52,15 @@ def messages(engine: Engine, attempt: Attempt) -> Payload:
     request = _request(attempt.body)
     is_streamed = flag(attempt.body, "stream")
     tiny = request.form == "text" and engine.uses_tiny_model(request.text)
-    (one,) = chosen = engine.choose(request, 1, tiny=tiny)
+    (choice,) = chosen = engine.choose(request, 1, tiny=tiny)
     tokens = engine.tokens(request, chosen, tiny=tiny)
-    reason = "end_turn" if one.written.complete else "max_tokens"
+    reason = "end_turn" if choice.written.complete else "max_tokens"
     body: dict[str, Any] = {
         "id": f"msg_{attempt.digest[:24]}",
         "type": "message",
         "role": "assistant",
         "model": request.model,
-        "content": [{"type": "text", "text": one.written.text}],
+        "content": [{"type": "text", "text": choice.written.text}],
         "stop_reason": reason,
         "stop_sequence": None,
         "usage": _usage(tokens),
@@ -68,7 +68,7 @@ def messages(engine: Engine, attempt: Attempt) -> Payload:
     if not is_streamed:
         return Payload(body=body, model=request.model, tokens=tokens)
     return Payload(
-        events=_events(body, one), ends_with_done=False, model=request.model, tokens=tokens
+        events=_events(body, choice), ends_with_done=False, model=request.model, tokens=tokens
     )
 
 
@@ -106,34 +106,34 @@ def _request(body: Mapping[str, Any]) -> ModelRequest:
 def _bounded(schema: Any) -> Any:
     """Return a schema with the bounds that its descriptions tell, which a model heeds as it reads them."""
     if isinstance(schema, list):
-        return [_bounded(one) for one in schema]
+        return [_bounded(part) for part in schema]
     if not isinstance(schema, Mapping):
         return schema
-    found = {name: _bounded(value) for name, value in schema.items()}
-    description = found.get("description")
-    told = _BOUNDS.search(description) if isinstance(description, str) else None
-    if told is None:
-        return found
+    bounded = {name: _bounded(value) for name, value in schema.items()}
+    description = bounded.get("description")
+    bounds = _BOUNDS.search(description) if isinstance(description, str) else None
+    if bounds is None:
+        return bounded
     try:
-        return {**found, **json.loads(told[1])}
+        return {**bounded, **json.loads(bounds[1])}
     except ValueError:
-        return found
+        return bounded
 
 
 def _messages(body: Mapping[str, Any]) -> list[Message]:
     listed = body.get("messages")
     if not isinstance(listed, list) or not listed:
         raise ApiError("messages: at least one message is required", param="messages")
-    found = []
-    for i, one in enumerate(listed):
-        role = one.get("role") if isinstance(one, Mapping) else None
+    messages = []
+    for i, message in enumerate(listed):
+        role = message.get("role") if isinstance(message, Mapping) else None
         if role not in ("user", "assistant"):
             raise ApiError(
                 f"messages.{i}.role: must be `user` or `assistant`, but got {role!r}",
                 param="messages",
             )
-        found.append(Message(role=role, text=texts_of(one.get("content"))))
-    return found
+        messages.append(Message(role=role, text=texts_of(message.get("content"))))
+    return messages
 
 
 def _effort(body: Mapping[str, Any], limit: int) -> str:
@@ -153,7 +153,7 @@ def _effort(body: Mapping[str, Any], limit: int) -> str:
     return "medium" if budget < 4096 else "high"
 
 
-def _events(body: Mapping[str, Any], one: AnswerChoice) -> list[dict[str, Any]]:
+def _events(body: Mapping[str, Any], choice: AnswerChoice) -> list[dict[str, Any]]:
     begun = {**body, "content": [], "stop_reason": None, "usage": {**body["usage"]}}
     begun["usage"]["output_tokens"] = 1
     delta = {"stop_reason": body["stop_reason"], "stop_sequence": None}
@@ -166,7 +166,7 @@ def _events(body: Mapping[str, Any], one: AnswerChoice) -> list[dict[str, Any]]:
                 "index": 0,
                 "delta": {"type": "text_delta", "text": piece},
             }
-            for piece in pieces(one.written.text)
+            for piece in pieces(choice.written.text)
         ),
         {"type": "content_block_stop", "index": 0},
         {

@@ -87,7 +87,7 @@ class _Session:
 
     def to_json(self) -> dict[str, Any]:
         """Return the session as the provider tells it."""
-        told = {
+        session = {
             "id": self.session_id,
             "createdAt": _stamp(self.started_at),
             "startedAt": _stamp(self.started_at),
@@ -100,7 +100,7 @@ class _Session:
             "status": self.status,
             "userMetadata": self.body.get("userMetadata", {}),
         }
-        return told if self.ended_at is None else {**told, "endedAt": _stamp(self.ended_at)}
+        return session if self.ended_at is None else {**session, "endedAt": _stamp(self.ended_at)}
 
 
 class SessionService:
@@ -113,12 +113,12 @@ class SessionService:
 
     def routes(self) -> list[BaseRoute]:
         """Return the routes of the API, and of the browsers' connections."""
-        one = "/v1/sessions/{session_id}"
+        path = "/v1/sessions/{session_id}"
         return [
             Route("/v1/sessions", _Creation(self), methods=["POST"]),
             Route("/v1/sessions", self._list, methods=["GET"]),
-            Route(one, self._retrieve, methods=["GET"]),
-            Route(one, self._update, methods=["POST"]),
+            Route(path, self._retrieve, methods=["GET"]),
+            Route(path, self._update, methods=["POST"]),
             WebSocketRoute("/browser/{session_id}", self._connected),
         ]
 
@@ -134,14 +134,14 @@ class SessionService:
         """Answer the creation of a session, through the mock's faults and counts."""
 
         def answer(_engine: Engine, attempt: Attempt) -> Payload:
-            told = self._created(attempt.body, request.url.netloc)
-            return Payload(body=told, model=_MODEL, tokens=TokenUsage())
+            created = self._created(attempt.body, request.url.netloc)
+            return Payload(body=created, model=_MODEL, tokens=TokenUsage())
 
         await self._service.serve(request, send, answer, error_body=error_body)
 
     def _created(self, body: Mapping[str, Any], netloc: str) -> dict[str, Any]:
-        asked = {name: value for name, value in body.items() if name != "userMetadata"}
-        wrong = next(session_problems(asked), None)
+        settings = {name: value for name, value in body.items() if name != "userMetadata"}
+        wrong = next(session_problems(settings), None)
         if wrong is not None:
             raise ApiError(wrong.told, status=400)
         session = _Session(
@@ -166,13 +166,17 @@ class SessionService:
         match = None if query is None else _QUERY.fullmatch(query)
         if query is not None and match is None:
             return _refused(400, "q must be of the form user_metadata['key']:'value'")
-        found = [
+        sessions = [
             session for session in self._sessions.values() if status in (None, session.status)
         ]
         if match is not None:
             key, value = match["key"], match["value"]
-            found = [one for one in found if one.to_json()["userMetadata"].get(key) == value]
-        return self._answer(request, [one.to_json() for one in found])
+            sessions = [
+                session
+                for session in sessions
+                if session.to_json()["userMetadata"].get(key) == value
+            ]
+        return self._answer(request, [session.to_json() for session in sessions])
 
     async def _retrieve(self, request: Request) -> JSONResponse:
         session = self._sessions.get(request.path_params["session_id"])
@@ -189,10 +193,10 @@ class SessionService:
         session.end("COMPLETED")
         return self._answer(request, session.to_json())
 
-    def _answer(self, request: Request, told: Any) -> JSONResponse:
+    def _answer(self, request: Request, content: Any) -> JSONResponse:
         if not self._service.admits(request):
             return _refused(401, "Unauthorized")
-        return JSONResponse(told)
+        return JSONResponse(content)
 
     async def _connected(self, socket: WebSocket) -> None:
         """Connect a client with a browser until one of them, or the session, ends."""

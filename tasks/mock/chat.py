@@ -55,7 +55,7 @@ def chat(engine: Engine, attempt: Attempt) -> Payload:
     chosen = engine.choose(request, n, tiny=tiny, attempt=attempt.number)
     if engine.has("ignore"):
         top = of_prompt = None
-    choices = [_Choice(engine, request, one, index, top) for index, one in enumerate(chosen)]
+    choices = [_Choice(engine, request, choice, index, top) for index, choice in enumerate(chosen)]
     tokens = engine.tokens(request, chosen, tiny=tiny)
     head = {"id": f"chatcmpl-{attempt.digest[:24]}", "created": 0, "model": request.model}
     if flag(body, "stream"):
@@ -157,8 +157,16 @@ def _offered_tools(body: Mapping[str, Any]) -> tuple[Tool, ...]:
 
 def _functions(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     listed = body.get("tools")
-    found = [one for one in listed if isinstance(one, Mapping)] if isinstance(listed, list) else []
-    return [mapping(one, "function") for one in found if one.get("function") is not None]
+    functions = (
+        [function for function in listed if isinstance(function, Mapping)]
+        if isinstance(listed, list)
+        else []
+    )
+    return [
+        mapping(function, "function")
+        for function in functions
+        if function.get("function") is not None
+    ]
 
 
 def _tool(function: Mapping[str, Any], *, by_name: bool) -> Tool:

@@ -45,7 +45,7 @@ class ChromiumError(ConvergenceError):
 
 def chromium_path() -> str | None:
     """Return the path of an installed Chromium; ``None``: there is none."""
-    return next((found for name in _NAMES if (found := shutil.which(name))), None)
+    return next((path for name in _NAMES if (path := shutil.which(name))), None)
 
 
 def check_chromium() -> None:
@@ -101,16 +101,16 @@ class Chromium:
             start_new_session=True,  # Ctrl-C is for the program, which ends its browsers itself
         )
         assert process.stderr is not None  # noqa: S101 - asked for
-        said = []
+        lines = []
         for line in process.stderr:
-            said.append(line.strip())
-            _, found, address = line.partition("DevTools listening on ")
-            if found:
+            lines.append(line.strip())
+            _, separator, address = line.partition("DevTools listening on ")
+            if separator:
                 return cls(form, address.strip(), process, profile)
         process.wait()
         _close_pipes(process)
         _remove(profile)
-        last = one_line(" ".join(said[-3:]), _MAX_SHOWN, redacted_text)
+        last = one_line(" ".join(lines[-3:]), _MAX_SHOWN, redacted_text)
         raise ChromiumError(f"Chromium ended at once: {last}")
 
     def end(self) -> None:
@@ -179,11 +179,11 @@ class _Control:
             message["sessionId"] = session
         await self._connection.send(json.dumps(message))
         async with asyncio.timeout(_ANSWER_S):
-            while (found := json.loads(await self._connection.recv())).get("id") != number:
+            while (response := json.loads(await self._connection.recv())).get("id") != number:
                 pass
-        if "error" in found:
-            raise OSError(f"{method}: {found['error'].get('message')}")
-        return found["result"]
+        if "error" in response:
+            raise OSError(f"{method}: {response['error'].get('message')}")
+        return response["result"]
 
 
 class _Opened:
@@ -223,15 +223,15 @@ class BrowserPool:
         Raises:
             ChromiumError: it does not start.
         """
-        found = next((browser for browser in self._idle if browser.form == form), None)
-        if found is None:
-            found = await asyncio.wait_for(asyncio.to_thread(Chromium.start, form), _START_S)
+        browser = next((browser for browser in self._idle if browser.form == form), None)
+        if browser is None:
+            browser = await asyncio.wait_for(asyncio.to_thread(Chromium.start, form), _START_S)
         else:
-            self._idle.remove(found)
-        self._busy.add(found)
+            self._idle.remove(browser)
+        self._busy.add(browser)
         if self._is_closed:
-            found.end()
-        return found
+            browser.end()
+        return browser
 
     async def give_back(self, browser: Chromium) -> None:
         """Wipe a browser and keep it for the next session; one that does not answer ends."""

@@ -174,14 +174,14 @@ def embeddings(engine: Engine, attempt: Attempt) -> Payload:  # noqa: ARG001 - o
     model = text(body, "model")
     given: Any = body.get("input")
     inputs: list[Any] = given if isinstance(given, list) else [given]
-    if not inputs or not all(isinstance(one, str) and one for one in inputs):
+    if not inputs or not all(isinstance(text, str) and text for text in inputs):
         raise ApiError("`input` must be a text or a list of texts, none empty.", param="input")
     dimensions = whole(body, "dimensions", 1, MOST_DIMENSIONS) or DEFAULT_DIMENSIONS
     form = body.get("encoding_format", "float")
     if form not in ("float", "base64"):
         rule = f"`encoding_format` must be float or base64, but got {form!r}."
         raise ApiError(rule, param="encoding_format")
-    tokens = TokenUsage(prompt=sum(count_pieces(one) for one in inputs))
+    tokens = TokenUsage(prompt=sum(count_pieces(text) for text in inputs))
     return Payload(
         body={
             "object": "list",
@@ -190,9 +190,9 @@ def embeddings(engine: Engine, attempt: Attempt) -> Payload:  # noqa: ARG001 - o
                 {
                     "object": "embedding",
                     "index": i,
-                    "embedding": _encoded(embed(one, dimensions), form),
+                    "embedding": _encoded(embed(text, dimensions), form),
                 }
-                for i, one in enumerate(inputs)
+                for i, text in enumerate(inputs)
             ],
             "usage": {"prompt_tokens": tokens.prompt, "total_tokens": tokens.prompt},
         },

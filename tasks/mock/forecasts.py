@@ -68,20 +68,23 @@ def notes(system: str, user: str) -> str | None:
     seen = _trials(user) or _means(user)
     if not seen:
         untried = [
-            f"With {one['name']}={value.strip()}, expect a reward of {UNKNOWN:.3f}."
-            for one in _UNTRIED.finditer(user)
-            for value in one["values"].split(",")[:N_NAMED]
+            f"With {match['name']}={value.strip()}, expect a reward of {UNKNOWN:.3f}."
+            for match in _UNTRIED.finditer(user)
+            for value in match["values"].split(",")[:N_NAMED]
             if value.strip() != "nothing"
         ]
         return "\n".join(
             [*untried, "Nothing was measured of them: that is the middle of all rewards."]
         )
-    mean = sum(one.reward * one.n for one in seen) / sum(one.n for one in seen)
-    ranked = sorted(seen, key=lambda one: -one.reward)
-    named = [*ranked[:N_NAMED], *[one for one in ranked[-N_NAMED:] if one not in ranked[:N_NAMED]]]
+    mean = sum(trial.reward * trial.n for trial in seen) / sum(trial.n for trial in seen)
+    ranked = sorted(seen, key=lambda trial: -trial.reward)
+    named = [
+        *ranked[:N_NAMED],
+        *[trial for trial in ranked[-N_NAMED:] if trial not in ranked[:N_NAMED]],
+    ]
     lines = [
-        f"With {_listed(one.params)}, expect a reward of {mean + SHRINKAGE * (one.reward - mean):.3f}."
-        for one in named
+        f"With {_listed(trial.params)}, expect a reward of {mean + SHRINKAGE * (trial.reward - mean):.3f}."
+        for trial in named
     ]
     lines.append(f"Of the others about {mean:.3f}; that is a guess from {len(seen)} lines.")
     return "\n".join(lines)
@@ -89,21 +92,24 @@ def notes(system: str, user: str) -> str | None:
 
 def weights(user: str) -> dict[str, list[int]] | None:
     """Return the weights of all questions of a prompt; ``None``: it asks for none."""
-    asked = [*_ASKED.finditer(user)]
+    questions = [*_ASKED.finditer(user)]
     notes_text = sections(user).get("notes", "")
-    if asked and "ten weights" in user:
+    if questions and "ten weights" in user:
         head = user.split("Trials to predict:", maxsplit=1)[0]
         seen = [*_trials(head), *_expected(notes_text)]
         return {
-            one["name"]: _bins(
-                _params(one["params"]), seen, float(one["first"]), float(one["step"])
+            question["name"]: _bins(
+                _params(question["params"]),
+                seen,
+                float(question["first"]),
+                float(question["step"]),
             )
-            for one in asked
+            for question in questions
         }
     wanted = _N_WEIGHTS.search(user)
     if wanted is None:
         return None
-    options = [one["text"] for one in _OPTIONS.finditer(user)][: int(wanted[1])]
+    options = [match["text"] for match in _OPTIONS.finditer(user)][: int(wanted[1])]
     known = set(content_words(notes_text))
     shared = [len(known & set(content_words(option))) for option in options]
     return {"weights": [20 + 15 * min(n, 4) for n in shared]}
@@ -114,7 +120,8 @@ def _bins(
 ) -> list[int]:
     """Return ten weights of one setting, 1 to 100."""
     weighted = [
-        (one.n * math.exp(4.0 * _agreement(params, one.params) - 4.0), one.reward) for one in seen
+        (trial.n * math.exp(4.0 * _agreement(params, trial.params) - 4.0), trial.reward)
+        for trial in seen
     ]
     total = sum(w for w, _ in weighted)
     mean = (0.25 + sum(w * r for w, r in weighted)) / (0.5 + total)
@@ -129,11 +136,11 @@ def _below(x: float, mean: float, sd: float) -> float:
     return 0.5 * (1.0 + math.erf((x - mean) / (sd * math.sqrt(2.0))))
 
 
-def _agreement(asked: Mapping[str, str], other: Mapping[str, str]) -> float:
+def _agreement(params: Mapping[str, str], other: Mapping[str, str]) -> float:
     """Return how alike two settings are, in [0, 1]: the mean over the parameters of the other."""
     if not other:
         return 0.0
-    return sum(_alike(asked.get(name), value) for name, value in other.items()) / len(other)
+    return sum(_alike(params.get(name), value) for name, value in other.items()) / len(other)
 
 
 def _alike(value: str | None, other: str) -> float:
@@ -148,14 +155,15 @@ def _alike(value: str | None, other: str) -> float:
 
 def _trials(text: str) -> list[_Seen]:
     return [
-        _Seen(_params(one["params"]), float(one["reward"]), 1.0) for one in _TRIAL.finditer(text)
+        _Seen(_params(match["params"]), float(match["reward"]), 1.0)
+        for match in _TRIAL.finditer(text)
     ]
 
 
 def _expected(text: str) -> list[_Seen]:
     return [
-        _Seen(_params(one["params"]), float(one["reward"]), NOTE_WEIGHT)
-        for one in _EXPECTED.finditer(text)
+        _Seen(_params(match["params"]), float(match["reward"]), NOTE_WEIGHT)
+        for match in _EXPECTED.finditer(text)
     ]
 
 
@@ -168,18 +176,19 @@ def _means(text: str) -> list[_Seen]:
             continue
         name = parameter["name"]
         means += [
-            _Seen({name: one["place"].strip()}, float(one["reward"]), float(one["n"]))
-            for one in _MEAN.finditer(line)
+            _Seen({name: match["place"].strip()}, float(match["reward"]), float(match["n"]))
+            for match in _MEAN.finditer(line)
         ]
-        for one in _ENDS.finditer(line):
+        for match in _ENDS.finditer(line):
             means += [
-                _Seen({name: one[end]}, float(one[f"at_{end}"]), 1.0) for end in ("low", "high")
+                _Seen({name: match[end]}, float(match[f"at_{end}"]), 1.0)
+                for end in ("low", "high")
             ]
     return means
 
 
 def _params(text: str) -> dict[str, str]:
-    return {one["name"]: one["value"].strip() for one in _SETTING.finditer(text)}
+    return {match["name"]: match["value"].strip() for match in _SETTING.finditer(text)}
 
 
 def _listed(params: Mapping[str, str]) -> str:

@@ -56,14 +56,14 @@ def content_words(text: str) -> list[str]:
 
 def sentences(text: str) -> list[str]:
     """Return the sentences and lines of a text."""
-    return [stripped for found in _SENTENCE.findall(text) if (stripped := found.strip())]
+    return [stripped for sentence in _SENTENCE.findall(text) if (stripped := sentence.strip())]
 
 
 def question_of(text: str) -> str:
     """Return the last sentence that asks, else the last sentence."""
-    found = sentences(text)
-    asking = [sentence for sentence in found if sentence.endswith("?")]
-    return (asking or found or [""])[-1]
+    lines = sentences(text)
+    asking = [sentence for sentence in lines if sentence.endswith("?")]
+    return (asking or lines or [""])[-1]
 
 
 def sections(text: str) -> Mapping[str, str]:
@@ -73,12 +73,12 @@ def sections(text: str) -> Mapping[str, str]:
     the first of these that occurs is taken, and within it the first part of each name.
     """
     for pattern in _SECTIONS:
-        found: dict[str, str] = {}
+        named: dict[str, str] = {}
         for part in pattern.finditer(text):
             name = re.sub(r"[\W_]+", " ", part["name"]).strip().casefold()
-            found.setdefault(name, part["text"].strip())
-        if found:
-            return found
+            named.setdefault(name, part["text"].strip())
+        if named:
+            return named
     return {}
 
 
@@ -97,10 +97,10 @@ def count_pieces(text: str) -> int:
 
 def cut(text: str, limit: int | None) -> Written:
     """Cut a text after ``limit`` tokens; ``None`` is no limit."""
-    found = pieces(text)
-    if limit is None or len(found) <= limit:
-        return Written(text=text, n_tokens=len(found))
-    return Written(text="".join(found[:limit]), n_tokens=limit, complete=False)
+    parts = pieces(text)
+    if limit is None or len(parts) <= limit:
+        return Written(text=text, n_tokens=len(parts))
+    return Written(text="".join(parts[:limit]), n_tokens=limit, complete=False)
 
 
 class PrefixCache:

@@ -308,7 +308,7 @@ def messages(body: Mapping[str, Any]) -> tuple[Message, ...]:
     listed = body.get("messages")
     if not isinstance(listed, list) or not listed:
         raise ApiError("`messages` must be a list of messages, not empty.", param="messages")
-    found = []
+    messages = []
     for i, message in enumerate(listed):
         if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
             raise ApiError(f"`messages[{i}]` must be an object with a role.", param="messages")
@@ -316,14 +316,14 @@ def messages(body: Mapping[str, Any]) -> tuple[Message, ...]:
         functions = [
             mapping(call, "function") for call in calls or () if isinstance(call, Mapping)
         ]
-        found.append(
+        messages.append(
             Message(
                 role=message["role"],
                 text=texts_of(message.get("content")),
                 calls=tuple(str(function.get("name")) for function in functions),
             )
         )
-    return tuple(found)
+    return tuple(messages)
 
 
 def texts_of(content: Any) -> str:

@@ -109,8 +109,8 @@ def with_tool(request: ModelRequest, index: int = 0) -> ModelRequest:
     """Return a request with the tool that the answer with this number calls, of those that are offered."""
     if not tool_use.is_offered(request):
         return request
-    asked = tool_use.asks(request)
-    choice = tool_use.choose(request, good=is_good(asked, index))
+    wants_tool = tool_use.asks(request)
+    choice = tool_use.choose(request, good=is_good(wants_tool, index))
     if choice is None:
         return request
     return replace(request, tool=replace(choice.tool, arguments=choice.arguments))
@@ -163,8 +163,8 @@ def _in_words(request: ModelRequest, good: bool, index: int) -> str:
 def _answer(request: ModelRequest, good: bool, index: int) -> str:
     user = request.user
     question = question_of(user)
-    if (found := _SUM.search(user)) is not None:
-        text = _sum(found[0], 0 if good else 1 + int(9 * uniform("slip", user)))
+    if (match := _SUM.search(user)) is not None:
+        text = _sum(match[0], 0 if good else 1 + int(9 * uniform("slip", user)))
         if text is not None:
             return text
     if (repeat := _REPEAT.search(user)) is not None:
@@ -236,9 +236,9 @@ def _edit(system: str, user: str) -> str | None:
             )
         )
     rng = np.random.default_rng(int(2**32 * uniform("edit", user)))
-    told = _LABELS.search(user)
-    labels = told[1].split(", ") if told is not None else []
-    found = written_by_rules(
+    label_list = _LABELS.search(user)
+    labels = label_list[1].split(", ") if label_list is not None else []
+    prompt = written_by_rules(
         cast("OperatorName", operator[1]), _PROMPT.findall(user), shown, rng, labels
     )
-    return f"<diagnosis>{found.diagnosis}</diagnosis><prompt>{found.text}</prompt>"
+    return f"<diagnosis>{prompt.diagnosis}</diagnosis><prompt>{prompt.text}</prompt>"

@@ -107,8 +107,8 @@ class _Filler:
                 for part in filter(None, reference.lstrip("#/").split("/")):
                     kind = _mapping(kind.get(part))
             elif alternatives:
-                found = (a for a in alternatives if isinstance(a, Mapping))
-                kind = next((a for a in found if a.get("type") != "null"), {"type": "null"})
+                schemas = (a for a in alternatives if isinstance(a, Mapping))
+                kind = next((a for a in schemas if a.get("type") != "null"), {"type": "null"})
             elif parts := kind.get("allOf"):
                 return {key: v for part in parts for key, v in self._resolved(part).items()}
             else:
@@ -141,9 +141,9 @@ class _Filler:
         text = self._after_name(name) or self._source.text
         if _NUMBER.fullmatch(answer):  # the answer in words is a number, e.g. of a sum
             text = answer
-        found = [float(n.replace(",", "")) for n in _NUMBER.findall(text)]
-        value = found[0 if good else -1] if found else 1.0
-        if not good and len(found) <= 1:
+        numbers = [float(n.replace(",", "")) for n in _NUMBER.findall(text)]
+        value = numbers[0 if good else -1] if numbers else 1.0
+        if not good and len(numbers) <= 1:
             value += 1.0
         low, high = float(kind.get("minimum", value)), float(kind.get("maximum", value))
         return max(low, min(high, value))
@@ -167,8 +167,8 @@ class _Filler:
         if source.good and (named := self._after_name(name)):
             return named
         for look, pattern in _LOOKS:
-            if look in about and (found := pattern.findall(source.text)):
-                return str(found[0 if source.good else -1])
+            if look in about and (matches := pattern.findall(source.text)):
+                return str(matches[0 if source.good else -1])
         return source.answer
 
     def _after_name(self, name: str) -> str:
@@ -177,8 +177,8 @@ class _Filler:
         pattern = (
             rf"\b{spoken}\b[\"'*]*\s*(?::|=|\bis\b)\s*[\"']?([^\n,;\"']+?)(?=\.\s|[\n,;\"']|$)"
         )
-        found = re.search(pattern, self._source.text, re.IGNORECASE) if name else None
-        return found[1].strip().rstrip(".") if found is not None else ""
+        match = re.search(pattern, self._source.text, re.IGNORECASE) if name else None
+        return match[1].strip().rstrip(".") if match is not None else ""
 
 
 def _mapping(value: Any) -> Schema:

@@ -231,7 +231,7 @@ def _carries(request: Request, key: str) -> bool:
         headers.get("x-bb-api-key", ""),
         request.query_params.get("key", ""),
     )
-    return any(hmac.compare_digest(one.encode(), key.encode()) for one in carried)
+    return any(hmac.compare_digest(candidate.encode(), key.encode()) for candidate in carried)
 
 
 def _parsed(raw: bytes) -> dict[str, Any]:

@@ -96,11 +96,11 @@ class Story:
 
     def prompt(self, thought: tuple[str, ...] | None = None) -> str:
         """Return the text up to the outcome, with another thought if one is given."""
-        told = self.thought if thought is None else thought
+        instruction = self.thought if thought is None else thought
         words = ["<bos>"]
         for past in self.history:
             words += ["hist", *past.words]
-        words += ["think", *told, "end", "cfg", *self.trial.setting.words, "->"]
+        words += ["think", *instruction, "end", "cfg", *self.trial.setting.words, "->"]
         return " ".join(words)
 
     @property
@@ -212,25 +212,25 @@ def decode(ids: Sequence[int]) -> str:
 def features(prefix: Sequence[str]) -> list[int]:
     """Return the features of a text that ends with ``cfg m tX ->``."""
     model, temperature = _MODEL[prefix[-3]], _TEMPERATURE[prefix[-2]]
-    found = ["bias", f"m{model}", f"t{temperature}", f"m{model}t{temperature}"]
+    names = ["bias", f"m{model}", f"t{temperature}", f"m{model}t{temperature}"]
     equal = apart = None
     for word in _thought(prefix):
         if word in _MODEL:
             equal = int(_MODEL[word] == model)
-            found.append(f"M{equal}")
+            names.append(f"M{equal}")
         elif word in _TEMPERATURE:
             apart = abs(_TEMPERATURE[word] - temperature)
-            found.append(f"T{apart}")
+            names.append(f"T{apart}")
         else:
-            found.append(f"U{word}")
+            names.append(f"U{word}")
     if equal is not None and apart is not None:
-        found.append(f"P{equal}_{apart}")
+        names.append(f"P{equal}_{apart}")
     for i, word in enumerate(prefix[:-4]):
         if word == "hist" and _tells_trial(prefix[i + 1 : i + 5]):
             same = int(_MODEL[prefix[i + 1]] == model)
             distance = min(3, abs(_TEMPERATURE[prefix[i + 2]] - temperature))
-            found.append(f"H{same}_{distance}_{_BIN[prefix[i + 4]]}")
-    return [_hashed(name) for name in found]
+            names.append(f"H{same}_{distance}_{_BIN[prefix[i + 4]]}")
+    return [_hashed(name) for name in names]
 
 
 @functools.lru_cache(maxsize=4096)
@@ -337,10 +337,10 @@ def _draw(row: Floats, u: float) -> int:
 def train() -> TinyModel:
     """Train the model; some half a second."""
     texts = [story.text.split() for story in stories(N_STORIES, SEED)]
-    found = [features(words[:-1]) for words in texts]
-    width = max(map(len, found))
+    rows = [features(words[:-1]) for words in texts]
+    width = max(map(len, rows))
     padded = np.full((N_STORIES, width), N_FEATURES)  # a row of its own takes the padding
-    for i, some in enumerate(found):
+    for i, some in enumerate(rows):
         padded[i, : len(some)] = some
     outcomes = np.array([_BIN[words[-1]] for words in texts])
     return TinyModel(weights=_head(padded, outcomes), bigram=_bigram(texts))
@@ -370,8 +370,10 @@ def _bigram(texts: Sequence[Sequence[str]]) -> Floats:
     n = len(VOCABULARY)
     ids = np.array([WORD_TO_ID[word] for words in texts for word in (*words, "<pad>")])
     before, after = ids[:-1], ids[1:]
-    told = before != PAD  # <pad> ends a text; what follows it is another one
-    counts = 1.0 + np.bincount(before[told] * n + after[told], minlength=n * n).reshape(n, n)
+    has_history = before != PAD  # <pad> ends a text; what follows it is another one
+    counts = 1.0 + np.bincount(
+        before[has_history] * n + after[has_history], minlength=n * n
+    ).reshape(n, n)
     rows: Floats = counts / counts.sum(axis=1, keepdims=True)
     return rows
 

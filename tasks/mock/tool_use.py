@@ -77,11 +77,11 @@ def choose(request: ModelRequest, *, good: bool) -> ToolChoice | None:
     if mistake == _NOTHING or (mistake == _OTHER and turn.called):
         return None
     if mistake == _WRONG:
-        found = _next(turn, request.offered, request.offered)
-        if found is None or len(turn.called) >= len(turn.steps):
+        tool = _next(turn, request.offered, request.offered)
+        if tool is None or len(turn.called) >= len(turn.steps):
             return None
         source = ValueSource(text=turn.asked, answer=turn.asked, good=False, draw=turn.asked)
-        return replace(found, arguments=fill(found.tool.schema, source))
+        return replace(tool, arguments=fill(tool.tool.schema, source))
     right = _best(turn.steps[0], request.offered) if turn.steps else None
     others = [tool for tool in request.offered if tool is not right]
     if not others:
@@ -93,15 +93,17 @@ def choose(request: ModelRequest, *, good: bool) -> ToolChoice | None:
 def answer(request: ModelRequest) -> str | None:
     """Return the arguments of a call, or what the results of a turn say; ``None``: neither is to be had."""
     if request.tool is not None:
-        found = request.tool.arguments
-        return None if found is None else json.dumps(found, ensure_ascii=False)
+        arguments = request.tool.arguments
+        return None if arguments is None else json.dumps(arguments, ensure_ascii=False)
     last = _last_user(request.messages)
     results = [message.text for message in request.messages[last + 1 :] if message.role == "tool"]
     if not results:
         return None
     wanted = _stems(request.messages[last].text)
     lines = [line for text in results for line in _lines(text)]
-    ranked = sorted(enumerate(lines), key=lambda one: (-len(wanted & _stems(one[1])), -one[0]))
+    ranked = sorted(
+        enumerate(lines), key=lambda entry: (-len(wanted & _stems(entry[1])), -entry[0])
+    )
     return " ".join(line for _, line in ranked[:2]) or "There was no result."
 
 
@@ -109,34 +111,37 @@ def answer(request: ModelRequest) -> str | None:
 
 
 def _last_user(messages: Sequence[Message]) -> int:
-    found = [i for i, message in enumerate(messages) if message.role == "user"]
-    return found[-1] if found else len(messages) - 1
+    positions = [i for i, message in enumerate(messages) if message.role == "user"]
+    return positions[-1] if positions else len(messages) - 1
 
 
 def _turn(request: ModelRequest) -> _Turn:
     last = _last_user(request.messages)
-    asked = request.messages[last].text
+    question = request.messages[last].text
     since = request.messages[last + 1 :]
     return _Turn(
-        asked=asked,
-        steps=_steps(asked),
+        asked=question,
+        steps=_steps(question),
         called=[name for message in since for name in message.calls],
         objects=[
-            one for message in since if message.role == "tool" for one in _objects(message.text)
+            entry
+            for message in since
+            if message.role == "tool"
+            for entry in _objects(message.text)
         ],
         told=request.system,
     )
 
 
-def _steps(asked: str) -> list[str]:
+def _steps(question: str) -> list[str]:
     """Cut a text at the ends of sentences and at *then*, but in quotation marks."""
-    quoted = _QUOTED.findall(asked)
+    quoted = _QUOTED.findall(question)
     numbers = iter(range(len(quoted)))
-    masked = _QUOTED.sub(lambda _: f'"\ue000{next(numbers)}\ue001"', asked)
+    masked = _QUOTED.sub(lambda _: f'"\ue000{next(numbers)}\ue001"', question)
     steps = [
         step for sentence in sentences(masked) for step in _THEN.split(sentence) if step.strip()
     ]
-    return [_MASK.sub(lambda found: quoted[int(found[1])], step) for step in steps]
+    return [_MASK.sub(lambda match: quoted[int(match[1])], step) for step in steps]
 
 
 def _next(turn: _Turn, offered: Sequence[Tool], known: Sequence[Tool]) -> ToolChoice | None:
@@ -176,16 +181,16 @@ def _lookup(
 
 
 def _best(step: str, tools: Sequence[Tool]) -> Tool | None:
-    said = _stems(step)
+    step_stems = _stems(step)
 
     def points(tool: Tool) -> int:
         named = _stems(tool.name.replace("_", " "))
         verb = _stems(tool.name.split("_")[0])
-        of_name = 3 * len(said & named) + 2 * len(said & verb)
-        return of_name + len(said & (_stems(tool.description) - named))
+        of_name = 3 * len(step_stems & named) + 2 * len(step_stems & verb)
+        return of_name + len(step_stems & (_stems(tool.description) - named))
 
-    found = max(tools, key=points, default=None)
-    return found if found is not None and points(found) >= LEAST_FIT else None
+    best = max(tools, key=points, default=None)
+    return best if best is not None and points(best) >= LEAST_FIT else None
 
 
 # -- arguments
@@ -207,7 +212,7 @@ def _arguments(tool: Tool, step: str, turn: _Turn) -> dict[str, Any]:
 
 def _value(name: str, kind: Mapping[str, Any], step: str, turn: _Turn, *, is_needed: bool) -> Any:
     """Return an argument; one that is not needed only where the step says its name, or a number."""
-    types = {kind.get("type"), *(one.get("type") for one in kind.get("anyOf", ()))}
+    types = {kind.get("type"), *(variant.get("type") for variant in kind.get("anyOf", ()))}
     if name.endswith("_id"):
         return _identifier(name, step, turn)
     if types & {"integer", "number"}:
@@ -222,14 +227,14 @@ def _value(name: str, kind: Mapping[str, Any], step: str, turn: _Turn, *, is_nee
     )
     if after is not None:
         return after[1]
-    named = [one for one in quoted if is_needed and not _is_named(one, step, turn)]
+    named = [word for word in quoted if is_needed and not _is_named(word, step, turn)]
     return named[-1] if named else None
 
 
 def _is_named(quoted: str, step: str, turn: _Turn) -> bool:
     """Whether a quoted text names an object of the results, and is none to be passed on."""
     return len(_QUOTED.findall(step)) > 1 and any(
-        quoted in map(str, one.values()) for one in turn.objects
+        quoted in map(str, entry.values()) for entry in turn.objects
     )
 
 
@@ -239,27 +244,27 @@ def _identifier(name: str, step: str, turn: _Turn) -> str | None:
     if near is not None:
         return near[1]
     names = [*_QUOTED.findall(step), *re.findall(r"#([\w-]+)", step)]
-    for one in turn.objects:
-        key = next((key for key in (name, "id") if one.get(key)), None)
+    for entry in turn.objects:
+        key = next((key for key in (name, "id") if entry.get(key)), None)
         if key is None:
             continue
-        texts = [str(value) for part, value in one.items() if part != key]
-        is_kind = key == name or _is_kind(name, one)
-        if is_kind and any(said in texts for said in names):
-            return str(one[key])
-    told = re.search(rf"\b{spoken}\b\D{{0,20}}(\d{{4,}})", turn.told, re.IGNORECASE)
-    return None if told is None else told[1]
+        texts = [str(value) for part, value in entry.items() if part != key]
+        is_kind = key == name or _is_kind(name, entry)
+        if is_kind and any(name in texts for name in names):
+            return str(entry[key])
+    match = re.search(rf"\b{spoken}\b\D{{0,20}}(\d{{4,}})", turn.told, re.IGNORECASE)
+    return None if match is None else match[1]
 
 
-def _is_kind(name: str, found: Mapping[str, Any]) -> bool:
+def _is_kind(name: str, value: Mapping[str, Any]) -> bool:
     """Whether an object may be of the kind that an identifier names: messages have a content, channels a name."""
-    is_text = not found.keys().isdisjoint({"content", "body", "selftext"})
+    is_text = not value.keys().isdisjoint({"content", "body", "selftext"})
     return is_text == (name in ("message_id", "comment_id", "post_id", "email_id"))
 
 
 def _required(tool: Tool) -> Sequence[str]:
-    found = tool.schema.get("required")
-    return found if isinstance(found, list) else []
+    required = tool.schema.get("required")
+    return required if isinstance(required, list) else []
 
 
 # -- results
@@ -267,37 +272,41 @@ def _required(tool: Tool) -> Sequence[str]:
 
 def _objects(text: str) -> Iterator[Mapping[str, Any]]:
     try:
-        found = json.loads(text)
+        value = json.loads(text)
     except (ValueError, RecursionError):
         return
-    waiting = [found]
+    waiting = [value]
     while waiting:
-        one = waiting.pop(0)
-        if isinstance(one, dict):
-            yield one
-        waiting += one.values() if isinstance(one, dict) else one if isinstance(one, list) else []
+        node = waiting.pop(0)
+        if isinstance(node, dict):
+            yield node
+        waiting += (
+            node.values() if isinstance(node, dict) else node if isinstance(node, list) else []
+        )
 
 
 def _lines(text: str) -> list[str]:
     """Return a line for each entry of a result, or its sentences where it is no JSON."""
     try:
-        found = json.loads(text)
+        value = json.loads(text)
     except (ValueError, RecursionError):
         return sentences(text)
-    while isinstance(found, dict):
-        listed = [value for value in found.values() if isinstance(value, list) and value]
-        found = listed[0] if listed else [found]
-    entries = found if isinstance(found, list) else [found]
+    while isinstance(value, dict):
+        listed = [value for value in value.values() if isinstance(value, list) and value]
+        value = listed[0] if listed else [value]
+    entries = value if isinstance(value, list) else [value]
     return [line for entry in entries if (line := ", ".join(_leaves(entry)))]
 
 
-def _leaves(found: Any) -> Iterator[str]:
-    waiting = [found]
+def _leaves(node: Any) -> Iterator[str]:
+    waiting = [node]
     while waiting:
-        one = waiting.pop(0)
-        if isinstance(one, str | int) and one != "":
-            yield str(one)
-        waiting += one.values() if isinstance(one, dict) else one if isinstance(one, list) else []
+        node = waiting.pop(0)
+        if isinstance(node, str | int) and node != "":
+            yield str(node)
+        waiting += (
+            node.values() if isinstance(node, dict) else node if isinstance(node, list) else []
+        )
 
 
 def _stems(text: str) -> set[str]:

@@ -79,10 +79,10 @@ def choose(listed: Mapping[str, str], text: str, *, good: bool, draw: Sequence[o
 
 def is_known(listed: Mapping[str, str], text: str) -> bool:
     """Whether enough of a text speaks for one of the options: a point for each dozen of its words."""
-    said = words(text)
-    used = set(said)
+    answer_words = words(text)
+    used = set(answer_words)
     best = max(_fit(name, meaning, used) for name, meaning in listed.items())
-    return best > 0 and best * WORDS_PER_POINT >= len(said)
+    return best > 0 and best * WORDS_PER_POINT >= len(answer_words)
 
 
 def guess(listed: Mapping[str, str], *, draw: Sequence[object], index: int) -> str:
@@ -97,9 +97,9 @@ def fit(name: str, text: str) -> int:
 
 
 def _fit(name: str, meaning: str, used: set[str]) -> int:
-    own = set(words(name))
-    fit = len(used & (own | set(words(meaning))))
-    return fit + sum(2 * len(used & signs) for names, signs in _SENSES if own & names)
+    name_words = set(words(name))
+    fit = len(used & (name_words | set(words(meaning))))
+    return fit + sum(2 * len(used & signs) for names, signs in _SENSES if name_words & names)
 
 
 RATINGS = frozenset({"rating", "score", "grade", "points", "stars", "mark"})
@@ -159,9 +159,9 @@ def letter(text: str) -> str | None:
     if abs(lead) <= _TIE_WITHIN and a != b:
         # As good by their words: by what speaks for them in the request, else by a taste of its own,
         # which is the same in either order.
-        asked = _first(parts, ("request", "question", "input")) or ""
-        lead = fit(a, asked) - fit(b, asked) or (
-            uniform("taste", asked, a) - uniform("taste", asked, b)
+        question = _first(parts, ("request", "question", "input")) or ""
+        lead = fit(a, question) - fit(b, question) or (
+            uniform("taste", question, a) - uniform("taste", question, b)
         )
     return "A" if lead >= 0.0 else "B"
 
@@ -214,20 +214,20 @@ def _quality(answer: str, parts: Mapping[str, str]) -> float:
     if reference is not None and reference.strip():
         return _likeness(answer, reference)
     names = ("input", "question", "prompt", "request", "task", "rubric")
-    asked = {word for name in names for word in content_words(parts.get(name, ""))}
+    question_words = {word for name in names for word in content_words(parts.get(name, ""))}
     used = set(content_words(answer))
-    taken_up = len(asked & used) / len(asked) if asked else 0.5
+    taken_up = len(question_words & used) / len(question_words) if question_words else 0.5
     return 0.5 * taken_up + 0.5 * min(1.0, len(words(answer)) / _ENOUGH_WORDS)
 
 
 def _likeness(answer: str, reference: str) -> float:
-    ours, theirs = words(answer), words(reference)
-    if ours == theirs:
+    answer_words, reference_words = words(answer), words(reference)
+    if answer_words == reference_words:
         return 1.0
-    shared = sum((Counter(ours) & Counter(theirs)).values())
-    f1 = 2.0 * shared / max(1, len(ours) + len(theirs))
-    contained = f" {' '.join(theirs)} " in f" {' '.join(ours)} "
-    return max(f1, 0.9) if contained and theirs else f1
+    shared = sum((Counter(answer_words) & Counter(reference_words)).values())
+    f1 = 2.0 * shared / max(1, len(answer_words) + len(reference_words))
+    contained = f" {' '.join(reference_words)} " in f" {' '.join(answer_words)} "
+    return max(f1, 0.9) if contained and reference_words else f1
 
 
 def _first(parts: Mapping[str, Any], names: tuple[str, ...], suffix: str = "") -> Any:

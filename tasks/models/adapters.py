@@ -64,9 +64,9 @@ class AdapterBackend(Protocol):
         """Close the connections; safe to call twice."""
 
 
-def adapter_fault(version: str, told: str) -> InfrastructureFault:
+def adapter_fault(version: str, reason: str) -> InfrastructureFault:
     """Return the fault of an adapter that does not answer."""
-    return InfrastructureFault(f"the adapter {version} {told}", error_type=ERROR_TYPE)
+    return InfrastructureFault(f"the adapter {version} {reason}", error_type=ERROR_TYPE)
 
 
 class LocalAdapters:
@@ -102,8 +102,8 @@ class LocalAdapters:
         if answer.finish_reason == "adapter":
             raise InfrastructureFault(answer.error, error_type=ERROR_TYPE)
         if answer.finish_reason not in ("stop", "length"):
-            told = answer.error or answer.finish_reason
-            raise adapter_fault(version, f"does not answer: {told}")
+            reason = answer.error or answer.finish_reason
+            raise adapter_fault(version, f"does not answer: {reason}")
 
     async def unload(self, version: str) -> None:
         """Do nothing: the process keeps the adapters that were used last."""
@@ -159,15 +159,21 @@ class _Server:
                     method, url, headers={**self._headers()}, json=body
                 )
         except (httpx.HTTPError, OSError, TimeoutError) as error:
-            told = f"{bare(url)} gives no answer: {str(error) or type(error).__name__}"
-            raise InfrastructureFault(told, error_type=ERROR_TYPE) from None
+            reason = f"{bare(url)} gives no answer: {str(error) or type(error).__name__}"
+            raise InfrastructureFault(reason, error_type=ERROR_TYPE) from None
 
     def _words(self, response: httpx.Response) -> str:
         """Return what the server says of a failure: without the keys that were sent, shortened."""
         value = _json(response)
         error = value.get("error", value) if isinstance(value, dict) else value
-        told = error.get("message", error) if isinstance(error, dict) else error
-        text = told if isinstance(told, str) else json.dumps(told) if told else response.text
+        message = error.get("message", error) if isinstance(error, dict) else error
+        text = (
+            message
+            if isinstance(message, str)
+            else json.dumps(message)
+            if message
+            else response.text
+        )
         sent = [word for header in self._headers().values() for word in (header, *header.split())]
         redact = Redactor(values=[word for word in sent if len(word) >= _MIN_SECRET])
         return f"HTTP {response.status_code}: {one_line(text, _QUOTED, redact)}"
@@ -189,23 +195,21 @@ class VllmAdapters(_Server):
     async def load(self, version: str, folder: Path) -> None:
         """See ``AdapterBackend.load``; the folder must be there under the same path on the server."""
         path = str(folder)
-        found = (await self._loaded()).get(version)
-        if found is None:
+        adapter_id = (await self._loaded()).get(version)
+        if adapter_id is None:
             body: Json = {"lora_name": version, "lora_path": path}
             response = await self._send("POST", f"{self._base}/load_lora_adapter", body)
             if response.status_code == 400:  # another process may have been first
-                found = (await self._loaded()).get(version)
-            if found is None and response.status_code != 200:
+                adapter_id = (await self._loaded()).get(version)
+            if adapter_id is None and response.status_code != 200:
                 raise adapter_fault(version, self._refusal(response, path))
-        if found is not None and found != path:
-            told = (
-                f"is loaded from {found}, and must be from {path}: a version is never used twice"
-            )
-            raise adapter_fault(version, told)
+        if adapter_id is not None and adapter_id != path:
+            reason = f"is loaded from {adapter_id}, and must be from {path}: a version is never used twice"
+            raise adapter_fault(version, reason)
         answer = await self._probe(version, {"model": version})
         if answer.get("model") != version:
-            told = f"was asked for, and {answer.get('model')!r} answered"
-            raise adapter_fault(version, told)
+            reason = f"was asked for, and {answer.get('model')!r} answered"
+            raise adapter_fault(version, reason)
 
     async def unload(self, version: str) -> None:
         """See ``AdapterBackend.unload``."""
@@ -223,9 +227,9 @@ class VllmAdapters(_Server):
         """Return the adapters that the server has, each with the path that it was read from."""
         response = await self._send("GET", f"{self._base}/models")
         return {
-            str(one["id"]): str(one.get("root"))
-            for one in _listed(_json(response))
-            if one.get("parent") is not None
+            str(entry["id"]): str(entry.get("root"))
+            for entry in _listed(_json(response))
+            if entry.get("parent") is not None
         }
 
     def _refusal(self, response: httpx.Response, path: str) -> str:
@@ -257,22 +261,22 @@ class LlamaCppAdapters(_Server):
         response = await self._send("GET", f"{self._root}/lora-adapters")
         listed = _json(response)
         if response.status_code != 200 or not isinstance(listed, list):
-            told = f"{bare(self._root)} lists no adapters: {self._words(response)}"
-            raise InfrastructureFault(told, error_type=ERROR_TYPE)
+            reason = f"{bare(self._root)} lists no adapters: {self._words(response)}"
+            raise InfrastructureFault(reason, error_type=ERROR_TYPE)
         scales: list[Json] = []
         is_there = False
-        for one in (one for one in listed if isinstance(one, dict)):
-            path = PurePosixPath(str(one.get("path", "")).replace("\\", "/"))
+        for entry in (entry for entry in listed if isinstance(entry, dict)):
+            path = PurePosixPath(str(entry.get("path", "")).replace("\\", "/"))
             is_own = version is not None and version in (path.stem, path.parent.name)
             is_there |= is_own
-            scales.append({"id": one.get("id"), "scale": 1.0 if is_own else 0.0})
+            scales.append({"id": entry.get("id"), "scale": 1.0 if is_own else 0.0})
         if version is not None and not is_there:
-            told = (
+            reason = (
                 "is none that llama-server was started with, and it loads none later. Make a GGUF "
                 f"file with `convert_lora_to_gguf.py {folder} --outfile {version}.gguf`, and start "
                 f"it again with `--lora {version}.gguf --lora-init-without-apply`"
             )
-            raise adapter_fault(version, told)
+            raise adapter_fault(version, reason)
         return {"lora": scales} if scales else {}
 
 
@@ -296,12 +300,12 @@ async def backend_of(
     Raises:
         InfrastructureFault: it does not answer.
     """
-    found = _Server(base_url, headers, client, model=model)
+    server = _Server(base_url, headers, client, model=model)
     try:
-        response = await found._send("GET", f"{found._base}/models")
+        response = await server._send("GET", f"{server._base}/models")
     finally:
-        await found.aclose()
-    owners = {str(one.get("owned_by")).lower() for one in _listed(_json(response))}
+        await server.aclose()
+    owners = {str(entry.get("owned_by")).lower() for entry in _listed(_json(response))}
     if "vllm" in owners:
         return VllmAdapters(base_url, headers, client, model=model)
     if "llamacpp" in owners:
@@ -320,4 +324,4 @@ def _json(response: httpx.Response) -> Any:
 def _listed(value: Any) -> list[dict[str, Any]]:
     """Return the entries of a list of OpenAI's form."""
     data = value.get("data") if isinstance(value, dict) else None
-    return [one for one in data if isinstance(one, dict)] if isinstance(data, list) else []
+    return [entry for entry in data if isinstance(entry, dict)] if isinstance(data, list) else []

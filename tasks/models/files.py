@@ -220,9 +220,9 @@ class LocalModel:
 
     def _serve(self) -> None:
         while (batch := self._gather()) is not None:
-            asked = [call for call in batch if call.future.set_running_or_notify_cancel()]
-            if asked:
-                self._answer(asked)
+            accepted = [call for call in batch if call.future.set_running_or_notify_cancel()]
+            if accepted:
+                self._answer(accepted)
 
     def _gather(self) -> list[_Call] | None:
         """Return the calls of the next batch; ``None``: no further one comes."""
@@ -256,12 +256,14 @@ class LocalModel:
                 ([call.request for call in calls], timeout_s), limit_s, partial(_tell, calls)
             )
         except TimeoutError:
-            told = f"the local model answered nothing for {limit_s:g} s, and its process was ended"
-            failure = ModelProcessError(told, timed_out=True)
+            message = (
+                f"the local model answered nothing for {limit_s:g} s, and its process was ended"
+            )
+            failure = ModelProcessError(message, timed_out=True)
         except ChildEndedError as error:
             code = "before it began" if error.exit_code is None else f"with {error.exit_code}"
-            told = f"the process of the local model ended {code}: too little memory is the usual cause"
-            failure = ModelProcessError(told)
+            message = f"the process of the local model ended {code}: too little memory is the usual cause"
+            failure = ModelProcessError(message)
         else:
             for call, answer in zip(calls, answers, strict=True):
                 call.future.set_result(answer)

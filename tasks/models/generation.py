@@ -184,8 +184,8 @@ class Generator:
                 logits_to_keep=len(tokens) + 1,
             ).logits[0, :-1]  # (tokens, vocabulary)
             _check_finite(logits)
-            found = logits.float().log_softmax(-1)[torch.arange(len(tokens)), list(tokens)]
-        return [float(one) for one in found]
+            log_probs = logits.float().log_softmax(-1)[torch.arange(len(tokens)), list(tokens)]
+        return [float(number) for number in log_probs]
 
     def answer(self, rows: Sequence[Row], deadline_s: float) -> None:
         """Fill in the answers of some rows, with the adapter in use.
@@ -333,8 +333,8 @@ class Generator:
         key = (self._adapter, prefix)
         if key not in self._prefixes:
             cache = DynamicCache(config=self._model.config)
-            own = [kept for adapter, kept in self._prefixes if adapter == self._adapter]
-            nearest = max(own, key=lambda kept: len(_shared([kept, prefix])), default=())
+            prefixes = [kept for adapter, kept in self._prefixes if adapter == self._adapter]
+            nearest = max(prefixes, key=lambda kept: len(_shared([kept, prefix])), default=())
             n = len(_shared([nearest, prefix]))
             if n >= MIN_PREFIX:
                 cache = copy.deepcopy(self._prefixes[self._adapter, nearest])

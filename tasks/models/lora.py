@@ -46,19 +46,19 @@ class Lora:
     def __init__(self, folder: Path, model: torch.nn.Module) -> None:
         self._name = folder.name
         config, weights = self._read(folder)
-        found: dict[str, dict[str, torch.Tensor]] = {}
+        matrices: dict[str, dict[str, torch.Tensor]] = {}
         for key, tensor in weights.items():
             match = _KEY.fullmatch(key)
             if match is None:
                 raise self._error(f"holds `{key}`, which is no matrix of LoRA")
             if not bool(torch.isfinite(tensor).all()):
                 raise self._error(f"has numbers in `{key}` that are not finite")
-            found.setdefault(match[1], {})[match[2]] = tensor.float()
-        if not found:
+            matrices.setdefault(match[1], {})[match[2]] = tensor.float()
+        if not matrices:
             raise self._error("holds no weights")
         modules = dict(model.named_modules())
         self._layers = [
-            self._layer(name, pair, modules.get(name), config) for name, pair in found.items()
+            self._layer(name, pair, modules.get(name), config) for name, pair in matrices.items()
         ]
         self._hooks: list[torch.utils.hooks.RemovableHandle] = []
 
@@ -116,16 +116,16 @@ class Lora:
             )
         return module, a, b * _scale(name, a.shape[0], config)
 
-    def _error(self, told: str) -> AdapterError:
-        return AdapterError(f"the adapter {self._name} {told}")
+    def _error(self, reason: str) -> AdapterError:
+        return AdapterError(f"the adapter {self._name} {reason}")
 
 
 def _scale(name: str, rank: int, config: Mapping[str, Any]) -> float:
     """Return s of a layer; patterns of PEFT name the end of its path."""
     alpha = config.get("lora_alpha", rank)
-    for pattern, own in (config.get("alpha_pattern") or {}).items():
+    for pattern, layer_alpha in (config.get("alpha_pattern") or {}).items():
         if re.fullmatch(rf"(.*\.)?({pattern})", name):
-            alpha = own
+            alpha = layer_alpha
             break
     return float(alpha) / (math.sqrt(rank) if config.get("use_rslora") else rank)
 

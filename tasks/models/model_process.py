@@ -132,18 +132,18 @@ def answer_batch(
     deadline_s = started_s + timeout_s
     answers: dict[int, ChatAnswer] = {}
     for adapter in dict.fromkeys(request.adapter for request in requests):
-        asked = {i: one for i, one in enumerate(requests) if one.adapter == adapter}
+        selected = {i: request for i, request in enumerate(requests) if request.adapter == adapter}
         try:
             generator.use(adapter)
         except AdapterError as error:
             failed = ChatAnswer(finish_reason="adapter", error=str(error))
-            answers |= dict.fromkeys(asked, failed)
+            answers |= dict.fromkeys(selected, failed)
             continue
-        chats = {i: one for i, one in asked.items() if isinstance(one, ChatRequest)}
+        chats = {i: request for i, request in selected.items() if isinstance(request, ChatRequest)}
         answers |= _answered(generator, chats, started_s, deadline_s, on_text)
-        for i, one in asked.items():
-            if isinstance(one, ScoreRequest):
-                answers[i] = _scored(generator, one, deadline_s)
+        for i, request in selected.items():
+            if isinstance(request, ScoreRequest):
+                answers[i] = _scored(generator, request, deadline_s)
     return [answers[i] for i in range(len(requests))]
 
 
@@ -178,11 +178,11 @@ def _answered(
             continue
         n = len(row.prompt)
         if n + request.max_tokens > generator.context_tokens:
-            told = (
+            reason = (
                 f"the prompt has {n} tokens, and with max_tokens={request.max_tokens} more than "
                 f"the model's {generator.context_tokens}"
             )
-            answers[i] = ChatAnswer(finish_reason="context", prompt_tokens=n, error=told)
+            answers[i] = ChatAnswer(finish_reason="context", prompt_tokens=n, error=reason)
             continue
         if request.stream:
             row.on_text = partial(_tell, on_text, i)
@@ -215,11 +215,13 @@ def _scored(generator: "Generator", request: ScoreRequest, deadline_s: float) ->
     if time.monotonic() > deadline_s:
         return ChatAnswer(finish_reason="timeout")
     try:
-        found = generator.score(request.messages, request.response, is_whole=request.is_whole)
+        scored = generator.score(request.messages, request.response, is_whole=request.is_whole)
     except TemplateError as error:
         return ChatAnswer(finish_reason="template", error=str(error))
     except ValueError as error:
         return ChatAnswer(finish_reason="context", error=str(error))
     except RuntimeError as error:
         return ChatAnswer(finish_reason="error", error=str(error))
-    return ChatAnswer(finish_reason="scored", logprobs=tuple(found), completion_tokens=len(found))
+    return ChatAnswer(
+        finish_reason="scored", logprobs=tuple(scored), completion_tokens=len(scored)
+    )

@@ -95,25 +95,27 @@ def trained_role(source: PageSource, role: str) -> Page:
     active = adapters.active(role)
     answering = answering_words(None if active is None else active.version, role)
     sentences = [answering] if counts is None else [answering, f"{counts.rated_words}."]
-    sentences += [f"{one.words}." for one in adapters.live_tests(role)[-1:]]
+    sentences += [f"{live_test.words}." for live_test in adapters.live_tests(role)[-1:]]
     return {
         "role": role,
         "active": None if active is None else active.version,
-        "sentences": [line_of(one, _LONGEST) for one in sentences],
+        "sentences": [line_of(sentence, _LONGEST) for sentence in sentences],
         "live_tests": [
             {
-                "version": one.version,
-                "status": one.status,
-                "sentence": line_of(one.words, _LONGEST),
-                "at": time_of(one.ended_us or one.started_us),
+                "version": live_test.version,
+                "status": live_test.status,
+                "sentence": line_of(live_test.words, _LONGEST),
+                "at": time_of(live_test.ended_us or live_test.started_us),
             }
-            for one in adapters.live_tests(role)[-MOST:][::-1]
+            for live_test in adapters.live_tests(role)[-MOST:][::-1]
         ],
-        "adapters": [_adapter(one, adapters.checks(one.version)) for one in records],
-        "rounds": [_round(one) for one in TrainingRounds(feedback).records(role)[-MOST:][::-1]],
+        "adapters": [_adapter(record, adapters.checks(record.version)) for record in records],
+        "rounds": [
+            _round(record) for record in TrainingRounds(feedback).records(role)[-MOST:][::-1]
+        ],
         "course": [
-            {"at": time_of(one.ended_us), **_interval(one.reward)}
-            for one in reward_course(feedback, role)
+            {"at": time_of(point.ended_us), **_interval(point.reward)}
+            for point in reward_course(feedback, role)
         ],
         "activations": [
             {"at": time_of(at_us), "version": version}
@@ -121,13 +123,13 @@ def trained_role(source: PageSource, role: str) -> Page:
         ],
         "answered_by": [
             {
-                "version": one.version,
-                "n_answers": one.n_answers,
-                "reward": _interval(one.reward),
-                "latency_s": _interval(one.latency_s),
-                "n_output_tokens": _interval(one.n_output_tokens),
+                "version": answers.version,
+                "n_answers": answers.n_answers,
+                "reward": _interval(answers.reward),
+                "latency_s": _interval(answers.latency_s),
+                "n_output_tokens": _interval(answers.n_output_tokens),
             }
-            for one in answers_by_adapter(feedback, role)
+            for answers in answers_by_adapter(feedback, role)
         ],
     }
 
@@ -164,8 +166,8 @@ def roll_back(source: PageSource, role: str, body: Mapping[str, Any]) -> str:
 
 
 def _roles(feedback: FeedbackStore) -> list[str]:
-    found = feedback.fetch("SELECT role FROM interactions UNION SELECT role FROM adapters")
-    return sorted(role for (role,) in found)
+    rows = feedback.fetch("SELECT role FROM interactions UNION SELECT role FROM adapters")
+    return sorted(role for (role,) in rows)
 
 
 def _adapters(source: PageSource, role: str) -> AdapterStore:
@@ -175,19 +177,19 @@ def _adapters(source: PageSource, role: str) -> AdapterStore:
     return AdapterStore(feedback)
 
 
-def _adapter(one: AdapterRecord, checks: Sequence[GateCheck]) -> Page:
+def _adapter(adapter: AdapterRecord, checks: Sequence[GateCheck]) -> Page:
     return {
-        "version": one.version,
-        "status": one.status,
-        "meaning": STATUSES[one.status],
-        "sentence": line_of(one.status_words, _LONGEST),
-        "origin": line_of(one.origin_words, _LONGEST),
-        "objective": one.objective,
-        "parent": one.parent,
-        "n_rows": one.n_rows,
-        "created_at": time_of(one.created_us),
-        "decided_at": time_of(one.decided_us),
-        "may_activate": one.status in {"candidate", "inactive", "rolled_back"}
+        "version": adapter.version,
+        "status": adapter.status,
+        "meaning": STATUSES[adapter.status],
+        "sentence": line_of(adapter.status_words, _LONGEST),
+        "origin": line_of(adapter.origin_words, _LONGEST),
+        "objective": adapter.objective,
+        "parent": adapter.parent,
+        "n_rows": adapter.n_rows,
+        "created_at": time_of(adapter.created_us),
+        "decided_at": time_of(adapter.decided_us),
+        "may_activate": adapter.status in {"candidate", "inactive", "rolled_back"}
         and bool(checks)
         and all(check.passed for check in checks),
         "checks": [
@@ -209,21 +211,23 @@ def _adapter(one: AdapterRecord, checks: Sequence[GateCheck]) -> Page:
     }
 
 
-def _round(one: TrainingRoundRecord) -> Page:
-    losses = one.metrics.get("losses")
+def _round(training_round: TrainingRoundRecord) -> Page:
+    losses = training_round.metrics.get("losses")
     curve = _thinned(losses if isinstance(losses, list) else [])
     return {
-        "round_id": one.round_id,
-        "version": one.version,
-        "objective": one.objective,
-        "status": one.status,
-        "n_rows": one.n_rows,
-        "started_at": time_of(one.started_us),
-        "took": None if one.ended_us is None else duration(one.started_us, one.ended_us),
-        "reason": line_of(one.reason, _LONGEST),
+        "round_id": training_round.round_id,
+        "version": training_round.version,
+        "objective": training_round.objective,
+        "status": training_round.status,
+        "n_rows": training_round.n_rows,
+        "started_at": time_of(training_round.started_us),
+        "took": None
+        if training_round.ended_us is None
+        else duration(training_round.started_us, training_round.ended_us),
+        "reason": line_of(training_round.reason, _LONGEST),
         "losses": curve,
         **{
-            name: one.metrics.get(name)
+            name: training_round.metrics.get(name)
             for name in ("n_steps", "kl_estimate", "cpu_s", "peak_bytes")
         },
     }
@@ -236,7 +240,7 @@ def _thinned(losses: Sequence[Json]) -> list[tuple[int, Json]]:
     return steps[::every]
 
 
-def _interval(found: MeanInterval | None) -> Page:
-    if found is None:
+def _interval(interval: MeanInterval | None) -> Page:
+    if interval is None:
         return {"n": 0, "mean": None, "low": None, "high": None}
-    return {"n": found.n, "mean": found.mean, "low": found.low, "high": found.high}
+    return {"n": interval.n, "mean": interval.mean, "low": interval.low, "high": interval.high}

@@ -53,17 +53,17 @@ def standings(source: PageSource, record: RunRecord) -> list[dict[str, Any]]:
 def tags_of(source: PageSource, record: RunRecord) -> dict[str, list[str]]:
     """Return candidate → what is special about it, in the report's words."""
     result, runtime = source.result(record), source.runtime()
-    found: dict[str, list[str]] = {}
+    tags: dict[str, list[str]] = {}
     if result is not None:
         special = {"recommended": result.winner, "found": result.challenger,
                    "default": result.baseline}  # fmt: skip
         for name, report in special.items():
             if report is not None:
-                found.setdefault(report.candidate_id, []).append(name)
+                tags.setdefault(report.candidate_id, []).append(name)
     champion = None if runtime is None else champion_of(runtime, record.name)
     if champion is not None:
-        found.setdefault(champion.candidate_id, []).append("champion")
-    return found
+        tags.setdefault(champion.candidate_id, []).append("champion")
+    return tags
 
 
 def allocation(source: PageSource, record: RunRecord) -> Page:

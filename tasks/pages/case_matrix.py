@@ -134,8 +134,10 @@ def _cases(source: PageSource, record: RunRecord, query: MatrixQuery) -> list[di
     )
     # Stored texts are JSON where they are no plain text: quotes and line ends are escaped there.
     escaped = json.dumps(query.search, ensure_ascii=False)[1:-1]
-    found = {"search": query.search, "escaped": escaped} if query.search else {}
-    return source.rows(sql, run=record.run_id, n=query.n_cases, first=query.case_from, **found)
+    parameters = {"search": query.search, "escaped": escaped} if query.search else {}
+    return source.rows(
+        sql, run=record.run_id, n=query.n_cases, first=query.case_from, **parameters
+    )
 
 
 def _titles(source: PageSource, record: RunRecord, ids: Sequence[str]) -> dict[str, str | None]:
@@ -144,7 +146,9 @@ def _titles(source: PageSource, record: RunRecord, ids: Sequence[str]) -> dict[s
         return {}
     known = source.cases(record)
     if known:
-        return {one: line_of(as_text(known[one].input)) for one in ids if one in known}
+        return {
+            case_id: line_of(as_text(known[case_id].input)) for case_id in ids if case_id in known
+        }
     return {
         row["case_id"]: line_of(row["text"])
         for row in source.rows(_SENT, run=record.run_id, cases=list(ids))

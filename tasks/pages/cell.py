@@ -107,10 +107,10 @@ def whole_text(source: PageSource, record: RunRecord, eval_id: str, kind: str) -
     """
     column = _COLUMNS.get(kind)
     sql = _TEXT.format(column=column)
-    found = source.rows(sql, run=record.run_id, evaluation=eval_id) if column else []
-    if not found:
+    rows = source.rows(sql, run=record.run_id, evaluation=eval_id) if column else []
+    if not rows:
         raise RunNotFoundError(f"the evaluation {eval_id} has no {kind} that was kept.")
-    content = redacted_text(str(found[0]["text"])).encode()
+    content = redacted_text(str(rows[0]["text"])).encode()
     return PageFile(name=f"{kind}.txt", content=content, media_type="text/plain; charset=utf-8")
 
 
@@ -118,7 +118,7 @@ def _judged(
     source: PageSource, record: RunRecord, repeats: Sequence[Mapping[str, Any]]
 ) -> dict[str, tuple[str, ...]]:
     """Return evaluation → what judges wrote of it."""
-    asked: Any = {
+    cells: Any = {
         (row["eval_id"], row["role"]): AskedCase(
             answer=CaseAnswer(text=None, reward=None),
             weight=1.0,
@@ -127,8 +127,8 @@ def _judged(
         )
         for row in repeats
     }
-    found = with_judges_reasons(source.store, record.run_id, source.configuration(record), asked)
-    return {str(eval_id): one.answer.reasons for (eval_id, _), one in found.items()}
+    judged = with_judges_reasons(source.store, record.run_id, source.configuration(record), cells)
+    return {str(eval_id): cell.answer.reasons for (eval_id, _), cell in judged.items()}
 
 
 def _repeat(

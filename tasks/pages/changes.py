@@ -70,24 +70,24 @@ class StoreMark:
 
     def changes_to(self, now: "StoreMark") -> list[StoreChange]:
         """Return what happened until a later mark."""
-        found = [StoreChange(kind="ended", run_id=run) for run in sorted(now.final - self.final)]
+        changes = [StoreChange(kind="ended", run_id=run) for run in sorted(now.final - self.final)]
         for run, (n, stamp) in sorted(now.live.items()):
             before = self.live.get(run)
             if run in now.final:
                 continue
             if before is None:
-                found.append(StoreChange(kind="begun", run_id=run))
+                changes.append(StoreChange(kind="begun", run_id=run))
             elif n > before[0]:
-                found.append(StoreChange(kind="generation", run_id=run))
+                changes.append(StoreChange(kind="generation", run_id=run))
             elif stamp != before[1]:
-                found.append(StoreChange(kind="ended", run_id=run))
+                changes.append(StoreChange(kind="ended", run_id=run))
         if now.call != self.call and now.call[1]:
-            found.append(StoreChange(kind="cells", run_id=now.call[1]))
+            changes.append(StoreChange(kind="cells", run_id=now.call[1]))
         if now.production != self.production:
-            found.append(StoreChange(kind="production", run_id=None))
+            changes.append(StoreChange(kind="production", run_id=None))
         if now.feedback != self.feedback:
-            found.append(StoreChange(kind="feedback", run_id=None))
-        return found
+            changes.append(StoreChange(kind="feedback", run_id=None))
+        return changes
 
 
 @contextlib.contextmanager
@@ -134,12 +134,12 @@ def _last_call(journal: Path) -> tuple[int, str]:
 
 def _written(database: Path) -> tuple[int, int]:
     """Return when a database was last written, and how long it is with its log."""
-    found = (0, 0)
+    stamp = (0, 0)
     for file in (database, database.with_name(f"{database.name}-wal")):
         with contextlib.suppress(OSError):
             stat = file.stat()
-            found = (max(found[0], stat.st_mtime_ns), found[1] + stat.st_size)
-    return found
+            stamp = (max(stamp[0], stat.st_mtime_ns), stamp[1] + stat.st_size)
+    return stamp
 
 
 def _runs(folder: Path) -> list[str]:

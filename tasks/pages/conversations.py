@@ -61,8 +61,10 @@ def conversation(source: PageSource, conversation_id: str, user: str) -> Page:
     rows = (
         [] if feedback is None else feedback.fetch(_ANSWERS, (conversation_id, user, MOST_ANSWERS))
     )
-    found = [] if feedback is None else [feedback.interaction(name) for (name,) in rows][::-1]
-    answers = [one for one in found if one is not None]
+    interactions = (
+        [] if feedback is None else [feedback.interaction(name) for (name,) in rows][::-1]
+    )
+    answers = [interaction for interaction in interactions if interaction is not None]
     if feedback is None or not answers:
         raise RunNotFoundError(f"`conversation` must be one of {line_of(user)!r}, and is none.")
     better = {name for (name,) in feedback.fetch(_BETTER, (user,))}
@@ -72,31 +74,31 @@ def conversation(source: PageSource, conversation_id: str, user: str) -> Page:
         "role": answers[-1].role,
         "answers": [
             {
-                **_answer(one, feedback.ratings(one.interaction_id)),
-                "is_better": one.interaction_id in better,
+                **_answer(answer, feedback.ratings(answer.interaction_id)),
+                "is_better": answer.interaction_id in better,
             }
-            for one in answers
+            for answer in answers
         ],
     }
 
 
 def _title(feedback: FeedbackStore, seq: int) -> str | None:
     rows = feedback.fetch(_FIRST, (seq,))
-    one = feedback.interaction(rows[0][0]) if rows else None
-    return None if one is None else line_of(one.messages[-1].content)
+    interaction = feedback.interaction(rows[0][0]) if rows else None
+    return None if interaction is None else line_of(interaction.messages[-1].content)
 
 
-def _answer(one: Interaction, marks: list[Rating]) -> Page:
-    mark = next((mark for mark in marks if mark.user_id == one.user_id), None)
+def _answer(interaction: Interaction, marks: list[Rating]) -> Page:
+    mark = next((mark for mark in marks if mark.user_id == interaction.user_id), None)
     return {
-        "interaction_id": one.interaction_id,
-        "question": _text(one.messages[-1].content),
-        "n_before": len(one.asked) // 2,
-        "answer": _text(one.response),
-        "model": line_of(one.model),
+        "interaction_id": interaction.interaction_id,
+        "question": _text(interaction.messages[-1].content),
+        "n_before": len(interaction.asked) // 2,
+        "answer": _text(interaction.response),
+        "model": line_of(interaction.model),
         # Nobody shall know whose answer it is before it is rated.
-        "adapter_version": None if mark is None else one.adapter_version,
-        "at": time_of(one.created_us),
+        "adapter_version": None if mark is None else interaction.adapter_version,
+        "at": time_of(interaction.created_us),
         "mark": None
         if mark is None
         else {

@@ -52,7 +52,7 @@ QUESTIONS: Mapping[str, str] = {
 
 def questions(source: PageSource) -> Page:
     """Return the documented questions, and the tables with their columns."""
-    tables = {name: [one.name for one in table.columns] for name, table in TABLES.items()}
+    tables = {name: [column.name for column in table.columns] for name, table in TABLES.items()}
     for name in VIEW_NAMES:
         if name in DERIVED:
             empty = f"SELECT * FROM {name} LIMIT 0"  # noqa: S608 - one of our names
@@ -106,19 +106,19 @@ def _selected(
     if not _PLACES.acquire(timeout=SECONDS):
         raise QueryError(f"at most {AT_ONCE} queries run at once. Ask again when one has ended.")
     try:
-        found = _answer({"root": str(source.store.path), "sql": sql, "most": most})
+        answered = _answer({"root": str(source.store.path), "sql": sql, "most": most})
     finally:
         _PLACES.release()
-    if "error" in found:
-        raise QueryError(redacted_text(found["error"]))
+    if "error" in answered:
+        raise QueryError(redacted_text(answered["error"]))
     rows = [
         [
             shortened(value, LONGEST_CELL, redacted_text) if isinstance(value, str) else value
             for value in row
         ]
-        for row in found["rows"]
+        for row in answered["rows"]
     ]
-    return found["columns"], rows
+    return answered["columns"], rows
 
 
 def _answer(request: Mapping[str, object]) -> Page:
@@ -144,5 +144,5 @@ def _answer(request: Mapping[str, object]) -> Page:
             child.kill()
     if child.returncode or not answer:
         raise QueryError(f"a query must do with {MEMORY} of memory. Ask for less.")
-    found: Page = json.loads(answer)
-    return found
+    answered: Page = json.loads(answer)
+    return answered

@@ -168,29 +168,29 @@ def _cases(source: PageSource, records: Sequence[RunRecord]) -> Iterator[Page]:
     }
     decided: frozenset[str] = frozenset() if feedback is None else reviewed(feedback)
     rated = {
-        one.case_id
+        case.case_id
         for system in systems
-        for one in ([] if feedback is None else proposed_cases(feedback, system))
+        for case in ([] if feedback is None else proposed_cases(feedback, system))
     }
-    broken = {one.case_id for name in systems for one in hard_cases(source.store, name, decided)}
-    told = [
+    broken = {case.case_id for name in systems for case in hard_cases(source.store, name, decided)}
+    sentences = [
         *([plural(len(rated), "badly rated answer")] if rated else ()),
         *([f"{plural(len(broken), 'input')} that broke the system in a game"] if broken else ()),
     ]
-    if told:
+    if sentences:
         n = len(rated) + len(broken)
         yield {
             "kind": "review",
-            "sentence": f"{' and '.join(told)} may become {'a test case' if n == 1 else 'test cases'}.",
+            "sentence": f"{' and '.join(sentences)} may become {'a test case' if n == 1 else 'test cases'}.",
             "command": "convergence review", "run_id": None, "system": None,
         }  # fmt: skip
 
 
 def _drift(source: PageSource) -> Iterator[Page]:
     runtime = source.runtime()
-    found = [] if runtime is None else alarms(runtime)
-    newest = max((alarm.created_us for alarm in found), default=0)
-    for alarm in found:
+    drift = [] if runtime is None else alarms(runtime)
+    newest = max((alarm.created_us for alarm in drift), default=0)
+    for alarm in drift:
         if alarm.created_us >= newest - _RECENT * _DAY_US:
             sentence = (
                 f"Drift: {alarm.what} of {alarm.system}/{alarm.agent_type} went from "

@@ -42,22 +42,22 @@ def policy_of(source: PageSource, system: str) -> Page:
     return {
         "system": system,
         "serves": serves,
-        "sentences": [line_of(one, _LONGEST) for one in sentences],
-        "verdicts": [_verdict(one) for one in looks],
-        "curve": [asdict(one) for one in course.curve],
-        "shares": [asdict(one) for one in course.shares],
-        "refused": [asdict(one) for one in course.refused],
+        "sentences": [line_of(sentence, _LONGEST) for sentence in sentences],
+        "verdicts": [_verdict(look) for look in looks],
+        "curve": [asdict(point) for point in course.curve],
+        "shares": [asdict(share) for share in course.shares],
+        "refused": [asdict(refusal) for refusal in course.refused],
     }
 
 
-def _verdict(one: GateRow) -> Page:
+def _verdict(row: GateRow) -> Page:
     return {
-        "baseline": one.baseline,
-        "decision": one.decision,
-        "n": one.n,
-        "mean": one.mean,
-        "low": one.low,
-        "high": one.high,
-        "log_e": one.log_e,
-        "log_threshold": one.log_threshold,
+        "baseline": row.baseline,
+        "decision": row.decision,
+        "n": row.n,
+        "mean": row.mean,
+        "low": row.low,
+        "high": row.high,
+        "log_e": row.log_e,
+        "log_threshold": row.log_threshold,
     }

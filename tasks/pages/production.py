@@ -53,34 +53,34 @@ def production(source: PageSource, system: str) -> Page:
     """
     runtime = source.runtime()
     served = None if runtime is None else Systems(runtime)
-    found = None if served is None else served.gates(system)
-    if runtime is None or served is None or found is None:
+    gates = None if served is None else served.gates(system)
+    if runtime is None or served is None or gates is None:
         raise RunNotFoundError(
             f"the system {clean(system)!r} must have served requests, and has not."
         )
     champion = champion_of(runtime, system)
-    arms = _arms(runtime, served, system, found["evidence"], champion)
+    arms = _arms(runtime, served, system, gates["evidence"], champion)
     can_roll_back = previous_champion(runtime, system) is not None
     return {
         "system": system,
         "live": _live(source, champion, arms),
         "can_roll_back": can_roll_back,
-        "sentences": _sentences(found),
+        "sentences": _sentences(gates),
         "champion": None
         if champion is None
         else {"candidate_id": champion.candidate_id, "name": source.champion_name(champion)},
         "arms": arms,
-        "evidence": found["evidence"],
+        "evidence": gates["evidence"],
         "history": _history(runtime, system),
-        **_watched(runtime, system, found["guards"]),
+        **_watched(runtime, system, gates["guards"]),
         "promotions": [
             {
-                "at": time_of(one.created_us),
-                "candidate_id": one.candidate_id,
-                "run_id": one.run_id,
-                "sentence": f"{source.champion_name(one)}: {line_of(one.reason)}",
+                "at": time_of(champion.created_us),
+                "candidate_id": champion.candidate_id,
+                "run_id": champion.run_id,
+                "sentence": f"{source.champion_name(champion)}: {line_of(champion.reason)}",
             }
-            for one in champions(runtime, system)
+            for champion in champions(runtime, system)
         ],
     }
 
@@ -104,32 +104,32 @@ def _watched(runtime: RuntimeStore, system: str, guards: Sequence[Mapping[str, A
     return {
         "drift": [
             {
-                "sentence": f"Drift: {one.what} of {one.agent_type} went from {one.before:.3g} to "
-                f"{one.after:.3g} after {plural(one.n, 'reward')}.",
-                "at": time_of(one.created_us),
-                "arm": one.arm_id,
+                "sentence": f"Drift: {alarm.what} of {alarm.agent_type} went from {alarm.before:.3g} to "
+                f"{alarm.after:.3g} after {plural(alarm.n, 'reward')}.",
+                "at": time_of(alarm.created_us),
+                "arm": alarm.arm_id,
             }
-            for one in alarms(runtime, system)
+            for alarm in alarms(runtime, system)
         ],
         "guards": [
             {
-                "sentence": f"{one['promoted']} is live ({one['decision']}). The old settings, "
-                f"{one['champion']}, keep {one['holdback']:.0%} of requests as control.",
-                "status": one["decision"],
+                "sentence": f"{guard['promoted']} is live ({guard['decision']}). The old settings, "
+                f"{guard['champion']}, keep {guard['holdback']:.0%} of requests as control.",
+                "status": guard["decision"],
                 "at": None,
             }
-            for one in guards
+            for guard in guards
         ],
         "looks": [
             {
-                "at": time_of(one.created_us),
-                "kind": one.kind,
-                "candidate_id": one.candidate_id,
-                "decision": one.decision,
-                "n": one.n,
-                "evidence": evidence_text(one.log_e, one.log_threshold),
+                "at": time_of(look.created_us),
+                "kind": look.kind,
+                "candidate_id": look.candidate_id,
+                "decision": look.decision,
+                "n": look.n,
+                "evidence": evidence_text(look.log_e, look.log_threshold),
             }
-            for one in looks(runtime, system)
+            for look in looks(runtime, system)
         ],
     }
 
@@ -195,11 +195,11 @@ def _verdict(shown: Mapping[str, Any], at: int | None) -> str | None:
     return "out" if shown["out"][at] else "undecided"
 
 
-def _sentences(found: Mapping[str, Any]) -> list[str]:
-    said = []
-    for kind, shown in found["evidence"].items():
+def _sentences(evidence: Mapping[str, Any]) -> list[str]:
+    sentences = []
+    for kind, shown in evidence["evidence"].items():
         if not sum(shown["numbers"]):
-            said.append(f"{kind}: no rewards yet.")
+            sentences.append(f"{kind}: no rewards yet.")
             continue
         winner = shown.get("winner")
         text = f"{kind}: " + (f"{winner} is the winner." if winner else "no winner yet.")
@@ -211,8 +211,8 @@ def _sentences(found: Mapping[str, Any]) -> list[str]:
                 if n
                 else (" The leaders look equal: no verdict is in sight.")
             )
-        said.append(f"{text} {shown['caveat']}")
-    return said
+        sentences.append(f"{text} {shown['caveat']}")
+    return sentences
 
 
 def _history(runtime: RuntimeStore, system: str) -> list[Page]:

@@ -30,7 +30,7 @@ def prompt_tree(source: PageSource, record: RunRecord, parameter: str) -> Page:
         QueryError: the run has no such parameter.
     """
     space = json.loads(record.search_space_json).get("parameters", {})
-    names = [name for name, one in space.items() if one.get("type") == "text"]
+    names = [name for name, parameter in space.items() if parameter.get("type") == "text"]
     if parameter and parameter not in names:
         raise QueryError(f"`parameter` must be one of {', '.join(names) or 'none'}.")
     chosen = parameter or (names[0] if names else None)
@@ -53,8 +53,8 @@ def _nodes(source: PageSource, record: RunRecord, parameter: str) -> list[Page]:
         first = min(of, key=lambda row: row["generation"])
         parents = {
             text_id_of(other)
-            for one in first["parent_ids"] or ()
-            if one in by_id and (other := str(by_id[one]["params"][parameter])) != text
+            for parent_id in first["parent_ids"] or ()
+            if parent_id in by_id and (other := str(by_id[parent_id]["params"][parameter])) != text
         }
         mutation = written.get(text_id_of(text))
         node = _node(text, of, sorted(parents), mutation)
@@ -62,11 +62,13 @@ def _nodes(source: PageSource, record: RunRecord, parameter: str) -> list[Page]:
             shown.show(text) if isinstance(shown, Choice) and text in shown.choices else None
         )
         node["failures"] = [
-            {"case_id": one, "name": source.case_name(record, one)}
-            for one in json.loads((mutation or {}).get("failures_json") or "[]")
+            {"case_id": case_id, "name": source.case_name(record, case_id)}
+            for case_id in json.loads((mutation or {}).get("failures_json") or "[]")
         ]
         ids = node["candidate_ids"]
-        nodes.append({**node, "tags": sorted({tag for one in ids for tag in tags.get(one, ())})})
+        nodes.append(
+            {**node, "tags": sorted({tag for tag_id in ids for tag in tags.get(tag_id, ())})}
+        )
     return nodes
 
 

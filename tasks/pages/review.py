@@ -45,7 +45,7 @@ def review(source: PageSource) -> Page:
         "system": None if loaded is None else line_of(loaded.configuration.api.name),
         "fields": [] if loaded is None else _fields(loaded.cases),
         "n_proposed": len(proposed),
-        "proposed": [_proposed(one) for one in proposed[:MOST]],
+        "proposed": [_proposed(case) for case in proposed[:MOST]],
         "decided": [
             {"interaction_id": name, "decision": decision, "case_id": case, "at": time_of(at_us)}
             for name, decision, case, at_us in (
@@ -107,23 +107,25 @@ def _why_not(loaded: Loaded | None) -> str | None:
 
 def _fields(cases: Sequence[Case]) -> list[str]:
     """Return the fields of inputs among which the prompt's must be named; empty: it is clear."""
-    inputs = [one.input for one in cases]
-    names = {name for one in inputs if isinstance(one, dict) for name in one}
-    is_clear = not names or (len(names) == 1 and all(isinstance(one, dict) for one in inputs))
+    inputs = [case.input for case in cases]
+    names = {name for case_input in inputs if isinstance(case_input, dict) for name in case_input}
+    is_clear = not names or (
+        len(names) == 1 and all(isinstance(case_input, dict) for case_input in inputs)
+    )
     return [] if is_clear else sorted(names)
 
 
-def _proposed(one: ProposedCase) -> Page:
-    answer = one.interaction
+def _proposed(case: ProposedCase) -> Page:
+    answer = case.interaction
     prompt, response = (
-        shortened(text, LONGEST, redacted_text) for text in (one.prompt, answer.response)
+        shortened(text, LONGEST, redacted_text) for text in (case.prompt, answer.response)
     )
     return {
         "interaction_id": answer.interaction_id,
-        "case_id": one.case_id,
+        "case_id": case.case_id,
         "prompt": prompt,
         "answer": response,
-        "marks": line_of(one.marks, 2_000),
+        "marks": line_of(case.marks, 2_000),
         "role": line_of(answer.role),
         "model": line_of(answer.model),
         "adapter_version": answer.adapter_version,

@@ -80,7 +80,8 @@ def run_summary(source: PageSource, record: RunRecord) -> Page:
             "thoughts": bool(has["thoughts"]),
             "preferences": bool(has["preferences"]),
             "texts": configuration.storage.keep_text,
-            "effects": result is not None and any(len(one.points) > 1 for one in result.effects),
+            "effects": result is not None
+            and any(len(effect.points) > 1 for effect in result.effects),
         },
     }
 
@@ -92,20 +93,20 @@ def _command(record: RunRecord) -> str | None:
 
 def _sentences(result: RunResult) -> list[str]:
     """Return what the report says of what was found, in its order."""
-    found = result.found
-    said = [phrases.heading(result), phrases.ending(result)]
-    if found is not None:
-        said += [
-            phrases.holdout_sentence(result, found),
+    candidate = result.found
+    sentences = [phrases.heading(result), phrases.ending(result)]
+    if candidate is not None:
+        sentences += [
+            phrases.holdout_sentence(result, candidate),
             phrases.gate_sentence(result) or "",
-            phrases.fresh_sentence(result, found),
-            phrases.search_sentence(result, found) if found.search is not None else "",
+            phrases.fresh_sentence(result, candidate),
+            phrases.search_sentence(result, candidate) if candidate.search is not None else "",
             phrases.within_sentence(result) or "",
             price_sentence(result) or "",
         ]
     if result.facts.get("offline"):
-        said.append("The run was offline: these answers are a mock's, no real model's.")
-    return [sentence for sentence in said if sentence]
+        sentences.append("The run was offline: these answers are a mock's, no real model's.")
+    return [sentence for sentence in sentences if sentence]
 
 
 def _progress(source: PageSource, record: RunRecord) -> tuple[Page | None, UnpublishedCalls]:

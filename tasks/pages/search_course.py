@@ -50,19 +50,22 @@ def curve(source: PageSource, record: RunRecord) -> Page:
         "Posterior mean of what would have been handed over, with its interval: what the search says "
         "of the one it chose is biased upward by selection."
     )
-    return {"points": [asdict(one) for one in curve_of(source.store, record.run_id)], "note": note}
+    return {
+        "points": [asdict(point) for point in curve_of(source.store, record.run_id)],
+        "note": note,
+    }
 
 
 def leaderboard(source: PageSource, record: RunRecord) -> Page:
     """Return all candidates as the search ranks them."""
-    found = standings(source, record)
+    ranking = standings(source, record)
     cells = {row["candidate_id"]: row for row in source.rows(_CELLS, run=record.run_id)}
     result = source.result(record)
     metrics = (
         {} if result is None else {row.candidate_id: row.metrics for row in result.leaderboard}
     )
     tags = tags_of(source, record)
-    level = next((row["level"] for row in found if row["level"] is not None), 0.95)
+    level = next((row["level"] for row in ranking if row["level"] is not None), 0.95)
     rows = [
         {
             "rank": row["rank"],
@@ -81,7 +84,7 @@ def leaderboard(source: PageSource, record: RunRecord) -> Page:
             "metrics": metrics.get(row["candidate_id"], {}),
             "tags": tags.get(row["candidate_id"], []),
         }
-        for row in found
+        for row in ranking
     ]
     ordered = "cautious estimate" if result is None else ranked_by(result)
     note = (
@@ -100,26 +103,28 @@ def _parameters(record: RunRecord) -> list[Page]:
     return [
         {
             "name": name,
-            "kind": one.get("type"),
-            "values": one.get("choices") or one.get("variants"),
-            "low": one.get("min"),
-            "high": one.get("max"),
-            "log": bool(one.get("log")),
-            "default": one.get("default"),
+            "kind": parameter.get("type"),
+            "values": parameter.get("choices") or parameter.get("variants"),
+            "low": parameter.get("min"),
+            "high": parameter.get("max"),
+            "log": bool(parameter.get("log")),
+            "default": parameter.get("default"),
         }
-        for name, one in space.get("parameters", {}).items()
+        for name, parameter in space.get("parameters", {}).items()
     ]
 
 
 def effects(source: PageSource, record: RunRecord) -> Page:
     """Return what each parameter does, once the run has ended."""
     result = source.result(record)
-    found = [] if result is None else [one for one in result.effects if len(one.points) > 1]
-    known = [effect for effect in found if effect.share is not None]
+    shown = (
+        [] if result is None else [effect for effect in result.effects if len(effect.points) > 1]
+    )
+    known = [effect for effect in shown if effect.share is not None]
     return {
         "effects": [
             {
-                **{name: value for name, value in asdict(one).items() if name != "points"},
+                **{name: value for name, value in asdict(effect).items() if name != "points"},
                 "points": [
                     {
                         "value": point.label if point.x is None else point.x,
@@ -129,10 +134,10 @@ def effects(source: PageSource, record: RunRecord) -> Page:
                         "high": point.high,
                         "n_candidates": point.n_candidates,
                     }
-                    for point in one.points
+                    for point in effect.points
                 ],
             }
-            for one in found
+            for effect in shown
         ],
         "sentences": [about_effects(result, known)] if result is not None and known else [],
     }
@@ -143,16 +148,16 @@ def front(source: PageSource, record: RunRecord) -> Page:
     result = source.result(record)
     if result is None or result.front is None:
         return {"objectives": [], "points": [], "dominated": [], "sentence": None}
-    found = result.front
+    pareto = result.front
     return {
         "objectives": [
-            {"name": name, "direction": "higher", "unit": None} for name in found.objectives
+            {"name": name, "direction": "higher", "unit": None} for name in pareto.objectives
         ],
-        "points": _points(found.points),
-        "dominated": _points(found.dominated),
-        "volume": [asdict(point) for point in found.volume],
-        "level": found.level,
-        "sentence": front_sentence(found, result.n_candidates),
+        "points": _points(pareto.points),
+        "dominated": _points(pareto.dominated),
+        "volume": [asdict(point) for point in pareto.volume],
+        "level": pareto.level,
+        "sentence": front_sentence(pareto, result.n_candidates),
     }
 
 
@@ -164,7 +169,7 @@ def spend(source: PageSource, record: RunRecord) -> Page:
     """Return what a run has paid, by role and model and by generation."""
     costs = costs_of(source.store, record.run_id)
     free = {"cost_usd": 0.0} if are_free(costs) else {}
-    said = cost_sentences(costs, is_offline="offline" in record.tags)
+    sentences = cost_sentences(costs, is_offline="offline" in record.tags)
     return {
         "rows": [
             {
@@ -176,7 +181,7 @@ def spend(source: PageSource, record: RunRecord) -> Page:
             for cost in costs
         ],
         "by_generation": source.rows(_BY_GENERATION, run=record.run_id),
-        "sentences": [*said, *([f"{usd(0.0)}: {FREE}."] if free else [])],
+        "sentences": [*sentences, *([f"{usd(0.0)}: {FREE}."] if free else [])],
     }
 
 
@@ -184,7 +189,7 @@ def thoughts(source: PageSource, record: RunRecord) -> Page:
     """Return thoughts with their gain."""
     result = source.result(record)
     report = None if result is None else result.thinking
-    said = [] if report is None else [report.sentence, *thinking_lines(report)]
+    sentences = [] if report is None else [report.sentence, *thinking_lines(report)]
     rows = [
         {
             **row,
@@ -195,7 +200,7 @@ def thoughts(source: PageSource, record: RunRecord) -> Page:
         }
         for row in source.rows(_THOUGHTS, run=record.run_id)
     ]
-    return {"rows": rows, "sentences": said}
+    return {"rows": rows, "sentences": sentences}
 
 
 def preferences(source: PageSource, record: RunRecord) -> Page:

@@ -33,27 +33,28 @@ def side_by_side(source: PageSource, first: str, second: str) -> Page:
         RunNotFoundError: there is no such run, or it has no such candidate.
     """
     a, b = (_subject(source, name) for name in (first, second))
-    found = compared(source.store, a, b)
-    best = found.shared[0] if found.shared else None
+    comparison = compared(source.store, a, b)
+    best = comparison.shared[0] if comparison.shared else None
     return {
-        "a": _side(source, found, 0),
-        "b": _side(source, found, 1),
-        "verdict": comparison_sentence(found),
-        "sentences": list(found.notes),
+        "a": _side(source, comparison, 0),
+        "b": _side(source, comparison, 1),
+        "verdict": comparison_sentence(comparison),
+        "sentences": list(comparison.notes),
         "gate": _gate(source, b),
         "difference": None
         if best is None
         else {**asdict(best.difference), "role": best.role, "kind": ROLES[best.role]},
-        "shared": [asdict(one) for one in found.shared],
+        "shared": [asdict(shared) for shared in comparison.shared],
         "parameters": [
-            {"name": name, "a": one, "b": other} for name, (one, other) in found.parameters.items()
+            {"name": name, "a": value, "b": other}
+            for name, (value, other) in comparison.parameters.items()
         ],
         "per_answer": [
             {
                 "name": name,
                 "unit": unit,
-                "a": getattr(found.per_answer[0], name),
-                "b": getattr(found.per_answer[1], name),
+                "a": getattr(comparison.per_answer[0], name),
+                "b": getattr(comparison.per_answer[1], name),
             }
             for name, unit in _MEASURED
         ],
@@ -71,7 +72,7 @@ def side_by_side(source: PageSource, first: str, second: str) -> Page:
                 "a_answer": _text(case.first),
                 "b_answer": _text(case.second),
             }
-            for case in found.cases
+            for case in comparison.cases
         ],
     }
 
@@ -87,10 +88,10 @@ def _subject(source: PageSource, name: str) -> Subject:
             )
         return recommended_of(record)
     if source.result(record) is not None:
-        found = candidate_named(candidate, record, source.store)
-        if found is None:
+        subject = candidate_named(candidate, record, source.store)
+        if subject is None:
             raise RunNotFoundError(f"{clean(candidate)!r} is no candidate of {record.label}.")
-        return found
+        return subject
     return _unfinished(source, record, candidate)
 
 
@@ -102,11 +103,11 @@ def _unfinished(source: PageSource, record: RunRecord, candidate: str) -> Subjec
     return Subject(name=candidate, record=record, candidate_id=candidate, params=params)
 
 
-def _side(source: PageSource, found: PairComparison, at: int) -> Page:
-    subject = (found.first, found.second)[at]
+def _side(source: PageSource, comparison: PairComparison, at: int) -> Page:
+    subject = (comparison.first, comparison.second)[at]
     mean = None
-    if found.shared:
-        best = found.shared[0]
+    if comparison.shared:
+        best = comparison.shared[0]
         mean = (best.first_mean, best.second_mean)[at]
     names = source.names(subject.record, {subject.candidate_id: subject.params})
     return {

@@ -206,8 +206,8 @@ class PageSource:
         with self._mutex:
             if key in self._kept:
                 self._kept.move_to_end(key)
-                found: _T = self._kept[key]
-                return found
+                value: _T = self._kept[key]
+                return value
         made = make()
         with self._mutex:
             self._kept[key] = made
@@ -223,7 +223,7 @@ class PageSource:
             except ConfigurationError:  # its files are gone
                 return None, {}
             same = loaded.cases_sha256 == record.cases_sha256
-            return loaded.space, {one.case_id: one for one in loaded.cases} if same else {}
+            return loaded.space, {case.case_id: case for case in loaded.cases} if same else {}
 
         return self.kept((record.run_id, "loaded"), load)
 

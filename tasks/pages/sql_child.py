@@ -35,13 +35,13 @@ def answer(root: str, sql: str, most: int) -> dict[str, Any]:
         connection = open_views(Path(root), resolve(Path(root)), views_for(sql), memory=MEMORY)
         _limit()
         check_reads_only(connection, sql, None)
-        found = connection.execute(sql)
+        cursor = connection.execute(sql)
         columns = [
-            {"name": str(name), "type": str(kind)} for name, kind, *_ in found.description or ()
+            {"name": str(name), "type": str(kind)} for name, kind, *_ in cursor.description or ()
         ]
         rows: list[list[Json]] = []
         n_chars = 0
-        while len(rows) < most and (batch := found.fetchmany(min(1_000, most - len(rows)))):
+        while len(rows) < most and (batch := cursor.fetchmany(min(1_000, most - len(rows)))):
             for row in batch:
                 rows.append([_value(value) for value in row])
                 n_chars += sum(len(value) for value in rows[-1] if isinstance(value, str))

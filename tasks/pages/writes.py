@@ -43,7 +43,7 @@ def promote(
     """
     check_confirmed(body, system)
     candidate = str(body.get("candidate_id") or "")
-    found = (
+    promotion = (
         (record, result)
         for record in source.runs()
         if record.name == system and (result := source.result(record)) is not None
@@ -51,7 +51,7 @@ def promote(
     record, result = next(
         (
             (record, result)
-            for record, result in found
+            for record, result in promotion
             if result.winner is not None and candidate in ("", result.winner.candidate_id)
         ),
         (None, None),

@@ -63,31 +63,31 @@ class PluginCalls:
             EndpointDownError: all calls hang, and none came free in time.
             InfrastructureFault: the plugin says so, the network failed, or it took too long.
         """
-        told = self._plugin.told
+        plugin_text = self._plugin.told
         work = partial(measured_async, partial(self._asked, call), partial(_checked, kind, check))
         try:
             outcome = await self._pool.run(work, self._timeout_s)
         except WorkTimeoutError:
             raise InfrastructureFault(
-                f"{told} took longer than api.request.timeout_seconds={self._timeout_s:g}",
+                f"{plugin_text} took longer than api.request.timeout_seconds={self._timeout_s:g}",
                 error_type="timeout",
                 may_be_billed=True,
             ) from None
         except WorkersHungError as error:
             raise EndpointDownError(
-                f"all {error} calls of {told} hang and cannot be ended, so nothing more can be asked. "
+                f"all {error} calls of {plugin_text} hang and cannot be ended, so nothing more can be asked. "
                 "Give the plugin's requests time-outs of their own. What was answered is kept, and "
                 "`convergence resume` goes on."
             ) from None
         if outcome.failure is not None:
-            raise outcome.failure.fault(f"{told}: ")
-        found = outcome.value
-        if isinstance(found, ConvergenceError):
-            raise found
-        if not isinstance(found, kind):
-            message = f"{told} returned a {type(found).__name__}, not a `{kind.__name__}`"
+            raise outcome.failure.fault(f"{plugin_text}: ")
+        value = outcome.value
+        if isinstance(value, ConvergenceError):
+            raise value
+        if not isinstance(value, kind):
+            message = f"{plugin_text} returned a {type(value).__name__}, not a `{kind.__name__}`"
             raise CandidateFault(message, error_type="bad_result")
-        return found, outcome.latency_ms
+        return value, outcome.latency_ms
 
     async def aclose(self, close: Callable[[], Awaitable[object]]) -> None:
         """Let the plugin free what it holds, in the loop that it belongs to; safe to call twice."""
@@ -97,11 +97,11 @@ class PluginCalls:
         try:
             work = partial(measured_async, close, lambda _: None)
             failure = (await self._pool.run(work, _CLOSE_S)).failure
-            told = None if failure is None else f"{failure.error_type}: {failure.message}"
+            problem = None if failure is None else f"{failure.error_type}: {failure.message}"
         except (WorkTimeoutError, WorkersHungError) as error:
-            told = type(error).__name__
-        if told is not None:
-            _LOG.warning("%s could not be closed: %s", self._plugin.told, told)
+            problem = type(error).__name__
+        if problem is not None:
+            _LOG.warning("%s could not be closed: %s", self._plugin.told, problem)
         await self._pool.aclose()
 
     async def _asked(self, call: Callable[[], Awaitable[object]]) -> object:
@@ -118,8 +118,8 @@ class PluginCalls:
             )
 
 
-def _checked(kind: type[T], check: Callable[[T], T], found: object) -> object:
-    return check(found) if isinstance(found, kind) else found
+def _checked(kind: type[T], check: Callable[[T], T], value: object) -> object:
+    return check(value) if isinstance(value, kind) else value
 
 
 def checked_usage(usage: Usage) -> Usage:
@@ -162,7 +162,7 @@ def finite(value: object, name: str) -> float:
     return float(value)  # type: ignore[arg-type]
 
 
-def believed_ms(told: object, measured_ms: float) -> float:
+def believed_ms(reported: object, measured_ms: float) -> float:
     """Return the plugin's own measurement where it is one and not longer than ours."""
-    is_number = isinstance(told, (int, float)) and not isinstance(told, bool)
-    return float(told) if is_number and 0 < told <= measured_ms else measured_ms  # type: ignore[operator, arg-type]
+    is_number = isinstance(reported, (int, float)) and not isinstance(reported, bool)
+    return float(reported) if is_number and 0 < reported <= measured_ms else measured_ms  # type: ignore[operator, arg-type]

@@ -126,7 +126,7 @@ def installed_plugins(
         group: of entry points.
         entries: entry points to look through; ``None``: those of this environment.
     """
-    found = [
+    points = [
         Plugin(
             group=group,
             name=entry.name,
@@ -137,7 +137,7 @@ def installed_plugins(
         for entry in (entry_points(group=group) if entries is None else entries)
     ]
     # An editable installation may be found by two folders of the path; it is one package.
-    distinct = {(one.name, one.package, one.entry_point.value): one for one in found}
+    distinct = {(point.name, point.package, point.entry_point.value): point for point in points}
     return tuple(distinct[key] for key in sorted(distinct))
 
 
@@ -156,7 +156,7 @@ def find_plugin(group: PluginGroup, context: PluginContext) -> Plugin:
     if len(named) == 1:
         return named[0]
     if named:
-        packages = " and ".join(f"{one.package} {one.version}" for one in named)
+        packages = " and ".join(f"{plugin.package} {plugin.version}" for plugin in named)
         rule = f"must name one plugin, but {packages} both offer `{name}`"
         fix = "Uninstall one of them by `python -m pip uninstall PACKAGE`, or rename its entry point."
         raise ConfigurationError.of(context.named_at, rule, fix)

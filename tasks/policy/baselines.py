@@ -27,7 +27,7 @@ def baseline_of(rounds: RoundStore, name: PolicyName, embedding_dim: int) -> Bas
     policy: LinearThompson | FixedSequence = (
         LinearThompson(n_features, len(PROMPT_ACTIONS)) if name == BANDIT else FixedSequence()
     )
-    for one in rounds.episodes(policy=name, with_steps=True):
-        if all(step.state.size == n_features for step in one.steps):
-            policy.learn(one.steps)
+    for episode in rounds.episodes(policy=name, with_steps=True):
+        if all(step.state.size == n_features for step in episode.steps):
+            policy.learn(episode.steps)
     return Baseline(name=name, policy=policy)

@@ -105,12 +105,14 @@ class PolicyRound:
         self.settings = run.configuration.prompts.policy
         self.system = run.record.name.removesuffix(f".{POLICY_TAG}")
         self.rounds = RoundStore(store)
-        given = [text for own in world.texts.values() for text in own]
+        given = [text for prompt in world.texts.values() for text in prompt]
         self._edits = recorded_edits(run.store, self.system, run.record.name, given)
         self._prices = [self.settings.price * (name != STOP) for name in PROMPT_ACTIONS]
         self._environment = self._over(world)
-        own = [one.episode for one in self.rounds.episodes() if one.run_id == run.run_id]
-        self.number = max(own, default=RECORDED) + 1
+        earlier = [
+            episode.episode for episode in self.rounds.episodes() if episode.run_id == run.run_id
+        ]
+        self.number = max(earlier, default=RECORDED) + 1
         """Of the next episode; a round that goes on after a kill goes on here."""
         self._baselines = [self._begun(name) for name in BASELINES]
         self._n_played, self._n_missing = 0, 0
@@ -133,7 +135,7 @@ class PolicyRound:
     def simulate(self) -> UpdateStatistics | None:
         """Let the policy learn from simulated edits; return diagnostics of the last update."""
         rng = np.random.default_rng([self.run.record.seed, 11])
-        texts = [text for own in self.world.texts.values() for text in own]
+        texts = [text for prompt in self.world.texts.values() for text in prompt]
         world = RecordedPrompts(texts, self._edits, rng, embedding_dim=EMBEDDING_DIM)
         copies = PromptEnvironments([self._over(world) for _ in range(N_COPIES)])
         self._simulated = self.served.simulate(copies, SIMULATED_STEPS)
@@ -155,16 +157,16 @@ class PolicyRound:
             StoreError: nothing of the episode is kept.
         """
         number, self.number = self.number, self.number + 1
-        found: list[PlayedEpisode] = []
+        episodes: list[PlayedEpisode] = []
         reports: list[ExperienceReport] = []
         try:
             for at, name in enumerate((PPO, *BASELINES)):
                 rng = np.random.default_rng([self.run.record.seed, 13, number])
                 self._environment.begin(rng)
                 rng = np.random.default_rng([self.run.record.seed, 17, number, at])
-                episode, own = self._played(name, number, rng)
-                found.append(episode)
-                reports += own
+                episode, steps_played = self._played(name, number, rng)
+                episodes.append(episode)
+                reports += steps_played
         except PromptScoreMissingError as error:
             self._n_missing += 1
             if "budget" in str(error):
@@ -172,15 +174,15 @@ class PolicyRound:
             self.world.publish()
             return 0
         # A kill keeps all of an episode, or nothing.
-        also = partial(self.rounds.write, episodes=found)
+        also = partial(self.rounds.write, episodes=episodes)
         for receipt in self.served.take(reports, also):
             if isinstance(receipt, Exception):
                 raise receipt
         self.world.publish()
-        for one in self._baselines:
-            one.policy.learn(next(e.steps for e in found if e.policy == one.name))
+        for baseline in self._baselines:
+            baseline.policy.learn(next(e.steps for e in episodes if e.policy == baseline.name))
         self._n_played += 1
-        return sum(one.n_evaluations for one in found)
+        return sum(episode.n_evaluations for episode in episodes)
 
     def update(self) -> UpdateStatistics | None:
         """Let the policy learn from the steps that are ready; ``None``: fewer than a minibatch are."""
@@ -258,7 +260,7 @@ class PolicyRound:
     ) -> tuple[PlayedEpisode, list[ExperienceReport]]:
         """Play an episode that has begun; return it, and what PPO is to be told."""
         environment, start = self._environment, self._environment.situation
-        baseline = next((one for one in self._baselines if one.name == name), None)
+        baseline = next((baseline for baseline in self._baselines if baseline.name == name), None)
         steps: list[TakenStep] = []
         reports: list[ExperienceReport] = []
         episode_id, is_over, n_texts = f"{self.run.run_id}/{number}", False, 1
@@ -297,11 +299,11 @@ class PolicyRound:
             version=self.served.version,
             category=self.world.parameter,
             text_id=text_id_of(start.prompt),
-            actions=tuple(PROMPT_ACTIONS[one.action] for one in steps),
+            actions=tuple(PROMPT_ACTIONS[step.action] for step in steps),
             verdicts=tuple(self.world.verdicts),
             start_score=start.score,
             gain=environment.situation.score - start.score,
-            reward=sum(one.reward for one in steps),
+            reward=sum(step.reward for step in steps),
             n_evaluations=n_texts * self.world.n_cases,
             steps=() if baseline is None else tuple(steps),
         )
@@ -351,9 +353,11 @@ def play_round(
     """
     say = tell or (lambda _: None)
     if opened.is_simulation_due:
-        found = opened.simulate()
-        if found is not None:
-            say(f"simulated: mean reward of a step {found.mean_reward:+.4f} in the last rollout")
+        n_simulated = opened.simulate()
+        if n_simulated is not None:
+            say(
+                f"simulated: mean reward of a step {n_simulated.mean_reward:+.4f} in the last rollout"
+            )
     while opened.should_continue():
         number = opened.number
         say(f"episode {number + 1}: {opened.play():,} evaluations")

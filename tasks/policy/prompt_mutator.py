@@ -88,16 +88,16 @@ class PromptMutator:
                 f"with `--embedding {HASHED_NGRAMS}`, or name that model as `prompts.embedding_model` of "
                 "the configuration"
             )
-        found: Floats = await self._embedder.vector(prompt, DirectAsker())
-        return found
+        vector: Floats = await self._embedder.vector(prompt, DirectAsker())
+        return vector
 
     @staticmethod
     def inapplicable(prompt: str, *, has_failures: bool) -> list[str]:
         """Return the actions that cannot be applied to a prompt."""
-        found = [] if has_failures else [REFLECT]
+        actions = [] if has_failures else [REFLECT]
         if len(prompt.split()) < LEAST_WORDS:
-            found.append("context-reduction")
-        return found
+            actions.append("context-reduction")
+        return actions
 
     async def mutate(
         self,
@@ -119,7 +119,7 @@ class PromptMutator:
             return MutatedPrompt(
                 prompt=prompt, verdict=KEPT, reason="", diagnosis="", writer="", cost_usd=0.0
             )
-        failures = [self._shown(one) for one in failures]
+        failures = [self._shown(failure) for failure in failures]
         editor = self._editor(failures)
         rng = np.random.default_rng(secrets.randbits(64))
         edit = editor.edit(
@@ -156,34 +156,36 @@ class PromptMutator:
         if self._embedder is not None:
             await self._embedder.model.llm.aclose()
 
-    def _shown(self, one: PromptFailure) -> PromptFailure:
+    def _shown(self, failure: PromptFailure) -> PromptFailure:
         """Return a failure as a request shows it: without secrets, then shortened."""
 
         def shown(text: str) -> str:
             return shortened(text, LONGEST_SHOWN, self._redact)
 
         return PromptFailure(
-            input=shown(one.input),
-            answer=shown(one.answer),
-            expected=None if one.expected is None else shown(one.expected),
-            reason=shown(one.reason),
+            input=shown(failure.input),
+            answer=shown(failure.answer),
+            expected=None if failure.expected is None else shown(failure.expected),
+            reason=shown(failure.reason),
         )
 
     def _editor(self, failures: Sequence[PromptFailure]) -> Editor:
-        by_name = {str(number): one for number, one in enumerate(failures)}
-        inputs = {name: one.input for name, one in by_name.items()}
+        by_name = {str(number): failure for number, failure in enumerate(failures)}
+        inputs = {name: failure.input for name, failure in by_name.items()}
         return Editor(
             settings=self._settings,
             task=self._task,
             parameters=(_PARAMETER,),
             cases={
-                name: Case(case_id=name, input=one.input, expected=one.expected)
-                for name, one in by_name.items()
+                name: Case(case_id=name, input=failure.input, expected=failure.expected)
+                for name, failure in by_name.items()
             },
             inputs=inputs,
             excerpts=inputs,
             expected={
-                name: one.expected for name, one in by_name.items() if one.expected is not None
+                name: failure.expected
+                for name, failure in by_name.items()
+                if failure.expected is not None
             },
             invariants=Invariants(
                 held_out=HeldOutTexts([], []),
@@ -197,7 +199,11 @@ def _observed(failures: Sequence[PromptFailure], category: Category) -> tuple[Ob
     kind: Category = "wrong" if category == "none" else category
     return tuple(
         Observed(
-            case_id=str(number), reward=0.0, answer=one.answer, reason=one.reason, category=kind
+            case_id=str(number),
+            reward=0.0,
+            answer=failure.answer,
+            reason=failure.reason,
+            category=kind,
         )
-        for number, one in enumerate(failures)
+        for number, failure in enumerate(failures)
     )

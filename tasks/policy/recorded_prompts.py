@@ -89,8 +89,8 @@ def recorded_edits(
         StoreDamagedError: a file cannot be read.
     """
     texts = {text_id_of(text): text for text in given}
-    found: Sequence[dict[str, Any]] = store.rows(_SQL, {"system": system, "rounds": rounds})
-    for row in found:
+    rows: Sequence[dict[str, Any]] = store.rows(_SQL, {"system": system, "rounds": rounds})
+    for row in rows:
         row["parent"] = row["parent"] or texts.get(row["parent_id"])
     return [
         RecordedEdit(
@@ -100,7 +100,7 @@ def recorded_edits(
             variance=max(LEAST_VARIANCE, (row["effect_se"] or NOISE) ** 2),
             parent=row["parent"],
         )
-        for row in found
+        for row in rows
         if row["operator"] in _CHANGES and row["parent"] and hashed_ngrams(row["parent"]).any()
     ]
 
@@ -112,13 +112,13 @@ def recorded_texts(store: Store, system: str) -> dict[str, list[str]]:
         store: holds the runs.
         system: their name.
     """
-    found: dict[str, list[str]] = {}
+    texts: dict[str, list[str]] = {}
     rows: Sequence[dict[str, Any]] = store.rows(_TEXTS, {"system": system})
     for row in rows:
-        own = found.setdefault(row["parameter"], [])
-        if len(own) < MOST_TEXTS and hashed_ngrams(row["text"]).any():
-            own.append(row["text"])
-    return found
+        texts_of = texts.setdefault(row["parameter"], [])
+        if len(texts_of) < MOST_TEXTS and hashed_ngrams(row["text"]).any():
+            texts_of.append(row["text"])
+    return texts
 
 
 class RecordedPrompts:
@@ -147,20 +147,20 @@ class RecordedPrompts:
             raise ValueError("`texts` must hold one text or more, but it is empty")
         self.embedding_dim = embedding_dim
         self.excluded: tuple[str, ...] = ()
-        parents = [one.parent for one in edits]
+        parents = [edit.parent for edit in edits]
         self._texts = tuple(dict.fromkeys([*texts, *parents]))
-        seen = tuple(dict.fromkeys(one.category for one in edits if one.category != "none"))
+        seen = tuple(dict.fromkeys(edit.category for edit in edits if edit.category != "none"))
         self._categories: tuple[Category, ...] = seen or tuple(
             name for name in CATEGORIES if name != "none"
         )
         tried = [
             Tried(
-                operator=one.operator,
-                category=one.category,
-                gain=one.effect,
-                variance=one.variance,
+                operator=edit.operator,
+                category=edit.category,
+                gain=edit.effect,
+                variance=edit.variance,
             )
-            for one in edits
+            for edit in edits
         ]
         self.gains = {category: self._drawn(category, tried, rng) for category in self._categories}
         """Failure category → what each edit adds in each task, (N_TASKS, n_edits)."""

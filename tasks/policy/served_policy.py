@@ -245,7 +245,7 @@ class ServedPolicy(Closing):
                     answers.append(self._received(report, new))
                 except (PolicyRequestError, PolicyDecisionNotFoundError) as error:
                     answers.append(error)
-            if also is not None and any(isinstance(one, Exception) for one in answers):
+            if also is not None and any(isinstance(answer, Exception) for answer in answers):
                 return answers
             if new or also is not None:
                 self._store.add([*new.values()], also)
@@ -395,23 +395,23 @@ class ServedPolicy(Closing):
 
     def _rebuilt(self) -> ExperienceBuffer:
         buffer = ExperienceBuffer(self._state.version)
-        found = sorted(
+        experiences = sorted(
             self._store.of_version(self._state.version),
-            key=lambda one: (one.decision.episode_id, one.decision.step),
+            key=lambda experience: (experience.decision.episode_id, experience.decision.step),
         )
-        for one in found:
-            buffer.decide(one.decision)
-        for one in found:
-            buffer.report(one.decision.decision_id, one.outcome)
+        for experience in experiences:
+            buffer.decide(experience.decision)
+        for experience in experiences:
+            buffer.report(experience.decision.decision_id, experience.outcome)
         return buffer
 
     def _unpacked(self, data: bytes) -> tuple[PPOState, dict[str, Any] | None]:
         state, config, generator = unpack(data, self.identity)
-        ours = self.settings.ppo
+        ppo = self.settings.ppo
         for name in ("input_dim", "hidden_dim"):
-            if getattr(config, name) != getattr(ours, name):
+            if getattr(config, name) != getattr(ppo, name):
                 raise PolicyCheckpointError(
-                    f"a checkpoint's `{name}` must be {getattr(ours, name)}, but got {getattr(config, name)}. "
+                    f"a checkpoint's `{name}` must be {getattr(ppo, name)}, but got {getattr(config, name)}. "
                     "Train anew, or serve with that one"
                 )
         return state, generator
@@ -590,8 +590,8 @@ def _check_place(report: ExperienceReport, decision: PolicyDecision) -> None:
 
 def _check_same(report: ExperienceReport, known: PolicyExperience) -> None:
     was = known.outcome
-    told = (report.reward, report.terminated, report.truncated)
-    if told != (was.reward, was.terminated, was.truncated):
+    reported = (report.reward, report.terminated, report.truncated)
+    if reported != (was.reward, was.terminated, was.truncated):
         raise PolicyRequestError(
             f"`decision_id` {report.decision_id!r} has another outcome already: reward {was.reward}, "
             f"terminated {was.terminated}, truncated {was.truncated}; an outcome is reported once, or again "

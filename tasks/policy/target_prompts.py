@@ -92,8 +92,8 @@ class TargetPrompts:
         self._published = {
             row["candidate_id"] for row in run.store.rows(_CANDIDATES, {"run": run.run_id})
         }
-        found: Sequence[dict[str, Any]] = run.store.rows(_COMMITTED, {"run": run.run_id})
-        self.generation = int(found[0]["next"])
+        rows: Sequence[dict[str, Any]] = run.store.rows(_COMMITTED, {"run": run.run_id})
+        self.generation = int(rows[0]["next"])
         """Under which calls and rows are kept; one for the episodes of one number."""
         self.verdicts: list[str] = []
         """What became of the text of each action of the episode."""
@@ -151,21 +151,21 @@ class TargetPrompts:
         Raises:
             StoreWriteError: nothing of it is visible then.
         """
-        run, evaluations = self._run, [e for one in self._trials for e in one.evaluations]
+        run, evaluations = self._run, [e for trial in self._trials for e in trial.evaluations]
         if not evaluations:
             return
-        found = {one.candidate.candidate_id: one.candidate for one in self._trials}
-        new = [one for name, one in found.items() if name not in self._published]
+        candidates = {trial.candidate.candidate_id: trial.candidate for trial in self._trials}
+        new = [candidate for name, candidate in candidates.items() if name not in self._published]
         tables = generation_tables(
             run,
             self.generation,
             [{"mutations": mutation_rows(run.run_id, self._mutations)}],
             candidates=new,
             evaluations=evaluations,
-            partial=any(one.status == "skipped" for one in evaluations),
+            partial=any(evaluation.status == "skipped" for evaluation in evaluations),
         )
         run.store.publish(run.run_id, self.generation, tables)
-        self._published |= {*found}
+        self._published |= {*candidates}
         self._trials, self._mutations = [], []
         self.generation += 1
 
@@ -179,12 +179,14 @@ class TargetPrompts:
 
     def _situation(self, text: str, history: tuple[str, ...]) -> PromptSituation:
         observed = self._answers(text)
-        weights = [self._weights[one.case_id] for one in observed]
+        weights = [self._weights[observation.case_id] for observation in observed]
         category = main_category(observed)
         return PromptSituation(
             prompt=text,
             embedding=hashed_ngrams(text, self.embedding_dim),
-            score=float(np.average([one.reward for one in observed], weights=weights)),
+            score=float(
+                np.average([observation.reward for observation in observed], weights=weights)
+            ),
             history=history,
             failures=category,
             excluded=tuple(PromptMutator.inapplicable(text, has_failures=category != "none")),
@@ -205,9 +207,9 @@ class TargetPrompts:
             )
             self._trials.append(trial)
             for evaluation in trial.evaluations:
-                one = observed_of(evaluation, self._editor, self._redact)
-                if one is not None:
-                    self._seen[text, one.case_id] = one
+                observation = observed_of(evaluation, self._editor, self._redact)
+                if observation is not None:
+                    self._seen[text, observation.case_id] = observation
             lost = [e for e in trial.evaluations if e.reward is None]
             if lost:
                 reason = limit_reached([trial]) or lost[0].error or lost[0].status

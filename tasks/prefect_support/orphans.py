@@ -55,28 +55,28 @@ def cancel_orphans() -> int:
     """
     n_cancelled = 0
     with _client() as client:
-        for found in client.read_flow_runs(flow_run_filter=_PENDING_SUBFLOWS):
+        for flow_run in client.read_flow_runs(flow_run_filter=_PENDING_SUBFLOWS):
             parents = client.read_flow_runs(
                 flow_run_filter=FlowRunFilter(
                     state=FlowRunFilterState(type=FlowRunFilterStateType(any_=list(_OVER)))
                 ),
                 task_run_filter=TaskRunFilter(
                     id=TaskRunFilterId(
-                        any_=[found.parent_task_run_id] if found.parent_task_run_id else []
+                        any_=[flow_run.parent_task_run_id] if flow_run.parent_task_run_id else []
                     )
                 ),
             )
             if parents:
-                _cancel(client, found)
+                _cancel(client, flow_run)
                 n_cancelled += 1
     return n_cancelled
 
 
 def _cancel_pending_of(run_id: str) -> None:
     with _client() as client:
-        for found in client.read_flow_runs(flow_run_filter=_PENDING_SUBFLOWS):
-            if found.parameters.get("run_id") == run_id:
-                _cancel(client, found)
+        for flow_run in client.read_flow_runs(flow_run_filter=_PENDING_SUBFLOWS):
+            if flow_run.parameters.get("run_id") == run_id:
+                _cancel(client, flow_run)
 
 
 @contextlib.contextmanager
@@ -89,6 +89,6 @@ def _client() -> Iterator[SyncPrefectClient]:
         _LOGGER.warning("pending subflows could not be cancelled: %s", trouble)
 
 
-def _cancel(client: SyncPrefectClient, found: FlowRun) -> None:
+def _cancel(client: SyncPrefectClient, flow_run: FlowRun) -> None:
     message = "The run was ended before this began."
-    client.set_flow_run_state(found.id, Cancelled(message=message), force=True)
+    client.set_flow_run_state(flow_run.id, Cancelled(message=message), force=True)

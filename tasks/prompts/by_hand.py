@@ -68,7 +68,7 @@ def mutate_text(
         fix = "Name the second prompt with --with."
         raise ConfigurationError.of("--operator", "`merge` takes two prompts", fix, value=operator)
     parameter = loaded.space.parameters.get(name)
-    known = [str(one) for one in parameter.choices] if isinstance(parameter, Choice) else []
+    known = [str(choice) for choice in parameter.choices] if isinstance(parameter, Choice) else []
     rng = np.random.default_rng(seed)
     edit = editor.edit(
         name,

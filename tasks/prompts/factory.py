@@ -179,9 +179,9 @@ def make_editor(loaded: Loaded, redact: Callable[[str], str], *, run_id: str = "
 
 def labels_of(expected: Sequence[str]) -> tuple[str, ...]:
     """Return the different expected texts, where they are few and short enough to be labels."""
-    found = tuple(sorted(set(expected)))
-    are_few = len(found) <= MOST_LABELS and 2 * len(found) <= len(expected)
-    return found if are_few and all(len(text) <= LONGEST_LABEL for text in found) else ()
+    labels = tuple(sorted(set(expected)))
+    are_few = len(labels) <= MOST_LABELS and 2 * len(labels) <= len(expected)
+    return labels if are_few and all(len(text) <= LONGEST_LABEL for text in labels) else ()
 
 
 def _compares_whole(metric: BaseMetric) -> bool:

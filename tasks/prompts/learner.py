@@ -114,26 +114,26 @@ class PromptLearner:
         generation, archive = state.next_generation, state.search.archive
         known = {name: texts_of(study, name) for name in self.editor.parameters}
         choices = self.editor.choices(archive, self.state, self._best(study, state))
-        found: list[Mutation] = []
+        mutations: list[Mutation] = []
         n_wanted, index = self.editor.settings.n_texts, 0
         for _ in range(N_TRIES if self.writer.is_free else N_REQUESTS):
             edits, index = self._planned(choices, generation, index, n_wanted, known)
             received = self._received(edits, generation, known)
-            found += received
+            mutations += received
             if self.writer.is_free:
-                n_wanted -= sum(one.is_kept for one in received)
+                n_wanted -= sum(mutation.is_kept for mutation in received)
             else:  # what failed, or was not paid for, would be again
-                n_wanted = sum(one.is_refused for one in received)
+                n_wanted = sum(mutation.is_refused for mutation in received)
             if not n_wanted:
                 break
-        after = replace(self.state.after(found), vectors=self._embedded(known, generation))
-        self.pending = PendingTexts(generation=generation, mutations=tuple(found), state=after)
-        return sum(one.is_kept for one in found)
+        after = replace(self.state.after(mutations), vectors=self._embedded(known, generation))
+        self.pending = PendingTexts(generation=generation, mutations=tuple(mutations), state=after)
+        return sum(mutation.is_kept for mutation in mutations)
 
     def _embedded(self, known: Mapping[str, Sequence[str]], generation: int) -> dict[str, str]:
         """Return the directions of all texts that have one; each is asked once in a run."""
         vectors, embedder = dict(self.state.vectors), self.embedder
-        texts = dict.fromkeys(text for own in known.values() for text in own)
+        texts = dict.fromkeys(text for vectors in known.values() for text in vectors)
         wanted = [text for text in texts if text not in vectors]
         if embedder is None or not wanted:
             return vectors
@@ -142,8 +142,10 @@ class PromptLearner:
             return [*await asyncio.gather(*(direction_of(embedder, t, asker) for t in wanted))]
 
         # Not of the generation: what was bought for one is known in the next.
-        found = self.calls.run(ask, generation, scope=PROMPTS)
-        return vectors | {t: v for t, v in zip(wanted, found, strict=True) if v is not None}
+        vectors_bought = self.calls.run(ask, generation, scope=PROMPTS)
+        return vectors | {
+            t: v for t, v in zip(wanted, vectors_bought, strict=True) if v is not None
+        }
 
     def _best(self, study: Study, state: StudyState) -> dict[str, dict[str, float]]:
         """Return parameter → text → probability that the best candidate holds it, by the posterior."""
@@ -158,7 +160,7 @@ class PromptLearner:
         rivals = [members[int(i)] for i in order]
         rng = self._rng(state.next_generation, 0, "parents")
         draws = fitted.worth(rivals).draws(rng, N_DRAWS)
-        params = [one.params for one in rivals]
+        params = [rival.params for rival in rivals]
         return {name: chances_by_text(draws, params, name) for name in self.editor.parameters}
 
     def _planned(
@@ -192,24 +194,24 @@ class PromptLearner:
         self, edits: Sequence[Edit], generation: int, known: dict[str, list[str]]
     ) -> list[Mutation]:
         """Have the edits written; kept texts are known from now on."""
-        asked = [edit for edit in edits if edit.ready is None]
+        pending = [edit for edit in edits if edit.ready is None]
         written: dict[str, Writing] = {}
-        if asked:
-            rng = self._rng(generation, asked[0].index, "rules")
+        if pending:
+            rng = self._rng(generation, pending[0].index, "rules")
             writings = self.calls.run(
-                lambda asker: self.writer.write(asked, asker, rng),
+                lambda asker: self.writer.write(pending, asker, rng),
                 generation,
                 scope=f"prompts/g{generation}",
             )
-            written = dict(zip((edit.mutation_id for edit in asked), writings, strict=True))
-        found = []
+            written = dict(zip((edit.mutation_id for edit in pending), writings, strict=True))
+        received = []
         for edit in edits:
             writing = written.get(edit.mutation_id, Writing(answer=None, cost_usd=0.0))
-            own = known[edit.parameter]
+            known_texts = known[edit.parameter]
             mutation = self.editor.received(
                 edit,
                 writing.answer,
-                known=own,
+                known=known_texts,
                 writer=DRAWN if edit.ready is not None else self.writer.name,
                 cost_usd=writing.cost_usd,
                 reason=one_line(writing.reason, LONGEST_REASON, self.redact),
@@ -219,10 +221,10 @@ class PromptLearner:
             if mutation.is_kept and self.redact(mutation.text) != mutation.text:
                 mutation = replace(mutation, verdict="secret", text="")
             if mutation.is_kept:
-                own.append(mutation.text)
+                known_texts.append(mutation.text)
             diagnosis = one_line(mutation.diagnosis, LONGEST_KEPT, self.redact)
-            found.append(replace(mutation, diagnosis=diagnosis))
-        return found
+            received.append(replace(mutation, diagnosis=diagnosis))
+        return received
 
     # -- a generation
 
@@ -238,27 +240,27 @@ class PromptLearner:
         self,
         study: Study,  # noqa: ARG002 - of the protocol
         state: StudyState,
-        asked: Asked,  # noqa: ARG002
+        planned: Asked,  # noqa: ARG002
         trials: Sequence[Trial],
     ) -> LearnerStep:
         """Return the state with the answers of a generation, and the rows of its texts."""
         current, pending = self._current, self.pending
         observed: dict[str, list[Observed]] = {}
         good: dict[str, str] = {}
-        for trial in sorted(trials, key=lambda one: one.candidate.candidate_id):
+        for trial in sorted(trials, key=lambda entry: entry.candidate.candidate_id):
             ids = [
                 text_id_of(str(trial.candidate.params[name]))
                 for name in self.editor.parameters
                 if name in trial.candidate.params
             ]
             for evaluation in trial.evaluations:
-                one = observed_of(evaluation, self.editor, self.redact)
-                if one is None:
+                observation = observed_of(evaluation, self.editor, self.redact)
+                if observation is None:
                     continue
                 for name in ids:
-                    observed.setdefault(name, []).append(one)
-                if one.reward >= GOOD and 0 < len(one.answer) < LONGEST_KEPT:
-                    good.setdefault(one.case_id, one.answer)
+                    observed.setdefault(name, []).append(observation)
+                if observation.reward >= GOOD and 0 < len(observation.answer) < LONGEST_KEPT:
+                    good.setdefault(observation.case_id, observation.answer)
         self._learned = current.seen(observed, good)
         rows: list[Row] = []
         if pending is not None and pending.generation == state.next_generation:
@@ -281,9 +283,9 @@ class PromptLearner:
             None if self.embedder is None else self.embedder.model.llm,
         )
 
-    def _rng(self, generation: int, number: int, what: str) -> np.random.Generator:
+    def _rng(self, generation: int, number: int, purpose: str) -> np.random.Generator:
         """Return a stream that is a function of the seed, the place and the purpose alone."""
-        words = [int.from_bytes(what.encode(), "big") % 2**32]
+        words = [int.from_bytes(purpose.encode(), "big") % 2**32]
         return np.random.default_rng([self.seed, generation, number, *words])
 
 
@@ -339,9 +341,11 @@ def unasked(state: PromptState, archive: Archive, leader: Params) -> tuple[Param
         if isinstance(value, str)
     }
     return tuple(
-        {**leader, one.parameter: one.text}
-        for one in reversed(state.mutations)
-        if one.is_kept and one.parameter in leader and (one.parameter, one.text) not in tried
+        {**leader, mutation.parameter: mutation.text}
+        for mutation in reversed(state.mutations)
+        if mutation.is_kept
+        and mutation.parameter in leader
+        and (mutation.parameter, mutation.text) not in tried
     )
 
 

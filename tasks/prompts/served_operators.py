@@ -78,21 +78,21 @@ def chooser_sentences(path: Path, system: str, tags: Mapping[str, str]) -> str:
     Raises:
         StoreError: the store cannot be read.
     """
-    who = "Edits were chosen by Thompson sampling over operators"
+    chooser = "Edits were chosen by Thompson sampling over operators"
     if (version := tags.get(SERVED_TAG)) is not None:
         try:
             served_operators(path, tags)
         except PolicyCheckpointError as error:
-            return f"{who}; {explained(error)}."
-        who = f"Edits were chosen by version {version} of the policy learned by PPO, among the operators that it knows"
+            return f"{chooser}; {explained(error)}."
+        chooser = f"Edits were chosen by version {version} of the policy learned by PPO, among the operators that it knows"
     elif not (path / "store.json").is_file() or not has_policy(path):
-        return f"{who}: no policy of prompt changes was trained."
+        return f"{chooser}: no policy of prompt changes was trained."
     with ExperienceStore(path) as store:
         looks = RoundStore(store).latest_gate(system)
     if not looks:
-        return f"{who}: no policy of prompt changes was trained for this system."
-    told = " ".join(serving_sentences(looks[0].serves, looks[0].reason))
-    return f"{who}. The latest look at policies of prompt changes: {told}"
+        return f"{chooser}: no policy of prompt changes was trained for this system."
+    reasons = " ".join(serving_sentences(looks[0].serves, looks[0].reason))
+    return f"{chooser}. The latest look at policies of prompt changes: {reasons}"
 
 
 def _shares_of(state: PPOState, embedding_dim: int) -> OperatorShares:
@@ -111,9 +111,9 @@ def _shares_of(state: PPOState, embedding_dim: int) -> OperatorShares:
         )
         (p,) = choose(state.networks, offer).probabilities.astype(np.float64)
         # Whether to stop is the run's to say: its generations end it.
-        own = {name: float(p[PROMPT_ACTIONS.index(name)]) for name in applicable}
-        total = sum(own.values())
-        return {name: one / total for name, one in own.items()} if total > 0.0 else {}
+        chances = {name: float(p[PROMPT_ACTIONS.index(name)]) for name in applicable}
+        total = sum(chances.values())
+        return {name: chance / total for name, chance in chances.items()} if total > 0.0 else {}
 
     return shares
 

@@ -123,8 +123,10 @@ def make_llm(
         value = token()
         if value is None:
             return {}
-        own = _KEY_HEADERS.get(kind)
-        return {own: value} if own is not None else {"Authorization": f"Bearer {value}"}
+        key_header = _KEY_HEADERS.get(kind)
+        return (
+            {key_header: value} if key_header is not None else {"Authorization": f"Bearer {value}"}
+        )
 
     client = ClientSettings(
         timeout_s=config.timeout_seconds,

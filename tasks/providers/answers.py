@@ -232,14 +232,14 @@ def _completion(
     """
     reason = finish_reason if isinstance(finish_reason, str) else None
     usage = usage_of(raw)
-    found = split_thinking(text) if is_split else SplitText(None, text)
-    if found.answer is not text:
-        text, logprobs = found.answer, None  # they are of the thinking's tokens too
+    split = split_thinking(text) if is_split else SplitText(None, text)
+    if split.answer is not text:
+        text, logprobs = split.answer, None  # they are of the thinking's tokens too
     fault: EvaluationFault | None = (
         None if why is None else CandidateFault(why[0], error_type=why[1])
     )
     if fault is None and not text.strip() and not tool_calls:
-        is_thought_alone = found.thinking is not None or bool(thinking)
+        is_thought_alone = split.thinking is not None or bool(thinking)
         fault = _blank_fault(reason, usage, is_absent=is_absent, is_thought_alone=is_thought_alone)
     return ChatCompletion(
         # White space beside tool calls is no text.
@@ -250,7 +250,7 @@ def _completion(
         first_token_ms=first_token_ms,
         finish_reason=reason,
         raw=raw,
-        thinking="\n\n".join(filter(None, (thinking.strip(), found.thinking))) or None,
+        thinking="\n\n".join(filter(None, (thinking.strip(), split.thinking))) or None,
         logprobs=logprobs,
         tool_calls=tuple(tool_calls),
         fault=fault,
@@ -262,13 +262,13 @@ def _blank_fault(
 ) -> EvaluationFault:
     """Return the fault of an answer without text and calls: the model's, if the model did anything."""
     if is_absent or not (reason or usage.completion_tokens or is_thought_alone):
-        what = "no choice" if is_absent else "no text, no finish reason and no billed tokens"
+        lack = "no choice" if is_absent else "no text, no finish reason and no billed tokens"
         return InfrastructureFault(
-            f"the server's answer holds {what}", error_type=ABSENT, may_be_billed=True
+            f"the server's answer holds {lack}", error_type=ABSENT, may_be_billed=True
         )
-    told = f" (finish reason: {reason})" if reason else ""
-    what = "is thinking alone" if is_thought_alone else "is empty"
-    return CandidateFault(f"the model's answer {what}{told}", error_type=EMPTY)
+    reason_text = f" (finish reason: {reason})" if reason else ""
+    lack = "is thinking alone" if is_thought_alone else "is empty"
+    return CandidateFault(f"the model's answer {lack}{reason_text}", error_type=EMPTY)
 
 
 def _logprobs(choice: Mapping[str, Json]) -> tuple[float, ...] | None:

@@ -91,8 +91,8 @@ def _place_format(body: dict[str, Json], value: Json, model: str) -> str | None:
         return "Anthropic takes the type `json_schema` alone, with a `schema`"
     if _NO_SCHEMA.match(model):
         return "the model takes no schema of its answer"
-    own = body.get("output_config")
-    config = own if isinstance(own, dict) else {}
+    output_config = body.get("output_config")
+    config = output_config if isinstance(output_config, dict) else {}
     if "format" in config:
         return "`output_config.format` is set too, and is the same"
     form: Json = {"type": "json_schema", "schema": closed_schema(schema)}
@@ -103,14 +103,14 @@ def _place_format(body: dict[str, Json], value: Json, model: str) -> str | None:
 def closed_schema(schema: Json) -> Json:
     """Return a JSON Schema as a structured output takes it: objects closed, bounds told in descriptions."""
     if isinstance(schema, list):
-        return [closed_schema(one) for one in schema]
+        return [closed_schema(part) for part in schema]
     if not isinstance(schema, dict):
         return schema
     kept: dict[str, Json] = {}
     bounds: dict[str, Json] = {}
     for name, value in schema.items():
         if name in ("properties", "$defs", "definitions") and isinstance(value, dict):
-            kept[name] = {key: closed_schema(one) for key, one in value.items()}
+            kept[name] = {key: closed_schema(part) for key, part in value.items()}
         elif name in ("items", "anyOf", "allOf"):
             kept[name] = closed_schema(value)
         elif name in _KEYWORDS:
@@ -120,8 +120,10 @@ def closed_schema(schema: Json) -> Json:
         else:
             bounds[name] = value
     if bounds:
-        told = f"Bounds: {json.dumps(bounds)}"
-        kept["description"] = f"{kept['description']} {told}" if kept.get("description") else told
+        bounds_text = f"Bounds: {json.dumps(bounds)}"
+        kept["description"] = (
+            f"{kept['description']} {bounds_text}" if kept.get("description") else bounds_text
+        )
     if kept.get("type") == "object" or "properties" in kept:
         kept["additionalProperties"] = False
     return kept
@@ -136,14 +138,14 @@ def _place(body: dict[str, Json], name: str, value: Json) -> str | None:
     elif name in ("stop", "stop_sequences"):
         body["stop_sequences"] = value if isinstance(value, list) else [value]
     elif name == "output_config" and isinstance(value, dict) and "output_config" in body:
-        own = body["output_config"]
-        if isinstance(own, dict) and own.keys() & value.keys():
+        config = body["output_config"]
+        if isinstance(config, dict) and config.keys() & value.keys():
             return "`response_format` is set too, and is the same"
-        body[name] = {**value, **(own if isinstance(own, dict) else {})}
+        body[name] = {**value, **(config if isinstance(config, dict) else {})}
     elif name in _SAME:
         body[name] = value
     elif name == "tools" and isinstance(value, list):
-        body["tools"] = [_tool(one) for one in value]
+        body["tools"] = [_tool(tool) for tool in value]
     elif name == "tool_choice":
         return _place_choice(body, value)
     else:
@@ -195,31 +197,31 @@ def _misfits(body: Mapping[str, Json]) -> list[tuple[str, str]]:
 
 def _unsendable(body: Mapping[str, Json]) -> list[tuple[str, str]]:
     """Return what no request can go without, and what has no price: never dropped silently."""
-    found: list[tuple[str, str]] = []
+    refused: list[tuple[str, str]] = []
     limit, thinking = body.get("max_tokens"), body.get("thinking")
     if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
-        found.append(
+        refused.append(
             ("max_tokens", "Anthropic needs a limit of the answer, a whole number from 1")
         )
     elif isinstance(thinking, dict) and thinking.get("type") == "enabled":
         budget = thinking.get("budget_tokens")
         if not isinstance(budget, int) or not _LEAST_BUDGET <= budget < limit:
             rule = f"`budget_tokens` must be a whole number from {_LEAST_BUDGET:,}, and less than `max_tokens`"
-            found.append(("thinking", f"{rule} ({limit:,}), but got {budget}"))
+            refused.append(("thinking", f"{rule} ({limit:,}), but got {budget}"))
     if _has_long_cache(dict(body)):
-        found.append(("cache_control", _UNPRICED))
-    return found
+        refused.append(("cache_control", _UNPRICED))
+    return refused
 
 
 def _has_long_cache(value: Json) -> bool:
     if isinstance(value, list):
-        return any(_has_long_cache(one) for one in value)
+        return any(_has_long_cache(part) for part in value)
     if not isinstance(value, dict):
         return False
-    own = value.get("cache_control")
-    if isinstance(own, dict) and own.get("ttl") not in (None, "5m"):
+    cache_control = value.get("cache_control")
+    if isinstance(cache_control, dict) and cache_control.get("ttl") not in (None, "5m"):
         return True
-    return any(_has_long_cache(one) for one in value.values())
+    return any(_has_long_cache(part) for part in value.values())
 
 
 # -- messages
@@ -250,11 +252,11 @@ def anthropic_turns(
             blocks = [answered]
         calls = message.get("tool_calls")
         blocks += [_call(call) for call in (calls if isinstance(calls, list) else [])]
-        own = "assistant" if role == "assistant" else "user"
-        if turns and turns[-1][0] == own:
+        turn_role = "assistant" if role == "assistant" else "user"
+        if turns and turns[-1][0] == turn_role:
             turns[-1][1].extend(blocks)
         else:
-            turns.append((own, blocks))
+            turns.append((turn_role, blocks))
     return system, [{"role": role, "content": blocks} for role, blocks in turns]
 
 
@@ -298,11 +300,11 @@ def _block(part: Json) -> Json:
         image = part.get("image_url")
         url = image.get("url") if isinstance(image, dict) else image
         if kind == "image_url" and isinstance(url, str):
-            found = re.match(r"data:([^;,]+);base64,", url)
+            match = re.match(r"data:([^;,]+);base64,", url)
             source: dict[str, Json] = {"type": "url", "url": url}
-            if found:
-                data = url[found.end() :]
-                source = {"type": "base64", "media_type": found[1], "data": data}
+            if match:
+                data = url[match.end() :]
+                source = {"type": "base64", "media_type": match[1], "data": data}
             return {"type": "image", "source": source}
     raise _no_block(str(kind))
 
@@ -360,7 +362,7 @@ class AnthropicChat(Provider):
         whole = {**body, "model": model, **({"stream": True} if stream else {})}
         params: dict[str, str] = {name: str(value) for name, value in (query or {}).items()}
         async with self._exchange(sent) as stopwatch:
-            asked = self._open_client().stream(
+            request = self._open_client().stream(
                 "POST",
                 f"{self._sends_to}{_PATH}",
                 params=params or None,
@@ -368,7 +370,7 @@ class AnthropicChat(Provider):
                 headers={"anthropic-version": API_VERSION, **sent},
                 extensions={"trace": stopwatch},
             )
-            async with asked as response:
+            async with request as response:
                 joiner = AnthropicJoiner(self._pieces(on_text, model)) if stream else None
                 answer = await self._read(response, joiner, stopwatch)
         self._check_chat(answer.raw)

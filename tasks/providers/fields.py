@@ -225,10 +225,10 @@ def settled(
     body: Mapping[str, Json], lacking: Iterable[tuple[str, str]], unsupported: Unsupported
 ) -> Mapped:
     """Return a body with what it lacks either refused or dropped."""
-    found = tuple(lacking)
+    missing = tuple(lacking)
     if unsupported == "refuse":
-        return Mapped(body=body, refused=found)
-    return Mapped(body=body, dropped=tuple(f"{name}: {reason}" for name, reason in found))
+        return Mapped(body=body, refused=missing)
+    return Mapped(body=body, dropped=tuple(f"{name}: {reason}" for name, reason in missing))
 
 
 def openai_dialect(base_url: str) -> Dialect:
@@ -237,8 +237,8 @@ def openai_dialect(base_url: str) -> Dialect:
     host = (parts.hostname or "").lower()
     if parts.netloc.endswith(f":{OLLAMA_PORT}"):
         return "ollama"
-    found = (d for name, d in _HOSTS.items() if host == name or host.endswith("." + name))
-    return next(found, "compatible")
+    dialects = (d for name, d in _HOSTS.items() if host == name or host.endswith("." + name))
+    return next(dialects, "compatible")
 
 
 _HOSTS: dict[str, Dialect] = {

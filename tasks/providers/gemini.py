@@ -142,11 +142,11 @@ class _Draft:
         if not isinstance(value, list):
             return "it must be a list"
         declared: list[Json] = []
-        own: list[Json] = []
+        declarations: list[Json] = []
         for tool in value:
             function = tool.get("function") if isinstance(tool, dict) else None
             if not isinstance(function, dict):
-                own.append(tool)  # a tool of the protocol's own, e.g. `googleSearch`
+                declarations.append(tool)  # a tool of the protocol's own, e.g. `googleSearch`
                 continue
             kept: dict[str, Json] = {
                 name: function[name] for name in ("name", "description") if name in function
@@ -156,8 +156,8 @@ class _Draft:
                 kept |= _schema_field(parameters, "parameters", "parametersJsonSchema")
             declared.append(kept)
         if declared:
-            own.append({"functionDeclarations": declared})
-        self.body["tools"] = own
+            declarations.append({"functionDeclarations": declared})
+        self.body["tools"] = declarations
         return None
 
     def tool_choice(self, value: Json) -> str | None:
@@ -293,9 +293,9 @@ def _part(part: Json) -> Json:
         image = part.get("image_url")
         url = image.get("url") if isinstance(image, dict) else image
         if kind == "image_url" and isinstance(url, str):
-            found = re.match(r"data:([^;,]+);base64,", url)
-            if found:
-                return {"inlineData": {"mimeType": found[1], "data": url[found.end() :]}}
+            match = re.match(r"data:([^;,]+);base64,", url)
+            if match:
+                return {"inlineData": {"mimeType": match[1], "data": url[match.end() :]}}
             return {"fileData": {"fileUri": url}}
         audio = part.get("input_audio")
         if kind == "input_audio" and isinstance(audio, dict):
@@ -342,7 +342,7 @@ class GeminiChat(Provider):
         sent = dict(self._settings.headers())
         params: dict[str, Any] = {**(query or {}), **({"alt": "sse"} if stream else {})}
         async with self._exchange(sent) as stopwatch:
-            asked = self._open_client().stream(
+            request = self._open_client().stream(
                 "POST",
                 f"{self.base_url}/models/{name}:{method}",
                 params=params or None,
@@ -350,7 +350,7 @@ class GeminiChat(Provider):
                 headers=sent,
                 extensions={"trace": stopwatch},
             )
-            async with asked as response:
+            async with request as response:
                 joiner = GeminiJoiner(self._pieces(on_text, model)) if stream else None
                 answer = await self._read(response, joiner, stopwatch)
         self._check_chat(answer.raw)

@@ -203,8 +203,8 @@ def _request(body: Mapping[str, Json], *, stream: bool) -> ChatRequest:
 def _number(body: Mapping[str, Json], name: str, default: float, *, least: float) -> float:
     value = body.get(name, default)
     if isinstance(value, bool) or not isinstance(value, int | float) or not value >= least:
-        told = f"`{name}` must be a number from {least:g}, but is {value!r}"
-        raise CandidateFault(told, error_type="bad_setting")
+        message = f"`{name}` must be a number from {least:g}, but is {value!r}"
+        raise CandidateFault(message, error_type="bad_setting")
     return value
 
 
@@ -213,11 +213,11 @@ def _check(answer: ChatAnswer, timeout_s: float) -> None:
     if answer.finish_reason == "context":
         raise CandidateFault(answer.error, error_type="context_length")
     if answer.finish_reason == "template":
-        told = f"the local model's template takes no such messages: {answer.error}"
-        raise CandidateFault(told, error_type="bad_messages")
+        message = f"the local model's template takes no such messages: {answer.error}"
+        raise CandidateFault(message, error_type="bad_messages")
     if answer.finish_reason == "timeout":
-        told = f"the local model took longer than api.request.timeout_seconds={timeout_s:g}"
-        raise InfrastructureFault(told, error_type="timeout")
+        message = f"the local model took longer than api.request.timeout_seconds={timeout_s:g}"
+        raise InfrastructureFault(message, error_type="timeout")
     if answer.finish_reason == "adapter":
         raise InfrastructureFault(answer.error, error_type="adapter")
     if answer.finish_reason == "error":

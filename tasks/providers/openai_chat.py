@@ -162,13 +162,13 @@ class OpenAIChat(Provider):
         async with self._exchange(sent) as stopwatch:
             _STOPWATCH.set(stopwatch)
             with self._client_errors():
-                asked = resource.with_streaming_response.create(
+                request = resource.with_streaming_response.create(
                     **{name: body[name] for name in named},
                     extra_body={name: v for name, v in body.items() if name not in named},
                     extra_headers={**unset, **sent},
                     **(more or {}),
                 )
-                async with asked as answer:
+                async with request as answer:
                     return await self._read(answer.http_response, joiner, stopwatch)
 
     @contextmanager
@@ -224,8 +224,8 @@ class AzureChat(OpenAIChat):
         deployment: str | None = None,
     ) -> None:
         url = base_url.partition("?")[0].rstrip("/").removesuffix(_CHAT_PATH)
-        found = _DEPLOYMENT.search(url)
-        self._deployment = deployment or (found[1] if found else None)
+        match = _DEPLOYMENT.search(url)
+        self._deployment = deployment or (match[1] if match else None)
         self._api_version = api_version or AZURE_API_VERSION
         self._is_undated = url.endswith("/openai/v1")
         if not self._is_undated:

@@ -44,8 +44,8 @@ class PluginChat(Provider):
         self, messages: Sequence[Mapping[str, Json]], *, model: str, settings: Mapping[str, Json]
     ) -> Mapped:
         """Return model, messages and settings; the plugin decides what it takes."""
-        asked: list[Json] = [dict(message) for message in messages]
-        return Mapped(body={"model": model, "messages": asked, **settings})
+        turns: list[Json] = [dict(message) for message in messages]
+        return Mapped(body={"model": model, "messages": turns, **settings})
 
     async def send(
         self,
@@ -63,23 +63,23 @@ class PluginChat(Provider):
         messages = body["messages"]
         name = model.removeprefix(f"{self._plugin.name}/")
         ask = partial(self._llm.complete, messages, model=name, **options)  # type: ignore[arg-type]
-        found, took_ms = await self._calls.run(ask, Completion, _storable)
-        split = split_thinking(found.text)
+        completion, took_ms = await self._calls.run(ask, Completion, _storable)
+        split = split_thinking(completion.text)
         if not self._settings.separate_thinking:
-            split = SplitText(None, found.text)
+            split = SplitText(None, completion.text)
         fault = None
         if not split.answer.strip():
-            told = f"{self._plugin.told} answered nothing"
-            fault = CandidateFault(told, error_type=EMPTY)
+            message = f"{self._plugin.told} answered nothing"
+            fault = CandidateFault(message, error_type=EMPTY)
         return ChatCompletion(
             text=split.answer,
-            thinking="\n\n".join(filter(None, (found.thinking, split.thinking))) or None,
-            latency_ms=believed_ms(found.latency_ms, took_ms),
-            model=found.model,
-            usage=found.usage,
-            dropped=found.dropped,
-            finish_reason=found.finish_reason,
-            raw=found.raw,
+            thinking="\n\n".join(filter(None, (completion.thinking, split.thinking))) or None,
+            latency_ms=believed_ms(completion.latency_ms, took_ms),
+            model=completion.model,
+            usage=completion.usage,
+            dropped=completion.dropped,
+            finish_reason=completion.finish_reason,
+            raw=completion.raw,
             fault=fault,
         )
 
@@ -98,15 +98,22 @@ def make_plugin_chat(context: PluginContext, settings: ChatSettings) -> PluginCh
     return PluginChat(plugin, plugin.make(context, ("complete", "aclose")), context, settings)
 
 
-def _storable(found: Completion) -> Completion:
+def _storable(completion: Completion) -> Completion:
     """Return an answer whose text and numbers can be stored.
 
     Raises:
         NotJsonError: its text, its tokens or its raw form is none.
     """
-    if not isinstance(found.text, str):
-        raise NotJsonError(f"`text` is a {type(found.text).__name__}", error_type="bad_result")
-    raw = to_json(found.raw)
+    if not isinstance(completion.text, str):
+        raise NotJsonError(
+            f"`text` is a {type(completion.text).__name__}", error_type="bad_result"
+        )
+    raw = to_json(completion.raw)
     if not isinstance(raw, dict):
         raise NotJsonError("`raw` is no mapping", error_type="bad_result")
-    return replace(found, text=clean_text(found.text), usage=checked_usage(found.usage), raw=raw)
+    return replace(
+        completion,
+        text=clean_text(completion.text),
+        usage=checked_usage(completion.usage),
+        raw=raw,
+    )

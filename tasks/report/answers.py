@@ -134,17 +134,17 @@ def paired_cases(
         cases: test cases by id; ``None``: what was asked is shown as it was sent.
         keep_text: whether inputs and expected values are shown.
     """
-    found, names = [], case_names(() if cases is None else cases.values())
+    pairs, names = [], case_names(() if cases is None else cases.values())
     for case_id in dict.fromkeys(case for case, _ in (*second, *first)):
         roles = [role for role in ROLES if (case_id, role) in {**first, **second}]
         shared = [role for role in roles if (case_id, role) in first and (case_id, role) in second]
         role = (shared or roles)[0]
         pair = first.get((case_id, role)), second.get((case_id, role))
-        known = next(one for one in pair if one is not None)
+        known = next(answer for answer in pair if answer is not None)
         case = None if cases is None else cases.get(case_id)
         expected = None if case is None else case.expected
         request = known.request if case is None else as_text(case.input)
-        found.append(
+        pairs.append(
             CaseAnswers(
                 case_id=case_id,
                 name=names.get(case_id, case_id),
@@ -156,7 +156,7 @@ def paired_cases(
                 second=None if pair[1] is None else pair[1].answer,
             )
         )
-    return tuple(found)
+    return tuple(pairs)
 
 
 def answers_of(
@@ -183,8 +183,8 @@ def answers_of(
     second = asked_cases(store, result.run_id, result.found.candidate_id)
     if with_reasons:
         first, second = (
-            with_judges_reasons(store, result.run_id, configuration, asked)
-            for asked in (first, second)
+            with_judges_reasons(store, result.run_id, configuration, cases)
+            for cases in (first, second)
         )
     by_id = None if cases is None else {case.case_id: case for case in cases}
     keep_text = configuration.storage.keep_text
@@ -220,7 +220,7 @@ def reported_answers(
 
 
 def _is_perfect(case: CaseAnswers) -> bool:
-    rewards = [None if one is None else one.reward for one in (case.first, case.second)]
+    rewards = [None if answer is None else answer.reward for answer in (case.first, case.second)]
     return all(reward is not None and reward >= PERFECT for reward in rewards)
 
 
@@ -258,38 +258,38 @@ def with_judges_reasons(
     store: Store,
     run_id: str,
     configuration: Configuration,
-    asked: Mapping[tuple[str, Role], AskedCase],
+    cases: Mapping[tuple[str, Role], AskedCase],
 ) -> dict[tuple[str, Role], AskedCase]:
     """Return cases with what judges wrote of the answers; as they are where nothing is kept."""
     if not configuration.evaluation.judges or not configuration.storage.keep_text:
-        return {**asked}
-    names = [eval_id for one in asked.values() for eval_id in one.eval_ids]
+        return {**cases}
+    names = [eval_id for case in cases.values() for eval_id in case.eval_ids]
     parameters = {"run": run_id, "purpose": PURPOSE, "evaluations": names}
     rows = rows_of(store, _JUDGED, parameters) if names else ()
     if not rows:
-        return {**asked}
+        return {**cases}
     try:
         Environment.unchecked(configuration)  # hides its secrets from here on
         journal = open_journal(Path(store.path), journal_url(configuration))
     except (ConfigurationError, StoreError):
-        return {**asked}  # a shared journal that is not reached from here
+        return {**cases}  # a shared journal that is not reached from here
     try:
         stored = journal.answers(sorted({str(row["call_key"]) for row in rows}))
     finally:
         journal.close()
-    found: dict[str, list[str]] = {}
+    reasons_of: dict[str, list[str]] = {}
     for row in rows:
         answer = stored.get(str(row["call_key"]))
         reason = None if answer is None else read_reasoning(_reply_text(answer.outcome))
         if reason is not None:
-            found.setdefault(str(row["eval_id"]), []).append(redacted_text(reason))
+            reasons_of.setdefault(str(row["eval_id"]), []).append(redacted_text(reason))
 
-    def reasons(one: AskedCase) -> tuple[str, ...]:
-        return tuple(reason for eval_id in one.eval_ids for reason in found.get(eval_id, ()))
+    def reasons(case: AskedCase) -> tuple[str, ...]:
+        return tuple(reason for eval_id in case.eval_ids for reason in reasons_of.get(eval_id, ()))
 
     return {
-        key: replace(one, answer=replace(one.answer, reasons=reasons(one)))
-        for key, one in asked.items()
+        key: replace(case, answer=replace(case.answer, reasons=reasons(case)))
+        for key, case in cases.items()
     }
 
 

@@ -88,8 +88,8 @@ def answer_blocks(cases: Sequence[CaseAnswers], first: str, second: str) -> list
 
 
 def _is_without_text(case: CaseAnswers) -> bool:
-    texts = [one.text for one in (case.first, case.second) if one is not None]
-    failed = [one.error for one in (case.first, case.second) if one is not None]
+    texts = [answer.text for answer in (case.first, case.second) if answer is not None]
+    failed = [answer.error for answer in (case.first, case.second) if answer is not None]
     return case.input is None and not any(texts) and not any(failed)
 
 
@@ -139,15 +139,15 @@ def _remarks(name: str, answer: CaseAnswer) -> Iterator[tuple[str, tuple[Inline,
 
 
 def _scores(case: CaseAnswers) -> Iterator[str]:
-    pair = [one for one in (case.first, case.second) if one is not None]
-    yield f"reward {_values(number_text.reward(one.reward) for one in pair)}"
-    for name in sorted({name for one in pair for name in one.metrics}):
-        values = _values(phrases.number(one.metrics.get(name)) for one in pair)
+    pair = [answer for answer in (case.first, case.second) if answer is not None]
+    yield f"reward {_values(number_text.reward(answer.reward) for answer in pair)}"
+    for name in sorted({name for answer in pair for name in answer.metrics}):
+        values = _values(phrases.number(answer.metrics.get(name)) for answer in pair)
         yield f"{clean(name)} {values}"
-    if any(one.latency_ms is not None for one in pair) and not _measures_latency(pair):
-        yield f"latency {_values(milliseconds(one.latency_ms) for one in pair)}"
-    if any(one.cost_usd is not None for one in pair):
-        yield f"price {_values(number_text.usd(one.cost_usd) for one in pair)}"
+    if any(answer.latency_ms is not None for answer in pair) and not _measures_latency(pair):
+        yield f"latency {_values(milliseconds(answer.latency_ms) for answer in pair)}"
+    if any(answer.cost_usd is not None for answer in pair):
+        yield f"price {_values(number_text.usd(answer.cost_usd) for answer in pair)}"
 
 
 def _values(texts: Iterable[str]) -> str:
@@ -156,7 +156,7 @@ def _values(texts: Iterable[str]) -> str:
 
 
 def _measures_latency(pair: Sequence[CaseAnswer]) -> bool:
-    return any("latency_ms" in one.metrics for one in pair)
+    return any("latency_ms" in answer.metrics for answer in pair)
 
 
 # -- differences of texts
@@ -186,7 +186,10 @@ def long_texts(a: Params, b: Params) -> list[str]:
         for name in dict.fromkeys([*b, *a])
         for pair in [(a.get(name), b.get(name))]
         if pair[0] != pair[1]
-        and any(isinstance(one, str) and (len(one) > LONG_TEXT or "\n" in one) for one in pair)
+        and any(
+            isinstance(answer, str) and (len(answer) > LONG_TEXT or "\n" in answer)
+            for answer in pair
+        )
     ]
 
 

@@ -31,8 +31,10 @@ class Final:
 
     def candidate(self, candidate_id: str) -> Candidate | None:
         """Return a candidate of the re-estimation."""
-        found = (trial.candidate for trial in self.trials)
-        return next((one for one in found if one.candidate_id == candidate_id), None)
+        candidates = (trial.candidate for trial in self.trials)
+        return next(
+            (candidate for candidate in candidates if candidate.candidate_id == candidate_id), None
+        )
 
     def rewards(self, candidate_id: str | None, role: Role) -> dict[str, float]:
         """Return case → mean reward over repeats; cases without a reward are absent."""
@@ -73,8 +75,8 @@ class Final:
         """Return a candidate's mean on the cells of a role."""
         rewards = self.rewards(candidate_id, role)
         weights, groups = self.weights, self.groups
-        found = mean_interval(rewards, level=self.level, weights=weights, groups=groups)
-        return _estimate(found)
+        interval = mean_interval(rewards, level=self.level, weights=weights, groups=groups)
+        return _estimate(interval)
 
     def difference(self, a: str | None, b: str | None, role: Role) -> Estimate | None:
         """Return the paired difference of two candidates on the cells of a role."""
@@ -82,8 +84,8 @@ class Final:
             return None
         rewards = self.rewards(a, role), self.rewards(b, role)
         weights, groups = self.weights, self.groups
-        found = paired_difference(*rewards, level=self.level, weights=weights, groups=groups)
-        return _estimate(found)
+        interval = paired_difference(*rewards, level=self.level, weights=weights, groups=groups)
+        return _estimate(interval)
 
 
 def _mean(values: Iterable[float | None]) -> float | None:

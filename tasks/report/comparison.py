@@ -106,21 +106,24 @@ def candidate_named(name: str, record: RunRecord, store: Store) -> Subject | Non
     result = RunResult.from_json(record.summary_json or "")
     words = {"default": result.baseline, "recommended": result.winner, "found": result.found}
     if name in words:
-        found = words[name]
-        if found is None:
+        candidate_id = words[name]
+        if candidate_id is None:
             raise RunNotFoundError(
                 f"run {record.label} must have a {name} configuration to compare, and has none "
                 "that got a reward."
             )
         return Subject(
-            name=name, record=record, candidate_id=found.candidate_id, params=found.params
+            name=name,
+            record=record,
+            candidate_id=candidate_id.candidate_id,
+            params=candidate_id.params,
         )
     known: dict[str, Params] = {
         report.candidate_id: report.params for report in words.values() if report is not None
     }
     for row in rows_of(store, _CANDIDATES, {"run": record.run_id}):
         known[row["candidate_id"]] = json.loads(row["params_json"])
-    ids = [one for one in known if len(name) >= SHORTEST_ID and one.startswith(name.lower())]
+    ids = [label for label in known if len(name) >= SHORTEST_ID and label.startswith(name.lower())]
     if len(ids) > 1:
         raise RunNotFoundError(
             f"the id must name one candidate of {record.label}, but {name!r} begins "
@@ -166,7 +169,7 @@ def compared(store: Store, first: Subject, second: Subject) -> PairComparison:
         for subject, configuration in zip((first, second), configurations, strict=True)
     )
     by_id = None if cases is None else {case.case_id: case for case in cases}
-    keep_text = all(one.storage.keep_text for one in configurations)
+    keep_text = all(configuration.storage.keep_text for configuration in configurations)
     pairs = [
         case
         for case in paired_cases(a, b, by_id, keep_text=keep_text)
@@ -204,14 +207,14 @@ def _notes(
         notes.append(
             "The runs were made with different test cases: those of the same id are compared."
         )
-    rewards = [one.evaluation.metrics for one in configurations]
+    rewards = [configuration.evaluation.metrics for configuration in configurations]
     if rewards[0] != rewards[1]:
         notes.append(
             "The runs reward different things (`evaluation.metrics` is not the same), so their "
             "rewards do not compare; read the answers."
         )
     notes += [
-        f"{one.label} was offline: {stand_in}" for one in (first, second) if "offline" in one.tags
+        f"{run.label} was offline: {stand_in}" for run in (first, second) if "offline" in run.tags
     ]
     return notes
 
@@ -225,20 +228,20 @@ def _shared(
         weights = {case.case_id: case.weight for case in of_role}
         first = {case.case_id: _reward(case.first) for case in of_role}
         second = {case.case_id: _reward(case.second) for case in of_role}
-        found = paired_difference(second, first, level=level, weights=weights, groups=groups)
-        if found is None:
+        gap = paired_difference(second, first, level=level, weights=weights, groups=groups)
+        if gap is None:
             continue
-        n_groups = found.n_groups if found.n_groups < found.n else None
+        n_groups = gap.n_groups if gap.n_groups < gap.n else None
         yield SharedCases(
             role=role,
             first_mean=_weighted(first, weights),
             second_mean=_weighted(second, weights),
             difference=Estimate(
-                mean=found.mean,
-                low=found.low,
-                high=found.high,
-                level=found.level,
-                n_cases=found.n,
+                mean=gap.mean,
+                low=gap.low,
+                high=gap.high,
+                level=gap.level,
+                n_cases=gap.n,
                 n_groups=n_groups,
             ),
         )
@@ -257,8 +260,8 @@ def _weighted(rewards: Mapping[str, float], weights: Mapping[str, float]) -> flo
 def _per_answer(answers: Iterable[CaseAnswer | None]) -> PerAnswer:
     known = [answer for answer in answers if answer is not None]
     return PerAnswer(
-        latency_ms=_mean([one.latency_ms for one in known]),
-        cost_usd=_mean([one.cost_usd for one in known]),
+        latency_ms=_mean([evaluation.latency_ms for evaluation in known]),
+        cost_usd=_mean([evaluation.cost_usd for evaluation in known]),
     )
 
 
@@ -270,17 +273,17 @@ def _mean(values: Sequence[float | None]) -> float | None:
 # -- showing
 
 
-def comparison_blocks(found: PairComparison) -> list[Block]:
+def comparison_blocks(comparison: PairComparison) -> list[Block]:
     """Return a comparison for people: A is the first, B the second."""
-    a, b = found.first, found.second
+    a, b = comparison.first, comparison.second
     return [
         Heading(f"A: {_called(a)}    B: {_called(b)}"),
-        Paragraph((comparison_sentence(found),), "lead"),
-        *(Paragraph((note,)) for note in found.notes),
-        *_rewards(found),
-        *_parameters(found),
-        *_money_and_time(found),
-        *_cases(found),
+        Paragraph((comparison_sentence(comparison),), "lead"),
+        *(Paragraph((note,)) for note in comparison.notes),
+        *_rewards(comparison),
+        *_parameters(comparison),
+        *_money_and_time(comparison),
+        *_cases(comparison),
         *prompt_blocks(a.params, b.params, "A", "B"),
     ]
 
@@ -290,81 +293,81 @@ def _called(subject: Subject) -> str:
     return known if subject.name == known else f"{clean(subject.name)} ({known})"
 
 
-def comparison_sentence(found: PairComparison) -> str:
+def comparison_sentence(comparison: PairComparison) -> str:
     """Return in words what the most trustworthy shared cases say."""
-    if found.first.candidate_id == found.second.candidate_id:
+    if comparison.first.candidate_id == comparison.second.candidate_id:
         return "A and B are the same configuration."
-    if not found.shared:
+    if not comparison.shared:
         return "A and B share no case on which both have a reward, so nothing compares them."
-    best = found.shared[0]
+    best = comparison.shared[0]
     gap = best.difference
     noun = {"holdout": "held-out case", "fresh": "search case", "search": "search case"}[best.role]
     cases = phrases.counted(gap, noun)
     ends = f"{number_text.signed(gap.low)} and {number_text.signed(gap.high)}"
     level = number_text.percent(gap.level)
     if gap.low > 0:
-        what = f"B scores higher than A by {gap.mean:.3f} on average"
+        statement = f"B scores higher than A by {gap.mean:.3f} on average"
         so = f"On cases like these B is ahead: the true difference lies between {ends}"
     elif gap.high < 0:
-        what = f"B scores lower than A by {-gap.mean:.3f} on average"
+        statement = f"B scores lower than A by {-gap.mean:.3f} on average"
         so = f"On cases like these B is behind: the true difference lies between {ends}"
     else:
         may_be = f"the true difference may be anything between {ends}"
         if round(gap.mean, 3) == 0:
-            what = "A and B have the same mean reward"
+            statement = "A and B have the same mean reward"
             so = f"These cases do not tell the two apart: {may_be}"
         else:
-            what = f"B's mean reward differs from A's by {number_text.signed(gap.mean)}"
+            statement = f"B's mean reward differs from A's by {number_text.signed(gap.mean)}"
             so = f"That may be chance, these cases do not tell the two apart: {may_be}"
-    return f"On the {cases} that both answered, {what}. {so} ({level} confidence)."
+    return f"On the {cases} that both answered, {statement}. {so} ({level} confidence)."
 
 
-def _rewards(found: PairComparison) -> list[Block]:
+def _rewards(comparison: PairComparison) -> list[Block]:
     columns: Columns[SharedCases] = {
-        "mean reward on": lambda one: _ROLES[one.role],
-        "cases": lambda one: f"{one.difference.n_cases:,}",
-        "A": lambda one: number_text.reward(one.first_mean),
-        "B": lambda one: number_text.reward(one.second_mean),
-        "B \N{MINUS SIGN} A": lambda one: phrases.difference(one.difference),
+        "mean reward on": lambda row: _ROLES[row.role],
+        "cases": lambda row: f"{row.difference.n_cases:,}",
+        "A": lambda row: number_text.reward(row.first_mean),
+        "B": lambda row: number_text.reward(row.second_mean),
+        "B \N{MINUS SIGN} A": lambda row: phrases.difference(row.difference),
     }
-    if not found.shared:
+    if not comparison.shared:
         return []
-    return [table(found.shared, columns, numeric=[*columns][1:])]
+    return [table(comparison.shared, columns, numeric=[*columns][1:])]
 
 
-def _parameters(found: PairComparison) -> list[Block]:
-    if not found.parameters:
+def _parameters(comparison: PairComparison) -> list[Block]:
+    if not comparison.parameters:
         return []
 
-    def value(one: ParamValue | None) -> Inline:
-        return "not active" if one is None else Code(short(phrases.value_text(one)))
+    def value(parameter: ParamValue | None) -> Inline:
+        return "not active" if parameter is None else Code(short(phrases.value_text(parameter)))
 
     columns: Columns[tuple[str, tuple[ParamValue | None, ParamValue | None]]] = {
         "parameter": lambda item: Code(clean(item[0])),
         "A": lambda item: value(item[1][0]),
         "B": lambda item: value(item[1][1]),
     }
-    return [Heading("Parameters that differ"), table(found.parameters.items(), columns)]
+    return [Heading("Parameters that differ"), table(comparison.parameters.items(), columns)]
 
 
-def _money_and_time(found: PairComparison) -> list[Block]:
-    first, second = found.per_answer
+def _money_and_time(comparison: PairComparison) -> list[Block]:
+    first, second = comparison.per_answer
     rows: list[tuple[Inline, ...]] = []
     if first.latency_ms is not None or second.latency_ms is not None:
         rows.append(
             ("latency, mean", milliseconds(first.latency_ms), milliseconds(second.latency_ms))
         )
-    rows.append(("price, mean", *(_price(one) for one in found.per_answer)))
+    rows.append(("price, mean", *(_price(run_answers) for run_answers in comparison.per_answer)))
     grid = Grid(("", "A", "B"), tuple(rows), frozenset({1, 2}))
-    return [Heading("One answer"), grid] if found.cases else []
+    return [Heading("One answer"), grid] if comparison.cases else []
 
 
-def _price(one: PerAnswer) -> str:
-    return "not known" if one.cost_usd is None else number_text.usd(one.cost_usd)
+def _price(run_answers: PerAnswer) -> str:
+    return "not known" if run_answers.cost_usd is None else number_text.usd(run_answers.cost_usd)
 
 
-def _cases(found: PairComparison) -> list[Block]:
-    if not found.cases:
+def _cases(comparison: PairComparison) -> list[Block]:
+    if not comparison.cases:
         return []
 
     def reward(answer: CaseAnswer | None) -> str:
@@ -375,24 +378,24 @@ def _cases(found: PairComparison) -> list[Block]:
         return UNKNOWN if shown is None else short(shown, 40)
 
     columns: Columns[CaseAnswers] = {
-        "case": lambda one: short(one.name or one.case_id, 40),
-        "kind": lambda one: phrases.ROLES[one.role],
-        "A": lambda one: reward(one.first),
-        "B": lambda one: reward(one.second),
-        "B \N{MINUS SIGN} A": lambda one: (
-            UNKNOWN if one.gap is None else number_text.signed(one.gap)
+        "case": lambda row: short(row.name or row.case_id, 40),
+        "kind": lambda row: phrases.ROLES[row.role],
+        "A": lambda row: reward(row.first),
+        "B": lambda row: reward(row.second),
+        "B \N{MINUS SIGN} A": lambda row: (
+            UNKNOWN if row.gap is None else number_text.signed(row.gap)
         ),
-        "answer of A": lambda one: text(one.first),
-        "answer of B": lambda one: text(one.second),
+        "answer of A": lambda row: text(row.first),
+        "answer of B": lambda row: text(row.second),
     }
-    shown = found.cases[:MOST_CASES]
-    heading = f"Case by case, where B loses most first ({plural(len(found.cases), 'case')})"
+    shown = comparison.cases[:MOST_CASES]
+    heading = f"Case by case, where B loses most first ({plural(len(comparison.cases), 'case')})"
     return [
         Heading(heading),
         table(shown, columns, numeric=("A", "B", "B \N{MINUS SIGN} A")),
         *(
             [Paragraph((f"The first {MOST_CASES} are shown; --json has all.",), "note")]
-            if len(shown) < len(found.cases)
+            if len(shown) < len(comparison.cases)
             else []
         ),
     ]

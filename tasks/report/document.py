@@ -132,24 +132,26 @@ def _society(result: RunResult) -> list[Block]:
 
 def _first_page(result: RunResult) -> list[Block]:
     """Return verdict, scores, what differs from the defaults, and what changed in a few answers."""
-    found = result.found
+    candidate = result.found
     blocks = [Heading("What was found"), *verdict_blocks(result)]
-    if found is None:
+    if candidate is None:
         return blocks
-    blocks.append(_compared(result, found))
+    blocks.append(_compared(result, candidate))
     cheaper = phrases.neighbour_sentence(result)
     if cheaper is not None:
         blocks.append(Paragraph((cheaper,)))
     return [*blocks, *_changed_answers(result)]
 
 
-def _compared(result: RunResult, found: CandidateReport, n_settings: int | None = None) -> Grid:
+def _compared(
+    result: RunResult, candidate: CandidateReport, n_settings: int | None = None
+) -> Grid:
     """Return score, price, latency and settings that differ, of the search's best and the defaults.
 
     Of more than ``n_settings`` settings a last row gives the number; ``None`` shows all.
     """
-    role, _ = found.headline()
-    reports = {phrases.name_of_found(result): found}
+    role, _ = candidate.headline()
+    reports = {phrases.name_of_found(result): candidate}
     if result.baseline is not None and not result.found_is_baseline:
         reports["default"] = result.baseline
 
@@ -170,11 +172,12 @@ def _compared(result: RunResult, found: CandidateReport, n_settings: int | None 
     params = [report.params for report in reports.values()]
     names = [
         name
-        for name in dict.fromkeys(name for one in params for name in one)
+        for name in dict.fromkeys(name for setting_values in params for name in setting_values)
         if len(params) == 1 or params[0].get(name) != params[1].get(name)
     ]
     rows += [
-        (Code(clean(name)), *(setting(one, name) for one in params)) for name in names[:n_settings]
+        (Code(clean(name)), *(setting(setting_values, name) for setting_values in params))
+        for name in names[:n_settings]
     ]
     n_more = len(names) - len(names[:n_settings])
     if n_more:
@@ -210,14 +213,14 @@ def _changed_answers(result: RunResult) -> list[Block]:
 
 def card(result: RunResult) -> list[Block]:
     """Return verdict, estimates, settings and prices, for a cell of a notebook."""
-    found = result.found
-    if found is None:
+    candidate = result.found
+    if candidate is None:
         return [*verdict_blocks(result), *_not_done(result)]
     _, settings = _configuration(result)
     lines = [price_sentence(result), f"Spent: {phrases.spend(result)}."]
     return [
         *verdict_blocks(result),
-        _estimates(result, found),
+        _estimates(result, candidate),
         settings,
         Bullets(tuple(marked(line) for line in lines if line is not None)),
     ]
@@ -233,25 +236,25 @@ def summary(result: RunResult) -> list[Block]:
 
 
 def _evidence(result: RunResult) -> list[Block]:
-    found = result.found
-    if found is None:
+    candidate = result.found
+    if candidate is None:
         return []
     sentences = [
-        phrases.holdout_sentence(result, found),
+        phrases.holdout_sentence(result, candidate),
         price_sentence(result),
         phrases.gate_sentence(result),
-        phrases.fresh_sentence(result, found),
-        phrases.search_sentence(result, found),
+        phrases.fresh_sentence(result, candidate),
+        phrases.search_sentence(result, candidate),
         phrases.within_sentence(result),
     ]
     items = [marked(sentence) for sentence in sentences if sentence is not None]
     if result.winner_reason:
         items.append((clean(result.winner_reason),))
     return [
-        _key_figures(result, found),
+        _key_figures(result, candidate),
         Bullets(tuple(items)),
         Plots(("estimates",)),
-        _estimates(result, found),
+        _estimates(result, candidate),
     ]
 
 
@@ -265,10 +268,10 @@ def verdict_blocks(result: RunResult) -> list[Block]:
     ]
 
 
-def _key_figures(result: RunResult, found: CandidateReport) -> KeyFigures:
-    role, own = found.headline()
+def _key_figures(result: RunResult, candidate: CandidateReport) -> KeyFigures:
+    role, estimate = candidate.headline()
     name = phrases.name_of_found(result).capitalize()
-    figures = [_key_figure(name, own, role, is_main=True)]
+    figures = [_key_figure(name, estimate, role, is_main=True)]
     other = None if result.baseline is None else result.baseline.estimate(role)
     if other is not None and not result.found_is_baseline:
         figures.append(_key_figure("Default", other, role))
@@ -288,14 +291,14 @@ def _key_figure(title: str, value: Estimate, role: Role, *, is_main: bool = Fals
     return KeyFigure(title, number_text.reward(value.mean), detail, is_main)
 
 
-def _estimates(result: RunResult, found: CandidateReport) -> Grid:
+def _estimates(result: RunResult, candidate: CandidateReport) -> Grid:
     baseline = None if result.found_is_baseline else result.baseline
     rows: list[tuple[Inline, ...]] = []
     for role, name in ROLE_NAMES.items():
-        own = found.estimate(role)
+        estimate = candidate.estimate(role)
         other = None if baseline is None else baseline.estimate(role)
-        if own is not None or other is not None:
-            cells = [name, _KINDS[role], _n_cases(own), phrases.estimate(own)]
+        if estimate is not None or other is not None:
+            cells = [name, _KINDS[role], _n_cases(estimate), phrases.estimate(estimate)]
             if baseline is not None:
                 gap = phrases.difference(result.gap(role))
                 cells += [_n_cases(other), phrases.estimate(other), gap]
@@ -317,18 +320,18 @@ def _n_cases(value: Estimate | None) -> str:
 
 
 def _configuration(result: RunResult) -> list[Block]:
-    found = result.found
-    if found is None:
+    candidate = result.found
+    if candidate is None:
         return []
     defaults = None if result.baseline is None else result.baseline.params
     columns: dict[str, Callable[[str], Inline]] = {
         "parameter": lambda name: Code(clean(name)),
-        phrases.name_of_found(result): lambda name: _value(found.params, name),
+        phrases.name_of_found(result): lambda name: _value(candidate.params, name),
     }
     if defaults is not None:
         title = "default" if result.challenger is None else "default (recommended)"
         columns[title] = lambda name: _value(defaults, name)
-    names = dict.fromkeys([*found.params, *(defaults or {})])
+    names = dict.fromkeys([*candidate.params, *(defaults or {})])
     name = "recommended configuration" if result.challenger is None else "configuration found"
     return [Heading(f"The {name}"), table(names, columns)]
 
@@ -349,8 +352,8 @@ _ABOUT_ADJUSTED = (
 
 
 def _metrics(result: RunResult) -> list[Block]:
-    found = result.found
-    if found is None or not result.metrics:
+    candidate = result.found
+    if candidate is None or not result.metrics:
         return []
     total = sum(metric.weight for metric in result.metrics)
     baseline = None if result.found_is_baseline else result.baseline
@@ -365,7 +368,7 @@ def _metrics(result: RunResult) -> list[Block]:
     cells = [
         cell
         for cell in itertools.product(result.metrics, ROLE_NAMES)
-        if mean(found, cell) is not None or mean(baseline, cell) is not None
+        if mean(candidate, cell) is not None or mean(baseline, cell) is not None
     ]
     default: Columns[tuple[MetricInfo, Role]] = {
         "default": lambda cell: phrases.number(mean(baseline, cell))
@@ -374,7 +377,7 @@ def _metrics(result: RunResult) -> list[Block]:
         "metric": lambda cell: Code(clean(cell[0].name)),
         "mean over": lambda cell: ROLE_NAMES[cell[1]],
         "kind": lambda cell: _METRIC_KINDS[cell[1]],
-        phrases.name_of_found(result): lambda cell: phrases.number(mean(found, cell)),
+        phrases.name_of_found(result): lambda cell: phrases.number(mean(candidate, cell)),
         **(default if baseline is not None else {}),
         "good is": lambda cell: cell[0].direction,
         "share of reward": lambda cell: share(cell[0]),

@@ -130,7 +130,7 @@ def _draw_number(
 ) -> None:
     points = [point for point in effect.points if point.x is not None]
     x = [point.x for point in points if point.x is not None]
-    asked = [point.n_candidates > 0 for point in points]
+    is_evaluated = [point.n_candidates > 0 for point in points]
     colour = _colour(palette, effect)
     if effect.average is not None:
         axes.axhline(effect.average, color=palette.muted, linewidth=0.9, linestyle=(0, (2, 2)))
@@ -139,7 +139,7 @@ def _draw_number(
     axes.plot(x, [point.mean for point in points], color=colour)
     _tell(axes, zip(points, x, strict=True))
     for was_asked, face in ((True, colour), (False, palette.paper)):
-        some = [i for i, is_asked in enumerate(asked) if is_asked is was_asked]
+        some = [i for i, is_asked in enumerate(is_evaluated) if is_asked is was_asked]
         means = [points[i].mean for i in some]
         axes.plot([x[i] for i in some], means, **_dots(colour, face), linestyle="none")
     if effect.log:

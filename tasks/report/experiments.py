@@ -125,9 +125,9 @@ def write_detailed_csv(
     writer.write([*keys, *_columns(names, {*keys, *measured}), *measured])
     for row, evaluations in _with_evaluations(store, run_id, rows):
         params = [row.params.get(name) for name in names]
-        for found in evaluations:
-            own = [found[name] for name in keys]
-            writer.write([*own, *params, *(found[name] for name in measured)])
+        for evaluation in evaluations:
+            values = [evaluation[name] for name in keys]
+            writer.write([*values, *params, *(evaluation[name] for name in measured)])
 
 
 def write_detailed_json(
@@ -152,16 +152,16 @@ def write_detailed_json(
     separator = "[\n"
     for row, evaluations in _with_evaluations(store, run_id, rows):
         starts = [e["started_us"] for e in evaluations if e["started_us"] is not None]
-        own = row.row
+        candidate_row = row.row
         ranked = ("score", "rank", "recommended", "posterior_low", "posterior_high")
         entry = {
             "config": row.params,
-            **{name: own[name] for name in (*ranked, "raw_mean_reward", "n_cases")},
+            **{name: candidate_row[name] for name in (*ranked, "raw_mean_reward", "n_cases")},
             "raw_metrics": row.metrics,
-            "generation": own["generation"],
+            "generation": candidate_row["generation"],
             "timestamp": phrases.iso(min(starts)) if starts else None,
-            "candidate_id": own["candidate_id"],
-            "origin": own["origin"],
+            "candidate_id": candidate_row["candidate_id"],
+            "origin": candidate_row["origin"],
             "test_results": [_test_result(e, cases, keep_text=keep_text) for e in evaluations],
         }
         stream.write(separator + json.dumps(entry, ensure_ascii=False, allow_nan=False))
@@ -176,8 +176,8 @@ def _with_evaluations(
     for portion in portions(rows):
         ids = [row.row["candidate_id"] for row in portion]
         by_candidate: dict[str, list[dict[str, Any]]] = {name: [] for name in ids}
-        for found in rows_of(store, _EVALUATIONS, {"run": run_id, "candidates": ids}):
-            by_candidate[found["candidate_id"]].append(found)
+        for evaluation in rows_of(store, _EVALUATIONS, {"run": run_id, "candidates": ids}):
+            by_candidate[evaluation["candidate_id"]].append(evaluation)
         for row in portion:
             yield row, by_candidate[row.row["candidate_id"]]
 

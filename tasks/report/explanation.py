@@ -21,14 +21,14 @@ MAX_ROWS = 100
 
 def explanation_blocks(result: RunResult) -> list[Block]:
     """Return the sections that explain a recommendation."""
-    found = result.explanation
+    explanation = result.explanation
     blocks = _parameters(result)
-    if found is None:
+    if explanation is None:
         return blocks
-    if found.surface is not None and found.surface.n_pairs:
-        blocks += _pairs(found.surface)
-    if found.discards is not None and found.discards.n_candidates > 1:
-        blocks += _discards(found.discards)
+    if explanation.surface is not None and explanation.surface.n_pairs:
+        blocks += _pairs(explanation.surface)
+    if explanation.discards is not None and explanation.discards.n_candidates > 1:
+        blocks += _discards(explanation.discards)
     return blocks
 
 
@@ -154,39 +154,41 @@ def _pairs(surface: Surface) -> list[Block]:
 # -- candidates that left the race
 
 
-def _discards(found: Discards) -> list[Block]:
-    others = plural(found.n_candidates - 1, "other configuration")
-    if found.n_left:
-        after = [f"{n:,} with {plural(cells, 'evaluation')}" for cells, n in found.left_by_cells]
+def _discards(discards: Discards) -> list[Block]:
+    others = plural(discards.n_candidates - 1, "other configuration")
+    if discards.n_left:
+        after = [
+            f"{n:,} with {plural(cells, 'evaluation')}" for cells, n in discards.left_by_cells
+        ]
         shown = after if len(after) <= 8 else [*after[:7], f"{len(after) - 7} other counts"]
         text = (
-            f"{found.n_left:,} of {others} left the race: the probability that its mean reward "
-            f"lies above the leader's is below {_probability(found.bound)} for each of them, so at "
-            f"an error of {percent(found.error)} none of them does. They left after these many: "
+            f"{discards.n_left:,} of {others} left the race: the probability that its mean reward "
+            f"lies above the leader's is below {_probability(discards.bound)} for each of them, so at "
+            f"an error of {percent(discards.error)} none of them does. They left after these many: "
             f"{', '.join(shown)}. "
         )
     else:
         text = (
             f"None of {others} left the race: each lies above the leader with a probability of at "
-            f"least {_probability(found.bound)}. "
+            f"least {_probability(discards.bound)}. "
         )
-    if found.n_waiting:
+    if discards.n_waiting:
         text += (
-            f"{plural(found.n_waiting, 'other')} did not leave, but got no more evaluations: only "
-            f"the first {found.n_elites} by posterior mean compete. "
+            f"{plural(discards.n_waiting, 'other')} did not leave, but got no more evaluations: only "
+            f"the first {discards.n_elites} by posterior mean compete. "
         )
     text += "As the evidence stands at the end; the leader is the highest posterior mean."
     blocks: list[Block] = [Heading("What was discarded, and why"), Paragraph((text,))]
-    if found.closest:
+    if discards.closest:
         columns: Columns[Discard] = {
-            "configuration": lambda one: named_label(one.label, one.candidate_id),
-            "posterior mean": lambda one: number_text.interval(one.mean, one.low, one.high),
-            "evaluations": lambda one: f"{one.n_cells:,}",
-            "above the leader": lambda one: _probability(one.probability),
+            "configuration": lambda row: named_label(row.label, row.candidate_id),
+            "posterior mean": lambda row: number_text.interval(row.mean, row.low, row.high),
+            "evaluations": lambda row: f"{row.n_cells:,}",
+            "above the leader": lambda row: _probability(row.probability),
         }
-        n = len(found.closest)
+        n = len(discards.closest)
         folded = f"The {n} that came closest" if n > 1 else "The one that left"
-        blocks.append(table(found.closest, columns, numeric=[*columns][1:], folded=folded))
+        blocks.append(table(discards.closest, columns, numeric=[*columns][1:], folded=folded))
     return blocks
 
 
@@ -198,8 +200,8 @@ def _percent(share: float) -> str:
     return "< 1 %" if 0 < share < 0.01 else number_text.whole_percent(share)
 
 
-def _is_sure(found: Effect | ParameterInteraction) -> str:
-    return "yes" if found.is_sure else "no"
+def _is_sure(effect: Effect | ParameterInteraction) -> str:
+    return "yes" if effect.is_sure else "no"
 
 
 def _share(mean: float | None, low: float | None, high: float | None) -> str:

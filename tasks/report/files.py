@@ -160,16 +160,16 @@ def texts_of_winner(result: RunResult, configuration: Configuration) -> Iterator
 
 def _json_files(result: RunResult) -> dict[str, Json]:
     """Return the contents of the small JSON files that the result fills."""
-    found: dict[str, Json] = {}
+    contents: dict[str, Json] = {}
     if result.winner is not None:
-        found["best_config.json"] = _best_config(result, result.winner)
+        contents["best_config.json"] = _best_config(result, result.winner)
     if result.explanation is not None or result.front is not None:
         value = result.to_json()
         if result.explanation is not None:
-            found["explanation.json"] = {key: value[key] for key in ("effects", "explanation")}
+            contents["explanation.json"] = {key: value[key] for key in ("effects", "explanation")}
         if result.front is not None:
-            found["front.json"] = value["front"]
-    return found
+            contents["front.json"] = value["front"]
+    return contents
 
 
 def _write(stream: TextIO, text: str) -> None:

@@ -86,25 +86,25 @@ def _in_all(cost_usd: float | None) -> str:
 
 def _unscored(games: Sequence[GameSummary] | Sequence[GameReport]) -> str:
     """Return how many of all plays have no score, as a part of their sentence."""
-    n_void, n_lost = sum(one.n_void for one in games), sum(one.n_lost for one in games)
-    told = [f"{n} {word}" for n, word in ((n_void, "void"), (n_lost, "lost")) if n]
-    return f" ({' and '.join(told)})" if told else ""
+    n_void, n_lost = sum(game.n_void for game in games), sum(game.n_lost for game in games)
+    counts = [f"{n} {word}" for n, word in ((n_void, "void"), (n_lost, "lost")) if n]
+    return f" ({' and '.join(counts)})" if counts else ""
 
 
 def _looks_sentence(looks: Sequence[LookReport]) -> str:
     """Return what was seen of the leaders on the held-out cases."""
-    seen = [one for one in looks if one.n_cases]
+    seen = [look for look in looks if look.n_cases]
     if not seen:
         return _NO_LOOK
     means = ", ".join(
-        f"{'unknown' if one.mean is None else f'{one.mean:.3f}'} {one.when}" for one in seen
+        f"{'unknown' if look.mean is None else f'{look.mean:.3f}'} {look.when}" for look in seen
     )
     return f"The leader's mean reward on {plural(seen[0].n_cases, 'held-out case')}: {means}."
 
 
 def round_sentence(report: GamesReport) -> str:
     """Return what a round came to."""
-    n_games = sum(one.coin.is_included and one.coin.n_plays > 0 for one in report.games)
+    n_games = sum(game.coin.is_included and game.coin.n_plays > 0 for game in report.games)
     text = (
         f"Round {report.round_number + 1} of {report.system}: {plural(report.n_plays, 'play')} of "
         f"{plural(n_games, 'game')}{_unscored(report.games)}, {plural(report.n_calls, 'reply', 'replies')} of models, "
@@ -131,51 +131,51 @@ def look_sentence(look: HeldOutLook) -> str:
     )
 
 
-def verdict_of_game(one: GameSummary, n_measured: int) -> str:
+def verdict_of_game(game: GameSummary, n_measured: int) -> str:
     """Return a game's state in a word or two."""
-    if one.coin.off_reason is not None:
+    if game.coin.off_reason is not None:
         return "off"
-    if one.effect is None or n_measured < N_FIRST:
+    if game.effect is None or n_measured < N_FIRST:
         return "on trial"
-    low, high = one.effect.interval
+    low, high = game.effect.interval
     return "kept" if low > 0 else "dropped" if high < 0 else "undecided"
 
 
-def game_sentence(one: GameSummary, n_measured: int) -> str:
+def game_sentence(game: GameSummary, n_measured: int) -> str:
     """Return whether a game was played, whether it is kept, and why."""
-    coin = one.coin
+    coin = game.coin
     if coin.off_reason is not None or coin.coin is None:
         return f"{coin.game} is off: {coin.off_reason}."
     text = f"{coin.game} was {'included' if coin.is_included else 'left out'} by a coin of "
     text += f"{coin.coin.probability:.2f}"
     if coin.is_included:
         text += f" and given {plural(coin.n_plays, 'play')}"
-    if one.effect is None:
+    if game.effect is None:
         text += "; P(keep) is 0.50, for the effect of no round with it was measured yet."
-    elif not one.effect.n_included:
+    elif not game.effect.n_included:
         text += (
-            f"; none of {plural(one.effect.n_rounds, 'measured round')} had it, so nothing was measured of its effect "
-            f"yet. P(keep), the probability that it is above 0, stands at {one.effect.p_keep:.2f}."
+            f"; none of {plural(game.effect.n_rounds, 'measured round')} had it, so nothing was measured of its effect "
+            f"yet. P(keep), the probability that it is above 0, stands at {game.effect.p_keep:.2f}."
         )
     else:
-        mean, (low, high) = one.effect.mean, one.effect.interval
+        mean, (low, high) = game.effect.mean, game.effect.interval
         text += (
             f"; a round with it changed the reward on held-out cases by {signed_interval(mean, low, high)} "
-            f"more than one without ({percent(EFFECT_LEVEL)} posterior interval; {one.effect.n_included} of "
-            f"{plural(one.effect.n_rounds, 'measured round')} had it). P(keep), the probability that this is "
-            f"above 0, is {one.effect.p_keep:.2f}."
+            f"more than one without ({percent(EFFECT_LEVEL)} posterior interval; {game.effect.n_included} of "
+            f"{plural(game.effect.n_rounds, 'measured round')} had it). P(keep), the probability that this is "
+            f"above 0, is {game.effect.p_keep:.2f}."
         )
-    word = verdict_of_game(one, n_measured)
+    word = verdict_of_game(game, n_measured)
     text += {
         "on trial": f" On trial: the coins are fair for the first {N_FIRST} measured rounds.",
         "kept": " Kept: the interval lies above 0.",
         "dropped": " Dropped: the interval lies below 0; one round in ten still tries it.",
         "undecided": " Undecided: the interval holds 0; its coin follows P(keep).",
     }[word]
-    reasons = sorted(one.reasons.items(), key=lambda item: -item[1])[:MOST_REASONS]
+    reasons = sorted(game.reasons.items(), key=lambda item: -item[1])[:MOST_REASONS]
     if reasons:
-        told = "; ".join(f"{reason.rstrip('.')} ({n})" for reason, n in reasons)
-        text += f" In its plays: {told}."
+        reasons_text = "; ".join(f"{reason.rstrip('.')} ({n})" for reason, n in reasons)
+        text += f" In its plays: {reasons_text}."
     return text
 
 
@@ -196,25 +196,27 @@ def play_blocks(play: PlayRecord) -> list[Block]:
     ]
 
 
-def _effect(one: GameSummary) -> str:
-    if one.effect is None:
+def _effect(game: GameSummary) -> str:
+    if game.effect is None:
         return UNKNOWN
-    return signed_interval(one.effect.mean, *one.effect.interval)
+    return signed_interval(game.effect.mean, *game.effect.interval)
 
 
-def _p_keep(one: GameSummary) -> str:
-    if one.coin.off_reason is not None:
+def _p_keep(game: GameSummary) -> str:
+    if game.coin.off_reason is not None:
         return UNKNOWN
-    return "0.50" if one.effect is None else f"{one.effect.p_keep:.2f}"
+    return "0.50" if game.effect is None else f"{game.effect.p_keep:.2f}"
 
 
 def _score(pair: tuple[str, RoleScore]) -> str:
-    one = pair[1]
-    if one.half_width is None:
-        return signed(one.mean)
-    if not one.half_width:
-        return f"{signed(one.mean)}, all alike"
-    return signed_interval(one.mean, one.mean - one.half_width, one.mean + one.half_width)
+    score = pair[1]
+    if score.half_width is None:
+        return signed(score.mean)
+    if not score.half_width:
+        return f"{signed(score.mean)}, all alike"
+    return signed_interval(
+        score.mean, score.mean - score.half_width, score.mean + score.half_width
+    )
 
 
 def _reference(pair: tuple[str, RoleScore]) -> str:
@@ -222,12 +224,12 @@ def _reference(pair: tuple[str, RoleScore]) -> str:
 
 
 _GAMES: Final[Columns[GameSummary]] = {
-    "game": lambda one: one.coin.game,
-    "coin": lambda one: UNKNOWN if one.coin.coin is None else f"{one.coin.coin.probability:.2f}",
-    "plays": lambda one: f"{one.n_played:,}",
-    "void": lambda one: f"{one.n_void:,}",
-    "lost": lambda one: f"{one.n_lost:,}",
-    "cost": lambda one: usd(one.cost_usd),
+    "game": lambda row: row.coin.game,
+    "coin": lambda row: UNKNOWN if row.coin.coin is None else f"{row.coin.coin.probability:.2f}",
+    "plays": lambda row: f"{row.n_played:,}",
+    "void": lambda row: f"{row.n_void:,}",
+    "lost": lambda row: f"{row.n_lost:,}",
+    "cost": lambda row: usd(row.cost_usd),
     f"effect on held-out reward, {percent(EFFECT_LEVEL)}": _effect,
     "P(keep)": _p_keep,
 }
@@ -240,15 +242,15 @@ _SCORES: Final[Columns[tuple[str, RoleScore]]] = {
     "solver": _reference,
 }
 _WITHIN: Final[Columns[GameReport]] = {
-    "game": lambda one: one.game,
-    "rounds with it": lambda one: f"{one.n_included:,} of {one.n_on_offer:,}",
-    "plays": lambda one: f"{one.n_played:,}",
-    "void": lambda one: f"{one.n_void:,}",
-    "lost": lambda one: f"{one.n_lost:,}",
-    "cost": lambda one: usd(one.cost_usd),
-    f"effect on held-out reward, {percent(EFFECT_LEVEL)}": lambda one: (
-        UNKNOWN if one.effect is None else signed_interval(*one.effect)
+    "game": lambda row: row.game,
+    "rounds with it": lambda row: f"{row.n_included:,} of {row.n_on_offer:,}",
+    "plays": lambda row: f"{row.n_played:,}",
+    "void": lambda row: f"{row.n_void:,}",
+    "lost": lambda row: f"{row.n_lost:,}",
+    "cost": lambda row: usd(row.cost_usd),
+    f"effect on held-out reward, {percent(EFFECT_LEVEL)}": lambda row: (
+        UNKNOWN if row.effect is None else signed_interval(*row.effect)
     ),
-    "P(keep)": lambda one: UNKNOWN if one.p_keep is None else f"{one.p_keep:.2f}",
-    "verdict": lambda one: one.verdict,
+    "P(keep)": lambda row: UNKNOWN if row.p_keep is None else f"{row.p_keep:.2f}",
+    "verdict": lambda row: row.verdict,
 }

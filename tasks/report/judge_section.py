@@ -143,11 +143,11 @@ def judge_sentences(report: JudgeReport) -> tuple[str, ...]:
     """Return what is to be said of a judge; names of metrics stand in back ticks."""
     name = f"`{clean(report.name)}`"
     sentences = []
-    found = report.agreement
-    if found is not None:
-        sentences.append(_agreement_sentence(name, report, found))
-        if found.unknown:
-            sentences.append(f"{found.unknown[0].upper()}{found.unknown[1:]}.")
+    agreement = report.agreement
+    if agreement is not None:
+        sentences.append(_agreement_sentence(name, report, agreement))
+        if agreement.unknown:
+            sentences.append(f"{agreement.unknown[0].upper()}{agreement.unknown[1:]}.")
     if report.n_undecided:
         cases = plural(report.n_undecided, "labelled case")
         sentences.append(f"Its votes were evenly split on {cases}, left out.")
@@ -170,49 +170,53 @@ def judge_blocks(reports: Sequence[JudgeReport]) -> list[Block]:
     return [Heading("Judges"), Bullets(items), Paragraph((_BIAS,), "note")] if items else []
 
 
-def _agreement_sentence(name: str, report: JudgeReport, found: Agreement) -> str:
+def _agreement_sentence(name: str, report: JudgeReport, agreement: Agreement) -> str:
     answers = "the default configuration's answers" if report.of_default else "all answers"
-    if found.n < 2:
+    if agreement.n < 2:
         return f"The judge {name} cannot be compared with labels yet."
     if report.mode == "rating":
-        assert found.difference is not None  # noqa: S101 - two cases have one
+        assert agreement.difference is not None  # noqa: S101 - two cases have one
         text = (
-            f"The judge {name} differs from {plural(found.n, 'label')} by "
-            f"{found.difference.value:.2f} points of 1 to {BEST} on average"
-            f"{_in_brackets(found.difference, found.level)}, on {answers}"
+            f"The judge {name} differs from {plural(agreement.n, 'label')} by "
+            f"{agreement.difference.value:.2f} points of 1 to {BEST} on average"
+            f"{_in_brackets(agreement.difference, agreement.level)}, on {answers}"
         )
-        text += "" if found.kappa is None else f"; weighted kappa {_figure(found.kappa)}"
-        text += "" if found.spearman is None else f"; rank correlation {_figure(found.spearman)}"
+        text += "" if agreement.kappa is None else f"; weighted kappa {_figure(agreement.kappa)}"
+        text += (
+            ""
+            if agreement.spearman is None
+            else f"; rank correlation {_figure(agreement.spearman)}"
+        )
         return text + "."
-    assert found.rate is not None and found.n_equal is not None  # noqa: S101, PT018 - as above
+    assert agreement.rate is not None and agreement.n_equal is not None  # noqa: S101, PT018 - as above
     text = (
-        f"The judge {name} agrees with {found.n_equal:,} of {plural(found.n, 'label')} "
-        f"({whole_percent(found.rate.value)}, {_range(found.rate, found.level)}) on {answers}"
+        f"The judge {name} agrees with {agreement.n_equal:,} of {plural(agreement.n, 'label')} "
+        f"({whole_percent(agreement.rate.value)}, {_range(agreement.rate, agreement.level)}) on {answers}"
     )
-    return text + ("." if found.kappa is None else f"; kappa {_figure(found.kappa)}.")
+    return text + ("." if agreement.kappa is None else f"; kappa {_figure(agreement.kappa)}.")
 
 
-def _range(found: Figure, level: float) -> str:
-    if found.low is None or found.high is None:
+def _range(figure: Figure, level: float) -> str:
+    if figure.low is None or figure.high is None:
         return "interval unknown"
-    low, high = 100 * found.low, 100 * found.high
+    low, high = 100 * figure.low, 100 * figure.high
     return f"{number_text.percent(level)} interval {low:.0f}\N{EN DASH}{high:.0f} %"
 
 
-def _in_brackets(found: Figure, level: float) -> str:
-    if found.low is None or found.high is None:
+def _in_brackets(figure: Figure, level: float) -> str:
+    if figure.low is None or figure.high is None:
         return ""
-    return f" ({number_text.percent(level)} interval {found.low:.2f} to {found.high:.2f})"
+    return f" ({number_text.percent(level)} interval {figure.low:.2f} to {figure.high:.2f})"
 
 
-def _figure(found: Figure) -> str:
+def _figure(figure: Figure) -> str:
     def number(value: float) -> str:
         text = f"{abs(value):.2f}"
         return text if value >= 0 or float(text) == 0 else "\N{MINUS SIGN}" + text
 
-    if found.low is None or found.high is None:
-        return number(found.value)
-    return f"{number(found.value)} [{number(found.low)}, {number(found.high)}]"
+    if figure.low is None or figure.high is None:
+        return number(figure.value)
+    return f"{number(figure.value)} [{number(figure.low)}, {number(figure.high)}]"
 
 
 # -- from rows to pairs
@@ -227,22 +231,22 @@ def _agreement(
     for row in rows:
         values.setdefault(row.case_id, []).append(row.value)
         labels[row.case_id] = row.label
-    means = {case_id: math.fsum(found) / len(found) for case_id, found in values.items()}
+    means = {case_id: math.fsum(numbers) / len(numbers) for case_id, numbers in values.items()}
     order = sorted(means)
     rng = np.random.default_rng(0)  # a report made twice reads the same
     if metric.mode == "rating":
         known = [(means[c], r) for c in order if (r := rating_of(labels[c])) is not None]
         judged = [1 + (BEST - 1) * value for value, _ in known]
-        found = rating_agreement(judged, [r for _, r in known], rng=rng, level=level)
-        return found, len(order) - len(known), 0
+        agreement = rating_agreement(judged, [r for _, r in known], rng=rng, level=level)
+        return agreement, len(order) - len(known), 0
     passed = [(means[c], p) for c in order if (p := passed_of(labels[c])) is not None]
     decided = [(value > 0.5, p) for value, p in passed if abs(value - 0.5) > 1e-9]
-    found = pass_fail_agreement(
-        [said for said, _ in decided], [p for _, p in decided], rng=rng, level=level
+    agreement = pass_fail_agreement(
+        [verdict for verdict, _ in decided], [p for _, p in decided], rng=rng, level=level
     )
-    return found, len(order) - len(passed), len(passed) - len(decided)
+    return agreement, len(order) - len(passed), len(passed) - len(decided)
 
 
 def _labels(cases: Iterable[Case], path: str) -> dict[str, Json]:
-    found = {case.case_id: label_at(case, path) for case in cases}
-    return {key: label for key, label in found.items() if not isinstance(label, Missing)}
+    labels = {case.case_id: label_at(case, path) for case in cases}
+    return {key: label for key, label in labels.items() if not isinstance(label, Missing)}

@@ -179,12 +179,12 @@ def _found(result: RunResult) -> str:
     return recommended if result.challenger is None else "configuration found"
 
 
-def holdout_sentence(result: RunResult, found: CandidateReport) -> str:
+def holdout_sentence(result: RunResult, candidate: CandidateReport) -> str:
     """Return the result on held-out cases, or why there is none."""
-    if found.holdout is None:
+    if candidate.holdout is None:
         return _no_holdout(result)
-    cases = _cases(found.holdout, "held-out case")
-    text = f"On the {cases} the {_found(result)} scores {estimate(found.holdout)}"
+    cases = _cases(candidate.holdout, "held-out case")
+    text = f"On the {cases} the {_found(result)} scores {estimate(candidate.holdout)}"
     return text + _beside(result, "holdout")
 
 
@@ -205,32 +205,32 @@ def gate_sentence(result: RunResult) -> str | None:
 
 def gate_evidence(gate: GateReport) -> str:
     """Return the difference that the gate tested, and its evidence for a promotion."""
-    found = evidence(gate.log_e, gate.log_threshold, "where a promotion needs")
+    evidence_text = evidence(gate.log_e, gate.log_threshold, "where a promotion needs")
     return (
         f"difference {signed_interval(gate.mean, gate.low, gate.high)} on the "
-        f"{_cases(gate, 'held-out case')}, evidence {found}"
+        f"{_cases(gate, 'held-out case')}, evidence {evidence_text}"
     )
 
 
-def fresh_sentence(result: RunResult, found: CandidateReport) -> str:
+def fresh_sentence(result: RunResult, candidate: CandidateReport) -> str:
     """Return the re-estimate on search cases, or that there is none."""
-    if found.fresh is None:
+    if candidate.fresh is None:
         return "The search cases were not asked again after the choice."
-    give = "gives" if found.fresh.n_cases == 1 else "give"
+    give = "gives" if candidate.fresh.n_cases == 1 else "give"
     text = (
-        f"Asked again after the choice, the {_cases(found.fresh, 'search case')} {give} the "
-        f"{_found(result)} {estimate(found.fresh)}"
+        f"Asked again after the choice, the {_cases(candidate.fresh, 'search case')} {give} the "
+        f"{_found(result)} {estimate(candidate.fresh)}"
     )
     return text + _beside(result, "fresh")
 
 
-def search_sentence(result: RunResult, found: CandidateReport) -> str:
+def search_sentence(result: RunResult, candidate: CandidateReport) -> str:
     """Return the search's own estimate with its bias."""
-    assert found.search is not None  # noqa: S101 - as the field says
+    assert candidate.search is not None  # noqa: S101 - as the field says
     text = (
-        f"By the search itself its posterior mean is {estimate(found.search)} "
-        f"({percent(found.search.level)} posterior interval) after "
-        f"{plural(found.search.n_cases, 'case')}"
+        f"By the search itself its posterior mean is {estimate(candidate.search)} "
+        f"({percent(candidate.search.level)} posterior interval) after "
+        f"{plural(candidate.search.n_cases, 'case')}"
     )
     other = None if result.baseline is None else result.baseline.search
     if other is not None and not result.found_is_baseline:
@@ -255,14 +255,16 @@ def within_sentence(result: RunResult) -> str | None:
 
 def neighbour_sentence(result: RunResult) -> str | None:
     """Return a neighbour in the winner's interval at half the cost or latency, if any."""
-    found = result.found
+    candidate = result.found
     rows = result.leaderboard
-    winner = next((r for r in rows if found and r.candidate_id == found.candidate_id), None)
-    if found is None or winner is None:
+    winner = next(
+        (r for r in rows if candidate and r.candidate_id == candidate.candidate_id), None
+    )
+    if candidate is None or winner is None:
         return None
     for name, measured, written in (
-        ("cost_usd", found.answer_usd, usd),
-        ("latency_ms", found.answer_ms, milliseconds),
+        ("cost_usd", candidate.answer_usd, usd),
+        ("latency_ms", candidate.answer_ms, milliseconds),
     ):
         # Both measurements must agree, because latencies of the search depend on its load.
         searched = winner.metrics.get(name, 0.0)
@@ -308,9 +310,9 @@ def special(result: RunResult, candidate_id: str) -> str:
     }
     marks = [
         name
-        for name, one in reports.items()
-        if one and one.candidate_id == candidate_id
-        if name != DEFAULT_NAME or not one.label.endswith((DEFAULT_NAME, "defaults"))
+        for name, report in reports.items()
+        if report and report.candidate_id == candidate_id
+        if name != DEFAULT_NAME or not report.label.endswith((DEFAULT_NAME, "defaults"))
     ]
     return f" ({', '.join(marks)})" if marks else ""
 

@@ -137,12 +137,14 @@ def _draw_estimates(figure: "Figure", palette: Palette, result: RunResult) -> No
         reports["default"] = result.baseline
     styles = {name: (palette.winner, "o", 0.16), "default": (palette.default, "s", -0.16)}
     roles = [
-        role for role in _ROLES if any(one and one.estimate(role) for one in reports.values())
+        role
+        for role in _ROLES
+        if any(report and report.estimate(role) for report in reports.values())
     ]
     for label, report in reports.items():
         colour, marker, offset = styles[label]
-        found = [None if report is None else report.estimate(role) for role in roles]
-        known = [(y, value) for y, value in enumerate(found) if value is not None]
+        estimates = [None if report is None else report.estimate(role) for role in roles]
+        known = [(y, value) for y, value in enumerate(estimates) if value is not None]
         _errorbars(
             axes,
             [value.mean for _, value in known],
@@ -210,10 +212,10 @@ def _draw_curve(figure: "Figure", palette: Palette, result: RunResult) -> None:
     for generation, mean, low, high in known:
         text = f"generation {generation}: {interval(mean, low, high)}, recommended so far"
         figures.tip(axes, generation, mean, text)
-    asked = [(p.generation, p.asked_mean) for p in result.curve if p.asked_mean is not None]
+    points = [(p.generation, p.asked_mean) for p in result.curve if p.asked_mean is not None]
     axes.plot(
-        [generation for generation, _ in asked],
-        [mean for _, mean in asked],
+        [generation for generation, _ in points],
+        [mean for _, mean in points],
         color=palette.dot,
         linestyle=(0, (4, 2)),
         linewidth=1.4,
@@ -326,7 +328,9 @@ def _draw_tradeoffs(figure: "Figure", palette: Palette, result: RunResult) -> No
     subjects = [(name_of_found(result), result.found, palette.winner, "o")]
     if not result.found_is_baseline:
         subjects.insert(0, ("default", result.baseline, palette.default, "s"))
-    marked = {one.candidate_id for one in (result.found, result.baseline) if one is not None}
+    marked = {
+        report.candidate_id for report in (result.found, result.baseline) if report is not None
+    }
     dots = [
         (row.metrics[pair[0]], row.metrics[pair[1]], named_label(row.label, row.candidate_id))
         for row in result.leaderboard
@@ -378,10 +382,10 @@ def _draw_front(figure: "Figure", palette: Palette, result: RunResult) -> None:
     xs, ys = [x for x, _ in behind], [y for _, y in behind]
     axes.scatter(xs, ys, color=palette.dot, label="dominated", **dot)
     chosen = None if result.winner is None else result.winner.candidate_id
-    own = [p for p in (*front.points, *front.dominated) if p.candidate_id == chosen]
+    chosen_points = [p for p in (*front.points, *front.dominated) if p.candidate_id == chosen]
     for points, colour, marker, label in (
         (front.points, palette.winner, "o", "on the front"),
-        (own, palette.default, "D", "recommended by the weights"),
+        (chosen_points, palette.default, "D", "recommended by the weights"),
     ):
         if points:
             _errorbars(

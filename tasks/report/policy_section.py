@@ -42,7 +42,7 @@ def policy_blocks(
         verdicts: of the gate's latest look.
         course: of all episodes.
     """
-    who, why = serving_sentences(serves, reason)
+    chooser, why = serving_sentences(serves, reason)
     refused: Block = Paragraph(("No written text was refused.",))
     if course.refused:
         refused = table(course.refused, _REFUSED, numeric=("refused", "written"))
@@ -56,54 +56,58 @@ def policy_blocks(
         Heading("Refused texts", 3),
         refused,
     ]
-    return section("Policy of prompt changes", who, blocks=blocks)
+    return section("Policy of prompt changes", chooser, blocks=blocks)
 
 
 def shown_points(course: PolicyCourse) -> list[PolicyCurvePoint]:
     """Return the points of the curves that a table shows, the last one of each policy among them."""
-    found: list[PolicyCurvePoint] = []
+    points: list[PolicyCurvePoint] = []
     for name in WORDS:
-        own = [one for one in course.curve if one.policy == name]
-        every = -(-len(own) // MOST_POINTS) or 1
-        found += own[::-1][::every][::-1]
-    return found
+        policy_points = [point for point in course.curve if point.policy == name]
+        every = -(-len(policy_points) // MOST_POINTS) or 1
+        points += policy_points[::-1][::every][::-1]
+    return points
 
 
-def difference_text(one: PolicyVerdict) -> str:
+def difference_text(verdict: PolicyVerdict) -> str:
     """Return the mean difference with its confidence sequence."""
-    return UNKNOWN if one.mean is None else signed_interval(one.mean, one.low, one.high)
+    return (
+        UNKNOWN
+        if verdict.mean is None
+        else signed_interval(verdict.mean, verdict.low, verdict.high)
+    )
 
 
-def _mean(one: PolicyCurvePoint) -> str:
-    return signed_interval(one.mean, one.low, one.high)
+def _mean(point: PolicyCurvePoint) -> str:
+    return signed_interval(point.mean, point.low, point.high)
 
 
 _VERDICTS: Final[Columns[PolicyVerdict]] = {
-    "beside": lambda one: NAMES[one.baseline],
-    "decision": lambda one: one.decision,
-    "episodes": lambda one: f"{one.n:,}",
+    "beside": lambda row: NAMES[row.baseline],
+    "decision": lambda row: row.decision,
+    "episodes": lambda row: f"{row.n:,}",
     "difference of rewards, 95 % at any look": difference_text,
-    "evidence, nats": lambda one: f"{one.log_e:.2f}",
-    "decides from": lambda one: f"{one.log_threshold:.2f}",
+    "evidence, nats": lambda row: f"{row.log_e:.2f}",
+    "decides from": lambda row: f"{row.log_threshold:.2f}",
 }
 _CURVE: Final[Columns[PolicyCurvePoint]] = {
-    "policy": lambda one: NAMES[one.policy],
-    "evaluations": lambda one: f"{one.n_evaluations:,}",
-    "episodes": lambda one: f"{one.n_episodes:,}",
+    "policy": lambda row: NAMES[row.policy],
+    "evaluations": lambda row: f"{row.n_evaluations:,}",
+    "episodes": lambda row: f"{row.n_episodes:,}",
     "mean reward, 95 % interval": _mean,
 }
 _SHARES: Final[Columns[ActionShare]] = {
-    "category": lambda one: one.category,
-    "policy": lambda one: NAMES[one.policy],
-    "action": lambda one: one.action,
-    "times": lambda one: f"{one.n:,}",
-    "share": lambda one: f"{one.share:.2f}",
+    "category": lambda row: row.category,
+    "policy": lambda row: NAMES[row.policy],
+    "action": lambda row: row.action,
+    "times": lambda row: f"{row.n:,}",
+    "share": lambda row: f"{row.share:.2f}",
 }
 _REFUSED: Final[Columns[RefusedTexts]] = {
-    "action": lambda one: one.action,
-    "reason": lambda one: one.verdict.replace("_", " "),
-    "refused": lambda one: f"{one.n:,}",
-    "written": lambda one: f"{one.n_written:,}",
+    "action": lambda row: row.action,
+    "reason": lambda row: row.verdict.replace("_", " "),
+    "refused": lambda row: f"{row.n:,}",
+    "written": lambda row: f"{row.n_written:,}",
 }
 
 

@@ -190,13 +190,13 @@ def effect_text(effect: float | None, se: float | None) -> str:
 
 _EFFECT: Final = "effect, 95 % interval"
 _COLUMNS: Columns[FamilyEdge] = {
-    "before generation": lambda one: str(one.generation),
-    "parameter": lambda one: one.parameter,
-    "operator": lambda one: one.operator,
-    "failures of the parent": lambda one: one.category,
-    _EFFECT: lambda one: effect_text(one.effect, one.effect_se),
-    "on": lambda one: plural(one.n_shared, "search case"),
-    "better": lambda one: str(one.fixed),
-    "worse": lambda one: str(one.broken),
+    "before generation": lambda mutation: str(mutation.generation),
+    "parameter": lambda mutation: mutation.parameter,
+    "operator": lambda mutation: mutation.operator,
+    "failures of the parent": lambda mutation: mutation.category,
+    _EFFECT: lambda mutation: effect_text(mutation.effect, mutation.effect_se),
+    "on": lambda mutation: plural(mutation.n_shared, "search case"),
+    "better": lambda mutation: str(mutation.fixed),
+    "worse": lambda mutation: str(mutation.broken),
 }
 _NUMERIC = ("before generation", _EFFECT, "better", "worse")

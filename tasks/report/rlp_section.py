@@ -87,8 +87,8 @@ def _mean_and_error(values: Iterable[float | None]) -> tuple[float | None, float
 
 
 def _reasons(thought: Mapping[str, Any]) -> list[str]:
-    found = dict.fromkeys(thought[name] for name in ("reason", "ignored_reason", "dropped"))
-    return [str(reason) for reason in found if reason is not None]
+    reasons = dict.fromkeys(thought[name] for name in ("reason", "ignored_reason", "dropped"))
+    return [str(reason) for reason in reasons if reason is not None]
 
 
 def _point(
@@ -119,8 +119,8 @@ def _best(
     if not scored:
         return None
     best = max(scored, key=lambda row: row["information_gain"])
-    own = [row for row in gains if row["thought_id"] == best["thought_id"]]
-    foreseen = max(own, key=lambda row: row["gain"], default=None)
+    gain_rows = [row for row in gains if row["thought_id"] == best["thought_id"]]
+    foreseen = max(gain_rows, key=lambda row: row["gain"], default=None)
     tested = None if foreseen is None else params_of.get(foreseen["subject"])
     return BestThought(
         text=best["text"] or "",

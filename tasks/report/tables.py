@@ -201,8 +201,8 @@ def racing_rows(store: Store, result: RunResult, n: int = 20) -> list[dict[str, 
     cells: Mapping[str, dict[int, int]] = defaultdict(dict)
     for row in store.rows(_CELLS, {"run": result.run_id}):
         cells[str(row["candidate_id"])][int(str(row["generation"]))] = int(str(row["n"]))
-    total = {name: sum(found.values()) for name, found in cells.items()}
-    generations = sorted({generation for found in cells.values() for generation in found})
+    total = {name: sum(counts.values()) for name, counts in cells.items()}
+    generations = sorted({generation for counts in cells.values() for generation in counts})
     racers = sorted(
         (row for row in result.leaderboard if row.candidate_id in cells),
         key=lambda row: (-total[row.candidate_id], row.rank),

@@ -151,7 +151,7 @@ class _Probe:
         checks = {"chat_echo": self._chat_echo, "echo": self._echo, "chat": self._chat}
         await checks.get(name, partial(self._written, name))()
 
-    async def _stable(self, what: str, read: ReadLogs) -> dict[str, float]:
+    async def _stable(self, label: str, read: ReadLogs) -> dict[str, float]:
         """Check ii and iv; return the log-probabilities after the first prompt."""
         first = await read(self._text, 1.0)
         await read(self._other, 1.0)
@@ -159,9 +159,9 @@ class _Probe:
             again = await read(self._text, temperature)
             gaps = [abs(first[o] - again[o]) for o in self._options if o in first and o in again]
             if not gaps:
-                raise ChannelRefusedError(f"{how}, {what} cannot be compared")
+                raise ChannelRefusedError(f"{how}, {label} cannot be compared")
             if max(gaps) > SAME:
-                raise ChannelRefusedError(f"{how}, {what} differs by {max(gaps):.2g}")
+                raise ChannelRefusedError(f"{how}, {label} differs by {max(gaps):.2g}")
         return first
 
     # -- teacher forcing: i to iv
@@ -175,16 +175,18 @@ class _Probe:
                 call = channel.call(text, option, temperature=temperature, repeat=self._next())
                 tail: Any = await self._ask(call, "chat_echo")
                 if tail["n"] != tail["n_prompt"] or not tail["is_first_empty"]:
-                    told = f"{tail['n']} entries for {tail['n_prompt']} tokens"
-                    raise ChannelRefusedError(f"iii: {told}, the first of which must be empty")
+                    problem = f"{tail['n']} entries for {tail['n_prompt']} tokens"
+                    raise ChannelRefusedError(f"iii: {problem}, the first of which must be empty")
                 tails.append(tail)
             return dict(zip(self._options, forced(tails).tolist(), strict=True))
 
         first = await self._stable("an answer's log-probability", read)
         call = Chat(self._model, self._wording).call(self._text, repeat=self._next())
         value: Any = await self._ask(call, "chat_echo")
-        told = dict(reversed(value["top"]))  # of one word's spellings the likeliest
-        gaps = [first[o] - told[o] for o in self._options if told.get(o, CENSORED) > CENSORED]
+        likeliest = dict(reversed(value["top"]))  # of one word's spellings the likeliest
+        gaps = [
+            first[o] - likeliest[o] for o in self._options if likeliest.get(o, CENSORED) > CENSORED
+        ]
         if not gaps:
             raise ChannelRefusedError("i: the next token's own log-probability cannot be compared")
         if abs(gap := max(gaps, key=abs)) > ECHO_GAP:
@@ -212,8 +214,8 @@ class _Probe:
             partial(_echo, begin=len(self._text)),
         )
         if echo["n"] != echo["n_prompt"] or echo["first"] is not None:
-            told = f"{echo['n']} entries for {echo['n_prompt']} tokens"
-            raise ChannelRefusedError(f"iii: {told}, the first of them {echo['first']}")
+            problem = f"{echo['n']} entries for {echo['n_prompt']} tokens"
+            raise ChannelRefusedError(f"iii: {problem}, the first of them {echo['first']}")
         if not echo["last"]:
             raise ChannelRefusedError("i: no token begins where the prompt ends")
         gap = math.fsum(echo["last"]) - float(drawn["logprob"])
@@ -256,9 +258,11 @@ class _Probe:
             context="",
             questions={"a": self._text, "b": self._other},
         )
-        found = await self._channels[name](self._model, self._wording).predict(side, self._asker)
-        if not found.forecasts:
-            raise ChannelRefusedError("; ".join(found.notes) or "nothing could be read")
+        prediction = await self._channels[name](self._model, self._wording).predict(
+            side, self._asker
+        )
+        if not prediction.forecasts:
+            raise ChannelRefusedError("; ".join(prediction.notes) or "nothing could be read")
 
     # -- helpers
 
@@ -273,9 +277,9 @@ class _Probe:
 
 def _first_token(raw: Mapping[str, Json]) -> Json:
     """Return the likeliest token and its log-probability."""
-    found: Any = raw
+    token: Any = raw
     try:
-        logprobs = found["choices"][0]["logprobs"]
+        logprobs = token["choices"][0]["logprobs"]
         return {
             "token": str(logprobs["tokens"][0]),
             "logprob": float(logprobs["token_logprobs"][0]),
@@ -288,11 +292,11 @@ def _first_token(raw: Mapping[str, Json]) -> Json:
 
 def _echo(raw: Mapping[str, Json], *, begin: int) -> Json:
     """Return the log-probabilities of a prompt from a place on, and how many tokens it was billed."""
-    found: Any = raw
+    value: Any = raw
     try:
-        logprobs = found["choices"][0]["logprobs"]
+        logprobs = value["choices"][0]["logprobs"]
         logs, places = logprobs["token_logprobs"], logprobs["text_offset"]
-        n_prompt = found["usage"]["prompt_tokens"]
+        n_prompt = value["usage"]["prompt_tokens"]
     except (KeyError, IndexError, TypeError):
         raise UnreadableAnswerError("the server did not echo log-probabilities") from None
     last = [log for at, log in zip(places, logs, strict=True) if at >= begin]

@@ -113,8 +113,8 @@ def weights_of(value: Json, name: str, n: int, *, spread: float) -> np.ndarray:
     if not isinstance(text, str) or begin < 0:
         raise UnreadableAnswerError("the answer holds no JSON object")
     try:
-        found, _ = json.JSONDecoder().raw_decode(text, begin)
-        listed = found[name]
+        weights, _ = json.JSONDecoder().raw_decode(text, begin)
+        listed = weights[name]
         if not isinstance(listed, list) or len(listed) != n:
             raise UnreadableAnswerError(f"`{name}` must be a list of {n} weights")
         return normalized(normalized([float(w) for w in listed]) + spread)
@@ -146,19 +146,19 @@ def probability_of(text: str) -> float:
     _, word, after = text.rpartition("probability")
     stated = (_stated(after)[:1] if word else []) or [*dict.fromkeys(_stated(text))]
     if len(stated) != 1:
-        what = "several probabilities" if stated else "no probability"
-        raise UnreadableAnswerError(f"the answer states {what}")
+        problem = "several probabilities" if stated else "no probability"
+        raise UnreadableAnswerError(f"the answer states {problem}")
     return stated[0]
 
 
 def _stated(text: str) -> list[float]:
     """Return the probabilities in a text: shares with their unit, or else decimal numbers up to 1."""
-    found = [
+    numbers = [
         (float(number.replace(",", ".")), unit, float(n or 100))
         for number, unit, n in _CHANCE.findall(text)
     ]
-    shares = [value / whole for value, unit, whole in found if unit and value <= whole and whole]
-    return shares or [value for value, unit, _ in found if not unit and value <= 1 and value % 1]
+    shares = [value / whole for value, unit, whole in numbers if unit and value <= whole and whole]
+    return shares or [value for value, unit, _ in numbers if not unit and value <= 1 and value % 1]
 
 
 CHANNELS: Final[Mapping[Estimator, MakeChannel]] = {

@@ -110,7 +110,9 @@ def make_rlp(parts: LearnerParts) -> RlpLearner | None:
         ),
         state=rlp_state,
         replay=replay,
-        on_commit=lambda found: store.write_ahead(
-            run_id, found.generation, {"commitments": commitment_rows(run_id, found, parts.redact)}
+        on_commit=lambda tables: store.write_ahead(
+            run_id,
+            tables.generation,
+            {"commitments": commitment_rows(run_id, tables, parts.redact)},
         ),
     )

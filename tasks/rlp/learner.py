@@ -80,8 +80,10 @@ class RlpLearner:
 
     def commitment(self, generation: int) -> Commitment | None:
         """Return what was committed for a generation; ``None``: nothing."""
-        found = self._commitment
-        return found if found is not None and found.generation == generation else None
+        commitment = self._commitment
+        return (
+            commitment if commitment is not None and commitment.generation == generation else None
+        )
 
     # -- thoughts and predictions
 
@@ -100,8 +102,10 @@ class RlpLearner:
         plan = study.ask(
             state, Advice(reserves=True, preferred=advice.preferred, written=advice.written)
         ).plan
-        own = {cell.candidate_id for cell in plan.exogenous}
-        reserved = [a.candidate for a in plan.assignments if a.candidate.candidate_id in own]
+        exogenous_ids = {cell.candidate_id for cell in plan.exogenous}
+        reserved = [
+            a.candidate for a in plan.assignments if a.candidate.candidate_id in exogenous_ids
+        ]
         most = min(-(-len(plan.assignments) // 2), self.writer.settings.n_predicted)
         self._commitment = self._predict(study, state, written, probe, reserved[:most])
         return sum(thought.is_written for thought in written.thoughts)
@@ -154,18 +158,18 @@ class RlpLearner:
         channel, generation = probe.channel, state.next_generation
         assert channel is not None  # noqa: S101 - its caller has looked
         texts = [t for t in written.thoughts if t.is_written]
-        own = self._own_points(study.space, generation, texts)
+        points = self._own_points(study.space, generation, texts)
         old = [t for t in worth_rescoring(self.replay, most=N_RESCORED) if t.text and texts]
-        found = Predictions()
+        predictions = Predictions()
         if texts and candidates:
-            found = self.calls.run(
+            predictions = self.calls.run(
                 lambda asker: self.writer.predict(
                     channel,
                     candidates,
                     [*texts, *old],
                     self.state.history.as_of(generation),
                     study.space,
-                    own=own,
+                    points_of=points,
                     bins=written.bins,
                     asker=asker,
                 ),
@@ -176,27 +180,27 @@ class RlpLearner:
             state.search.archive, case_ids=study.case_order
         )
         statistical = predictive(fitted, candidates, written.bins)
-        durable = [at for at in (written.committed_us, found.ended_us) if at is not None]
+        durable = [at for at in (written.committed_us, predictions.ended_us) if at is not None]
         known = {t.thought_id for t in texts}
         commitment = replace(
             written,
             estimator=channel.estimator,
-            forecasts={name: f for name, f in found.forecasts.items() if name in known},
-            rescored={name: f for name, f in found.forecasts.items() if name not in known},
-            no_thought=found.no_thought,
+            forecasts={name: f for name, f in predictions.forecasts.items() if name in known},
+            rescored={name: f for name, f in predictions.forecasts.items() if name not in known},
+            no_thought=predictions.no_thought,
             statistical={c.candidate_id: p for c, p in zip(candidates, statistical, strict=True)},
             easier=easier_cases(fitted),
-            subjects=tuple(found.no_thought),
-            censored=found.censored,
+            subjects=tuple(predictions.no_thought),
+            censored=predictions.censored,
             committed_us=max(durable, default=None),
-            notes=found.notes,
+            notes=predictions.notes,
         )
         if self.on_commit is not None:
             self.on_commit(commitment)
         self._reserved = {c.candidate_id: c.params for c in candidates}
         self._own = {
-            name: [(c.params, of[c.candidate_id]) for c in own[name] if c.candidate_id in of]
-            for name, of in found.own.items()
+            name: [(c.params, of[c.candidate_id]) for c in points[name] if c.candidate_id in of]
+            for name, of in predictions.own.items()
         }
         return commitment
 
@@ -204,10 +208,10 @@ class RlpLearner:
 
     def advise(self, study: Study, state: StudyState, advice: Advice) -> Advice:
         """Return the advice with reserved places, and experts where they predicted."""
-        found = self.commitment(state.next_generation)
-        if found is None:
+        commitment = self.commitment(state.next_generation)
+        if commitment is None:
             return advice
-        return replace(advice, reserves=True, experts=self._experts(study.space, found))
+        return replace(advice, reserves=True, experts=self._experts(study.space, commitment))
 
     def _experts(self, space: Space, commitment: Commitment) -> tuple[Expert, ...]:
         weighted = commitment.weighted
@@ -248,20 +252,23 @@ class RlpLearner:
             (self._reserved[name], np.mean([tempered(arm[name], t_cal) for arm in arms], axis=0))
             for name in shared
         ]
-        own = (point for t in thoughts for point in self._own.get(t.thought_id, ()))
-        return [*points, *((params, tempered(forecast, t_cal)) for params, forecast in own)]
+        known_points = (point for t in thoughts for point in self._own.get(t.thought_id, ()))
+        return [
+            *points,
+            *((params, tempered(forecast, t_cal)) for params, forecast in known_points),
+        ]
 
     def _own_points(
         self, space: Space, generation: int, thoughts: Sequence[Thought]
     ) -> dict[str, list[Candidate]]:
         """Return thought → a few candidates of its regions."""
-        found = {}
+        points_by_thought = {}
         for thought in thoughts:
             points = self._proposals(space, generation, [thought], N_OWN)
             chosen = {c.candidate_id: c for c in (space.candidate(p, "rlp") for p in points)}
             if chosen:
-                found[thought.thought_id] = [*chosen.values()]
-        return found
+                points_by_thought[thought.thought_id] = [*chosen.values()]
+        return points_by_thought
 
     def _proposals(
         self, space: Space, generation: int, thoughts: Sequence[Thought], n: int
@@ -277,14 +284,14 @@ class RlpLearner:
     # -- learning
 
     def learn(
-        self, study: Study, state: StudyState, asked: Asked, trials: Sequence[Trial]
+        self, study: Study, state: StudyState, planned: Asked, trials: Sequence[Trial]
     ) -> LearnerStep:
         """Return what a generation taught; nothing is kept until it is committed."""
         generation, before = state.next_generation, self.state
         commitment = self.commitment(generation) or Commitment(
             generation=generation, state=self._features(study, generation + 1), thoughts=()
         )
-        outcomes = outcomes_of(commitment, trials, asked.plan.exogenous)
+        outcomes = outcomes_of(commitment, trials, planned.plan.exogenous)
         notes = (f"{subject}: {reason}" for subject, reason in outcomes.void.items())
         commitment = replace(commitment, notes=(*commitment.notes, *notes))
         history = before.history.after(trials, generation, commitment.easier)
@@ -341,9 +348,11 @@ class RlpLearner:
             last_gain=known.last_gain,
         )
 
-    def _rng(self, generation: int, what: str) -> np.random.Generator:
+    def _rng(self, generation: int, purpose: str) -> np.random.Generator:
         """Return a stream that is a function of run, generation and purpose alone."""
-        words = [int.from_bytes(what.encode()[i : i + 4], "big") for i in range(0, len(what), 4)]
+        words = [
+            int.from_bytes(purpose.encode()[i : i + 4], "big") for i in range(0, len(purpose), 4)
+        ]
         return np.random.default_rng([self.seed, generation, *words])
 
 
@@ -354,11 +363,11 @@ def _summary(step: RlpStep) -> str | None:
     n, gain = len(step.after.gains), "not measured"
     if n > len(step.before.gains):
         gain = f"{step.after.last_gain:+.2f} nats"
-    told = f"thoughts: mean information gain {gain}, {plural(n, 'episode')}"
+    sentence = f"thoughts: mean information gain {gain}, {plural(n, 'episode')}"
     thought = max(step.commitment.weighted, key=lambda t: step.weights[t.thought_id], default=None)
     if thought is None:
-        return f"{told}; no thought has a weight"
-    return f"{told}; weighs most ({thought.strategy}): {shown(thought.text)}"
+        return f"{sentence}; no thought has a weight"
+    return f"{sentence}; weighs most ({thought.strategy}): {shown(thought.text)}"
 
 
 def shown(text: str, n: int = MOST_SHOWN) -> str:

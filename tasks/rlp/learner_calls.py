@@ -140,8 +140,8 @@ class LearnerCalls:
             asker = _RunAsker(ask, where, generation, self.budget)
             return await work(BoundedAsker(asker, self.n_at_once))
 
-        found: T = self.session.run(go)
-        return found
+        result: T = self.session.run(go)
+        return result
 
     def probed(
         self,

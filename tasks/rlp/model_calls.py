@@ -154,8 +154,8 @@ class Model:
 
         async def ask() -> _Answer:
             raw, latency_ms = await llm.exchange(path, body)
-            told = raw.get("model")
-            model = told if isinstance(told, str) else None
+            reported = raw.get("model")
+            model = reported if isinstance(reported, str) else None
             return _Answer(partial(read, raw), usage_of(raw), latency_ms, model)
 
         return self._call(purpose, path, body, limit, repeat, ask)
@@ -223,5 +223,5 @@ class Model:
         """Provider whose prices apply, which may differ for a compatible endpoint."""
         return provider_of(self.llm.provider, self.llm.base_url)
 
-    def _priced(self, usage: Usage, told: float | None) -> tuple[float | None, str | None]:
-        return self.prices.settled(self._billed_by, self.name, usage, reported_usd=told)
+    def _priced(self, usage: Usage, reported_usd: float | None) -> tuple[float | None, str | None]:
+        return self.prices.settled(self._billed_by, self.name, usage, reported_usd=reported_usd)

@@ -105,7 +105,7 @@ class PerSubjectChannel(ProbabilityChannel):
 
     async def predict(self, side: PredictionSide, asker: ThoughtAsker) -> Prediction:
         """See ``ProbabilityChannel``: a request for each subject, all at once."""
-        found = await asyncio.gather(
+        readings = await asyncio.gather(
             *(
                 self.read(prompt(side.context, question), f"{side.label}/{name}", asker)
                 for name, question in side.questions.items()
@@ -114,19 +114,21 @@ class PerSubjectChannel(ProbabilityChannel):
         )
         read: dict[str, OptionForecast] = {}
         notes = []
-        for name, one in zip(side.questions, found, strict=True):
-            if isinstance(one, EvaluationFault | UnreadableAnswerError):
-                notes.append(note(f"{side.label}/{name}", one))
-            elif isinstance(one, BaseException):
-                raise one
+        for name, reading in zip(side.questions, readings, strict=True):
+            if isinstance(reading, EvaluationFault | UnreadableAnswerError):
+                notes.append(note(f"{side.label}/{name}", reading))
+            elif isinstance(reading, BaseException):
+                raise reading
             else:
-                read[name] = one
-        ends = [one.ended_us for one in read.values() if one.ended_us is not None]
+                read[name] = reading
+        ends = [reading.ended_us for reading in read.values() if reading.ended_us is not None]
         return Prediction(
-            forecasts={name: one.p for name, one in read.items()},
+            forecasts={name: reading.p for name, reading in read.items()},
             ended_us=max(ends, default=None),
             notes=tuple(notes),
-            censored={name: one.censored for name, one in read.items() if any(one.censored)},
+            censored={
+                name: reading.censored for name, reading in read.items() if any(reading.censored)
+            },
         )
 
 
@@ -145,8 +147,8 @@ class ChatEcho(PerSubjectChannel):
         answered = await asyncio.gather(
             *(asker.ask(self.call(text, o), f"{label}/{o}") for o in self.wording.options)
         )
-        logs = forced([one.reply.value for one in answered])
-        ended_us = max(answered, key=lambda one: one.ended_us or 0).ended_us
+        logs = forced([answer.reply.value for answer in answered])
+        ended_us = max(answered, key=lambda answer: answer.ended_us or 0).ended_us
         return OptionForecast(normalized(np.exp(logs - logs.max())), ended_us)
 
     def call(
@@ -188,8 +190,8 @@ def prompt_tail(raw: Mapping[str, Json]) -> Json:
             raise UnreadableAnswerError(
                 "`prompt_logprobs` must hold one token for each of the prompt's"
             )
-        ((token, told),) = entry.items()
-        log = told.get("logprob") if isinstance(told, dict) else None
+        ((token, log_prob),) = entry.items()
+        log = log_prob.get("logprob") if isinstance(log_prob, dict) else None
         if not isinstance(log, int | float) or not CENSORED < log < math.inf:
             raise UnreadableAnswerError("`prompt_logprobs` must hold numbers")
         tail.append((str(token), float(log)))
@@ -210,14 +212,14 @@ def forced(tails: Sequence[Json]) -> np.ndarray:
         UnreadableAnswerError: the prompts differ before their last ``TAIL`` tokens, or an option has none of
             its own.
     """
-    found: Any = tails
+    entries: Any = tails
     first = max(
-        one["n"] - len(one["ids"]) for one in found
+        entry["n"] - len(entry["ids"]) for entry in entries
     )  # number of a token that all tails have
-    least = min(one["n"] for one in found)
+    least = min(entry["n"] for entry in entries)
     if first >= least:
         raise UnreadableAnswerError("an option has too many tokens")
-    tokens = [one["ids"][-(one["n"] - first) :] for one in found]
+    tokens = [entry["ids"][-(entry["n"] - first) :] for entry in entries]
     n_shared = 0
     while first + n_shared < least and len({of_one[n_shared] for of_one in tokens}) == 1:
         n_shared += 1
@@ -226,7 +228,7 @@ def forced(tails: Sequence[Json]) -> np.ndarray:
     place = first + n_shared
     if place == least:
         raise UnreadableAnswerError("an option is how another one begins")
-    return np.array([math.fsum(one["logs"][-(one["n"] - place) :]) for one in found])
+    return np.array([math.fsum(entry["logs"][-(entry["n"] - place) :]) for entry in entries])
 
 
 class Echo(PerSubjectChannel):
@@ -264,7 +266,7 @@ def echoed(raw: Mapping[str, Json], begin: int, n: int) -> list[float]:
     Raises:
         UnreadableAnswerError: the server did not echo, or tokens straddle the end of the prompt.
     """
-    found: dict[int, float] = {}
+    log_probs: dict[int, float] = {}
     choices: Any = raw.get("choices")
     for choice in choices if isinstance(choices, list) else []:
         logprobs = choice.get("logprobs") or {}
@@ -275,10 +277,10 @@ def echoed(raw: Mapping[str, Json], begin: int, n: int) -> list[float]:
         after = [log for offset, log in zip(offsets, logs, strict=False) if offset >= begin]
         if not after or not all(isinstance(log, int | float) for log in after):
             raise UnreadableAnswerError("no token begins where the option does")
-        found[int(choice.get("index", len(found)))] = math.fsum(after)
-    if len(found) != n:
-        raise UnreadableAnswerError(f"{len(found)} of {n} prompts were echoed")
-    return [found[i] for i in sorted(found)]
+        log_probs[int(choice.get("index", len(log_probs)))] = math.fsum(after)
+    if len(log_probs) != n:
+        raise UnreadableAnswerError(f"{len(log_probs)} of {n} prompts were echoed")
+    return [log_probs[i] for i in sorted(log_probs)]
 
 
 class Chat(PerSubjectChannel):
@@ -337,8 +339,10 @@ def of_options(value: Json, options: Sequence[str]) -> tuple[np.ndarray, tuple[b
     Raises:
         UnreadableAnswerError: none of the options was told.
     """
-    told: Any = value if isinstance(value, dict) else {}
-    listed = [(str(t).strip(), math.exp(log)) for t, log in told.get("top", []) if log > CENSORED]
+    reported: Any = value if isinstance(value, dict) else {}
+    listed = [
+        (str(t).strip(), math.exp(log)) for t, log in reported.get("top", []) if log > CENSORED
+    ]
     mass = {option: math.fsum(p for t, p in listed if t == option) for option in options}
     censored = tuple(mass[option] == 0.0 for option in options)
     n = sum(censored)
@@ -360,10 +364,10 @@ def numbers(value: Json, name: str, n: int) -> np.ndarray:
     Raises:
         UnreadableAnswerError: there are others.
     """
-    found = value.get(name) if isinstance(value, dict) else None
-    if not isinstance(found, list) or len(found) != n:
+    numbers = value.get(name) if isinstance(value, dict) else None
+    if not isinstance(numbers, list) or len(numbers) != n:
         raise UnreadableAnswerError(f"must hold {n} numbers")
-    array = np.array([float(v) for v in found if isinstance(v, int | float)])
+    array = np.array([float(v) for v in numbers if isinstance(v, int | float)])
     if len(array) != n or not np.isfinite(array).all():
         raise UnreadableAnswerError(f"must hold {n} finite numbers")
     return array

@@ -79,8 +79,8 @@ class ThoughtWriter:
         """
         written = await asyncio.gather(
             *(
-                self._written(one, history.as_of(one.generation), space, exemplars, asker)
-                for one in drawn
+                self._written(draft, history.as_of(draft.generation), space, exemplars, asker)
+                for draft in drawn
             )
         )
         return tuple(written)
@@ -136,7 +136,7 @@ class ThoughtWriter:
         history: TrialHistory,
         space: Space,
         *,
-        own: Mapping[str, Sequence[Candidate]],
+        points_of: Mapping[str, Sequence[Candidate]],
         bins: RewardBins = TENTHS,
         asker: ThoughtAsker,
     ) -> Predictions:
@@ -150,43 +150,49 @@ class ThoughtWriter:
             thoughts: those to predict with.
             history: all trials that may be shown.
             space: where candidates lie.
-            own: thought → candidates of its own proposal.
+            points_of: thought → candidates of its own proposal.
             bins: of the rewards.
             asker: makes the calls.
         """
         context = self.wording.context(history, space)
-        every = [*candidates, *(c for listed in own.values() for c in listed)]
+        every = [*candidates, *(c for listed in points_of.values() for c in listed)]
         question = {
             c.candidate_id: self.wording.question(c.params, space, bins)
             for c in {c.candidate_id: c for c in every}.values()
         }
 
-        def side(label: str, text: str | None, asked: Sequence[Candidate]) -> PredictionSide:
-            questions = {c.candidate_id: question[c.candidate_id] for c in asked}
+        def side(label: str, text: str | None, points: Sequence[Candidate]) -> PredictionSide:
+            questions = {c.candidate_id: question[c.candidate_id] for c in points}
             return PredictionSide(label=label, context=context(text), questions=questions)
 
-        proposers = [t for t in thoughts if own.get(t.thought_id)]
+        proposers = [t for t in thoughts if points_of.get(t.thought_id)]
         sides = [
             side(NO_THOUGHT_ARM, None, candidates),
             *(side(t.thought_id, t.text, candidates) for t in thoughts),
-            *(side(f"{t.thought_id}/own", t.text, own[t.thought_id]) for t in proposers),
+            *(side(f"{t.thought_id}/own", t.text, points_of[t.thought_id]) for t in proposers),
         ]
-        found = await asyncio.gather(*(channel.predict(one, asker) for one in sides))
+        predictions = await asyncio.gather(*(channel.predict(side, asker) for side in sides))
         n = len(thoughts) + 1
-        ends = [one.ended_us for one in found if one.ended_us is not None]
+        ends = [
+            prediction.ended_us for prediction in predictions if prediction.ended_us is not None
+        ]
         return Predictions(
-            no_thought=found[0].forecasts,
+            no_thought=predictions[0].forecasts,
             forecasts={
-                t.thought_id: one.forecasts for t, one in zip(thoughts, found[1:n], strict=True)
+                t.thought_id: prediction.forecasts
+                for t, prediction in zip(thoughts, predictions[1:n], strict=True)
             },
-            own={t.thought_id: one.forecasts for t, one in zip(proposers, found[n:], strict=True)},
+            own={
+                t.thought_id: prediction.forecasts
+                for t, prediction in zip(proposers, predictions[n:], strict=True)
+            },
             censored={
-                asked.label: one.censored
-                for asked, one in zip(sides, found, strict=True)
-                if one.censored
+                side.label: prediction.censored
+                for side, prediction in zip(sides, predictions, strict=True)
+                if prediction.censored
             },
             ended_us=max(ends, default=None),
-            notes=tuple(note for one in found for note in one.notes),
+            notes=tuple(note for prediction in predictions for note in prediction.notes),
         )
 
 

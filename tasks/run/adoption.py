@@ -186,10 +186,10 @@ def champion_tag(store_path: Path, system: str, space: Space) -> dict[str, str]:
     if not has_runtime(store_path):
         return {}
     with RuntimeStore(store_path) as store:
-        found = champion_of(store, system)
-    if found is None:
+        champion = champion_of(store, system)
+    if champion is None:
         return {}
-    tag = {TAG: canonical_json(dict(found.params))}
+    tag = {TAG: canonical_json(dict(champion.params))}
     return tag if tagged_champion(tag, space) is not None else {}
 
 

@@ -88,7 +88,7 @@ class Assessment:
         n = len(self.unasked)
         n += sum(case.second is None or case.second.reward is None for case in self.cases)
         n_cases = len(self.cases) + len(self.unasked)
-        found = [
+        problems = [
             Check(
                 name="every case has a reward",
                 passed=not self.n_missing,
@@ -103,7 +103,7 @@ class Assessment:
             passed = mean is not None and mean >= fail_under
             shown = "none" if mean is None else f"{mean:.3f}"
             how = "at least" if passed else "not at least"
-            found.append(
+            problems.append(
                 Check(
                     name=f"mean reward at least {fail_under:g}",
                     passed=passed,
@@ -111,8 +111,8 @@ class Assessment:
                 )
             )
         if self.champion is not None:
-            found.append(self._against_champion())
-        return tuple(found)
+            problems.append(self._against_champion())
+        return tuple(problems)
 
     def _against_champion(self) -> Check:
         name = "not worse than the champion"
@@ -196,8 +196,8 @@ def interrupted(loaded: Loaded, caller: Caller, part: str) -> Run | None:
     config_json = loaded.configuration.to_json()
     before, after = json.loads(latest.config_json), json.loads(config_json)
     same_budget = before.pop("budget", None) == after.pop("budget", None)
-    for one in (before, after):
-        one.pop("output", None)  # offline runs write elsewhere; it shapes no answer
+    for stopper in (before, after):
+        stopper.pop("output", None)  # offline runs write elsewhere; it shapes no answer
     then = (before, latest.cases_sha256, latest.search_space_json)
     now = (after, loaded.cases_sha256, canonical_json(loaded.space.to_json()))
     facts_hold = all(latest.tags.get(key) == value for key, value in loaded.facts.items())
@@ -216,12 +216,18 @@ def assess(run: Run, *, against_champion: bool = False) -> Assessment:
     present = run.study.baseline
     assert present is not None  # noqa: S101 - checked when it was opened
     champion = champion_of_test(run) if against_champion else None
-    subjects = {one.candidate_id: one for one in (present, champion) if one is not None}
+    subjects = {
+        candidate.candidate_id: candidate
+        for candidate in (present, champion)
+        if candidate is not None
+    }
     with run:
         run.begin_final()
         with ThreadPoolExecutor(len(subjects)) as threads:
             trials = [
-                *threads.map(lambda one: run.evaluate(_cells(run, one), None), subjects.values())
+                *threads.map(
+                    lambda candidate: run.evaluate(_cells(run, candidate), None), subjects.values()
+                )
             ]
         if run.is_stopping:
             raise RunInterruptedError(
@@ -229,12 +235,12 @@ def assess(run: Run, *, against_champion: bool = False) -> Assessment:
                 "goes on."
             )
         _publish(run, trials)
-        found = _assessment(run, trials, present, champion)
-        if found.limit is None:
+        assessment = _assessment(run, trials, present, champion)
+        if assessment.limit is None:
             run.save("done", "the current settings were tested")
         else:
             run.save("stopped", BUDGET_REACHED)
-    return found
+    return assessment
 
 
 def _cells(run: Run, candidate: Candidate) -> Assignment:
@@ -287,28 +293,34 @@ def _assessment(
     final = Final.of(trials, run.loaded.cases, level)
 
     def rewards(candidate: Candidate) -> dict[str, float]:
-        found = (final.rewards(candidate.candidate_id, role) for role in ROLES)
-        return {case: reward for one in found for case, reward in one.items()}
+        rewards_by_role = (final.rewards(candidate.candidate_id, role) for role in ROLES)
+        return {
+            case: reward
+            for role_rewards in rewards_by_role
+            for case, reward in role_rewards.items()
+        }
 
-    own, other = rewards(present), {} if champion is None else rewards(champion)
+    present_rewards, other = rewards(present), {} if champion is None else rewards(champion)
     weights, groups = final.weights, final.groups
     gap = None
     if champion is not None and champion.candidate_id != present.candidate_id:
-        gap = paired_difference(own, other, level=level, weights=weights, groups=groups)
-    asked = {
-        one.candidate_id: with_judges_reasons(
+        gap = paired_difference(
+            present_rewards, other, level=level, weights=weights, groups=groups
+        )
+    answers = {
+        candidate.candidate_id: with_judges_reasons(
             run.store,
             run.run_id,
             run.configuration,
-            asked_cases(run.store, run.run_id, one.candidate_id),
+            asked_cases(run.store, run.run_id, candidate.candidate_id),
         )
-        for one in (present, champion)
-        if one is not None
+        for candidate in (present, champion)
+        if candidate is not None
     }
     is_apart = champion is not None and champion.candidate_id != present.candidate_id
     cases = paired_cases(
-        asked[champion.candidate_id] if champion is not None and is_apart else {},
-        asked[present.candidate_id],
+        answers[champion.candidate_id] if champion is not None and is_apart else {},
+        answers[present.candidate_id],
         {case.case_id: case for case in run.loaded.cases},
         keep_text=run.configuration.storage.keep_text,
     )
@@ -321,7 +333,9 @@ def _assessment(
         level=level,
         present=present,
         champion=champion,
-        estimate=_estimate(mean_interval(own, level=level, weights=weights, groups=groups)),
+        estimate=_estimate(
+            mean_interval(present_rewards, level=level, weights=weights, groups=groups)
+        ),
         of_champion=_estimate(mean_interval(other, level=level, weights=weights, groups=groups)),
         difference=None if gap is None else Estimate(**_ends(gap)),
         cases=worst_first(cases),
@@ -333,8 +347,8 @@ def _assessment(
     )
 
 
-def _unasked(run: Run, asked: Sequence[CaseAnswers]) -> tuple[str, ...]:
-    known = {case.case_id for case in asked}
+def _unasked(run: Run, answers: Sequence[CaseAnswers]) -> tuple[str, ...]:
+    known = {case.case_id for case in answers}
     return tuple(case.case_id for case in run.loaded.cases if case.case_id not in known)
 
 
@@ -344,11 +358,11 @@ def _limit(trials: Sequence[Trial]) -> str | None:
     return None if reached is None else reached.partition(" Raise it")[0]
 
 
-def _estimate(found: Interval | None) -> Estimate | None:
-    return None if found is None else Estimate(**_ends(found))
+def _estimate(interval: Interval | None) -> Estimate | None:
+    return None if interval is None else Estimate(**_ends(interval))
 
 
-def _ends(found: Interval) -> dict[str, Any]:
-    n_groups = found.n_groups if found.n_groups < found.n else None
-    ends = {name: getattr(found, name) for name in ("mean", "low", "high", "level")}
-    return {**ends, "n_cases": found.n, "n_groups": n_groups}
+def _ends(interval: Interval) -> dict[str, Any]:
+    n_groups = interval.n_groups if interval.n_groups < interval.n else None
+    ends = {name: getattr(interval, name) for name in ("mean", "low", "high", "level")}
+    return {**ends, "n_cases": interval.n, "n_groups": n_groups}

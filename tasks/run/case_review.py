@@ -70,7 +70,7 @@ def append_case(loaded: Loaded, case: dict[str, Json]) -> Path:
         fix = "Add e.g. `approved: approved_cases.jsonl` below `test_cases`."
         raise ConfigurationError.of(_KEY, "must name the file that approved cases go to", fix)
     file = loaded.base_dir / name
-    if case["id"] in {one.case_id for one in loaded.cases}:
+    if case["id"] in {case.case_id for case in loaded.cases}:
         return file
     line = json.dumps(case, ensure_ascii=False) + "\n"
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, FILE_MODE)
@@ -117,10 +117,10 @@ def hard_cases(
     parameters = {"system": system, "player": SYSTEM}
     for row in store.rows(_HARD, parameters):
         turns = json.loads(str(row["turns_json"]))
-        asked = [(text, reply) for role, text, reply in turns if role == INCUMBENT]
-        if len(asked) != 1:
+        answers = [(text, reply) for role, text, reply in turns if role == INCUMBENT]
+        if len(answers) != 1:
             continue
-        ((prompt, answer),) = asked
+        ((prompt, answer),) = answers
         if str(row["play_id"]) in gone:
             known.add(prompt)  # decided for all plays that found it
         cases.setdefault(prompt, _proposed(system, row, prompt, answer, _right(turns)))
@@ -169,11 +169,11 @@ class ReviewedCase:
 def proposed_for(loaded: Loaded, feedback: FeedbackStore) -> list[ProposedCase]:
     """Return the test cases that are proposed for a configuration: by ratings, then by games, oldest first."""
     name = loaded.configuration.api.name
-    found = proposed_cases(feedback, name)
+    cases = proposed_cases(feedback, name)
     path = store_path(loaded)
     if not (path / "store.json").is_file():
-        return found
-    return [*found, *hard_cases(ParquetStore(path), name, reviewed(feedback))]
+        return cases
+    return [*cases, *hard_cases(ParquetStore(path), name, reviewed(feedback))]
 
 
 def approve_case(
@@ -198,21 +198,21 @@ def approve_case(
         ConfigurationError: it names no such file, or would be refused with the case.
         InteractionNotFoundError: the answer is not proposed.
     """
-    one = _found(loaded, feedback, interaction_id)
+    proposal = _found(loaded, feedback, interaction_id)
     case: dict[str, Json] = {
-        "id": one.case_id,
-        "input": input_of(one.prompt, loaded.cases, field),
-        "tags": [GAMES_TAG if one.failed else "feedback"],
-        "description": one.marks,
+        "id": proposal.case_id,
+        "input": input_of(proposal.prompt, loaded.cases, field),
+        "tags": [GAMES_TAG if proposal.failed else "feedback"],
+        "description": proposal.marks,
     }
-    if expected is not None or one.right is not None:
-        case["expected"] = one.right if expected is None else expected
+    if expected is not None or proposal.right is not None:
+        case["expected"] = proposal.right if expected is None else expected
     file = append_case(loaded, case)
-    save_review(feedback, interaction_id, "approved", one.case_id)
+    save_review(feedback, interaction_id, "approved", proposal.case_id)
     return ReviewedCase(
         decision="approved",
-        case_id=one.case_id,
-        sentence=f"{one.case_id} is in {file} and in the next run.",
+        case_id=proposal.case_id,
+        sentence=f"{proposal.case_id} is in {file} and in the next run.",
     )
 
 
@@ -222,19 +222,19 @@ def reject_case(loaded: Loaded, feedback: FeedbackStore, interaction_id: str) ->
     Raises:
         InteractionNotFoundError: the answer is not proposed.
     """
-    one = _found(loaded, feedback, interaction_id)
+    case = _found(loaded, feedback, interaction_id)
     save_review(feedback, interaction_id, "rejected")
     return ReviewedCase(
         decision="rejected",
-        case_id=one.case_id,
-        sentence=f"{one.case_id} is not proposed again.",
+        case_id=case.case_id,
+        sentence=f"{case.case_id} is not proposed again.",
     )
 
 
 def _found(loaded: Loaded, feedback: FeedbackStore, name: str) -> ProposedCase:
-    for one in proposed_for(loaded, feedback):
-        if one.interaction.interaction_id == name:
-            return one
+    for case in proposed_for(loaded, feedback):
+        if case.interaction.interaction_id == name:
+            return case
     raise InteractionNotFoundError(
         f"an answer that is proposed must be named, but got {name[:200]!r}. "
         "`convergence review` lists them."

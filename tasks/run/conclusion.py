@@ -52,17 +52,17 @@ def judge(
     """
     if opponent is None or opponent.candidate_id == candidate.candidate_id:
         return None
-    own = final.rewards(candidate.candidate_id, "holdout")
+    rewards = final.rewards(candidate.candidate_id, "holdout")
     other = final.rewards(opponent.candidate_id, "holdout")
     # By hash: an order that knows nothing of the rewards.
     cases = sorted(
-        own.keys() & other.keys(),
+        rewards.keys() & other.keys(),
         key=lambda case: sha256_hex(f"gate:{final.groups.get(case, case)}"),
     )
     if not cases:
         return None
     units = grouped(
-        [own[case] - other[case] for case in cases],
+        [rewards[case] - other[case] for case in cases],
         [final.weights.get(case, 1.0) for case in cases],
         [final.groups.get(case) for case in cases],
     )
@@ -93,7 +93,7 @@ def judge(
     )
 
 
-def record_verdict(run: Run, result: RunResult, gate: GateReport, found: Candidate) -> bool:
+def record_verdict(run: Run, result: RunResult, gate: GateReport, candidate: Candidate) -> bool:
     """Store a verdict; where no person is asked, make the candidate champion and serve it.
 
     Returns:
@@ -102,7 +102,7 @@ def record_verdict(run: Run, result: RunResult, gate: GateReport, found: Candida
     look = GateLook(
         system=run.record.name,
         kind="holdout",
-        candidate_id=found.candidate_id,
+        candidate_id=candidate.candidate_id,
         champion_id=gate.opponent_id,
         run_id=run.run_id,
         decision=gate.decision,
@@ -154,8 +154,8 @@ def conclude(run: Run, trials: Sequence[Trial]) -> RunResult:
     shortage = "" if recommendation is None else describe_shortage(study.schedule, trials)
     ended = final_status(study, run.state, trials, shortage=shortage, n_calls=run.spent.calls)
     final = Final.of(trials, loaded.cases, study.confidence_level)
-    found, gate, kept = _judged(run, recommendation, final)
-    _publish(run, recommendation, final, recommended=kept or found)
+    candidate, gate, kept = _judged(run, recommendation, final)
+    _publish(run, recommendation, final, recommended=kept or candidate)
     result = collect(
         run.store,
         replace(run.record, ended_us=end_us(run.record.started_us)),
@@ -171,9 +171,9 @@ def conclude(run: Run, trials: Sequence[Trial]) -> RunResult:
     )
     if kept is not None:
         result = replace(result, winner=result.baseline, challenger=result.winner)
-    if found is not None and gate is not None:
+    if candidate is not None and gate is not None:
         result = replace(result, gate=gate)
-        is_adopted = record_verdict(run, result, gate, found)
+        is_adopted = record_verdict(run, result, gate, candidate)
         result = replace(result, gate=replace(gate, is_adopted=is_adopted))
     result = write_results(
         replace(result, final_look=shortage),
@@ -204,23 +204,23 @@ def _judged(
     """Return the search's best, what the gate says of it, and the defaults where they are kept."""
     if recommendation is None:
         return None, None, None
-    found = run.state.search.archive.members[recommendation.candidate_id].candidate
+    candidate = run.state.search.archive.members[recommendation.candidate_id].candidate
     champion, baseline = _champion(run), run.study.baseline
     gate = judge(
         run.configuration.promotion,
         final,
-        found,
+        candidate,
         champion or baseline,
         is_champion=champion is not None,
     )
     if gate is None or gate.opponent == "champion":
-        return found, gate, None
+        return candidate, gate, None
     kind = kind_of(
         gate,
-        usd=final.answer_usd(found.candidate_id),
+        usd=final.answer_usd(candidate.candidate_id),
         other_usd=final.answer_usd(gate.opponent_id),
     )
-    return found, gate, None if is_recommended(kind) else baseline
+    return candidate, gate, None if is_recommended(kind) else baseline
 
 
 def _publish(
@@ -248,12 +248,12 @@ def _publish(
                 run.run_id,
                 candidate_id,
                 role,
-                found,
+                estimate,
                 n_generations=n_generations,
                 recommended=candidate_id == recommended_id,
             )
             for role in roles
-            if (found := final.estimate(candidate_id, role)) is not None
+            if (estimate := final.estimate(candidate_id, role)) is not None
         ]
     run.store.publish(
         run.run_id,

@@ -140,6 +140,6 @@ def play_games(opened: GamesRound, tell: Callable[[str], None] | None = None) ->
         if look.is_new:
             say(f"looked at {look.n_cases} held-out cases")
         opened.toss_coins()
-        for one in opened.included:
-            say(f"{one.game}: {opened.play(one.game)} plays")
+        for game in opened.included:
+            say(f"{game.game}: {opened.play(game.game)} plays")
     return opened.finish()

@@ -97,12 +97,12 @@ class GamesRound:
         """Of its run, before which it is played; 0 of a run that is nothing but the round."""
         self.settings = run.configuration.society.games
         self._calls, self._hold = calls, hold
-        here = (run.run_id, self.generation)
+        place = (run.run_id, self.generation)
         system = system_of(run.record)
         past = past_rounds(run.store, system)
-        self.is_finished = any(one.place == here for one in past)
+        self.is_finished = any(record.place == place for record in past)
         """Whether its plays are published: it was killed after that."""
-        self.past = [one for one in past if one.place != here]
+        self.past = [record for record in past if record.place != place]
         self._fixed = self._kept()
         self.number = (
             next_number(run.store, system, self.past)
@@ -151,7 +151,10 @@ class GamesRound:
             HeldOutError: the round's look was taken before.
             RunInterruptedError: the run was asked to stop.
         """
-        if any(one.round_number == self.number and one.series == self.series for one in self.past):
+        if any(
+            record.round_number == self.number and record.series == self.series
+            for record in self.past
+        ):
             raise HeldOutError(
                 f"the held-out cases were looked at in round {self.number} already; a round has one look"
             )
@@ -172,9 +175,9 @@ class GamesRound:
             self._trials = [trial]
             reached = limit_reached([trial])
             self._limit = None if reached is None else limit_words(reached)
-            found = {e.cell.case_id: e.reward for e in trial.evaluations if e.reward is not None}
+            rewards = {e.cell.case_id: e.reward for e in trial.evaluations if e.reward is not None}
             self.look = HeldOutLook(
-                candidate_id=name, rewards=found, n_cases=len(cases), is_new=True
+                candidate_id=name, rewards=rewards, n_cases=len(cases), is_new=True
             )
         self.look = self.look or HeldOutLook(
             candidate_id=name, rewards={}, n_cases=0, is_new=False
@@ -202,7 +205,7 @@ class GamesRound:
             run.record = replace(run.record, tags={**run.record.tags, COINS_TAG: text})
             run.save("running")
         else:
-            self.coins = tuple(CoinRecord.from_json(one) for one in self._fixed["coins"])
+            self.coins = tuple(CoinRecord.from_json(coin) for coin in self._fixed["coins"])
             self._items = tuple(self._fixed.get("items", ()))
         if self._items:
             self.games = {**self.games, **self._judge.dealt(self.games, self._items)}
@@ -218,11 +221,11 @@ class GamesRound:
         n_plays = next(coin.n_plays for coin in self.coins if coin.game == name)
         if self._limit is not None:
             return 0
-        found = self._player.play(self.games[name], n_plays)
+        played = self._player.play(self.games[name], n_plays)
         self.run.check_stop()
         self._limit = self._player.limit
-        self._plays += found
-        return len(found)
+        self._plays += played
+        return len(played)
 
     def finish(self) -> GamesReport:
         """Publish the round and return what it did; one within a run is published with the run's generation.
@@ -244,8 +247,8 @@ class GamesRound:
     def _kept(self) -> dict[str, Any] | None:
         """Return what the round had fixed before it was killed; ``None``: nothing."""
         text = self.run.record.tags.get(COINS_TAG)
-        found: dict[str, Any] | None = None if text is None else json.loads(text)
-        return found if found is not None and found["generation"] == self.generation else None
+        stored: dict[str, Any] | None = None if text is None else json.loads(text)
+        return stored if stored is not None and stored["generation"] == self.generation else None
 
     def _asked(self, incumbent: Candidate) -> Trial | None:
         """Return the incumbent's answers to held-out cases; ``None``: the round's share has no room for them."""
@@ -273,14 +276,14 @@ class GamesRound:
     def _worst(self, incumbent: Candidate) -> WorstCase:
         """Return the most that the incumbent's answers may cost, as far as it is known; judges left out."""
         target, params = self.run.session.target, incumbent.params
-        found = [target.worst_case(params, case).usd for case in self.run.loaded.holdout_cases]
-        return WorstCase(usd=sum(usd or 0.0 for usd in found))
+        worst_usd = [target.worst_case(params, case).usd for case in self.run.loaded.holdout_cases]
+        return WorstCase(usd=sum(usd or 0.0 for usd in worst_usd))
 
     def _price_of(self, trial: Trial) -> float | None:
         """Return what a look has cost with its judges; ``None``: a price is unknown."""
-        own = {evaluation.eval_id for evaluation in trial.evaluations}
+        eval_ids = {evaluation.eval_id for evaluation in trial.evaluations}
         ledger = self.run.journal.attempts(self.run_id, generation=self.generation)
-        paid = [row["cost_usd"] for row in ledger if row["eval_id"] in own]
+        paid = [row["cost_usd"] for row in ledger if row["eval_id"] in eval_ids]
         return _sum_of(None if usd is None else float(str(usd)) for usd in paid)
 
     def _system_seat(self) -> SystemSeat | None:
@@ -306,10 +309,10 @@ class GamesRound:
         )
 
     def _tossed(self) -> tuple[CoinRecord, ...]:
-        games = [one.game for one in self.games.values()]
+        games = [game.game for game in self.games.values()]
         state, audited = self._judge.after_plays()
         items = self._judge.items(MOST_ITEMS, audited) if asks_of_answers(self.games) else []
-        self._items = tuple(one.item_id for one in items)
+        self._items = tuple(item.item_id for item in items)
         nobody = "no candidate has a reward yet, so nobody is the system"
         offer = on_offer(
             games,
@@ -317,9 +320,9 @@ class GamesRound:
             gains=self._judge.gains(self.games),
         )
         off = dict(offer.off) | {
-            name: one.off_reason or nobody
-            for name, one in self.games.items()
-            if one.off_reason is not None or (one.of_system and self.incumbent is None)
+            name: game.off_reason or nobody
+            for name, game in self.games.items()
+            if game.off_reason is not None or (game.of_system and self.incumbent is None)
         }
         off |= {name: NO_ITEMS for name in asks_of_answers(self.games) if not items}
         on = [game for game in games if game.id not in off]
@@ -393,8 +396,8 @@ class GamesRound:
             "game_plays": play_rows(run_id, self._plays),
         }
         return {
-            name: [{**row, "generation": self.generation} for row in own]
-            for name, own in rows.items()
+            name: [{**row, "generation": self.generation} for row in table_rows]
+            for name, table_rows in rows.items()
         }
 
     def _publish(self) -> None:
@@ -419,7 +422,7 @@ def _sum_of(costs: Iterable[float | None]) -> float | None:
 def _held_out_texts(loaded: Loaded) -> Iterator[str]:
     for case in loaded.holdout_cases:
         values = [*case.input.values()] if isinstance(case.input, dict) else [case.input]
-        yield from (as_text(one) for one in values)
+        yield from (as_text(value) for value in values)
         if case.expected is not None:
             yield from map(as_text, answers_of(case.expected))
 

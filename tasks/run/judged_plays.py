@@ -68,7 +68,7 @@ class JudgedPlays:
         self, games: Mapping[str, ConfiguredGame], item_ids: Sequence[str]
     ) -> dict[str, ConfiguredGame]:
         """Return the games about answers, each play about the item that was fixed for it."""
-        known = {one.item_id: one for one in self.items(None)}
+        known = {item.item_id: item for item in self.items(None)}
         items = [known.get(name) for name in item_ids]
         return {
             name: replace(games[name], dealt=deal(name, items)) for name in asks_of_answers(games)
@@ -104,16 +104,16 @@ class JudgedPlays:
 
     @property
     def _learner(self) -> SaoLearner | None:
-        found = self._run.learners.get(SAO) if self._is_within else None
-        return found if isinstance(found, SaoLearner) else None
+        learner = self._run.learners.get(SAO) if self._is_within else None
+        return learner if isinstance(learner, SaoLearner) else None
 
     def _answers(self) -> Sequence[GroundedAnswer]:
         run = self._run
         if self._is_within:
             return grounded_answers(run.loaded, run.store, run.run_id)
         for record in [*run.store.runs(self._system)][:_MOST_RUNS]:
-            if found := grounded_answers(run.loaded, run.store, record.run_id):
-                return found
+            if answers := grounded_answers(run.loaded, run.store, record.run_id):
+                return answers
         return ()
 
     def _record(self) -> RunRecord:
@@ -125,5 +125,5 @@ class JudgedPlays:
         """Return what earlier runs' preferences know of the judge; nothing where none wrote any."""
         sao = self._run.configuration.society.sao
         limit, n = sao.iterative_rounds, sao.n_personas
-        found = inherited_state(self._run.store, self._record(), limit=limit, n_personas=n)
-        return found or SaoState(rounds=Rounds(limit=limit))
+        state = inherited_state(self._run.store, self._record(), limit=limit, n_personas=n)
+        return state or SaoState(rounds=Rounds(limit=limit))

@@ -71,7 +71,7 @@ def maintain_store(path: Path, *, keep_days: int | None = None, dry_run: bool = 
                 remove(store.path, run_id)
             n_swept = store.sweep(now)  # which writes the catalogue, too
         adapters = _useless_adapters(store.path, dry_run=dry_run)
-        damage = tuple(f"{one.path}: {one.reason}" for one in store.check())
+        damage = tuple(f"{damage.path}: {damage.reason}" for damage in store.check())
         return Upkeep(
             n_swept=n_swept,
             removed=tuple(record.label for record in old),

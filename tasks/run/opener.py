@@ -123,19 +123,19 @@ def prepare_run(
     check_destinations(configuration, loaded.base_dir)
     path = ready_store(loaded)
     store = ParquetStore(path)
-    name, own = configuration.api.name, dict(tags or {})
+    name, run_tags = configuration.api.name, dict(tags or {})
     if is_offline:
-        name, own = f"{name}.{OFFLINE}", {OFFLINE: "true", **own}
-    own |= champion_tag(path, name, loaded.space)
+        name, run_tags = f"{name}.{OFFLINE}", {OFFLINE: "true", **run_tags}
+    run_tags |= champion_tag(path, name, loaded.space)
     if part is not None:
-        name, own = f"{name}.{part}", {part: "true", **own}
+        name, run_tags = f"{name}.{part}", {part: "true", **run_tags}
     history = history_tag(store, name) if configuration.society.prefers else {}
     tags = {
         **_facts(loaded),
         **tags_of(configuration, store, name),
         **history,
         **(served_tag(path, name) if configuration.writes_prompts else {}),
-        **own,
+        **run_tags,
     }
     return assemble(new_record(loaded, name=name, tags=tags), loaded, caller)
 
@@ -357,8 +357,8 @@ def _successor(
     store: ParquetStore, finished: RunRecord, loaded: Loaded, *, retry_missing: bool
 ) -> RunRecord:
     """Return the row of a new run that goes on from a finished one, against today's champion."""
-    theirs = {FLOW_RUN_TAG, CHAMPION_TAG, RETRY_TAG}
-    tags = {name: text for name, text in finished.tags.items() if name not in theirs}
+    dropped = {FLOW_RUN_TAG, CHAMPION_TAG, RETRY_TAG}
+    tags = {name: text for name, text in finished.tags.items() if name not in dropped}
     tags |= {**_facts(loaded), **champion_tag(store.path, finished.name, loaded.space)}
     return successor(finished, tags, code_version=code_version(), retry_missing=retry_missing)
 

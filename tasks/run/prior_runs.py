@@ -67,14 +67,14 @@ class PriorRuns:
     def describe(self) -> str | None:
         """Return a line on what the run starts from; ``None``: from nothing."""
         n_runs = self.start.n_runs - self.production.is_apart
-        asked = self.production.describe()
+        description = self.production.describe()
         if not n_runs:
-            return None if asked is None else f"starts from {asked}"
+            return None if description is None else f"starts from {description}"
         runs = f"{n_runs} earlier run{'s' * (n_runs != 1)}"
         line = f"starts from {runs} ({self.start.n_candidates:,} candidates)"
         if self.start.n_dropped:
             line += f"; {self.start.n_dropped:,} more do not fit today's search space"
-        return line if asked is None else f"{line}; {asked}"
+        return line if description is None else f"{line}; {description}"
 
     def describe_agreement(self, search: SearchState) -> str | None:
         """Return a line on how far this evidence agrees with earlier runs; ``None``: unknown."""
@@ -83,13 +83,13 @@ class PriorRuns:
         fitted = self.surrogate.fit(search.archive, case_weights=self.case_weights)
         if fitted.learned is None:
             return None
-        found = fitted.learned.agreement
-        if found is None:
+        agreement = fitted.learned.agreement
+        if agreement is None:
             return "earlier runs no longer count: this run has asked enough candidates itself"
-        if not any(found.correlation):
+        if not any(agreement.correlation):
             return "earlier runs disagree with this one and are ignored"
         discounts = ", ".join(
-            f"{1.0 - rho * rho:.1f}" if rho else "ignored" for rho in found.correlation
+            f"{1.0 - rho * rho:.1f}" if rho else "ignored" for rho in agreement.correlation
         )
         return f"earlier runs: discount learned {discounts} (0: none, 1: all)"
 
@@ -113,12 +113,12 @@ def tags_of(configuration: Configuration, store: ParquetStore, system: str) -> d
         and ROUNDS_TAG not in record.tags
     ]
     twice = superseded(records)
-    found = [
+    earlier_tags = [
         f"{record.run_id}@{record.n_generations}"
         for record in records
         if record.run_id not in twice
     ]
-    earlier = {TAG: " ".join(found[: config.runs])} if found else {}
+    earlier = {TAG: " ".join(earlier_tags[: config.runs])} if earlier_tags else {}
     return {**earlier, **production_tag(store.path, system, config.production)}
 
 

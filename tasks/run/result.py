@@ -277,11 +277,11 @@ def _given_texts(loaded: Loaded) -> dict[str, str]:
 
 def _with_prompts(result: RunResult, store: Store, loaded: Loaded, record: RunRecord) -> RunResult:
     """Return the result with what writing prompts came to, and who chose the edits."""
-    told = prompt_report(store, result, _given_texts(loaded))
-    if told is None:
+    prompts = prompt_report(store, result, _given_texts(loaded))
+    if prompts is None:
         return result
     chooser = chooser_sentences(store_path(loaded), record.name, record.tags)
-    return replace(result, prompts=replace(told, chooser=chooser))
+    return replace(result, prompts=replace(prompts, chooser=chooser))
 
 
 def _with_winner(

@@ -278,17 +278,17 @@ class Run:
 
     def learn(self, trials: Sequence[Trial]) -> StepResult:
         """Return what the trials of the planned generation teach, without storing it."""
-        asked = self._asked
-        assert asked is not None  # noqa: S101 - its trials exist
+        planned = self._asked
+        assert planned is not None  # noqa: S101 - its trials exist
         number = self.next_generation + 1
         totals = self.journal.totals(self.run_id, before_generation=number)
         state, recommendation = self.study.learn(
-            self.state, asked, trials, n_calls=self.spent_before.calls + totals.n_attempts
+            self.state, planned, trials, n_calls=self.spent_before.calls + totals.n_attempts
         )
         steps: dict[str, LearnerStep] = {}
-        if not asked.is_repair:
+        if not planned.is_repair:
             for name, learner in self.learners.items():
-                steps[name] = learner.learn(self.study, self.state, asked, trials)
+                steps[name] = learner.learn(self.study, self.state, planned, trials)
         learned = {**state.learned, **{name: step.learned for name, step in steps.items()}}
         return StepResult(
             trials=tuple(trials),

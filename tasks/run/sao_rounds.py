@@ -72,8 +72,8 @@ def open_rounds(
 
 def sao_of(run: Run) -> SaoLearner | None:
     """Return SAO of a run; ``None``: it is off."""
-    found = run.learners.get(SAO)
-    return found if isinstance(found, SaoLearner) else None
+    learner = run.learners.get(SAO)
+    return learner if isinstance(learner, SaoLearner) else None
 
 
 def should_continue(run: Run) -> bool:
@@ -83,8 +83,8 @@ def should_continue(run: Run) -> bool:
         RunInterruptedError: the run was asked to stop.
     """
     run.check_stop()
-    found = sao_of(run)
-    return found is not None and found.may_continue and run.study.leader(run.state) is not None
+    learner = sao_of(run)
+    return learner is not None and learner.may_continue and run.study.leader(run.state) is not None
 
 
 def save_round(run: Run, flow_run_id: str | None) -> None:
@@ -113,38 +113,38 @@ def save_round(run: Run, flow_run_id: str | None) -> None:
 
 def finish(run: Run) -> None:
     """Mark a run of rounds as done, with why it ended."""
-    found = sao_of(run)
-    if found is None:
+    learner = sao_of(run)
+    if learner is None:
         reason = "no preferences can be written"
-    elif found.disabled_reason is not None:
-        reason = found.disabled_reason
+    elif learner.disabled_reason is not None:
+        reason = learner.disabled_reason
     elif run.study.leader(run.state) is None:
         reason = "no run of this system has a reward yet"
     else:
-        reason = found.state.rounds.stop_reason or "alarm of coverage"
+        reason = learner.state.rounds.stop_reason or "alarm of coverage"
     run.save("done", reason)
     run.emit(RunFinished(run_id=run.run_id, status="done", reason=reason))
 
 
 def _take_over(run: Run) -> None:
     """Give a run the evidence of its source, and the texts that its rounds have distilled."""
-    found = sao_of(run)
-    if found is None:
+    learner = sao_of(run)
+    if learner is None:
         return
     source = run.record.tags.get(SOURCE_TAG)
-    state = found.state
+    state = learner.state
     if run.next_generation == 0 and source is not None:
         checkpoint = run.store.checkpoint(source)
         assert checkpoint is not None  # noqa: S101 - it was chosen for having one
-        theirs = StudyState.from_checkpoint(checkpoint)
-        run.state = replace(run.state, search=theirs.search)
-        if SAO in theirs.learned:
+        previous = StudyState.from_checkpoint(checkpoint)
+        run.state = replace(run.state, search=previous.search)
+        if SAO in previous.learned:
             limit = run.configuration.society.sao.iterative_rounds
-            left = SaoState.from_json(theirs.learned[SAO], limit=limit)
+            left = SaoState.from_json(previous.learned[SAO], limit=limit)
             state = replace(state, variants=left.variants)
             run.widen(state.variants)
     answers_of = run.record.tags.get(ANSWERS_TAG, run.run_id)
-    found.take_over(state, partial(grounded_answers, run.loaded, run.store, answers_of))
+    learner.take_over(state, partial(grounded_answers, run.loaded, run.store, answers_of))
 
 
 def _source(store: ParquetStore, loaded: Loaded) -> RunRecord | None:

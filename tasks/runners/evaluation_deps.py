@@ -196,7 +196,9 @@ def _address_check(loaded: Loaded, endpoint: str) -> AddressCheck:
     model = loaded.space.parameters.get("model")
     n_models = len(model.choices) if isinstance(model, Choice) else 1
     if models:
-        n_models = sum(endpoint_of({"url": one.endpoint}) == endpoint for one in models.values())
+        n_models = sum(
+            endpoint_of({"url": model.endpoint}) == endpoint for model in models.values()
+        )
     return AddressCheck(
         n_candidates=loaded.space.size(),
         n_models=max(1, n_models),

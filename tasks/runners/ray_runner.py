@@ -58,7 +58,7 @@ class RayRunner:
         except self._ray.exceptions.RayActorError as error:
             lost = actor
             actor = self._actor_class.remote()
-            self._actors = [actor if one is lost else one for one in self._actors]
+            self._actors = [actor if running is lost else running for running in self._actors]
             raise WorkerLostError(f"an actor of the Ray cluster ended: {error}") from error
         finally:
             self._free.put(actor)

@@ -58,9 +58,9 @@ class Worker:
     def stop(self, session_id: str) -> None:
         """Let no further call of a session start; those in flight have a few seconds to end."""
         self._stopped.add(session_id)
-        found = self._open
-        if found is not None and found.spec.session_id == session_id:
-            found.session.stop()
+        current = self._open
+        if current is not None and current.spec.session_id == session_id:
+            current.session.stop()
 
     def close(self) -> None:
         """Close what is open."""
@@ -68,19 +68,19 @@ class Worker:
             self._close()
 
     def _execute(self, item: WorkItem) -> WorkResult:
-        found = self._opened(item.spec)
-        found.budget.restart(item.start, time.time())
-        found.budget.keep_back(share=item.kept[0], calls=item.kept[1])
+        evaluator = self._opened(item.spec)
+        evaluator.budget.restart(item.start, time.time())
+        evaluator.budget.keep_back(share=item.kept[0], calls=item.kept[1])
         if item.spec.session_id in self._stopped:
-            found.session.stop()
-        trial = found.session.evaluate(item.assignment, item.generation)
+            evaluator.session.stop()
+        trial = evaluator.session.evaluate(item.assignment, item.generation)
         return WorkResult(trial=trial, used=self._used(item))
 
     def _used(self, item: WorkItem) -> Spent:
-        found = self._open
-        if found is None or found.spec != item.spec:
+        current = self._open
+        if current is None or current.spec != item.spec:
             return Spent()
-        now, start = found.budget.spent, item.start
+        now, start = current.budget.spent, item.start
         return Spent(
             usd=max(0.0, now.usd - start.usd),
             calls=now.calls - start.calls,
@@ -110,9 +110,9 @@ class Worker:
         return self._open
 
     def _close(self) -> None:
-        found, self._open = self._open, None
-        if found is not None:
-            found.held.close()
+        current, self._open = self._open, None
+        if current is not None:
+            current.held.close()
 
 
 def _loaded(spec: RunSpec) -> Loaded:
@@ -124,9 +124,9 @@ def _loaded(spec: RunSpec) -> Loaded:
     loaded = load_mapping(json.loads(spec.config_json), Path(spec.base_dir))
     same_space = canonical_json(loaded.space.to_json()) == spec.search_space_json
     if loaded.cases_sha256 != spec.cases_sha256 or not same_space:
-        what = "prompt files" if loaded.cases_sha256 == spec.cases_sha256 else "test cases"
+        difference = "prompt files" if loaded.cases_sha256 == spec.cases_sha256 else "test cases"
         raise ResumeError(
-            f"a worker of run {spec.label} finds other {what} in {spec.base_dir} than the run. "
+            f"a worker of run {spec.label} finds other {difference} in {spec.base_dir} than the run. "
             "Give all workers the same files, e.g. on a shared folder."
         )
     return loaded

@@ -176,8 +176,8 @@ class WorkerPool:
         if left and not had_all:
             cells = tuple(cell for cell in assignment.cells if cell in left)
             again = self._execute(replace(assignment, cells=cells), generation, alone=True)
-            asked = {evaluation.cell: evaluation for evaluation in again.evaluations}
-            merged = tuple(asked.get(e.cell, e) for e in trial.evaluations)
+            repeated = {evaluation.cell: evaluation for evaluation in again.evaluations}
+            merged = tuple(repeated.get(e.cell, e) for e in trial.evaluations)
             trial = replace(trial, evaluations=merged)
         if self.on_cell is not None:
             with self._listener_lock:

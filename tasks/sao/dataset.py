@@ -93,23 +93,23 @@ class Dataset:
     @property
     def doubts(self) -> tuple[str, ...]:
         """Why nobody should train on it, in words; empty: nothing speaks against it."""
-        found = []
+        doubts_list = []
         if self.n_unvouched and (self.holds_all or not self.pairs):
-            found.append(
+            doubts_list.append(
                 f"the judge was disabled in the rounds of {self.n_unvouched:,} pairs: grounded items "
                 f"did not vouch for it (trust below {LEAST_TRUST:g}, or fewer than {LEAST_ITEMS} "
                 "different items)"
             )
         if self.n_collapsed and (self.holds_all or not self.pairs):
-            found.append(
+            doubts_list.append(
                 f"the texts of the rounds of {self.n_collapsed:,} pairs raised an alarm of coverage"
             )
         if self.coverage.n_texts < WINDOW:
-            found.append(
+            doubts_list.append(
                 f"coverage is insufficient: {self.coverage.n_texts} of {WINDOW} texts, so a collapse "
                 "could not be seen"
             )
-        return tuple(found)
+        return tuple(doubts_list)
 
 
 def systems_of(store: Store) -> list[str]:
@@ -260,21 +260,21 @@ def read_dataset(
         BadRowError: a row is of no known form; the message names it.
         OSError: the file cannot be read.
     """
-    found = read(_text(path))
+    rows = read(_text(path))
     beside = path.with_name(path.name + EVIDENCE_SUFFIX)
-    evidence: list[Any] = [None] * len(found)
+    evidence: list[Any] = [None] * len(rows)
     if beside.is_file():
         evidence = read(_text(beside))
-        if len(evidence) != len(found):
+        if len(evidence) != len(rows):
             raise BadRowError(
-                f"{beside.name} must hold a line for each of {len(found)} rows, but has "
+                f"{beside.name} must hold a line for each of {len(rows)} rows, but has "
                 f"{len(evidence)}"
             )
     filters = FilterChain(settings or SaoConfig(), HeldOut(held_out))
     pairs = []
-    for number, (value, told) in enumerate(zip(found, evidence, strict=True), 1):
+    for number, (value, row_evidence) in enumerate(zip(rows, evidence, strict=True), 1):
         try:
-            pair = pair_of(PreferenceRow.from_json(value), told, number - 1)
+            pair = pair_of(PreferenceRow.from_json(value), row_evidence, number - 1)
         except BadRowError as error:
             raise BadRowError(f"row {number}: {error}") from None
         if filters.before_judging(pair.comparison) is None:
@@ -309,11 +309,11 @@ def import_dataset(loaded: Loaded, path: Path) -> tuple[Imported, str]:
     configuration = loaded.configuration
     store = ParquetStore(store_path(loaded))
     source = source_of(loaded, shape_of(loaded.cases) or PromptShape(), seed=0)
-    found = read_dataset(path, settings=source.settings, held_out=source.held_out)
-    if not found.pairs:
+    dataset = read_dataset(path, settings=source.settings, held_out=source.held_out)
+    if not dataset.pairs:
         raise ConfigurationError(
             [Problem(key=str(path), rule="must hold a row that passes the filters", value="",
-                     fix=f"Dropped: {dict(found.dropped)}.")]
+                     fix=f"Dropped: {dict(dataset.dropped)}.")]
         )  # fmt: skip
     tags = {ROUNDS_TAG: "true", IMPORT_TAG: path.name}
     record = new_record(loaded, name=configuration.api.name, tags=tags)
@@ -328,17 +328,17 @@ def import_dataset(loaded: Loaded, path: Path) -> tuple[Imported, str]:
         fallback_us=record.started_us,
     )
     tables = {
-        "payloads": text_rows(run_id, found.pairs),
-        "preferences": preference_rows(run_id, 0, found.pairs),
+        "payloads": text_rows(run_id, dataset.pairs),
+        "preferences": preference_rows(run_id, 0, dataset.pairs),
         "generations": [row],
     }
     with Lease(store.path, record.name).acquire():
         store.save_run(record)
         store.publish(run_id, 0, tables)
-        reason = f"{len(found.pairs)} preferences were imported"
+        reason = f"{len(dataset.pairs)} preferences were imported"
         store.save_run(
             replace(
                 record, status="done", reason=reason, ended_us=wall_clock_us(), n_generations=1
             )
         )
-    return found, record.label
+    return dataset, record.label

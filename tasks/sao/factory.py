@@ -66,8 +66,8 @@ def first_state(
     sao = configuration.society.sao
     if learned is not None:
         return SaoState.from_json(learned, limit=sao.iterative_rounds)
-    found = inherited_state(store, record, limit=sao.iterative_rounds, n_personas=sao.n_personas)
-    return found or SaoState(rounds=Rounds(limit=sao.iterative_rounds), walk_to=sao.n_personas)
+    state = inherited_state(store, record, limit=sao.iterative_rounds, n_personas=sao.n_personas)
+    return state or SaoState(rounds=Rounds(limit=sao.iterative_rounds), walk_to=sao.n_personas)
 
 
 def make_writer(configuration: Configuration, world: Environment) -> Writer | None:
@@ -204,12 +204,12 @@ def grounded_answers(loaded: Loaded, store: Store, run_id: str) -> list[Grounded
     if not names or shape is None:
         return []
     prompts = {case.case_id: shape.text(case.input) or "" for case in loaded.cases}
-    found = []
+    answers = []
     for row in store.rows(_ANSWERS, {"run": run_id}):
         measured = dict(row["metrics"] or {})  # type: ignore[call-overload]  # a map
         values = [float(measured[name]) for name in names if measured.get(name) is not None]
         if values and row["case_id"] in prompts:
-            found.append(
+            answers.append(
                 GroundedAnswer(
                     case_id=str(row["case_id"]),
                     prompt=prompts[str(row["case_id"])],
@@ -218,4 +218,4 @@ def grounded_answers(loaded: Loaded, store: Store, run_id: str) -> list[Grounded
                     truth=sum(values) / len(values),
                 )
             )
-    return found
+    return answers

@@ -47,8 +47,8 @@ def judge_of(config_json: str) -> str | None:
     """Return the model that judges in a run of this configuration; ``None``: nobody does."""
     config = json.loads(config_json)
     society, llm = config.get("society") or {}, config.get("llm") or {}
-    found = (society.get("sao") or {}).get("model_name") or llm.get("model")
-    return None if found is None else str(found)
+    name = (society.get("sao") or {}).get("model_name") or llm.get("model")
+    return None if name is None else str(name)
 
 
 def history_tag(store: Store, system: str) -> dict[str, str]:
@@ -63,8 +63,8 @@ def history_tag(store: Store, system: str) -> dict[str, str]:
     twice = superseded(runs)
     runs = [record for record in runs if record.run_id not in twice]
     runs.sort(key=lambda record: (record.ended_us or record.started_us, record.run_id))
-    found = [f"{record.run_id}@{n_of[record.run_id]}" for record in reversed(runs)]
-    return {TAG: " ".join(found[:MOST_RUNS])} if found else {}
+    entries = [f"{record.run_id}@{n_of[record.run_id]}" for record in reversed(runs)]
+    return {TAG: " ".join(entries[:MOST_RUNS])} if entries else {}
 
 
 def history_of(store: Store, record: RunRecord) -> RoundHistory:
@@ -80,7 +80,7 @@ def history_of(store: Store, record: RunRecord) -> RoundHistory:
     limits = {**_tagged(record), record.run_id: None}
     # Oldest first, the run itself last.
     rank = {run: -k for k, run in enumerate(limits)} | {record.run_id: 1}
-    known = {one.run_id: one for one in store.runs(record.name) if one.run_id in limits}
+    known = {run.run_id: run for run in store.runs(record.name) if run.run_id in limits}
     judge = judge_of(record.config_json)
 
     def seen(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -132,8 +132,8 @@ def played_items(
         judge: the model, as the configuration names it; verdicts of other players are left out.
         run_id: whose rounds; ``None``: those of all runs of this name.
     """
-    found = _played(store, system, judge)
-    return [item for row, item in found if run_id in (None, row["run_id"])]
+    items = _played(store, system, judge)
+    return [item for row, item in items if run_id in (None, row["run_id"])]
 
 
 def _played(
@@ -142,7 +142,7 @@ def _played(
     if judge is None:
         return []
     name = split_model(judge)[1]
-    found: list[tuple[Mapping[str, Any], PlayedItem]] = []
+    items: list[tuple[Mapping[str, Any], PlayedItem]] = []
     for row in store.rows(_PLAYED, {"system": system}):
         facts, players = json.loads(str(row["facts_json"])), json.loads(str(row["players_json"]))
         scores: Any = dict(row["scores"] or {})  # type: ignore[call-overload]  # a map
@@ -152,8 +152,8 @@ def _played(
                 item_id=str(facts["item"]),
                 log_score=float(scores["judge"]),
             )
-            found.append((row, item))
-    return found
+            items.append((row, item))
+    return items
 
 
 def inherited_state(
@@ -171,7 +171,7 @@ def inherited_state(
         n_personas: personas drawn for it.
     """
     judge = judge_of(record.config_json)
-    configs = {one.run_id: one.config_json for one in store.runs(record.name)}
+    configs = {run.run_id: run.config_json for run in store.runs(record.name)}
     newest: SaoState | None = None
     for run_id, n in _tagged(record).items():
         rows = store.rows(_STATE, {"run": run_id, "generation": n - 1})
@@ -180,21 +180,21 @@ def inherited_state(
             continue
         same = judge_of(configs[run_id]) == judge
         state = SaoState.from_json(learned, limit=limit)
-        found = state.next_run(limit=limit, n_personas=n_personas, same_judge=same)
-        newest = newest or found
+        renewed = state.next_run(limit=limit, n_personas=n_personas, same_judge=same)
+        newest = newest or renewed
         if same:
             walk_from, walk_to = newest.walk_from, newest.walk_to
-            return replace(found, alarms=newest.alarms, walk_from=walk_from, walk_to=walk_to)
+            return replace(renewed, alarms=newest.alarms, walk_from=walk_from, walk_to=walk_to)
     return newest
 
 
 def _tagged(record: RunRecord) -> dict[str, int]:
     """Return the earlier runs of a run and how many generations each had, newest first."""
-    found = {}
+    tagged = {}
     for name in record.tags.get(TAG, "").split():
         run_id, _, n = name.partition("@")
-        found[run_id] = int(n)
-    return found
+        tagged[run_id] = int(n)
+    return tagged
 
 
 def _is_before(row: Mapping[str, Any], limits: Mapping[str, int | None]) -> bool:

@@ -123,17 +123,17 @@ class SaoLearner:
             self.source.settings,
             HeldOut(self.source.held_out),
             known_prompts=self.history.prompts,
-            answers=[one.answer for one in answers],
+            answers=[answer.answer for answer in answers],
         )
         outcome = self.calls.run(
             lambda asker: RoundRunner(models, channel, filters, asker).run(plan),
             generation,
             scope=f"sao/{plan.round_number}",
         )
-        found = conclude_round(plan, outcome)
-        tables = round_tables(self.run_id, generation, found, estimator=probe.estimator)
-        self.pending = PendingRound(generation=generation, found=found, tables=tables)
-        return sum(pair.is_kept for pair in found.pairs)
+        finished = conclude_round(plan, outcome)
+        tables = round_tables(self.run_id, generation, finished, estimator=probe.estimator)
+        self.pending = PendingRound(generation=generation, found=finished, tables=tables)
+        return sum(pair.is_kept for pair in finished.pairs)
 
     def _probed(self, generation: int) -> ChannelProbe:
         """Return the best channel that the judge's server has."""
@@ -155,7 +155,7 @@ class SaoLearner:
         self,
         study: Study,  # noqa: ARG002 - of the protocol
         state: StudyState,
-        asked: Asked,  # noqa: ARG002
+        planned: Asked,  # noqa: ARG002
         trials: Sequence[Trial],  # noqa: ARG002
     ) -> LearnerStep:
         """Return the state after the round before this generation, and its rows."""
@@ -187,9 +187,11 @@ class SaoLearner:
         self.calls.close(self.models.writer.model.llm, self.models.asked.warm)
 
 
-def _summary(found: SaoRound) -> str:
-    made = plural(found.outcome.n_pairs, "pair")
-    n_kept, n_total = (sum(p.is_kept for p in ps) for ps in (found.pairs, found.history.pairs))
+def _summary(finished: SaoRound) -> str:
+    made = plural(finished.outcome.n_pairs, "pair")
+    n_kept, n_total = (
+        sum(p.is_kept for p in ps) for ps in (finished.pairs, finished.history.pairs)
+    )
     return f"preferences: {made} made, {n_kept:,} kept; {plural(n_total, 'pair')} in the dataset"
 
 

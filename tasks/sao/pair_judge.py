@@ -81,8 +81,8 @@ def chosen(value: Json) -> bool:
     text = value.get("text") if isinstance(value, dict) else None
     letter = text.strip().strip(".\"'*` ").upper() if isinstance(text, str) else ""
     if letter not in ("A", "B"):
-        told = one_line(str(text), 40, redacted_text)
-        raise UnreadableAnswerError(f"must be A or B, not {told!r}")
+        shown = one_line(str(text), 40, redacted_text)
+        raise UnreadableAnswerError(f"must be A or B, not {shown!r}")
     return letter == "A"
 
 
@@ -117,16 +117,18 @@ async def judge(
         FailedError: an order failed, which voids the pair.
     """
     first, second = comparison.first.text, comparison.second.text
-    found = []
+    predictions = []
     for order, (a, b) in (("12", (first, second)), ("21", (second, first))):
         side = PredictionSide(
             label=f"{label}/{order}",
             context=judging(comparison.prompt, a, b),
             questions={PAIR: JUDGING_QUESTION},
         )
-        one = await channel.predict(side, asker)
-        if PAIR not in one.forecasts:
-            notes = "; ".join(one.notes) or "nothing could be read"
+        prediction = await channel.predict(side, asker)
+        if PAIR not in prediction.forecasts:
+            notes = "; ".join(prediction.notes) or "nothing could be read"
             raise FailedError(f"judgement: {notes}")
-        found.append(one.forecasts[PAIR])
-    return Judgement(p12=float(found[0][0]), p21=float(found[1][1]), estimator=channel.estimator)
+        predictions.append(prediction.forecasts[PAIR])
+    return Judgement(
+        p12=float(predictions[0][0]), p21=float(predictions[1][1]), estimator=channel.estimator
+    )

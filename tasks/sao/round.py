@@ -157,7 +157,7 @@ class RoundRunner:
             return []
         kind = plan.kinds[k]
         authors = self._authors(plan, k)
-        found = await asyncio.gather(
+        completions = await asyncio.gather(
             *(
                 self._or_error(
                     self.models.asked.answer(
@@ -172,7 +172,7 @@ class RoundRunner:
                 for turn, author in enumerate(authors)
             )
         )
-        answers = [answer for answer in found if answer is not None]
+        answers = [answer for answer in completions if answer is not None]
         if len(answers) == len(authors):
             return answers
         self.filters.fail(n_pairs)
@@ -194,10 +194,10 @@ class RoundRunner:
         if embedder is None or not comparisons:
             return
         prompts = dict.fromkeys((*self.filters.known_prompts, *(c.prompt for _, c in comparisons)))
-        found = await asyncio.gather(
+        vectors = await asyncio.gather(
             *(self._or_error(self._direction(embedder, prompt)) for prompt in prompts)
         )
-        known = zip(prompts, found, strict=True)
+        known = zip(prompts, vectors, strict=True)
         self.filters.vectors = {prompt: v for prompt, v in known if v is not None}
 
     async def _direction(self, embedder: Embedder, prompt: str) -> np.ndarray:
@@ -218,7 +218,7 @@ class RoundRunner:
     ) -> list[JudgedPair]:
         """Judge what filters 1 to 6 let pass."""
         kept = [(i, c) for i, c in comparisons if self.filters.before_judging(c) is None]
-        found = await asyncio.gather(
+        judgements = await asyncio.gather(
             *(self._or_error(self._judge(c, f"judge/{i}"), n_pairs=1) for i, c in kept)
         )
         return [
@@ -229,7 +229,7 @@ class RoundRunner:
                 round_number=plan.round_number,
                 position=i,
             )
-            for (i, comparison), judgement in zip(kept, found, strict=True)
+            for (i, comparison), judgement in zip(kept, judgements, strict=True)
             if judgement is not None
         ]
 
@@ -237,16 +237,16 @@ class RoundRunner:
         self, labelled: Sequence[tuple[str, Comparison, T]]
     ) -> tuple[tuple[T, Judgement], ...]:
         """Judge pairs of which something is known already; those that fail are left out."""
-        found = await asyncio.gather(
+        judgements = await asyncio.gather(
             *(self._judge(comparison, label) for label, comparison, _ in labelled),
             return_exceptions=True,
         )
         judged = []
-        for (_, _, known), one in zip(labelled, found, strict=True):
-            if isinstance(one, Judgement):
-                judged.append((known, one))
-            elif not isinstance(one, FailedError):
-                raise one
+        for (_, _, known), judgement in zip(labelled, judgements, strict=True):
+            if isinstance(judgement, Judgement):
+                judged.append((known, judgement))
+            elif not isinstance(judgement, FailedError):
+                raise judgement
         return tuple(judged)
 
     def _judge(self, comparison: Comparison, label: str) -> Awaitable[Judgement]:
@@ -263,7 +263,7 @@ class RoundRunner:
             (pair for pair in pairs if pair.split == "train" and pair.is_kept),
             key=lambda p: (-abs(p.judgement.log_odds), p.comparison.pair_id),
         )[:N_EXAMPLES]
-        found: dict[str, str] = {}
+        variants: dict[str, str] = {}
         for name, text in plan.mutable.items() if sure else ():
             written = await self._or_error(
                 self.models.writer.distil(
@@ -271,8 +271,8 @@ class RoundRunner:
                 )
             )
             if written is not None and written != text:
-                found[name] = written
-        return found
+                variants[name] = written
+        return variants
 
     async def _or_error(self, work: Awaitable[T], n_pairs: int = 0) -> T | None:
         """Return what came; ``None``: it failed, which is counted, and so are its pairs."""

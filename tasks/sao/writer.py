@@ -128,10 +128,10 @@ class Writer:
         """
         messages = writing(persona, task=self.task, failures=failures)
         text = await self._text(messages, LONGEST_PROMPT, temperature, label, asker)
-        found = prompt_of(text)
-        if found is None:
+        prompt = prompt_of(text)
+        if prompt is None:
             raise FailedError("prompt: the answer is empty, or a refusal")
-        return found
+        return prompt
 
     async def distil(
         self, text: str, pairs: Sequence[JudgedPair], *, label: str, asker: ThoughtAsker
@@ -143,14 +143,14 @@ class Writer:
         """
         examples = [(p.comparison.prompt, p.chosen.text, p.rejected.text) for p in pairs]
         messages = distilling(text, examples)
-        found = (await self._text(messages, 4 * LONGEST_PROMPT, None, label, asker)).strip()
-        if not found or len(found) > LONGEST_TEXT:
+        summary = (await self._text(messages, 4 * LONGEST_PROMPT, None, label, asker)).strip()
+        if not summary or len(summary) > LONGEST_TEXT:
             raise FailedError("distilled text: empty, or longer than 20,000 characters")
-        if "[[BEGIN" in found or "[[END" in found:
+        if "[[BEGIN" in summary or "[[END" in summary:
             raise FailedError("distilled text: it holds a fence")
-        if placeholders(found) != placeholders(text):
+        if placeholders(summary) != placeholders(text):
             raise FailedError("distilled text: its placeholders are not those of the text")
-        return found
+        return summary
 
     async def _text(
         self,
@@ -164,8 +164,8 @@ class Writer:
         call = self.model.chat(SAO, messages, limit=limit, read=_kept, **options)
         value: Any = (await reply_of(lambda: call, label, asker)).value
         if value["finish_reason"] not in (STOP, None):
-            what = label.partition("/")[0]
-            raise FailedError(f"{what}: it was cut off ({value['finish_reason']})")
+            purpose = label.partition("/")[0]
+            raise FailedError(f"{purpose}: it was cut off ({value['finish_reason']})")
         return str(value["text"])
 
 
@@ -190,6 +190,8 @@ async def reply_of(make_call: Callable[[], PaidCall], label: str, asker: Thought
         raise failed(label.partition("/")[0], fault) from None
 
 
-def failed(what: str, fault: EvaluationFault) -> FailedError:
+def failed(purpose: str, fault: EvaluationFault) -> FailedError:
     """Return what is said of a call that failed."""
-    return FailedError(f"{what}: {one_line(f'{fault.error_type}: {fault}', 200, redacted_text)}")
+    return FailedError(
+        f"{purpose}: {one_line(f'{fault.error_type}: {fault}', 200, redacted_text)}"
+    )

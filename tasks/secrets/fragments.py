@@ -90,7 +90,7 @@ class Fragments:
         }
         numbers = {n: np.frombuffer(raw, "<u8") for n, raw in least_to_raw.items()}
         windows = np.unique(np.concatenate([*numbers.values()]))
-        return windows, {n: np.isin(windows, found) for n, found in numbers.items()}
+        return windows, {n: np.isin(windows, values) for n, values in numbers.items()}
 
     @cached_property
     def _table(self) -> "np.ndarray":
@@ -166,19 +166,19 @@ class Escapes:
     """
 
     def __init__(self, characters: Iterable[str]) -> None:
-        found = sorted(
+        ordered = sorted(
             c for c in {*characters} if c.isascii() and c.isprintable() and not c.isalnum()
         )
-        named = {_NAMED[c]: c for c in found if c in _NAMED}
-        self._written = {c: c for c in found} | {f"{ord(c):02x}": c for c in found}
-        self._written |= {f"#{ord(c)}": c for c in found} | named
+        named = {_NAMED[c]: c for c in ordered if c in _NAMED}
+        self._written = {c: c for c in ordered} | {f"{ord(c):02x}": c for c in ordered}
+        self._written |= {f"#{ord(c)}": c for c in ordered} | named
         codes, numbers, words, signs = (
             "|".join(map(re.escape, of)) or "(?!)"
             for of in (
-                [f"{ord(c):02x}" for c in found],
-                [str(ord(c)) for c in found],
+                [f"{ord(c):02x}" for c in ordered],
+                [str(ord(c)) for c in ordered],
                 named,
-                found,
+                ordered,
             )
         )
         # Repetitions are bounded: texts of nothing but backslashes would take hours.
@@ -218,10 +218,10 @@ class Unescaped:
 
 def merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     """Return spans in order, those that touch as one."""
-    found: list[tuple[int, int]] = []
+    joined: list[tuple[int, int]] = []
     for begin, end in sorted(spans):
-        if found and begin <= found[-1][1]:
-            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        if joined and begin <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
         else:
-            found.append((begin, end))
-    return found
+            joined.append((begin, end))
+    return joined

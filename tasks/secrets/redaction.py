@@ -111,12 +111,12 @@ class Secrets(_Closed):
             >>> Secrets({"API_KEY": "x1"}).get("API_KEY", key="api.auth.token_env").get_secret_value()
             'x1'
         """
-        found = self.find(name)
-        if found is None:
+        secret = self.find(name)
+        if secret is None:
             rule = f"needs the environment variable {name}, which is not set"
             fix = f"Set it before you start, e.g. `export {name}=…`."
             raise ConfigurationError.of(key, rule, fix)
-        return found
+        return secret
 
     def find(self, name: str) -> SecretStr | None:
         """Return the value of an environment variable as a secret; ``None`` if it is not set."""
@@ -151,8 +151,8 @@ class Redactor(_Closed):
         values: Iterable[str] = (),
     ) -> None:
         secrets = secrets or Secrets()
-        found = [value.get_secret_value() for name in names if (value := secrets.find(name))]
-        self._values = frozenset([*found, *values])
+        known = [value.get_secret_value() for name in names if (value := secrets.find(name))]
+        self._values = frozenset([*known, *values])
 
     @classmethod
     def from_configuration(
@@ -207,11 +207,11 @@ class Redactor(_Closed):
         # A value may be part of an unknown key, whose rest would no longer look like a key.
         keys = [span for pattern in _searched(text) for span in _key_spans(pattern, text)]
         spans += [(a, b) for a, b in keys if any(a < end and begin < b for begin, end in spans)]
-        kept, here = [], 0
+        kept, position = [], 0
         for begin, end in merged(spans):
-            kept += [text[here:begin], MASK]
-            here = end
-        return "".join([*kept, text[here:]])
+            kept += [text[position:begin], MASK]
+            position = end
+        return "".join([*kept, text[position:]])
 
     def _spans(self, lower: str) -> list[tuple[int, int]]:
         """Return the spans of values, or of pieces of them, in a case-folded text."""
@@ -300,8 +300,8 @@ def target_secret_names(configuration: "Configuration") -> tuple[str, ...]:
 
 def journal_name(configuration: "Configuration") -> str | None:
     """Return the variable that holds the URL of a shared journal."""
-    found = ENV_REFERENCE.findall(configuration.storage.journal or "")
-    return found[0] if found else None
+    names = ENV_REFERENCE.findall(configuration.storage.journal or "")
+    return names[0] if names else None
 
 
 def journal_url(configuration: "Configuration", secrets: Secrets | None = None) -> str | None:
@@ -438,14 +438,14 @@ def _escaped(text: str) -> Iterator[str]:
 def _base64_forms(raw: bytes) -> Iterator[str]:
     """Yield the Base64 of a value, and the part of it within the Base64 of a longer text."""
     whole = base64.b64encode(raw).decode()
-    found = [whole, whole.rstrip("=")]
+    forms = [whole, whole.rstrip("=")]
     for n_before in (0, 1, 2):
         text = base64.b64encode(bytes(n_before) + raw).decode()
         # Characters at either end share bits with the neighbours of the value.
         n_shared, n_whole = -(-n_before * 8 // 6), (n_before + len(raw)) * 8 // 6
         part = text[n_shared:n_whole]
         if len(part) >= _MIN_PART_LENGTH:
-            found.append(part)
-    for text in found:
+            forms.append(part)
+    for text in forms:
         yield text
         yield text.replace("+", "-").replace("/", "_")

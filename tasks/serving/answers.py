@@ -114,4 +114,4 @@ def as_dict(
     answer: "DataclassInstance", kind: "type[DataclassInstance] | None" = None
 ) -> dict[str, Any]:
     """Return an answer's fields, or those that it has as a ``kind``, by their names."""
-    return {one.name: getattr(answer, one.name) for one in fields(kind or answer)}
+    return {field.name: getattr(answer, field.name) for field in fields(kind or answer)}

@@ -238,7 +238,7 @@ class Bandit:
         index = known.get(logged.arm_id)
         if index is None:  # kept from before this process learned of it
             stored = self._store.arms(version.group.group_id)
-            arm = next(one for one in stored if one.arm_id == logged.arm_id)
+            arm = next(arm for arm in stored if arm.arm_id == logged.arm_id)
         else:
             arm = version.arms[index]
         with self._mutex:
@@ -285,15 +285,15 @@ class Bandit:
             ):
                 self._is_current = True
                 return version
-            found = self._stored_version(group) if group.version else None
-            if found is None or found.policy.is_stale(group.n, patience=self._patience):
-                found = self._next_version(group)
+            policy = self._stored_version(group) if group.version else None
+            if policy is None or policy.policy.is_stale(group.n, patience=self._patience):
+                policy = self._next_version(group)
                 # The process that made the latest version makes the next one: where all do so at
                 # once, all but one work in vain.
-                self._patience = OTHERS_PATIENCE if found is None else 1.0
-            if found is not None:
-                self._version, self._is_current = found, True
-                return found
+                self._patience = OTHERS_PATIENCE if policy is None else 1.0
+            if policy is not None:
+                self._version, self._is_current = policy, True
+                return policy
 
     def _contextual_version(self, group: Group, request: ArmRequest) -> PolicyVersion:
         """Return the policy of contextual arms for one request."""
@@ -323,8 +323,8 @@ class Bandit:
     ) -> tuple[np.ndarray, np.ndarray] | None:
         if group.kind != "gaussian":
             return None
-        found = self._gaussian(arms)
-        return found.means, found.sds
+        model = self._gaussian(arms)
+        return model.means, model.sds
 
     def _gaussian(self, arms: Sequence[StoredArm]) -> GaussianArms:
         return gaussian_arms(arms, mean=self.settings.reward_mean, sd=self.settings.reward_sd)

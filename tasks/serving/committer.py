@@ -136,7 +136,7 @@ def _prepared(batch: Sequence[_Waiting]) -> list[_Waiting]:
         waiting.attempt(waiting.operation.prepare)
         if waiting.error is None and not waiting.operation.writes:
             waiting.attempt(waiting.operation.result)
-    ready = [one for one in batch if one.error is None and one.operation.writes]
+    ready = [item for item in batch if item.error is None and item.operation.writes]
     return sorted(ready, key=lambda waiting: waiting.operation.system)
 
 

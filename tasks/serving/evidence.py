@@ -68,8 +68,10 @@ class EvidenceFold:
             by_version.setdefault(tally.version, []).append(row)
         was_out = np.zeros(len(arms), dtype=bool)
         for policy in self._store.policies(group_id):
-            found = policy.design.get("out")
-            was_out[[index[str(arm)] for arm in found] if isinstance(found, list) else []] = True
+            outside = policy.design.get("out")
+            was_out[[index[str(arm)] for arm in outside] if isinstance(outside, list) else []] = (
+                True
+            )
             if policy.version in by_version:
                 test = self._taught(test, policy, tuple(by_version[policy.version]), index)
         return replace(test, eliminated=was_out).with_eliminations()

@@ -65,12 +65,12 @@ def fold_store(path: Path) -> FoldReport:
             if watched is not None:
                 guards[f"{system}/{agent_type}"] = watched
             try:
-                found = Bandit(store, system, agent_type).evidence()
+                test = Bandit(store, system, agent_type).evidence()
             except NoArmsError:
                 continue  # one arm cannot be compared
-            evidence[f"{system}/{agent_type}"] = found
+            evidence[f"{system}/{agent_type}"] = test
             if counts["rewards"]:
-                save_look(store, _look(store, system, agent_type, found))
+                save_look(store, _look(store, system, agent_type, test))
         alarms = tuple(unreported_alarms(store))
     return FoldReport(
         n_decisions=counts["decisions"],
@@ -99,25 +99,27 @@ def mark_alarms_reported(path: Path, alarms: Sequence[StoredAlarm]) -> None:
             mark_reported(store, alarms)
 
 
-def _look(store: RuntimeStore, system: str, agent_type: str, found: TrafficEvidence) -> GateLook:
-    best = max(range(len(found.arms)), key=lambda arm: found.means[arm])
-    others = [log_e for arm, log_e in enumerate(found.log_e) if arm != best]
+def _look(
+    store: RuntimeStore, system: str, agent_type: str, evidence: TrafficEvidence
+) -> GateLook:
+    best = max(range(len(evidence.arms)), key=lambda arm: evidence.means[arm])
+    others = [log_e for arm, log_e in enumerate(evidence.log_e) if arm != best]
     return GateLook(
         system=system,
         kind="traffic",
-        candidate_id=found.arms[best],
+        candidate_id=evidence.arms[best],
         champion_id=None,
         run_id=None,
-        decision="undecided" if found.winner is None else "promote",
-        n=sum(found.numbers),
+        decision="undecided" if evidence.winner is None else "promote",
+        n=sum(evidence.numbers),
         log_e=min(others),
-        log_threshold=found.log_threshold,
+        log_threshold=evidence.log_threshold,
         details={
             "agent_type": agent_type,
-            "regret": found.regret,
-            "n_to_verdict": found.n_to_verdict,
-            "winner": found.winner,
-            "caveat": found.caveat,
+            "regret": evidence.regret,
+            "n_to_verdict": evidence.n_to_verdict,
+            "winner": evidence.winner,
+            "caveat": evidence.caveat,
         },
         created_us=store.now_us(),
     )

@@ -47,12 +47,12 @@ class GuardLook:
     @property
     def sentence(self) -> str:
         """What was found; with a verdict, what it takes for granted."""
-        told = (
+        sentence = (
             f"promoted {self.promoted} against {self.champion}: {self.decision} "
             f"after {self.n:,} rewards, evidence {self.log_e_worse:.2f} that it is worse and "
             f"{self.log_e_better:.2f} that it is not, of {self.log_threshold:.2f}"
         )
-        return told if self.decision == "watching" else f"{told}. {self.caveat}"
+        return sentence if self.decision == "watching" else f"{sentence}. {self.caveat}"
 
 
 def look(store: RuntimeStore, system: str, agent_type: str) -> GuardLook | None:
@@ -108,21 +108,21 @@ def judge(
     """Return what the rewards of fresh decisions say since the promotion."""
     pair = (guard.promoted, guard.champion)
     index = {arm.arm_id: k for k, arm in enumerate(arms)}
-    found = Guard(alpha=guard.alpha)
+    watch = Guard(alpha=guard.alpha)
     for policy in sorted(policies, key=lambda policy: policy.version):
         if policy.version <= guard.since or not set(pair) <= set(policy.arms):
             continue
-        own = [t for t in tallies if t.version == policy.version and t.arm_id in pair]
-        if not own:
+        pair_tallies = [t for t in tallies if t.version == policy.version and t.arm_id in pair]
+        if not pair_tallies:
             continue
         share = dict(zip(policy.arms, policy.shares, strict=True))
         means = policy.design["means"]
         assert isinstance(means, list)  # noqa: S101 - of a stored design
-        counts = np.array([tally.n for tally in own])
-        found = found.tell(
+        counts = np.array([tally.n for tally in pair_tallies])
+        watch = watch.tell(
             gains_against_champion(
-                is_promoted=np.repeat([t.arm_id == guard.promoted for t in own], counts),
-                rewards=np.repeat([t.reward for t in own], counts),
+                is_promoted=np.repeat([t.arm_id == guard.promoted for t in pair_tallies], counts),
+                rewards=np.repeat([t.reward for t in pair_tallies], counts),
                 shares=np.full(
                     counts.sum(),
                     share[guard.promoted] / (share[guard.promoted] + share[guard.champion]),
@@ -137,10 +137,10 @@ def judge(
     return GuardLook(
         promoted=guard.promoted,
         champion=guard.champion,
-        decision=found.decision,
-        n=found.n,
-        log_e_worse=found.log_e_worse,
-        log_e_better=found.log_e_better,
+        decision=watch.decision,
+        n=watch.n,
+        log_e_worse=watch.log_e_worse,
+        log_e_better=watch.log_e_better,
         log_threshold=-float(np.log(guard.alpha)),
     )
 

@@ -97,9 +97,9 @@ class ContextualArms:
         self._index = {arm.arm_id: k for k, arm in enumerate(stored)}
         self._seq = 0
         if text is not None:
-            found = _with_known(prior, json.loads(text), self._index)
-            if found is not None:
-                prior, self._seq = found, seq
+            posterior = _with_known(prior, json.loads(text), self._index)
+            if posterior is not None:
+                prior, self._seq = posterior, seq
         self._learner = LinearLearner(prior)
         self._n_saved = int(prior.n.sum())
 
@@ -139,11 +139,11 @@ def _with_known(
     )
     for name, saved in known.items():
         assert isinstance(saved, list)  # noqa: S101 - of this version
-        own = np.array(saved[1], dtype=np.float64)
-        if own.shape != b.shape[1:] or name not in index:
+        values = np.array(saved[1], dtype=np.float64)
+        if values.shape != b.shape[1:] or name not in index:
             return None
         k = index[name]
         covariance[k] = np.array(saved[0], dtype=np.float64).reshape(covariance.shape[1:])
-        b[k], n[k] = own, float(str(saved[2]))
-        weights[k] = covariance[k] @ own
+        b[k], n[k] = values, float(str(saved[2]))
+        weights[k] = covariance[k] @ values
     return replace(prior, covariance=covariance, b=b, weights=weights, n=n)

@@ -96,8 +96,8 @@ def with_production(
     by_params: dict[str, list[float]] = {}
     for params_json, reward in rows:
         by_params.setdefault(params_json, []).append(float(reward))
-    found = [(run_id, archive) for run_id, archive in archives]
-    own: dict[str, Member] = {}
+    known = [(run_id, archive) for run_id, archive in archives]
+    members: dict[str, Member] = {}
     n_rewards = n_counted = n_dropped = 0
     for params_json, rewards in by_params.items():
         params = json.loads(params_json)
@@ -109,23 +109,23 @@ def with_production(
         n_rewards, n_counted = n_rewards + len(rewards), n_counted + n
         cells = {(CASE, repeat): reward for repeat, reward in enumerate(rewards[-n:] if n else ())}
         name = candidate.candidate_id
-        index = next((i for i, (_, archive) in enumerate(found) if name in archive), None)
+        index = next((i for i, (_, archive) in enumerate(known) if name in archive), None)
         if index is None:
             if cells:
-                own[name] = Member(candidate=candidate, generation=0, rewards=cells)
+                members[name] = Member(candidate=candidate, generation=0, rewards=cells)
             continue
-        run_id, archive = found[index]
+        run_id, archive = known[index]
         member = archive.members[name]
         joined = replace(member, rewards={**member.rewards, **cells})
-        found[index] = run_id, Archive({**archive.members, name: joined})
-    if own:
-        found.append((CASE, Archive(own)))
+        known[index] = run_id, Archive({**archive.members, name: joined})
+    if members:
+        known.append((CASE, Archive(members)))
     evidence = ProductionEvidence(
         n_arms=len(by_params) - n_dropped,
         n_rewards=n_rewards,
         n_counted=n_counted,
         n_dropped=n_dropped,
         discount=discount,
-        is_apart=bool(own),
+        is_apart=bool(members),
     )
-    return found, evidence
+    return known, evidence

@@ -86,11 +86,11 @@ def take_off_offer(
     if guard is not None:
         end_guard(store, group.group_id, guard, "ended")
     on_offer = [arm for arm in store.arms(group.group_id) if not arm.is_retired]
-    own = _with_params(on_offer, champion.params)
-    if not own or len(on_offer) == 1:
+    champion_arm = _with_params(on_offer, champion.params)
+    if not champion_arm or len(on_offer) == 1:
         return None
-    store.retire(system, agent_type, own[0].arm_id)
-    return own[0].arm_id
+    store.retire(system, agent_type, champion_arm[0].arm_id)
+    return champion_arm[0].arm_id
 
 
 def offer_champion(

@@ -57,7 +57,7 @@ def proposed_arms(
     tree = dict(search_space) if search_space is not None else {"parameters": spanned}
     configuration = _configuration(tree, evolution or {})
     space = _space(configuration)
-    ranked = [arm for arm, _ in sorted(offered, key=lambda one: -one[1])]
+    ranked = [arm for arm, _ in sorted(offered, key=lambda entry: -entry[1])]
     parents = _within(space, ranked)
     if not parents:
         raise ConfigurationError.of(

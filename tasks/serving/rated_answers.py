@@ -49,12 +49,12 @@ def pending_rewards(
     only, values = (
         ("", ()) if interaction_id is None else (" AND i.interaction_id = ?", (interaction_id,))
     )
-    for one, system, decision_id in feedback.fetch(f"{_PENDING}{only}", values):
-        marks = feedback.ratings(one)
+    for answer_id, system, decision_id in feedback.fetch(f"{_PENDING}{only}", values):
+        marks = feedback.ratings(answer_id)
         if marks:
             mean = sum(mark.arm_reward for mark in marks) / len(marks)
             yield RatingReward(
-                interaction_id=one, system=system, decision_id=decision_id, reward=mean
+                interaction_id=answer_id, system=system, decision_id=decision_id, reward=mean
             )
 
 

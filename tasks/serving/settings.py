@@ -134,6 +134,6 @@ def read_settings(system: str, text: str | None) -> RuntimeConfig:
 
     Settings that only another version knows are left out.
     """
-    found = {} if text is None else json.loads(text)
-    known = {name: found[name] for name in RuntimeConfig.model_fields if name in found}
+    values = {} if text is None else json.loads(text)
+    known = {name: values[name] for name in RuntimeConfig.model_fields if name in values}
     return RuntimeConfig.model_validate({**known, "system": system})

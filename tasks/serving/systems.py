@@ -177,14 +177,15 @@ class Systems:
         ``None``: the system is not known.
         """
         kinds = self._agent_types(system)
-        found, champion = looks(self.store, system), champion_of(self.store, system)
-        if not kinds and not found and champion is None:
+        gate_looks, champion = looks(self.store, system), champion_of(self.store, system)
+        if not kinds and not gate_looks and champion is None:
             return None
         evidence, quality, watched = {}, {}, []
         for kind in kinds:
             group = self.known_group(system, kind)
             watched += [
-                {**as_dict(one), "agent_type": kind} for one in guards(self.store, group.group_id)
+                {**as_dict(guard), "agent_type": kind}
+                for guard in guards(self.store, group.group_id)
             ]
             bandit = self.bandit(system, kind)
             if bandit.settings.mode == "quality" and bandit.n_on_offer():
@@ -198,7 +199,7 @@ class Systems:
             "quality": quality,
             "guards": watched,
             "alarms": [as_dict(alarm) for alarm in alarms(self.store, system)],
-            "looks": [as_dict(look) for look in found],
+            "looks": [as_dict(look) for look in gate_looks],
             "champion": None if champion is None else as_dict(champion),
         }
 

@@ -119,15 +119,15 @@ class RecordTable(SqlTable, Generic[Record]):
         """
         hints = get_type_hints(record)
         self._record, self._texts = record, frozenset(texts)
-        self._fields = {one.name: _Kind.of(hints[one.name]) for one in fields(record)}
+        self._fields = {field.name: _Kind.of(hints[field.name]) for field in fields(record)}
         ends = {field: f"{field}_json" for field, kind in self._fields.items() if kind.is_json}
         by_field = {field: field for field in self._fields} | ends | dict(columns or {})
         self.columns = tuple(by_field.values())
         """Columns of the record's fields, in field order."""
-        mine = [f"{by_field[field]} {kind.sql}" for field, kind in self._fields.items()]
-        super().__init__(name, definition.replace("*", ", ".join(mine)), *indexes)
+        added = [f"{by_field[field]} {kind.sql}" for field, kind in self._fields.items()]
+        super().__init__(name, definition.replace("*", ", ".join(added)), *indexes)
         behind = _COMMA.split(definition.partition("*")[2].lstrip(", "))
-        more = [words[0] for one in behind if (words := one.split()) and words[0].islower()]
+        more = [words[0] for column in behind if (words := column.split()) and words[0].islower()]
         self.select = f"SELECT {', '.join(self.columns)} FROM {name}"  # noqa: S608 - declared names
         """SELECT of all rows, for ``records``."""
         self.insert = insert_sql(name, (*self.columns, *more))
@@ -213,7 +213,7 @@ class _Kind:
             return bool(value) if self.is_flag else value
         value = json.loads(value)
         if self.item is not None:
-            value = [self.item(**one) for one in value]
+            value = [self.item(**item) for item in value]
         return tuple(value) if self.is_tuple else value
 
 
@@ -222,7 +222,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, tuple):
-        return [asdict(one) if is_dataclass(one) else one for one in value]  # type: ignore[arg-type]
+        return [asdict(item) if is_dataclass(item) else item for item in value]  # type: ignore[arg-type]
     return value
 
 

@@ -112,16 +112,16 @@ def check_marker(text: str, where: object) -> None:
         StoreFormatError: the format is unknown or newer.
     """
     try:
-        found = json.loads(text)["format"]
+        version = json.loads(text)["format"]
     except (ValueError, KeyError, TypeError) as error:
         raise StoreFormatError(
             f"{where} must be JSON with a number `format`, but it is not. If this folder is "
             f'a store, write {{"format": {FORMAT}}} into it.'
         ) from error
-    if not isinstance(found, int) or found > FORMAT:
+    if not isinstance(version, int) or version > FORMAT:
         root = str(where).rpartition("/")[0]
         raise StoreFormatError(
-            f"the store {root} has format {found}, and this version reads up to "
+            f"the store {root} has format {version}, and this version reads up to "
             f"{FORMAT}. Upgrade convergence-optimizer, or set `storage.path` to another folder."
         )
 

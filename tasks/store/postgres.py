@@ -175,10 +175,10 @@ class PostgresDatabase(Closing):
                 for statement in _BEGIN:
                     connection.execute(statement)
                 fetch = lock(connection)
-            found = fetch()
+            fetched = fetch()
             is_committing = True
             with connection.driver.pipeline():
-                result = change(connection, found)
+                result = change(connection, fetched)
                 connection.execute("COMMIT")
             return result
 
@@ -232,7 +232,7 @@ class PostgresDatabase(Closing):
             for (name,) in connection.driver.execute(
                 "SELECT relname FROM pg_class WHERE relkind = 'r' AND relname = ANY(%s) "
                 "AND pg_table_is_visible(oid)",
-                ([f"{PREFIX}{one}" for one in self._schema.names],),
+                ([f"{PREFIX}{name}" for name in self._schema.names],),
             ).fetchall():
                 connection.driver.execute(f"VACUUM FULL {name}".encode())  # a name of ours
 
@@ -289,8 +289,8 @@ class PostgresDatabase(Closing):
             # Two at once would create the same table: IF NOT EXISTS alone is a race.
             connection.execute("SELECT pg_advisory_xact_lock(?)", (_SCHEMA_LOCK,))
             connection.execute(f"CREATE TABLE IF NOT EXISTS {versions}(version int NOT NULL)")
-            found = self._version(connection)
-            if found < schema.version:
+            version = self._version(connection)
+            if version < schema.version:
                 for table in schema.tables:
                     columns = driver.execute(_COLUMNS, (f"{PREFIX}{table.name}",)).fetchall()
                     script = translated_ddl(table.script([n for (n,) in columns]), schema.names)
@@ -305,14 +305,14 @@ class PostgresDatabase(Closing):
         """
         schema = self._schema
         versions = f"SELECT coalesce(max(version), 0) FROM {schema.names[0]}"  # noqa: S608 - a constant
-        found = int(connection.execute(versions).fetchone()[0])
-        if found > schema.version:
+        version = int(connection.execute(versions).fetchone()[0])
+        if version > schema.version:
             raise StoreFormatError(
-                f"{self._name} has version {found}, and this version reads up to "
+                f"{self._name} has version {version}, and this version reads up to "
                 f"{schema.version}. Upgrade convergence-optimizer, or set `{schema.key}` to another "
                 "database."
             )
-        return found
+        return version
 
     def _drop(self) -> None:
         if self._driver is not None and os.getpid() == self._pid:

@@ -106,10 +106,10 @@ class SqliteDatabase(Closing):
         with self._explained, self._file_lock():
             self._connection.set_busy_timeout(_BUSY_MS)
             self._connection.pragma("cache_size", -_CACHE_KIB)
-            found = self._connection.pragma("user_version")
-            if isinstance(found, int) and found > self._schema.version:
+            version = self._connection.pragma("user_version")
+            if isinstance(version, int) and version > self._schema.version:
                 raise StoreFormatError(
-                    f"the {self._schema.noun} {self.path} has version {found}, and this version "
+                    f"the {self._schema.noun} {self.path} has version {version}, and this version "
                     f"reads up to {self._schema.version}. Upgrade convergence-optimizer, or set "
                     "`storage.path` to another folder."
                 )
@@ -125,7 +125,7 @@ class SqliteDatabase(Closing):
                 )
                 self._connection.pragma("journal_mode", "delete")
                 self._connection.pragma("synchronous", "extra")
-            if found != self._schema.version:
+            if version != self._schema.version:
                 with self._connection:
                     for table in self._schema.tables:
                         columns: Any = self._connection.execute(_COLUMNS, (table.name,)).fetchall()
@@ -279,9 +279,9 @@ def integrity_problem(path: Path) -> str | None:
     try:
         connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
         try:
-            found = connection.execute("PRAGMA integrity_check(1)").fetchall()
+            problems = connection.execute("PRAGMA integrity_check(1)").fetchall()
         finally:
             connection.close()
     except apsw.Error as error:
         return str(error)
-    return None if found == [("ok",)] else str(found[0][0])
+    return None if problems == [("ok",)] else str(problems[0][0])

@@ -101,9 +101,9 @@ class ScriptRunner:
             end = await self._run(connect_url, case_input, params)
             return WorkOutcome(end, None, end.outcome.latency_ms)
 
-        found = await self._pool.run(work, self._connect_s + self._timeout_s + _SLACK_S)
-        assert isinstance(found.value, ScriptEnd)  # noqa: S101 - as above
-        return found.value
+        result = await self._pool.run(work, self._connect_s + self._timeout_s + _SLACK_S)
+        assert isinstance(result.value, ScriptEnd)  # noqa: S101 - as above
+        return result.value
 
     async def aclose(self) -> None:
         """End the driver and the loop; safe to call twice."""
@@ -364,10 +364,10 @@ class SessionClient:
                 answer that names no session.
         """
         marked = {**body, "userMetadata": {MARK: run_id}}
-        found = await self._asked("POST", self._url, json=marked)
-        session = _session_of(found)
+        created = await self._asked("POST", self._url, json=marked)
+        session = _session_of(created)
         if session is None or not session.connect_url:
-            raise bad_body_fault(ValueError("it names no session"), str(found), url=self._url)
+            raise bad_body_fault(ValueError("it names no session"), str(created), url=self._url)
         return session
 
     async def release(self, session_id: str) -> RemoteBrowser:
@@ -398,10 +398,10 @@ class SessionClient:
             query["q"] = f"user_metadata['{MARK}']:'{next(iter(run_ids))}'"
         n_released = 0
         for status in _OPEN:
-            found = await self._asked("GET", self._url, params={"status": status, **query})
-            for told in found if isinstance(found, list) else ():
-                session = _session_of(told)
-                metadata = told.get("userMetadata") if isinstance(told, dict) else None
+            sessions = await self._asked("GET", self._url, params={"status": status, **query})
+            for entry in sessions if isinstance(sessions, list) else ():
+                session = _session_of(entry)
+                metadata = entry.get("userMetadata") if isinstance(entry, dict) else None
                 # What a query means is the provider's: no session of others may be ended by it.
                 is_ours = isinstance(metadata, dict) and metadata.get(MARK) in run_ids
                 if session is not None and session.is_open and is_ours:
@@ -450,24 +450,24 @@ class SessionClient:
             raise bad_body_fault(error, response.text, url=bare(url)) from error
 
 
-def _session_of(told: object) -> RemoteBrowser | None:
+def _session_of(entry: object) -> RemoteBrowser | None:
     """Return the session that an answer tells of; ``None``: none."""
-    if not isinstance(told, dict) or not isinstance(told.get("id"), str):
+    if not isinstance(entry, dict) or not isinstance(entry.get("id"), str):
         return None
-    begun, ended = _time_of(told.get("startedAt")), _time_of(told.get("endedAt"))
-    n_bytes = told.get("proxyBytes")
+    begun, ended = _time_of(entry.get("startedAt")), _time_of(entry.get("endedAt"))
+    n_bytes = entry.get("proxyBytes")
     return RemoteBrowser(
-        session_id=told["id"],
-        status=str(told.get("status")),
-        connect_url=str(told.get("connectUrl") or ""),
+        session_id=entry["id"],
+        status=str(entry.get("status")),
+        connect_url=str(entry.get("connectUrl") or ""),
         seconds=None if begun is None or ended is None else max(0.0, (ended - begun)),
         proxy_bytes=max(0, n_bytes) if isinstance(n_bytes, int) else 0,
     )
 
 
-def _time_of(told: object) -> float | None:
+def _time_of(value: object) -> float | None:
     try:
-        found = datetime.fromisoformat(str(told).replace("Z", "+00:00"))
+        moment = datetime.fromisoformat(str(value).replace("Z", "+00:00"))
     except ValueError:
         return None
-    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

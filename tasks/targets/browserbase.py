@@ -163,10 +163,10 @@ class BrowserbaseTarget:
     def _session(self, params: Params, case: Case) -> dict[str, Json]:
         values = Values(params, case.input)
         body = values.fill(self._api.request.body)
-        found = next(session_problems(body), None)
-        if found is not None:
+        problem = next(session_problems(body), None)
+        if problem is not None:
             raise CandidateFault(
-                f"the session that these parameters ask for: {found.told}",
+                f"the session that these parameters ask for: {problem.told}",
                 error_type="invalid_session",
             )
         settings = dict(body) if isinstance(body, dict) else {}
@@ -261,11 +261,11 @@ class BrowserbaseTarget:
                 priced = self._priced(reply, end, billed, released)
                 return replace(priced, recording_url=self._recording(session))
         assert fault is not None  # noqa: S101 - one of the two
-        own = None if fault.billed is None else fault.billed.cost_usd
-        fault.billed = replace(billed, cost_usd=_sum(billed.cost_usd, own))
+        session_usd = None if fault.billed is None else fault.billed.cost_usd
+        fault.billed = replace(billed, cost_usd=_sum(billed.cost_usd, session_usd))
         recording = self._recording(session)
-        told = f"{fault}" if recording is None else f"{fault} (recording: {recording})"
-        fault.args = (_cleaned(told, session),)
+        message = f"{fault}" if recording is None else f"{fault} (recording: {recording})"
+        fault.args = (_cleaned(message, session),)
         fault.details = _cleaned(fault.details, session)
         raise fault
 
@@ -277,7 +277,7 @@ class BrowserbaseTarget:
         """Return what the end of a script means beside its own result; ``None``: nothing."""
         request, name = self._api.request, self._api.function
         failure = end.outcome.failure
-        told = "" if failure is None else f"{failure.error_type}: {failure.message}"
+        message = "" if failure is None else f"{failure.error_type}: {failure.message}"
         details = "" if failure is None else failure.details
         if end.ending == "timeout":
             limit = f"api.request.timeout_seconds={request.timeout_seconds:g}"
@@ -292,7 +292,7 @@ class BrowserbaseTarget:
             error_type = {"lost": "browser_lost", "network": "network"}.get(
                 end.ending, "no_browser"
             )
-            return InfrastructureFault(told, error_type=error_type, details=details)
+            return InfrastructureFault(message, error_type=error_type, details=details)
         return None if failure is None else failure.fault()
 
     # -- the bill

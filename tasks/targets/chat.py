@@ -154,7 +154,7 @@ class ChatTarget:
         request, mapped = self._prepared(params, case)
         model, query = str(request["model"]), request["query"]
         assert isinstance(query, dict)  # noqa: S101 - made below
-        own, passed = fields or {}, 0
+        values, passed = fields or {}, 0
 
         def pass_on(text: str) -> None:
             nonlocal passed
@@ -163,8 +163,8 @@ class ChatTarget:
                 on_text(text)
 
         completion = await self._chat(params).send(
-            {**mapped.body, **own},
-            model=str(own.get("model", model)),
+            {**mapped.body, **values},
+            model=str(values.get("model", model)),
             query=query,
             stream=self._api.request.stream or on_text is not None,
             on_text=None if on_text is None else pass_on,
@@ -244,8 +244,8 @@ class ChatTarget:
     def _conversation(self, values: Values, shots: tuple[Shot, ...]) -> list[Mapping[str, Json]]:
         turns = input_messages(values.case_input)
         n_head = _n_head(turns)
-        own = [as_text(message["content"]) for message in turns[:n_head]]
-        system = "\n\n".join(text for text in (*own, *self._system_texts(values)) if text.strip())
+        head = [as_text(message["content"]) for message in turns[:n_head]]
+        system = "\n\n".join(text for text in (*head, *self._system_texts(values)) if text.strip())
         messages: list[Mapping[str, Json]] = []
         if system:
             messages.append({"role": "system", "content": system})
@@ -275,7 +275,7 @@ class ChatTarget:
         return provider_of(self.provider, self._chat(params).base_url)
 
     def _cost(
-        self, billed_by: str, asked: str, completion: ChatCompletion
+        self, billed_by: str, requested: str, completion: ChatCompletion
     ) -> tuple[float | None, str | None]:
         """Return what an answer cost, and the version of the price.
 
@@ -283,9 +283,9 @@ class ChatTarget:
         for several; but a price of the configuration for what was asked wins over the table's.
         """
         prices, answered = self._prices, completion.model
-        model = asked
+        model = requested
         if answered is not None and prices.find(billed_by, answered) is not None:
-            versions = [prices.version_of(billed_by, name) for name in (asked, answered)]
+            versions = [prices.version_of(billed_by, name) for name in (requested, answered)]
             if versions[0] != CONFIGURED or versions[1] == CONFIGURED:
                 model = answered
         return prices.settled(
@@ -302,8 +302,8 @@ def without_shots(values: Values) -> tuple[Values, tuple[Shot, ...]]:
     shots: list[Shot] = []
     for name, value in values.params.items():
         if isinstance(value, str) and value.rstrip().endswith(END):
-            params[name], own = split(value)
-            shots += own
+            params[name], shot_texts = split(value)
+            shots += shot_texts
     return (replace(values, params=params), tuple(shots)) if shots else (values, ())
 
 

@@ -90,7 +90,7 @@ def check_parameters(configuration: Configuration, texts: Iterable[str] = ()) ->
 def _filled_names(api: ApiConfig) -> set[str]:
     written: list[Json] = [dict(api.request.options), dict(api.request.query)]
     written += [message.content for message in api.request.messages or ()]
-    return {found.name for template in written for found in placeholders(template)}
+    return {placeholder.name for template in written for placeholder in placeholders(template)}
 
 
 # -- settings without a field
@@ -116,10 +116,10 @@ def _unsupported(configuration: Configuration) -> Iterator[Problem]:
     for name in sorted(sent_fields(configuration) - {"model"}):
         parameter = space.parameters[name]
         allowed = parameter.when.get("model")
-        asked = [model for model in models if allowed is None or model in allowed]
+        affected = [model for model in models if allowed is None or model in allowed]
         tried = _values(parameter)
-        reasons = [_refusal(api, model, name, tried, others) for model in asked]
-        yield from _problem(dotted(("search_space", "parameters", name)), asked, reasons)
+        reasons = [_refusal(api, model, name, tried, others) for model in affected]
+        yield from _problem(dotted(("search_space", "parameters", name)), affected, reasons)
 
 
 def _models(configuration: Configuration) -> Iterator[str]:
@@ -179,10 +179,10 @@ def _refusal(
 def _problem(key: str, models: list[str], reasons: list[str | None]) -> Iterator[Problem]:
     if not models or None in reasons:
         return
-    asked = f"`{models[0]}`" if len(models) == 1 else f"any of the {len(models)} models"
+    subject = f"`{models[0]}`" if len(models) == 1 else f"any of the {len(models)} models"
     yield Problem(
         key=key,
-        rule=f"must be a setting that {asked} has a field for: {reasons[0]}",
+        rule=f"must be a setting that {subject} has a field for: {reasons[0]}",
         value="",
         fix="Remove it, or write `api.request.unsupported: drop` to leave it out of requests.",
     )

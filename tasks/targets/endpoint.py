@@ -118,8 +118,8 @@ class HttpTarget:
             self._client = self._settings.open()
         url, secret = str(request["url"]), secret_name(self._api)
         try:
-            own = {} if self._mock else request_headers(self._api, self._secrets)
-            headers = httpx.Headers(_HEADERS | own)
+            auth = {} if self._mock else request_headers(self._api, self._secrets)
+            headers = httpx.Headers(_HEADERS | auth)
         except UnicodeError as error:
             raise header_fault(error, secret) or error from None
         stopwatch = None
@@ -140,8 +140,8 @@ class HttpTarget:
                 error, url=bare(url), stopwatch=stopwatch
             ) from None  # it holds the request, and with it the headers
         if response.status_code >= 300:
-            status, text, told = response.status_code, response.text, response.headers
-            raise status_fault(status, text, told, url=bare(url), secret=secret)
+            status, text, response_headers = response.status_code, response.text, response.headers
+            raise status_fault(status, text, response_headers, url=bare(url), secret=secret)
         if self._mock is not None:
             response = httpx.Response(200, json=self._mock.answer(response.json()))
         return response, latency_ms

@@ -55,22 +55,22 @@ class PluginTarget:
             CandidateFault: these parameters make no request, or the plugin failed or gave a bound
                 that is none.
         """
-        found = self._of_plugin(lambda: _bound(self._target.worst_case(params, case)))
-        return replace(found, usd=self.price.usd) if found.usd is None else found
+        bound = self._of_plugin(lambda: _bound(self._target.worst_case(params, case)))
+        return replace(bound, usd=self.price.usd) if bound.usd is None else bound
 
     async def call(self, params: Params, case: Case) -> Reply:
         """Ask the plugin once; see ``PluginCalls.run`` for its faults."""
         ask = partial(self._target.call, params, case)
         try:
-            found, took_ms = await self._calls.run(ask, Reply, _storable)
+            reply, took_ms = await self._calls.run(ask, Reply, _storable)
         except CandidateFault as fault:  # it was asked
             fault.billed = self.price.bill(fault.billed)
             raise
         return replace(
-            found,
-            latency_ms=believed_ms(found.latency_ms, took_ms),
-            cost_usd=self.price.usd if found.cost_usd is None else found.cost_usd,
-            price_version=self.price.version if found.cost_usd is None else None,
+            reply,
+            latency_ms=believed_ms(reply.latency_ms, took_ms),
+            cost_usd=self.price.usd if reply.cost_usd is None else reply.cost_usd,
+            price_version=self.price.version if reply.cost_usd is None else None,
             provider=self.provider,
         )
 
@@ -109,29 +109,29 @@ def make_plugin_target(
     )
 
 
-def _bound(found: object) -> WorstCase:
+def _bound(value: object) -> WorstCase:
     """Return a worst case whose numbers can be reserved.
 
     Raises:
         NotJsonError: it is none.
     """
-    if not isinstance(found, WorstCase):
-        raise NotJsonError(f"worst_case() is a {type(found).__name__}", error_type="bad_result")
-    usd = billable(found.usd, "worst_case().usd")
-    tokens = billable(found.tokens, "worst_case().tokens")
+    if not isinstance(value, WorstCase):
+        raise NotJsonError(f"worst_case() is a {type(value).__name__}", error_type="bad_result")
+    usd = billable(value.usd, "worst_case().usd")
+    tokens = billable(value.tokens, "worst_case().tokens")
     return WorstCase(usd=usd, tokens=None if tokens is None else int(tokens))
 
 
-def _storable(found: Reply) -> Reply:
+def _storable(reply: Reply) -> Reply:
     """Return a reply with values that JSON can carry and numbers that are some.
 
     Raises:
         NotJsonError: its value, its bill or a number of it is none.
     """
     return replace(
-        found,
-        value=to_json(found.value),
-        cost_usd=billable(found.cost_usd, "cost_usd"),
-        usage=checked_usage(found.usage),
-        extra={str(name): finite(number, str(name)) for name, number in found.extra.items()},
+        reply,
+        value=to_json(reply.value),
+        cost_usd=billable(reply.cost_usd, "cost_usd"),
+        usage=checked_usage(reply.usage),
+        extra={str(name): finite(number, str(name)) for name, number in reply.extra.items()},
     )

@@ -145,12 +145,12 @@ class ListenerThreads:
         if isinstance(event, CellEvaluated):
             return
         try:
-            told = redacted_event(event, self._redact)
+            redacted = redacted_event(event, self._redact)
         except Exception as error:  # noqa: BLE001 - no run fails by what only watches it
             _LOGGER.warning("an event was told to no listener: %s", type(error).__name__)
             return
         for thread in self._threads:
-            thread.put(told)
+            thread.put(redacted)
 
     def beside(self, listener: Callable[[E], None] | None) -> Callable[[E], None]:
         """Return a listener that tells another one first, and then these."""
@@ -245,8 +245,8 @@ class _ListenerThread:
 
 def redacted_event(event: Event, redact: Callable[[str], str]) -> Event:
     """Return an event with secrets taken out of all its texts."""
-    found: Event = _redacted(event, redact)
-    return found
+    clean_event: Event = _redacted(event, redact)
+    return clean_event
 
 
 def _redacted(value: Any, redact: Callable[[str], str]) -> Any:
@@ -257,7 +257,9 @@ def _redacted(value: Any, redact: Callable[[str], str]) -> Any:
     if isinstance(value, (list, tuple)):
         return type(value)(_items(value, redact))
     if is_dataclass(value) and not isinstance(value, type):
-        changed = {one.name: _redacted(getattr(value, one.name), redact) for one in fields(value)}
+        changed = {
+            field.name: _redacted(getattr(value, field.name), redact) for field in fields(value)
+        }
         return replace(value, **changed)
     return value
 

@@ -108,10 +108,10 @@ class CallSpans:
         export = exporter.export
 
         def told_export(spans: Sequence[Any]) -> Any:
-            found = export(spans)
-            if found.name != "SUCCESS":
+            outcome = export(spans)
+            if outcome.name != "SUCCESS":
                 self._tell("no answer, or a refusal")
-            return found
+            return outcome
 
         exporter.export = told_export  # type: ignore[method-assign]  # its result is not told otherwise
         resource = Resource.create({"service.name": "convergence", "convergence.system": system})
@@ -223,20 +223,20 @@ def content_of(call: CallEnded, redact: Callable[[str], str]) -> dict[str, str]:
     request = redact_json(call.request, redact)
     body = request.get("body") if isinstance(request, dict) else None
     messages = body.get("messages") if isinstance(body, dict) else None
-    found: dict[str, str] = {}
+    content: dict[str, str] = {}
     if isinstance(messages, list):
-        said = [
+        parts = [
             _message(message["role"], message.get("content"))
             for message in messages
             if isinstance(message, dict) and "role" in message
         ]
-        found["gen_ai.input.messages"] = shortened(_json(said), MAX_CONTENT_CHARS, redact)
-    if isinstance(call.reply, Reply) and found:
+        content["gen_ai.input.messages"] = shortened(_json(parts), MAX_CONTENT_CHARS, redact)
+    if isinstance(call.reply, Reply) and content:
         answer = _message("assistant", call.reply.value)
         finish = call.reply.finish_reason
         answer |= {"finish_reason": finish} if finish else {}
-        found["gen_ai.output.messages"] = shortened(_json([answer]), MAX_CONTENT_CHARS, redact)
-    return found
+        content["gen_ai.output.messages"] = shortened(_json([answer]), MAX_CONTENT_CHARS, redact)
+    return content
 
 
 def _message(role: Json, content: Json) -> dict[str, Json]:

@@ -170,9 +170,9 @@ class MlflowRuns:
         self._client = MlflowClient(tracking_uri=self._options.get("tracking_uri"))
         experiment_id = self._experiment()
         query = f"tags.`{RUN_TAG}` = '{event.run_id}'"
-        found = self._client.search_runs([experiment_id], query, max_results=1)
-        if found:
-            self._run_id = found[0].info.run_id
+        runs = self._client.search_runs([experiment_id], query, max_results=1)
+        if runs:
+            self._run_id = runs[0].info.run_id
             self._client.update_run(self._run_id, status="RUNNING")
             return
         tags = {RUN_TAG: event.run_id, "mlflow.source.name": "convergence"}
@@ -185,15 +185,15 @@ class MlflowRuns:
         from mlflow.exceptions import MlflowException  # noqa: PLC0415 - as above
 
         name = self._options.get("experiment", "convergence")
-        found = self._client.get_experiment_by_name(name)
-        if found is None:
+        experiment = self._client.get_experiment_by_name(name)
+        if experiment is None:
             try:
                 return str(self._client.create_experiment(name))
             except MlflowException:
-                found = self._client.get_experiment_by_name(name)
-                if found is None:
+                experiment = self._client.get_experiment_by_name(name)
+                if experiment is None:
                     raise
-        return str(found.experiment_id)
+        return str(experiment.experiment_id)
 
     def _end(self, event: RunFinished) -> None:
         tags = {"convergence.reason": event.reason}

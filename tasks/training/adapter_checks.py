@@ -89,7 +89,9 @@ class RightAnswers:
         """Return what says whether an answer to a prompt is right; ``None``: nothing does."""
         case, rate = self._cases.get(prompt), self._rate
         if case is not None and self._comparisons:
-            return lambda answer: all(_is_met(one, answer, case) for one in self._comparisons)
+            return lambda answer: all(
+                _is_met(comparison, answer, case) for comparison in self._comparisons
+            )
         if rate is not None:
             return lambda answer: rate(prompt, answer) >= RIGHT_FROM
         return None
@@ -122,9 +124,13 @@ def ask_repairs(
             n=0, n_kept=0, rest_on="no adapter is in service that could have repaired one"
         )
     low = _marked_low(marks, old_version)
-    judged = [(one, is_right) for one in low if (is_right := right.of(_prompt(one))) is not None]
-    asked = judged[:MOST_ASKED]
-    repaired = _right(model, asked, old)
+    judged = [
+        (interaction, is_right)
+        for interaction in low
+        if (is_right := right.of(_prompt(interaction))) is not None
+    ]
+    repairs = judged[:MOST_ASKED]
+    repaired = _right(model, repairs, old)
     kept = _right(model, repaired, new)
     cut = (
         f", of which the first {MOST_ASKED:,} by their hash were asked"
@@ -139,38 +145,42 @@ def ask_repairs(
 
 
 def _right(
-    model: JudgedModel, asked: list[tuple[Interaction, IsRight]], adapter: Path
+    model: JudgedModel, judged: list[tuple[Interaction, IsRight]], adapter: Path
 ) -> list[tuple[Interaction, IsRight]]:
     """Return those that an adapter's likeliest answer is right to."""
-    prompts = [_greedy(one) for one, _ in asked]
+    prompts = [_greedy(interaction) for interaction, _ in judged]
     answers = model.answers(prompts, adapter, n=1, seed=0)
-    return [pair for pair, answer in zip(asked, answers, strict=True) if pair[1](answer)]
+    return [pair for pair, answer in zip(judged, answers, strict=True) if pair[1](answer)]
 
 
 def _marked_low(marks: RoleMarks, version: str | None) -> list[Interaction]:
     """Return an answer to each prompt that was marked low under another version, by its hash."""
-    found: dict[str, Interaction] = {}
+    low: dict[str, Interaction] = {}
     for answer in (*marks.answers, *marks.held_out):
         if desirability(answer.rating) is False and answer.interaction.adapter_version != version:
-            found.setdefault(prompt_key(answer.interaction), answer.interaction)
-    return [found[key] for key in sorted(found)]
+            low.setdefault(prompt_key(answer.interaction), answer.interaction)
+    return [low[key] for key in sorted(low)]
 
 
-def _greedy(one: Interaction) -> SampledPrompt:
-    messages = tuple({"role": part.role, "content": part.content} for part in one.messages)
-    return prompt_of(prompt_key(one), messages, {**one.sampling, "temperature": 0.0, "top_p": 1.0})
+def _greedy(interaction: Interaction) -> SampledPrompt:
+    messages = tuple({"role": part.role, "content": part.content} for part in interaction.messages)
+    return prompt_of(
+        prompt_key(interaction),
+        messages,
+        {**interaction.sampling, "temperature": 0.0, "top_p": 1.0},
+    )
 
 
-def _prompt(one: Interaction) -> str:
-    return one.messages[-1].content
+def _prompt(interaction: Interaction) -> str:
+    return interaction.messages[-1].content
 
 
 def _asked(case: Case) -> str | None:
     """Return the text that a case asks; ``None``: its input is not one text."""
-    found = case.input
-    if isinstance(found, dict) and len(found) == 1:
-        (found,) = found.values()
-    return found if isinstance(found, str) else None
+    value = case.input
+    if isinstance(value, dict) and len(value) == 1:
+        (value,) = value.values()
+    return value if isinstance(value, str) else None
 
 
 def _is_met(compare: Comparison, answer: str, case: Case) -> bool:
@@ -263,7 +273,7 @@ def check_adapter(
         right = RightAnswers(loaded, rater)
         repairs = ask_repairs(model, marks, right, new=new, old=old, old_version=old_version)
         liked = _liked(marks, prompts)
-        nats = [_nats(model, liked, one) for one in (new, old)]
+        nats = [_nats(model, liked, marks) for marks in (new, old)]
     by_new = _rated(answered, answered.new, answered.log_ratios, rater)
     by_old = _rated(answered, answered.old, [None] * len(answered.old), rater)
     compared = compare_held_out(by_new, by_old) if prompts else None
@@ -302,8 +312,8 @@ def _answered(
     n = min(MOST_PER_PROMPT, math.ceil(WANTED_ANSWERS / max(1, len(prompts))))
     of_new = model.answers(prompts, new, n=n, seed=SEED)
     of_old = model.answers(prompts, old, n=n, seed=SEED)
-    asked = [prompt.messages for prompt in prompts for _ in range(n)]
-    given = list(zip(asked, of_new, strict=True))
+    messages = [prompt.messages for prompt in prompts for _ in range(n)]
+    given = list(zip(messages, of_new, strict=True))
     by_new, by_old = model.log_likelihoods(given, new), model.log_likelihoods(given, old)
     return _Answered(
         prompts=prompts,
@@ -323,12 +333,12 @@ def _rated(
     """Return answers with the rater's marks."""
     return [
         HeldOutAnswer(
-            prompt_key=one.key,
+            prompt_key=prompt.key,
             text=text,
-            reward=None if rater is None else rater(one.messages[-1]["content"], text),
+            reward=None if rater is None else rater(prompt.messages[-1]["content"], text),
             log_ratio=log_ratio,
         )
-        for one, text, log_ratio in zip(answered.asked, texts, log_ratios, strict=True)
+        for prompt, text, log_ratio in zip(answered.asked, texts, log_ratios, strict=True)
     ]
 
 
@@ -337,13 +347,13 @@ def _liked(
 ) -> dict[str, list[tuple[Messages, str]]]:
     """Return prompt's key → its messages with each answer that people liked, once."""
     keys = {prompt.key for prompt in prompts}
-    found: dict[str, dict[str, Messages]] = {}
-    for one in marks.held_out:
-        key = prompt_key(one.interaction)
-        if key in keys and desirability(one.rating) and not one.is_unsafe:
-            found.setdefault(key, {})[one.interaction.response] = _messages(one.interaction)
+    liked: dict[str, dict[str, Messages]] = {}
+    for mark in marks.held_out:
+        key = prompt_key(mark.interaction)
+        if key in keys and desirability(mark.rating) and not mark.is_unsafe:
+            liked.setdefault(key, {})[mark.interaction.response] = _messages(mark.interaction)
     return {
-        key: [(messages, text) for text, messages in texts.items()] for key, texts in found.items()
+        key: [(messages, text) for text, messages in texts.items()] for key, texts in liked.items()
     }
 
 
@@ -354,29 +364,29 @@ def _nats(
     scored = model.token_log_likelihoods(
         [pair for pairs in liked.values() for pair in pairs], adapter
     )
-    left, found = iter(scored), {}
+    left, nats = iter(scored), {}
     for key, pairs in liked.items():
         tokens = [token for _ in pairs for token in next(left)]
-        found[key] = -sum(tokens) / max(1, len(tokens))
-    return found
+        nats[key] = -sum(tokens) / max(1, len(tokens))
+    return nats
 
 
 def _logged_reward(
     model: JudgedModel, marks: RoleMarks, new: Path, old: Path | None
 ) -> tuple[Figure | None, str]:
     """Return the difference of reward by the marks of held-out answers, and what it rests on."""
-    given = [(_messages(one.interaction), one.interaction.response) for one in marks.held_out]
+    given = [(_messages(mark.interaction), mark.interaction.response) for mark in marks.held_out]
     if not given:
         return None, ""
-    found = offline_reward(
-        [one.rating.reward for one in marks.held_out],
+    estimate = offline_reward(
+        [mark.rating.reward for mark in marks.held_out],
         model.log_likelihoods(given, new),
         model.log_likelihoods(given, old),
-        groups=[prompt_key(one.interaction) for one in marks.held_out],
+        groups=[prompt_key(mark.interaction) for mark in marks.held_out],
     )
-    if found is None:
+    if estimate is None:
         return None, ""
-    return Figure(value=found.difference, low=found.low, high=found.high), found.words
+    return Figure(value=estimate.difference, low=estimate.low, high=estimate.high), estimate.words
 
 
 def _new_flags(
@@ -389,8 +399,8 @@ def _new_flags(
 
     def flags(texts: Sequence[str]) -> list[tuple[SafetyFlag, ...]]:
         return [
-            safety_flags(one.messages[-1]["content"], text)
-            for one, text in zip(answered.asked, texts, strict=True)
+            safety_flags(prompt.messages[-1]["content"], text)
+            for prompt, text in zip(answered.asked, texts, strict=True)
         ]
 
     def by_prompt(texts: Sequence[str]) -> list[Sequence[str]]:
@@ -398,16 +408,16 @@ def _new_flags(
 
     n = n_new_flags(flags(answered.old), flags(answered.new))
     if safety is not None:
-        prompts = [one.messages[-1]["content"] for one in answered.asked]
+        prompts = [prompt.messages[-1]["content"] for prompt in answered.asked]
         old, new = (
             list(zip(prompts, texts, strict=True)) for texts in (answered.old, answered.new)
         )
-        n_more, told = safety.compared(old, new)
-        n, words = n + n_more, "; ".join(filter(None, (told, words)))
+        n_more, source = safety.compared(old, new)
+        n, words = n + n_more, "; ".join(filter(None, (source, words)))
     if classifier is None:
         return n, words
-    found = compare_flags(classifier, by_prompt(answered.old), by_prompt(answered.new))
-    return n + found.n_new, f"{words}; {found.words}"
+    comparison = compare_flags(classifier, by_prompt(answered.old), by_prompt(answered.new))
+    return n + comparison.n_new, f"{words}; {comparison.words}"
 
 
 def _rater(loaded: Loaded) -> Rate | None:
@@ -418,13 +428,13 @@ def _rater(loaded: Loaded) -> Rate | None:
     function = load_function(path, loaded.base_dir, key=RATER)
 
     def rate(prompt: str, answer: str) -> float:
-        found: object = function(prompt, answer)
-        is_number = isinstance(found, int | float) and not isinstance(found, bool)
-        if not is_number or not LOWEST <= float(found) <= HIGHEST:  # type: ignore[arg-type] # as checked
+        value: object = function(prompt, answer)
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not LOWEST <= float(value) <= HIGHEST:  # type: ignore[arg-type] # as checked
             rule = f"must return a number from {LOWEST} to {HIGHEST} for every answer"
             fix = "Correct the function, or leave the key out."
-            raise ConfigurationError.of(RATER, rule, fix, value=str(type(found).__name__))
-        return (float(found) - LOWEST) / (HIGHEST - LOWEST)  # type: ignore[arg-type] # as checked
+            raise ConfigurationError.of(RATER, rule, fix, value=str(type(value).__name__))
+        return (float(value) - LOWEST) / (HIGHEST - LOWEST)  # type: ignore[arg-type] # as checked
 
     return rate
 

@@ -134,17 +134,17 @@ class AdapterTrainer(KTOTrainer):  # type: ignore[misc]  # TRL has no types wher
 
     def score_rows(self) -> list[list[float]]:
         """Return the log-probabilities of the responses of each row by the weights as they are."""
-        found: list[list[float]] = []
+        scores: list[list[float]] = []
         size = self.args.per_device_train_batch_size
         self.model.eval()
         with torch.no_grad():
             for start in range(0, len(self._rows), size):
                 rows = self._rows[start : start + size]
                 inputs = batch(rows, [(0.0,) * len(row.responses) for row in rows])
-                moved = {name: one.to(self.args.device) for name, one in inputs.items()}
+                moved = {name: tensor.to(self.args.device) for name, tensor in inputs.items()}
                 logps = response_logps(self.model, moved).cpu().tolist()
-                found += [list(logps[i :: len(rows)]) for i in range(len(rows))]
-        return found
+                scores += [list(logps[i :: len(rows)]) for i in range(len(rows))]
+        return scores
 
     def set_references(self, references: Sequence[Sequence[float]]) -> None:
         """Take what the log-ratios are relative to, for each row."""
@@ -164,17 +164,17 @@ class AdapterTrainer(KTOTrainer):  # type: ignore[misc]  # TRL has no types wher
         """
         ratios = response_logps(model, inputs) - inputs["reference"]
         loss = LOSSES[self._objective](ratios, inputs["target"], inputs["weight"], self.beta)
-        told = float(loss.detach())
-        if not math.isfinite(told):
-            raise NonFiniteLossError(self.state.global_step + 1, told)
+        loss_value = float(loss.detach())
+        if not math.isfinite(loss_value):
+            raise NonFiniteLossError(self.state.global_step + 1, loss_value)
         spread = float(ratios.detach().var(correction=0)) / 2 if len(ratios) > 1 else 0.0
-        self._micro_batches.append((told, spread))
+        self._micro_batches.append((loss_value, spread))
         return (loss, {"ratios": ratios}) if return_outputs else loss
 
     def step_figures(self) -> tuple[float, float]:
         """Return the means of loss and divergence since they were asked for last."""
         n = max(1, len(self._micro_batches))
-        loss, kl = (sum(one[i] for one in self._micro_batches) / n for i in range(2))
+        loss, kl = (sum(batch[i] for batch in self._micro_batches) / n for i in range(2))
         self._micro_batches.clear()
         return loss, kl
 

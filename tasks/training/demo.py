@@ -106,12 +106,12 @@ def examples(rng: random.Random, n: int) -> Iterator[tuple[str, str]]:
     """Yield questions with answers of every kind, right or wrong, brief or wordy."""
     every, cities = questions(), list(CAPITALS.values())
     for _ in range(n):
-        asked = rng.choice(every)
+        question = rng.choice(every)
         forms = BRIEF if rng.random() < SHARE_BRIEF else WORDY
-        right = CAPITALS[asked.country]
+        right = CAPITALS[question.country]
         wrong = [city for city in cities if city != right]
         city = right if rng.random() < SHARE_RIGHT else rng.choice(wrong)
-        yield asked.text, rng.choice(forms).format(city=city)
+        yield question.text, rng.choice(forms).format(city=city)
 
 
 def question_of(text: str) -> Question | None:
@@ -150,7 +150,7 @@ class Said:
 
 def configuration_text(rate: float = 1e-3) -> str:
     """Return the demonstration's configuration."""
-    found = {
+    document = {
         "api": {
             "name": "demo",
             "description": "A tiny model that learns from ratings which city is the capital.",
@@ -184,7 +184,7 @@ def configuration_text(rate: float = 1e-3) -> str:
         },
         "storage": {"path": "./convergence-data"},
     }  # fmt: skip
-    return yaml.safe_dump(found, sort_keys=False, allow_unicode=True)
+    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
 
 
 def play(folder: Path, n_answers: int = ANSWERS_PER_PROMPT) -> Iterator[Said]:
@@ -266,12 +266,12 @@ def _rated(
     """Let a version answer every question, and the rater mark each answer."""
     rng = random.Random(seed)  # noqa: S311 - as above
     adapter = None if version is None else AdapterStore(feedback).folder(version)
-    asked = [one for one in questions() for _ in range(n)]
+    asked_questions = [question for question in questions() for _ in range(n)]
     with JudgedModel(ModelFiles(folder=folder / MODEL, gguf=None)) as model:
-        prompts = [_prompt(one) for one in questions()]
+        prompts = [_prompt(question) for question in questions()]
         answers = model.answers(prompts, adapter, n=n, seed=1_000 * seed)
     total = 0
-    for question, answer in zip(asked, answers, strict=True):
+    for question, answer in zip(asked_questions, answers, strict=True):
         name, rating = new_interaction_id(), rated(question, answer, rng)
         feedback.log(
             Interaction(
@@ -290,9 +290,9 @@ def _rated(
         )
         feedback.rate(Rating(interaction_id=name, user_id=RATER, rating=rating, source="demo"))
         total += rating
-    who = "the base model" if version is None else version
+    author = "the base model" if version is None else version
     return Said(
-        title=f"{len(answers):,} answers by {who} are marked by a synthetic rater",
+        title=f"{len(answers):,} answers by {author} are marked by a synthetic rater",
         lines=(
             f"Mean rating {total / len(answers):.2f} of 1 to 5, over {plural(len(answers), 'mark')}.",
         ),

@@ -41,13 +41,15 @@ def training_rows_of_games(
         for row in store.rows(_KEPT, {"system": system})
     }
     rows: dict[str, TrainingRow] = {}
-    for game, (version, p_keep) in sorted(kept.items(), key=lambda one: (-one[1][1], one[0])):
+    for game, (version, p_keep) in sorted(
+        kept.items(), key=lambda entry: (-entry[1][1], entry[0])
+    ):
         if p_keep <= UNDECIDED:
             continue
         plays = [play for play in stored_plays(store, system, game) if play.version == version]
         for row in _rows(plays[::-1], objective, p_keep):
-            asked = [(message["role"], message["content"]) for message in row.messages]
-            if not is_held_out_prompt(asked, held_out):
+            turns = [(message["role"], message["content"]) for message in row.messages]
+            if not is_held_out_prompt(turns, held_out):
                 rows.setdefault(row.key, row)
     return tuple(rows.values())[:most]
 
@@ -65,12 +67,12 @@ def _rows(
         return
     targets = _quantiles(plays) if objective == "qrpo" else {}
     for row in game_rows(plays, GameForm.SFT):
-        *asked, answer = row["messages"]
+        *prompt, answer = row["messages"]
         target = targets[row["play_id"], row["role"]] if objective == "qrpo" else 1.0
         if target > UNDECIDED:
             yield TrainingRow(
-                messages=tuple(asked), response=answer["content"], target=target, weight=p_keep,
-                key=_key(row["game"], asked, answer),
+                messages=tuple(prompt), response=answer["content"], target=target, weight=p_keep,
+                key=_key(row["game"], prompt, answer),
             )  # fmt: skip
 
 
@@ -83,8 +85,8 @@ def _quantiles(plays: Sequence[PlayRecord]) -> Mapping[tuple[str, str], float]:
         for role, score in play.scores.items()
     }
     roles = [role for _, role in scores]
-    found = rating_quantiles(roles, list(scores.values())).tolist() if scores else []
-    return dict(zip(scores, found, strict=True))
+    quantiles = rating_quantiles(roles, list(scores.values())).tolist() if scores else []
+    return dict(zip(scores, quantiles, strict=True))
 
 
 def _key(*parts: Any) -> str:

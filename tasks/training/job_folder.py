@@ -73,14 +73,14 @@ def fingerprint(job: TrainingJob, versions: Sequence[str]) -> str:
     ``checkpoint_steps`` is none of it: steps are the same wherever they are saved.
     """
     settings = asdict(replace(job.settings, checkpoint_steps=1))
-    told = {
+    inputs = {
         "settings": settings,
         "rows": _canonical(job.rows),
         "model": job.model.fingerprint(),
         "parent": None if job.parent is None else folder_sha256(job.parent),
         "versions": list(versions),
     }
-    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
 
 
 def _canonical(rows: Sequence[TrainingRow]) -> list[str]:
@@ -103,14 +103,14 @@ def prepare(folder: Path, wanted: str) -> None:
 
 def newest_checkpoint(folder: Path) -> tuple[int, Path | None]:
     """Return the last step with a complete checkpoint, and its folder; incomplete ones are removed."""
-    found = {}
+    checkpoint = {}
     for path in folder.glob(f"{CHECKPOINT}*"):
         if (path / MARK).is_file():
-            found[int(path.name.removeprefix(CHECKPOINT))] = path
+            checkpoint[int(path.name.removeprefix(CHECKPOINT))] = path
         else:
             shutil.rmtree(path)
-    step = max(found, default=0)
-    return step, found.get(step)
+    step = max(checkpoint, default=0)
+    return step, checkpoint.get(step)
 
 
 def complete_checkpoint(folder: Path, step: int) -> None:
@@ -150,14 +150,14 @@ def read_steps(folder: Path, up_to: int | None = None) -> list[TrainingStep]:
     if up_to is None:
         return steps
     kept = [step for step in steps if step.step <= up_to]
-    write_file(path, "".join(json.dumps(asdict(one)) + "\n" for one in kept))
+    write_file(path, "".join(json.dumps(asdict(step)) + "\n" for step in kept))
     return kept
 
 
 def write_result(folder: Path, result: TrainingResult) -> None:
     """Write down the figures of a finished job."""
-    told = asdict(replace(result, adapter=None))
-    write_file(folder / RESULT, json.dumps(told))
+    fields = asdict(replace(result, adapter=None))
+    write_file(folder / RESULT, json.dumps(fields))
 
 
 def read_result(folder: Path) -> TrainingResult | None:
@@ -165,6 +165,6 @@ def read_result(folder: Path) -> TrainingResult | None:
     path = folder / RESULT
     if not path.is_file() or not (folder / ADAPTER / WEIGHTS).is_file():
         return None
-    told = json.loads(path.read_text("utf-8"))
-    told.update(adapter=folder / ADAPTER, losses=tuple(told["losses"]))
-    return TrainingResult(**told)
+    fields = json.loads(path.read_text("utf-8"))
+    fields.update(adapter=folder / ADAPTER, losses=tuple(fields["losses"]))
+    return TrainingResult(**fields)

@@ -131,11 +131,11 @@ class JudgedModel:
 
     def _asked(self, requests: Sequence[ModelRequest]) -> list[ChatAnswer]:
         futures = [self._model.ask(request, TIMEOUT_S) for request in requests]
-        found = [future.result() for future in futures]
-        for answer in found:
+        results = [future.result() for future in futures]
+        for answer in results:
             if answer.error:
                 raise ModelProcessError(answer.error)
-        return found
+        return results
 
 
 def main() -> None:

@@ -70,20 +70,20 @@ def look_at_roles(
     """
     base_model(loaded)
     reports: list[RoundReport] = []
-    for one in trained_roles(loaded, feedback) if role is None else (role,):
+    for trained_role in trained_roles(loaded, feedback) if role is None else (role,):
         busy = None if is_forced else busy_reason(feedback.root, IdleRule())
         if busy is not None:
-            reports.append(RoundReport(role=one, status="waiting", sentence=busy))
+            reports.append(RoundReport(role=trained_role, status="waiting", sentence=busy))
             continue
         should_pause = never if is_forced else (lambda: is_answering(feedback.root))
         reports.append(
             train_role(
                 loaded,
                 feedback,
-                one,
+                trained_role,
                 is_forced=is_forced,
                 should_pause=should_pause,
-                on_step=no_report if on_step is None else on_step(one),
+                on_step=no_report if on_step is None else on_step(trained_role),
             )
         )
     return reports

@@ -72,8 +72,8 @@ class RoleMarks:
     def held_out_prompts(self) -> tuple[Interaction, ...]:
         """The first answer to each held-out prompt."""
         prompts: dict[str, Interaction] = {}
-        for one in self.held_out:
-            prompts.setdefault(prompt_key(one.interaction), one.interaction)
+        for mark in self.held_out:
+            prompts.setdefault(prompt_key(mark.interaction), mark.interaction)
         return tuple(prompts.values())
 
     def objective(self, wanted: Objective | Literal["auto"]) -> Objective:
@@ -104,36 +104,40 @@ def collect(
         held_out: share of the prompts that judge, in [0, 1).
         blend: weights of a reward's parts; ``None``: the rating alone.
     """
-    reward_of = {one.interaction_id: reward for one, reward in answer_rewards(store, role, blend)}
+    reward_of = {
+        answer.interaction_id: reward for answer, reward in answer_rewards(store, role, blend)
+    }
     train: list[MarkedAnswer] = []
     kept: list[MarkedAnswer] = []
     pairs: list[ComparedAnswers] = []
     n_foreign = 0
-    for one in open_marks(store, role):
-        names = (one.mark.interaction_id, one.mark.other_id)
-        answers = [found for name in names if name and (found := store.interaction(name))]
+    for mark in open_marks(store, role):
+        names = (mark.mark.interaction_id, mark.mark.other_id)
+        answers = [
+            interaction for name in names if name and (interaction := store.interaction(name))
+        ]
         if not all(is_own(answer, models) for answer in answers):
             n_foreign += 1
-        elif isinstance(one.given, Rating) and len(answers) == 1:
-            reward = reward_of.get(one.mark.interaction_id)
+        elif isinstance(mark.given, Rating) and len(answers) == 1:
+            reward = reward_of.get(mark.mark.interaction_id)
             if reward is None or reward.training is None:
                 continue  # rated since, or taken back: the next look sees it
             marked = MarkedAnswer(
                 interaction=answers[0],
-                rating=one.given,
+                rating=mark.given,
                 reward=reward.training,
                 is_unsafe=bool(reward.flags),
-                mark=one.mark,
-                is_used=one.is_used,
+                mark=mark.mark,
+                is_used=mark.is_used,
             )
             (kept if is_held_out(answers[0], held_out) else train).append(marked)
         elif (
-            isinstance(one.given, AnswerComparison)
+            isinstance(mark.given, AnswerComparison)
             and len(answers) == 2
             and not is_held_out(answers[0], held_out)
-            and not reward_of[one.given.chosen_id].flags  # what is unsafe is never preferred
+            and not reward_of[mark.given.chosen_id].flags  # what is unsafe is never preferred
         ):
-            pairs.append(_compared(one, one.given, answers))
+            pairs.append(_compared(mark, mark.given, answers))
     return RoleMarks(
         answers=tuple(train), held_out=tuple(kept), pairs=tuple(pairs), n_foreign=n_foreign
     )
@@ -170,22 +174,24 @@ def training_rows(
 
 def prompt_key(interaction: Interaction) -> str:
     """Return a hash of what was asked: the conversation without its system messages."""
-    return _hash_of((one.role, one.content) for one in interaction.asked)
+    return _hash_of((message.role, message.content) for message in interaction.asked)
 
 
 def is_held_out(interaction: Interaction, share: float) -> bool:
     """Return whether its prompt is held out; the same prompt always is, or never."""
-    return is_held_out_prompt([(one.role, one.content) for one in interaction.asked], share)
+    return is_held_out_prompt(
+        [(message.role, message.content) for message in interaction.asked], share
+    )
 
 
-def is_held_out_prompt(asked: Iterable[tuple[str, str]], share: float) -> bool:
+def is_held_out_prompt(turns: Iterable[tuple[str, str]], share: float) -> bool:
     """Return whether a prompt, as roles and texts without system messages, is held out."""
-    return int(_hash_of(asked)[:13], 16) < share * 16**13
+    return int(_hash_of(turns)[:13], 16) < share * 16**13
 
 
-def _hash_of(asked: Iterable[tuple[str, str]]) -> str:
+def _hash_of(turns: Iterable[tuple[str, str]]) -> str:
     digest = hashlib.sha256()
-    for role, content in asked:
+    for role, content in turns:
         digest.update(f"{role}\0{content}\0".encode("utf-8", "surrogatepass"))
     return digest.hexdigest()
 
@@ -205,24 +211,24 @@ def _targets(
     judged = [
         (answer, False if answer.is_unsafe else desirability(answer.rating)) for answer in answers
     ]
-    kept = [(one, is_good) for one, is_good in judged if is_good is not None]
+    kept = [(interaction, is_good) for interaction, is_good in judged if is_good is not None]
     goods = [is_good for _, is_good in kept]
     return (
-        [one for one, _ in kept],
+        [interaction for interaction, _ in kept],
         [float(good) for good in goods],
         balanced_weights(goods).tolist(),
     )
 
 
 def _compared(
-    one: OpenMark, choice: AnswerComparison, answers: Sequence[Interaction]
+    mark: OpenMark, choice: AnswerComparison, answers: Sequence[Interaction]
 ) -> ComparedAnswers:
     by_id = {answer.interaction_id: answer for answer in answers}
     return ComparedAnswers(
         chosen=by_id[choice.chosen_id],
         rejected=by_id[choice.rejected_id],
-        mark=one.mark,
-        is_used=one.is_used,
+        mark=mark.mark,
+        is_used=mark.is_used,
     )
 
 

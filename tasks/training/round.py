@@ -173,13 +173,11 @@ class _Round:
         self, should_pause: Callable[[], bool], on_step: Callable[[TrainingStep], None]
     ) -> RoundReport:
         candidates = _unjudged(self._adapters, self._role)
-        for one in (self._incumbent, *candidates[:1]):
-            problem = None if one is None else self._adapters.files_problem(one)
-            if one is not None and problem is not None:
-                told = (
-                    f"the files of {one.version} must be those that were registered, but {problem}"
-                )
-                return self._report("failed", told, TrainingResult(adapter=None, n_steps=0))
+        for contender in (self._incumbent, *candidates[:1]):
+            problem = None if contender is None else self._adapters.files_problem(contender)
+            if contender is not None and problem is not None:
+                sentence = f"the files of {contender.version} must be those that were registered, but {problem}"
+                return self._report("failed", sentence, TrainingResult(adapter=None, n_steps=0))
         if candidates:
             return self._judged_again(candidates[0])
         rows, used = training_rows(self._work.marks, self._work.objective)
@@ -203,14 +201,14 @@ class _Round:
             "resumed_from": result.resumed_from,
         }
         if result.interrupted:
-            told = f"paused after {plural(result.n_steps, 'step')} of {settings.steps}"
-            self._rounds.end(round_id, "interrupted", metrics=metrics, reason=told)
-            return self._report("paused", f"{told}; the next look goes on from there", result)
+            sentence = f"paused after {plural(result.n_steps, 'step')} of {settings.steps}"
+            self._rounds.end(round_id, "interrupted", metrics=metrics, reason=sentence)
+            return self._report("paused", f"{sentence}; the next look goes on from there", result)
         if result.adapter is None:
-            told = result.failure or "the training gave no adapter"
-            self._rounds.end(round_id, "failed", metrics=metrics, reason=told)
+            sentence = result.failure or "the training gave no adapter"
+            self._rounds.end(round_id, "failed", metrics=metrics, reason=sentence)
             shutil.rmtree(self._work.folder, ignore_errors=True)
-            return self._report("failed", f"{told}. Nothing was changed.", result)
+            return self._report("failed", f"{sentence}. Nothing was changed.", result)
         try:
             version = self._registered(result.adapter, used)
             report = self._judged(version, result)
@@ -252,9 +250,13 @@ class _Round:
         return report
 
     def _end(self, round_id: str, report: RoundReport, metrics: dict[str, Json]) -> None:
-        told = metrics | {"held_out": metrics_json(report.metrics)}
+        stored_metrics = metrics | {"held_out": metrics_json(report.metrics)}
         self._rounds.end(
-            round_id, "done", version=report.version, metrics=told, reason=report.sentence
+            round_id,
+            "done",
+            version=report.version,
+            metrics=stored_metrics,
+            reason=report.sentence,
         )
 
     def _registered(self, adapter: Path, used: tuple[TrainedMark, ...]) -> str:
@@ -288,12 +290,12 @@ class _Round:
                 return self._undecided(version, result, judged)
             self._adapters.reject(version, reason, by=BY)
             failed = [check.name for check in checks if not check.passed]
-            who = "the base model" if self._incumbent is None else self._incumbent.version
-            told = (
+            opponent = "the base model" if self._incumbent is None else self._incumbent.version
+            outcome = (
                 f"{version} did not pass {len(failed)} of {len(checks)} checks ({', '.join(failed)}); "
-                f"{who} answers as before"
+                f"{opponent} answers as before"
             )
-            return self._report("rejected", told, result, version, judged)
+            return self._report("rejected", outcome, result, version, judged)
         rule = live_rule_of(self._loaded.configuration.feedback.training)
         self._adapters.activate(version, by=BY, live_rule=rule)
         sentence = f"{version} passed every check and answers for {self._role} now"
@@ -311,12 +313,12 @@ class _Round:
         settled = "more ratings settle it"
         settled = settled if more is None else f"about {plural(more, 'more rating')} settle it"
         self._adapters.defer(version, settled, by=BY)
-        who = "the base model" if self._incumbent is None else self._incumbent.version
-        told = (
-            f"{settled}, and {who} answers as before. `convergence adapters activate {version}` tries it, "
+        opponent = "the base model" if self._incumbent is None else self._incumbent.version
+        sentence = (
+            f"{settled}, and {opponent} answers as before. `convergence adapters activate {version}` tries it, "
             "blinded, on live traffic until they decide"
         )
-        return self._report("undecided", told, result, version, judged)
+        return self._report("undecided", sentence, result, version, judged)
 
     def _report(
         self,
@@ -408,11 +410,11 @@ def _work(marks: RoleMarks, options: TrainingConfig, folder: Path) -> _Work:
 
 def _frozen(folder: Path) -> tuple[Objective, list[str], tuple[TrainingRow, ...]] | None:
     try:
-        found = json.loads((folder / _FROZEN).read_text("utf-8"))
+        frozen = json.loads((folder / _FROZEN).read_text("utf-8"))
         games = [
-            TrainingRow(**row | {"messages": tuple(row["messages"])}) for row in found["games"]
+            TrainingRow(**row | {"messages": tuple(row["messages"])}) for row in frozen["games"]
         ]
-        return found["objective"], list(found["marks"]), tuple(games)
+        return frozen["objective"], list(frozen["marks"]), tuple(games)
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None
 
@@ -421,7 +423,7 @@ def _freeze(work: _Work, used: tuple[TrainedMark, ...], games: tuple[TrainingRow
     make_folder(work.folder)
     frozen = {
         "objective": work.objective,
-        "marks": [_name(one) for one in used],
+        "marks": [_name(path) for path in used],
         "games": [asdict(game) for game in games],
     }
     write_file(work.folder / _FROZEN, json.dumps(frozen))

@@ -65,14 +65,14 @@ class SafetyModel:
         elif config.api_key_env is not None:
             self._world.secrets.get(config.api_key_env, key=f"{KEY}.api_key_env")
 
-    def flags(self, asked: Sequence[tuple[str, str]]) -> list[bool]:
+    def flags(self, pairs: Sequence[tuple[str, str]]) -> list[bool]:
         """Return whether each answer is flagged, given pairs of prompt and answer.
 
         Raises:
             SafetyModelError: it could not be asked, or the budget is spent.
         """
         with_prompt = self._config.form == "chat"
-        keys = [(prompt if with_prompt else "", answer) for prompt, answer in asked]
+        keys = [(prompt if with_prompt else "", answer) for prompt, answer in pairs]
         self._known |= {key: False for key in keys if not key[1].strip()}  # nothing is said
         new = [key for key in dict.fromkeys(keys) if key not in self._known]
         if new and self._config.form == "folder":
@@ -161,7 +161,7 @@ def _check_folder(folder: Path, name: str) -> None:
         raise ConfigurationError.of(KEY, rule, f"Run `{install_command(EXTRA)}`.", value=name)
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        kinds = [str(one) for one in config.get("architectures") or ()]
+        kinds = [str(architecture) for architecture in config.get("architectures") or ()]
     except (OSError, ValueError, AttributeError):
         kinds = []
     if not any(kind.endswith("ForSequenceClassification") for kind in kinds):
@@ -204,7 +204,7 @@ def _classified(folder: Path, texts: Sequence[str]) -> list[bool]:
             timeout=_TIMEOUT_S,
             env={**os.environ, "HF_HUB_OFFLINE": "1"},
         )
-        return [bool(one) for one in json.loads(done.stdout)]
+        return [bool(is_flagged) for is_flagged in json.loads(done.stdout)]
     except subprocess.CalledProcessError as error:
         last = (error.stderr.strip().splitlines() or ["it said nothing"])[-1]
         raise SafetyModelError(f"{KEY}: the classifier failed: {last}") from error
@@ -245,11 +245,13 @@ def _flagging(folder: str, texts: Sequence[str]) -> list[bool]:
             logits = model(**inputs).logits
         for k, row in zip(text_of_window[begin : begin + _BATCH], logits.tolist(), strict=True):
             if is_apart:
-                chosen = [label for label, one in zip(labels, row, strict=True) if one > 0]
+                chosen = [label for label, score in zip(labels, row, strict=True) if score > 0]
             else:
                 chosen = [labels[row.index(max(row))]]
             harmless = (
-                [] if config.num_labels == 1 else [one for one in chosen if _SAFE.fullmatch(one)]
+                []
+                if config.num_labels == 1
+                else [label for label in chosen if _SAFE.fullmatch(label)]
             )
             flags[k] |= len(chosen) > len(harmless)
     return flags

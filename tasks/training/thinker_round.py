@@ -74,11 +74,11 @@ def read_outcomes(path: Path, persona: str) -> tuple[TrainingRow, ...]:
 
 def _row(line: str, number: int, persona: str) -> TrainingRow:
     try:
-        found: Any = json.loads(line)
+        fields: Any = json.loads(line)
     except ValueError:
-        found = None
-    given = [found.get(key) for key in KEYS] if isinstance(found, dict) else []
-    texts = [one for one in given if isinstance(one, str) and one.strip()]
+        fields = None
+    given = [fields.get(key) for key in KEYS] if isinstance(fields, dict) else []
+    texts = [value for value in given if isinstance(value, str) and value.strip()]
     if len(texts) < len(KEYS):
         rule = f"must hold a JSON object with the texts {', '.join(KEYS)} in every line"
         raise ConfigurationError.of("--thoughts", rule, f"Correct line {number}.")
@@ -201,10 +201,10 @@ class _Round:
             return "activated", f"{version} passed every check and thinks for {self._role} now"
         self._adapters.reject(version, reason, by=BY)
         failed = [check.name for check in checks if not check.passed]
-        who = self._parent or "the base model"
+        opponent = self._parent or "the base model"
         return "rejected", (
             f"{version} did not pass {len(failed)} of {len(checks)} checks ({', '.join(failed)}); "
-            f"{who} answers as before"
+            f"{opponent} answers as before"
         )
 
     def _report(
@@ -224,13 +224,13 @@ class _Round:
 def thinking_settings(loaded: Loaded) -> TrainingSettings:
     """Return a configuration's settings of a round: thoughts as in `society.rlp`, the rest of training."""
     rlp = loaded.configuration.society.rlp
-    found = settings_of(loaded.configuration.feedback.training, "rlp")
+    settings = settings_of(loaded.configuration.feedback.training, "rlp")
     thoughts = {
         "n_thoughts": max(2, rlp.n_thoughts),
-        "thought_tokens": min(rlp.thought_length, found.max_seq_length),
+        "thought_tokens": min(rlp.thought_length, settings.max_seq_length),
         "thought_temperature": rlp.temperature or 1.0,
     }
-    return TrainingSettings(**{**asdict(found), **thoughts})
+    return TrainingSettings(**{**asdict(settings), **thoughts})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,26 +270,28 @@ def judge(
         ModelProcessError: a model could not answer.
     """
     problem = weights_problem(new)
-    found = [_check("weights", not problem, problem or "they are finite and not all zero")]
+    checks = [_check("weights", not problem, problem or "they are finite and not all zero")]
     if problem:  # it is not loaded at all
-        return tuple(found)
+        return tuple(checks)
     by_prompt = {_prompt_key(row): row for row in rows}
     chosen = [by_prompt[key] for key in sorted(by_prompt)[:MOST_PROMPTS]]
-    told = f"{plural(len(chosen), 'held-out prompt')}, at least {LEAST_HELD_OUT}"
-    found.append(_check("held_out", len(chosen) >= LEAST_HELD_OUT, told, float(len(chosen))))
+    sample_words = f"{plural(len(chosen), 'held-out prompt')}, at least {LEAST_HELD_OUT}"
+    checks.append(
+        _check("held_out", len(chosen) >= LEAST_HELD_OUT, sample_words, float(len(chosen)))
+    )
     with JudgedModel(files) as model:
         gains = _gains(model, chosen, settings, new, old)
     share = sum(form_fault(text) is None for text in gains.texts) / len(gains.texts)
-    told = f"{share:.3g} of the thoughts are readable, at least {LEAST_WELL_FORMED:g}"
-    found.append(_check("well_formed", share >= LEAST_WELL_FORMED, told, share))
-    found.append(
+    sample_words = f"{share:.3g} of the thoughts are readable, at least {LEAST_WELL_FORMED:g}"
+    checks.append(_check("well_formed", share >= LEAST_WELL_FORMED, sample_words, share))
+    checks.append(
         _above(
             "gain",
             _difference(gains.new, gains.old),
             "what followed is likelier after its thoughts than after those of what answers now",
         )
     )
-    found.append(
+    checks.append(
         _above(
             "own_prompt",
             _difference(gains.new, gains.permuted),
@@ -301,12 +303,12 @@ def judge(
     ]
     n, rests_on = n_new_flags(*flags), ""
     if safety is not None:
-        asked = [[("", text) for text in texts] for texts in (gains.old_texts, gains.texts)]
-        n_more, words = safety.compared(*asked)
+        scored_texts = [[("", text) for text in texts] for texts in (gains.old_texts, gains.texts)]
+        n_more, words = safety.compared(*scored_texts)
         n, rests_on = n + n_more, f"; {words}"
-    told = f"{n} new flags, at most 0, by built-in rules, which are a floor{rests_on}"
-    found.append(_check("safety", n == 0, told, float(n)))
-    return tuple(found)
+    sample_words = f"{n} new flags, at most 0, by built-in rules, which are a floor{rests_on}"
+    checks.append(_check("safety", n == 0, sample_words, float(n)))
+    return tuple(checks)
 
 
 def _gains(
@@ -318,13 +320,13 @@ def _gains(
 ) -> _Gains:
     prompts = [
         SampledPrompt(
-            key=_prompt_key(one), messages=one.messages, max_tokens=settings.thought_tokens,
+            key=_prompt_key(row), messages=row.messages, max_tokens=settings.thought_tokens,
             temperature=settings.thought_temperature,
         )
-        for one in rows
+        for row in rows
     ]  # fmt: skip
     keys = [prompt.key for prompt in prompts for _ in range(PER_PROMPT)]
-    asked = [one for one in rows for _ in range(PER_PROMPT)]
+    repeated = [row for row in rows for _ in range(PER_PROMPT)]
     texts = model.answers(prompts, new, n=PER_PROMPT, seed=SEED)
     old_texts = model.answers(prompts, old, n=PER_PROMPT, seed=SEED)
     others = [
@@ -335,7 +337,7 @@ def _gains(
     def likelihoods(thoughts: Sequence[str], adapter: Path | None) -> dict[str, float]:
         pairs = [
             (predicting(row, thought), row.response)
-            for row, thought in zip(asked, thoughts, strict=True)
+            for row, thought in zip(repeated, thoughts, strict=True)
         ]
         likelihoods: dict[str, float] = dict.fromkeys(keys, 0.0)
         for key, nats in zip(keys, model.log_likelihoods(pairs, adapter), strict=True):
@@ -352,23 +354,28 @@ def _difference(a: Mapping[str, float], b: Mapping[str, float]) -> Interval | No
     return mean_with_t([a[key] - b[key] for key in a])
 
 
-def _above(name: str, found: Interval | None, claim: str) -> GateCheck:
+def _above(name: str, interval: Interval | None, claim: str) -> GateCheck:
     """Return the verdict on a difference whose interval must lie above 0."""
-    if found is None:
+    if interval is None:
         return _check(name, False, f"{claim}: not measured")
-    told = (
-        f"{claim}: by {found.mean:.3g} nats [95 % interval {found.low:.3g} to {found.high:.3g}], and its "
+    words = (
+        f"{claim}: by {interval.mean:.3g} nats [95 % interval {interval.low:.3g} to {interval.high:.3g}], and its "
         "lower end must exceed 0"
     )
-    return _check(name, found.low > 0, told, found, unit="nats")
+    return _check(name, interval.low > 0, words, interval, unit="nats")
 
 
 def _check(
-    name: str, passed: bool, said: str, found: Interval | float | None = None, *, unit: str = ""
+    name: str,
+    passed: bool,
+    finding: str,
+    figure: Interval | float | None = None,
+    *,
+    unit: str = "",
 ) -> GateCheck:
-    words = f"{name} {'passed' if passed else 'not passed'}: {said}."
-    value = found.mean if isinstance(found, Interval) else found
-    low, high = (found.low, found.high) if isinstance(found, Interval) else (None, None)
+    words = f"{name} {'passed' if passed else 'not passed'}: {finding}."
+    value = figure.mean if isinstance(figure, Interval) else figure
+    low, high = (figure.low, figure.high) if isinstance(figure, Interval) else (None, None)
     return GateCheck(
         name=name, passed=passed, value=value, low=low, high=high, threshold=None, unit=unit,
         words=words,

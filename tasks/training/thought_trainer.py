@@ -120,9 +120,9 @@ class ThoughtTrainer:
             first = self._restored(Path(resume_from_checkpoint)) + 1
         settings = self._settings
         for step in range(first, settings.steps + 1):
-            found = self._step(step)
-            job_folder.add_step(self._folder, found)
-            self._report(found)
+            result = self._step(step)
+            job_folder.add_step(self._folder, result)
+            self._report(result)
             pauses = self._wants_pause()
             if pauses or step % settings.checkpoint_steps == 0:
                 self._save(step)
@@ -151,16 +151,16 @@ class ThoughtTrainer:
     def _drawn(self, step: int) -> list[TrainingRow]:
         """Return the rows of a step: all in turn, each time in another order."""
         n, size = len(self._rows), self._settings.batch_size
-        found = []
+        drawn = []
         for k in range((step - 1) * size, step * size):
             order = np.random.default_rng([self._settings.seed, 0, k // n]).permutation(n)
-            found.append(self._rows[order[k % n]])
-        return found
+            drawn.append(self._rows[order[k % n]])
+        return drawn
 
     def _written(self, rows: Sequence[TrainingRow]) -> list[WrittenThought]:
         """Sample thoughts, those to one row beside each other."""
         settings = self._settings
-        found = []
+        written = []
         for row in rows:
             prompt = prompt_ids(self._tokenizer, row.messages)
             room = min(settings.thought_tokens, settings.max_seq_length - len(prompt))
@@ -172,11 +172,15 @@ class ThoughtTrainer:
                     num_return_sequences=settings.n_thoughts, max_new_tokens=room,
                     eos_token_id=self._end, pad_token_id=self._end,
                 )  # fmt: skip
-            for one in out[:, len(prompt) :].tolist():
-                tokens = one[: one.index(self._end) + 1] if self._end in one else one
+            for token_ids in out[:, len(prompt) :].tolist():
+                tokens = (
+                    token_ids[: token_ids.index(self._end) + 1]
+                    if self._end in token_ids
+                    else token_ids
+                )
                 text = self._tokenizer.decode(tokens, skip_special_tokens=True).strip()
-                found.append(WrittenThought(row=row, prompt=prompt, tokens=tokens, text=text))
-        return found
+                written.append(WrittenThought(row=row, prompt=prompt, tokens=tokens, text=text))
+        return written
 
     def _rewards(
         self, rows: Sequence[TrainingRow], thoughts: Sequence[WrittenThought]
@@ -188,22 +192,22 @@ class ThoughtTrainer:
         gained: np.ndarray = with_thought.reshape(len(rows), -1) - without[:, None]  # (eq. 5)
         return gained
 
-    def _outcome_logps(self, asked: Sequence[tuple[TrainingRow, str | None]]) -> np.ndarray:
+    def _outcome_logps(self, outcomes: Sequence[tuple[TrainingRow, str | None]]) -> np.ndarray:
         """Return log p(what follows) by the weights in use, nats, shape (n asked,)."""
         pairs = [
             (
                 prompt_ids(self._tokenizer, predicting(row, thought)),
                 [*text_ids(self._tokenizer, row.response), self._end],
             )
-            for row, thought in asked
+            for row, thought in outcomes
         ]
-        found = []
+        log_probs = []
         size = self._settings.batch_size
         with torch.no_grad():
             for start in range(0, len(pairs), size):
                 logps, mask = self._logps(pairs[start : start + size], 1.0)
-                found += (logps * mask).sum(-1).tolist()
-        return np.array(found)
+                log_probs += (logps * mask).sum(-1).tolist()
+        return np.array(log_probs)
 
     def _logps(
         self, pairs: Sequence[tuple[Ids, Ids]], temperature: float
@@ -223,9 +227,9 @@ class ThoughtTrainer:
             mask[i, :n] = 1
             places[i, :n] = torch.arange(len(prompt) - 1, whole - 1)
         logits = self.model(input_ids=ids, attention_mask=attention, use_cache=False).logits
-        told = logits[torch.arange(len(pairs))[:, None], places] / temperature
-        found = told.float().log_softmax(-1).gather(-1, after[..., None])[..., 0]
-        return found, mask
+        scaled = logits[torch.arange(len(pairs))[:, None], places] / temperature
+        chosen = scaled.float().log_softmax(-1).gather(-1, after[..., None])[..., 0]
+        return chosen, mask
 
     def _updated(
         self,

@@ -31,7 +31,7 @@ def tokenized(
     A response that does not fit is cut: its log-probability is that of what is left.
     """
     end = end_token(tokenizer)
-    found = []
+    tokenized_rows = []
     for row in rows:
         prompt = prompt_ids(tokenizer, row.messages)
         room = max_length - len(prompt)
@@ -39,7 +39,7 @@ def tokenized(
             continue
         texts = [row.response] if row.rejected is None else [row.response, row.rejected]
         responses = tuple([*text_ids(tokenizer, text), end][:room] for text in texts)
-        found.append(
+        tokenized_rows.append(
             TokenizedRow(
                 prompt=prompt,
                 responses=responses,
@@ -48,7 +48,7 @@ def tokenized(
                 key=row.key,
             )
         )
-    return found, len(rows) - len(found)
+    return tokenized_rows, len(rows) - len(tokenized_rows)
 
 
 def prompt_ids(tokenizer: Any, messages: Sequence[dict[str, str]]) -> Ids:
@@ -66,12 +66,12 @@ def text_ids(tokenizer: Any, text: str) -> Ids:
 
 def end_token(tokenizer: Any) -> int:
     """Return the token that the chat template ends an answer with."""
-    asked = [{"role": "user", "content": "a"}]
+    messages = [{"role": "user", "content": "a"}]
     whole = tokenizer.apply_chat_template(
-        [*asked, {"role": "assistant", "content": "b"}], tokenize=False
+        [*messages, {"role": "assistant", "content": "b"}], tokenize=False
     )
     special = set(tokenizer.all_special_ids)
-    last = [one for one in text_ids(tokenizer, whole) if one in special]
+    last = [token for token in text_ids(tokenizer, whole) if token in special]
     return int(last[-1]) if last else int(tokenizer.eos_token_id)
 
 

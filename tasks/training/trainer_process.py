@@ -246,11 +246,11 @@ def _load_weights(model: Any, folder: Path) -> None:
     """
     from peft import load_peft_weights, set_peft_model_state_dict  # noqa: PLC0415 - takes seconds
 
-    found = set_peft_model_state_dict(model, load_peft_weights(folder, device="cpu"))
-    if found.unexpected_keys:
+    loaded = set_peft_model_state_dict(model, load_peft_weights(folder, device="cpu"))
+    if loaded.unexpected_keys:
         raise ValueError(
             f"the parent adapter {folder.name} is of another model: it has "
-            f"{len(found.unexpected_keys)} weights that this model has not"
+            f"{len(loaded.unexpected_keys)} weights that this model has not"
         )
 
 

@@ -154,7 +154,7 @@ def test_a_planted_outcome_of_the_generation_changes_no_byte_that_is_sent(name: 
                 [thought],
                 history.as_of(4),
                 SPACE,
-                own={},
+                points_of={},
                 asker=asker,
             )
         )
@@ -230,7 +230,7 @@ def predict_in_session(url: str, journal: MemoryJournal) -> Predictions:
                 thoughts,
                 HISTORY,
                 SPACE,
-                own={"x0": CANDIDATES[:2]},
+                points_of={"x0": CANDIDATES[:2]},
                 asker=asker,
             )
         finally:

@@ -144,9 +144,9 @@ def _text_of(answer: Any) -> str | None:
     return None
 
 
-def _first(found: Any) -> Any:
+def _first(first_choice: Any) -> Any:
     """Return the first choice of an answer of OpenAI's shape; ``None``: it is of another one."""
-    choices = _part(found, "choices")
+    choices = _part(first_choice, "choices")
     return choices[0] if isinstance(choices, Sequence) and choices else None
 
 

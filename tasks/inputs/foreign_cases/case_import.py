@@ -395,8 +395,8 @@ def _cases(
 ) -> Iterator[ForeignCase | SkippedCaseError]:
     """Yield each row as a test case, or the reason why it is none."""
     if form is CaseForm.PROMPTFOO:
-        for found in read_promptfoo(path):
-            yield found if isinstance(found, SkippedCaseError) else _renamed(found, names)
+        for cases in read_promptfoo(path):
+            yield cases if isinstance(cases, SkippedCaseError) else _renamed(cases, names)
         return
     for row in rows_of(path, has_json_texts=form is not CaseForm.TABLE):
         yield row if isinstance(row, SkippedCaseError) else _read(row, form, names)

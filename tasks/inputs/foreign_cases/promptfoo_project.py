@@ -364,11 +364,11 @@ def _add_cases(
     if not isinstance(document.get("defaultTest", {}), Mapping):
         project.lost[f"`defaultTest` in {_short(document['defaultTest'])}"] += 1
     limits: dict[str, set[float]] = {}
-    for number, found in enumerate(expanded_tests(document, folder), 1):
-        if isinstance(found, SkippedCaseError):
-            project.lost[str(found)] += 1
+    for number, expanded in enumerate(expanded_tests(document, folder), 1):
+        if isinstance(expanded, SkippedCaseError):
+            project.lost[str(expanded)] += 1
             continue
-        test, variables = found
+        test, variables = expanded
         case_input = {name: _value(variables, name) for name in names} or {"test": number}
         expected = _expected(test, variables, limits, project.lost)
         about = test.get("description")

@@ -121,10 +121,10 @@ class LlmJudge:
             EvaluatorFault: the judge failed; the value is missing.
         """
         votes = await self.summary(reply, case, params, asker)
-        found = {self.name: votes.value}
+        numbers = {self.name: votes.value}
         if self.mode == "pairwise" and votes.n_votes:
-            found[f"{self.name}.{INCONSISTENT}"] = votes.n_inconsistent / votes.n_votes
-        return found
+            numbers[f"{self.name}.{INCONSISTENT}"] = votes.n_inconsistent / votes.n_votes
+        return numbers
 
     async def summary(self, reply: Reply, case: Case, params: Params, asker: Asker) -> VoteSummary:
         """Return what the votes say of an answer together; see ``judge``."""
@@ -181,9 +181,9 @@ class LlmJudge:
             EvaluatorFault: a call failed in a way that may heal, or the budget is spent.
         """
         n_votes, n = self.config.votes, len(questions)
-        asked = [(question, vote) for vote in range(n_votes) for question in questions]
+        ballots = [(question, vote) for vote in range(n_votes) for question in questions]
         ended = await asyncio.gather(
-            *(self._vote(question, vote, asker) for question, vote in asked),
+            *(self._vote(question, vote, asker) for question, vote in ballots),
             return_exceptions=True,
         )
         errors = [end for end in ended if isinstance(end, BaseException)]
@@ -235,9 +235,9 @@ class LlmJudge:
             n_inconsistent=n_inconsistent,
         )
 
-    def _failed(self, what: str, fault: EvaluationFault) -> EvaluatorFault:
+    def _failed(self, purpose: str, fault: EvaluationFault) -> EvaluatorFault:
         return EvaluatorFault(
-            f"metric `{self.name}`: {what}: {fault}",
+            f"metric `{self.name}`: {purpose}: {fault}",
             error_type=fault.error_type,
             details=fault.details,
         )
@@ -248,17 +248,17 @@ class LlmJudge:
         """Return the text of an answer that the judge sees; ``None``: it lacks the field."""
         value: Json = reply.value
         if self.config.field is not None:
-            found = pick(value, self.config.field)
-            if found is MISSING:
+            shown = pick(value, self.config.field)
+            if shown is MISSING:
                 return None
-            value = found
+            value = shown
         return as_text(value)
 
     def _messages(self, case: Case, *answers: str) -> list[dict[str, Json]]:
         case_input, expected = hidden(case, self.config.label_field)
         if self.config.expected_field is not None:
-            found = pick(expected, self.config.expected_field)
-            expected = None if found is MISSING else found
+            expected_text = pick(expected, self.config.expected_field)
+            expected = None if expected_text is MISSING else expected_text
         blocks = [("INPUT", as_text(case_input))]
         if expected is not None:
             blocks.append(("REFERENCE", as_text(expected)))
@@ -312,9 +312,9 @@ class LlmJudge:
             dropped=done.dropped,
         )
 
-    def _priced(self, usage: Usage, told: float | None) -> tuple[float | None, str | None]:
+    def _priced(self, usage: Usage, reported_usd: float | None) -> tuple[float | None, str | None]:
         """Return what a call cost, and by which price; ``told``: by the provider itself."""
-        return self.prices.settled(self._billed_by, self.model, usage, reported_usd=told)
+        return self.prices.settled(self._billed_by, self.model, usage, reported_usd=reported_usd)
 
 
 _Question: TypeAlias = tuple[list[dict[str, Json]], Literal["A", "B"]]

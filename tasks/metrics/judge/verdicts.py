@@ -42,27 +42,27 @@ def read_verdict(mode: JudgeMode, text: Json) -> Verdict:
     """
     if not isinstance(text, str):
         raise UnreadableVerdictError(f"must be a text, not {type(text).__name__}")
-    found = _the_object(text)
+    parsed = _the_object(text)
     key = verdict_key(mode)
-    if key not in found:
+    if key not in parsed:
         raise UnreadableVerdictError(f"its JSON object has no `{key}`")
-    said = found[key]
-    verdict = _READERS[mode](said)
+    stated = parsed[key]
+    verdict = _READERS[mode](stated)
     if verdict is None:
-        raise UnreadableVerdictError(f"its `{key}` must be {_RULES[mode]}, not {_shown(said)}")
+        raise UnreadableVerdictError(f"its `{key}` must be {_RULES[mode]}, not {_shown(stated)}")
     return verdict
 
 
 def read_reasoning(text: Json) -> str | None:
     """Return what a judge's reply gives as its reason, with its verdict; ``None``: it gives none."""
     try:
-        found = _the_object(text) if isinstance(text, str) else {}
+        verdict = _the_object(text) if isinstance(text, str) else {}
     except UnreadableVerdictError:
         return None
-    reason = found.get("reasoning")
+    reason = verdict.get("reasoning")
     if not isinstance(reason, str) or not reason.strip():
         return None
-    match found:
+    match verdict:
         case {"rating": rating}:
             return f"{rating} of {BEST}: {reason.strip()}"
         case {"passed": passed}:
@@ -91,7 +91,7 @@ def worth(verdict: Verdict, *, candidate: Literal["A", "B"] = "A") -> float:
 
 def _the_object(text: str) -> dict[str, Any]:
     decoder = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_refuse)
-    found: list[dict[str, Any]] = []
+    verdicts: list[dict[str, Any]] = []
     position = 0
     while (opening := _OPENING.search(text, position)) is not None:
         try:
@@ -105,37 +105,37 @@ def _the_object(text: str) -> dict[str, Any]:
                 f"its JSON object is broken or cut off ({error}); if it is cut off, raise "
                 "`max_tokens` of the judge"
             ) from None
-        found.append(value)
-    if len(found) != 1:
-        n = len(found) or "none"
+        verdicts.append(value)
+    if len(verdicts) != 1:
+        n = len(verdicts) or "none"
         raise UnreadableVerdictError(f"must hold exactly one JSON object, but holds {n}")
-    return found[0]
+    return verdicts[0]
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    members = dict(pairs)
+    if len(members) != len(pairs):
         raise UnreadableVerdictError("its JSON object has a key twice")
-    return found
+    return members
 
 
 def _refuse(constant: str) -> None:
     raise UnreadableVerdictError(f"its JSON object holds {constant}, which is no JSON")
 
 
-def _rating(said: Any) -> int | None:
-    is_number = isinstance(said, (int, float)) and not isinstance(said, bool)
-    if not is_number or not 1 <= said <= BEST or said != int(said):
+def _rating(stated: Any) -> int | None:
+    is_number = isinstance(stated, (int, float)) and not isinstance(stated, bool)
+    if not is_number or not 1 <= stated <= BEST or stated != int(stated):
         return None
-    return int(said)
+    return int(stated)
 
 
-def _passed(said: Any) -> bool | None:
-    return said if isinstance(said, bool) else None
+def _passed(stated: Any) -> bool | None:
+    return stated if isinstance(stated, bool) else None
 
 
-def _winner(said: Any) -> Winner | None:
-    return _WINNERS.get(said.strip().casefold()) if isinstance(said, str) else None
+def _winner(stated: Any) -> Winner | None:
+    return _WINNERS.get(stated.strip().casefold()) if isinstance(stated, str) else None
 
 
 _READERS: Final[Mapping[JudgeMode, Callable[[Any], Verdict | None]]] = {
@@ -150,8 +150,8 @@ _RULES: Final[Mapping[JudgeMode, str]] = {
 }
 
 
-def _shown(said: Any) -> str:
-    return one_line(json.dumps(said, ensure_ascii=False), 80, redacted_text)
+def _shown(stated: Any) -> str:
+    return one_line(json.dumps(stated, ensure_ascii=False), 80, redacted_text)
 
 
 _WORDS = {"true": True, "pass": True, "yes": True, "false": False, "fail": False, "no": False}
@@ -164,8 +164,8 @@ def label_at(case: Case, path: str) -> "Json | Missing":
         case: the test case.
         path: dotted path that begins with ``input`` or ``expected``.
     """
-    found = pick({"input": case.input, "expected": case.expected}, path)
-    return MISSING if found is None else found
+    label = pick({"input": case.input, "expected": case.expected}, path)
+    return MISSING if label is None else label
 
 
 def is_label_path(path: str) -> bool:
@@ -215,13 +215,13 @@ def hidden(case: Case, path: str | None) -> tuple[Json, Json]:
     root: dict[str, Json] = {"input": case.input, "expected": case.expected}
     root = copy.deepcopy(root)
     *way, last = parse_path(path)
-    here: Json = root
+    node: Json = root
     for part in way:
-        here = here[str(part)] if isinstance(here, dict) else here[int(part)]  # type: ignore[index]  # ``label_at`` went this way
-    if isinstance(here, list):
-        here[int(last)] = None  # the places of its neighbours stay theirs
-    elif isinstance(here, dict) and here is root:
-        here[str(last)] = None
-    elif isinstance(here, dict):
-        del here[str(last)]
+        node = node[str(part)] if isinstance(node, dict) else node[int(part)]  # type: ignore[index]  # ``label_at`` went this way
+    if isinstance(node, list):
+        node[int(last)] = None  # the places of its neighbours stay theirs
+    elif isinstance(node, dict) and node is root:
+        node[str(last)] = None
+    elif isinstance(node, dict):
+        del node[str(last)]
     return root["input"], root["expected"]

@@ -73,7 +73,11 @@ def answering_versions(connection: Connection) -> frozenset[str]:
     controls = [running_test(connection, role) for role, _ in rows]
     return frozenset(
         [version for _, version in rows]
-        + [one.control for one in controls if one is not None and one.control is not None]
+        + [
+            control.control
+            for control in controls
+            if control is not None and control.control is not None
+        ]
     )
 
 
@@ -95,7 +99,7 @@ def add_event(
 
 def change_status(
     connection: Connection,
-    one: AdapterRecord,
+    adapter: AdapterRecord,
     status: AdapterStatus,
     *,
     reason: str,
@@ -107,14 +111,14 @@ def change_status(
     Raises:
         AdapterRefusedError: this one may not follow the one that it has.
     """
-    check_change(one.version, one.status, status)
-    ended = f"{one.version} became {status.replace('_', ' ')} ({reason})"
-    end_test_of(connection, one.role, one.version, reason=ended, at_us=at_us)
+    check_change(adapter.version, adapter.status, status)
+    ended = f"{adapter.version} became {status.replace('_', ' ')} ({reason})"
+    end_test_of(connection, adapter.role, adapter.version, reason=ended, at_us=at_us)
     connection.execute(
         "UPDATE adapters SET status = ?, reason = ?, decided_us = ? WHERE version = ?",
-        (status, reason, at_us, one.version),
+        (status, reason, at_us, adapter.version),
     )
-    add_event(connection, one.version, status, reason=reason, by=by, at_us=at_us)
+    add_event(connection, adapter.version, status, reason=reason, by=by, at_us=at_us)
 
 
 def restore_previous(
@@ -123,8 +127,8 @@ def restore_previous(
     """Activate the adapter that was active before; ``None``: the base model answers now."""
     version = previous_version(connection, role)
     if version is not None:
-        one = found_adapter(connection, version)
-        change_status(connection, one, "active", reason=reason, by=by, at_us=at_us)
+        adapter = found_adapter(connection, version)
+        change_status(connection, adapter, "active", reason=reason, by=by, at_us=at_us)
     return version
 
 
@@ -139,15 +143,15 @@ def settle_test(connection: Connection, interaction_id: str, *, at_us: int) -> N
         return
     connection.execute(_LOCK)
     test = test_of_answer(connection, interaction_id)  # another rating may have decided meanwhile
-    found = None if test is None or test.status != "running" else verdict(connection, test)
-    if test is None or found is None:
+    test_verdict = None if test is None or test.status != "running" else verdict(connection, test)
+    if test is None or test_verdict is None:
         return
-    status, evidence = found
+    status, evidence = test_verdict
     ended = end_test(connection, test, status, evidence, at_us=at_us)
     if not ended.keeps_adapter:
-        one = found_adapter(connection, test.version)
+        adapter = found_adapter(connection, test.version)
         change_status(
-            connection, one, "rolled_back", reason=ended.words, by=LIVE_TEST, at_us=at_us
+            connection, adapter, "rolled_back", reason=ended.words, by=LIVE_TEST, at_us=at_us
         )
         restored = f"{test.version} was rolled back"
         restore_previous(connection, test.role, reason=restored, by=LIVE_TEST, at_us=at_us)
@@ -164,15 +168,17 @@ def mark_stale(
     if not versions:
         return []
     connection.execute(_LOCK)
-    found = [found_adapter(connection, version) for version in versions]
-    fresh = [one for one in found if one.status != "stale"]
-    for one in fresh:
-        change_status(connection, one, "stale", reason=reason, by=STORE_ITSELF, at_us=at_us)
-    for one in fresh:
-        if one.status == "active":
-            restored = f"{one.version} became stale"
-            restore_previous(connection, one.role, reason=restored, by=STORE_ITSELF, at_us=at_us)
-    return [one.version for one in fresh]
+    adapters = [found_adapter(connection, version) for version in versions]
+    fresh = [adapter for adapter in adapters if adapter.status != "stale"]
+    for adapter in fresh:
+        change_status(connection, adapter, "stale", reason=reason, by=STORE_ITSELF, at_us=at_us)
+    for adapter in fresh:
+        if adapter.status == "active":
+            restored = f"{adapter.version} became stale"
+            restore_previous(
+                connection, adapter.role, reason=restored, by=STORE_ITSELF, at_us=at_us
+            )
+    return [adapter.version for adapter in fresh]
 
 
 def mark_rating_stale(
@@ -207,12 +213,12 @@ def mark_forgotten(
         marks = ", ".join("?" * len(batch))
         where = f"r.interaction_id IN ({marks}) OR r.other_id IN ({marks})"
         versions.update(_dependent(connection, where, (*batch, *batch)))
-    found = sorted(versions)
-    mark_stale(connection, found, reason="a user it learned from was forgotten", at_us=at_us)
-    for version in found:
+    names = sorted(versions)
+    mark_stale(connection, names, reason="a user it learned from was forgotten", at_us=at_us)
+    for version in names:
         connection.execute("UPDATE adapters SET is_removed = 1 WHERE version = ?", (version,))
     connection.execute("DELETE FROM adapter_rows WHERE user_id = ?", (user_id,))
-    return len(found)
+    return len(names)
 
 
 def _dependent(connection: Connection, where: str, values: Sequence[Any]) -> list[str]:

@@ -199,12 +199,12 @@ def fetch_folder(root: Path, version: str, sha256: str) -> None:
     mirror = mirror_of(root)
     if mirror is None:
         return
-    found = {name: mirror.read(f"{_address(sha256)}/{name}") for name in ADAPTER_FILES}
+    contents = {name: mirror.read(f"{_address(sha256)}/{name}") for name in ADAPTER_FILES}
     source = temporary_name(training_folder(root) / version)
     try:
         with writing(source):
             make_folder(source)
-            for name, data in found.items():
+            for name, data in contents.items():
                 if data is None:
                     return
                 (source / name).write_bytes(data)
@@ -237,13 +237,15 @@ def _address(sha256: str) -> str:
 
 def remove_folders(root: Path, versions: list[str]) -> int:
     """Remove the folders of adapters that are there still; return how many were."""
-    found = [folder for one in versions if (folder := adapter_folder(root, one)).is_dir()]
+    folders = [
+        folder for version in versions if (folder := adapter_folder(root, version)).is_dir()
+    ]
     with writing(root):
-        for folder in found:
+        for folder in folders:
             shutil.rmtree(folder)
-        if found:
+        if folders:
             sync_folder(adapters_folder(root))
-    return len(found)
+    return len(folders)
 
 
 def remove_checkpoints(root: Path) -> None:

@@ -81,10 +81,10 @@ class AdapterStore:
         Raises:
             StoreWriteError: they cannot be removed; ask again.
         """
-        found = [one for one in self.records() if one.is_removed]
+        forgotten = [record for record in self.records() if record.is_removed]
         if everywhere:
-            drop_published(self.root, [one.folder_sha256 for one in found])
-        return remove_folders(self.root, [one.version for one in found])
+            drop_published(self.root, [adapter.folder_sha256 for adapter in forgotten])
+        return remove_folders(self.root, [adapter.version for adapter in forgotten])
 
     def remove_useless(self, *, dry_run: bool = False) -> tuple[str, ...]:
         """Remove the files of adapters that never answer again, ``KEPT_US`` after that was decided.
@@ -101,18 +101,18 @@ class AdapterStore:
             StoreWriteError: they cannot be removed; ask again.
         """
         now = self._feedback.now_us()
-        found = [
-            one
-            for one in self.records()
-            if one.status in KEPT_US
-            and one.decided_us + KEPT_US[one.status] <= now
-            and self.folder(one.version).is_dir()
+        useless = [
+            record
+            for record in self.records()
+            if record.status in KEPT_US
+            and record.decided_us + KEPT_US[record.status] <= now
+            and self.folder(record.version).is_dir()
         ]
-        if found and not dry_run:
+        if useless and not dry_run:
             with adapters_lock(self.root):
-                drop_published(self.root, [one.folder_sha256 for one in found])
-                remove_folders(self.root, [one.version for one in found])
-        return tuple(one.version for one in found)
+                drop_published(self.root, [adapter.folder_sha256 for adapter in useless])
+                remove_folders(self.root, [adapter.version for adapter in useless])
+        return tuple(adapter.version for adapter in useless)
 
     def register(
         self,
@@ -156,7 +156,7 @@ class AdapterStore:
             sha256, now = folder_sha256(temporary), self._feedback.now_us()
             changed = _changed(connection, marks, parent)
             known = connection.execute("SELECT version FROM adapters").fetchall()
-            version = next_version(role, (one for (one,) in known))
+            version = next_version(role, (known_version for (known_version,) in known))
             adapter = AdapterRecord(
                 version=version, role=role, base_model=base_model, parent=parent, objective=objective,
                 status="candidate", reason=None, folder_sha256=sha256, n_rows=len(marks),
@@ -164,7 +164,7 @@ class AdapterStore:
             )  # fmt: skip
             connection.execute(ADAPTERS.insert, ADAPTERS.values(adapter))
             add_event(connection, version, "candidate", reason=None, by=by, at_us=now)
-            for mark in {_key(one): one for one in marks}.values():
+            for mark in {_key(mark): mark for mark in marks}.values():
                 connection.execute(
                     "INSERT INTO adapter_rows VALUES (?, ?, ?, ?, ?, ?)",
                     (version, *_key(mark), mark.seq),
@@ -218,37 +218,37 @@ class AdapterStore:
             AdapterRefusedError: a check is not passed (a trial may miss certainty of the gain), its status
                 forbids it, or its files are not those that were registered.
         """
-        one = self.record(version)
+        adapter = self.record(version)
         checks = self.checks(version)
         if live_rule is None or not lacks_power(checks):
             check_gate(version, checks)
-        problem = self.files_problem(one)
+        problem = self.files_problem(adapter)
         if problem is not None:
             raise AdapterRefusedError(
                 f"adapter {version} must have the files that were registered, but {problem}. "
                 "Restore them from a backup, or train a new one."
             )
         with self._database.transaction(alone=True) as connection:
-            one = found_adapter(connection, version)
+            adapter = found_adapter(connection, version)
             now = self._feedback.now_us()
-            if one.status == "active":
+            if adapter.status == "active":
                 if live_rule is None:
-                    told = f"{version} is to answer all ({reason})"
-                    end_test_of(connection, one.role, version, reason=told, at_us=now)
+                    claim = f"{version} is to answer all ({reason})"
+                    end_test_of(connection, adapter.role, version, reason=claim, at_us=now)
                 return
-            before = active_adapter(connection, one.role)
+            before = active_adapter(connection, adapter.role)
             if before is not None:
                 self._change(connection, before, "inactive", f"{version} took its place", by)
-            self._change(connection, one, "active", reason, by)
+            self._change(connection, adapter, "active", reason, by)
             if live_rule is not None:
                 # Beside an adapter of another model it was the base model that answered.
-                is_alike = before is not None and before.base_model == one.base_model
+                is_alike = before is not None and before.base_model == adapter.base_model
                 begin_test(
                     connection,
                     live_rule,
                     version=version,
                     control=before.version if before is not None and is_alike else None,
-                    role=one.role,
+                    role=adapter.role,
                     at_us=now,
                 )
 
@@ -259,12 +259,15 @@ class AdapterStore:
             AdapterNotFoundError: there is no such adapter.
             AdapterRefusedError: its status forbids it.
         """
-        one = self.record(version)
-        if one.status == "active" and self._take_back(one.role, "rejected", reason, by) == version:
+        adapter = self.record(version)
+        if (
+            adapter.status == "active"
+            and self._take_back(adapter.role, "rejected", reason, by) == version
+        ):
             return
         with self._database.transaction(alone=True) as connection:
-            one = found_adapter(connection, version)
-            self._change(connection, one, "rejected", reason, by)
+            adapter = found_adapter(connection, version)
+            self._change(connection, adapter, "rejected", reason, by)
 
     def defer(self, version: str, reason: str, by: str) -> None:
         """Keep an adapter undecided, durably: only ratings are missing.
@@ -274,8 +277,8 @@ class AdapterStore:
             AdapterRefusedError: its status forbids it.
         """
         with self._database.transaction(alone=True) as connection:
-            one = found_adapter(connection, version)
-            self._change(connection, one, "undecided", reason, by)
+            adapter = found_adapter(connection, version)
+            self._change(connection, adapter, "undecided", reason, by)
 
     def rollback(self, role: str, by: str, *, reason: str = "rolled back") -> str | None:
         """Take the active adapter of a role back, durably.
@@ -353,7 +356,7 @@ class AdapterStore:
         )
         return ADAPTERS.records(rows)
 
-    def files_problem(self, one: AdapterRecord) -> str | None:
+    def files_problem(self, adapter: AdapterRecord) -> str | None:
         """Return why an adapter's files are not those that were registered; ``None``: they are.
 
         Those that another machine has published are fetched first.
@@ -361,17 +364,19 @@ class AdapterStore:
         Raises:
             StoreWriteError: object storage cannot be read.
         """
-        if one.is_removed:
+        if adapter.is_removed:
             return "they were removed with what a forgotten user wrote"
-        if one.status in KEPT_US and not self.folder(one.version).exists():
-            return f"they were removed, for an adapter that is {one.status} never answers again"
-        if not self.folder(one.version).exists():
-            fetch_folder(self.root, one.version, one.folder_sha256)
+        if adapter.status in KEPT_US and not self.folder(adapter.version).exists():
+            return (
+                f"they were removed, for an adapter that is {adapter.status} never answers again"
+            )
+        if not self.folder(adapter.version).exists():
+            fetch_folder(self.root, adapter.version, adapter.folder_sha256)
         try:
-            found = folder_sha256(self.folder(one.version))
+            sha256 = folder_sha256(self.folder(adapter.version))
         except AdapterRefusedError as error:
             return f"they cannot be read: {error}"
-        return None if found == one.folder_sha256 else "their SHA-256 is another one"
+        return None if sha256 == adapter.folder_sha256 else "their SHA-256 is another one"
 
     def _take_back(self, role: str, status: AdapterStatus, reason: str, by: str) -> str | None:
         """Give a role's active adapter another status and let the one before it answer, in one step.
@@ -403,13 +408,13 @@ class AdapterStore:
     def _change(
         self,
         connection: Connection,
-        one: AdapterRecord,
+        adapter: AdapterRecord,
         status: AdapterStatus,
         reason: str,
         by: str,
     ) -> None:
         reason, now = self._feedback.clean(reason), self._feedback.now_us()
-        change_status(connection, one, status, reason=reason, by=by, at_us=now)
+        change_status(connection, adapter, status, reason=reason, by=by, at_us=now)
 
 
 def _key(mark: TrainedMark) -> tuple[str, str, str, str]:
@@ -432,13 +437,13 @@ def _changed(
         AdapterRefusedError: a mark is gone, so its weights may not be kept.
     """
     if parent is not None:
-        one = found_adapter(connection, parent)
-        if one.is_removed:
+        adapter = found_adapter(connection, parent)
+        if adapter.is_removed:
             raise _forgotten()
-        if one.status == "stale":
+        if adapter.status == "stale":
             return f"its parent {parent} is stale"
     for mark in marks:
-        answers = [one for one in (mark.interaction_id, mark.other_id) if one]
+        answers = [answer_id for answer_id in (mark.interaction_id, mark.other_id) if answer_id]
         values = (*answers, mark.user_id)
         (last,) = connection.execute(_LAST_SEQ[mark.kind], values).fetchone()
         if last is None:

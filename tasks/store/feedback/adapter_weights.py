@@ -63,21 +63,21 @@ def _check_weights(descriptor: int, config: Mapping[str, Any]) -> None:
     tensors, begin = _header(descriptor)
     ranks: dict[str, dict[str, int]] = {}
     is_changing = False
-    for one in tensors:
-        match = _MATRIX.fullmatch(one.name)
-        if match is None or len(one.shape) != 2 or 0 in one.shape:
+    for tensor in tensors:
+        match = _MATRIX.fullmatch(tensor.name)
+        if match is None or len(tensor.shape) != 2 or 0 in tensor.shape:
             raise _FaultyError(
-                f"`{one.name[:_CUT]}` must be a matrix lora_A or lora_B, but has "
-                f"{len(one.shape)} dimensions, the first ones {one.shape[:4]}"
+                f"`{tensor.name[:_CUT]}` must be a matrix lora_A or lora_B, but has "
+                f"{len(tensor.shape)} dimensions, the first ones {tensor.shape[:4]}"
             )
-        values = _values(descriptor, one, begin)
+        values = _values(descriptor, tensor, begin)
         n_bad = int(values.size - np.count_nonzero(np.isfinite(values)))
         if n_bad:
             raise _FaultyError(
-                f"{n_bad:,} of {values.size:,} values of `{one.name[:_CUT]}` are NaN or infinite"
+                f"{n_bad:,} of {values.size:,} values of `{tensor.name[:_CUT]}` are NaN or infinite"
             )
         layer, which = match.groups()
-        ranks.setdefault(layer, {})[which] = one.shape[0 if which == "A" else 1]
+        ranks.setdefault(layer, {})[which] = tensor.shape[0 if which == "A" else 1]
         is_changing = is_changing or (which == "B" and bool(values.any()))
     _check_ranks(ranks, config)
     if not is_changing:
@@ -88,14 +88,14 @@ def _check_ranks(ranks: Mapping[str, Mapping[str, int]], config: Mapping[str, An
     if not ranks:
         raise _FaultyError(f"{WEIGHTS_FILE} holds no weights")
     has_one_rank = not config.get("rank_pattern")
-    for layer, found in ranks.items():
-        if set(found) != {"A", "B"}:
+    for layer, layer_ranks in ranks.items():
+        if set(layer_ranks) != {"A", "B"}:
             raise _FaultyError(f"`{layer[:_CUT]}` must have both lora_A and lora_B")
-        wanted = config.get("r") if has_one_rank else found["A"]
-        if not found["A"] == found["B"] == wanted:
+        wanted = config.get("r") if has_one_rank else layer_ranks["A"]
+        if not layer_ranks["A"] == layer_ranks["B"] == wanted:
             raise _FaultyError(
-                f"`{layer[:_CUT]}` must have the rank {wanted}, but lora_A has {found['A']} and lora_B "
-                f"{found['B']}"
+                f"`{layer[:_CUT]}` must have the rank {wanted}, but lora_A has {layer_ranks['A']} and lora_B "
+                f"{layer_ranks['B']}"
             )
 
 
@@ -109,15 +109,15 @@ def _header(descriptor: int) -> tuple[list[_Tensor], int]:
     header = _object(_read(descriptor, 8, length), f"the header of {WEIGHTS_FILE}")
     header.pop("__metadata__", None)
     tensors = sorted(
-        (_tensor(name, value) for name, value in header.items()), key=lambda one: one.start
+        (_tensor(name, value) for name, value in header.items()), key=lambda tensor: tensor.start
     )
     at = 0
-    for one in tensors:
-        if one.start != at:
+    for tensor in tensors:
+        if tensor.start != at:
             raise _FaultyError(
-                f"the values of `{one.name[:_CUT]}` must begin at {at}, but begin at {one.start}"
+                f"the values of `{tensor.name[:_CUT]}` must begin at {at}, but begin at {tensor.start}"
             )
-        at = one.end
+        at = tensor.end
     if begin + at != size:
         raise _FaultyError(f"{WEIGHTS_FILE} must have {begin + at:,} bytes, but has {size:,}")
     return tensors, begin
@@ -149,27 +149,29 @@ def _tensor(name: str, value: object) -> _Tensor:
 
 def _counts(value: object) -> tuple[int, ...] | None:
     """Return whole numbers from 0 on; ``None``: it is no list of these."""
-    if not isinstance(value, list) or not all(type(one) is int and one >= 0 for one in value):
+    if not isinstance(value, list) or not all(
+        type(count) is int and count >= 0 for count in value
+    ):
         return None
     return tuple(value)
 
 
-def _values(descriptor: int, one: _Tensor, begin: int) -> "np.ndarray[Any, Any]":
-    data = _read(descriptor, begin + one.start, one.end - one.start)
-    values = np.frombuffer(data, dtype=_TYPES[one.dtype])
-    if one.dtype == "BF16":  # the upper half of a single
+def _values(descriptor: int, tensor: _Tensor, begin: int) -> "np.ndarray[Any, Any]":
+    data = _read(descriptor, begin + tensor.start, tensor.end - tensor.start)
+    values = np.frombuffer(data, dtype=_TYPES[tensor.dtype])
+    if tensor.dtype == "BF16":  # the upper half of a single
         values = (values.astype("<u4") << 16).view("<f4")
     return values
 
 
-def _object(data: bytes, what: str) -> dict[str, Any]:
+def _object(data: bytes, noun: str) -> dict[str, Any]:
     try:
-        found = json.loads(data)
+        value = json.loads(data)
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
-        raise _FaultyError(f"{what} must be a JSON object")
-    return found
+        value = None
+    if not isinstance(value, dict):
+        raise _FaultyError(f"{noun} must be a JSON object")
+    return value
 
 
 def _read(descriptor: int, start: int, length: int) -> bytes:

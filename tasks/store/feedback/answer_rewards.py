@@ -45,21 +45,23 @@ def answer_rewards(
     consensus = store_consensus(store, role)
     agreed = consensus.answers if comparable_raters(consensus) else {}
     liked_by_user: defaultdict[str, deque[Floats]] = defaultdict(lambda: deque(maxlen=MOST_LIKED))
-    for one in interactions_of(store, role):
-        marks = store.ratings(one.interaction_id)
-        found = agreed.get(one.interaction_id)
-        prompt = one.messages[-1].content
+    for interaction in interactions_of(store, role):
+        marks = store.ratings(interaction.interaction_id)
+        reward = agreed.get(interaction.interaction_id)
+        prompt = interaction.messages[-1].content
         parts = answer_parts(
             prompt,
-            one.response,
-            rating=_mean(marks) if found is None else found.reward,
-            style=user_style(tuple(liked_by_user[one.user_id])),
+            interaction.response,
+            rating=_mean(marks) if reward is None else reward.reward,
+            style=user_style(tuple(liked_by_user[interaction.user_id])),
             length_words=blend.length_words,
         )
-        whole = "\n".join(message.content for message in one.messages)
-        yield one, answer_reward(parts, blend, safety_flags(whole, one.response))
-        if any(mark.user_id == one.user_id and mark.reward >= LEAST_REWARD for mark in marks):
-            liked_by_user[one.user_id].append(hashed_ngrams(one.response))
+        whole = "\n".join(message.content for message in interaction.messages)
+        yield interaction, answer_reward(parts, blend, safety_flags(whole, interaction.response))
+        if any(
+            mark.user_id == interaction.user_id and mark.reward >= LEAST_REWARD for mark in marks
+        ):
+            liked_by_user[interaction.user_id].append(hashed_ngrams(interaction.response))
 
 
 def safety_classifier(store: FeedbackStore, role: str) -> tuple[SafetyClassifier | None, str]:
@@ -68,11 +70,11 @@ def safety_classifier(store: FeedbackStore, role: str) -> tuple[SafetyClassifier
     ``None`` and why, where there are too few, or they cannot be told from the others.
     """
     answers, is_flagged = [], []
-    for one in interactions_of(store, role):
-        whole = "\n".join(message.content for message in one.messages)
-        is_named = any(names_harm(mark) for mark in store.ratings(one.interaction_id))
-        answers.append(one.response)
-        is_flagged.append(is_named or bool(safety_flags(whole, one.response)))
+    for interaction in interactions_of(store, role):
+        whole = "\n".join(message.content for message in interaction.messages)
+        is_named = any(names_harm(mark) for mark in store.ratings(interaction.interaction_id))
+        answers.append(interaction.response)
+        is_flagged.append(is_named or bool(safety_flags(whole, interaction.response)))
     return train_safety_classifier(answers, is_flagged)
 
 

@@ -102,7 +102,7 @@ class RoleCounts:
         answers = (
             None if self.adapter_version is None else f"adapter {self.adapter_version} answers"
         )
-        return "; ".join(one for one in (answers, self.rated_words, self.live_test) if one)
+        return "; ".join(part for part in (answers, self.rated_words, self.live_test) if part)
 
     @property
     def rated_words(self) -> str:
@@ -135,7 +135,7 @@ def feedback_counts(store: FeedbackStore) -> FeedbackCounts:
         marks.setdefault(role, Counter())[mark] += n
     rated = dict(store.fetch(_RATED))
     active = dict(store.fetch(_ACTIVE))
-    tests = {one.role: one.words for one in live_tests(store.database)}
+    tests = {test.role: test.words for test in live_tests(store.database)}
     roles = {
         role: _of_role(
             n, rated.get(role, 0), marks.get(role, Counter()), active.get(role), tests.get(role)
@@ -222,9 +222,9 @@ def reward_course(store: FeedbackStore, role: str) -> list[RewardPoint]:
     points = []
     for start in range(0, len(marks), size):
         chunk = marks[start : start + size]
-        found = mean_reward(Counter(mark for mark, _ in chunk))
-        if found is not None:
-            points.append(RewardPoint(ended_us=chunk[-1][1], reward=found))
+        mean = mean_reward(Counter(mark for mark, _ in chunk))
+        if mean is not None:
+            points.append(RewardPoint(ended_us=chunk[-1][1], reward=mean))
     return points
 
 

@@ -46,32 +46,32 @@ def interaction_rows(
         role: persona that answered; ``None``: any.
         has_messages: whether the prompt is the whole list of messages, in place of the last one's text.
     """
-    for one in interactions_of(store, role):
-        yield interaction_row(store, one, has_messages=has_messages)
+    for interaction in interactions_of(store, role):
+        yield interaction_row(store, interaction, has_messages=has_messages)
 
 
 def interaction_row(
-    store: FeedbackStore, one: Interaction, *, has_messages: bool = False
+    store: FeedbackStore, interaction: Interaction, *, has_messages: bool = False
 ) -> dict[str, Any]:
     """Return the row of one answer, as ``interaction_rows`` yields it."""
-    marks = store.ratings(one.interaction_id)
-    messages = [{"role": m.role, "content": m.content} for m in one.messages]
+    marks = store.ratings(interaction.interaction_id)
+    messages = [{"role": m.role, "content": m.content} for m in interaction.messages]
     return {
-        "timestamp": _iso(one.created_us),
-        "prompt": messages if has_messages else one.messages[-1].content,
-        "response": one.response,
+        "timestamp": _iso(interaction.created_us),
+        "prompt": messages if has_messages else interaction.messages[-1].content,
+        "response": interaction.response,
         "reward": sum(mark.reward for mark in marks) / len(marks) if marks else None,
     }
 
 
 def rating_rows(store: FeedbackStore, *, role: str | None = None) -> Iterator[dict[str, Any]]:
     """Yield the marks that count, each with its answer's id, by answers."""
-    for one in interactions_of(store, role):
-        for mark in store.ratings(one.interaction_id):
+    for interaction in interactions_of(store, role):
+        for mark in store.ratings(interaction.interaction_id):
             yield {
                 "timestamp": _iso(mark.created_us),
                 "interaction_id": mark.interaction_id,
-                "role": one.role,
+                "role": interaction.role,
                 "user_id": mark.user_id,
                 "rating": mark.rating,
                 "thumbs": mark.thumbs,
@@ -142,9 +142,9 @@ def _answer(store: FeedbackStore, given: ForeignRating, n: "Counter[str]") -> In
             "ORDER BY seq LIMIT 1",
             (name, name),
         )
-        found = store.interaction(rows[0][0]) if rows else None
-        if found is not None:
-            return found
+        interaction = store.interaction(rows[0][0]) if rows else None
+        if interaction is not None:
+            return interaction
     raise SkippedRatingError("the trace of a score is no answer that is logged here")
 
 
@@ -165,10 +165,10 @@ def interactions_of(store: FeedbackStore, role: str | None) -> Iterator[Interact
     """Yield the logged answers of a role, or of any, oldest first."""
     where, values = ("", ()) if role is None else (" WHERE role = ?", (role,))
     ids = store.fetch(f"SELECT interaction_id FROM interactions{where} ORDER BY seq", values)  # noqa: S608 - a constant
-    for (one,) in ids:
-        found = store.interaction(one)
-        if found is not None:  # else forgotten meanwhile
-            yield found
+    for (interaction_id,) in ids:
+        interaction = store.interaction(interaction_id)
+        if interaction is not None:  # else forgotten meanwhile
+            yield interaction
 
 
 def _iso(at_us: int) -> str:

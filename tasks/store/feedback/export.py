@@ -52,8 +52,8 @@ def feedback_ids_of(root: Path, user_id: str) -> set[str]:
     """Return the answers of a user that the parquet tables name."""
     files = ParquetFiles()
     folder = root / "final" / INTERACTIONS.name
-    found = sorted(str(path) for path in folder.glob("day=*/*.parquet"))
-    rows = files.read(INTERACTIONS, found) if found else []
+    paths = sorted(str(path) for path in folder.glob("day=*/*.parquet"))
+    rows = files.read(INTERACTIONS, paths) if paths else []
     return {str(row["interaction_id"]) for row in rows if row["user_id"] == user_id}
 
 
@@ -76,7 +76,9 @@ def remove_rows(root: Path, user_id: str, interaction_ids: frozenset[str]) -> in
 
     def kept(row: Row) -> Row | None:
         named = (row.get(name) for name in ("interaction_id", "low_id", "high_id"))
-        is_theirs = row["user_id"] == user_id or any(one in interaction_ids for one in named)
+        is_theirs = row["user_id"] == user_id or any(
+            interaction_id in interaction_ids for interaction_id in named
+        )
         return None if is_theirs else row
 
     # Answers last: until they are gone, one that is asked again knows which they are.

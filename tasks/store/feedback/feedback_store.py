@@ -234,9 +234,11 @@ class FeedbackStore(Closing):
         stored = self._stamped(comparison)
         low, high = stored.pair
         with self.database.transaction() as connection:
-            for one in (low, high):  # in a fixed order, to avoid deadlocks
-                _check_may_rate(connection, one, stored.user_id, any_user=any_user)
-            _check_comparable(*(_interaction(connection, one) for one in (low, high)))
+            for interaction_id in (low, high):  # in a fixed order, to avoid deadlocks
+                _check_may_rate(connection, interaction_id, stored.user_id, any_user=any_user)
+            _check_comparable(
+                *(_interaction(connection, interaction_id) for interaction_id in (low, high))
+            )
             before = self._event(connection, _COMPARISON, stored)
             if before is not None:
                 known = comparison_of(before)
@@ -379,10 +381,10 @@ def _found_interaction(connection: Connection, interaction_id: str) -> Interacti
 
 
 def _interaction(connection: Connection, interaction_id: str) -> Interaction:
-    found = _found_interaction(connection, interaction_id)
-    if found is None:
+    interaction = _found_interaction(connection, interaction_id)
+    if interaction is None:
         raise _not_found(interaction_id)
-    return found
+    return interaction
 
 
 def _last_rating(connection: Connection, interaction_id: str, user_id: str) -> Rating | None:
@@ -404,19 +406,19 @@ def _check_may_rate(
         )
 
 
-def _check_comparable(one: Interaction, other: Interaction) -> None:
-    if one.asked != other.asked:
+def _check_comparable(first: Interaction, other: Interaction) -> None:
+    if first.asked != other.asked:
         raise refused(
             "rejected_id",
             "must be an answer to the prompt that `chosen_id` answers",
-            f"{one.interaction_id} and {other.interaction_id}, whose prompts differ",
+            f"{first.interaction_id} and {other.interaction_id}, whose prompts differ",
             "Compare answers to one prompt; system messages may differ.",
         )
-    if one.is_same_answer(other):
+    if first.is_same_answer(other):
         raise refused(
             "rejected_id",
             "must be another answer than `chosen_id`",
-            f"{one.interaction_id} and {other.interaction_id}, whose texts are equal",
+            f"{first.interaction_id} and {other.interaction_id}, whose texts are equal",
             "Compare answers that differ.",
         )
 

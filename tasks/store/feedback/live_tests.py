@@ -142,9 +142,11 @@ def rated_conversations(connection: Connection, test_id: str) -> "list[RatedConv
         sides[unit] = bool(is_candidate)
     return [
         RatedConversation(
-            is_candidate=sides[unit], reward=sum(found) / len(found), n_ratings=len(found)
+            is_candidate=sides[unit],
+            reward=sum(unit_marks) / len(unit_marks),
+            n_ratings=len(unit_marks),
         )
-        for unit, found in marks.items()
+        for unit, unit_marks in marks.items()
     ]
 
 
@@ -152,11 +154,14 @@ def verdict(connection: Connection, test: LiveTest) -> tuple[LiveStatus, LiveEvi
     """Return how a running test is to end by the ratings that count now; ``None``: it goes on."""
     from convergence_core.feedback.live_test import claim_of, weigh  # noqa: PLC0415 - as above
 
-    found = rated_conversations(connection, test.test_id)
-    status: LiveStatus | None = claim_of(found, test.share)
-    if status is None and sum(one.n_ratings for one in found) >= test.max_ratings:
+    conversations = rated_conversations(connection, test.test_id)
+    status: LiveStatus | None = claim_of(conversations, test.share)
+    if (
+        status is None
+        and sum(conversation.n_ratings for conversation in conversations) >= test.max_ratings
+    ):
         status = "undecided"
-    return None if status is None else (status, weigh(found, test.share))
+    return None if status is None else (status, weigh(conversations, test.share))
 
 
 def evidence_now(connection: Connection, test: LiveTest) -> LiveEvidence:
@@ -180,6 +185,6 @@ def live_tests(database: Database, role: str | None = None) -> list[LiveTest]:
     """Return the tests of a role, or all, in order of their beginning; those that run with their evidence."""
     with database.reading() as connection:
         return [
-            weighed(one, evidence_now(connection, one)) if one.status == "running" else one
-            for one in all_tests(connection, role)
+            weighed(test, evidence_now(connection, test)) if test.status == "running" else test
+            for test in all_tests(connection, role)
         ]

@@ -49,7 +49,10 @@ class ProposedCase:
         """The marks in words, with their reasons; of a game, what failed."""
         if self.failed:
             return self.failed
-        words = [f"{one.words}: {one.reason}" if one.reason else one.words for one in self.ratings]
+        words = [
+            f"{rating.words}: {rating.reason}" if rating.reason else rating.words
+            for rating in self.ratings
+        ]
         return "; ".join(words)
 
 
@@ -60,19 +63,20 @@ def proposed_cases(store: FeedbackStore, system: str) -> list[ProposedCase]:
         store: the feedback.
         system: answers of another one are left out; those of none are not.
     """
-    found = []
-    for _, one in store.fetch(_BAD, (WORST_PROPOSED, system)):
-        interaction = store.interaction(one)
-        bad = tuple(mark for mark in store.ratings(one) if _is_bad(mark))
+    cases = []
+    for _, interaction_id in store.fetch(_BAD, (WORST_PROPOSED, system)):
+        interaction = store.interaction(interaction_id)
+        bad = tuple(mark for mark in store.ratings(interaction_id) if _is_bad(mark))
         if interaction is not None and bad:  # else taken back meanwhile
-            found.append(ProposedCase(interaction=interaction, ratings=bad))
-    return found
+            cases.append(ProposedCase(interaction=interaction, ratings=bad))
+    return cases
 
 
 def reviewed(store: FeedbackStore) -> frozenset[str]:
     """Return the ids of what was decided."""
     return frozenset(
-        str(one) for (one,) in store.fetch("SELECT interaction_id FROM case_reviews", ())
+        str(interaction_id)
+        for (interaction_id,) in store.fetch("SELECT interaction_id FROM case_reviews", ())
     )
 
 

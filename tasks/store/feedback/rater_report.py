@@ -60,7 +60,7 @@ def store_consensus(store: FeedbackStore, role: str | None = None) -> RaterConse
 
 def comparable_raters(consensus: RaterConsensus) -> tuple[RaterProfile, ...]:
     """Return those who rated answers that others rated, too: only their bias is told by anything."""
-    return tuple(one for one in consensus.raters if one.n_shared > 0)
+    return tuple(rater for rater in consensus.raters if rater.n_shared > 0)
 
 
 def reward_changes(store: FeedbackStore) -> list[RewardChange]:
@@ -68,12 +68,12 @@ def reward_changes(store: FeedbackStore) -> list[RewardChange]:
     marks = list(_marks(store))
     roles = sorted({role for _, role in marks})
     watch = DriftWatch.begin(len(roles))
-    found = []
+    changes = []
     for mark, role in marks:
         # No arm was drawn here, so that each role is watched by itself.
         watch, alarm = watch.tell(roles.index(role), mark.arm_reward)
         if alarm is not None:
-            found.append(
+            changes.append(
                 RewardChange(
                     role=role,
                     before=2 * alarm.before - 1,
@@ -82,16 +82,16 @@ def reward_changes(store: FeedbackStore) -> list[RewardChange]:
                     found_us=mark.created_us,
                 )
             )
-    return found
+    return changes
 
 
 def rater_sentences(store: FeedbackStore) -> list[str]:
     """Return raters and changes in words; nothing for a single rater whose ratings did not change."""
     raters = comparable_raters(store_consensus(store))
-    lines = [one.words for one in raters[:MOST_RATERS]]
+    lines = [rater.words for rater in raters[:MOST_RATERS]]
     if len(raters) > MOST_RATERS:
         lines.append(f"and {len(raters) - MOST_RATERS} raters with fewer marks")
-    return [*lines, *(one.words for one in reward_changes(store))]
+    return [*lines, *(change.words for change in reward_changes(store))]
 
 
 def _marks(store: FeedbackStore) -> Iterator[tuple[Rating, str]]:

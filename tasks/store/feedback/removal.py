@@ -52,8 +52,8 @@ def forget_user(path: Path, user_id: str) -> RemovalReport:
             # A range that was begun would bring its rows back.
             export_feedback(store, store.root)
             ids = {
-                str(one)
-                for (one,) in store.fetch(
+                str(interaction_id)
+                for (interaction_id,) in store.fetch(
                     "SELECT interaction_id FROM interactions WHERE user_id = ?", (user_id,)
                 )
             } | feedback_ids_of(store.root, user_id)

@@ -34,7 +34,7 @@ _MARKS = {
 }
 _USED = (
     "SELECT r.kind, r.event_seq FROM adapter_rows r JOIN adapters a ON a.version = r.version "  # noqa: S608 - constants
-    f"WHERE a.status IN ({', '.join(repr(one) for one in USED)}) "
+    f"WHERE a.status IN ({', '.join(repr(kind) for kind in USED)}) "
     # One that was worse on live traffic would be trained again of the same marks at once.
     "OR a.version IN (SELECT t.version FROM live_tests t WHERE t.status = 'worse')"
 )
@@ -57,13 +57,13 @@ class TrainingRounds:
     ) -> str:
         """Write down durably that a training round begins; return its id."""
         now = self._feedback.now_us()
-        one = TrainingRoundRecord(
+        record = TrainingRoundRecord(
             round_id=uuid.uuid4().hex, role=role, objective=objective, status="running", version=None,
             started_us=now, ended_us=None, n_rows=n_rows, settings=settings, metrics={}, reason=None,
         )  # fmt: skip
         with self._database.transaction() as connection:
-            self._add_round(connection, one, now)
-        return one.round_id
+            self._add_round(connection, record, now)
+        return record.round_id
 
     def end(
         self,
@@ -106,8 +106,8 @@ class TrainingRounds:
         where, values = ("", ()) if role is None else (" WHERE role = ?", (role,))
         last: dict[str, TrainingRoundRecord] = {}
         for row in self._feedback.fetch(f"{ROUNDS.select}{where} ORDER BY seq", values):
-            one = ROUNDS.record(row)
-            last[one.round_id] = one
+            record = ROUNDS.record(row)
+            last[record.round_id] = record
         return list(last.values())
 
     def of_version(self, version: str) -> TrainingRoundRecord | None:
@@ -117,14 +117,14 @@ class TrainingRounds:
         )
         return ROUNDS.record(rows[0]) if rows else None
 
-    def _add_round(self, connection: Connection, one: TrainingRoundRecord, at_us: int) -> None:
-        values = ROUNDS.values(one, at_us, clean=self._feedback.clean)
+    def _add_round(self, connection: Connection, record: TrainingRoundRecord, at_us: int) -> None:
+        values = ROUNDS.values(record, at_us, clean=self._feedback.clean)
         connection.execute(ROUNDS.insert, values)
 
 
 def open_marks(feedback: FeedbackStore, role: str) -> list[OpenMark]:
     """Return the marks on a role's answers that count now: ratings, then comparisons."""
-    found: list[OpenMark] = []
+    marks: list[OpenMark] = []
     with feedback.database.reading() as connection:
         used = set(map(tuple, connection.execute(_USED).fetchall()))
         for seq, *row in connection.execute(_MARKS["rating"], (role,)).fetchall():
@@ -134,7 +134,7 @@ def open_marks(feedback: FeedbackStore, role: str) -> list[OpenMark]:
                     user_id=rating.user_id,
                 )  # fmt: skip
                 is_used = ("rating", seq) in used
-                found.append(OpenMark(mark=mark, given=rating, is_used=is_used))
+                marks.append(OpenMark(mark=mark, given=rating, is_used=is_used))
         for seq, *row in connection.execute(_MARKS["comparison"], (role,)).fetchall():
             if (choice := comparison_of(row)) is not None:
                 low, high = choice.pair
@@ -143,5 +143,5 @@ def open_marks(feedback: FeedbackStore, role: str) -> list[OpenMark]:
                     user_id=choice.user_id,
                 )  # fmt: skip
                 is_used = ("comparison", seq) in used
-                found.append(OpenMark(mark=mark, given=choice, is_used=is_used))
-    return found
+                marks.append(OpenMark(mark=mark, given=choice, is_used=is_used))
+    return marks

@@ -274,8 +274,8 @@ def asked(intent: CallIntent) -> tuple[str | int | None, ...]:
 
 def error_type_of(outcome: Json) -> str | None:
     """Return the error type that the outcome of a failed attempt names."""
-    found = outcome.get("error_type") if isinstance(outcome, dict) else None
-    return storable(found) if isinstance(found, str) else None
+    error_type = outcome.get("error_type") if isinstance(outcome, dict) else None
+    return storable(error_type) if isinstance(error_type, str) else None
 
 
 def outcome_text(outcome: Json) -> str:

@@ -102,8 +102,8 @@ class SqlJournal(Closing):
             fetch, clock = self._load_claimed(connection, intents), self._clock(connection)
             return lambda: (fetch(), clock())
 
-        def change(connection: Any, found: tuple[dict[str, Call], int]) -> list[Claim]:
-            (calls, now), writer = found, self._writer(connection)
+        def change(connection: Any, state: tuple[dict[str, Call], int]) -> list[Claim]:
+            (calls, now), writer = state, self._writer(connection)
             claims = [claim(calls[i.call_key], i, owner, now, writer) for i in intents]
             writer.flush()
             _note_activity(connection, {(intent.run_id, owner) for intent in intents}, now)
@@ -128,11 +128,14 @@ class SqlJournal(Closing):
             fetch, clock = self._load_settled(connection, settlements), self._clock(connection)
             return lambda: (fetch(), clock())
 
-        def change(connection: Any, found: tuple[dict[str, Call], int]) -> None:
-            (calls, now), writer = found, self._writer(connection)
-            for one in settlements:
-                calls.setdefault(one.call_key, Call(key=one.call_key))
-            workers = {settle(calls[one.call_key], one, writer) for one in settlements}
+        def change(connection: Any, state: tuple[dict[str, Call], int]) -> None:
+            (calls, now), writer = state, self._writer(connection)
+            for settlement in settlements:
+                calls.setdefault(settlement.call_key, Call(key=settlement.call_key))
+            workers = {
+                settle(calls[settlement.call_key], settlement, writer)
+                for settlement in settlements
+            }
             writer.flush()
             _note_activity(connection, {worker for worker in workers if worker is not None}, now)
 

@@ -179,8 +179,8 @@ class SqliteJournal(SqlJournal):
             call.answer = None if answer_id is None else _number(connection, answer_id)
             # From the latest attempt back; nearly always that is the one.
             while attempt_id is not None and settlement.attempt not in call.attempts:
-                found: Any = connection.execute(_ATTEMPT, (attempt_id,)).fetchone()
-                previous_id, attempt_state, error_type, *values = found
+                attempt: Any = connection.execute(_ATTEMPT, (attempt_id,)).fetchone()
+                previous_id, attempt_state, error_type, *values = attempt
                 begun = dict(zip(BEGUN_COLUMNS, values, strict=True))
                 number = begun["attempt"]
                 call.attempts[number] = StoredAttempt(attempt_id, attempt_state, error_type, begun)
@@ -246,10 +246,10 @@ def _call(connection: apsw.Connection, key: str) -> Call:
 
 
 def _number(connection: apsw.Connection, attempt_id: int) -> int:
-    found: Any = connection.execute(_NUMBER, (attempt_id,)).fetchone()
-    if found is None:
+    number: Any = connection.execute(_NUMBER, (attempt_id,)).fetchone()
+    if number is None:
         raise damaged_error([f"row {attempt_id} of the attempts"])
-    return int(found[0])
+    return int(number[0])
 
 
 def damaged_attempts(
@@ -258,17 +258,19 @@ def damaged_attempts(
     """Return the names of attempts that are not as they were written."""
     damaged = []
     ids = connection.execute(f"SELECT id FROM attempts WHERE {where}", tuple(values)).fetchall()  # noqa: S608 - constants
-    found: Any
+    attempts: Any
     for row_id in ids:
         try:
-            found = connection.execute(_WHOLE, row_id).fetchone()
-            is_damaged = found is None or not is_whole(row_of(found[1:]), found[0])
+            attempts = connection.execute(_WHOLE, row_id).fetchone()
+            is_damaged = attempts is None or not is_whole(row_of(attempts[1:]), attempts[0])
         except UnicodeDecodeError:
             blobs: Any = connection.execute(_BYTES, row_id).fetchone()
-            found = None, *(blob and blob.decode("utf-8", "replace") for blob in blobs)
+            attempts = None, *(blob and blob.decode("utf-8", "replace") for blob in blobs)
             is_damaged = True
         if is_damaged:
-            damaged.append(f"row {row_id[0]}" if found is None else name_of(row_of(found[1:])))
+            damaged.append(
+                f"row {row_id[0]}" if attempts is None else name_of(row_of(attempts[1:]))
+            )
     return damaged
 
 

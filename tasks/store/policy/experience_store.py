@@ -157,8 +157,8 @@ class ExperienceStore(Closing):
         """
         now, n_new = self.now_us(), 0
         with self.database.transaction() as connection:
-            for one in experiences:
-                connection.execute(_ADD, _values(one, now))
+            for experience in experiences:
+                connection.execute(_ADD, _values(experience, now))
                 n_new += connection.changes()
             if also is not None:
                 also(connection)
@@ -214,37 +214,37 @@ def has_policy(path: Path | str) -> bool:
     return has_shared(path, POLICY_FILE)
 
 
-def _values(one: PolicyExperience, now_us: int) -> list[Any]:
-    decision, outcome = one.decision, one.outcome
+def _values(experience: PolicyExperience, now_us: int) -> list[Any]:
+    decision, outcome = experience.decision, experience.outcome
     observation = np.ascontiguousarray(decision.observation, dtype="<f4").tobytes()
     legal = [name for name, is_on in zip(PROMPT_ACTIONS, decision.legal, strict=True) if is_on]
     return [
         *(decision.decision_id, decision.episode_id, decision.step, decision.version),
         *(PROMPT_ACTIONS[decision.action], ",".join(legal), decision.log_prob, decision.value),
         *(outcome.reward, int(outcome.terminated), int(outcome.truncated), outcome.final_value),
-        *(base64.b64encode(observation).decode(), one.decided_us, now_us),
+        *(base64.b64encode(observation).decode(), experience.decided_us, now_us),
     ]
 
 
 def _experience(row: Sequence[Any]) -> PolicyExperience:
-    found = dict(zip(_COLUMNS, row, strict=True))
-    legal = found["legal"].split(",")
+    columns = dict(zip(_COLUMNS, row, strict=True))
+    legal = columns["legal"].split(",")
     return PolicyExperience(
         decision=PolicyDecision(
-            **{name: found[name] for name in _COLUMNS[:4]},
-            observation=np.frombuffer(base64.b64decode(found["observation"]), "<f4").astype(
+            **{name: columns[name] for name in _COLUMNS[:4]},
+            observation=np.frombuffer(base64.b64decode(columns["observation"]), "<f4").astype(
                 np.float32
             ),
             legal=np.array([name in legal for name in PROMPT_ACTIONS]),
-            action=PROMPT_ACTIONS.index(found["action"]),
-            log_prob=found["log_prob"],
-            value=found["value"],
+            action=PROMPT_ACTIONS.index(columns["action"]),
+            log_prob=columns["log_prob"],
+            value=columns["value"],
         ),
         outcome=StepOutcome(
-            reward=found["reward"],
-            terminated=bool(found["terminated"]),
-            truncated=bool(found["truncated"]),
-            final_value=found["final_value"],
+            reward=columns["reward"],
+            terminated=bool(columns["terminated"]),
+            truncated=bool(columns["truncated"]),
+            final_value=columns["final_value"],
         ),
-        decided_us=found["decided_us"],
+        decided_us=columns["decided_us"],
     )

@@ -44,8 +44,8 @@ class RoundStore:
         names = (*_EPISODE, "steps", "created_us")
         sql = f"{insert_sql('policy_episodes', names)} ON CONFLICT DO NOTHING"
         now = self._store.now_us()
-        for one in episodes:
-            connection.execute(sql, [*_episode_values(one), _packed(one.steps), now])
+        for episode in episodes:
+            connection.execute(sql, [*_episode_values(episode), _packed(episode.steps), now])
 
     def episodes(
         self,
@@ -121,30 +121,32 @@ class RoundStore:
     def compared(self, system: str) -> list[PlayedEpisode]:
         """Return the episodes of a system that its next look counts: those since the first version."""
         first = self.first_version()
-        return [one for one in self.episodes(system) if one.version >= first]
+        return [episode for episode in self.episodes(system) if episode.version >= first]
 
 
-def _episode_values(one: PlayedEpisode) -> list[Any]:
-    texts = {"actions": ",".join(one.actions), "verdicts": ",".join(one.verdicts)}
-    return [texts.get(name, getattr(one, name)) for name in _EPISODE]
+def _episode_values(episode: PlayedEpisode) -> list[Any]:
+    texts = {"actions": ",".join(episode.actions), "verdicts": ",".join(episode.verdicts)}
+    return [texts.get(name, getattr(episode, name)) for name in _EPISODE]
 
 
-def _episode(found: dict[str, Any]) -> PlayedEpisode:
-    steps = _unpacked(found.pop("steps", "[]"))
-    lists = {name: tuple(filter(None, found[name].split(","))) for name in ("actions", "verdicts")}
-    return PlayedEpisode(**{**found, **lists, "steps": steps})
+def _episode(columns: dict[str, Any]) -> PlayedEpisode:
+    steps = _unpacked(columns.pop("steps", "[]"))
+    lists = {
+        name: tuple(filter(None, columns[name].split(","))) for name in ("actions", "verdicts")
+    }
+    return PlayedEpisode(**{**columns, **lists, "steps": steps})
 
 
 def _packed(steps: Sequence[TakenStep]) -> str:
     return canonical_json(
         [
             [
-                base64.b64encode(np.ascontiguousarray(one.state, "<f4").tobytes()).decode(),
-                [name for name, is_on in zip(PROMPT_ACTIONS, one.legal, strict=True) if is_on],
-                PROMPT_ACTIONS[one.action],
-                one.reward,
+                base64.b64encode(np.ascontiguousarray(step.state, "<f4").tobytes()).decode(),
+                [name for name, is_on in zip(PROMPT_ACTIONS, step.legal, strict=True) if is_on],
+                PROMPT_ACTIONS[step.action],
+                step.reward,
             ]
-            for one in steps
+            for step in steps
         ]
     )
 

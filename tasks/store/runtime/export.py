@@ -111,7 +111,7 @@ def export_new(database: Database, root: Path, sources: Sequence[ExportSource]) 
     Raises:
         StoreWriteError: a file could not be written; the next export goes on from there.
     """
-    files, counts = ParquetFiles(mirror_of(root)), {one.table.name: 0 for one in sources}
+    files, counts = ParquetFiles(mirror_of(root)), {source.table.name: 0 for source in sources}
     with writing(root):
         for source in sources:
             name = source.table.name
@@ -169,9 +169,11 @@ def _write(
         row |= {name: bool(row[name]) for name in flags}
         at = datetime.fromtimestamp(row[source.time] / 1e6, UTC)
         by_day[f"{at:%Y-%m-%d}"].append(row)
-    for day, found in by_day.items():
+    for day, day_rows in by_day.items():
         name = f"seq-{span[0]:012d}-{span[1]:012d}.parquet"
-        files.write(source.table, found, root / "final" / source.table.name / f"day={day}" / name)
+        files.write(
+            source.table, day_rows, root / "final" / source.table.name / f"day={day}" / name
+        )
     return len(rows)
 
 

@@ -9,10 +9,10 @@ def save_look(store: RuntimeStore, look: GateLook) -> bool:
     """Store a look durably; a run's look is stored once. Return whether it was new."""
     with store.database.transaction() as connection:
         if look.run_id is not None:
-            found = connection.execute(
+            existing = connection.execute(
                 "SELECT 1 FROM looks WHERE run_id = ? AND kind = ?", (look.run_id, look.kind)
             ).fetchone()
-            if found is not None:
+            if existing is not None:
                 return False
         connection.execute(LOOKS.insert, LOOKS.values(look))
     return True
@@ -44,8 +44,8 @@ def champion_runs(store: RuntimeStore) -> frozenset[str]:
 
 def champion_of(store: RuntimeStore, system: str) -> Champion | None:
     """Return the champion in production, ``None`` before the first promotion."""
-    found = champions(store, system)
-    return found[-1] if found else None
+    stored = champions(store, system)
+    return stored[-1] if stored else None
 
 
 def previous_champion(store: RuntimeStore, system: str) -> Champion | None:

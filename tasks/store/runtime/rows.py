@@ -59,8 +59,8 @@ class StoredArm:
     @property
     def prior_mean(self) -> float | None:
         """Mean reward measured by the nightly run; ``None`` without a prior."""
-        found = None if self.prior is None else self.prior.get("mean")
-        return float(found) if isinstance(found, int | float) else None
+        mean = None if self.prior is None else self.prior.get("mean")
+        return float(mean) if isinstance(mean, int | float) else None
 
     @property
     def mean(self) -> float:

@@ -59,8 +59,8 @@ def begin_guard(
 
 def active_guard(store: RuntimeStore, group_id: int) -> StoredGuard | None:
     """Return the guard that watches a group, ``None`` if none does."""
-    found = [guard for guard in guards(store, group_id) if guard.decision == "watching"]
-    return found[-1] if found else None
+    watching = [guard for guard in guards(store, group_id) if guard.decision == "watching"]
+    return watching[-1] if watching else None
 
 
 def guards(store: RuntimeStore, group_id: int) -> list[StoredGuard]:

@@ -83,7 +83,7 @@ class _Terms:
 @lru_cache(256)
 def _terms(settings_json: str | None) -> _Terms:
     values: dict[str, Any] = {} if settings_json is None else json.loads(settings_json)
-    names = (one.name for one in fields(_Terms))
+    names = (field.name for field in fields(_Terms))
     return _Terms(**{name: values[name] for name in names if name in values})
 
 
@@ -96,8 +96,8 @@ def is_outdated(connection: Connection, group_id: int, *, revision: int, stale_a
         revision: of the arms that it was made for; with any other one it is outdated.
         stale_at: number of rewards with which it is outdated too.
     """
-    found, n = connection.execute(_STATE, (group_id,)).fetchone()
-    return bool(found != revision or n >= stale_at)
+    stored_revision, n = connection.execute(_STATE, (group_id,)).fetchone()
+    return bool(stored_revision != revision or n >= stale_at)
 
 
 def log_decision(connection: Connection, group_id: int, new: NewDecision) -> NewDecision:
@@ -202,11 +202,11 @@ def _watched(
 ) -> Alarm | None:
     """Show a reward to the group's watch; ``propensity`` is ``None`` where no arm was drawn."""
     names = _arms(connection, group_id)
-    (found,) = connection.execute(_WATCH, (group_id,)).fetchone()
+    (watched,) = connection.execute(_WATCH, (group_id,)).fetchone()
     watch = (
         DriftWatch.begin(0, rewards_per_false_alarm=rewards_per_false_alarm)
-        if found is None
-        else DriftWatch.from_json(json.loads(found))
+        if watched is None
+        else DriftWatch.from_json(json.loads(watched))
     )
     watch, alarm = watch.widened(len(names)).tell(names.index(arm_id), reward, propensity)
     connection.execute(_SAVE_WATCH, (json.dumps(watch.to_json()), group_id))

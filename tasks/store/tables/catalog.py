@@ -100,12 +100,12 @@ def committed_sql(root: Path, table: Table) -> str:
     Of a finished run its files in ``final``, of any other its live files that have a commit marker.
     """
     pattern = quoted(f"{root}/*/{table.name}/*/*.parquet")
-    found = (
+    files_sql = (
         f"SELECT * FROM read_parquet({pattern}, schema={table.schema_sql()}, filename=true, "  # noqa: S608 - a registry's SQL
         "hive_partitioning=false)"
     )
-    if table.name in {one.name for one in RUNTIME_TABLES}:
-        return f"SELECT * EXCLUDE (filename) FROM ({found})"  # noqa: S608 - as above
+    if table.name in {table_name.name for table_name in RUNTIME_TABLES}:
+        return f"SELECT * EXCLUDE (filename) FROM ({files_sql})"  # noqa: S608 - as above
     finished = (
         f"SELECT regexp_extract(file, {_RUN}, 1) "  # noqa: S608 - as above
         f"FROM glob({quoted(f'{root}/final/{RUNS.name}/*/{PART_FILE}')})"
@@ -114,13 +114,13 @@ def committed_sql(root: Path, table: Table) -> str:
     live, final = (quoted(f"{root}/{stage}/") for stage in ("live", "final"))
     is_committed = "true"
     if table is not RUNS:
-        markers, mine = (f"{root}/live/{name}/" for name in (GENERATIONS.name, table.name))
+        markers, own_files = (f"{root}/live/{name}/" for name in (GENERATIONS.name, table.name))
         is_committed = (
-            f"filename IN (SELECT replace(file, {quoted(markers)}, {quoted(mine)}) "  # noqa: S608 - as above
+            f"filename IN (SELECT replace(file, {quoted(markers)}, {quoted(own_files)}) "  # noqa: S608 - as above
             f"FROM glob({quoted(markers + '*/*.parquet')}))"
         )
     return (
-        f"SELECT * EXCLUDE (filename) FROM ({found}) "  # noqa: S608 - as above
+        f"SELECT * EXCLUDE (filename) FROM ({files_sql}) "  # noqa: S608 - as above
         f"WHERE (starts_with(filename, {final}) AND {is_final}) "
         f"OR (starts_with(filename, {live}) AND NOT {is_final} AND {is_committed})"
     )

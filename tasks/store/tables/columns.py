@@ -97,8 +97,10 @@ def table(text: str) -> Table:
     head, _, meaning = " ".join(lines[: len(lines) - len(rows)]).partition("): ")
     name, _, key = head.partition(" (")
     columns = []
-    for number, name_of_column, kind, unit, what in rows:
-        columns.append(Column(int(number), name_of_column, cast("ColumnType", kind), what, unit))
+    for number, name_of_column, kind, unit, description in rows:
+        columns.append(
+            Column(int(number), name_of_column, cast("ColumnType", kind), description, unit)
+        )
     return Table(name, meaning, tuple(key.split(", ")), tuple(columns))
 
 

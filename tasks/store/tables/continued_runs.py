@@ -42,7 +42,7 @@ def generations_for(root: Path, files: ParquetFiles, source_id: str, run_id: str
     Raises:
         StoreDamagedError: a file cannot be read.
     """
-    found: dict[int, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
+    generations: dict[int, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
     for table in GENERATION_TABLES:
         part = folder_of(root, "final", table.name, source_id) / PART_FILE
         if not part.exists():
@@ -57,8 +57,8 @@ def generations_for(root: Path, files: ParquetFiles, source_id: str, run_id: str
             if table is ATTEMPTS:
                 copied = _used_again(row, source_id, run_id)
             if copied is not None:
-                found[generation][table.name].append(copied)
-    return found
+                generations[generation][table.name].append(copied)
+    return generations
 
 
 def _used_again(row: Row, source_id: str, run_id: str) -> Row | None:

@@ -41,8 +41,8 @@ def digests_sql(committed: Mapping[str, str]) -> str:
     Args:
         committed: table → digest of the file that this one, a commit marker, makes visible.
     """
-    found = {_KEY: _BLANK} | {f"{_KEY}_{name}": digest for name, digest in committed.items()}
-    return ", ".join(f"{key}: '{digest}'" for key, digest in found.items())
+    keys = {_KEY: _BLANK} | {f"{_KEY}_{name}": digest for name, digest in committed.items()}
+    return ", ".join(f"{key}: '{digest}'" for key, digest in keys.items())
 
 
 def seal(path: Path) -> None:
@@ -68,10 +68,10 @@ def is_flipped(path: Path | str) -> bool:
         version = _VERSION.search(_footer(path))
         return version is not None and int(version[1]) >= _FIRST_WITH_DIGEST
     end, view = at + len(_BLANK), memoryview(data)
-    found = hashlib.sha256(view[:at])
-    found.update(_BLANK.encode())
-    found.update(view[end:])
-    return found.hexdigest().encode() != data[at:end]
+    digest = hashlib.sha256(view[:at])
+    digest.update(_BLANK.encode())
+    digest.update(view[end:])
+    return digest.hexdigest().encode() != data[at:end]
 
 
 def missing_files(
@@ -84,12 +84,12 @@ def missing_files(
         tables: those that matter.
     """
     visible = {file for name in tables for file in files[name]}
-    found = [
+    missing = [
         (file, "it was committed and is not there")
         for name, file in committed_files(files)
         if name in tables and file not in visible
     ]
-    return [(file, reason) for file, reason in found if not Path(file).exists()]
+    return [(file, reason) for file, reason in missing if not Path(file).exists()]
 
 
 def committed_files(files: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, str]]:
@@ -127,9 +127,9 @@ def check_files(files: Mapping[str, Sequence[str]], tables: Collection[str]) -> 
     """
     if missing := missing_files(files, tables):
         raise _error(missing)
-    found = [file for name in tables for file in files[name]]
-    if sum(size for *_, size in _versions(found)) <= MOST_CHECKED:
-        check_written(found)
+    checked = [file for name in tables for file in files[name]]
+    if sum(size for *_, size in _versions(checked)) <= MOST_CHECKED:
+        check_written(checked)
 
 
 def check_written(files: Iterable[str]) -> None:

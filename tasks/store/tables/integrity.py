@@ -37,20 +37,22 @@ class Damage:
 def check_store(root: Path) -> list[Damage]:
     """Return what is wrong with the store; nothing if all is well."""
     resolution = resolve(root)
-    found = []
+    damages = []
     with in_memory() as connection:
         for table in TABLES.values():
             for file in resolution.files[table.name]:
                 reason = _problem(connection, table, file)
                 if reason is not None:
-                    found.append(Damage(path=Path(file), table=table.name, reason=reason))
-        named = {one.path for one in found}
-        found.extend(one for one in _not_as_committed(resolution) if one.path not in named)
+                    damages.append(Damage(path=Path(file), table=table.name, reason=reason))
+        named = {damage.path for damage in damages}
+        damages.extend(
+            damage for damage in _not_as_committed(resolution) if damage.path not in named
+        )
     journal = root / JOURNAL_FILE
     reason = journal_damage(journal) if journal.exists() else None
     if reason is not None:
-        found.append(Damage(path=journal, table="journal", reason=reason))
-    return found
+        damages.append(Damage(path=journal, table="journal", reason=reason))
+    return damages
 
 
 def _problem(connection: duckdb.DuckDBPyConnection, table: Table, file: str) -> str | None:

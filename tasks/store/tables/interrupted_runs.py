@@ -53,8 +53,12 @@ def settle_interrupted(store: ParquetStore) -> None:
     """
     if store.mirror is not None:
         return
-    found = [one for one in as_they_are(store, store.runs()) if one.status == "interrupted"]
-    for system in sorted({one.name for one in found if store.run(one.run_id).status == "running"}):
+    interrupted = [
+        record for record in as_they_are(store, store.runs()) if record.status == "interrupted"
+    ]
+    for system in sorted(
+        {record.name for record in interrupted if store.run(record.run_id).status == "running"}
+    ):
         try:
             with while_unheld(store.path, system) as is_free:
                 if is_free:

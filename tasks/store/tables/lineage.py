@@ -134,8 +134,8 @@ def inherit(store: ParquetStore, record: RunRecord) -> None:
 
 def last_checkpoint(store: ParquetStore, record: RunRecord) -> Checkpoint | None:
     """Return the last checkpoint of a run, possibly inherited; ``None`` before the first."""
-    own = store.checkpoint(record.run_id)
-    return own if _is_begun(own, record) else store.checkpoint(ancestors(record)[0])
+    checkpoint = store.checkpoint(record.run_id)
+    return checkpoint if _is_begun(checkpoint, record) else store.checkpoint(ancestors(record)[0])
 
 
 def _is_begun(checkpoint: Checkpoint | None, record: RunRecord) -> bool:

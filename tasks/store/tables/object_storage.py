@@ -67,12 +67,12 @@ def bind(root: Path, url: str) -> None:
         StoreFormatError: it is the working copy of another one.
         StoreWriteError: the folder cannot be written.
     """
-    found = bound_to(root)
-    if found == url:
+    address = bound_to(root)
+    if address == url:
         return
-    if found is not None:
+    if address is not None:
         raise StoreFormatError(
-            f"{root} is the working copy of {found}, but `storage.path` is {url}. Set "
+            f"{root} is the working copy of {address}, but `storage.path` is {url}. Set "
             "`storage.local` to another folder."
         )
     ensure_store(root)
@@ -143,7 +143,7 @@ class Mirror:
             if _is_live(key) and path.name != RUN_FILE:
                 folder, _, name = key.rpartition("/")
                 stem = f"{folder}/{name.removesuffix(_PARQUET)}."
-                self._delete(one for one in self._below(folder) if one.startswith(stem))
+                self._delete(path for path in self._below(folder) if path.startswith(stem))
             else:
                 self._delete([key])
 
@@ -205,7 +205,7 @@ class Mirror:
         """
         with self._talking(""):
             there = set(self._keys())
-        here = [
+        present = [
             path
             for stage in _STAGES
             for path in (self._root / stage).rglob("*.parquet")
@@ -213,9 +213,9 @@ class Mirror:
             and not (stage == "live/" and self._is_final(path.parent.name))
             and self._published_as(path) not in there
         ]
-        for path in sorted(here, key=lambda path: self._order(self._key(path))):
+        for path in sorted(present, key=lambda path: self._order(self._key(path))):
             self.put(path, path)
-        return len(here)
+        return len(present)
 
     # -- a generation there
 
@@ -237,16 +237,16 @@ class Mirror:
             return 0
         try:
             files = json.loads(self._get(commit))["files"]
-            ordered = sorted(files.items(), key=lambda one: one[0] == GENERATIONS.name)
-            found = []
+            ordered = sorted(files.items(), key=lambda entry: entry[0] == GENERATIONS.name)
+            fetched = []
             for table, digest in ordered:
                 path = self._root / "live" / str(table) / marker.parent.name / marker.name
-                found.append((path, self._get(self._named(path, str(digest)))))
+                fetched.append((path, self._get(self._named(path, str(digest)))))
         except FileNotFoundError:
             return 0  # swept since it was listed
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"{commit} names no files") from error
-        return sum(self._write(path, data) for path, data in found)
+        return sum(self._write(path, data) for path, data in fetched)
 
     def _named(self, path: Path, digest: str) -> str:
         """Return the key of a live run's file with this content."""
@@ -330,7 +330,7 @@ class Mirror:
 
     def _below(self, prefix: str) -> Iterator[str]:
         for batch in self._store.list(prefix=prefix):
-            yield from (str(found["path"]) for found in batch)
+            yield from (str(entry["path"]) for entry in batch)
 
     def _delete(self, keys: Iterable[str]) -> None:
         """Delete objects, those that make others visible first."""

@@ -167,7 +167,7 @@ class ParquetStore:
             KeyError: another table.
             StoreWriteError: nothing is added then.
         """
-        added = {one.name: one for one in ADDED_TABLES}[table]
+        added = {table.name: table for table in ADDED_TABLES}[table]
         if not rows:
             return
         self._ensure()
@@ -214,8 +214,8 @@ class ParquetStore:
         """
         folder = folder_of(self.path, "live", GENERATIONS.name, check_run_id(run_id))
         ahead = {table.name for table in AHEAD_TABLES}
-        found = generations_for(self.path, self._files, check_run_id(source_id), run_id)
-        for generation, tables in sorted(found.items()):
+        generations = generations_for(self.path, self._files, check_run_id(source_id), run_id)
+        for generation, tables in sorted(generations.items()):
             if (folder / generation_file(generation)).exists():
                 continue
             early = {name: rows for name, rows in tables.items() if name in ahead}
@@ -247,14 +247,14 @@ class ParquetStore:
         records = self.runs()
         exact = [r for r in records if r.run_id == name] or [r for r in records if r.label == name]
         part = name.upper()
-        found = exact or [r for r in records if part and part in r.run_id.upper()]
-        if len(found) == 1:
-            return found[0]
-        shown = ", ".join(r.label for r in (found or records)[:5]) or "none"
-        if found:
+        matches = exact or [r for r in records if part and part in r.run_id.upper()]
+        if len(matches) == 1:
+            return matches[0]
+        shown = ", ".join(r.label for r in (matches or records)[:5]) or "none"
+        if matches:
             raise RunNotFoundError(
-                f"{len(found)} runs of the store {self.path} answer to {name!r}: {shown}. "
-                f"Give a whole id, e.g. {found[0].run_id}."
+                f"{len(matches)} runs of the store {self.path} answer to {name!r}: {shown}. "
+                f"Give a whole id, e.g. {matches[0].run_id}."
             )
         raise RunNotFoundError(
             f"the store {self.path} holds no run {name!r}. Its latest runs: {shown}."
@@ -286,7 +286,7 @@ class ParquetStore:
         rows = self._files.read(GENERATIONS, files, "ORDER BY generation DESC LIMIT 1")
         if not rows:
             return None
-        values: dict[str, Any] = {one.name: rows[0][one.name] for one in fields(Checkpoint)}
+        values: dict[str, Any] = {field.name: rows[0][field.name] for field in fields(Checkpoint)}
         return Checkpoint(**values)
 
     def rows(
@@ -381,12 +381,12 @@ class ParquetStore:
 
     def _digests(self, marker: Path) -> dict[str, str]:
         """Return table → digest of the files that a commit marker is about to make visible."""
-        found = {}
+        digests = {}
         for table in GENERATION_TABLES:
             path = marker.parents[2] / table.name / marker.parent.name / marker.name
             if path != marker and path.exists():
-                found[table.name] = digest_in(path) or ""
-        return found
+                digests[table.name] = digest_in(path) or ""
+        return digests
 
     def _run_file(self, run_id: str) -> Path:
         return folder_of(self.path, "live", RUNS.name, run_id) / RUN_FILE
@@ -424,11 +424,14 @@ def _check_owner(run_id: str, expected: int | None, tables: Mapping[str, Sequenc
 
 
 def _row_of(record: RunRecord) -> Row:
-    row = {_COLUMNS.get(one.name, one.name): getattr(record, one.name) for one in fields(record)}
+    row = {
+        _COLUMNS.get(field.name, field.name): getattr(record, field.name)
+        for field in fields(record)
+    }
     tags = json.dumps(dict(record.tags), sort_keys=True, ensure_ascii=False)
     return {**row, "tags_json": tags}
 
 
 def _record_of(row: Mapping[str, Any]) -> RunRecord:
-    values = {one.name: row[_COLUMNS.get(one.name, one.name)] for one in fields(RunRecord)}
+    values = {field.name: row[_COLUMNS.get(field.name, field.name)] for field in fields(RunRecord)}
     return RunRecord(**{**values, "tags": json.loads(row["tags_json"] or "{}")})

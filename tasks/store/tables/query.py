@@ -318,9 +318,9 @@ def _identifier(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _line_before(found: re.Match[str]) -> str:
+def _line_before(match: re.Match[str]) -> str:
     """Return ``LINE 2:`` as ``LINE 1:``, as long as before."""
-    return f"LINE {int(found[1]) - 1}:".ljust(len(found[0]))
+    return f"LINE {int(match[1]) - 1}:".ljust(len(match[0]))
 
 
 def _translated(action: Callable[[], _T], resolution: Resolution) -> _T:

@@ -40,12 +40,12 @@ def resolve(root: Path) -> Resolution:
     for table in TABLES:
         if table in files:
             continue
-        found = _final_files(root, table, final_runs)
+        final_files = _final_files(root, table, final_runs)
         if table != "runs":
             for run, names in committed.items():
                 folder = root / "live" / table / f"{_PREFIX}{run}"
-                found.extend(f"{folder}{os.sep}{name}" for name in names & _names(folder))
-        files[table] = tuple(sorted(found, key=_order))
+                final_files.extend(f"{folder}{os.sep}{name}" for name in names & _names(folder))
+        files[table] = tuple(sorted(final_files, key=_order))
     rows = [
         root / "live" / "runs" / f"{_PREFIX}{run}" / RUN_FILE
         for run in _runs(root / "live" / "runs")

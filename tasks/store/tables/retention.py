@@ -32,15 +32,15 @@ def due(
         protected: ids of runs that stay, e.g. those that champions come from.
     """
     kept: Counter[str] = Counter()
-    found = []
+    due_files = []
     for record in records:
         if record.status != "done":
             continue
         kept[record.name] += 1
         is_late = kept[record.name] <= KEPT_OF_EACH_SYSTEM
         if record.started_us < before_us and not is_late and record.run_id not in protected:
-            found.append(record)
-    return found
+            due_files.append(record)
+    return due_files
 
 
 def remove(root: Path, run_id: str) -> None:

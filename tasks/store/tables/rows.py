@@ -190,9 +190,9 @@ def _mean_of_asked(
     evaluations: Sequence[Evaluation], recommendation: "Recommendation | None"
 ) -> float | None:
     """Return the mean of the posterior means of those evaluated; ``None``: none is known."""
-    asked = {evaluation.cell.candidate_id for evaluation in evaluations}
+    candidate_ids = {evaluation.cell.candidate_id for evaluation in evaluations}
     ranking = () if recommendation is None else recommendation.ranking
-    means = [ranked.mean for ranked in ranking if ranked.candidate_id in asked]
+    means = [ranked.mean for ranked in ranking if ranked.candidate_id in candidate_ids]
     return sum(means) / len(means) if means else None
 
 

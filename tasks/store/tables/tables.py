@@ -391,8 +391,8 @@ policy_gates (seq): One check of the edit policy against a baseline.
 """)
 
 TABLES: Mapping[str, Table] = {
-    one.name: one
-    for one in (
+    table.name: table
+    for table in (
         *(RUNS, GENERATIONS, CANDIDATES, EVALUATIONS, ESTIMATES, ATTEMPTS, PAYLOADS),
         *(COMMITMENTS, THOUGHTS, PREDICTIONS, POLICY_UPDATES, MUTATIONS),
         *(PREFERENCES, PREFERENCE_ROUNDS, PREFERENCE_AUDITS),
@@ -442,10 +442,12 @@ AHEAD_TABLES: tuple[Table, ...] = (COMMITMENTS,)
 def describe() -> str:
     """Return the tables as Markdown, for the documentation."""
     parts = []
-    for one in TABLES.values():
-        columns = sorted(one.columns, key=lambda column: not column.meaning)
+    for declared in TABLES.values():
+        columns = sorted(declared.columns, key=lambda column: not column.meaning)
         rows = [f"- `{column.name}`: {column.meaning}" for column in columns if column.meaning]
         plain = ", ".join(f"`{column.name}`" for column in columns if not column.meaning)
-        parts.append(f"### {one.name}\n\n{one.meaning} Key: {', '.join(one.key)}.\n")
+        parts.append(
+            f"### {declared.name}\n\n{declared.meaning} Key: {', '.join(declared.key)}.\n"
+        )
         parts.append("\n".join([*rows, *([f"- {plain}"] if plain else [])]) + "\n")
     return "\n".join(parts)
