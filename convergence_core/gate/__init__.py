@@ -14,7 +14,13 @@ from convergence_core.gate.best_arm_test import (
     verdict_plan,
 )
 from convergence_core.gate.guard import Guard, gains_against_champion
-from convergence_core.gate.paired import PairedGate, PairedVerdict, VerdictForecast
+from convergence_core.gate.paired import (
+    PairedGate,
+    PairedVerdict,
+    VerdictForecast,
+    level_of_look,
+    share_left,
+)
 
 __all__ = [
     "BestArmTest",
@@ -27,5 +33,7 @@ __all__ = [
     "VerdictForecast",
     "even_plan",
     "gains_against_champion",
+    "level_of_look",
+    "share_left",
     "verdict_plan",
 ]

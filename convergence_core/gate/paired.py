@@ -1,4 +1,4 @@
-"""Paired test of candidate and champion on the same cases, valid at any look.
+"""Paired test of candidate and champion on the same cases, at any look or at one.
 
 Null: the mean difference of rewards, candidate less champion, is at most ``min_effect``. Differences
 d in [-1, 1], of weight w up to 1, are moved to [0, 1] and bet on one by one (``betting``); case
@@ -11,6 +11,15 @@ when to give up. The order of the pairs must not depend on their values; a hash 
 
 A verdict *promote* is wrong with probability at most ``alpha``, however often one looks; so is a
 verdict *keep*. Cases are taken as drawn from those that matter.
+
+A run looks once, at a fixed n, and such a look need not pay for looking for ever: ``judge`` with a
+``level`` tests with ``intervals.one_look_p`` on ``w (d - effect) / (1 + effect)``. Looks at the same
+cases share ``alpha``: each spends ``SPENT`` of what is left on its cases,
+
+    level = SPENT alpha mean over the cases of (1 - SPENT)^k                                       (2)
+
+with k earlier looks at a case. So the levels of all looks at a set of cases add up to ``alpha`` at most,
+and cases not looked at before renew it by their share.
 """
 
 from collections.abc import Sequence
@@ -19,27 +28,38 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import stdtr
+from scipy.optimize import brentq
+from scipy.special import ndtri, stdtr
 
-from convergence_core.gate.betting import (
-    LOG_START,
-    Floats,
-    Side,
-    log_factors,
-    log_highest_wealth,
-    log_mean_wealth,
-    log_wealth_of_counts,
-)
+from convergence_core.gate.betting import Floats, Side, log_highest_wealth, log_wealth_of_counts
+from convergence_core.gate.intervals import one_look_p
 
 Decision = Literal["promote", "keep", "undecided"]
 
 N_BISECTIONS = 50
-N_FUTURES = 100
+SPENT = 0.9
+"""Share of the error left on its cases that a look spends."""
+N_FUTURES = 200
 """Futures of a forecast."""
 HORIZON = 4_000
 """Further pairs that a forecast looks ahead."""
-BLOCK = 200
-"""Pairs that are drawn at once."""
+LEAST_FORECAST = 10
+"""Pairs below which there is no forecast."""
+
+
+def level_of_look(alpha: float, n_earlier: ArrayLike) -> float:
+    """Return the error that a look may spend (eq. 2).
+
+    Args:
+        alpha: of all looks together.
+        n_earlier: earlier looks at each of its cases, (n,).
+    """
+    return SPENT * alpha * share_left(n_earlier)
+
+
+def share_left(n_looks: ArrayLike) -> float:
+    """Return the share of ``alpha`` that is left on cases after so many looks at each, (n,)."""
+    return float(np.mean((1.0 - SPENT) ** np.asarray(n_looks, dtype=np.float64)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,11 +86,13 @@ class PairedVerdict:
     """Mean difference in [-1, 1]; NaN without pairs."""
     low: float
     high: float
-    """Confidence sequence of the mean difference at level ``1 - alpha``."""
+    """Confidence sequence of the mean difference at level ``1 - alpha``; of one look, the differences
+    that it does not reject, so that ``low`` is above ``min_effect`` where it promotes."""
     log_e_better: float
-    """Highest evidence that it is better by more than ``min_effect``, nats."""
+    """Highest evidence that it is better by more than ``min_effect``, nats; of one look, that of its
+    p-value."""
     log_e_worse: float
-    """Highest evidence that it is not better by as much, nats."""
+    """The same that it is not better by as much."""
     log_threshold: float
     """Evidence that decides, nats."""
     probability_better: float | None
@@ -79,7 +101,7 @@ class PairedVerdict:
 
     @property
     def p_value(self) -> float:
-        """Anytime-valid p-value of "not better by more than ``min_effect``"."""
+        """P-value of "not better by more than ``min_effect``", valid at any look or at this one."""
         return float(np.exp(-self.log_e_better))
 
 
@@ -104,7 +126,11 @@ class PairedGate:
             raise ValueError(f"min_effect must lie in [0, 1), but got {self.min_effect}")
 
     def judge(
-        self, differences: Sequence[float] | ArrayLike, weights: ArrayLike | None = None
+        self,
+        differences: Sequence[float] | ArrayLike,
+        weights: ArrayLike | None = None,
+        *,
+        level: float | None = None,
     ) -> PairedVerdict:
         """Judge pairs in an order that does not depend on their values.
 
@@ -112,16 +138,25 @@ class PairedGate:
             differences: candidate's reward less champion's, (n,), in [-1, 1].
             weights: of the cases, (n,), positive; ``None``: all alike. What is judged is then the
                 weighted mean.
+            level: error that this one look may spend (``level_of_look``); ``None``: the verdict holds
+                at any look, and all of ``alpha`` is for that.
 
         Raises:
             ValueError: a difference is not in [-1, 1], or a weight not positive and finite.
         """
         given, shares = _checked(differences, weights)
-        moved, null = _moved(given, shares, self.min_effect)
-        better = log_highest_wealth(moved, null, "above")
-        worse = log_highest_wealth(moved, null, "below")
-        threshold = -float(np.log(self.alpha))
-        low, high = _interval(given, shares, self.alpha)
+        if level is None:
+            moved, null = _moved(given, shares, self.min_effect)
+            better = log_highest_wealth(moved, null, "above")
+            worse = log_highest_wealth(moved, null, "below")
+            low, high = _interval(given, shares, self.alpha)
+        else:
+            better, worse = (
+                max(0.0, -_log_p(given, shares, self.min_effect, side))
+                for side in ("above", "below")
+            )
+            low, high = (_end(given, shares, level, side) for side in ("above", "below"))
+        threshold = -float(np.log(self.alpha if level is None else level))
         decision: Decision = "undecided"
         if better >= threshold and better >= worse:
             decision = "promote"
@@ -140,36 +175,73 @@ class PairedGate:
         )
 
     def forecast(
-        self, differences: Sequence[float] | ArrayLike, weights: ArrayLike | None = None
+        self,
+        differences: Sequence[float] | ArrayLike,
+        weights: ArrayLike | None = None,
+        *,
+        left: float = 1.0 - SPENT,
     ) -> VerdictForecast | None:
-        """Return how many further pairs a verdict takes; ``None``: probably more than ``HORIZON``.
+        """Return how many further pairs one more look needs; ``None``: probably over ``HORIZON``.
 
         Futures are drawn from the pairs seen, each from a reweighting of them (the Bayesian
-        bootstrap, D. B. Rubin 1981), so that what is unknown of the effect is in it too. They go
-        on from the wealth that there is, and the same pairs have the same forecast.
+        bootstrap, D. B. Rubin 1981), so that what is unknown of the effect is in it too. The next
+        look takes old and new pairs at the level of (eq. 2); whether it decides is told from the
+        normal quantile, with the worst value seen once more. The same pairs have the same forecast.
 
         Args:
-            differences: as of ``judge``, where they are undecided.
+            differences: as of ``judge``, where they are undecided; fewer than ``LEAST_FORECAST``:
+                too few to forecast, ``None``.
             weights: as of ``judge``.
+            left: share of ``alpha`` that is left on these pairs.
 
         Raises:
             ValueError: as ``judge``.
         """
         given, shares = _checked(differences, weights)
-        if given.size < 2:
+        n = given.size
+        if n < LEAST_FORECAST:
             return None
-        moved, null = _moved(given, shares, self.min_effect)
+        values = shares * (given - self.min_effect)
         rng = np.random.default_rng(0)  # noqa: TID251 - of this function alone
-        # Both sides' bets side by side, (n, 2, n_bets).
-        factors = np.stack([log_factors(moved, null, side) for side in ("above", "below")], axis=1)
-        threshold = -float(np.log(self.alpha))
-        needs = [_first_passage(factors, threshold, rng) for _ in range(N_FUTURES)]
-        low, middle, high = np.quantile(needs, (0.1, 0.5, 0.9), method="higher")
-        if not np.isfinite(middle):
-            return None
-        return VerdictForecast(
-            n=int(middle), low=int(low), high=int(high) if np.isfinite(high) else None
+        more = np.unique(np.geomspace(1, HORIZON, 100).astype(int))
+        levels = SPENT * self.alpha * (n * left + more) / (n + more)
+        n_decided = np.zeros(more.size)
+        for _ in range(N_FUTURES):
+            drawn = rng.choice(values, size=HORIZON, p=rng.dirichlet(np.ones(n)))
+            sums = values.sum() + np.cumsum(drawn)[more - 1]
+            squares = np.square(values).sum() + np.cumsum(np.square(drawn))[more - 1] + 1.0
+            distance = (np.abs(sums) - 1.0) / np.sqrt(squares - np.square(sums) / (n + more))
+            n_decided += distance >= -ndtri(levels)
+        low, middle, high = (
+            next((int(m) for m, k in zip(more, n_decided, strict=True) if k >= share), None)
+            for share in (0.1 * N_FUTURES, 0.5 * N_FUTURES, 0.9 * N_FUTURES)
         )
+        if low is None or middle is None:
+            return None
+        return VerdictForecast(n=middle, low=low, high=high)
+
+
+def _log_p(given: Floats, shares: Floats, effect: float, side: Side) -> float:
+    """Return the logarithm of the p-value of one look, against an effect on either side."""
+    sign = 1.0 if side == "above" else -1.0
+    p = one_look_p(sign * shares * (given - effect) / (1.0 + sign * effect))
+    return float(np.log(max(p, 1e-300)))
+
+
+def _end(given: Floats, shares: Floats, level: float, side: Side) -> float:
+    """Return the effect from which on one look at ``level`` does not reject on this side."""
+    outside = -1.0 if side == "above" else 1.0
+    if not given.size:
+        return outside
+    far = outside * (1.0 - 1e-9)
+    inside = float(np.clip(np.average(given, weights=shares), -1.0 + 1e-6, 1.0 - 1e-6))
+
+    def excess(effect: float) -> float:
+        return _log_p(given, shares, effect, side) - float(np.log(level))
+
+    if excess(far) >= 0.0:
+        return outside
+    return float(brentq(excess, far, inside, xtol=2e-4))
 
 
 def _moved(given: Floats, shares: Floats, effect: float) -> tuple[Floats, float]:
@@ -225,26 +297,6 @@ def _checked_weights(weights: ArrayLike | None, n: int) -> Floats:
     if checked.shape != (n,) or not np.all((checked > 0.0) & np.isfinite(checked)):
         raise ValueError("weights must be one positive number per difference")
     return np.asarray(checked / checked.max()) if n else checked
-
-
-def _first_passage(factors: Floats, threshold: float, rng: np.random.Generator) -> float:
-    """Return after how many further pairs one future reaches the threshold; infinite: in none.
-
-    Args:
-        factors: log-factors of the pairs seen, (n, n_sides, n_bets).
-        threshold: in nats.
-        rng: draws the future.
-    """
-    log_wealth = LOG_START + factors.sum(axis=0)
-    weights = rng.dirichlet(np.ones(len(factors)))
-    for begin in range(0, HORIZON, BLOCK):
-        drawn = rng.choice(len(factors), size=BLOCK, p=weights)
-        course = log_wealth + np.cumsum(factors[drawn], axis=0)  # (eq. 1)
-        reached = np.flatnonzero((log_mean_wealth(course) >= threshold).any(axis=1))
-        if reached.size:
-            return float(begin + reached[0] + 1)
-        log_wealth = course[-1]
-    return float("inf")
 
 
 def _probability_better(differences: Floats, shares: Floats, effect: float) -> float | None:

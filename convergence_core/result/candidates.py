@@ -52,19 +52,20 @@ class GateReport:
     """Mean difference, candidate less opponent, in [-1, 1]."""
     low: float
     high: float
-    """Confidence sequence of it at level ``1 - alpha``: it holds at every look."""
+    """The differences that this look does not reject, at ``level`` on each side."""
     alpha: float
-    """Largest probability of a wrong ``promote``."""
+    """Largest probability of a wrong ``promote`` among all looks at these cases."""
     min_effect: float
     log_e: float
-    """Highest evidence for a promotion, nats."""
+    """Evidence for a promotion, nats: minus the logarithm of ``p_value``."""
     log_threshold: float
     """Evidence that decides, nats."""
     p_value: float
-    """Valid at any look."""
+    """Of this look."""
     n_to_verdict: int | None
     """Further cases, or groups of them where there are groups, until a verdict, if they go on like
-    this: the median; 0: there is one; ``None``: probably none within thousands."""
+    this: the median; 0: there is one; ``None``: probably none within thousands, or too few cases to
+    forecast."""
     n_to_verdict_low: int | None = None
     """Fewer in one future of ten."""
     n_to_verdict_high: int | None = None
@@ -72,6 +73,10 @@ class GateReport:
     probability_better: float | None = None
     """Posterior probability of a difference above ``min_effect``, by this one look; it words a
     verdict, and decides nothing. ``None``: fewer than two cases, or of an earlier version."""
+    level: float | None = None
+    """Probability of a wrong ``promote`` that this look spends; ``None``: of an earlier version."""
+    left: float | None = None
+    """What is left of ``alpha`` on these cases for later looks; ``None``: as of ``level``."""
     is_adopted: bool = False
     """Whether the candidate became the champion with the verdict, without a person being asked."""
 

@@ -198,8 +198,17 @@ def gate_sentence(result: RunResult) -> str | None:
     return (
         f"Promotion gate: {gate_evidence(gate)}. It asks whether the configuration lies above "
         f"{opponent}{effect}; a wrong promotion has a probability of at most "
-        f"{percent(gate.alpha)}, however often this is checked, which makes its interval wider than "
-        f"that of a single reading. {CASES}"
+        f"{percent(gate.alpha)} over all looks at these cases.{alpha_left(gate)} {CASES}"
+    )
+
+
+def alpha_left(gate: GateReport) -> str:
+    """Return how much of the error is spent and left; empty: a result of an earlier version."""
+    if gate.level is None or gate.left is None:
+        return ""
+    return (
+        f" This look spends {100 * gate.level:.2g} %; {100 * gate.left:.2g} % is left for later looks, "
+        "and fresh held-out cases renew it."
     )
 
 

@@ -1,15 +1,18 @@
 """End of a run: final test, result, result files, promotion gate."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
+
+import numpy as np
 
 from convergence_core.config.models import PromotionConfig
 from convergence_core.events import FinalStarted, RunFinished
-from convergence_core.gate import PairedGate
+from convergence_core.gate import PairedGate, level_of_look, share_left
 from convergence_core.gate.intervals import grouped
 from convergence_core.ports import Row
 from convergence_core.records import Assignment, Candidate, Role, Trial, canonical_json, sha256_hex
-from convergence_core.result import GateReport, RunResult
+from convergence_core.result import Estimate, GateReport, RunResult
 from convergence_core.result.verdict import is_recommended, kind_of, outcome_of
 from convergence_core.search.final_look import describe_shortage, final_status, finalists
 from convergence_core.search.recommend import Recommendation
@@ -19,12 +22,12 @@ from tasks.run.adoption import adopt, tagged_champion
 from tasks.run.result import collect
 from tasks.run.run import Run
 from tasks.store.clock import end_us, wall_clock_us
-from tasks.store.runtime.promotions import save_look
+from tasks.store.runtime.promotions import looks_before, save_look
 from tasks.store.runtime.rows import GateLook
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tasks.store.tables.rows import measured_row, payload_rows, posterior_rows
 
-_DETAILS = ("opponent", "mean", "low", "high", "alpha", "min_effect")
+_DETAILS = ("opponent", "mean", "low", "high", "alpha", "level", "left", "min_effect")
 """Of a verdict, beside the columns of its own."""
 
 
@@ -35,6 +38,7 @@ def judge(
     opponent: Candidate | None,
     *,
     is_champion: bool,
+    n_looks: Mapping[str, int] = MappingProxyType({}),
     forecasts: bool = True,
 ) -> GateReport | None:
     """Return what the held-out cases say about replacing the opponent; ``None``: nothing to compare.
@@ -47,6 +51,7 @@ def judge(
         candidate: handed over.
         opponent: the champion, or the defaults; ``None``: neither exists.
         is_champion: which of both.
+        n_looks: earlier looks at each case, by its ``case_mark``.
         forecasts: whether it is said how many more cases a verdict takes, which takes up to half a
             second.
     """
@@ -54,11 +59,7 @@ def judge(
         return None
     rewards = final.rewards(candidate.candidate_id, "holdout")
     other = final.rewards(opponent.candidate_id, "holdout")
-    # By hash: an order that knows nothing of the rewards.
-    cases = sorted(
-        rewards.keys() & other.keys(),
-        key=lambda case: sha256_hex(f"gate:{final.groups.get(case, case)}"),
-    )
+    cases = sorted(rewards.keys() & other.keys())
     if not cases:
         return None
     units = grouped(
@@ -66,11 +67,17 @@ def judge(
         [final.weights.get(case, 1.0) for case in cases],
         [final.groups.get(case) for case in cases],
     )
+    n_of_unit: dict[str, int] = {}
+    for case in cases:
+        unit, n = final.groups.get(case, f"case:{case}"), n_looks.get(case_mark(case), 0)
+        n_of_unit[unit] = max(n, n_of_unit.get(unit, 0))
+    n_earlier = np.array(list(n_of_unit.values()))
     gate = PairedGate(alpha=promotion.alpha, min_effect=promotion.min_effect)
-    verdict = gate.judge(units.values, weights=units.weights)
+    level, left = level_of_look(promotion.alpha, n_earlier), share_left(n_earlier + 1)
+    verdict = gate.judge(units.values, weights=units.weights, level=level)
     ahead = None
     if forecasts and verdict.decision == "undecided":
-        ahead = gate.forecast(units.values, weights=units.weights)
+        ahead = gate.forecast(units.values, weights=units.weights, left=left)
     n_to_verdict = 0 if verdict.decision != "undecided" else None if ahead is None else ahead.n
     return GateReport(
         decision=verdict.decision,
@@ -90,30 +97,59 @@ def judge(
         n_to_verdict_low=None if ahead is None else ahead.low,
         n_to_verdict_high=None if ahead is None else ahead.high,
         probability_better=verdict.probability_better,
+        level=level,
+        left=promotion.alpha * left,
     )
 
 
-def record_verdict(run: Run, result: RunResult, gate: GateReport, candidate: Candidate) -> bool:
+def case_mark(case_id: str) -> str:
+    """Return what the ledger of looks knows a case by."""
+    return sha256_hex(case_id)[:8]
+
+
+def _look(run: Run, final: Final, candidate: Candidate, opponent: Candidate) -> GateLook:
+    """Return the look at held-out cases that both have a reward on, before its verdict."""
+    cases = sorted(
+        final.rewards(candidate.candidate_id, "holdout").keys()
+        & final.rewards(opponent.candidate_id, "holdout").keys()
+    )
+    return GateLook(
+        system=run.record.name,
+        kind="holdout",
+        candidate_id=candidate.candidate_id,
+        champion_id=opponent.candidate_id,
+        run_id=run.run_id,
+        decision="undecided",
+        n=len(cases),
+        log_e=0.0,
+        log_threshold=0.0,
+        details={"cases": " ".join(case_mark(case) for case in cases)},
+        created_us=wall_clock_us(),
+    )
+
+
+def record_verdict(run: Run, result: RunResult, gate: GateReport, look: GateLook) -> bool:
     """Store a verdict; where no person is asked, make the candidate champion and serve it.
+
+    Args:
+        run: that ends.
+        result: of it.
+        gate: the verdict.
+        look: that it is about.
 
     Returns:
         Whether it was made champion.
     """
-    look = GateLook(
-        system=run.record.name,
-        kind="holdout",
-        candidate_id=candidate.candidate_id,
-        champion_id=gate.opponent_id,
-        run_id=run.run_id,
+    look = replace(
+        look,
         decision=gate.decision,
-        n=gate.n_cases,
         log_e=gate.log_e,
         log_threshold=gate.log_threshold,
         details={
             **{name: getattr(gate, name) for name in _DETAILS},
             "label": run.label,
+            **look.details,
         },
-        created_us=wall_clock_us(),
     )
     with RuntimeStore(run.store.path) as store:
         is_new = save_look(store, look)
@@ -154,7 +190,7 @@ def conclude(run: Run, trials: Sequence[Trial]) -> RunResult:
     shortage = "" if recommendation is None else describe_shortage(study.schedule, trials)
     ended = final_status(study, run.state, trials, shortage=shortage, n_calls=run.spent.calls)
     final = Final.of(trials, loaded.cases, study.confidence_level)
-    candidate, gate, kept = _judged(run, recommendation, final)
+    candidate, gate, kept, look = _judged(run, recommendation, final)
     _publish(run, recommendation, final, recommended=kept or candidate)
     result = collect(
         run.store,
@@ -171,9 +207,9 @@ def conclude(run: Run, trials: Sequence[Trial]) -> RunResult:
     )
     if kept is not None:
         result = replace(result, winner=result.baseline, challenger=result.winner)
-    if candidate is not None and gate is not None:
-        result = replace(result, gate=gate)
-        is_adopted = record_verdict(run, result, gate, candidate)
+    if look is not None and gate is not None:
+        result = replace(result, gate=gate, difference=_one_difference(result.difference, gate))
+        is_adopted = record_verdict(run, result, gate, look)
         result = replace(result, gate=replace(gate, is_adopted=is_adopted))
     result = write_results(
         replace(result, final_look=shortage),
@@ -198,29 +234,43 @@ def _champion(run: Run) -> Candidate | None:
     return tagged_champion(run.record.tags, run.loaded.space)
 
 
+def _one_difference(difference: Estimate | None, gate: GateReport) -> Estimate | None:
+    """Return the difference from the defaults with the gate's interval: one quantity, one number."""
+    if difference is None or gate.opponent != "default" or gate.level is None:
+        return difference
+    return replace(difference, low=gate.low, high=gate.high, level=1.0 - 2.0 * gate.level)
+
+
 def _judged(
     run: Run, recommendation: Recommendation | None, final: Final
-) -> tuple[Candidate | None, GateReport | None, Candidate | None]:
-    """Return the search's best, what the gate says of it, and the defaults where they are kept."""
+) -> tuple[Candidate | None, GateReport | None, Candidate | None, GateLook | None]:
+    """Return the search's best, what the gate says of it, the defaults where they are kept, the look."""
     if recommendation is None:
-        return None, None, None
+        return None, None, None, None
     candidate = run.state.search.archive.members[recommendation.candidate_id].candidate
     champion, baseline = _champion(run), run.study.baseline
+    opponent = champion or baseline
+    look = None if opponent is None else _look(run, final, candidate, opponent)
+    n_looks: Mapping[str, int] = {}
+    if look is not None and look.n and look.candidate_id != look.champion_id:
+        with RuntimeStore(run.store.path) as store:
+            n_looks = looks_before(store, look)
     gate = judge(
         run.configuration.promotion,
         final,
         candidate,
-        champion or baseline,
+        opponent,
         is_champion=champion is not None,
+        n_looks=n_looks,
     )
     if gate is None or gate.opponent == "champion":
-        return candidate, gate, None
+        return candidate, gate, None, look
     kind = kind_of(
         gate,
         usd=final.answer_usd(candidate.candidate_id),
         other_usd=final.answer_usd(gate.opponent_id),
     )
-    return candidate, gate, None if is_recommended(kind) else baseline
+    return candidate, gate, None if is_recommended(kind) else baseline, look
 
 
 def _publish(

@@ -1,6 +1,7 @@
 """From a run to production: the gate at its end, adoption, rollback, the list of looks."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from tasks.store.runtime.promotions import (
     champion_of,
     champions,
     looks,
+    looks_before,
     previous_champion,
     save_look,
     set_champion,
@@ -147,4 +149,16 @@ def test_a_runs_look_is_stored_once(tmp_path: Path):
         assert save_look(store, look)
         assert not save_look(store, look)
         assert looks(store, "s") == [look]
+        first = replace(look, run_id="night-1", details={"cases": "a b"})
+        second = replace(look, run_id="night-2", details={"cases": "b c"})
+        assert save_look(store, first)
+        assert looks_before(store, second) == {"a": 1, "b": 1}
+        assert save_look(store, second)
+        assert looks_before(store, second) == {"a": 1, "b": 1}, (
+            "after a resume the look is the same"
+        )
+        assert not save_look(store, replace(second, log_e=9.0))
+        third = replace(second, details={"cases": "b c d"})
+        assert looks_before(store, third) == {"a": 1, "b": 2, "c": 1}, "more cases: another look"
+        assert looks_before(store, replace(first, system="other")) == {}
         assert looks(store, "other") == []

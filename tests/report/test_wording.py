@@ -95,6 +95,8 @@ GATE = GateReport(
     log_threshold=2.996,
     p_value=0.016,
     n_to_verdict=0,
+    level=0.045,
+    left=0.0045,
 )
 
 
@@ -106,7 +108,8 @@ def test_the_gates_evidence_is_said_with_its_error():
     assert "+0.120 [+0.030, +0.200] on the 40 held-out cases" in sentence
     assert "evidence 60.3 where a promotion needs 20" in sentence
     assert "above the defaults by more than 0.05" in sentence
-    assert "at most 5 %, however often this is checked" in sentence
+    assert "at most 5 % over all looks at these cases" in sentence
+    assert "This look spends 4.5 %; 0.45 % is left for later looks" in sentence
     assert "better" not in sentence
 
 

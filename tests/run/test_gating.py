@@ -7,7 +7,7 @@ from scipy import stats
 from convergence_core.records import Candidate, Cell, Evaluation, Trial
 from convergence_core.result import GateReport
 from tasks.report.candidates import Final
-from tasks.run.conclusion import judge
+from tasks.run.conclusion import case_mark, judge
 from tests.support.configurations import loaded
 
 CONFIGURATION = loaded().configuration
@@ -31,7 +31,10 @@ def trial(name: str, rewards: dict[str, float]) -> Trial:
 
 
 def judged(
-    own: dict[str, float], other: dict[str, float], groups: dict[str, str] | None = None
+    own: dict[str, float],
+    other: dict[str, float],
+    groups: dict[str, str] | None = None,
+    n_looks: dict[str, int] | None = None,
 ) -> GateReport:
     trials = [trial("new", own), trial("old", other)]
     final = Final(trials=trials, level=0.95, weights={}, groups=groups or {})
@@ -41,6 +44,7 @@ def judged(
         trials[0].candidate,
         trials[1].candidate,
         is_champion=True,
+        n_looks=n_looks or {},
         forecasts=False,
     )
     assert made is not None
@@ -62,6 +66,18 @@ def test_ten_copies_of_a_case_are_one_bet():
     assert (ten.mean, ten.low, ten.high, ten.log_e) == pytest.approx(
         (once.mean, once.low, once.high, once.log_e)
     )
+
+
+def test_a_look_spends_what_earlier_looks_left_on_its_cases():
+    own, other = ({f"c{i}": x for i in range(40)} for x in (0.8, 0.5))
+    first = judged(own, other)
+    assert (first.level, first.left) == pytest.approx((0.045, 0.005))
+    n_looks = {case_mark(f"c{i}"): 1 for i in range(20)}
+    half = judged(own, other, n_looks=n_looks)
+    assert half.level == pytest.approx(0.045 * 0.55)
+    # A new paraphrase of a question that was looked at is not fresh.
+    groups = {f"c{i}": f"g{i % 20}" for i in range(40)}
+    assert judged(own, other, groups, n_looks=n_looks).level == pytest.approx(0.0045)
 
 
 @pytest.mark.slow

@@ -1,21 +1,39 @@
 """Champions and looks of gates in the runtime state."""
 
+from collections import Counter
+
 from tasks.store.runtime.rows import Champion, GateLook
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tasks.store.runtime.schema import CHAMPIONS, LOOKS
 
 
 def save_look(store: RuntimeStore, look: GateLook) -> bool:
-    """Store a look durably; a run's look is stored once. Return whether it was new."""
+    """Store a look durably; a run's look at the same cases is stored once. Return whether it was new."""
+    if look.run_id is not None and any(_is_same(look, one) for one in looks(store, look.system)):
+        return False
     with store.database.transaction() as connection:
-        if look.run_id is not None:
-            existing = connection.execute(
-                "SELECT 1 FROM looks WHERE run_id = ? AND kind = ?", (look.run_id, look.kind)
-            ).fetchone()
-            if existing is not None:
-                return False
         connection.execute(LOOKS.insert, LOOKS.values(look))
     return True
+
+
+def looks_before(store: RuntimeStore, look: GateLook) -> Counter[str]:
+    """Return how many looks at held-out cases came before, by the marks of the cases."""
+    n_looks: Counter[str] = Counter()
+    for one in looks(store, look.system):
+        if _is_same(look, one):
+            break
+        n_looks.update(str(one.details.get("cases", "")).split())
+    return n_looks
+
+
+def _is_same(look: GateLook, other: GateLook) -> bool:
+    """Whether both are a run's look at the same two candidates on the same cases, as after a resume."""
+    return (look.run_id, look.kind, look.candidate_id, look.champion_id) == (
+        other.run_id,
+        other.kind,
+        other.candidate_id,
+        other.champion_id,
+    ) and look.details.get("cases") == other.details.get("cases")
 
 
 def looks(store: RuntimeStore, system: str | None = None) -> list[GateLook]:

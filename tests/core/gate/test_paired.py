@@ -1,14 +1,12 @@
 """Candidate against champion on the same cases."""
 
-import bisect
-from functools import partial
-
 import numpy as np
 import pytest
 from scipy import stats
 
-from convergence_core.gate import PairedGate
+from convergence_core.gate import PairedGate, level_of_look, share_left
 from convergence_core.gate.betting import log_wealth_of_counts
+from convergence_core.gate.intervals import one_look_p
 
 GATE = PairedGate()
 
@@ -119,28 +117,83 @@ def test_equal_candidates_are_rarely_promoted_however_often_one_looks():
     assert promoted + kept > 0, "a gate that never errs in 200 runs is stricter than it says"
 
 
-def is_decided(found: np.ndarray, n: int) -> bool:
-    return GATE.judge(found[:n]).decision != "undecided"
+@pytest.mark.parametrize("support", [(-1.0, 0.0, 0.3), (-1.0, 0.02, 0.6), (-1.0, -0.3, 1.0)])
+def test_one_look_keeps_its_level_on_every_distribution_of_three_values(support):
+    """The probability of each outcome is known, so that the level is computed, not sampled."""
+    n, level = 12, 0.045
+    outcomes = np.array([(i, j, n - i - j) for i in range(n + 1) for j in range(n + 1 - i)])
+    rejects = np.array([one_look_p(np.repeat(support, k)) <= level for k in outcomes])
+    assert rejects.any()
+    for low in np.linspace(0.0, 0.3, 61):
+        rest = np.linalg.solve([support[1:], (1.0, 1.0)], (low, 1.0 - low))  # a mean of 0
+        if rest.min() >= 0.0:
+            chances = stats.multinomial.pmf(outcomes, n, (low, *rest))
+            assert chances[rejects].sum() <= level, (support, low)
+
+
+def test_one_look_at_wins_and_losses_is_the_sign_test():
+    values = [1.0] * 14 + [-1.0] * 5 + [0.0] * 11
+    assert one_look_p(values) == pytest.approx(
+        stats.binomtest(14, 19, alternative="greater").pvalue
+    )
+
+
+@pytest.mark.statistical
+def test_one_look_finds_what_a_test_for_ever_misses():
+    rng, n_runs = np.random.default_rng(3), 60
+    found = np.zeros(2, dtype=int)
+    for _ in range(n_runs):
+        x, y = np.clip(0.5 + 0.16 * rng.standard_normal((2, 30)), 0.0, 1.0)
+        d = np.clip(x + 0.1, 0.0, 1.0) - y
+        found += GATE.judge(d).decision == "promote", one_look_p(d) <= level_of_look(0.05, [0])
+    # At least 28 of 100, at significance 1e-3.
+    assert stats.binomtest(int(found[1]), n_runs, 0.28, alternative="less").pvalue > 1e-3, found
+    assert found[0] <= 3
+
+
+def test_looks_at_the_same_cases_share_alpha_and_fresh_cases_renew_it():
+    levels = [level_of_look(0.05, [k] * 20) for k in range(30)]
+    assert levels[0] == pytest.approx(0.045)
+    assert sum(levels) <= 0.05 + 1e-12
+    assert 0.05 - levels[0] == pytest.approx(0.05 * share_left([1] * 20))
+    assert level_of_look(0.05, [1] * 10 + [0] * 10) == pytest.approx(0.55 * levels[0])
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+@pytest.mark.parametrize("effect", [0.0, 0.1])
+def test_the_interval_of_one_look_leaves_out_what_it_rejects(sign: float, effect: float):
+    gate, given = PairedGate(min_effect=effect), sign * differences(0.4, 400)
+    verdict = gate.judge(given, level=0.045)
+    assert verdict.decision == ("promote" if sign > 0.0 else "keep")
+    assert (verdict.low if sign > 0.0 else -verdict.high) > sign * effect
+    assert verdict.p_value == pytest.approx(one_look_p((given - effect) / (1.0 + effect)))
 
 
 @pytest.mark.slow
 @pytest.mark.statistical
 def test_forecasts_hold_as_often_as_they_say():
-    """The median is one, and eight futures of ten lie in the range; both at a level of .001."""
+    """One more look of the median's size decides half of the time; eight of ten lie in the range."""
     n_below = n_within = n = 0
     for seed in range(60):
         found = differences(0.12, 4_000, seed=seed)
         n_seen = (40, 80, 120)[seed % 3]
-        verdict, forecast = GATE.judge(found[:n_seen]), GATE.forecast(found[:n_seen])
+        verdict = GATE.judge(found[:n_seen], level=0.045)
+        forecast = GATE.forecast(found[:n_seen])
         if verdict.decision != "undecided" or forecast is None:
             continue
-        # A verdict stays, so that the first look with one is found by halving.
-        looks = range(n_seen + 1, 4_001)
-        needed = bisect.bisect_left(looks, True, key=partial(is_decided, found)) + 1
+
+        def is_decided(more: int | None, n_seen: int = n_seen, found: np.ndarray = found) -> bool:
+            if more is None:
+                return True
+            earlier = [1] * n_seen + [0] * more
+            level = level_of_look(0.05, earlier)
+            d = found[: n_seen + more]
+            return min(one_look_p(d), one_look_p(-d)) <= level
+
         n += 1
-        n_below += needed < forecast.n
-        n_within += forecast.low <= needed <= (forecast.high or 4_000)
-    assert n >= 30
+        n_below += is_decided(forecast.n)
+        n_within += is_decided(forecast.high) and not is_decided(forecast.low)
+    assert n >= 25
     assert stats.binomtest(n_below, n, 0.5).pvalue > 0.001, (n_below, n)
     assert stats.binomtest(n_within, n, 0.8, alternative="less").pvalue > 0.001, (n_within, n)
 
