@@ -28,7 +28,7 @@ from benchmarks.answering import response, serve, serving
 from benchmarks.machine import describe_machine, options
 from benchmarks.tables import header, row
 from convergence_core.budget.limits import Budget
-from convergence_core.budget.terms import Limits
+from convergence_core.config.models import BudgetConfig
 from convergence_core.objective import RewardModel
 from convergence_core.records import Assignment, Candidate, Case, Cell, Params
 from tasks.calls.dispatcher import Workload
@@ -150,7 +150,7 @@ class Ours:
             ),
             limits=CallLimits(workers=WORKERS, max_retries=0),
             journal=self._journal,
-            budget=Budget(Limits()),
+            budget=Budget(BudgetConfig()),
         )
 
     def ask(self, asked: Sequence[tuple[Candidate, list[Case]]]) -> float:

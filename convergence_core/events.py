@@ -133,8 +133,6 @@ class RunOutcome:
     """Mean reward of the recommended parameters, in [0, 1]."""
     interval: tuple[float, float] | None
     """Its interval at ``level``."""
-    baseline_params: Params | None
-    """Default parameters; ``None`` if the configuration has none or the run evaluated none."""
     baseline_mean: float | None
     """Mean reward of the defaults on the same cells; ``None`` if unknown."""
     baseline_interval: tuple[float, float] | None

@@ -257,6 +257,23 @@ class Evaluation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """A mean reward, or a mean difference of rewards, with its interval."""
+
+    mean: float
+    """In [0, 1]; a difference of two in [-1, 1]."""
+    low: float
+    high: float
+    level: float = 0.95
+    """Probability that such an interval covers the mean."""
+    n_cases: int
+    """Distinct test cases behind it."""
+    n_groups: int | None = None
+    """Groups that these cases are counted as, where some are alike; ``None``: each stands alone, or
+    the interval is a posterior's, which does not know of groups."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
     """A candidate and its evaluations of one generation, in the order of its cells."""
 

@@ -22,7 +22,6 @@ from prefect.artifacts import (
     update_progress_artifact,
 )
 
-from convergence_core.budget.terms import Limits
 from convergence_core.events import GenerationFinished, RunNotice
 from convergence_core.result import RunResult, number_text
 from convergence_core.result.number_text import plural
@@ -280,7 +279,7 @@ def report_location(run: Run, result: RunResult) -> str:
 def _show_findings(run: Run, result: RunResult, when: str) -> None:
     of = f"of {run.label} {when}"
     picture = base64.b64encode(learning_curve_png(result)).decode("ascii")
-    spent = spending(result, Limits.of(run.configuration.budget), run.spent)
+    spent = spending(result, run.configuration.budget, run.spent)
     racing = f"Racing {of}: which configuration got how many evaluations"
     board = f"Leaderboard {of}, highest {ranked_by(result)} first"
     _show_table(run, "leaderboard", leaderboard_rows(result, n=10), board)

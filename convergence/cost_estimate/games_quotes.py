@@ -5,7 +5,7 @@ replies, without a call.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import fmean
 from typing import TYPE_CHECKING, Final
 
@@ -56,15 +56,6 @@ def rounds_within(configuration: Configuration, n_least: int) -> Range:
 def looks_within(rounds: Range, n_holdout_cases: int) -> Range:
     """Return the number of held-out cases evaluated in rounds; an unchanged leader repeats none."""
     return rounds * Range(low=0, expected=n_holdout_cases / 2, high=n_holdout_cases)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _PlayedCalls:
-    """Calls of one player in a random play."""
-
-    n_calls: int
-    prompts: tuple[int, ...]
-    """Bounds of the prompts, in tokens."""
 
 
 def game_roles(
@@ -149,7 +140,7 @@ def _roles(  # noqa: PLR0917 - with one caller
         assert configuration.llm is not None  # noqa: S101 - a model plays
         seller, _ = billing_provider(configuration.llm)
         model = TextModel(name=name, price=world.prices.find(seller, name))
-        prompts = {bound for plays in seen.values() for play in plays for bound in play.prompts}
+        prompts = {bound for plays in seen.values() for play in plays for bound in play}
         quotes = [model.quote(n, settings.max_tokens, usual=USUAL_REPLY) for n in sorted(prompts)]
         estimate = model.role(
             "game",
@@ -180,8 +171,8 @@ def _roles(  # noqa: PLR0917 - with one caller
     return roles
 
 
-def _plays(game: "ConfiguredGame", roles: "frozenset[str] | set[str]") -> Iterator[_PlayedCalls]:
-    """Yield the calls of some roles in random plays."""
+def _plays(game: "ConfiguredGame", roles: "frozenset[str] | set[str]") -> Iterator[list[int]]:
+    """Yield bounds of the prompts of some roles in random plays, in tokens."""
     from convergence_core.games.contract import FixedPlayer, LegalPlayer  # noqa: PLC0415 - brings NumPy
     from convergence_core.games.game import PlayKey  # noqa: PLC0415 - as above
     from convergence_core.games.play import OpenPlay  # noqa: PLC0415 - as above
@@ -197,7 +188,7 @@ def _plays(game: "ConfiguredGame", roles: "frozenset[str] | set[str]") -> Iterat
                 prompts.append(prompt_bound([{"content": text} for text in texts]) or 0)
             player = executed if ask.role == SANDBOX else chance
             play.reply(player.answer(ask, play.rng(ask.role)))
-        yield _PlayedCalls(n_calls=len(prompts), prompts=tuple(prompts))
+        yield prompts
 
 
 def _most_replies(games: "Mapping[str, ConfiguredGame]", name: str) -> int:
@@ -209,10 +200,10 @@ def _most_replies(games: "Mapping[str, ConfiguredGame]", name: str) -> int:
 
 
 def _calls(
-    rounds: Range, n_plays: int, seen: Mapping[str, Sequence[_PlayedCalls]], most_replies: int
+    rounds: Range, n_plays: int, seen: Mapping[str, Sequence[Sequence[int]]], most_replies: int
 ) -> Range:
     """Return the number of replies in all rounds; a round may skip every game."""
-    each = [fmean(play.n_calls for play in plays) for plays in seen.values()]
+    each = [fmean(map(len, plays)) for plays in seen.values()]
     some = 1.0 - 0.5 ** len(seen)
     return rounds * Range(
         low=0, expected=some * n_plays * fmean(each), high=n_plays * most_replies

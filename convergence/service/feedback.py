@@ -19,6 +19,7 @@ from convergence.service.auth import TOKEN, require
 from convergence.service.bodies import Body, Name, Values, json_answer
 from convergence.service.metrics import Metrics
 from convergence.service.problems import RequestRefusedError, refusals
+from convergence_core.feedback.rater_consensus import RaterProfile
 from convergence_core.feedback.records import (
     HIGHEST,
     LOWEST,
@@ -188,23 +189,10 @@ class ComparisonAnswer(BaseModel):
     status: CompareStatus
 
 
-class RaterAnswer(BaseModel):
-    """How one rater marks, in rewards; one step of 1 to 5 is .5."""
-
-    user_id: str
-    kind: Literal["rating", "thumbs"]
-    bias: float
-    bias_standard_error: float
-    bias_interval: tuple[float, float]
-    noise: float
-    n_marks: int
-    n_shared: int
-
-
 class RatersAnswer(BaseModel):
     """Raters who rated the same answers, most marks first, and changes of the mean reward."""
 
-    raters: list[RaterAnswer]
+    raters: list[RaterProfile]
     changes: list[RewardChange]
 
 
@@ -262,11 +250,11 @@ class _Handlers:
         require(request, "update")
         given = body.model_dump()
         given["event_id"] = body.event_id or ""
-        receipt = await asyncio.to_thread(
+        status = await asyncio.to_thread(
             self._feedback.compare, AnswerComparison(**given), any_user=_is_admin(request)
         )
-        self._metrics.feedback("comparison", receipt.status)
-        return json_answer({"status": receipt.status})
+        self._metrics.feedback("comparison", status)
+        return json_answer({"status": status})
 
     async def status(self, request: Request) -> Response:
         """Count answers, ratings and comparisons, by role. Scope: select or update."""
@@ -282,10 +270,7 @@ class _Handlers:
         changes = await asyncio.to_thread(reward_changes, self._feedback)
         return json_answer(
             {
-                "raters": [
-                    {**as_dict(rater), "bias_interval": rater.bias_interval}
-                    for rater in comparable_raters(consensus)
-                ],
+                "raters": [as_dict(rater) for rater in comparable_raters(consensus)],
                 "changes": [as_dict(change) for change in changes],
             }
         )

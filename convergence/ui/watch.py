@@ -45,11 +45,6 @@ class StoreWatch:
         self._kept: OrderedDict[str, bytes] = OrderedDict()
         self._making: dict[str, asyncio.Lock] = {}
 
-    @property
-    def n_viewers(self) -> int:
-        """Streams that are open."""
-        return len(self._viewers)
-
     async def look(self) -> None:
         """Look whether the store has changed; tell viewers, and forget what was kept."""
         async with self._looking:

@@ -60,8 +60,6 @@ class NightlyPrior:
     """The run's posterior mean reward."""
     sd: float
     """Its standard deviation."""
-    n_equivalent: float
-    """Rewards that a Beta posterior of this mean and deviation would have seen."""
     weight: float
     """Rewards that it counts for in production, the one of no opinion left out."""
     run_id: str | None = None
@@ -114,7 +112,6 @@ def nightly_prior(
     return NightlyPrior(
         mean=mean,
         sd=sd,
-        n_equivalent=n_equivalent,
         weight=min(discount * n_equivalent, most),
         run_id=run_id,
     )

@@ -11,13 +11,12 @@ not creep over a limit by rounding.
 
 import math
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from convergence_core.budget.terms import (
     Exhausted,
     Grant,
     LimitName,
-    Limits,
     Reservation,
     Spent,
     Wait,
@@ -26,6 +25,9 @@ from convergence_core.budget.terms import (
     written,
 )
 from convergence_core.ports import WorstCase
+
+if TYPE_CHECKING:
+    from convergence_core.config.models import BudgetConfig
 
 WARN_AT = (0.5, 0.8)
 """Shares of a limit that are reported when they are crossed."""
@@ -44,7 +46,7 @@ class Budget:
 
     def __init__(
         self,
-        limits: Limits,
+        limits: "BudgetConfig",
         spent: Spent | None = None,
         lock: AbstractContextManager[object] | None = None,
     ) -> None:
@@ -91,12 +93,13 @@ class Budget:
         rest = 1.0 - share
         self.kept = (share, calls)
         with self._lock:
-            self._open = replace(
-                limits,
-                max_usd=None if limits.max_usd is None else limits.max_usd * rest,
-                max_calls=None if limits.max_calls is None else max(0, limits.max_calls - calls),
-                max_tokens=None if limits.max_tokens is None else int(limits.max_tokens * rest),
-                max_seconds=None if limits.max_seconds is None else limits.max_seconds * rest,
+            self._open = limits.model_copy(
+                update={
+                    "max_usd": limits.max_usd and limits.max_usd * rest,
+                    "max_calls": limits.max_calls and max(0, limits.max_calls - calls),
+                    "max_tokens": limits.max_tokens and int(limits.max_tokens * rest),
+                    "max_minutes": limits.max_minutes and limits.max_minutes * rest,
+                }
             )
             usd = self._open.max_usd
             self._max_pico = None if usd is None else round(usd * _PICO)
@@ -287,8 +290,8 @@ class Budget:
         }
 
     def _refuse_time(self) -> Exhausted | None:
-        limit = self._open.max_seconds
-        if limit is None or self._seconds() < limit:
+        limit = self._open.max_minutes
+        if limit is None or self._seconds() < 60 * limit:
             return None
         return self._exhausted("max_minutes", "{limit} is over: {used} of work. {go_on}")
 

@@ -273,19 +273,12 @@ class Breaker:
         return f"nothing listens on {address[0]}. {start}, or correct the address"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AddressRules:
-    """When an endpoint that has found nothing for anybody has a wrong address."""
-
-    n_answers: int = 10
-    """Answers that found nothing, before which nothing is concluded."""
-    n_candidates: int = 3
-    """Different candidates that they were for, at least; fewer where there are fewer."""
-    enough_candidates: int = 10
-    """Different candidates after which it is not waited for others that could be asked."""
-
-
-_ADDRESS_RULES = AddressRules()
+_LEAST_MISSES = 10
+"""Answers that found nothing, before which no address counts as wrong."""
+_LEAST_CANDIDATES = 3
+"""Different candidates that they were for, at least; fewer where there are fewer."""
+_ENOUGH_CANDIDATES = 10
+"""Different candidates after which it is not waited for others that could be asked."""
 
 
 class AddressCheck:
@@ -306,7 +299,6 @@ class AddressCheck:
         n_candidates: int | None = None,
         n_models: int = 1,
         commands: Mapping[str, str] = _NO_COMMANDS,
-        rules: AddressRules = _ADDRESS_RULES,
     ) -> None:
         self.commands = commands
         self.candidates: set[str] = set()
@@ -315,10 +307,7 @@ class AddressCheck:
         """Answers that found nothing."""
         self._models: set[str] = set()
         self._n_models = n_models
-        self._rules = rules
-        self._n_needed = (
-            rules.n_candidates if n_candidates is None else min(rules.n_candidates, n_candidates)
-        )
+        self._n_needed = min(_LEAST_CANDIDATES, n_candidates or _LEAST_CANDIDATES)
 
     def missed(self, candidate_id: str, model: str) -> None:
         """Take in that nothing was found for a candidate with this ``model``."""
@@ -337,12 +326,10 @@ class AddressCheck:
         Args:
             others_wait: whether other candidates could be asked now, or are.
         """
-        rules, n_tried = self._rules, len(self.candidates)
-        if self.n_answers < rules.n_answers or n_tried < self._n_needed:
+        n_tried = len(self.candidates)
+        if self.n_answers < _LEAST_MISSES or n_tried < self._n_needed:
             return False
-        return self.has_tried_all_models and (
-            not others_wait or n_tried >= rules.enough_candidates
-        )
+        return self.has_tried_all_models and (not others_wait or n_tried >= _ENOUGH_CANDIDATES)
 
 
 class TokenBucket:

@@ -6,44 +6,11 @@ from typing import TYPE_CHECKING, Literal, Self
 from convergence_core.ports import WorstCase
 
 if TYPE_CHECKING:
-    from convergence_core.config.models import BudgetConfig
     from convergence_core.ports import CallTotals
 
 
 LimitName = Literal["max_usd", "max_calls", "max_tokens", "max_minutes"]
 """Key under ``budget``."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """Limits of a run over all roles; ``None`` means no limit."""
-
-    max_usd: float | None = None
-    max_calls: int | None = None
-    """Includes retries."""
-    max_tokens: int | None = None
-    """Prompts and answers."""
-    max_seconds: float | None = None
-    """Working time; the time between a stop and a resume does not count."""
-    allow_unknown_prices: bool = False
-    """Whether calls of unknown price are allowed under ``max_usd``; they count as free."""
-
-    @property
-    def max_minutes(self) -> float | None:
-        """``max_seconds`` in the unit of the configuration."""
-        return None if self.max_seconds is None else self.max_seconds / 60
-
-    @classmethod
-    def of(cls, config: "BudgetConfig") -> Self:
-        """Return the limits that a configuration sets."""
-        minutes = config.max_minutes
-        return cls(
-            max_usd=config.max_usd,
-            max_calls=config.max_calls,
-            max_tokens=config.max_tokens,
-            max_seconds=None if minutes is None else 60 * minutes,
-            allow_unknown_prices=config.allow_unknown_prices,
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,6 +27,11 @@ class RewardConfig(Section):
     mode: Literal["additive", "multiplicative"] = "additive"
     """Weighted arithmetic or geometric mean."""
 
+    @property
+    def weights(self) -> dict[str, float]:
+        """Name of each part → its weight."""
+        return self.model_dump(include={"rating", "similarity", "style", "length"})
+
 
 class LiveTestConfig(Section):
     """How a new adapter that passed every check is tried on live traffic."""

@@ -57,19 +57,10 @@ N_PAIR_LEVELS = 5
 """Values of each parameter of a pair."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SurfaceEffects:
-    """Effects of all parameters, and the surface they are of."""
-
-    effects: tuple[Effect, ...]
-    """Of every parameter with more than one value, that of the largest share first."""
-    surface: Surface
-
-
 def cut(
     fitted: FittedSpaceModel, evaluated: Sequence[Params], rng: np.random.Generator
-) -> SurfaceEffects | None:
-    """Return the effects of all parameters and of the strongest pairs.
+) -> tuple[tuple[Effect, ...], Surface] | None:
+    """Return the effects of all parameters, that of the largest share first, and the surface they are of.
 
     Args:
         fitted: the surrogate with its evidence.
@@ -107,15 +98,13 @@ def cut(
     ]
     order = np.argsort([-(effect.share or 0.0) for effect in effects], kind="stable")
     single = sum((single.variance for single in effects_drawn), start=np.zeros(1)) / whole.variance
-    return SurfaceEffects(
-        effects=tuple(effects[i] for i in order),
-        surface=replace(
-            whole.described(),
-            share_single=mean_share(single),
-            n_pairs=n_pairs,
-            interactions=tuple(sorted(interactions, key=lambda drawn: -drawn.share)),
-        ),
+    described = replace(
+        whole.described(),
+        share_single=mean_share(single),
+        n_pairs=n_pairs,
+        interactions=tuple(sorted(interactions, key=lambda drawn: -drawn.share)),
     )
+    return tuple(effects[i] for i in order), described
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,7 +7,6 @@ together. Others wait: the race considers the first few by posterior mean.
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -92,14 +91,6 @@ def _above_leader(competitors: Competitors) -> np.ndarray:
     return above
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explained:
-    """Effects of single parameters, and the rest of the explanation."""
-
-    effects: tuple[Effect, ...]
-    explanation: Explanation
-
-
 def explain(
     surrogate: SpaceModel,
     archive: Archive,
@@ -110,8 +101,8 @@ def explain(
     case_weights: Mapping[str, float] | None = None,
     rules: Rules | None = None,
     goals: FittedGoals | None = None,
-) -> Explained:
-    """Explain a recommendation.
+) -> tuple[tuple[Effect, ...], Explanation]:
+    """Return the effects of single parameters on a recommendation, and the rest of its explanation.
 
     Args:
         surrogate: the model that made it.
@@ -126,13 +117,11 @@ def explain(
     fitted = surrogate.fit(archive, case_weights=case_weights)
     standing = {ranked.candidate_id: ranked for ranked in recommendation.ranking}
     ranking = tuple(standing)
-    decomposition = cut(fitted, [archive.members[name].candidate.params for name in ranking], rng)
-    return Explained(
-        effects=() if decomposition is None else decomposition.effects,
-        explanation=Explanation(
-            surface=None if decomposition is None else decomposition.surface,
-            discards=None
-            if rules is None
-            else discards(fitted, archive, standing, names=names, rules=rules, goals=goals),
-        ),
+    points = [archive.members[name].candidate.params for name in ranking]
+    effects, surface = cut(fitted, points, rng) or ((), None)
+    return effects, Explanation(
+        surface=surface,
+        discards=None
+        if rules is None
+        else discards(fitted, archive, standing, names=names, rules=rules, goals=goals),
     )

@@ -13,7 +13,7 @@ with a safety flag has the training reward ``UNSAFE_REWARD``, and its rating sta
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -22,58 +22,16 @@ from convergence_core.feedback.safety import SafetyFlag
 from convergence_core.feedback.text_features import Floats, hashed_ngrams, ngram_similarity
 from convergence_core.judges.texts import words_of
 
-PART_NAMES: Final = ("rating", "similarity", "style", "length")
-BlendMode = Literal["additive", "multiplicative"]
+if TYPE_CHECKING:
+    from convergence_core.config.feedback import RewardConfig
 
+PART_NAMES: Final = ("rating", "similarity", "style", "length")
 UNSAFE_REWARD: Final = -1.0
 """Training reward of an answer with a safety flag."""
 LEAST_LIKED: Final = 3
 """Answers that a user rated well, without which there is no style."""
 MOST_LIKED: Final = 50
 """Of them that the style is made of, the last ones."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RewardBlend:
-    """Weights of the parts and the way that they are put together."""
-
-    rating: float = 1.0
-    """The people's rating, or their consensus."""
-    similarity: float = 0.0
-    """Words that prompt and answer share (hashed n-grams, cosine)."""
-    style: float = 0.0
-    """Words that the answer shares with those its user rated well before."""
-    length: float = 0.0
-    """1 up to ``length_words``, then ``length_words`` over the number of words."""
-    length_words: int = 150
-    mode: BlendMode = "additive"
-
-    def __post_init__(self) -> None:
-        """Refuse weights that mean nothing.
-
-        Raises:
-            FeedbackRefusedError: one is negative or not finite, or the rating weighs nothing.
-        """
-        for name, weight in self.weights.items():
-            if not (math.isfinite(weight) and weight >= 0.0):
-                fix = "Give 0 to leave the part out."
-                raise refused(name, "must be a finite weight of at least 0", str(weight), fix)
-        if self.rating == 0.0:
-            fix = "Give a weight above 0: without it no person is heard."
-            raise refused("rating", "must weigh more than 0", "0", fix)
-        if self.length_words < 1:
-            fix = "Give the number of words that are not too many."
-            raise refused("length_words", "must be at least 1", str(self.length_words), fix)
-
-    @property
-    def weights(self) -> dict[str, float]:
-        """Name of each part → its weight."""
-        return {
-            "rating": self.rating,
-            "similarity": self.similarity,
-            "style": self.style,
-            "length": self.length,
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +53,7 @@ def answer_parts(
     *,
     rating: float | None,
     style: Floats | None = None,
-    length_words: int = RewardBlend().length_words,
+    length_words: int = 150,
 ) -> dict[str, float | None]:
     """Return the parts of an answer.
 
@@ -134,7 +92,7 @@ def user_style(liked: Sequence[Floats]) -> Floats | None:
 
 def answer_reward(
     parts: Mapping[str, float | None],
-    blend: RewardBlend,
+    blend: "RewardConfig",
     flags: Sequence[SafetyFlag] = (),
 ) -> AnswerReward:
     """Return the reward of an answer by its parts.
@@ -154,7 +112,7 @@ def answer_reward(
     return AnswerReward(parts=dict(parts), blended=blended, training=training, flags=tuple(flags))
 
 
-def _blended(parts: Mapping[str, float | None], blend: RewardBlend) -> float:
+def _blended(parts: Mapping[str, float | None], blend: "RewardConfig") -> float:
     known = [
         (value, weight)
         for name, weight in blend.weights.items()

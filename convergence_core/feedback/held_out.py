@@ -5,8 +5,8 @@ The form of an answer is judged by rules that need no judge: not empty, readable
 
 import math
 import unicodedata
-from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Final
@@ -14,7 +14,8 @@ from typing import Final
 import numpy as np
 from scipy.stats import t as student_t
 
-from convergence_core.search.recommend import Interval, mean_interval, paired_difference
+from convergence_core.records import Estimate
+from convergence_core.search.recommend import mean_interval, paired_difference
 
 LEVEL: Final = 0.95
 LONGEST_PERIOD: Final = 20
@@ -57,20 +58,13 @@ class HeldOutComparison:
     """What two adapters answered to the same prompts."""
 
     n_prompts: int
-    kl_nats: Interval | None
+    kl_nats: Estimate | None
     """Kullback-Leibler divergence of the new from the old, nats per answer: the mean ``divergence`` of the new
     one's own answers. ``None``: not measured."""
-    well_formed: Interval | None
+    well_formed: Estimate | None
     """Share of the new one's answers with a good form."""
-    form_faults: Mapping[str, int]
-    """Fault → answers of the new one."""
-    reward_difference: Interval | None
+    reward_difference: Estimate | None
     """New less old, paired by prompts, as a share of the scale. ``None``: not rated."""
-    mean_reward: float | None
-    """Of the new one's answers, as a share of the scale."""
-    n_words: float
-    """Mean words of the new one's answers."""
-    n_words_before: float
 
 
 def compare_held_out(
@@ -88,12 +82,8 @@ def compare_held_out(
     prompts = {answer.prompt_key for answer in new}
     if not prompts or prompts != {answer.prompt_key for answer in old}:
         raise ValueError("both must have answered the same prompts, and one at least")
-    faults = [form_fault(answer.text) for answer in new]
-    good = {
-        index: float(fault is None) for index, fault in zip(range(len(new)), faults, strict=True)
-    }
     well_formed = mean_interval(
-        {str(k): value for k, value in good.items()},
+        {str(k): float(form_fault(answer.text) is None) for k, answer in enumerate(new)},
         groups={str(k): answer.prompt_key for k, answer in enumerate(new)},
     )
     rewards, before = _means(new, "reward"), _means(old, "reward")
@@ -101,11 +91,7 @@ def compare_held_out(
         n_prompts=len(prompts),
         kl_nats=_not_negative(mean_with_t(list(_means(new, "divergence").values()))),
         well_formed=well_formed,
-        form_faults=Counter(fault for fault in faults if fault is not None),
         reward_difference=paired_difference(rewards, before) if rewards and before else None,
-        mean_reward=float(np.mean(list(rewards.values()))) if rewards else None,
-        n_words=_mean_words(new),
-        n_words_before=_mean_words(old),
     )
 
 
@@ -150,20 +136,16 @@ def _means(answers: Sequence[HeldOutAnswer], name: str) -> dict[str, float]:
     return {key: sum(values) / len(values) for key, values in by_prompt.items()}
 
 
-def mean_with_t(values: Sequence[float]) -> Interval | None:
+def mean_with_t(values: Sequence[float]) -> Estimate | None:
     """Return the mean with Student's interval; ``None``: fewer than two values, or one is not finite."""
     n = len(values)
     if n < 2 or not all(map(math.isfinite, values)):
         return None
     mean, sd = float(np.mean(values)), float(np.std(values, ddof=1))
     half = float(student_t.ppf((1 + LEVEL) / 2, n - 1)) * sd / math.sqrt(n)
-    return Interval(mean=mean, low=mean - half, high=mean + half, level=LEVEL, n=n, n_groups=n)
+    return Estimate(mean=mean, low=mean - half, high=mean + half, level=LEVEL, n_cases=n)
 
 
-def _not_negative(interval: Interval | None) -> Interval | None:
+def _not_negative(interval: Estimate | None) -> Estimate | None:
     """Return the interval of what cannot be negative."""
     return None if interval is None else replace(interval, low=max(0.0, interval.low))
-
-
-def _mean_words(answers: Sequence[HeldOutAnswer]) -> float:
-    return float(np.mean([len(answer.text.split()) for answer in answers]))

@@ -14,12 +14,12 @@ later changes its conversation's x and so the evidence from then on; that is out
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 import numpy as np
 
-from convergence_core.feedback.live_test_records import LiveEvidence
+from convergence_core.feedback.live_test_records import LiveTest
 from convergence_core.gate.betting import LOG_START, log_mean_wealth, log_pair_factors
 
 ALPHA: Final = 0.05
@@ -59,22 +59,19 @@ def claim_of(conversations: Sequence[RatedConversation], share: float) -> Claim 
     return _Bets(conversations, share).claim()
 
 
-def weigh(conversations: Sequence[RatedConversation], share: float) -> LiveEvidence:
-    """Return the evidence of rated conversations, as of ``claim_of``, with its interval."""
-    bets = _Bets(conversations, share)
+def weigh(test: LiveTest, conversations: Sequence[RatedConversation]) -> LiveTest:
+    """Return a test with the difference and the interval of rated conversations, as of ``claim_of``."""
     rewards = np.array([conversation.reward for conversation in conversations])
     is_candidate = np.array(
         [conversation.is_candidate for conversation in conversations], dtype=bool
     )
-    n_candidate = int(is_candidate.sum())
     difference = None
-    if 0 < n_candidate < rewards.size:
+    if 0 < is_candidate.sum() < rewards.size:
         difference = float(rewards[is_candidate].mean() - rewards[~is_candidate].mean())
-    low, high = bets.interval()
-    return LiveEvidence(
-        claim=bets.claim(),
+    low, high = _Bets(conversations, test.share).interval()
+    return replace(
+        test,
         n_conversations=rewards.size,
-        n_candidate=n_candidate,
         n_ratings=sum(conversation.n_ratings for conversation in conversations),
         difference=difference,
         low=2.0 * low,

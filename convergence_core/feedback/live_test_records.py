@@ -13,35 +13,6 @@ _COIN_SIDES: Final = 2**64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LiveRule:
-    """How a new adapter is tried on live traffic."""
-
-    share: float = 0.5
-    """Probability that a conversation is answered by the new one, in (0, 1)."""
-    max_ratings: int = 200
-    """Ratings after which an undecided test ends."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LiveEvidence:
-    """What the ratings of a test say."""
-
-    claim: Literal["better", "worse"] | None
-    """``None``: undecided."""
-    n_conversations: int
-    """Conversations with a rating."""
-    n_candidate: int
-    """Of these, those that the new adapter answered."""
-    n_ratings: int
-    difference: float | None
-    """Mean reward of the new one's conversations less that of the others', in [-2, 2]; ``None``: one side has
-    none."""
-    low: float
-    """Ends of its 95 % confidence sequence, which holds at any look."""
-    high: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LiveTest:
     """One blinded test of a role's new adapter against what answered before."""
 
@@ -57,9 +28,12 @@ class LiveTest:
     status: LiveStatus
     n_ratings: int = 0
     n_conversations: int = 0
+    """Conversations with a rating; this and what follows as it is now, or was at the test's end."""
     difference: float | None = None
-    """As of ``LiveEvidence``; of an ended test as it was at its end."""
+    """Mean reward of the new one's conversations less that of the others', in [-2, 2]; ``None``: one side has
+    none."""
     low: float | None = None
+    """Ends of its 95 % confidence sequence, which holds at any look."""
     high: float | None = None
     reason: str | None = None
     """Why it ended without a verdict; ``None``: it has not."""

@@ -23,7 +23,7 @@ has no rater who means the opposite: one who rates in reverse counts as noisy, a
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,22 +71,17 @@ class RaterProfile:
     """How one rater marks."""
 
     user_id: str
-    kind: str
-    """``rating`` or ``thumbs``."""
+    kind: Literal["rating", "thumbs"]
     bias: float
     """Posterior mean of what the rater adds to each reward, in rewards (one step of 1 to 5 is .5)."""
     bias_standard_error: float
+    bias_interval: tuple[float, float]
+    """The 95 % interval of the bias, in rewards."""
     noise: float
     """Standard deviation of single marks about quality and bias, in rewards."""
     n_marks: int
     n_shared: int
     """Marks of answers that others rated, too: only these tell bias from quality."""
-
-    @property
-    def bias_interval(self) -> tuple[float, float]:
-        """The 95 % interval of the bias, in rewards."""
-        half = Z_95 * self.bias_standard_error
-        return self.bias - half, self.bias + half
 
     @property
     def words(self) -> str:
@@ -142,8 +137,9 @@ def rater_consensus(marks: Sequence[Rating]) -> RaterConsensus:
         RaterProfile(
             user_id=user_id,
             kind=kind,
-            bias=float(fit.bias[k]),
-            bias_standard_error=math.sqrt(fit.bias_variance[k]),
+            bias=(bias := float(fit.bias[k])),
+            bias_standard_error=(error := math.sqrt(fit.bias_variance[k])),
+            bias_interval=(bias - Z_95 * error, bias + Z_95 * error),
             noise=math.sqrt(fit.noise[k]),
             n_marks=int(n_by_rater[k]),
             n_shared=int(n_shared[k]),
@@ -166,7 +162,7 @@ def rater_consensus(marks: Sequence[Rating]) -> RaterConsensus:
     )
 
 
-def _rater(mark: Rating) -> tuple[str, str]:
+def _rater(mark: Rating) -> tuple[str, Literal["rating", "thumbs"]]:
     return mark.user_id, "thumbs" if mark.rating is None else "rating"
 
 

@@ -10,8 +10,7 @@ the meta-critic takes them as not included. Grounded games know no alarm: their 
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import numpy as np
@@ -26,40 +25,25 @@ LEVEL: Final = 0.8
 """Of the t interval of their mean gain."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GamesOnOffer:
-    """Games of the next round."""
-
-    games: tuple[Game, ...]
-    """In the order given."""
-    off: Mapping[str, str]
-    """Game → why it is not on offer."""
-
-
-def on_offer(
+def off_offer(
     games: Iterable[Game],
     *,
     trust: Trust,
     gains: Sequence[float] = (),
-) -> GamesOnOffer:
-    """Return which games the next round may include, and why others may not be.
+) -> dict[str, str]:
+    """Return which games the next round may not include → why.
 
     Args:
         games: all that are registered.
         trust: in the judge, after the last audit.
         gains: of the judge's log score by each debate so far, in nats.
     """
-    kept: list[Game] = []
-    off: dict[str, str] = {}
-    for game in games:
-        why = _why_off(game, trust)
-        if game.feeds == "debate":
-            why = why or why_unpaid(gains)
-        if why:
-            off[game.id] = why
-        else:
-            kept.append(game)
-    return GamesOnOffer(games=tuple(kept), off=off)
+    unpaid = why_unpaid(gains)
+    reasons = {
+        game.id: _why_off(game, trust) or (unpaid if game.feeds == "debate" else "")
+        for game in games
+    }
+    return {name: why for name, why in reasons.items() if why}
 
 
 def _why_off(game: Game, trust: Trust) -> str:

@@ -8,7 +8,7 @@ from typing import Final, Literal, TypeAlias
 import numpy as np
 from scipy.special import stdtrit
 
-from convergence_core.games.game import Facts, Feed, PlayKey, Scores, Transcript, Turn
+from convergence_core.games.game import Feed, Transcript
 from convergence_core.games.meta_critic import Coin, GameEffect, GameRound
 from convergence_core.records import Json, canonical_json, sha256_hex
 
@@ -18,20 +18,13 @@ LEVEL: Final = 0.95
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlayRecord:
+class PlayRecord(Transcript):
     """One play as it is stored; texts hold no secrets."""
 
-    game: str
-    version: int
-    key: PlayKey
     status: PlayStatus
     """``void``: it says nothing; ``lost``: a player could not answer."""
-    scores: Mapping[str, float]
-    reason: str
     players: Mapping[str, str]
     """Role → who played it."""
-    turns: tuple[Turn, ...]
-    facts: Facts
     n_calls: int
     cost_usd: float | None
     """``None``: a price is unknown."""
@@ -42,27 +35,6 @@ class PlayRecord:
         key = self.key
         identity: list[Json] = [key.run_seed, self.game, self.version, key.round_number, key.index]
         return sha256_hex(canonical_json(identity))[:24]
-
-    @property
-    def sha256(self) -> str | None:
-        """Hash of the transcript; ``None``: it was lost."""
-        return None if self.status == "lost" else self._transcript.sha256
-
-    @property
-    def turns_json(self) -> list[Json]:
-        """What was asked and replied."""
-        return [[turn.ask.role, turn.ask.text, turn.reply] for turn in self.turns]
-
-    @property
-    def _transcript(self) -> Transcript:
-        return Transcript(
-            game=self.game,
-            version=self.version,
-            key=self.key,
-            turns=self.turns,
-            facts=self.facts,
-            scores=Scores(by_role=self.scores, reason=self.reason),
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,7 +195,7 @@ def role_scores(
     values: dict[str, list[float]] = {}
     for play in plays:
         if play.status == "played":
-            for role, value in play.scores.items():
+            for role, value in play.scores.by_role.items():
                 values.setdefault(role, []).append(value)
     players = plays[0].players if plays else {}
     return tuple(

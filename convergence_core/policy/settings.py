@@ -4,7 +4,6 @@ import math
 from dataclasses import dataclass, fields
 
 AT_LEAST_ONE = ("input_dim", "action_dim", "n_epochs", "batch_size", "buffer_size")
-POSITIVE = ("learning_rate", "eps_clip", "max_grad_norm")
 SHARES = ("gamma", "gae_lambda")
 NOT_NEGATIVE = ("entropy_coef", "value_coef")
 

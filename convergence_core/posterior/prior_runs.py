@@ -59,14 +59,6 @@ class EarlierRun:
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class RunAgreement:
-    """Learned agreement with the prior runs."""
-
-    correlation: tuple[float, ...]
-    """Expected rho of each; 0: ignored."""
-
-
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class _Scored:
     """A prior run in this run's units, with its agreement."""
 
@@ -95,8 +87,8 @@ def with_prior_runs(
     errors: np.ndarray,
     warp: Warp,
     runs: Sequence[EarlierRun],
-) -> tuple[GaussianProcess, RunAgreement]:
-    """Return the process conditioned on prior runs, too, as far as they agree.
+) -> tuple[GaussianProcess, tuple[float, ...]]:
+    """Return the process conditioned on prior runs, too, as far as they agree, and expected rho of each; 0: ignored.
 
     Args:
         process: fitted to this run alone.
@@ -107,10 +99,8 @@ def with_prior_runs(
     """
     scored = [_score(process, targets, errors, warp, run) for run in runs]
     used = [earlier_run for earlier_run in scored if earlier_run.correlation >= MIN_CORRELATION]
-    agreement = RunAgreement(
-        correlation=tuple(
-            earlier_run.correlation if earlier_run in used else 0.0 for earlier_run in scored
-        )
+    agreement = tuple(
+        earlier_run.correlation if earlier_run in used else 0.0 for earlier_run in scored
     )
     if not used:
         return process, agreement

@@ -25,7 +25,6 @@ from convergence_core.posterior.kernel import Kernel
 from convergence_core.posterior.length_price import LengthPrice
 from convergence_core.posterior.prior_runs import (
     EarlierRun,
-    RunAgreement,
     newest_within,
     with_prior_runs,
 )
@@ -249,8 +248,8 @@ class FittedEvidence:
     process: GaussianProcess
     log_params: np.ndarray
     """Hyper-parameters that fit this run alone."""
-    agreement: RunAgreement | None
-    """With prior runs; ``None``: none, or none fits beside this run's candidates."""
+    agreement: tuple[float, ...] | None
+    """Expected rho of each prior run, 0 where it is ignored; ``None``: none, or none fits beside this run's candidates."""
     warp: Warp
     effects: CaseEffects
     evidence: Evidence

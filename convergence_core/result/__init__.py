@@ -1,9 +1,9 @@
 """Result of a run: one value for files, artifacts, commands and Python callers."""
 
+from convergence_core.records import Estimate
 from convergence_core.result.answers import CaseAnswer, CaseAnswers, case_names, worst_first
 from convergence_core.result.candidates import (
     CandidateReport,
-    Estimate,
     GateReport,
     LeaderboardRow,
     Within,

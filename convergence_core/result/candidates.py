@@ -15,24 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from convergence_core.records import Params, Role
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
-    """A mean reward, or a mean difference of rewards, with its interval."""
-
-    mean: float
-    """In [0, 1]; a difference of two in [-1, 1]."""
-    low: float
-    high: float
-    level: float = 0.95
-    """Probability that such an interval covers the mean."""
-    n_cases: int
-    """Distinct test cases behind it."""
-    n_groups: int | None = None
-    """Groups that these cases are counted as, where some are alike; ``None``: each stands alone, or
-    the interval is a posterior's, which does not know of groups."""
+from convergence_core.records import Estimate, Params, Role
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,11 +10,10 @@ from convergence_core.explanation.records import Effect, Explanation
 from convergence_core.games.report import GamesReportWithin
 from convergence_core.judges.report import JudgeReport
 from convergence_core.prompts.report import PromptReport
-from convergence_core.records import Json, Params, Role, canonical_json
+from convergence_core.records import Estimate, Json, Params, Role, canonical_json
 from convergence_core.result.answers import CaseAnswers
 from convergence_core.result.candidates import (
     CandidateReport,
-    Estimate,
     GateReport,
     LeaderboardRow,
     Within,

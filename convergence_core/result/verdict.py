@@ -14,8 +14,8 @@ from typing import Literal
 
 from convergence_core.caveats import PERFECT_DEFAULTS
 from convergence_core.events import RunOutcome
-from convergence_core.records import Json
-from convergence_core.result.candidates import CandidateReport, Estimate, GateReport
+from convergence_core.records import Estimate, Json
+from convergence_core.result.candidates import CandidateReport, GateReport
 from convergence_core.result.number_text import (
     milliseconds,
     percent,
@@ -193,7 +193,6 @@ def outcome_of(result: RunResult) -> RunOutcome:
         role=role,
         mean=None if estimate is None else estimate.mean,
         interval=None if estimate is None else (estimate.low, estimate.high),
-        baseline_params=None if baseline is None else baseline.params,
         baseline_mean=None if other is None else other.mean,
         baseline_interval=None if other is None else (other.low, other.high),
         level=result.level if estimate is None else estimate.level,

@@ -60,8 +60,6 @@ class GenerationGains:
     """Index in ``OPERATORS`` of what made each member that is new, -1 for all others, (n,)."""
     gains: np.ndarray
     """Of each new member over the leader (eq. 1), 0 of all others, (n,)."""
-    of_leader: float
-    """How far the leader after it lies above the one before, in the units of (eq. 1), at least 0."""
     n_cells: int
     """Rewards that the generation brought."""
 
@@ -93,7 +91,7 @@ class GenerationGains:
             parent = ids.get(member.parent_ids[0]) if member.parent_ids else None
             genes = None if parent is None else competitors.genes[parent]
             operators[i] = operator_of(member, competitors.genes[i], genes, n_numbers)
-        gains, of_leader = np.zeros(len(members)), 0.0
+        gains = np.zeros(len(members))
         mean = competitors.marginals[0]
         spread = float(mean.std())
         if leader >= 0 and spread > 0.0:
@@ -101,14 +99,12 @@ class GenerationGains:
             rank[competitors.ranking] = np.arange(len(members))
             is_ahead = (operators >= 0) & (rank < rank[leader])
             gains[is_ahead] = np.maximum(0.0, mean - mean[leader])[is_ahead] / spread  # (eq. 1)
-            of_leader = max(0.0, float(mean[competitors.ranking[0]] - mean[leader]) / spread)
         return cls(
             competitors=competitors,
             generation=generation,
             leader=leader,
             operators=operators,
             gains=gains,
-            of_leader=of_leader,
             n_cells=n_cells,
         )
 

@@ -18,6 +18,7 @@ from convergence_core.gate.intervals import grouped, mean_ends
 from convergence_core.posterior import FittedSpaceModel, SpaceModel
 from convergence_core.posterior.selection_bias import N_LEADERS, SelectionBias
 from convergence_core.posterior.warped_posterior import Bounds, WarpedPosterior
+from convergence_core.records import Estimate
 from convergence_core.search.goals import PROBABLY, FittedGoals
 from convergence_core.search.sampler import SearchState
 
@@ -98,27 +99,12 @@ class Recommendation:
 class Lead:
     """Lead of the recommended candidate over another one, after the price of prompt length."""
 
-    rival_id: str
     mean: float
     """Posterior mean of the difference; 0 for itself."""
     probability: float
     """Posterior probability of a higher mean reward; 0 for itself."""
     rival_is_feasible: bool = True
     """Whether the rival probably satisfies the hard constraints."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Interval:
-    """Mean over cases with its confidence interval."""
-
-    mean: float
-    low: float
-    high: float
-    level: float
-    n: int
-    """Number of cases."""
-    n_groups: int
-    """Number of groups of cases; a case without a group counts as a group."""
 
 
 def recommend(
@@ -255,7 +241,6 @@ def _lead(
         mean = float(pair.mean[0] - pair.mean[1])
         probability = float(np.mean(drawn[:, 0] - drawn[:, 1] > 0))
     return Lead(
-        rival_id=rival.candidate_id,
         mean=mean,
         probability=probability,
         rival_is_feasible=rival.is_feasible,
@@ -269,7 +254,7 @@ def mean_interval(
     level: float = 0.95,
     weights: Mapping[str, float] | None = None,
     groups: Mapping[str, str] | None = None,
-) -> Interval | None:
+) -> Estimate | None:
     """Return the mean over cases with a confidence interval; ``None`` without cases.
 
     Cases, or groups of them, count as a random sample; the interval assumes nothing else, see
@@ -302,13 +287,14 @@ def mean_interval(
     )
     low, high = mean_ends(units.values, weights=units.weights, tail=(1 - level) / 2, lowest=lowest)
     mean = float(np.clip(np.average(units.values, weights=units.weights), lowest, 1.0))
-    return Interval(
+    n_groups = len(units.values)
+    return Estimate(
         mean=mean,
         low=min(low, mean),
         high=max(high, mean),
         level=level,
-        n=len(cases),
-        n_groups=len(units.values),
+        n_cases=len(cases),
+        n_groups=n_groups if n_groups < len(cases) else None,
     )
 
 
@@ -319,7 +305,7 @@ def paired_difference(
     level: float = 0.95,
     weights: Mapping[str, float] | None = None,
     groups: Mapping[str, str] | None = None,
-) -> Interval | None:
+) -> Estimate | None:
     """Return mean(a - b) over the common cases; ``None`` without any.
 
     Like ``mean_interval`` for the differences of cases, in [-1, 1].

@@ -24,6 +24,7 @@ import numpy as np
 
 from convergence_core.caveats import PERFECT_DEFAULTS
 from convergence_core.config import Configuration
+from convergence_core.config.optimization import EarlyStoppingConfig
 from convergence_core.evidence import Archive, CellKey, key_of
 from convergence_core.posterior import SpaceModel
 from convergence_core.records import (
@@ -38,7 +39,7 @@ from convergence_core.search.recommend import Recommendation, recommend
 from convergence_core.search.sampler import Advice, AskRequest, Plan, Sampler, SearchState
 from convergence_core.search.samplers import make_sampler
 from convergence_core.search.schedule import Schedule
-from convergence_core.search.study_state import Stopper, StudyState
+from convergence_core.search.study_state import StudyState
 from convergence_core.space import Space
 
 TINY = 1e-9
@@ -73,7 +74,7 @@ class Study:
     sampler: Sampler
     surrogate: SpaceModel
     """Reads the evidence; believes earlier runs as far as they agree."""
-    stopper: Stopper = field(default_factory=Stopper)
+    early_stopping: EarlyStoppingConfig = field(default_factory=EarlyStoppingConfig)
     goals: Goals | None = None
     """Constraints, and metrics of a Pareto run; ``None``: the reward alone counts."""
     case_weights: Mapping[str, float]
@@ -115,12 +116,10 @@ class Study:
                 configuration, space, case_weights=case_weights, surrogate=surrogate
             ),
             surrogate=surrogate,
-            stopper=Stopper(
-                # The mean reward says nothing of when a front is found.
-                enabled=stopping.enabled and configuration.evaluation.objective == "reward",
-                patience=stopping.patience,
-                min_improvement=stopping.min_improvement,
-            ),
+            # The mean reward says nothing of when a front is found.
+            early_stopping=stopping
+            if configuration.evaluation.objective == "reward"
+            else stopping.model_copy(update={"enabled": False}),
             goals=Goals.of(configuration),
             case_weights=case_weights,
             winners=winners,
@@ -184,7 +183,7 @@ class Study:
         if self.has_run_all_generations(state):
             n = self.schedule.n_generations
             return "its one generation was run" if n == 1 else f"all {n} generations were run"
-        reason = self.stopper.reason(state.stopper)
+        reason = state.stopper.reason(self.early_stopping)
         return None if reason is None else f"early stopping: {reason}"
 
     def has_perfect_defaults(self, archive: Archive) -> bool:
@@ -196,7 +195,7 @@ class Study:
 
     @property
     def _stops_at_perfect(self) -> bool:
-        return self.stopper.enabled and self.goals is None and self.surrogate.price is None
+        return self.early_stopping.enabled and self.goals is None and self.surrogate.price is None
 
     def first_look(self, plan: Plan, trial: Trial | None = None) -> Assignment | None:
         """Return the cells of the defaults to evaluate before all else; ``None``: no more.
@@ -299,9 +298,9 @@ class Study:
             search=search,
             rng_state=planned.rng_state,
             next_generation=state.next_generation + 1,
-            stopper=self.stopper.update(
-                state.stopper,
+            stopper=state.stopper.after(
                 recommendation,
+                self.early_stopping,
                 regret_upper_bound=None if self.is_open else search.regret_upper_bound,
             ),
             n_calls=n_calls,

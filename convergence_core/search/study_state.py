@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Self
 
+from convergence_core.config.optimization import EarlyStoppingConfig
 from convergence_core.ports import Checkpoint
 from convergence_core.records import Json, Params, canonical_json
 from convergence_core.search.recommend import Recommendation
@@ -62,62 +63,52 @@ class StopperState:
             return cls(leader=leader, n_flat=n_flat, regret_upper_bound=bound)
         raise ValueError(f"not a stopper's progress: {str(value)[:80]}")
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stopper:
-    """``optimization.execution.early_stopping``."""
-
-    enabled: bool = True
-    patience: int = 3
-    """Consecutive generations without improvement before the run stops."""
-    min_improvement: float = 0.01
-    """Minimum gain in mean reward that counts."""
-
-    def update(
+    def after(
         self,
-        progress: StopperState,
         recommendation: Recommendation | None,
+        rule: EarlyStoppingConfig,
         *,
         regret_upper_bound: float | None = None,
-    ) -> StopperState:
+    ) -> "StopperState":
         """Return the progress after a generation.
 
         Args:
-            progress: progress before it.
             recommendation: recommendation now, with its lead over the remembered leader; ``None``
                 counts as flat.
-            regret_upper_bound: see ``StopperState.regret_upper_bound``.
+            rule: when a run stops.
+            regret_upper_bound: of the progress.
         """
-        if recommendation is not None and self._leads(recommendation):
+        if recommendation is not None and _leads(recommendation, rule):
             return StopperState(
                 leader=recommendation.candidate_id, regret_upper_bound=regret_upper_bound
             )
-        return replace(progress, n_flat=progress.n_flat + 1, regret_upper_bound=regret_upper_bound)
+        return replace(self, n_flat=self.n_flat + 1, regret_upper_bound=regret_upper_bound)
 
-    def reason(self, progress: StopperState) -> str | None:
+    def reason(self, rule: EarlyStoppingConfig) -> str | None:
         """Return why the run stops, in words; ``None`` if it continues."""
-        if not self.enabled:
+        if not rule.enabled:
             return None
-        gain, bound = f"{self.min_improvement:g}", progress.regret_upper_bound
-        if bound is not None and bound <= self.min_improvement and progress.leader is not None:
+        gain, bound = f"{rule.min_improvement:g}", self.regret_upper_bound
+        if bound is not None and bound <= rule.min_improvement and self.leader is not None:
             return (
                 f"nothing is left to gain: with {SETTLED:.0%} probability no configuration "
                 f"considered, tried or not, is more than {gain} better than the leader"
             )
-        if progress.n_flat >= self.patience:
+        if self.n_flat >= rule.patience:
             return (
-                f"in {progress.n_flat} generations in a row no configuration was found that is "
+                f"in {self.n_flat} generations in a row no configuration was found that is "
                 f"credibly {gain} better than the leader"
             )
         return None
 
-    def _leads(self, recommendation: Recommendation) -> bool:
-        """Return whether the recommended candidate replaces the remembered leader."""
-        lead = recommendation.lead
-        if lead is None or not lead.rival_is_feasible or not recommendation.is_feasible:
-            return True
-        least = max(self.min_improvement, 1e-12)
-        return lead.mean >= least and lead.probability >= CREDIBLE
+
+def _leads(recommendation: Recommendation, rule: EarlyStoppingConfig) -> bool:
+    """Return whether a recommendation replaces the remembered leader."""
+    lead = recommendation.lead
+    if lead is None or not lead.rival_is_feasible or not recommendation.is_feasible:
+        return True
+    least = max(rule.min_improvement, 1e-12)
+    return lead.mean >= least and lead.probability >= CREDIBLE
 
 
 _STORED_NAMES: Final = {"rlp": "thoughts", "sao": "preferences"}

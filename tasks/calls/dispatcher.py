@@ -182,17 +182,13 @@ class Workload:
             CandidateFault: they make no request.
         """
         target = self.target
-        request = target.request(params, case)
-        model = request.get("model") if isinstance(request, dict) else None
-        call = PaidCall(
+        call = PaidCall.of_target(
+            target,
+            params,
+            case,
             purpose=purpose,
-            provider=target.provider,
-            model=model if isinstance(model, str) else None,
-            request=request,
             credential=self.credential,
-            worst=target.worst_case(params, case),
             timeout_s=self.timeout_s,
-            send=partial(target.call, params, case),
         )
         if not isinstance(target, ComposedTarget):
             return call

@@ -4,11 +4,12 @@ A metric that pays for its judgement, and a target that calls models, receive an
 one evaluation and never call a provider directly.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from functools import partial
+from typing import Any, Protocol, runtime_checkable
 
-from convergence_core.ports import WorstCase
+from convergence_core.ports import Target, WorstCase
 from convergence_core.records import Case, Json, Params, Reply
 
 
@@ -33,6 +34,37 @@ class PaidCall:
     compose: "Callable[[Asker], Awaitable[Reply]] | None" = None
     """Answers through further paid calls instead of ``send``. Budget and ledger charge those
     calls, and the reply reports their sum; this call itself reserves and costs nothing."""
+
+    @classmethod
+    def of_target(
+        cls,
+        target: Target,
+        params: Mapping[str, Any],
+        case: Case,
+        *,
+        purpose: str,
+        credential: str | None,
+        timeout_s: float,
+        repeat: int = 0,
+    ) -> "PaidCall":
+        """Return the call that asks a target one case; the other arguments are the fields of this name.
+
+        Raises:
+            CandidateFault: these parameters make no request.
+        """
+        request = target.request(params, case)
+        model = request.get("model") if isinstance(request, dict) else None
+        return cls(
+            purpose=purpose,
+            provider=target.provider,
+            model=model if isinstance(model, str) else None,
+            request=request,
+            repeat=repeat,
+            credential=credential,
+            worst=target.worst_case(params, case),
+            timeout_s=timeout_s,
+            send=partial(target.call, params, case),
+        )
 
 
 @runtime_checkable

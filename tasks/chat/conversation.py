@@ -162,11 +162,6 @@ class Conversation:
         """The last answer; ``None``: there is none yet."""
         return self._turns[-1][1] if self._turns else None
 
-    @property
-    def last_question(self) -> str | None:
-        """What was asked last; ``None``: nothing yet."""
-        return self._turns[-1][0] if self._turns else None
-
     def ask(self, question: str) -> AnswerStream[Interaction]:
         """Return the stream of an answer; when it has ended, it is the last turn."""
 

@@ -210,7 +210,7 @@ def watch() -> None:
 def run(request: dict[str, Any]) -> dict[str, object]:
     """Run the program and return its report."""
     names: dict[str, Any] = {"__name__": "program"}
-    sys.stdout = sys.stderr = printed = Printed()
+    sys.stdout = sys.stderr = Printed()
     try:
         exec(compile(request["program"], NAME, "exec"), names)  # noqa: S102 - what it is for
         value = None
@@ -218,8 +218,7 @@ def run(request: dict[str, Any]) -> dict[str, object]:
             if request["function"] not in names:
                 return {"status": "error", "reason": f"it defines no `{request['function']}`"}
             value = names[request["function"]](*request["arguments"])
-        return {"status": "ok", "value": json.loads(json.dumps(value, allow_nan=False)),
-                "printed": printed.getvalue()}  # fmt: skip
+        return {"status": "ok", "value": json.loads(json.dumps(value, allow_nan=False))}
     except OutputLimitError:
         return {"status": "output", "reason": f"it printed more than {OUTPUT:,} characters"}
     except MemoryError:

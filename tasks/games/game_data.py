@@ -61,10 +61,12 @@ def game_rows(plays: Sequence[PlayRecord], form: GameForm) -> Iterator[dict[str,
 
 def has_won(play: PlayRecord, role: str) -> bool:
     """Return whether a role won a play."""
-    others = [score for name, score in play.scores.items() if name != role]
-    if role not in play.scores:
+    others = [score for name, score in play.scores.by_role.items() if name != role]
+    if role not in play.scores.by_role:
         return False
-    return play.scores[role] > max(others) if others else play.scores[role] >= ALONE
+    return (
+        play.scores.by_role[role] > max(others) if others else play.scores.by_role[role] >= ALONE
+    )
 
 
 def _sft(plays: Sequence[PlayRecord]) -> Iterator[dict[str, Any]]:
@@ -77,7 +79,7 @@ def _sft(plays: Sequence[PlayRecord]) -> Iterator[dict[str, Any]]:
                     "version": play.version,
                     "role": role,
                     "player": play.players.get(role, ""),
-                    "score": play.scores[role],
+                    "score": play.scores.by_role[role],
                     "play_id": play.play_id,
                 }
 
@@ -122,7 +124,7 @@ _FORMS: Final = {GameForm.SFT: _sft, GameForm.DPO: _dpo, GameForm.GRPO: _grpo}
 def _moves(play: PlayRecord) -> Iterator[tuple[str, str, str]]:
     """Yield role, what it was asked and what it replied; moves by chance teach nothing."""
     for turn in play.turns:
-        if play.players.get(turn.ask.role) != CHANCE and turn.ask.role in play.scores:
+        if play.players.get(turn.ask.role) != CHANCE and turn.ask.role in play.scores.by_role:
             yield turn.ask.role, turn.ask.text, turn.reply
 
 

@@ -244,7 +244,7 @@ def _summary(
         n_void=n_by["void"],
         n_lost=n_by["lost"],
         scores=role_scores(plays, reference),
-        reasons=dict(Counter(play.reason for play in plays if play.reason)),
+        reasons=dict(Counter(play.scores.reason for play in plays if play.scores.reason)),
         cost_usd=sum(known) if len(known) == len(costs) else None,
         effect=effect,
     )

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -97,16 +96,11 @@ class SystemSeat:
             CandidateFault: the incumbent's parameters make no request.
         """
         case = Case(case_id="game", input=self.shape.input(ask.text))
-        request = self.target.request(self.params, case)
-        model = request.get("model") if isinstance(request, dict) else None
-        return PaidCall(
+        return PaidCall.of_target(
+            self.target,
+            self.params,
+            case,
             purpose=GAME,
-            provider=self.target.provider,
-            model=model if isinstance(model, str) else None,
-            request=request,
-            repeat=0,
             credential=self.credential,
-            worst=self.target.worst_case(self.params, case),
             timeout_s=self.timeout_s,
-            send=partial(self.target.call, self.params, case),
         )

@@ -5,14 +5,14 @@ twice and ends with the same plays.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, cast
 
 import numpy as np
 
 from convergence_core.errors import CandidateFault, EvaluationFault
-from convergence_core.games.game import Facts, PlayKey, Scores, Transcript, Turn
+from convergence_core.games.game import PlayKey, Scores, Transcript, Turn
 from convergence_core.games.held_out import HeldOutError, HeldOutGuard
 from convergence_core.games.play import OpenPlay
 from convergence_core.games.round_records import PlayRecord, PlayStatus
@@ -169,15 +169,13 @@ class _Play:
             return self.ended("void", self._broken)
         (seen,) = transcripts
         status: PlayStatus = "void" if seen.scores.is_void else "played"
-        return self.ended(status, seen.scores.reason, seen.turns, seen.facts, seen.scores)
+        return self.ended(status, seen.scores.reason, seen)
 
     def ended(
         self,
         status: PlayStatus,
         reason: str,
-        turns: Sequence[Turn] | None = None,
-        facts: Facts | None = None,
-        scores: Scores | None = None,
+        seen: Transcript | None = None,
     ) -> PlayRecord:
         """Return the play as it is stored."""
         shown = [
@@ -186,16 +184,18 @@ class _Play:
                 ask=Ask(role=turn.ask.role, text=self._redact(turn.ask.text)),
                 reply=self._redact(turn.reply),
             )
-            for turn in (self._turns if turns is None else turns)
+            for turn in (self._turns if seen is None else seen.turns)
         ]
-        kept = redact_json(dict(facts or {}), self._redact)
+        kept = redact_json({} if seen is None else dict(seen.facts), self._redact)
         return PlayRecord(
             game=self.game.game.id,
             version=self.game.game.version,
             key=self.key,
             status=status,
-            scores={} if scores is None else dict(scores.by_role),
-            reason=one_line(reason, LONGEST_REASON, self._redact),
+            scores=Scores(
+                by_role={} if seen is None else seen.scores.by_role,
+                reason=one_line(reason, LONGEST_REASON, self._redact),
+            ),
             players=self.game.names,
             turns=tuple(shown),
             facts=cast("dict[str, Json]", kept),

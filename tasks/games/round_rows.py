@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from convergence_core.games.game import Game, PlayKey, Turn
+from convergence_core.games.game import Game, PlayKey, Scores, Turn
 from convergence_core.games.round_records import (
     CoinRecord,
     HeldOutLook,
@@ -94,12 +94,12 @@ def play_rows(run_id: str, plays: Iterable[PlayRecord]) -> list[Row]:
             "position": play.key.index,
             "seed": play.key.run_seed,
             "status": play.status,
-            "scores": dict(play.scores),
-            "reason": play.reason or None,
+            "scores": dict(play.scores.by_role),
+            "reason": play.scores.reason or None,
             "players_json": canonical_json(dict(play.players)),
-            "turns_json": canonical_json(play.turns_json),
+            "turns_json": canonical_json(play.to_json()["turns"]),
             "facts_json": canonical_json(dict(play.facts)),
-            "sha256": play.sha256,
+            "sha256": None if play.status == "lost" else play.sha256,
             "n_calls": play.n_calls,
             "cost_usd": play.cost_usd,
         }
@@ -253,8 +253,10 @@ def _play(row: Mapping[str, Any]) -> PlayRecord:
             index=int(row["position"]),
         ),
         status=row["status"],
-        scores={str(k): float(v) for k, v in dict(row["scores"] or {}).items()},
-        reason=str(row["reason"] or ""),
+        scores=Scores(
+            by_role={str(k): float(v) for k, v in dict(row["scores"] or {}).items()},
+            reason=str(row["reason"] or ""),
+        ),
         players=json.loads(str(row["players_json"])),
         turns=tuple(Turn(Ask(role=role, text=text), reply) for role, text, reply in turns),
         facts=json.loads(str(row["facts_json"])),

@@ -73,7 +73,6 @@ class Execution:
     """Why it returned nothing; empty for ``ok``."""
     value: Json = None
     """What its function returned, as JSON; ``None`` where none was called."""
-    printed: str = ""
     cpu_s: float = 0.0
     """Of the whole process, the interpreter's start included."""
 
@@ -203,7 +202,6 @@ def _told(data: bytes, code: int, cpu_s: float) -> Execution:
         ending=report["status"],
         reason=report.get("reason", ""),
         value=report.get("value"),
-        printed=report.get("printed", ""),
         cpu_s=cpu_s,
     )
 
@@ -219,7 +217,7 @@ def _report(data: bytes) -> dict[str, Any] | None:
         return None
     if not isinstance(report, dict) or report.get("status") not in _ENDINGS:
         return None
-    reason, printed = report.get("reason", ""), report.get("printed", "")
-    if not isinstance(printed, str) or not isinstance(reason, str) or len(reason) > MOST_REASON:
+    reason = report.get("reason", "")
+    if not isinstance(reason, str) or len(reason) > MOST_REASON:
         return None
     return report

@@ -28,18 +28,25 @@ class ModelSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChatRequest:
+class Sampling:
+    """How the tokens of an answer are chosen."""
+
+    max_tokens: int
+    temperature: float
+    top_p: float = 1.0
+    top_k: int | None = None
+    stop: tuple[str, ...] = ()
+    seed: int | None = None
+    """Of a sampled answer; ``None``: another one each time."""
+    logprobs: bool = False
+    """Whether the log-probability of each token is kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatRequest(Sampling):
     """One chat to answer."""
 
     messages: tuple[dict[str, str], ...]
-    max_tokens: int
-    temperature: float
-    top_p: float
-    top_k: int | None
-    stop: tuple[str, ...]
-    seed: int | None
-    logprobs: bool = False
-    """Whether the answer tells how likely its tokens were."""
     adapter: Path | None = None
     """Folder of the adapter that answers; ``None``: the base model does."""
     stream: bool = False
@@ -157,22 +164,11 @@ def _answered(
     """Return the answers to chats of one adapter, by their places in the batch."""
     from jinja2 import TemplateError  # noqa: PLC0415 - in the child only
 
-    from tasks.models.generation import Sampling  # noqa: PLC0415 - brings torch
-
     answers: dict[int, ChatAnswer] = {}
     rows = {}
     for i, request in requests.items():
-        sampling = Sampling(
-            max_tokens=request.max_tokens,
-            temperature=request.temperature,
-            top_p=request.top_p,
-            top_k=request.top_k,
-            stop=request.stop,
-            seed=request.seed,
-            logprobs=request.logprobs,
-        )
         try:
-            row = generator.row(request.messages, sampling)
+            row = generator.row(request.messages, request)
         except TemplateError as error:
             answers[i] = ChatAnswer(finish_reason="template", error=str(error))
             continue

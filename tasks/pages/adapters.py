@@ -114,8 +114,8 @@ def trained_role(source: PageSource, role: str) -> Page:
             _round(record) for record in TrainingRounds(feedback).records(role)[-MOST:][::-1]
         ],
         "course": [
-            {"at": time_of(point.ended_us), **_interval(point.reward)}
-            for point in reward_course(feedback, role)
+            {"at": time_of(at_us), **_interval(reward)}
+            for at_us, reward in reward_course(feedback, role)
         ],
         "activations": [
             {"at": time_of(at_us), "version": version}

@@ -72,8 +72,6 @@ class PolicyRoundReport:
     """Episodes left out, for a prompt could not be scored."""
     limit: str | None
     """Why it ended early; ``None``: it did not."""
-    n_recorded: int
-    """Recorded edits that were there to begin with."""
     simulated: UpdateStatistics | None
     """Of the last update in the simulation; ``None``: nothing was simulated in this round."""
     updated: UpdateStatistics | None
@@ -212,7 +210,6 @@ class PolicyRound:
             n_episodes=self._n_played,
             n_missing=self._n_missing,
             limit=self._limit,
-            n_recorded=len(self._edits),
             simulated=self._simulated,
             updated=self._updated,
             n_calls=totals.n_attempts,

@@ -15,9 +15,6 @@ from tasks.providers.answers import EMPTY, ChatCompletion
 from tasks.providers.chat import ChatSettings, Provider
 from tasks.providers.fields import Mapped
 
-PLUGIN_CHAT = "plugin_chat"
-"""Kind of target, and provider in tables and prices."""
-
 
 class PluginChat(Provider):
     """Asks the chat model of a plugin; its settings are sent as they are named.

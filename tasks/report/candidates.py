@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from convergence_core.evidence import Member
 from convergence_core.records import Candidate, Case, Evaluation, Role, Trial
 from convergence_core.result import CandidateReport, Estimate, LeaderboardRow
-from convergence_core.search.recommend import Interval, Ranked, mean_interval, paired_difference
+from convergence_core.search.recommend import Ranked, mean_interval, paired_difference
 from convergence_core.search.sampler import SearchState
 from convergence_core.space import Space
 from tasks.inputs.cases import groups_of
@@ -75,8 +75,7 @@ class Final:
         """Return a candidate's mean on the cells of a role."""
         rewards = self.rewards(candidate_id, role)
         weights, groups = self.weights, self.groups
-        interval = mean_interval(rewards, level=self.level, weights=weights, groups=groups)
-        return _estimate(interval)
+        return mean_interval(rewards, level=self.level, weights=weights, groups=groups)
 
     def difference(self, a: str | None, b: str | None, role: Role) -> Estimate | None:
         """Return the paired difference of two candidates on the cells of a role."""
@@ -84,21 +83,12 @@ class Final:
             return None
         rewards = self.rewards(a, role), self.rewards(b, role)
         weights, groups = self.weights, self.groups
-        interval = paired_difference(*rewards, level=self.level, weights=weights, groups=groups)
-        return _estimate(interval)
+        return paired_difference(*rewards, level=self.level, weights=weights, groups=groups)
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known else None
-
-
-def _estimate(interval: Interval | None) -> Estimate | None:
-    if interval is None:
-        return None
-    n_groups = interval.n_groups if interval.n_groups < interval.n else None
-    ends = {name: getattr(interval, name) for name in ("mean", "low", "high", "level")}
-    return Estimate(**ends, n_cases=interval.n, n_groups=n_groups)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

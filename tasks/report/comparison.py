@@ -231,19 +231,11 @@ def _shared(
         gap = paired_difference(second, first, level=level, weights=weights, groups=groups)
         if gap is None:
             continue
-        n_groups = gap.n_groups if gap.n_groups < gap.n else None
         yield SharedCases(
             role=role,
             first_mean=_weighted(first, weights),
             second_mean=_weighted(second, weights),
-            difference=Estimate(
-                mean=gap.mean,
-                low=gap.low,
-                high=gap.high,
-                level=gap.level,
-                n_cases=gap.n,
-                n_groups=n_groups,
-            ),
+            difference=gap,
         )
 
 

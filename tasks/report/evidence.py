@@ -92,21 +92,11 @@ _CACHED = "SELECT count(*) AS n FROM attempts WHERE run_id = $run AND state = 'c
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EvaluationCounts:
-    """How many evaluations a run made, and how they ended."""
-
-    n_evaluations: int
-    n_failed: int
-    n_missing: int
-    n_skipped: int
-    n_cached: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RunEvidence:
     """Everything that a result takes from the committed tables of a run."""
 
-    counts: EvaluationCounts
+    counts: Mapping[str, Any]
+    """Evaluations, and those failed, missing, skipped and cached, by the fields of ``RunResult``."""
     n_failed: Mapping[str, int] = field(default_factory=dict)
     """Candidate → search cells that ended without an ``ok`` status."""
     metrics: Mapping[str, Mapping[Role, Mapping[str, float]]] = field(default_factory=dict)
@@ -155,9 +145,10 @@ def read_evidence(
         for candidate_id, mean in adjusted.items():
             metrics.setdefault(candidate_id, {}).setdefault("search", {})[metric] = mean
     return RunEvidence(
-        counts=EvaluationCounts(
-            **rows_of(store, _COUNTS, run)[0], n_cached=rows_of(store, _CACHED, run)[0]["n"]
-        ),
+        counts={
+            **rows_of(store, _COUNTS, run)[0],
+            "n_cached": rows_of(store, _CACHED, run)[0]["n"],
+        },
         n_failed={row["candidate_id"]: row["n_failed"] for row in rows_of(store, _CELLS, run)},
         metrics=metrics,
         curve=curve_of(store, run_id),

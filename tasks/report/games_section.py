@@ -181,11 +181,13 @@ def game_sentence(game: GameSummary, n_measured: int) -> str:
 
 def play_blocks(play: PlayRecord) -> list[Block]:
     """Return one play: what was asked and replied, and the score."""
-    scores = ", ".join(f"{role} {value:+.3g}" for role, value in sorted(play.scores.items()))
+    scores = ", ".join(
+        f"{role} {value:+.3g}" for role, value in sorted(play.scores.by_role.items())
+    )
     head = (
         f"{play.game}, round {play.key.round_number + 1}, play {play.key.index + 1}: {play.status}"
     )
-    end = [scores, play.reason]
+    end = [scores, play.scores.reason]
     return [
         Heading(head, 3),
         *(

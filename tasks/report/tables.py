@@ -3,7 +3,8 @@
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
-from convergence_core.budget.terms import LimitName, Limits, Spent, shown, written
+from convergence_core.budget.terms import LimitName, Spent, shown, written
+from convergence_core.config.models import BudgetConfig
 from convergence_core.ports import Store
 from convergence_core.records import short_id
 from convergence_core.result import LeaderboardRow, RoleCost, RunResult, number_text
@@ -151,7 +152,7 @@ def _count(number: int | None) -> str:
     return UNKNOWN if number is None else f"{number:,}"
 
 
-def spending(result: RunResult, limits: Limits, spent: Spent) -> list[Block]:
+def spending(result: RunResult, limits: BudgetConfig, spent: Spent) -> list[Block]:
     """Return each limit with what is spent of it, then what each role spent.
 
     Args:

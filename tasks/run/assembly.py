@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias, TypedDict
 from uuid import uuid4
 
 from convergence_core.budget.limits import Budget
-from convergence_core.budget.terms import Limits, Spent
+from convergence_core.budget.terms import Spent
 from convergence_core.config import Configuration
 from convergence_core.config.problems import listing
 from convergence_core.events import (
@@ -292,7 +292,7 @@ def open_resources(
     inherit(store, record)
     before = spent_before(journal, record)
     spent = before + Spent.of(journal.totals(record.run_id))
-    budget = Budget(Limits.of(configuration.budget), spent, threading.Lock())
+    budget = Budget(configuration.budget, spent, threading.Lock())
     on_cell, notify = _on_cell_of(caller), notify_of(caller)
     session = open_session(
         deps,

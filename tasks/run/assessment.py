@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any, Unpack
+from typing import Unpack
 
 from convergence_core.errors import ConfigurationError, RunInterruptedError
 from convergence_core.ports import Row
@@ -18,7 +18,7 @@ from convergence_core.records import (
     sha256_hex,
 )
 from convergence_core.result import CaseAnswers, Estimate, worst_first
-from convergence_core.search.recommend import Interval, mean_interval, paired_difference
+from convergence_core.search.recommend import mean_interval, paired_difference
 from convergence_core.search.study import limit_reached
 from tasks.inputs.loader import Loaded
 from tasks.inputs.storage import store_path
@@ -333,11 +333,9 @@ def _assessment(
         level=level,
         present=present,
         champion=champion,
-        estimate=_estimate(
-            mean_interval(present_rewards, level=level, weights=weights, groups=groups)
-        ),
-        of_champion=_estimate(mean_interval(other, level=level, weights=weights, groups=groups)),
-        difference=None if gap is None else Estimate(**_ends(gap)),
+        estimate=mean_interval(present_rewards, level=level, weights=weights, groups=groups),
+        of_champion=mean_interval(other, level=level, weights=weights, groups=groups),
+        difference=gap,
         cases=worst_first(cases),
         n_missing=sum(evaluation.reward is None for evaluation in evaluations),
         unasked=_unasked(run, cases),
@@ -356,13 +354,3 @@ def _limit(trials: Sequence[Trial]) -> str | None:
     """Return the limit that was reached, without the advice to resume, which is a search's."""
     reached = limit_reached(trials)
     return None if reached is None else reached.partition(" Raise it")[0]
-
-
-def _estimate(interval: Interval | None) -> Estimate | None:
-    return None if interval is None else Estimate(**_ends(interval))
-
-
-def _ends(interval: Interval) -> dict[str, Any]:
-    n_groups = interval.n_groups if interval.n_groups < interval.n else None
-    ends = {name: getattr(interval, name) for name in ("mean", "low", "high", "level")}
-    return {**ends, "n_cases": interval.n, "n_groups": n_groups}

@@ -20,7 +20,7 @@ from convergence_core.config.games import OF_ANSWERS
 from convergence_core.errors import EvaluatorFault
 from convergence_core.games.held_out import HeldOutError, HeldOutGuard
 from convergence_core.games.meta_critic import Coin, p_keep_of, toss
-from convergence_core.games.offer import on_offer
+from convergence_core.games.offer import off_offer
 from convergence_core.games.registry import plays_of
 from convergence_core.games.round_records import (
     CoinRecord,
@@ -314,12 +314,7 @@ class GamesRound:
         items = self._judge.items(MOST_ITEMS, audited) if asks_of_answers(self.games) else []
         self._items = tuple(item.item_id for item in items)
         nobody = "no candidate has a reward yet, so nobody is the system"
-        offer = on_offer(
-            games,
-            trust=state.trust,
-            gains=self._judge.gains(self.games),
-        )
-        off = dict(offer.off) | {
+        off = off_offer(games, trust=state.trust, gains=self._judge.gains(self.games)) | {
             name: game.off_reason or nobody
             for name, game in self.games.items()
             if game.off_reason is not None or (game.of_system and self.incumbent is None)

@@ -86,11 +86,9 @@ class PriorRuns:
         agreement = fitted.learned.agreement
         if agreement is None:
             return "earlier runs no longer count: this run has asked enough candidates itself"
-        if not any(agreement.correlation):
+        if not any(agreement):
             return "earlier runs disagree with this one and are ignored"
-        discounts = ", ".join(
-            f"{1.0 - rho * rho:.1f}" if rho else "ignored" for rho in agreement.correlation
-        )
+        discounts = ", ".join(f"{1.0 - rho * rho:.1f}" if rho else "ignored" for rho in agreement)
         return f"earlier runs: discount learned {discounts} (0: none, 1: all)"
 
 

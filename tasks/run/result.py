@@ -6,7 +6,8 @@ from dataclasses import replace
 import numpy as np
 
 from convergence_core.config import Configuration
-from convergence_core.explanation.explain import Explained, explain
+from convergence_core.explanation.explain import explain
+from convergence_core.explanation.records import Effect, Explanation
 from convergence_core.ports import CallTotals, RunRecord, Store
 from convergence_core.posterior.length_price import LengthPrice
 from convergence_core.prompts.state import text_id_of
@@ -139,8 +140,8 @@ def collect(
     result = _with_prompts(result, store, loaded, record)
     if not explains:
         return result
-    explained = _explained(recommendation, view, loaded, past, fitted)
-    return replace(result, effects=explained.effects, explanation=explained.explanation)
+    effects, explanation = _explained(recommendation, view, loaded, past, fitted)
+    return replace(result, effects=effects, explanation=explanation)
 
 
 def _points(ranking: Sequence[Ranked], search: SearchState, final: Final) -> dict[str, Params]:
@@ -160,7 +161,7 @@ def _account(
     record: RunRecord, loaded: Loaded, evidence: RunEvidence, totals: CallTotals
 ) -> RunResult:
     """Return what a run was and how much it asked and paid, without what it has found."""
-    configuration, counts = loaded.configuration, evidence.counts
+    configuration = loaded.configuration
     metrics = configuration.evaluation.metrics
     return RunResult(
         run_id=record.run_id,
@@ -172,12 +173,8 @@ def _account(
         seed=record.seed,
         generations_run=len(evidence.curve),
         n_candidates=0,
-        n_evaluations=counts.n_evaluations,
+        **evidence.counts,
         n_calls=totals.n_attempts,
-        n_cached=counts.n_cached,
-        n_failed=counts.n_failed,
-        n_missing=counts.n_missing,
-        n_skipped=counts.n_skipped,
         cost_usd=totals.cost_usd,
         costs=evidence.costs,
         never_called=_never_called(configuration, evidence),
@@ -313,7 +310,7 @@ def _explained(
     loaded: Loaded,
     past: PriorRuns | None,
     goals: FittedGoals | None,
-) -> Explained:
+) -> tuple[tuple[Effect, ...], Explanation]:
     """Return why the recommendation is what it is; the same for the same evidence."""
     configuration = loaded.configuration
     deterministic, price = configuration.evaluation.deterministic, LengthPrice.of(configuration)

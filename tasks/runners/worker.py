@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from convergence_core.budget.limits import Budget
-from convergence_core.budget.terms import Limits, Spent
+from convergence_core.budget.terms import Spent
 from convergence_core.errors import ResumeError
 from convergence_core.records import canonical_json
 from tasks.calls.session import EvaluationSession
@@ -95,7 +95,7 @@ class Worker:
         loaded = _loaded(spec)
         configuration = loaded.configuration
         environment = Environment.of(configuration, mock_url=spec.mock_url)
-        budget = Budget(Limits.of(configuration.budget), lock=threading.Lock())
+        budget = Budget(configuration.budget, lock=threading.Lock())
         deps = EvaluationDeps.of(loaded, environment)
         with ExitStack() as held:
             journal = open_journal(spec.store_path, journal_url(configuration))

@@ -65,18 +65,14 @@ class AnsweringSystem:
             target = self.warm
             params = {name: value for name, value in params.items() if name != "temperature"}
         case = Case(case_id=f"sao/{kind}", input=self.shape.input(prompt))
-        request = target.request(params, case)
-        model = request.get("model") if isinstance(request, dict) else None
-        return PaidCall(
+        return PaidCall.of_target(
+            target,
+            params,
+            case,
             purpose=SAO,
-            provider=target.provider,
-            model=model if isinstance(model, str) else None,
-            request=request,
-            repeat=turn,
             credential=self.credential,
-            worst=target.worst_case(params, case),
             timeout_s=self.timeout_s,
-            send=partial(target.call, params, case),
+            repeat=turn,
         )
 
     async def answer(

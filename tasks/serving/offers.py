@@ -73,18 +73,7 @@ def offer_of(
     cost: float | None = None,
 ) -> ArmOffer:
     """Return an offer; without a prior there is no opinion, and without a cost it is unknown."""
-    name = arm_id or arm_id_of(params)
-    if prior is None:
-        return ArmOffer(arm_id=name, params=params, cost=cost)
-    return ArmOffer(
-        arm_id=name,
-        params=params,
-        prior_alpha=prior.alpha,
-        prior_beta=prior.beta,
-        prior={"mean": prior.mean, "sd": prior.sd, "weight": prior.weight},
-        run_id=prior.run_id,
-        cost=cost,
-    )
+    return ArmOffer(arm_id=arm_id or arm_id_of(params), params=params, prior=prior, cost=cost)
 
 
 def decision_id(now_us: int) -> str:

@@ -27,9 +27,8 @@ from convergence_core.feedback.safety import (
     safety_flags,
 )
 from convergence_core.judges.report import Figure
-from convergence_core.records import Case
+from convergence_core.records import Case, Estimate
 from convergence_core.result.number_text import plural
-from convergence_core.search.recommend import Interval
 from tasks.functions.user_functions import load_function
 from tasks.inputs.loader import Loaded
 from tasks.metrics.comparisons import LIKENESSES, Comparison, comparison, needs_expected
@@ -439,7 +438,7 @@ def _rater(loaded: Loaded) -> Rate | None:
     return rate
 
 
-def _measured(interval: Interval | None, *, times: float = 1.0) -> Figure | None:
+def _measured(interval: Estimate | None, *, times: float = 1.0) -> Figure | None:
     if interval is None:
         return None
     return Figure(

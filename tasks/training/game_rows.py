@@ -82,7 +82,7 @@ def _quantiles(plays: Sequence[PlayRecord]) -> Mapping[tuple[str, str], float]:
         (play.play_id, role): score
         for play in plays
         if play.status == "played"
-        for role, score in play.scores.items()
+        for role, score in play.scores.by_role.items()
     }
     roles = [role for _, role in scores]
     quantiles = rating_quantiles(roles, list(scores.values())).tolist() if scores else []

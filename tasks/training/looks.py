@@ -2,8 +2,8 @@
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from convergence_core.result.number_text import plural
 from tasks.inputs.loader import Loaded, load
@@ -14,35 +14,27 @@ from tasks.training.jobs import TrainingStep, never, no_report
 from tasks.training.round import RoundReport, train_role, trained_roles
 from tasks.training.round_settings import base_model
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IdleRule:
-    """When a round may begin."""
-
-    quiet_s: float = 10.0
-    """Seconds since the last request."""
-    max_load: float = 0.75
-    """Processes that want a processor, per processor, over the last minute."""
+QUIET_S: Final = 10.0
+"""Seconds since the last request, before a round may begin."""
+MAX_LOAD: Final = 0.75
+"""Processes that want a processor, per processor, over the last minute, above which no round begins."""
 
 
-def busy_reason(root: Path, rule: IdleRule) -> str | None:
-    """Return why no round may begin now; ``None``: one may.
-
-    Args:
-        root: folder of the store.
-        rule: when one may.
-    """
+def busy_reason(root: Path) -> str | None:
+    """Return why no round may begin now in a store's folder; ``None``: one may."""
     if is_answering(root):
         return "a request is being answered"
     since = seconds_since_request(root)
-    if since is not None and since < rule.quiet_s:
-        return f"the last request ended {since:.0f} s ago, and {rule.quiet_s:g} s of quiet are asked for"
+    if since is not None and since < QUIET_S:
+        return (
+            f"the last request ended {since:.0f} s ago, and {QUIET_S:g} s of quiet are asked for"
+        )
     n_processors = os.cpu_count() or 1
     load = os.getloadavg()[0] / n_processors
-    if load > rule.max_load:
+    if load > MAX_LOAD:
         return (
             f"the load is {load:.2f} per processor, over {plural(n_processors, 'processor')}, "
-            f"and {rule.max_load:g} at most is asked for"
+            f"and {MAX_LOAD:g} at most is asked for"
         )
     return None
 
@@ -71,7 +63,7 @@ def look_at_roles(
     base_model(loaded)
     reports: list[RoundReport] = []
     for trained_role in trained_roles(loaded, feedback) if role is None else (role,):
-        busy = None if is_forced else busy_reason(feedback.root, IdleRule())
+        busy = None if is_forced else busy_reason(feedback.root)
         if busy is not None:
             reports.append(RoundReport(role=trained_role, status="waiting", sentence=busy))
             continue

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from convergence_core.config.feedback import RewardConfig
 from convergence_core.feedback.adapter_records import OpenMark, TrainedMark
-from convergence_core.feedback.answer_reward import RewardBlend
 from convergence_core.feedback.objectives import (
     balanced_weights,
     desirability,
@@ -93,7 +93,7 @@ def collect(
     role: str,
     models: Sequence[str],
     held_out: float,
-    blend: RewardBlend | None = None,
+    blend: RewardConfig | None = None,
 ) -> RoleMarks:
     """Return the marks of one role's answers that count now.
 

@@ -45,8 +45,6 @@ from tasks.training.marks import RoleMarks, collect, training_rows
 from tasks.training.round_settings import (
     BaseModel,
     base_model,
-    blend_of,
-    live_rule_of,
     settings_of,
 )
 from tasks.training.safety_model import open_safety_model
@@ -119,7 +117,7 @@ def train_role(
         role=role,
         models=base.names,
         held_out=options.held_out,
-        blend=blend_of(options),
+        blend=options.reward,
     )
     with alone(feedback.root) as is_alone:
         if not is_alone:
@@ -296,7 +294,8 @@ class _Round:
                 f"{opponent} answers as before"
             )
             return self._report("rejected", outcome, result, version, judged)
-        rule = live_rule_of(self._loaded.configuration.feedback.training)
+        live_test = self._loaded.configuration.feedback.training.live_test
+        rule = live_test if live_test.enabled else None
         self._adapters.activate(version, by=BY, live_rule=rule)
         sentence = f"{version} passed every check and answers for {self._role} now"
         if rule is not None:

@@ -4,8 +4,6 @@ from dataclasses import dataclass
 
 from convergence_core.config.feedback import TrainingConfig
 from convergence_core.errors import ConfigurationError
-from convergence_core.feedback.answer_reward import RewardBlend
-from convergence_core.feedback.live_test_records import LiveRule
 from tasks.inputs.loader import Loaded
 from tasks.models.files import ModelFiles, find_model
 from tasks.training.jobs import Objective, TrainingSettings
@@ -51,14 +49,3 @@ def settings_of(options: TrainingConfig, objective: Objective) -> TrainingSettin
         lora_rank=options.lora_rank,
         lora_alpha=2 * options.lora_rank,
     )
-
-
-def live_rule_of(options: TrainingConfig) -> LiveRule | None:
-    """Return how a new adapter is tried on live traffic; ``None``: it answers all at once."""
-    given = options.live_test
-    return LiveRule(share=given.share, max_ratings=given.max_ratings) if given.enabled else None
-
-
-def blend_of(options: TrainingConfig) -> RewardBlend:
-    """Return a configuration's weights of a reward's parts."""
-    return RewardBlend(**options.reward.model_dump())

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from convergence_core.budget.limits import Budget
-from convergence_core.budget.terms import Limits, Reservation
+from convergence_core.budget.terms import Reservation
 from convergence_core.config.feedback import SafetyModelConfig
 from convergence_core.errors import ConfigurationError, EvaluationFault
 from convergence_core.ports import Completion
@@ -58,7 +58,7 @@ class SafetyModel:
         self.name: str = config.model
         self._config, self._folder = config, (loaded.base_dir / config.model).expanduser()
         self._world = Environment.unchecked(loaded.configuration)
-        self._budget = Budget(Limits.of(loaded.configuration.budget))
+        self._budget = Budget(loaded.configuration.budget)
         self._known: dict[tuple[str, str], bool] = {}
         if config.form == "folder":
             _check_folder(self._folder, config.model)

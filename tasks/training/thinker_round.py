@@ -12,9 +12,8 @@ from convergence_core.feedback.activation_gate import failed_words
 from convergence_core.feedback.adapter_records import GateCheck
 from convergence_core.feedback.held_out import form_fault, mean_with_t
 from convergence_core.feedback.safety import n_new_flags, safety_flags
-from convergence_core.records import Json, sha256_hex
+from convergence_core.records import Estimate, Json, sha256_hex
 from convergence_core.result.number_text import plural
-from convergence_core.search.recommend import Interval
 from tasks.inputs.loader import Loaded
 from tasks.models.files import ModelFiles, ModelProcessError
 from tasks.store.feedback.adapter_files import training_folder
@@ -350,11 +349,11 @@ def _gains(
     )  # fmt: skip
 
 
-def _difference(a: Mapping[str, float], b: Mapping[str, float]) -> Interval | None:
+def _difference(a: Mapping[str, float], b: Mapping[str, float]) -> Estimate | None:
     return mean_with_t([a[key] - b[key] for key in a])
 
 
-def _above(name: str, interval: Interval | None, claim: str) -> GateCheck:
+def _above(name: str, interval: Estimate | None, claim: str) -> GateCheck:
     """Return the verdict on a difference whose interval must lie above 0."""
     if interval is None:
         return _check(name, False, f"{claim}: not measured")
@@ -369,13 +368,13 @@ def _check(
     name: str,
     passed: bool,
     finding: str,
-    figure: Interval | float | None = None,
+    figure: Estimate | float | None = None,
     *,
     unit: str = "",
 ) -> GateCheck:
     words = f"{name} {'passed' if passed else 'not passed'}: {finding}."
-    value = figure.mean if isinstance(figure, Interval) else figure
-    low, high = (figure.low, figure.high) if isinstance(figure, Interval) else (None, None)
+    value = figure.mean if isinstance(figure, Estimate) else figure
+    low, high = (figure.low, figure.high) if isinstance(figure, Estimate) else (None, None)
     return GateCheck(
         name=name, passed=passed, value=value, low=low, high=high, threshold=None, unit=unit,
         words=words,

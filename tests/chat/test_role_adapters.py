@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from convergence_core.config.feedback import LiveTestConfig
 from convergence_core.errors import InfrastructureFault
-from convergence_core.feedback.live_test_records import LiveRule
 from convergence_core.feedback.records import ChatMessage, Interaction
 from tasks.chat.conversation import Conversation
 from tasks.chat.logged_chat import ChatPrompt, LoggedChat
@@ -213,7 +213,7 @@ def test_conversations_are_shared_while_a_new_adapter_is_tried_until_ratings_dec
         adapters(1)
         adapters(2)
         store.rollback("assistant", "ada")
-        store.activate(two, "gate", live_rule=LiveRule(share=0.5, max_ratings=100))
+        store.activate(two, "gate", live_rule=LiveTestConfig(share=0.5, max_ratings=100))
         found = []
         while chat.active_versions() == {"assistant": two}:
             talk = Conversation(chat, user_id="ada", role="assistant")
@@ -245,7 +245,7 @@ def test_a_client_without_ids_keeps_its_side_in_one_conversation(chats: Chats, a
         adapters(1)
         adapters(2)
         store.rollback("assistant", "ada")
-        store.activate("assistant-0002", "gate", live_rule=LiveRule())
+        store.activate("assistant-0002", "gate", live_rule=LiveTestConfig())
         seen = set()
         for number in range(12):
             messages = [ChatMessage(role="user", content=f"Question {number}?")]
@@ -308,7 +308,7 @@ def test_both_sides_of_a_test_stay_loaded(chats: Chats, adapters: Any):
         adapters(1)
         adapters(2)
         store.rollback("assistant", "ada")
-        store.activate("assistant-0002", "gate", live_rule=LiveRule())
+        store.activate("assistant-0002", "gate", live_rule=LiveTestConfig())
         for _number in range(20):
             await ask()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from convergence.service.server import Service, ServiceOptions
-from convergence_core.feedback.answer_reward import RewardBlend
+from convergence_core.config.feedback import RewardConfig
 from convergence_core.feedback.records import LABELS, Rating
 from convergence_core.feedback.safety import LEAST_FLAGGED
 from tasks.serving.offers import offer_of
@@ -50,8 +50,8 @@ def test_the_example_of_a_reward_prints_what_the_page_says(
 
 
 def test_the_weights_are_those_of_the_code():
-    for name, weight in RewardBlend().weights.items():
+    for name, weight in RewardConfig().weights.items():
         (row,) = re.findall(rf"^\| `{name}` \|.*\| (.*) \|$", PAGE, re.MULTILINE)
         assert float(row) == weight
-    assert f"`length_words` ({RewardBlend().length_words})" in PAGE
+    assert f"`length_words` ({RewardConfig().length_words})" in PAGE
     assert f"at least {LEAST_FLAGGED} flagged answers" in PAGE

@@ -7,7 +7,7 @@ import yaml
 from convergence.templates import plan_files
 from convergence_core.config import parse_mapping
 from convergence_core.config.feedback import TrainingConfig
-from convergence_core.feedback.activation_gate import GateLimits
+from convergence_core.feedback.activation_gate import LEAST_HELD_OUT
 from deployments.nightly.plan import TRAINING_CRON, plan
 from tasks.models.files import PACKAGE_COMMAND
 from tasks.training import demo
@@ -17,7 +17,7 @@ PAGE = (ROOT / "docs/training.md").read_text(encoding="utf-8")
 
 
 def test_the_gate_is_told_with_its_fewest_prompts():
-    assert f"at least {GateLimits().least_held_out} held-out prompts" in PAGE
+    assert f"at least {LEAST_HELD_OUT} held-out prompts" in PAGE
 
 
 def test_the_keys_of_the_page_are_those_of_the_configuration():

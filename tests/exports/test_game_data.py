@@ -8,7 +8,7 @@ import pytest
 
 from convergence.__main__ import run
 from convergence.cli.options import EXIT_NO
-from convergence_core.games.game import Facts, PlayKey, Turn
+from convergence_core.games.game import Facts, PlayKey, Scores, Turn
 from convergence_core.games.round_records import PlayRecord, PlayStatus
 from convergence_core.ports import Ask
 from tasks.games.game_data import GameForm, game_rows, has_won
@@ -27,7 +27,7 @@ def played(
 ) -> PlayRecord:
     return PlayRecord(
         game="g", version=1, key=PlayKey(run_seed=1, round_number=0, index=0), status=status,
-        scores=scores, reason="", players=players,
+        scores=Scores(by_role=scores), players=players,
         turns=tuple(Turn(Ask(role=role, text=text), reply) for role, text, reply in turns),
         facts=facts or {}, n_calls=1, cost_usd=None,
     )  # fmt: skip

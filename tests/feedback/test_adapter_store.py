@@ -10,6 +10,7 @@ from pathlib import Path
 import apsw
 import pytest
 
+from convergence_core.config.feedback import LiveTestConfig
 from convergence_core.errors import (
     AdapterNotFoundError,
     AdapterRefusedError,
@@ -17,7 +18,6 @@ from convergence_core.errors import (
     StoreWriteError,
 )
 from convergence_core.feedback.adapter_records import TrainedMark
-from convergence_core.feedback.live_test_records import LiveRule
 from convergence_core.feedback.records import AnswerComparison, Rating
 from tasks.store.feedback.adapter_files import folder_sha256
 from tasks.store.feedback.adapter_store import AdapterStore
@@ -169,7 +169,7 @@ def test_an_adapter_whose_gain_is_only_uncertain_may_be_tried(
     adapters.record_checks(version, [PASSED, reward])
     with pytest.raises(AdapterRefusedError, match="every check"):
         adapters.activate(version, "cli")
-    adapters.activate(version, "cli", live_rule=LiveRule())
+    adapters.activate(version, "cli", live_rule=LiveTestConfig())
     assert active(adapters) == version
     assert [one.version for one in adapters.live_tests()] == [version]
 

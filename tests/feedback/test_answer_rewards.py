@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from convergence.__main__ import run
-from convergence_core.feedback.answer_reward import AnswerReward, RewardBlend
+from convergence_core.config.feedback import RewardConfig
+from convergence_core.feedback.answer_reward import AnswerReward
 from convergence_core.feedback.records import Rating
 from tasks.store.feedback.answer_rewards import answer_rewards, safety_classifier
 from tasks.store.feedback.feedback_store import FeedbackStore
@@ -24,7 +25,7 @@ def rate(store: FeedbackStore, name: str, stars: int, user: str = "ann") -> None
     store.rate(Rating(interaction_id=name, user_id=user, rating=stars), any_user=True)
 
 
-def rewards(store: FeedbackStore, blend: RewardBlend | None = None) -> dict[str, AnswerReward]:
+def rewards(store: FeedbackStore, blend: RewardConfig | None = None) -> dict[str, AnswerReward]:
     return {one.interaction_id: reward for one, reward in answer_rewards(store, blend=blend)}
 
 
@@ -77,7 +78,7 @@ def test_an_unsafe_answer_is_negative_and_keeps_its_mark(store: FeedbackStore):
 def test_weights_count(store: FeedbackStore):
     store.log(answer("long", response="word " * 300))
     rate(store, "long", 5)
-    blend = RewardBlend(length=1.0, length_words=150)
+    blend = RewardConfig(length=1.0, length_words=150)
     assert rewards(store, blend)["long"].blended == pytest.approx(2 * (1.0 + 0.5) / 2 - 1)
 
 

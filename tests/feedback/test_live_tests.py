@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from convergence.__main__ import run
-from convergence_core.feedback.live_test_records import LiveRule, LiveTest
+from convergence_core.config.feedback import LiveTestConfig
+from convergence_core.feedback.live_test_records import LiveTest
 from convergence_core.feedback.records import Rating
 from tasks.serving.fold import fold_store
 from tasks.store import ParquetStore
@@ -20,7 +21,7 @@ from tests.feedback.adapters import activated, rated, registered, saved_adapter
 from tests.feedback.answers import answer
 from tests.store.postgres_server import postgres_server
 
-RULE = LiveRule(share=0.5, max_ratings=40)
+RULE = LiveTestConfig(share=0.5, max_ratings=40)
 ONE, TWO = "assistant-0001", "assistant-0002"
 
 

@@ -137,7 +137,7 @@ def test_a_forgotten_user_leaves_no_text_in_any_file_of_the_store(
     )
     assert users == [{"user_id": "bob", "reward": 1.0}, {"user_id": "forgotten", "reward": 1.0}]
     again = forget_user(path, "ann")
-    assert (again.n_interactions, again.n_parquet_rows, again.n_decisions) == (0, 0, 0)
+    assert (again.n_interactions, again.n_decisions) == (0, 0)
 
 
 def test_forgetting_goes_on_where_a_kill_has_stopped_it(

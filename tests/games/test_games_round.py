@@ -94,7 +94,7 @@ def test_a_round_is_stored_whole_and_paid_from_the_ledger(whole):
     assert report.cost_usd == pytest.approx(paid[0]["usd"] + 8 * 1e-6), "and eight held-out cases"
     for one in plays:  # enough to score it again
         game = next(game for game in solved_games() if game.id == one.game)
-        assert dict(game.score(one.turns, one.facts).by_role) == one.scores
+        assert dict(game.score(one.turns, one.facts).by_role) == one.scores.by_role
     assert report.look.n_cases == len(report.look.rewards) == 8
     coins = rows(folder, "SELECT game, probability, p_keep FROM game_coins ORDER BY game")
     assert [(row["probability"], row["p_keep"]) for row in coins] == [(0.5, 0.5)] * 2

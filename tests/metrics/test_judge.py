@@ -390,7 +390,7 @@ def test_what_is_no_fault_of_the_evaluation_is_not_swallowed():
 def test_votes_are_calls_of_their_own_and_are_averaged():
     asker = ScriptedAsker(lambda call: rating([1, 4, 10][call.repeat]))
     found = judgement(judge(votes=3), asker)
-    assert (found.n_votes, found.n_unread) == (3, 0)
+    assert found.n_votes == 3
     assert found.value == pytest.approx(4 / 9)
     assert len(set(asker.keys)) == 3
     assert len({canonical_json(call.request) for call in asker.calls}) == 1
@@ -400,7 +400,6 @@ def test_votes_without_a_verdict_are_left_out_while_half_can_be_read():
     refused = CandidateFault("no", error_type="refusal")
     said: list[str | BaseException] = ["what?", rating(10), refused]
     assert judgement(judge(votes=2), ScriptedAsker(lambda c: said[c.repeat])).value == 1.0
-    assert judgement(judge(votes=2), ScriptedAsker(lambda c: said[c.repeat])).n_unread == 1
     assert fault_of(judge(votes=3), ScriptedAsker(lambda c: said[c.repeat])).error_type == (
         "judge_unreadable"
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from convergence_core.budget.limits import Budget
-from convergence_core.budget.terms import Limits
+from convergence_core.config.models import BudgetConfig
 from convergence_core.objective import RewardModel
 from convergence_core.records import Assignment, Cell
 from tasks.calls.dispatcher import Workload
@@ -72,7 +72,7 @@ def _answer_all(folder: Path, n_candidates: int, order: int, pipe: Connection) -
         ),
         limits=CallLimits(workers=execution.parallel_workers, max_retries=execution.max_retries),
         journal=journal,
-        budget=Budget(Limits()),
+        budget=Budget(BudgetConfig()),
     )
     pipe.send("ready")
     pipe.recv()

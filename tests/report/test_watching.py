@@ -3,7 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
-from convergence_core.budget.terms import Limits, Spent
+from convergence_core.budget.terms import Spent
+from convergence_core.config.models import BudgetConfig
 from tasks.report.markdown import markdown_of
 from tasks.report.tables import racing_rows, spending
 from tasks.store import ParquetStore
@@ -14,7 +15,7 @@ from tests.support.store_rows import RUN, evaluation_rows, generation_tables, ru
 
 def test_each_limit_stands_beside_what_is_spent_of_it():
     result = made_up_result()
-    limits = Limits(max_usd=2.0, max_calls=400, max_seconds=600)
+    limits = BudgetConfig(max_usd=2.0, max_calls=400, max_minutes=10)
     spent = Spent(usd=0.5, calls=100, tokens=12_345, seconds=90)
     text = markdown_of(spending(result, limits, spent))
     rows = [line for line in text.splitlines() if line.startswith("| ")]
@@ -29,7 +30,7 @@ def test_each_limit_stands_beside_what_is_spent_of_it():
 
 def test_unknown_prices_are_told_and_roles_have_their_rows():
     result = replace(made_up_result(), costs=(TARGET,))
-    text = markdown_of(spending(result, Limits(), Spent(usd=0.5, n_unpriced=2)))
+    text = markdown_of(spending(result, BudgetConfig(), Spent(usd=0.5, n_unpriced=2)))
     assert "The price of 2 calls is unknown: the worst case counts." in text
     assert "| evaluation |" in text
 

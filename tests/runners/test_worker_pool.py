@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from convergence_core.budget.limits import Budget
-from convergence_core.budget.terms import Limits, Spent
+from convergence_core.budget.terms import Spent
+from convergence_core.config.models import BudgetConfig
 from convergence_core.errors import ConfigurationError, WorkerLostError
 from convergence_core.records import Assignment, Candidate, Cell, Evaluation, Trial
 from tasks.runners import worker_pool
@@ -102,7 +103,7 @@ def assignment(name: str, n_cells: int) -> Assignment:
 
 def pool_of(max_calls: int, **spec: Any) -> tuple[WorkerPool, Counting, Budget]:
     journal = MemoryJournal()
-    budget = Budget(Limits(max_calls=max_calls), lock=threading.Lock())
+    budget = Budget(BudgetConfig(max_calls=max_calls), lock=threading.Lock())
     runner = Counting(journal, max_calls)
     workers = WorkerPool(runner, replace(SPEC, **spec), budget=budget, journal=journal)
     return workers, runner, budget

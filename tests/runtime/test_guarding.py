@@ -117,7 +117,7 @@ def verdicts(means: tuple[float, float], n_runs: int, n_versions: int, per: int)
     """Return what the guard says in simulated promotions, after all versions."""
     arms = [
         StoredArm(
-            arm_id=name, params={}, prior=None, base_alpha=1, base_beta=1, base_seq=0, alpha=1,
+            arm_id=name, params={}, prior=None, base_alpha=1, base_beta=1, alpha=1,
             beta=1, n=1, run_id=None, is_retired=False,
         )
         for name in (OLD, NEW)

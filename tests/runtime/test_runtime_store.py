@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from convergence_core.bandit import Alarm, DriftWatch, Receipt
+from convergence_core.bandit import Alarm, DriftWatch, NightlyPrior, Receipt
 from convergence_core.errors import ArmChangedError, RequestReusedError, StoreFormatError
 from tasks.serving.offers import offer_of
 from tasks.serving.settings import read_settings
@@ -271,12 +271,12 @@ def test_an_arm_that_comes_back_keeps_what_it_learned(store: RuntimeStore):
 
 
 def test_nightly_priors_can_be_seen_and_dropped(store: RuntimeStore):
-    offer = ArmOffer(arm_id="n", params={}, prior_alpha=8.5, prior_beta=2.5, prior={"mean": 0.8})
+    offer = ArmOffer(arm_id="n", params={}, prior=NightlyPrior(mean=0.75, sd=0.1, weight=10.0))
     store.offer("bot", "default", [offer], trust=0.5)
     decide(store, arm="n")
     reward(store, "d1", 0.5)
-    assert store.arms(group_id(store))[2].prior == {"mean": 0.8}
-    assert counts(store)["n"] == (9.0, 3.0)
+    assert store.arms(group_id(store))[2].prior == {"mean": 0.75, "sd": 0.1, "weight": 10.0}
+    assert counts(store)["n"] == (8.5, 3.5)
     store.drop_priors("bot", "default")
     assert counts(store)["n"] == (1.5, 1.5)
     assert store.arms(group_id(store))[2].prior is None

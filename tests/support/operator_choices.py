@@ -57,7 +57,7 @@ def after_a_search(n: int) -> Competitors:
     return made.competitors(states[-1].archive, fitted, {}, n_steps=0)
 
 
-def outcome(operators: list[int], gains: list[float], of_leader: float = 0.0) -> GenerationGains:
+def outcome(operators: list[int], gains: list[float]) -> GenerationGains:
     """Return an outcome whose competitors are those of a small search."""
     competitors = after_a_search(2)
     n = len(competitors.members)
@@ -68,6 +68,5 @@ def outcome(operators: list[int], gains: list[float], of_leader: float = 0.0) ->
         leader=0,
         operators=np.array(filled),
         gains=np.array([*gains, *[0.0] * (n - len(gains))]),
-        of_leader=of_leader,
         n_cells=300,
     )

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from convergence_core.budget.limits import Budget
-from convergence_core.budget.terms import Limits, Spent
+from convergence_core.budget.terms import Spent
 from convergence_core.config import CacheConfig
+from convergence_core.config.models import BudgetConfig
 from convergence_core.objective import MetricRule, RewardModel
 from convergence_core.ports import Journal, Metric, Target, WorstCase
 from convergence_core.records import (
@@ -207,7 +208,7 @@ def session(
         ),
         journal=MemoryJournal() if journal is None else journal,
         budget=budget
-        or Budget(Limits(max_calls=max_calls), Spent(calls=calls_used), threading.Lock()),
+        or Budget(BudgetConfig(max_calls=max_calls), Spent(calls=calls_used), threading.Lock()),
         on_cell=on_cell,
         now_us=now_us,
     )

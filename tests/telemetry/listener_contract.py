@@ -130,7 +130,6 @@ def finished() -> RunFinished:
         role="holdout",
         mean=0.7,
         interval=(0.6, 0.8),
-        baseline_params={"temperature": 1.0},
         baseline_mean=0.5,
         baseline_interval=(0.4, 0.6),
         level=0.95,

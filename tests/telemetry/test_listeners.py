@@ -138,7 +138,7 @@ def test_the_outcome_has_both_means_on_the_same_kind_of_cells(tmp_path):
     assert winner.holdout is not None
     assert baseline is not None
     assert baseline.holdout is not None
-    assert (outcome.params, outcome.baseline_params) == (winner.params, baseline.params)
+    assert outcome.params == winner.params
     assert (outcome.role, outcome.mean) == ("holdout", winner.holdout.mean)
     assert outcome.interval == (winner.holdout.low, winner.holdout.high)
     assert outcome.baseline_mean == baseline.holdout.mean

@@ -14,7 +14,7 @@ import pytest
 
 from convergence.testing import HostileAnswer, LoopbackService
 from convergence_core.budget.limits import Budget
-from convergence_core.budget.terms import Limits, Spent
+from convergence_core.budget.terms import Spent
 from convergence_core.errors import ConfigurationError
 from convergence_core.records import Assignment, Candidate, Cell, Evaluation
 from tasks.inputs.environment import Environment
@@ -88,7 +88,7 @@ def evaluated(api: Any, endpoint: str, *, content: bool = False) -> list[Evaluat
         EvaluationDeps.of(made, environment),
         spec,
         journal=MemoryJournal(),
-        budget=Budget(Limits.of(configuration.budget), Spent(), threading.Lock()),
+        budget=Budget(configuration.budget, Spent(), threading.Lock()),
     )
     who = Candidate(candidate_id="c" * 16, params={"k": 2})
     cells = tuple(Cell(candidate_id=who.candidate_id, case_id=str(case["id"])) for case in CASES)

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
+from convergence_core.config.feedback import LiveTestConfig
 from convergence_core.errors import ConfigurationError
 from convergence_core.feedback.adapter_records import GateCheck
 from convergence_core.feedback.held_out_metrics import HeldOutMetric, metrics_of
-from convergence_core.feedback.live_test_records import LiveRule
 from convergence_core.feedback.records import AnswerComparison, ChatMessage, Rating
 from tasks.inputs.loader import Loaded, load
 from tasks.models.files import ModelFiles
@@ -23,7 +23,7 @@ from tasks.training import round as rounds
 from tasks.training.adapter_checks import AdapterJudgement
 from tasks.training.jobs import TrainingJob, TrainingResult
 from tasks.training.marks import RoleMarks, collect, is_held_out, training_rows
-from tasks.training.round_settings import BaseModel, base_model, blend_of
+from tasks.training.round_settings import BaseModel, base_model
 from tests.feedback.adapters import PASSED, saved_adapter
 from tests.feedback.answers import answer
 
@@ -282,7 +282,7 @@ def test_parts_of_the_reward_weigh_what_is_written(
         feedback.log(answer(name, prompt=name, response="word " * words))
         feedback.rate(Rating(interaction_id=name, user_id="ann", rating=5))
     marks = collect(
-        feedback, role="assistant", models=["stand-in"], held_out=0.0, blend=blend_of(options)
+        feedback, role="assistant", models=["stand-in"], held_out=0.0, blend=options.reward
     )
     found = {one.interaction.interaction_id: one.reward for one in marks.answers}
     assert found == {"short": pytest.approx(1.0), "long": pytest.approx(2 * (2 / 8) ** 0.5 - 1)}
@@ -371,7 +371,7 @@ def test_a_round_that_lacks_only_ratings_is_undecided(
     (one,) = adapters.records()
     assert (one.status, one.reason) == ("undecided", "about 14 more ratings settle it")
     assert look(loaded, feedback).status == "waiting"
-    adapters.activate(one.version, "ada", live_rule=LiveRule())
+    adapters.activate(one.version, "ada", live_rule=LiveTestConfig())
     assert adapters.active("assistant") is not None
 
 

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from convergence.cli.app import app
-from convergence_core.feedback.live_test_records import LiveRule
+from convergence_core.config.feedback import LiveTestConfig
 from convergence_core.feedback.records import Rating
 from convergence_core.records import Json
 from tasks.pages.adapters import BEGIN, MOST_STEPS, trained_roles
@@ -191,8 +191,10 @@ def test_a_shared_database_counts_as_changed_every_few_seconds(
 def test_a_test_on_live_traffic_is_told_in_its_sentence(store: Path, opened: Open):
     with FeedbackStore(store) as feedback:
         adapters = AdapterStore(feedback)
-        adapters.activate("assistant-0001", "ada", live_rule=LiveRule(share=0.2, max_ratings=50))
-        adapters.activate("assistant-0002", "ada", live_rule=LiveRule())
+        adapters.activate(
+            "assistant-0001", "ada", live_rule=LiveTestConfig(share=0.2, max_ratings=50)
+        )
+        adapters.activate("assistant-0002", "ada", live_rule=LiveTestConfig())
         ended, test = adapters.live_tests("assistant")
     page = opened(store).enter().page("training/assistant")
     assert page["sentences"][2:] == [f"{test.words}."]

@@ -12,7 +12,6 @@ from convergence.cli import options
 from convergence.cli.locations import open_feedback
 from convergence_core.feedback.activation_gate import lacks_power
 from convergence_core.feedback.adapter_records import answering_words
-from convergence_core.feedback.live_test_records import LiveRule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -146,7 +145,9 @@ def activate(
     """
     with _adapters(store, config) as adapters:
         role = adapters.record(version).role
-        rule = LiveRule() if lacks_power(adapters.checks(version)) else None
+        from convergence_core.config.feedback import LiveTestConfig  # noqa: PLC0415 - brings pydantic
+
+        rule = LiveTestConfig() if lacks_power(adapters.checks(version)) else None
         effect = "answer" if rule is None else "be tried on live traffic"
         console.confirm(f"Let {version} {effect} for the role {role}?", yes=yes)
         adapters.activate(version, BY, reason="activated by hand", live_rule=rule)

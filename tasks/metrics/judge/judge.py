@@ -42,8 +42,6 @@ class VoteSummary:
     """Mean of the votes that could be read, in [0, 1]."""
     n_votes: int = 0
     """Votes behind it; 0: nobody had to be asked."""
-    n_unread: int = 0
-    """Votes that held no verdict, left out."""
     n_inconsistent: int = 0
     """Votes whose verdict changed with the order of the answers (pairs only)."""
 
@@ -231,7 +229,6 @@ class LlmJudge:
         return VoteSummary(
             value=sum(values) / len(values),
             n_votes=len(values),
-            n_unread=len(unread),
             n_inconsistent=n_inconsistent,
         )
 

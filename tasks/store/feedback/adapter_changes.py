@@ -143,11 +143,10 @@ def settle_test(connection: Connection, interaction_id: str, *, at_us: int) -> N
         return
     connection.execute(_LOCK)
     test = test_of_answer(connection, interaction_id)  # another rating may have decided meanwhile
-    test_verdict = None if test is None or test.status != "running" else verdict(connection, test)
-    if test is None or test_verdict is None:
+    status = None if test is None or test.status != "running" else verdict(connection, test)
+    if test is None or status is None:
         return
-    status, evidence = test_verdict
-    ended = end_test(connection, test, status, evidence, at_us=at_us)
+    ended = end_test(connection, test, status, at_us=at_us)
     if not ended.keeps_adapter:
         adapter = found_adapter(connection, test.version)
         change_status(

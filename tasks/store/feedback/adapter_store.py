@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from convergence_core.errors import AdapterRefusedError
 from convergence_core.feedback.activation_gate import lacks_power
@@ -14,7 +14,7 @@ from convergence_core.feedback.adapter_records import (
     TrainedMark,
     check_gate,
 )
-from convergence_core.feedback.live_test_records import LiveAnswer, LiveRule, LiveTest, assigned
+from convergence_core.feedback.live_test_records import LiveAnswer, LiveTest, assigned
 from tasks.store.database import Connection
 from tasks.store.feedback.adapter_changes import (
     STORE_ITSELF,
@@ -42,6 +42,9 @@ from tasks.store.feedback.feedback_store import FeedbackStore
 from tasks.store.feedback.live_tests import begin_test, end_test_of, live_tests, running_test
 from tasks.store.feedback.rows import checked_name
 from tasks.store.feedback.schema import ADAPTERS, GATE_CHECKS
+
+if TYPE_CHECKING:
+    from convergence_core.config.feedback import LiveTestConfig
 
 _LAST_SEQ = {
     "rating": "SELECT max(seq) FROM ratings WHERE interaction_id = ? AND user_id = ?",
@@ -202,7 +205,7 @@ class AdapterStore:
         by: str,
         *,
         reason: str = "passed every check",
-        live_rule: LiveRule | None = None,
+        live_rule: "LiveTestConfig | None" = None,
     ) -> None:
         """Let an adapter answer for its role, durably; the one that did becomes inactive.
 

@@ -4,10 +4,10 @@ from collections import defaultdict, deque
 from collections.abc import Iterator
 from typing import Any, Final
 
+from convergence_core.config.feedback import RewardConfig
 from convergence_core.feedback.answer_reward import (
     MOST_LIKED,
     AnswerReward,
-    RewardBlend,
     answer_parts,
     answer_reward,
     user_style,
@@ -29,7 +29,7 @@ LEAST_REWARD: Final = 0.5
 
 
 def answer_rewards(
-    store: FeedbackStore, role: str | None = None, blend: RewardBlend | None = None
+    store: FeedbackStore, role: str | None = None, blend: RewardConfig | None = None
 ) -> Iterator[tuple[Interaction, AnswerReward]]:
     """Yield each answer with its reward, oldest first.
 
@@ -41,7 +41,7 @@ def answer_rewards(
         role: persona that answered; ``None``: any.
         blend: weights of the parts; ``None``: the rating alone.
     """
-    blend = blend or RewardBlend()
+    blend = blend or RewardConfig()
     consensus = store_consensus(store, role)
     agreed = consensus.answers if comparable_raters(consensus) else {}
     liked_by_user: defaultdict[str, deque[Floats]] = defaultdict(lambda: deque(maxlen=MOST_LIKED))

@@ -192,15 +192,6 @@ _ACTIVATED = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RewardPoint:
-    """Mean reward of consecutive marks."""
-
-    ended_us: int
-    """When the last of them was given."""
-    reward: MeanInterval
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AnsweredBy:
     """A role's answers that one adapter gave."""
 
@@ -215,8 +206,8 @@ class AnsweredBy:
     """Tokens of an answer. ``None``: none was counted."""
 
 
-def reward_course(store: FeedbackStore, role: str) -> list[RewardPoint]:
-    """Return the mean reward of consecutive marks on a role's answers, oldest first."""
+def reward_course(store: FeedbackStore, role: str) -> list[tuple[int, MeanInterval]]:
+    """Return when consecutive marks on a role's answers ended, and their mean reward, oldest first."""
     marks = [(mark, at_us) for mark, at_us, _ in _marks(store, role)]
     size = max(FEWEST, math.ceil(len(marks) / MOST_POINTS))
     points = []
@@ -224,7 +215,7 @@ def reward_course(store: FeedbackStore, role: str) -> list[RewardPoint]:
         chunk = marks[start : start + size]
         mean = mean_reward(Counter(mark for mark, _ in chunk))
         if mean is not None:
-            points.append(RewardPoint(ended_us=chunk[-1][1], reward=mean))
+            points.append((chunk[-1][1], mean))
     return points
 
 

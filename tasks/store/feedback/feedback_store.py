@@ -70,14 +70,6 @@ class RatingReceipt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ComparisonReceipt:
-    """Result of storing a comparison."""
-
-    status: CompareStatus
-    comparison: AnswerComparison
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RatedInteraction:
     """Logged answer with its user's own rating."""
 
@@ -214,9 +206,7 @@ class FeedbackStore(Closing):
                 settle_test(connection, interaction_id, at_us=self.now_us())
         return previous
 
-    def compare(
-        self, comparison: AnswerComparison, *, any_user: bool = False
-    ) -> ComparisonReceipt:
+    def compare(self, comparison: AnswerComparison, *, any_user: bool = False) -> CompareStatus:
         """Store durably which of two answers to one prompt is better; replaces an earlier choice.
 
         Args:
@@ -245,11 +235,11 @@ class FeedbackStore(Closing):
                 _check_same_event(
                     stored, known is not None and stored.is_same_choice(known), known
                 )
-                return ComparisonReceipt(status="duplicate", comparison=known or stored)
+                return "duplicate"
             row = connection.execute(_LAST_COMPARISON, (low, high, stored.user_id)).fetchone()
             previous = None if row is None else comparison_of(row)
             if previous is not None and stored.is_same_choice(previous):
-                return ComparisonReceipt(status="duplicate", comparison=previous)
+                return "duplicate"
             values = {"low_id": low, "high_id": high}
             connection.execute(
                 _COMPARE, [values.get(n) or getattr(stored, n) for n in COMPARISON_COLUMNS]
@@ -258,8 +248,7 @@ class FeedbackStore(Closing):
                 connection, (low, high), stored.user_id,
                 reason="a comparison it learned from was edited", at_us=self.now_us(),
             )  # fmt: skip
-        status: CompareStatus = "compared" if previous is None else "edited"
-        return ComparisonReceipt(status=status, comparison=stored)
+        return "compared" if previous is None else "edited"
 
     def uncompare(self, first_id: str, second_id: str, user_id: str) -> bool:
         """Undo a user's comparison of two answers durably; return whether there was one."""

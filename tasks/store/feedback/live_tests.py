@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Final
 
 from convergence_core.feedback.live_test_records import (
     LiveAnswer,
-    LiveEvidence,
-    LiveRule,
     LiveStatus,
     LiveTest,
 )
@@ -20,6 +18,7 @@ from tasks.store.database import Connection, Database
 from tasks.store.feedback.schema import LAST_RATING, LIVE_TESTS
 
 if TYPE_CHECKING:
+    from convergence_core.config.feedback import LiveTestConfig
     from convergence_core.feedback.live_test import RatedConversation
 
 _LAST: Final = f"{LIVE_TESTS.select} t WHERE t.seq = (SELECT max(l.seq) FROM live_tests l WHERE l.test_id = t.test_id)"  # noqa: S608 - constants
@@ -27,7 +26,7 @@ _LAST: Final = f"{LIVE_TESTS.select} t WHERE t.seq = (SELECT max(l.seq) FROM liv
 
 def begin_test(
     connection: Connection,
-    rule: LiveRule,
+    rule: "LiveTestConfig",
     *,
     version: str,
     control: str | None,
@@ -62,27 +61,14 @@ def end_test(
     connection: Connection,
     test: LiveTest,
     status: LiveStatus,
-    evidence: LiveEvidence,
     *,
     reason: str | None = None,
     at_us: int,
 ) -> LiveTest:
-    """Write down how a test has ended; return it."""
-    ended = replace(weighed(test, evidence), status=status, reason=reason, ended_us=at_us)
+    """Write down how a test has ended, with the ratings that count now; return it."""
+    ended = replace(weighed(connection, test), status=status, reason=reason, ended_us=at_us)
     _add(connection, ended, at_us)
     return ended
-
-
-def weighed(test: LiveTest, evidence: LiveEvidence) -> LiveTest:
-    """Return a test with its evidence."""
-    return replace(
-        test,
-        n_ratings=evidence.n_ratings,
-        n_conversations=evidence.n_conversations,
-        difference=evidence.difference,
-        low=evidence.low,
-        high=evidence.high,
-    )
 
 
 def running_test(connection: Connection, role: str) -> LiveTest | None:
@@ -150,9 +136,9 @@ def rated_conversations(connection: Connection, test_id: str) -> "list[RatedConv
     ]
 
 
-def verdict(connection: Connection, test: LiveTest) -> tuple[LiveStatus, LiveEvidence] | None:
+def verdict(connection: Connection, test: LiveTest) -> LiveStatus | None:
     """Return how a running test is to end by the ratings that count now; ``None``: it goes on."""
-    from convergence_core.feedback.live_test import claim_of, weigh  # noqa: PLC0415 - as above
+    from convergence_core.feedback.live_test import claim_of  # noqa: PLC0415 - as above
 
     conversations = rated_conversations(connection, test.test_id)
     status: LiveStatus | None = claim_of(conversations, test.share)
@@ -161,14 +147,14 @@ def verdict(connection: Connection, test: LiveTest) -> tuple[LiveStatus, LiveEvi
         and sum(conversation.n_ratings for conversation in conversations) >= test.max_ratings
     ):
         status = "undecided"
-    return None if status is None else (status, weigh(conversations, test.share))
+    return status
 
 
-def evidence_now(connection: Connection, test: LiveTest) -> LiveEvidence:
-    """Return the evidence of a test by the ratings that count now."""
+def weighed(connection: Connection, test: LiveTest) -> LiveTest:
+    """Return a test with the evidence of the ratings that count now."""
     from convergence_core.feedback.live_test import weigh  # noqa: PLC0415 - as above
 
-    return weigh(rated_conversations(connection, test.test_id), test.share)
+    return weigh(test, rated_conversations(connection, test.test_id))
 
 
 def end_test_of(
@@ -177,14 +163,13 @@ def end_test_of(
     """End the running test of a role where it compares a version that has changed its status."""
     test = running_test(connection, role)
     if test is not None and version in (test.version, test.control):
-        evidence = evidence_now(connection, test)
-        end_test(connection, test, "ended", evidence, reason=reason, at_us=at_us)
+        end_test(connection, test, "ended", reason=reason, at_us=at_us)
 
 
 def live_tests(database: Database, role: str | None = None) -> list[LiveTest]:
     """Return the tests of a role, or all, in order of their beginning; those that run with their evidence."""
     with database.reading() as connection:
         return [
-            weighed(test, evidence_now(connection, test)) if test.status == "running" else test
+            weighed(connection, test) if test.status == "running" else test
             for test in all_tests(connection, role)
         ]

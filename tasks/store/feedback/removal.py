@@ -35,8 +35,6 @@ class RemovalReport:
     """Decisions that do not name the user any more."""
     n_adapters: int
     """Adapters that had learned from the user's answers or marks; their weights are gone."""
-    n_parquet_rows: int
-    """Rows that left parquet files or lost their user there."""
 
 
 def forget_user(path: Path, user_id: str) -> RemovalReport:
@@ -46,7 +44,7 @@ def forget_user(path: Path, user_id: str) -> RemovalReport:
         StoreError: the store cannot be read or written.
     """
     counts = {"interactions": 0, "ratings": 0, "comparisons": 0}
-    n_decisions = n_rows = n_adapters = 0
+    n_decisions = n_adapters = 0
     if has_feedback(path):
         with FeedbackStore(path) as store:
             # A range that was begun would bring its rows back.
@@ -63,20 +61,19 @@ def forget_user(path: Path, user_id: str) -> RemovalReport:
             AdapterStore(store).remove_forgotten(everywhere=True)
             remove_checkpoints(store.root)
             store.database.scrub()
-            n_rows += remove_rows(store.root, user_id, frozenset(ids))
+            remove_rows(store.root, user_id, frozenset(ids))
     if has_runtime(path):
         with RuntimeStore(path) as state:
             with state.database.transaction() as connection:
                 n_decisions = _anonymize(connection, user_id)
             state.database.scrub()
-            n_rows += anonymize_rows(state.root, user_id, NOBODY)
+            anonymize_rows(state.root, user_id, NOBODY)
     return RemovalReport(
         n_interactions=counts["interactions"],
         n_ratings=counts["ratings"],
         n_comparisons=counts["comparisons"],
         n_decisions=n_decisions,
         n_adapters=n_adapters,
-        n_parquet_rows=n_rows,
     )
 
 

@@ -3,10 +3,13 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from convergence_core.records import Json
 from tasks.secrets.process_redaction import stored_json
+
+if TYPE_CHECKING:
+    from convergence_core.bandit import NightlyPrior
 
 LookKind = Literal["holdout", "traffic", "guard"]
 ArmKind = Literal["beta", "gaussian", "linear"]
@@ -18,11 +21,8 @@ class ArmOffer:
 
     arm_id: str
     params: Mapping[str, Json]
-    prior_alpha: float = 1.0
-    prior_beta: float = 1.0
-    prior: Mapping[str, Json] | None = None
-    """Source of the prior, for display; ``None`` without a prior."""
-    run_id: str | None = None
+    prior: "NightlyPrior | None" = None
+    """``None`` without a prior."""
     cost: float | None = None
     """Cost of a request until rewards report costs; ``None`` if unknown."""
 
@@ -36,8 +36,6 @@ class StoredArm:
     prior: Mapping[str, Json] | None
     base_alpha: float
     base_beta: float
-    base_seq: int
-    """Sequence number of the last reward in the base."""
     alpha: float
     beta: float
     n: int

@@ -122,12 +122,15 @@ class RuntimeStore(Closing):
                 )
             _check_unchanged(connection, group.group_id, arms)
             for arm in arms:
-                prior = None if arm.prior is None else canonical_json(dict(arm.prior))
-                a, b = arm.prior_alpha, arm.prior_beta
+                prior, a, b, run_id = None, 1.0, 1.0, None
+                if (given := arm.prior) is not None:
+                    a, b, run_id = given.alpha, given.beta, given.run_id
+                    shown = {"mean": given.mean, "sd": given.sd, "weight": given.weight}
+                    prior = canonical_json(shown)
                 connection.execute(
                     _ADD,
                     (group.group_id, arm.arm_id, group.group_id, canonical_json(dict(arm.params)),
-                     prior, a, b, a, b, arm.run_id, now, arm.cost),
+                     prior, a, b, a, b, run_id, now, arm.cost),
                 )  # fmt: skip
             revise(connection, group.group_id)
             return _known(connection, system, agent_type)

@@ -55,11 +55,6 @@ _PARQUET: Final = ".parquet"
 _COMMIT: Final = ".json"
 
 
-def is_remote(path: str) -> bool:
-    """Whether ``storage.path`` is an address of object storage."""
-    return path.startswith(SCHEMES)
-
-
 def bind(root: Path, url: str) -> None:
     """Make a store's folder the working copy of an address; done already, it does nothing.
 

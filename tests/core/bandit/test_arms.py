@@ -206,7 +206,6 @@ def test_what_are_no_propensities_is_refused(wrong: list[float]):
 def test_the_weight_of_a_nightly_prior_is_that_of_a_beta_of_its_mean_and_deviation():
     beta = stats.beta(14.0, 6.0)
     prior = nightly_prior(beta.mean(), beta.std(), discount=0.5, most=100.0)
-    assert prior.n_equivalent == pytest.approx(20.0)
     assert prior.weight == pytest.approx(10.0)
     assert (prior.alpha, prior.beta) == pytest.approx((7.5, 3.5))
 

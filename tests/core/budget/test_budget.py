@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from convergence_core.budget.limits import Budget
-from convergence_core.budget.terms import Exhausted, Limits, Reservation, Spent, Wait, dollars
+from convergence_core.budget.terms import Exhausted, Reservation, Spent, Wait, dollars
 from convergence_core.config.models import BudgetConfig
 from convergence_core.ports import CallTotals, WorstCase
 
@@ -29,7 +29,7 @@ def refused(budget: Budget, worst: WorstCase = CENT, now_s: float = 0.0) -> Exha
 
 class TestMoney:
     def test_what_is_reserved_is_not_given_twice(self):
-        budget = Budget(Limits(max_usd=0.02))
+        budget = Budget(BudgetConfig(max_usd=0.02))
         first, second = granted(budget), granted(budget)
         assert budget.reserve(CENT) == Wait(limit="max_usd")
         budget.settle(first, 0.001, 50)
@@ -39,14 +39,14 @@ class TestMoney:
         assert budget.spent == Spent(usd=0.012, calls=3, tokens=200)
 
     def test_last_cent_is_spent_exactly(self):
-        budget = Budget(Limits(max_usd=0.3))
+        budget = Budget(BudgetConfig(max_usd=0.3))
         for _ in range(30):  # 30 * 0.01 > 0.3 in floating point
             budget.settle(granted(budget), 0.01, 1)
         assert budget.spent.usd == 0.3
         refused(budget)
 
     def test_call_that_can_never_fit_does_not_wait(self):
-        budget = Budget(Limits(max_usd=0.02))
+        budget = Budget(BudgetConfig(max_usd=0.02))
         budget.settle(granted(budget), 0.01, 1)
         outstanding = granted(budget)
         assert refused(budget, WorstCase(usd=0.011, tokens=1)).limit == "max_usd"
@@ -54,7 +54,7 @@ class TestMoney:
         granted(budget)
 
     def test_released_call_was_not_made(self):
-        budget = Budget(Limits(max_usd=0.01, max_calls=1))
+        budget = Budget(BudgetConfig(max_usd=0.01, max_calls=1))
         reservation = granted(budget)
         budget.release(reservation)
         budget.release(reservation)
@@ -63,42 +63,42 @@ class TestMoney:
         granted(budget)
 
     def test_call_is_settled_once(self):
-        budget = Budget(Limits(max_usd=1))
+        budget = Budget(BudgetConfig(max_usd=1))
         reservation = granted(budget)
         budget.settle(reservation, 0.0, 0)
         with pytest.raises(ValueError, match="not outstanding"):
             budget.settle(reservation, 0.0, 0)
 
     def test_unknown_cost_counts_as_its_worst_case(self):
-        budget = Budget(Limits(max_usd=1))
+        budget = Budget(BudgetConfig(max_usd=1))
         budget.settle(granted(budget), None, None)
         assert budget.spent == Spent(usd=0.01, calls=1, tokens=100)
 
     @pytest.mark.parametrize("usd", [math.nan, math.inf, -1.0])
     def test_cost_that_is_no_amount_is_unknown(self, usd: float):
-        budget = Budget(Limits(max_usd=1))
+        budget = Budget(BudgetConfig(max_usd=1))
         budget.settle(granted(budget), usd, 5)
         assert budget.spent.usd == 0.01
 
     def test_charge_beyond_the_worst_case_is_counted_all_the_same(self):
-        budget = Budget(Limits(max_usd=1))
+        budget = Budget(BudgetConfig(max_usd=1))
         budget.settle(granted(budget), 1.5, 100)
         assert budget.spent.usd == 1.5
         assert "$1.5000 paid" in refused(budget).reason
 
     def test_free_calls_go_on_when_all_is_spent(self):
-        budget = Budget(Limits(max_usd=0.01))
+        budget = Budget(BudgetConfig(max_usd=0.01))
         budget.settle(granted(budget), 0.01, 1)
         granted(budget, WorstCase(usd=0.0, tokens=1))
 
     def test_unknown_price_is_refused_under_a_cap(self):
-        found = refused(Budget(Limits(max_usd=5)), WorstCase(usd=None, tokens=5))
+        found = refused(Budget(BudgetConfig(max_usd=5)), WorstCase(usd=None, tokens=5))
         assert found.is_unknown
         assert found.reason.startswith("price unknown, but budget.max_usd=5 needs")
         assert "allow_unknown_prices: true" in found.reason
 
     def test_unknown_price_may_be_allowed_and_is_counted_apart(self):
-        budget = Budget(Limits(max_usd=0.01, allow_unknown_prices=True))
+        budget = Budget(BudgetConfig(max_usd=0.01, allow_unknown_prices=True))
         budget.settle(granted(budget, UNKNOWN), None, 7)
         assert budget.spent == Spent(usd=0, calls=1, tokens=7, n_unpriced=1)
         budget.settle(granted(budget, UNKNOWN), 0.004, 7)  # the endpoint said it after all
@@ -106,14 +106,14 @@ class TestMoney:
         assert budget.spent.n_unpriced == 1
 
     def test_without_a_cap_any_price_will_do(self):
-        budget = Budget(Limits())
+        budget = Budget(BudgetConfig())
         budget.settle(granted(budget, UNKNOWN), None, None)
         assert budget.spent == Spent(calls=1, n_unpriced=1)
 
 
 class TestOtherLimits:
     def test_calls_under_way_are_calls(self):
-        budget = Budget(Limits(max_calls=2))
+        budget = Budget(BudgetConfig(max_calls=2))
         first = granted(budget)
         granted(budget)
         assert budget.reserve(CENT) == Wait(limit="max_calls")
@@ -122,7 +122,7 @@ class TestOtherLimits:
         assert budget.reserve(CENT) == Wait(limit="max_calls")
 
     def test_calls_are_spent(self):
-        budget = Budget(Limits(max_calls=2), Spent(calls=2))
+        budget = Budget(BudgetConfig(max_calls=2), Spent(calls=2))
         found = refused(budget)
         assert found.limit == "max_calls"
         assert found.reason == (
@@ -131,7 +131,7 @@ class TestOtherLimits:
         )
 
     def test_tokens_are_bounded(self):
-        budget = Budget(Limits(max_tokens=250))
+        budget = Budget(BudgetConfig(max_tokens=250))
         first = granted(budget)
         granted(budget)
         assert budget.reserve(CENT) == Wait(limit="max_tokens")
@@ -142,12 +142,12 @@ class TestOtherLimits:
         assert "budget.max_tokens=250 is spent: 1 tokens" in found.reason
 
     def test_unbounded_answer_is_refused_under_a_limit_of_tokens(self):
-        found = refused(Budget(Limits(max_tokens=250)), WorstCase(usd=0.01))
+        found = refused(Budget(BudgetConfig(max_tokens=250)), WorstCase(usd=0.01))
         assert found.is_unknown
         assert "set `max_tokens`" in found.reason
 
     def test_time_between_stop_and_resume_does_not_count(self):
-        budget = Budget(Limits(max_seconds=60), Spent(seconds=50))
+        budget = Budget(BudgetConfig(max_minutes=1), Spent(seconds=50))
         budget.start(1000.0)
         granted(budget, CENT, 1009.9)
         found = refused(budget, CENT, 1010.0)
@@ -156,19 +156,14 @@ class TestOtherLimits:
         assert budget.spent.seconds == 60
 
     def test_time_before_the_work_begins_does_not_count(self):
-        budget = Budget(Limits(max_seconds=60))
+        budget = Budget(BudgetConfig(max_minutes=1))
         assert budget.warnings(0.0) == []
         budget.start(500.0)
         assert budget.spent.seconds == 0
         granted(budget, CENT, 559.9)
         assert refused(budget, CENT, 560.0).limit == "max_minutes"
 
-    def test_limits_and_beginning_come_from_configuration_and_journal(self):
-        config = BudgetConfig(max_usd=20, max_calls=5, max_tokens=7, max_minutes=2)
-        assert Limits.of(config) == Limits(
-            max_usd=20, max_calls=5, max_tokens=7, max_seconds=120, allow_unknown_prices=False
-        )
-        assert Limits.of(BudgetConfig()) == Limits()
+    def test_the_beginning_comes_from_the_journal(self):
         totals = CallTotals(
             n_attempts=4, cost_usd=1.5, maybe_usd=0.25, tokens=10, maybe_tokens=2, n_unpriced=1,
             active_s=9.0, unpriced_usd=0.5, unpriced_tokens=3,
@@ -179,7 +174,7 @@ class TestOtherLimits:
 
 class TestKeepingBack:
     def test_what_is_kept_back_cannot_be_spent_until_it_is_given_free(self):
-        budget = Budget(Limits(max_usd=0.02, max_calls=4, max_tokens=1_000))
+        budget = Budget(BudgetConfig(max_usd=0.02, max_calls=4, max_tokens=1_000))
         budget.keep_back(share=0.5, calls=1)
         budget.settle(granted(budget), 0.01, 10)
         reason = refused(budget).reason
@@ -189,13 +184,13 @@ class TestKeepingBack:
         assert budget.spent.usd == 0.02
 
     def test_calls_are_kept_back_by_number(self):
-        budget = Budget(Limits(max_calls=4))
+        budget = Budget(BudgetConfig(max_calls=4))
         budget.keep_back(share=0.9, calls=3)
         budget.settle(granted(budget), 0.0, 0)
         assert refused(budget).limit == "max_calls"
 
     def test_warnings_are_of_the_whole_limit(self):
-        budget = Budget(Limits(max_usd=0.04))
+        budget = Budget(BudgetConfig(max_usd=0.04))
         budget.keep_back(share=0.5)
         budget.settle(granted(budget), 0.01, 0)
         assert budget.warnings() == []
@@ -203,19 +198,19 @@ class TestKeepingBack:
     @pytest.mark.parametrize("share", [-0.1, 1.0])
     def test_share_is_one(self, share: float):
         with pytest.raises(ValueError, match="share"):
-            Budget(Limits()).keep_back(share=share)
+            Budget(BudgetConfig()).keep_back(share=share)
 
 
 class TestWords:
     def test_message_names_limit_amount_and_fix(self):
-        budget = Budget(Limits(max_usd=0.5), Spent(usd=0.4971))
+        budget = Budget(BudgetConfig(max_usd=0.5), Spent(usd=0.4971))
         assert refused(budget).reason == (
             "budget.max_usd=0.5 is spent: $0.4971 paid or reserved, and the next call may cost up "
             "to $0.0100. Raise it: `convergence resume --max-usd …`."
         )
 
     def test_cap_below_one_call_says_so(self):
-        found = refused(Budget(Limits(max_usd=0.005)))
+        found = refused(Budget(BudgetConfig(max_usd=0.005)))
         assert found.reason.startswith(
             "budget.max_usd=0.005 is less than one call may cost: $0.01"
         )
@@ -229,7 +224,7 @@ class TestWords:
         assert dollars(usd) == text
 
     def test_each_share_is_told_once(self):
-        budget = Budget(Limits(max_usd=0.1, max_calls=100))
+        budget = Budget(BudgetConfig(max_usd=0.1, max_calls=100))
         told = []
         for _ in range(10):
             budget.settle(granted(budget), 0.01, 1)
@@ -240,13 +235,13 @@ class TestWords:
         ]
 
     def test_two_shares_crossed_at_once_are_one_warning(self):
-        budget = Budget(Limits(max_calls=1))
+        budget = Budget(BudgetConfig(max_calls=1))
         budget.settle(granted(budget), 0, 0)
         assert budget.warnings() == [(0.8, "80% of budget.max_calls=1 is spent: 1 calls.")]
         assert budget.warnings() == []
 
     def test_what_was_crossed_before_the_resume_is_not_told_again(self):
-        budget = Budget(Limits(max_usd=1, max_tokens=100), Spent(usd=0.6, tokens=10))
+        budget = Budget(BudgetConfig(max_usd=1, max_tokens=100), Spent(usd=0.6, tokens=10))
         assert budget.warnings() == []
         budget.settle(granted(budget, WorstCase(usd=0.25, tokens=45)), 0.25, 45)
         assert budget.warnings() == [
@@ -255,13 +250,13 @@ class TestWords:
         ]
 
     def test_time_is_told_too(self):
-        budget = Budget(Limits(max_seconds=600))
+        budget = Budget(BudgetConfig(max_minutes=10))
         assert budget.warnings(299) == []
         told = "50% of budget.max_minutes=10 is spent: 5.0 minutes."
         assert budget.warnings(300) == [(0.5, told)]
 
     def test_reservations_are_not_told_as_spent(self):
-        budget = Budget(Limits(max_usd=0.01))
+        budget = Budget(BudgetConfig(max_usd=0.01))
         granted(budget)
         assert budget.warnings() == []
 
@@ -275,7 +270,7 @@ class RandomRun:
     def __init__(self, seed: int) -> None:
         self.rng = rng = random.Random(seed)
         self.cap = rng.choice([0.001, 0.05, 0.3, 1.0, 7.77]) * rng.uniform(0.5, 2)
-        self.limits = Limits(
+        self.limits = BudgetConfig(
             max_usd=self.cap,
             max_calls=rng.choice([None, rng.randint(1, 60)]),
             max_tokens=rng.choice([None, rng.randint(100, 20_000)]),
@@ -375,7 +370,7 @@ def test_no_schedule_of_1000_random_runs_overshoots_or_leaves_what_fits():
 
 
 def test_threads_that_reserve_at_once_do_not_overshoot():
-    budget = Budget(Limits(max_usd=1.0), lock=threading.Lock())
+    budget = Budget(BudgetConfig(max_usd=1.0), lock=threading.Lock())
     barrier = threading.Barrier(8)
     paid: list[float] = []
 

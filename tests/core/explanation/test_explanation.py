@@ -9,10 +9,10 @@ from scipy import stats
 
 from convergence_core.config.expressions import parse
 from convergence_core.evidence import Archive, Member
-from convergence_core.explanation.effects import SurfaceEffects, cut
-from convergence_core.explanation.explain import Explained, discards, explain
+from convergence_core.explanation.effects import cut
+from convergence_core.explanation.explain import discards, explain
 from convergence_core.explanation.paths import N_WAVES, Paths, is_sure
-from convergence_core.explanation.records import Effect
+from convergence_core.explanation.records import Effect, Explanation, Surface
 from convergence_core.explanation.settings import Levels, SettingSampler
 from convergence_core.posterior import SpaceModel
 from convergence_core.posterior.space_model import FittedSpaceModel
@@ -83,7 +83,7 @@ def archive_of(
     return Archive(members)
 
 
-def cut_of(space: Space, archive: Archive, seed: int = 0) -> SurfaceEffects:
+def cut_of(space: Space, archive: Archive, seed: int = 0) -> tuple[tuple[Effect, ...], Surface]:
     fitted = SpaceModel(space=space).fit(archive, case_weights=dict.fromkeys(CASES, 1.0))
     asked = [member.candidate.params for member in archive]
     found = cut(fitted, asked, np.random.default_rng(seed))
@@ -92,13 +92,13 @@ def cut_of(space: Space, archive: Archive, seed: int = 0) -> SurfaceEffects:
 
 
 @cache
-def of_seed(name: str, seed: int) -> SurfaceEffects:
+def of_seed(name: str, seed: int) -> tuple[tuple[Effect, ...], Surface]:
     value = {"additive": additive, "crossed": crossed}[name]
     return cut_of(ADDITIVE, archive_of(ADDITIVE, value, seed=seed), seed)
 
 
-def effects(found: SurfaceEffects) -> dict[str, Effect]:
-    return {effect.parameter: effect for effect in found.effects}
+def effects(found: tuple[tuple[Effect, ...], Surface]) -> dict[str, Effect]:
+    return {effect.parameter: effect for effect in found[0]}
 
 
 # -- effects known exactly ---------------------------------------------------------------------
@@ -120,7 +120,7 @@ def true_effects(effect: Effect) -> np.ndarray:
 def test_intervals_cover_the_true_effects_as_often_as_they_say():
     covered = n = 0
     for seed in range(N_SEEDS):
-        for effect in of_seed("additive", seed).effects:
+        for effect in of_seed("additive", seed)[0]:
             assert effect.average is not None
             true = true_effects(effect)
             # The grid's mean of a parabola is not exactly the integral's.
@@ -169,7 +169,7 @@ def test_an_idle_parameter_is_seldom_sure_and_a_working_one_is():
 @pytest.mark.slow
 def test_an_interaction_is_found_where_there_is_one_and_only_there():
     for seed in range(N_SEEDS // 2):
-        (strongest, *others) = of_seed("crossed", seed).surface.interactions
+        (strongest, *others) = of_seed("crossed", seed)[1].interactions
         assert set(strongest.parameters) == {"slope", "model"}
         assert strongest.is_sure
         assert strongest.share > 0.6
@@ -178,13 +178,13 @@ def test_an_interaction_is_found_where_there_is_one_and_only_there():
         assert all(pair.share < 0.1 for pair in others)
     # Nothing has an effect of its own: an error of 5 % over all parameters of a run.
     alone = sum(
-        any(effect.is_sure for effect in of_seed("crossed", seed).effects)
+        any(effect.is_sure for effect in of_seed("crossed", seed)[0])
         for seed in range(N_SEEDS // 2)
     )
     test = stats.binomtest(alone, N_SEEDS // 2, 0.05, alternative="greater")
     assert test.pvalue > 1e-3, f"{alone} of {N_SEEDS // 2} crossed functions had single effects"
     false = sum(
-        any(pair.is_sure for pair in of_seed("additive", seed).surface.interactions)
+        any(pair.is_sure for pair in of_seed("additive", seed)[1].interactions)
         for seed in range(N_SEEDS)
     )
     test = stats.binomtest(false, N_SEEDS, 0.05, alternative="greater")
@@ -201,10 +201,10 @@ def test_what_belongs_to_single_configurations_is_told_apart():
 
     rough = cut_of(ADDITIVE, archive_of(ADDITIVE, own, seed=1, n=80, noise=0.02))
     smooth = cut_of(ADDITIVE, archive_of(ADDITIVE, additive, seed=1, n=80, noise=0.02))
-    assert rough.surface.share_own > smooth.surface.share_own + 0.1
-    assert smooth.surface.share_own < 0.05
-    assert smooth.surface.share_single > 0.85
-    assert rough.surface.share_single < 0.6
+    assert rough[1].share_own > smooth[1].share_own + 0.1
+    assert smooth[1].share_own < 0.05
+    assert smooth[1].share_single > 0.85
+    assert rough[1].share_single < 0.6
 
 
 # -- conditions, constraints, degenerate spaces ------------------------------------------------
@@ -260,8 +260,8 @@ def test_a_space_in_which_nothing_varies_has_no_effects():
 
 def test_one_candidate_is_enough_to_say_that_nothing_is_sure():
     found = cut_of(ADDITIVE, archive_of(ADDITIVE, additive, seed=0, n=1))
-    assert not any(effect.is_sure for effect in found.effects)
-    assert not any(pair.is_sure for pair in found.surface.interactions)
+    assert not any(effect.is_sure for effect in found[0])
+    assert not any(pair.is_sure for pair in found[1].interactions)
 
 
 def test_a_parameter_that_constraints_hold_in_place_has_no_effect():
@@ -271,7 +271,7 @@ def test_a_parameter_that_constraints_hold_in_place_has_no_effect():
     )
     found = cut_of(space, archive_of(space, lambda p: 0.5 + 0.2 * float(p["b"]), seed=0, n=30))
     assert set(effects(found)) == {"b"}
-    assert found.surface.interactions == ()
+    assert found[1].interactions == ()
 
 
 def test_settings_that_constraints_make_rare_are_drawn_one_by_one():
@@ -284,8 +284,8 @@ def test_settings_that_constraints_make_rare_are_drawn_one_by_one():
     assert len(drawn) == 40
     assert (drawn[:, 0] == drawn[:, 1]).all()
     found = cut_of(space, archive_of(space, lambda p: 0.5, seed=0, n=20))
-    assert found.effects == ()  # neither can change alone
-    assert found.surface.interactions == ()
+    assert found[0] == ()  # neither can change alone
+    assert found[1].interactions == ()
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -294,10 +294,10 @@ def test_any_space_can_be_cut(seed):
     rng = np.random.default_rng(seed)
     found = cut_of(space, archive_of(space, lambda _: float(rng.random()), seed=seed, n=25))
     names = {name for name, p in space.parameters.items() if p.n_values != 1}
-    assert {effect.parameter for effect in found.effects} <= names
-    shares = [effect.share or 0.0 for effect in found.effects]
+    assert {effect.parameter for effect in found[0]} <= names
+    shares = [effect.share or 0.0 for effect in found[0]]
     assert shares == sorted(shares, reverse=True)
-    for effect in found.effects:
+    for effect in found[0]:
         parameter = space.parameters[effect.parameter]
         n_asked = sum(point.n_candidates for point in effect.points)
         assert n_asked <= 25
@@ -459,14 +459,14 @@ def test_an_explanation_holds_all_parts_and_is_a_function_of_the_evidence():
 
     names = names_of(archive)
 
-    def told(rules: Rules | None) -> Explained:
+    def told(rules: Rules | None) -> tuple[tuple[Effect, ...], Explanation]:
         rng = np.random.default_rng(0)
         return explain(surrogate, archive, recommendation, rng=rng, names=names, rules=rules)
 
     found = told(Rules())
     assert told(Rules()) == found
-    assert len(found.effects) == 5
-    assert found.explanation.surface is not None
-    assert found.explanation.discards is not None
+    assert len(found[0]) == 5
+    assert found[1].surface is not None
+    assert found[1].discards is not None
     without = told(None)
-    assert without.explanation.discards is None
+    assert without[1].discards is None

@@ -9,7 +9,6 @@ import pytest
 
 from convergence_core.feedback.activation_gate import (
     CONDITIONS,
-    GateLimits,
     GateMeasures,
     failed_words,
     gate_checks,
@@ -34,8 +33,8 @@ GOOD = GateMeasures(
 )
 
 
-def failed(measures: GateMeasures, limits: GateLimits | None = None) -> list[str]:
-    checks = gate_checks(measures, limits or GateLimits())
+def failed(measures: GateMeasures) -> list[str]:
+    checks = gate_checks(measures)
     assert [one.name for one in checks] == list(CONDITIONS)
     return [one.name for one in checks if not one.passed]
 
@@ -43,12 +42,6 @@ def failed(measures: GateMeasures, limits: GateLimits | None = None) -> list[str
 def words(measures: GateMeasures, name: str) -> str:
     (found,) = (one.words for one in gate_checks(measures) if one.name == name)
     return found
-
-
-def test_defaults_are_those_that_are_documented():
-    assert GateLimits() == GateLimits(
-        most_kl_nats=1.5, least_well_formed=0.95, least_held_out=20, least_repairs_kept=0.875
-    )  # fmt: skip
 
 
 def test_a_candidate_that_meets_every_condition_passes():

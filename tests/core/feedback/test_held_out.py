@@ -55,7 +55,7 @@ def test_an_interval_counts_prompts_and_not_their_answers():
     found = compare_held_out(new, old)
     assert found.n_prompts == 10
     assert found.reward_difference is not None
-    assert found.reward_difference.n == 10
+    assert found.reward_difference.n_cases == 10
     assert found.reward_difference.mean == pytest.approx(0.2)
     assert found.well_formed is not None
     assert found.well_formed.n_groups == 10
@@ -65,7 +65,6 @@ def test_what_is_not_measured_is_missing():
     new = answers([0.5, 0.5, None], [0.1, math.nan, 0.2])
     found = compare_held_out(new, answers([0.5, 0.5, 0.5]))
     assert found.reward_difference is None
-    assert found.mean_reward is None
     assert found.kl_nats is None  # NaN is no measurement
     assert compare_held_out(answers([1.0]), answers([0.0])).kl_nats is None
 
@@ -73,11 +72,9 @@ def test_what_is_not_measured_is_missing():
 def test_faults_of_form_are_counted():
     new = answers([0.5] * 4, text="no " * 20) + answers([0.5] * 4, text="")
     found = compare_held_out(new, answers([0.5] * 4))
-    assert found.form_faults == {"in a loop": 4, "empty": 4}
     assert found.well_formed is not None
     assert found.well_formed.mean == 0.0
     assert found.well_formed.high > 0.0
-    assert (found.n_words, found.n_words_before) == (10.0, 5.0)
 
 
 @pytest.mark.parametrize(("new", "old"), [([], []), ([0.5], []), ([0.5, 0.5], [0.5])])

@@ -33,30 +33,33 @@ def test_the_interval_holds_what_is_true_and_agrees_with_the_claim():
         rng = np.random.default_rng(seed)
         sides = rng.random(150) < 0.3
         rewards = np.where(rng.random(150) < np.where(sides, 0.8, 0.5), 1.0, -1.0)
-        found = weigh(conversations(*zip(sides.tolist(), rewards.tolist(), strict=True)), 0.3)
-        n_missed += not found.low <= 0.6 <= found.high
-        assert (found.claim == "better") == (found.low > 0.0)
-        assert (found.claim == "worse") == (found.high < 0.0)
-        assert found.difference is not None
-        assert found.low < found.difference < found.high
-        assert (found.n_conversations, found.n_candidate) == (150, int(sides.sum()))
+        given = conversations(*zip(sides.tolist(), rewards.tolist(), strict=True))
+        found, claim = weigh(TEST, given), claim_of(given, TEST.share)
+        assert None not in (found.low, found.high, found.difference)
+        n_missed += not found.low <= 0.6 <= found.high  # type: ignore[operator]
+        assert (claim == "better") == (found.low > 0.0)  # type: ignore[operator]
+        assert (claim == "worse") == (found.high < 0.0)  # type: ignore[operator]
+        assert found.low < found.difference < found.high  # type: ignore[operator]
+        assert found.n_conversations == 150
     assert n_missed <= ALPHA * 100
 
 
 def test_sides_are_alike_where_all_is_turned_round():
     found = conversations((True, 0.5), (False, -1.0), (True, 1.0), (True, 0.0), (False, 0.0))
     turned = [replace(one, is_candidate=not one.is_candidate) for one in found]
-    one, other = weigh(found, 0.5), weigh(turned, 0.5)
+    one, other = (weigh(replace(TEST, share=0.5), side) for side in (found, turned))
     assert one.difference == pytest.approx(-other.difference)  # type: ignore[operator]
-    assert (one.low, one.high) == pytest.approx((-other.high, -other.low), abs=1e-6)
+    turned_back = (-other.high, -other.low)  # type: ignore[operator]
+    assert (one.low, one.high) == pytest.approx(turned_back, abs=1e-6)
 
 
 @pytest.mark.parametrize("n", [0, 1])
 def test_nothing_is_known_of_one_side_alone(n: int):
-    found = weigh(conversations((True, 1.0))[:n], 0.5)
-    assert (found.claim, found.difference, found.n_ratings) == (None, None, n)
-    assert found.low <= -1.9
-    assert found.high >= 1.9
+    given = conversations((True, 1.0))[:n]
+    found = weigh(replace(TEST, share=0.5), given)
+    assert (claim_of(given, 0.5), found.difference, found.n_ratings) == (None, None, n)
+    assert found.low <= -1.9  # type: ignore[operator]
+    assert found.high >= 1.9  # type: ignore[operator]
 
 
 @pytest.mark.parametrize("reward", [1.01, -2.0, math.nan, math.inf])

@@ -123,7 +123,7 @@ def test_zeros_and_ones_have_clopper_and_pearsons_interval(hits, n, level):
     assert made is not None
     exact = stats.binomtest(hits, n).proportion_ci(level, method="exact")
     assert (made.low, made.high) == pytest.approx((exact.low, exact.high), abs=1e-5)
-    assert (made.mean, made.n, made.level) == (hits / n, n, level)
+    assert (made.mean, made.n_cases, made.level) == (hits / n, n, level)
 
 
 def test_many_values_have_nearly_students_interval():
@@ -140,7 +140,7 @@ def test_a_difference_is_of_the_cases_that_both_have():
     made = paired_difference({**cases(a), "only_a": 1.0}, {**cases(b), "only_b": 0.0})
     assert made is not None
     assert made.mean == pytest.approx((a - b).mean())
-    assert (made.n, made.n_groups) == (15, 15)
+    assert (made.n_cases, made.n_groups) == (15, None)
     moved = mean_interval(cases((a - b + 1.0) / 2.0))
     assert moved is not None
     assert (made.low, made.high) == pytest.approx(
@@ -221,7 +221,7 @@ def test_copies_of_a_case_in_its_group_change_nothing():
         assert one is not None
         assert ten is not None
         assert (ten.mean, ten.low, ten.high) == pytest.approx((one.mean, one.low, one.high))
-        assert (one.n, one.n_groups, ten.n, ten.n_groups) == (3, 3, 30, 3)
+        assert (one.n_cases, one.n_groups, ten.n_cases, ten.n_groups) == (3, None, 30, 3)
 
 
 def test_groups_of_any_size_leave_the_mean_that_of_cases():
@@ -229,7 +229,7 @@ def test_groups_of_any_size_leave_the_mean_that_of_cases():
     made = mean_interval(x, weights={"c": 3.0}, groups={"a": "g", "b": "g", "c": "g"})
     assert made is not None
     assert made.mean == pytest.approx((0.0 + 0.3 + 2.7 + 1.0) / 6.0)
-    assert (made.n, made.n_groups) == (4, 2)
+    assert (made.n_cases, made.n_groups) == (4, 2)
 
 
 def test_rewards_and_weights_out_of_range_are_refused():

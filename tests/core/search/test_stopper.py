@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from convergence_core.config.optimization import EarlyStoppingConfig
 from convergence_core.search.recommend import Lead, Ranked, Recommendation
-from convergence_core.search.study_state import Stopper, StopperState
+from convergence_core.search.study_state import StopperState
 
-STOPPER = Stopper(patience=2, min_improvement=0.01)
+RULE = EarlyStoppingConfig(patience=2, min_improvement=0.01)
 
 
 def handing_over(
@@ -23,7 +24,6 @@ def handing_over(
     lead = None
     if rival is not None:
         lead = Lead(
-            rival_id=rival,
             mean=gain,
             probability=probability,
             rival_is_feasible=rival_is_feasible,
@@ -55,23 +55,21 @@ FIRST = StopperState(leader="a")
 
 
 def test_the_first_reward_makes_a_leader():
-    assert STOPPER.update(StopperState(), handing_over("a")) == FIRST
+    assert StopperState().after(handing_over("a"), RULE) == FIRST
 
 
 def test_one_flat_generation_does_not_stop():
-    progress = STOPPER.update(FIRST, handing_over("a", rival="a"))
+    progress = FIRST.after(handing_over("a", rival="a"), RULE)
     assert progress.n_flat == 1
-    assert STOPPER.reason(progress) is None
+    assert progress.reason(RULE) is None
 
 
 def test_patience_flat_generations_in_a_row_stop_and_say_so():
     progress = FIRST
     for _ in range(2):
-        progress = STOPPER.update(
-            progress, handing_over("b", gain=0.009, probability=0.99, rival="a")
-        )
+        progress = progress.after(handing_over("b", gain=0.009, probability=0.99, rival="a"), RULE)
     assert progress.leader == "a"
-    reason = STOPPER.reason(progress)
+    reason = progress.reason(RULE)
     assert reason is not None
     assert "2 generations in a row" in reason
     assert "0.01" in reason
@@ -80,45 +78,45 @@ def test_patience_flat_generations_in_a_row_stop_and_say_so():
 def test_a_credible_improvement_starts_patience_anew():
     flat = replace(FIRST, n_flat=1)
     better = handing_over("b", gain=0.02, probability=0.95, rival="a")
-    assert STOPPER.update(flat, better) == StopperState(leader="b", n_flat=0)
+    assert flat.after(better, RULE) == StopperState(leader="b", n_flat=0)
 
 
 def test_a_gain_that_may_be_luck_is_no_improvement():
     lucky = handing_over("b", gain=0.2, probability=0.8, rival="a")
-    assert STOPPER.update(FIRST, lucky) == StopperState(leader="a", n_flat=1)
+    assert FIRST.after(lucky, RULE) == StopperState(leader="a", n_flat=1)
 
 
 def test_a_leader_that_came_to_be_infeasible_is_replaced():
     """Whoever follows is worth less, and that is no flat generation."""
     follows = handing_over("b", gain=-0.2, probability=0.01, rival="a", rival_is_feasible=False)
-    assert STOPPER.update(replace(FIRST, n_flat=1), follows) == StopperState(leader="b")
+    assert replace(FIRST, n_flat=1).after(follows, RULE) == StopperState(leader="b")
 
 
 def test_while_nothing_is_feasible_no_generation_is_flat():
     progress = FIRST
     for _ in range(4):
         unfit = handing_over("a", rival="a", feasible=0.3, rival_is_feasible=False)
-        progress = STOPPER.update(progress, unfit)
+        progress = progress.after(unfit, RULE)
     assert progress == FIRST
-    assert STOPPER.reason(progress) is None
+    assert progress.reason(RULE) is None
     fit = handing_over("b", gain=-0.1, probability=0.1, rival="a", rival_is_feasible=False)
-    assert STOPPER.update(progress, fit) == StopperState(leader="b")
+    assert progress.after(fit, RULE) == StopperState(leader="b")
 
 
 def test_equal_means_are_no_improvement_even_without_a_threshold():
     same = handing_over("b", gain=0.0, probability=0.99, rival="a")
-    assert Stopper(min_improvement=0.0).update(FIRST, same).n_flat == 1
+    assert FIRST.after(same, EarlyStoppingConfig(min_improvement=0.0)).n_flat == 1
 
 
 def test_generations_without_rewards_are_flat():
-    progress = STOPPER.update(STOPPER.update(StopperState(), None), None)
+    progress = StopperState().after(None, RULE).after(None, RULE)
     assert progress == StopperState(leader=None, n_flat=2)
 
 
 @pytest.mark.parametrize(("left", "stops"), [(0.005, True), (0.01, True), (0.02, False)])
 def test_nothing_left_to_gain_stops_and_says_so(left: float, stops: bool):
-    progress = STOPPER.update(FIRST, handing_over("a", rival="a"), regret_upper_bound=left)
-    reason = STOPPER.reason(progress)
+    progress = FIRST.after(handing_over("a", rival="a"), RULE, regret_upper_bound=left)
+    reason = progress.reason(RULE)
     assert (reason is not None) == stops
     if reason is not None:
         assert "nothing is left to gain" in reason
@@ -126,12 +124,12 @@ def test_nothing_left_to_gain_stops_and_says_so(left: float, stops: bool):
 
 
 def test_without_a_leader_nothing_is_settled():
-    assert STOPPER.reason(StopperState(regret_upper_bound=0.0)) is None
+    assert StopperState(regret_upper_bound=0.0).reason(RULE) is None
 
 
 def test_a_switched_off_stopper_never_stops():
-    off = Stopper(enabled=False, patience=1)
-    assert off.reason(StopperState(leader="a", n_flat=9, regret_upper_bound=0.0)) is None
+    off = EarlyStoppingConfig(enabled=False, patience=1)
+    assert StopperState(leader="a", n_flat=9, regret_upper_bound=0.0).reason(off) is None
 
 
 @pytest.mark.parametrize(

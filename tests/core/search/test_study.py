@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
+from convergence_core.config.optimization import EarlyStoppingConfig
 from convergence_core.posterior import SpaceModel
 from convergence_core.records import Evaluation, Params, Trial, canonical_json
 from convergence_core.search.sampler import Advice, Plan
 from convergence_core.search.samplers import SAMPLERS
 from convergence_core.search.schedule import Schedule
 from convergence_core.search.study import Asked, StopReason, Study, limit_reached
-from convergence_core.search.study_state import Stopper, StudyState
+from convergence_core.search.study_state import StudyState
 from convergence_core.space import Choice, Float, Integer, Space
 from tests.support.mixed_problem import trial
 from tests.support.problems import World, configuration, space
@@ -171,8 +172,8 @@ def test_a_search_says_why_it_ends():
         status="done",
         text=f"all {n} settings of the search space are evaluated on all search cases",
     )
-    flat = replace(own.stopper, enabled=True, patience=1)
-    early = replace(study(), stopper=flat).stop_reason(
+    flat = EarlyStoppingConfig(patience=1)
+    early = replace(study(), early_stopping=flat).stop_reason(
         replace(ended, stopper=replace(ended.stopper, n_flat=1))
     )
     assert early is not None
@@ -212,7 +213,7 @@ def test_only_a_finite_space_that_is_wholly_evaluated_is_exhausted():
     few = Space(
         parameters={"n": Integer(min=1, max=5), "b": Choice(kind="boolean", choices=(False, True))}
     )
-    patient = replace(of_space(few), stopper=Stopper(enabled=False))
+    patient = replace(of_space(few), early_stopping=EarlyStoppingConfig(enabled=False))
     state = run(patient, lambda params: float(params["n"]) / 5)
     reason = patient.stop_reason(state)
     assert reason is not None
@@ -310,8 +311,10 @@ def test_the_first_look_widens_only_while_the_defaults_are_perfect():
         flawed = trial(first.candidate, dict.fromkeys(first.cells, 1.0) | {first.cells[0]: reward})
         assert own.first_look(plan, flawed) is None
     # Who wants all generations gets them.
-    assert replace(own, stopper=Stopper(enabled=False)).first_look(plan) is None
-    assert not replace(own, stopper=Stopper(enabled=False)).has_perfect_defaults(told)
+    assert replace(own, early_stopping=EarlyStoppingConfig(enabled=False)).first_look(plan) is None
+    assert not replace(
+        own, early_stopping=EarlyStoppingConfig(enabled=False)
+    ).has_perfect_defaults(told)
 
 
 def test_failures_alone_recommend_none_and_a_limit_is_remembered():
