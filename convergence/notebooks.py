@@ -49,7 +49,7 @@ class NotebookView:
 
         title = Paragraph((f"{self.result.label}: {phrases.heading(self.result)}",))
         blocks = [title, *card(self.result)]
-        body = "\n".join(block_html(block, self.result) for block in blocks)
+        body = "\n".join(block_html(block) for block in blocks)
         return f'<div class="convergence-result"><style>{_STYLE}</style>\n{body}\n</div>'
 
     def _repr_markdown_(self) -> str:
@@ -69,11 +69,12 @@ class NotebookView:
 
     def plot_leaderboard(self, n: int = 20) -> "Figure":
         """Return the first ``n`` configurations with their posterior intervals."""
-        from tasks.report.plots import leaderboard_figure  # noqa: PLC0415 - as above
+        from tasks.report.plots import leaderboard  # noqa: PLC0415 - as above
+        from tasks.report.stills import figure  # noqa: PLC0415 - as above
 
         if n < 1:
             raise ValueError(f"`n` must be 1 or more, but got {n}")
-        return leaderboard_figure(self.result, n)
+        return figure(leaderboard(self.result, n))
 
     def plot_parameters(self) -> "Figure":
         """Return how much of the differences between configurations each parameter makes."""
@@ -85,9 +86,9 @@ class NotebookView:
         Raises:
             ValueError: the parameter is unknown, or took one value only.
         """
-        from tasks.report.effect_plots import effect_figure  # noqa: PLC0415 - as above
+        from tasks.report.stills import parameter_figure  # noqa: PLC0415 - as above
 
-        return effect_figure(self.result, parameter)
+        return parameter_figure(self.result, parameter)
 
     def plot_tradeoffs(self) -> "Figure":
         """Return two metrics of each configuration."""
@@ -102,7 +103,7 @@ class NotebookView:
         return self._plot("spend")
 
     def _plot(self, name: Any) -> "Figure":
-        from tasks.report.plots import figure_of  # noqa: PLC0415 - as above
+        from tasks.report.stills import figure_of  # noqa: PLC0415 - as above
 
         return figure_of(self.result, name)
 

@@ -30,11 +30,11 @@ from tasks.notify.system_events import budget_events
 from tasks.report.games_section import games_blocks
 from tasks.report.markdown import markdown_of, report_markdown
 from tasks.report.phrases import ending, named_label, spend
-from tasks.report.plots import learning_curve_png
 from tasks.report.policy_section import policy_blocks
 from tasks.report.prompts_section import prompt_blocks
 from tasks.report.rlp_section import thinking_blocks
 from tasks.report.sao_section import preference_blocks, preference_report
+from tasks.report.stills import learning_curve_png
 from tasks.report.tables import CAUTIOUS, leaderboard_rows, racing_rows, ranked_by, spending
 from tasks.run.active_runs import run_of
 from tasks.run.result import collect_progress

@@ -147,23 +147,77 @@ def marked(sentence: str) -> tuple[Inline, ...]:
     return tuple(Code(part) if i % 2 else part for i, part in parts if part)
 
 
-PlotName: TypeAlias = Literal[
-    "estimates",
-    "shares",
-    "front",
-    "hypervolume",
-    "learning_curve",
-    "parameter_effects",
-    "tradeoffs",
-    "spend",
-]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Axis:
+    """One axis of a plot."""
+
+    title: str = ""
+    kind: Literal["number", "whole", "log"] = "number"
+    names: tuple[str, ...] = ()
+    """Names of the places 0, 1, ..., from the top or the left; empty: an axis of numbers."""
+    low: float | None = None
+    """End of the axis; ``None``: as the data need."""
+    high: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """One mark, with its intervals."""
+
+    x: float
+    y: float
+    x_ends: tuple[float, float] | None = None
+    y_ends: tuple[float, float] | None = None
+    tip: str = ""
+    """Text that whoever points at the mark reads."""
+    candidate_id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layer:
+    """Marks of one look. A line also shows its points if they have tips and are few."""
+
+    points: tuple[Point, ...]
+    mark: Literal["dots", "line", "steps", "band"] = "dots"
+    """A band lies between the ends on y."""
+    colour: Literal["winner", "default", "dot", "ink", "muted"] = "winner"
+    label: str = ""
+    """Text in the legend; empty: none."""
+    shape: Literal["circle", "rect", "diamond"] = "circle"
+    weight: Literal["faint", "plain", "strong"] = "plain"
+    is_hollow: bool = False
+    is_dashed: bool = False
+    is_right: bool = False
+    """Whether the right axis measures it."""
+
+
+MOST_MARKED = 40
+"""Points of a line that shows them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plot:
+    """Data and encoding of a plot; ECharts draws it on pages, matplotlib in still pictures."""
+
+    name: str
+    """Identifier, unique in its document."""
+    title: str
+    """What it shows, for people who do not see it."""
+    x: Axis = Axis()
+    y: Axis = Axis()
+    right: Axis | None = None
+    layers: tuple[Layer, ...]
+    heading: str = ""
+    """Text above a small plot, one of many; empty: a large plot."""
+    height: float = 3.0
+    """In inches."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plots:
-    """Plots by name, side by side if they fit; on the page only."""
+    """Plots side by side if they fit; on the page only."""
 
-    names: tuple[PlotName, ...]
+    plots: tuple[Plot, ...]
 
 
 Block: TypeAlias = Heading | Paragraph | Bullets | KeyFigures | Grid | Plots | Texts | TextDiff

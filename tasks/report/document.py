@@ -1,7 +1,7 @@
 """Report of a run: the order of its sections, and those that every run has."""
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from convergence_core.records import Params, Role
 from convergence_core.result import (
@@ -31,14 +31,20 @@ from tasks.report.blocks import (
     KeyFigures,
     LongText,
     Paragraph,
-    PlotName,
     Plots,
     marked,
     table,
 )
 from tasks.report.explanation import explanation_blocks
 from tasks.report.phrases import clean, short
-from tasks.report.plots import has_plot, tradeoff_metrics
+from tasks.report.plots import (
+    has_points,
+    holdout_of,
+    learning_curve,
+    plots_of,
+    spend,
+    tradeoff_metrics,
+)
 from tasks.report.tables import costs, leaderboard_grid
 
 DETAILS = Heading("Details")
@@ -77,7 +83,7 @@ def document(result: RunResult) -> list[Block]:
         *_front(result),
         *_metrics(result),
         *_judges(result),
-        *_course(result),
+        *course_blocks(result.curve, result.level, holdout_of(result)),
         *explanation_blocks(result),
         *_society(result),
         *_leaderboard(result),
@@ -253,7 +259,7 @@ def _evidence(result: RunResult) -> list[Block]:
     return [
         _key_figures(result, candidate),
         Bullets(tuple(items)),
-        Plots(("estimates",)),
+        Plots(plots_of(result, "estimates")),
         _estimates(result, candidate),
     ]
 
@@ -387,7 +393,7 @@ def _metrics(result: RunResult) -> list[Block]:
         table(cells, columns, numeric=(phrases.name_of_found(result), "default")),
         Paragraph((_ABOUT_ADJUSTED,), "note"),
     ]
-    if has_plot(result, "tradeoffs"):
+    if plots := plots_of(result, "tradeoffs"):
         x, y = tradeoff_metrics(result) or ("", "")
         n = len(result.leaderboard)
         first = "" if n >= result.n_candidates else f" (the first {n:,} of the leaderboard)"
@@ -395,26 +401,31 @@ def _metrics(result: RunResult) -> list[Block]:
             "Each mark is one configuration, all by their adjusted means in the search: "
             f"{short(y)} against {short(x)}{first}."
         )
-        blocks += [Plots(("tradeoffs",)), Paragraph((text,), "caption")]
+        blocks += [Plots(plots), Paragraph((text,), "caption")]
     return blocks
 
 
 # -- the course of the search
 
 
-def _course(result: RunResult) -> list[Block]:
-    if not result.curve:
+def course_blocks(
+    curve: Sequence[CurvePoint], level: float, holdout: Estimate | None = None
+) -> list[Block]:
+    """Return how the search went.
+
+    Args:
+        curve: what was known after each generation.
+        level: of the intervals, in (0, 1).
+        holdout: of the recommended configuration; ``None``: not measured.
+    """
+    if not curve:
         return []
-    names: list[PlotName] = [
-        name for name in ("learning_curve", "spend") if has_plot(result, name)
-    ]
-    blocks: list[Block] = [Heading("How the search went")]
-    if names:
-        blocks.append(Plots(tuple(names)))
-    if "learning_curve" in names:
+    plots = [plot for plot in (learning_curve(curve, holdout), spend(curve)) if has_points(plot)]
+    blocks: list[Block] = [Heading("How the search went"), Plots(tuple(plots))]
+    if len(plots) > 1:
         text = (
             "The line is the posterior mean of the configuration that would have been recommended "
-            f"after each generation, with its {number_text.percent(result.level)} interval, from "
+            f"after each generation, with its {number_text.percent(level)} interval, from "
             "the search's evaluations alone: biased upward by selection. The dashed line is the average "
             "posterior mean of the configurations that the generation asked."
         )
@@ -428,12 +439,12 @@ def _course(result: RunResult) -> list[Block]:
         ),
         "average of those asked (posterior mean)": lambda p: number_text.reward(p.asked_mean),
     }
-    if any(point.cumulative_usd is not None for point in result.curve):
+    if any(point.cumulative_usd is not None for point in curve):
         columns["USD so far"] = lambda point: number_text.usd(point.cumulative_usd)
-    shown = result.curve[-MAX_ROWS:]
+    shown = curve[-MAX_ROWS:]
     folded = f"{plural(len(shown), 'generation')} in numbers"
-    if len(shown) < len(result.curve):
-        folded = f"The last {folded}, of {len(result.curve):,}"
+    if len(shown) < len(curve):
+        folded = f"The last {folded}, of {len(curve):,}"
     return [*blocks, table(shown, columns, numeric=columns, folded=folded)]
 
 

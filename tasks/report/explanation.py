@@ -13,7 +13,7 @@ from convergence_core.result import RunResult, number_text
 from convergence_core.result.number_text import percent, plural
 from tasks.report.blocks import Block, Code, Columns, Grid, Heading, Paragraph, Plots, table
 from tasks.report.phrases import clean, named_label, short
-from tasks.report.plots import has_plot
+from tasks.report.plots import MAX_EFFECTS, parameter_plots, plots_of
 
 MAX_ROWS = 100
 """Rows shown of a long table."""
@@ -43,19 +43,20 @@ def _parameters(result: RunResult) -> list[Block]:
     blocks: list[Block] = [Heading("What the parameters do")]
     if known:
         blocks.append(Paragraph((about_effects(result, known),), "note"))
-    shows = has_plot(result, "parameter_effects")
-    if shows and has_plot(result, "shares"):
-        blocks.append(Plots(("shares",)))
+    if shares := plots_of(result, "shares"):
+        blocks.append(Plots(shares))
     if known:
         blocks.append(_shares(known))
-    if shows:
-        caption = (
-            "Bands and bars: the interval of the difference to the average, which is dashed. "
-            "Hollow dots: values near which no configuration was asked. Numbers: configurations "
-            "asked. Grey: not surely different from no effect at all."
-        )
-        blocks += [Plots(("parameter_effects",)), Paragraph((caption,), "caption")]
-    return [*blocks, _values(effects)]
+    caption = (
+        "Bands and bars: the interval of the difference to the average, which is dashed. "
+        "Hollow dots: values near which no configuration was asked. In brackets: configurations "
+        "asked. Grey: not surely different from no effect at all."
+    )
+    n_left_out = len(effects) - MAX_EFFECTS
+    if n_left_out > 0:
+        caption += f" {n_left_out} more are in the table."
+    plots = Plots(parameter_plots(result)[:MAX_EFFECTS])
+    return [*blocks, plots, Paragraph((caption,), "caption"), _values(effects)]
 
 
 def about_effects(result: RunResult, effects: list[Effect]) -> str:

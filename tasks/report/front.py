@@ -16,11 +16,11 @@ from tasks.report.blocks import (
     Heading,
     Inline,
     Paragraph,
-    PlotName,
     Plots,
     table,
 )
 from tasks.report.phrases import clean, named_label
+from tasks.report.plots import plots_of
 
 if TYPE_CHECKING:
     from convergence_core.search.goals import FittedGoals
@@ -94,11 +94,11 @@ def front_blocks(result: RunResult) -> list[Block]:
     front = result.front
     if front is None:
         return []
-    names: list[PlotName] = ["front", "hypervolume"]
+    plots = plots_of(result, "front", "hypervolume")
     blocks: list[Block] = [
         Heading("The front of trade-offs"),
         Paragraph((front_sentence(front, result.n_candidates),), "note"),
-        Plots(tuple(names[: 1 + (len(front.volume) > 1)])),
+        Plots(plots[: 1 + (len(front.volume) > 1)]),
         _grid(result, front, front.points),
     ]
     if front.dominated:

@@ -22,16 +22,14 @@ from tasks.report.blocks import (
     LongText,
     Marked,
     Paragraph,
-    PlotName,
     Plots,
     TextDiff,
     Texts,
     WebLink,
 )
 from tasks.report.document import DETAILS, document
-from tasks.report.effect_plots import MAX_EFFECTS
 from tasks.report.phrases import clean, short
-from tasks.report.plots import svg_plots
+from tasks.report.stills import svg
 
 _INTERVAL = re.compile(r"(\[[-+\N{MINUS SIGN}]?\d\.\d+,) ")
 """Beginning of an interval, which should not be torn at the end of a line."""
@@ -43,8 +41,7 @@ def report_html(result: RunResult) -> str:
     blocks = document(result)
     n = blocks.index(DETAILS)
     first, rest = (
-        "\n".join(block_html(block, result) for block in part)
-        for part in (blocks[:n], blocks[n + 1 :])
+        "\n".join(block_html(block) for block in part) for part in (blocks[:n], blocks[n + 1 :])
     )
     body = f"{first}\n<details><summary>{DETAILS.text}</summary>\n{rest}\n</details>"
     return (
@@ -83,7 +80,7 @@ def _style() -> str:
     return "\n" + files("tasks.report").joinpath("page.css").read_text(encoding="utf-8")
 
 
-def block_html(block: Block, result: RunResult) -> str:
+def block_html(block: Block) -> str:
     """Return a block of a report as HTML; texts are escaped, plots are SVG elements."""
     match block:
         case Heading():
@@ -98,7 +95,7 @@ def block_html(block: Block, result: RunResult) -> str:
         case Texts() | TextDiff():
             return _texts(block)
         case Plots():
-            return _plots(block.names, result)
+            return _plots(block)
 
 
 def _list(block: Bullets | KeyFigures) -> str:
@@ -117,13 +114,10 @@ def _key_figure(figure: KeyFigure) -> str:
     )
 
 
-def _plots(names: Sequence[PlotName], result: RunResult) -> str:
-    pictures = [picture for name in names for picture in svg_plots(result, name)]
-    kind = "plots small" if "parameter_effects" in names else "plots"
-    figures = "\n".join(f'<figure class="plot">{picture}</figure>' for picture in pictures)
-    n_left_out = len(result.effects) - MAX_EFFECTS if "parameter_effects" in names else 0
-    note = f'\n<p class="note">{n_left_out} more are in the table.</p>' if n_left_out > 0 else ""
-    return f'<div class="{kind}">\n{figures}\n</div>{note}'
+def _plots(block: Plots) -> str:
+    kind = "plots small" if any(plot.heading for plot in block.plots) else "plots"
+    figures = "\n".join(f'<figure class="plot">{svg(plot)}</figure>' for plot in block.plots)
+    return f'<div class="{kind}">\n{figures}\n</div>'
 
 
 def _grid(grid: Grid) -> str:

@@ -1,112 +1,227 @@
-"""Plots of a report."""
+"""Plots of a report, each declared once: its data and their encoding."""
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Literal, TypeAlias
 
+from convergence_core.explanation.records import Effect, EffectPoint
 from convergence_core.records import Role
-from convergence_core.result import RunResult
+from convergence_core.result import CurvePoint, Estimate, FrontPoint, RunResult
 from convergence_core.result.number_text import interval, percent, usd
-from tasks.report import figures
-from tasks.report.blocks import PlotName
-from tasks.report.effect_plots import draw_shares, effect_svgs, has_shares, shares_height
-from tasks.report.figures import Palette
-from tasks.report.phrases import name_of_found, named_label, short
+from tasks.report.blocks import Axis, Layer, Plot, Point
+from tasks.report.phrases import clean, name_of_found, named_label, short
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+PlotName: TypeAlias = Literal[
+    "estimates", "learning_curve", "spend", "tradeoffs", "front", "hypervolume", "shares"
+]
 
-_PNG_SIZE = (6.4, 3.2)
-
-# A phone shows about 4.8 inches of type at its natural size; a wider figure would be unreadable.
-_WIDTH = 4.8
+MAX_EFFECTS = 24
+"""Parameters plotted; those of the largest shares come first."""
+MAX_SHARES = 12
+"""Rows of parameters and of pairs in the plot of shares."""
+_MAX_CHOICES = 10
 _ROLES: Mapping[Role, str] = {
-    "search": "search\n(posterior,\nbiased)",
-    "fresh": "search cases,\nasked again\n(measured)",
     "holdout": "held-out\ncases\n(measured)",
-}
-_NEEDS: Mapping[PlotName, str] = {
-    "estimates": "a recommended configuration",
-    "front": "a Pareto run with a front",
-    "hypervolume": "a Pareto run with a front",
-    "learning_curve": "a generation after which something was known",
-    "parameter_effects": "a parameter that took two values",
-    "shares": "an explanation of what the parameters do",
-    "tradeoffs": "two metrics measured of one configuration",
-    "spend": "a generation",
+    "fresh": "search cases,\nasked again\n(measured)",
+    "search": "search\n(posterior,\nbiased)",
 }
 
 
-def has_plot(result: RunResult, name: PlotName) -> bool:
-    """Return whether the result holds what a plot needs."""
-    has: dict[PlotName, Callable[[], bool]] = {
-        "estimates": lambda: result.winner is not None,
-        "front": lambda: _has_front(result),
-        "hypervolume": lambda: _has_front(result),
-        "learning_curve": lambda: any(point.best_mean is not None for point in result.curve),
-        "parameter_effects": lambda: any(len(effect.points) > 1 for effect in result.effects),
-        "shares": lambda: has_shares(result),
-        "tradeoffs": lambda: tradeoff_metrics(result) is not None,
-        "spend": lambda: bool(result.curve),
+def plots_of(result: RunResult, *names: PlotName) -> tuple[Plot, ...]:
+    """Return plots by name, without those for which the result holds nothing."""
+    declared: Mapping[PlotName, Callable[[RunResult], Plot | None]] = {
+        "estimates": _estimates,
+        "shares": _shares,
+        "front": _front,
+        "hypervolume": _hypervolume,
+        "tradeoffs": _tradeoffs,
+        "learning_curve": lambda result: learning_curve(result.curve, holdout_of(result)),
+        "spend": lambda result: spend(result.curve),
     }
-    return has[name]()
+    plots = (declared[name](result) for name in names)
+    return tuple(plot for plot in plots if plot is not None and has_points(plot))
 
 
-def svg_plots(result: RunResult, name: PlotName) -> list[str]:
-    """Return a plot's SVG elements: one, or one per parameter; none if there is nothing to show."""
-    if not has_plot(result, name):
-        return []
-    if name == "parameter_effects":
-        return effect_svgs(result)
-    draw, title, height = _plots(result)[name]
-    fill = partial(draw, result=result)
-    return [figures.svg(fill, name=name, title=title, width=_WIDTH, height=height)]
+def has_points(plot: Plot) -> bool:
+    """Return whether a plot shows anything."""
+    return any(layer.points for layer in plot.layers)
 
 
-def _plots(result: RunResult) -> dict[PlotName, tuple[Callable[..., None], str, float]]:
-    """Return plot → what draws it, its title and its height in inches."""
-    return {
-        "shares": (draw_shares, "Shares of the variance", shares_height(result)),
-        "estimates": (_draw_estimates, "Mean rewards with their intervals", 2.5),
-        "learning_curve": (_draw_curve, "Mean reward by generation", 3.0),
-        "front": (_draw_front, "The front of trade-offs with its intervals", 3.3),
-        "hypervolume": (_draw_hypervolume, "Hypervolume by generation", 2.5),
-        "tradeoffs": (_draw_tradeoffs, "Two metrics of each configuration", 3.1),
-        "spend": (_draw_spend, "Calls by generation", 3.0),
-    }
+# -- estimates
 
 
-def learning_curve_png(result: RunResult) -> bytes:
-    """Return the learning curve as a small PNG file (at most 40 kB), for Prefect's artifacts."""
-    return figures.png(
-        partial(_draw_curve, result=result), width=_PNG_SIZE[0], height=_PNG_SIZE[1], dpi=100
+def _estimates(result: RunResult) -> Plot | None:
+    if result.winner is None:
+        return None
+    name = name_of_found(result)
+    reports = {name: result.found}
+    if not result.found_is_baseline and result.baseline is not None:
+        reports["default"] = result.baseline
+    roles = [role for role in _ROLES if any(r and r.estimate(role) for r in reports.values())]
+    layers = []
+    for i, (label, report) in enumerate(reports.items()):
+        shift = 0.0 if len(reports) == 1 else (-0.16, 0.16)[i]
+        points = [
+            Point(
+                x=value.mean,
+                y=y + shift,
+                x_ends=(value.low, value.high),
+                tip=f"{label}, {' '.join(_ROLES[role].split())}: {_interval(value)}",
+            )
+            for y, role in enumerate(roles)
+            if report is not None and (value := report.estimate(role)) is not None
+        ]
+        look = Layer(points=tuple(points), label=label)
+        layers.append(replace(look, colour="default", shape="rect") if i else look)
+    return Plot(
+        name="estimates",
+        title="Mean rewards with their intervals",
+        x=Axis(title=f"mean reward, with {percent(result.level)} intervals"),
+        y=Axis(names=tuple(_ROLES[role] for role in roles)),
+        layers=tuple(layers),
+        height=2.5,
     )
 
 
-def figure_of(result: RunResult, name: PlotName) -> "Figure":
-    """Return a plot of the report as a figure, light.
-
-    Raises:
-        ValueError: the result holds nothing to show, or the plot is one per parameter.
-    """
-    if not has_plot(result, name):
-        raise ValueError(f"the plot `{name}` needs what this result does not hold: {_NEEDS[name]}")
-    draw, _, height = _plots(result)[name]
-    return figures.figure(partial(draw, result=result), width=_PNG_SIZE[0], height=height)
-
-
-def leaderboard_figure(result: RunResult, n: int) -> "Figure":
-    """Return the first ``n`` rows of the leaderboard as posterior means with their intervals.
+def leaderboard(result: RunResult, n: int) -> Plot:
+    """Return the first ``n`` rows as posterior means; the recommended and the default in colour.
 
     Raises:
         ValueError: the leaderboard is empty.
     """
-    if not result.leaderboard:
+    rows = result.leaderboard[:n]
+    if not rows:
         raise ValueError("the leaderboard is empty: no candidate got a reward")
-    height = 0.9 + 0.26 * len(result.leaderboard[:n])
-    draw = partial(_draw_leaderboard, result=result, n=n)
-    return figures.figure(draw, width=_PNG_SIZE[0], height=height)
+    ids = {r.candidate_id for r in (result.winner, result.baseline) if r is not None}
+    chosen = None if result.winner is None else result.winner.candidate_id
+    looks = {
+        Layer(points=(), colour="dot"): [r for r in rows if r.candidate_id not in ids],
+        Layer(points=(), colour="default"): [r for r in rows if r.candidate_id in ids - {chosen}],
+        Layer(points=()): [row for row in rows if row.candidate_id == chosen],
+    }
+    place = {row.candidate_id: y for y, row in enumerate(rows)}
+    return Plot(
+        name="leaderboard",
+        title="Posterior means of the first configurations",
+        x=Axis(title=f"posterior mean reward, with {percent(result.level)} intervals"),
+        y=Axis(names=tuple(short(named_label(row.label, row.candidate_id), 44) for row in rows)),
+        layers=tuple(
+            replace(
+                look,
+                points=tuple(
+                    Point(x=r.mean, y=place[r.candidate_id], x_ends=(r.low, r.high)) for r in group
+                ),
+            )
+            for look, group in looks.items()
+        ),
+        height=0.9 + 0.26 * len(rows),
+    )
+
+
+# -- the course of the search
+
+
+def holdout_of(result: RunResult) -> Estimate | None:
+    """Return what the final test measured of the recommended configuration."""
+    return None if result.winner is None else result.winner.holdout
+
+
+def learning_curve(curve: Sequence[CurvePoint], holdout: Estimate | None = None) -> Plot:
+    """Return what would have been recommended after each generation.
+
+    Args:
+        curve: what was known after each generation.
+        holdout: of the recommended configuration; ``None``: not measured.
+    """
+    known = tuple(
+        Point(
+            x=point.generation,
+            y=point.best_mean,
+            y_ends=(point.low, point.high),
+            tip=f"generation {point.generation}: "
+            f"{interval(point.best_mean, point.low, point.high)}, recommended so far",
+        )
+        for point in curve
+        if point.best_mean is not None and point.low is not None and point.high is not None
+    )
+    asked = tuple(Point(x=p.generation, y=p.asked_mean) for p in curve if p.asked_mean is not None)
+    layers = [
+        Layer(points=known, mark="band"),
+        Layer(
+            points=tuple(replace(point, y_ends=None) for point in known),
+            mark="line",
+            label="recommended so far (search)",
+        ),
+        Layer(
+            points=asked,
+            mark="line",
+            colour="dot",
+            is_dashed=True,
+            label="average of those asked (search)",
+        ),
+    ]
+    if holdout is not None:
+        last = max((point.generation for point in curve), default=0)
+        end = Point(
+            x=last + 0.05 * max(last, 8),
+            y=holdout.mean,
+            y_ends=(holdout.low, holdout.high),
+            tip=f"held-out cases: {_interval(holdout)}",
+        )
+        label = "recommended, held-out cases"
+        layers.append(Layer(points=(end,), colour="ink", shape="diamond", label=label))
+    return Plot(
+        name="learning_curve",
+        title="Mean reward by generation",
+        x=_generations(curve),
+        y=Axis(title="mean reward"),
+        layers=tuple(layers),
+    )
+
+
+def spend(curve: Sequence[CurvePoint]) -> Plot:
+    """Return calls and dollars so far by generation."""
+
+    def tip(point: CurvePoint) -> str:
+        money = "" if point.cumulative_usd is None else f", {usd(point.cumulative_usd)}"
+        return f"generation {point.generation}: {point.cumulative_calls:,} calls so far{money}"
+
+    calls = tuple(Point(x=p.generation, y=p.cumulative_calls, tip=tip(p)) for p in curve)
+    dollars = tuple(
+        Point(x=p.generation, y=p.cumulative_usd) for p in curve if p.cumulative_usd is not None
+    )
+    layers = [Layer(points=calls, mark="steps", colour="dot", label="calls so far")]
+    if dollars:
+        label = "USD so far, known prices"
+        layers.append(
+            Layer(
+                points=dollars,
+                mark="steps",
+                colour="default",
+                is_dashed=True,
+                is_right=True,
+                label=label,
+            )
+        )
+    return Plot(
+        name="spend",
+        title="Calls by generation",
+        x=_generations(curve),
+        y=Axis(title="calls so far", kind="whole", low=0),
+        right=Axis(title="USD so far", low=0) if dollars else None,
+        layers=tuple(layers),
+    )
+
+
+def _generations(curve: Sequence[CurvePoint]) -> Axis:
+    """Return the axis of generations; a single one stands in the middle."""
+    axis = Axis(title="generation", kind="whole")
+    if len(curve) != 1:
+        return axis
+    return replace(axis, low=curve[0].generation - 1, high=curve[0].generation + 1)
+
+
+# -- trade-offs
 
 
 def tradeoff_metrics(result: RunResult) -> tuple[str, str] | None:
@@ -126,300 +241,262 @@ def tradeoff_metrics(result: RunResult) -> tuple[str, str] | None:
     return None
 
 
-# -- one plot each
-
-
-def _draw_estimates(figure: "Figure", palette: Palette, result: RunResult) -> None:
-    axes = figure.subplots()
-    name = name_of_found(result)
-    reports = {name: result.found}
-    if not result.found_is_baseline and result.baseline is not None:
-        reports["default"] = result.baseline
-    styles = {name: (palette.winner, "o", 0.16), "default": (palette.default, "s", -0.16)}
-    roles = [
-        role
-        for role in _ROLES
-        if any(report and report.estimate(role) for report in reports.values())
-    ]
-    for label, report in reports.items():
-        colour, marker, offset = styles[label]
-        estimates = [None if report is None else report.estimate(role) for role in roles]
-        known = [(y, value) for y, value in enumerate(estimates) if value is not None]
-        _errorbars(
-            axes,
-            [value.mean for _, value in known],
-            [y + offset * (len(reports) > 1) for y, _ in known],
-            xerr=_reach([(value.mean, value.low, value.high) for _, value in known]),
-            colour=colour,
-            marker=marker,
-            label=label,
-        )
-        for y, value in known:
-            role = _ROLES[roles[y]].replace("\n", " ")
-            text = f"{label}, {role}: {interval(value.mean, value.low, value.high)}"
-            figures.tip(axes, value.mean, y + offset * (len(reports) > 1), text)
-    axes.set_yticks(range(len(roles)), [_ROLES[role] for role in roles])
-    axes.set_ylim(-0.6, len(roles) - 0.4)
-    axes.grid(visible=False, axis="y")
-    axes.tick_params(axis="y", labelcolor=palette.ink, length=0)
-    axes.set_xlabel(f"mean reward, with {percent(result.level)} intervals")
-    if len(reports) > 1:
-        figure.legend(loc="outside upper left", ncols=2)
-
-
-def _errorbars(
-    axes: "Axes",
-    x: Sequence[float],
-    y: Sequence[float],
-    *,
-    colour: str,
-    marker: str,
-    label: str,
-    size: float = 6,
-    width: float = 1.8,
-    **reach: Any,
-) -> None:
-    """Draw points with the bars ``xerr`` and ``yerr``."""
-    style: dict[str, Any] = {"color": colour, "ecolor": colour, "fmt": marker, "label": label}
-    axes.errorbar(x, y, markersize=size, elinewidth=width, capsize=0, **style, **reach)
-
-
-def _reach(ends: Sequence[tuple[float, float, float]]) -> tuple[list[float], list[float]]:
-    """Return the lengths of error bars; an interval that leaves out its mean has length 0 there."""
-    below = [max(0.0, mean - low) for mean, low, _ in ends]
-    above = [max(0.0, high - mean) for mean, _, high in ends]
-    return below, above
-
-
-def _draw_curve(figure: "Figure", palette: Palette, result: RunResult) -> None:
-    axes = figure.subplots()
-    known = [
-        (point.generation, point.best_mean, point.low, point.high)
-        for point in result.curve
-        if point.best_mean is not None and point.low is not None and point.high is not None
-    ]
-    x = [generation for generation, *_ in known]
-    lows, highs = [low for *_, low, _ in known], [high for *_, high in known]
-    axes.fill_between(x, lows, highs, color=palette.winner, alpha=0.16, linewidth=0)
-    axes.plot(
-        x,
-        [mean for _, mean, *_ in known],
-        color=palette.winner,
-        marker=_marker(known),
-        markersize=4.5,
-        label="recommended so far (search)",
-    )
-    for generation, mean, low, high in known:
-        text = f"generation {generation}: {interval(mean, low, high)}, recommended so far"
-        figures.tip(axes, generation, mean, text)
-    points = [(p.generation, p.asked_mean) for p in result.curve if p.asked_mean is not None]
-    axes.plot(
-        [generation for generation, _ in points],
-        [mean for _, mean in points],
-        color=palette.dot,
-        linestyle=(0, (4, 2)),
-        linewidth=1.4,
-        label="average of those asked (search)",
-    )
-    last = max((point.generation for point in result.curve), default=0)
-    holdout = None if result.winner is None else result.winner.holdout
-    if holdout is not None:
-        _errorbars(
-            axes,
-            [last + 0.05 * max(last, 8)],
-            [holdout.mean],
-            yerr=_reach([(holdout.mean, holdout.low, holdout.high)]),
-            colour=palette.ink,
-            marker="D",
-            label="recommended, held-out cases",
-            size=5,
-            width=1.6,
-        )
-        text = f"held-out cases: {interval(holdout.mean, holdout.low, holdout.high)}"
-        figures.tip(axes, last + 0.05 * max(last, 8), holdout.mean, text)
-    axes.set_ylabel("mean reward")
-    _generations(axes, len(result.curve), last)
-    figure.legend(loc="outside upper left", ncols=2, handlelength=1.6, columnspacing=1.2)
-
-
-def _marker(points: Sequence[object]) -> str:
-    return "o" if len(points) <= 40 else ""
-
-
-def _draw_leaderboard(figure: "Figure", palette: Palette, result: RunResult, n: int) -> None:
-    """Draw posterior means with their intervals, best first; the recommended and the default in colour."""
-    axes = figure.subplots()
-    rows = result.leaderboard[:n]
-    special = {
-        report.candidate_id: colour
-        for report, colour in (
-            (result.baseline, palette.default),
-            (result.winner, palette.winner),
-        )
-        if report is not None
-    }
-    for y, row in enumerate(rows):
-        _errorbars(
-            axes,
-            [row.mean],
-            [y],
-            xerr=_reach([(row.mean, row.low, row.high)]),
-            colour=special.get(row.candidate_id, palette.dot),
-            marker="o",
-            label="",
-        )
-    names = [short(named_label(row.label, row.candidate_id), 44) for row in rows]
-    axes.set_yticks(range(len(rows)), names)
-    axes.set_ylim(len(rows) - 0.4, -0.6)
-    axes.grid(visible=False, axis="y")
-    axes.tick_params(axis="y", labelcolor=palette.ink, length=0)
-    axes.set_xlabel(f"posterior mean reward, with {percent(result.level)} intervals")
-
-
-def _draw_spend(figure: "Figure", palette: Palette, result: RunResult) -> None:
-    axes, dot = figure.subplots(), palette.dot
-    x = [point.generation for point in result.curve]
-    calls = [point.cumulative_calls for point in result.curve]
-    axes.fill_between(x, 0, calls, step="mid", color=dot, alpha=0.18, linewidth=0)
-    axes.step(x, calls, where="mid", color=dot, label="calls so far")
-    for point in result.curve:
-        money = "" if point.cumulative_usd is None else f", {usd(point.cumulative_usd)}"
-        text = f"generation {point.generation}: {point.cumulative_calls:,} calls so far{money}"
-        figures.tip(axes, point.generation, point.cumulative_calls, text)
-    axes.set_ylim(bottom=0)
-    axes.set_ylabel("calls so far")
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
-    _generations(axes, len(x), x[-1])
-    dollars_at = [
-        (point.generation, point.cumulative_usd)
-        for point in result.curve
-        if point.cumulative_usd is not None
-    ]
-    if dollars_at:
-        right = axes.twinx()
-        right.grid(visible=False)
-        right.step(
-            [generation for generation, _ in dollars_at],
-            [dollars for _, dollars in dollars_at],
-            where="mid",
-            color=palette.default,
-            linestyle=(0, (5, 2)),
-            label="USD so far, known prices",
-        )
-        right.set_ylim(bottom=0)
-        right.set_ylabel("USD so far")
-        figure.legend(loc="outside upper left", ncols=2)
-
-
-def _generations(axes: "Axes", n: int, last: int) -> None:
-    """Set the axis of generations; a single one stands in the middle."""
-    from matplotlib.ticker import MaxNLocator  # noqa: PLC0415 - takes half a second
-
-    axes.set_xlabel("generation")
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-    if n == 1:
-        axes.set_xlim(last - 1, last + 1)
-
-
-def _draw_tradeoffs(figure: "Figure", palette: Palette, result: RunResult) -> None:
+def _tradeoffs(result: RunResult) -> Plot | None:
     pair = tradeoff_metrics(result)
-    assert pair is not None  # noqa: S101 - has_plot was asked
-    axes = figure.subplots()
-    subjects = [(name_of_found(result), result.found, palette.winner, "o")]
-    if not result.found_is_baseline:
-        subjects.insert(0, ("default", result.baseline, palette.default, "s"))
-    marked = {
-        report.candidate_id for report in (result.found, result.baseline) if report is not None
-    }
-    dots = [
-        (row.metrics[pair[0]], row.metrics[pair[1]], named_label(row.label, row.candidate_id))
+    if pair is None:
+        return None
+
+    def points(name: str, means: Mapping[str, float], candidate_id: str) -> tuple[Point, ...]:
+        if not means.keys() >= set(pair):
+            return ()
+        x, y = (means[metric] for metric in pair)
+        tip = f"{short(name, 120)}: {x:.4g}, {y:.4g}"
+        return (Point(x=x, y=y, tip=tip, candidate_id=candidate_id),)
+
+    special = [report for report in (result.found, result.baseline) if report is not None]
+    ids = {report.candidate_id for report in special}
+    others = tuple(
+        point
         for row in result.leaderboard
-        if row.candidate_id not in marked and row.metrics.keys() >= set(pair)
-    ]
-    x, y = [x for x, *_ in dots], [y for _, y, _ in dots]
-    for at_x, at_y, text in dots:
-        figures.tip(axes, at_x, at_y, f"{short(text, 120)}: {at_x:.4g}, {at_y:.4g}")
-    dot: dict[str, Any] = {"s": 22, "alpha": 0.55, "linewidths": 0}
-    axes.scatter(x, y, color=palette.dot, label="a configuration", **dot)
-    for label, report, colour, marker in subjects:
-        means = {} if report is None else report.metrics.get("search", {})
-        if means.keys() >= set(pair):
-            axes.scatter(
-                [means[pair[0]]],
-                [means[pair[1]]],
-                s=75,
-                color=colour,
-                marker=marker,
-                edgecolors=palette.paper,
-                linewidths=1.2,
-                zorder=3,
-                label=label,
-            )
-    directions = {metric.name: metric.direction for metric in result.metrics}
-    x_label, y_label = (
-        f"{short(name, 40)}, adjusted mean ({directions[name]} is good)" for name in pair
+        if row.candidate_id not in ids
+        for point in points(
+            named_label(row.label, row.candidate_id), row.metrics, row.candidate_id
+        )
     )
-    axes.set_xlabel(x_label)
-    axes.set_ylabel(y_label)
-    figure.legend(loc="outside upper left", ncols=3, handletextpad=0.2)
+    layers = [Layer(points=others, colour="dot", weight="faint", label="a configuration")]
+    for report in reversed(special):
+        is_found = report is result.found
+        if not is_found and result.found_is_baseline:
+            continue
+        label = name_of_found(result) if is_found else "default"
+        place = points(label, report.metrics.get("search", {}), report.candidate_id)
+        look = Layer(points=place, weight="strong", label=label)
+        layers.append(look if is_found else replace(look, colour="default", shape="rect"))
+    directions = {metric.name: metric.direction for metric in result.metrics}
+    x, y = (
+        Axis(title=f"{short(name, 40)}, adjusted mean ({directions[name]} is good)")
+        for name in pair
+    )
+    return Plot(
+        name="tradeoffs",
+        title="Two metrics of each configuration",
+        x=x,
+        y=y,
+        layers=tuple(layer for layer in layers if layer.points),
+        height=3.1,
+    )
 
 
-# -- of a Pareto run
-
-
-def _has_front(result: RunResult) -> bool:
-    return result.front is not None and bool(result.front.points)
-
-
-def _draw_front(figure: "Figure", palette: Palette, result: RunResult) -> None:
-    """Draw the first two objectives of the front with intervals, dominated ones behind."""
+def _front(result: RunResult) -> Plot | None:
+    """Return the first two objectives of the front with intervals, dominated ones behind."""
     front = result.front
-    assert front is not None  # noqa: S101 - has_plot was asked
-    axes = figure.subplots()
+    if front is None or not front.points:
+        return None
     y, x = front.objectives[:2]
-    behind = [(point.means[x], point.means[y]) for point in front.dominated]
-    dot: dict[str, Any] = {"s": 14, "alpha": 0.45, "linewidths": 0}
-    xs, ys = [x for x, _ in behind], [y for _, y in behind]
-    axes.scatter(xs, ys, color=palette.dot, label="dominated", **dot)
+
+    def points(members: Iterable[FrontPoint], *, has_ends: bool = True) -> tuple[Point, ...]:
+        return tuple(
+            Point(
+                x=p.means[x],
+                y=p.means[y],
+                x_ends=(p.lows[x], p.highs[x]) if has_ends else None,
+                y_ends=(p.lows[y], p.highs[y]) if has_ends else None,
+                tip=f"{short(named_label(p.label, p.candidate_id), 120)}: "
+                + ", ".join(
+                    f"{short(name, 40)} {interval(p.means[name], p.lows[name], p.highs[name])}"
+                    for name in front.objectives
+                ),
+                candidate_id=p.candidate_id,
+            )
+            for p in members
+        )
+
     chosen = None if result.winner is None else result.winner.candidate_id
-    chosen_points = [p for p in (*front.points, *front.dominated) if p.candidate_id == chosen]
-    for points, colour, marker, label in (
-        (front.points, palette.winner, "o", "on the front"),
-        (chosen_points, palette.default, "D", "recommended by the weights"),
-    ):
-        if points:
-            _errorbars(
-                axes,
-                [point.means[x] for point in points],
-                [point.means[y] for point in points],
-                xerr=_reach([(p.means[x], p.lows[x], p.highs[x]) for p in points]),
-                yerr=_reach([(p.means[y], p.lows[y], p.highs[y]) for p in points]),
-                colour=colour,
-                marker=marker,
-                label=label,
-                size=5,
-                width=0.8,
-            )
-        for p in points:
-            means = ", ".join(
-                f"{short(name, 40)} {interval(p.means[name], p.lows[name], p.highs[name])}"
-                for name in front.objectives
-            )
-            text = f"{short(named_label(p.label, p.candidate_id), 120)}: {means}"
-            figures.tip(axes, p.means[x], p.means[y], text)
+    recommended = [p for p in (*front.points, *front.dominated) if p.candidate_id == chosen]
+    behind = points(front.dominated, has_ends=False)
+    layers = (
+        Layer(points=behind, colour="dot", weight="faint", label="dominated"),
+        Layer(points=points(front.points), label="on the front"),
+        Layer(
+            points=points(recommended),
+            colour="default",
+            shape="diamond",
+            label="recommended by the weights",
+        ),
+    )
     more = len(front.objectives) - 2
     of_more = f" ({more} more in the table)" if more else ""
-    axes.set_xlabel(f"{short(x, 40)}, 1 is good; {percent(front.level)} intervals{of_more}")
-    axes.set_ylabel(f"{short(y, 40)}, 1 is good")
-    figure.legend(loc="outside upper left", ncols=3, handletextpad=0.2, columnspacing=1.0)
+    return Plot(
+        name="front",
+        title="The front of trade-offs with its intervals",
+        x=Axis(title=f"{short(x, 40)}, 1 is good; {percent(front.level)} intervals{of_more}"),
+        y=Axis(title=f"{short(y, 40)}, 1 is good"),
+        layers=tuple(layer for layer in layers if layer.points),
+        height=3.3,
+    )
 
 
-def _draw_hypervolume(figure: "Figure", palette: Palette, result: RunResult) -> None:
+def _hypervolume(result: RunResult) -> Plot | None:
     front = result.front
-    assert front is not None  # noqa: S101 - has_plot was asked
-    axes = figure.subplots()
-    x = [point.generation for point in front.volume]
-    volumes = [point.hypervolume for point in front.volume]
-    axes.plot(x, volumes, color=palette.winner, marker=_marker(x), markersize=4.5)
-    axes.set_ylabel("hypervolume")
-    _generations(axes, 0, 0)
+    if front is None or not front.points:
+        return None
+    points = tuple(
+        Point(
+            x=point.generation,
+            y=point.hypervolume,
+            tip=f"generation {point.generation}: {point.hypervolume:.4f}",
+        )
+        for point in front.volume
+    )
+    return Plot(
+        name="hypervolume",
+        title="Hypervolume by generation",
+        x=Axis(title="generation", kind="whole"),
+        y=Axis(title="hypervolume"),
+        layers=(Layer(points=points, mark="line"),),
+        height=2.5,
+    )
+
+
+# -- parameters
+
+
+def _shares(result: RunResult) -> Plot | None:
+    """Return each share of the variance with its interval; hollow where it is not sure."""
+    effects = [
+        (effect.parameter, effect.share, effect.share_low, effect.share_high, effect.is_sure)
+        for effect in result.effects
+        if effect.share is not None
+        and effect.share_low is not None
+        and effect.share_high is not None
+    ]
+    surface = None if result.explanation is None else result.explanation.surface
+    pairs = [
+        (f"{short(a, 16)} with {short(b, 16)}", pair.share, pair.low, pair.high, True)
+        for pair in (() if surface is None else surface.interactions)
+        if pair.is_sure
+        for a, b in [pair.parameters]
+    ]
+    rows = sorted([*effects[:MAX_SHARES], *pairs], key=lambda row: -row[1])
+    if not rows:
+        return None
+    sure, unsure = (
+        tuple(
+            Point(
+                x=100 * share,
+                y=y,
+                x_ends=(100 * low, 100 * high),
+                tip=f"{short(name, 60)}: {100 * share:.0f} % "
+                f"[{100 * low:.0f}, {100 * high:.0f}] of the variance",
+            )
+            for y, (name, share, low, high, row_is_sure) in enumerate(rows)
+            if row_is_sure is is_sure
+        )
+        for is_sure in (True, False)
+    )
+    return Plot(
+        name="shares",
+        title="Shares of the variance",
+        x=Axis(title="share of the variance between configurations, %", low=0),
+        y=Axis(names=tuple(short(name, 36) for name, *_ in rows)),
+        layers=(Layer(points=sure), Layer(points=unsure, colour="dot", is_hollow=True)),
+        height=0.9 + 0.24 * len(rows),
+    )
+
+
+def parameter_plots(result: RunResult) -> tuple[Plot, ...]:
+    """Return one plot for each parameter that took two values, on one scale of rewards."""
+    effects = [effect for effect in result.effects if len(effect.points) > 1]
+    if not effects:
+        return ()
+    points = [point for effect in effects for point in effect.points]
+    low, high = min(point.low for point in points), max(point.high for point in points)
+    margin = 0.06 * max(high - low, 0.01)
+    rewards = Axis(low=low - margin, high=high + margin)
+    return tuple(
+        (_number if effect.kind == "number" else _choice)(effect, f"effect{i}", rewards)
+        for i, effect in enumerate(effects)
+    )
+
+
+def _number(effect: Effect, name: str, rewards: Axis) -> Plot:
+    points = [
+        (Point(x=p.x, y=p.mean, y_ends=(p.low, p.high)), p)
+        for p in effect.points
+        if p.x is not None
+    ]
+    line = tuple(point for point, _ in points)
+    ends = [point.x for point in line[:: len(line) - 1 or 1]]
+    dots = [(replace(point, y_ends=None, tip=_tip(p)), p) for point, p in points]
+    look = Layer(points=line, colour=_colour(effect))
+    return Plot(
+        name=name,
+        title=f"Mean reward by {clean(effect.parameter)}",
+        x=Axis(kind="log" if effect.log else "number"),
+        y=rewards,
+        layers=(
+            *_average(effect, lambda average: [Point(x=x, y=average) for x in ends]),
+            replace(look, mark="band"),
+            replace(look, mark="line", points=tuple(replace(p, y_ends=None) for p in line)),
+            *_dots(look, dots),
+        ),
+        heading=short(effect.parameter, 34),
+        height=2.3,
+    )
+
+
+def _choice(effect: Effect, name: str, rewards: Axis) -> Plot:
+    values = _extremes(effect.points)
+    dots = [
+        (Point(x=p.mean, y=row, x_ends=(p.low, p.high), tip=_tip(p)), p)
+        for row, p in enumerate(values)
+    ]
+    ends = (-0.5, len(values) - 0.5)
+    more = len(effect.points) - len(values)
+    return Plot(
+        name=name,
+        title=f"Mean reward by {clean(effect.parameter)}",
+        x=rewards,
+        y=Axis(names=tuple(f"{short(p.label, 16)} ({p.n_candidates:,})" for p in values)),
+        layers=(
+            *_average(effect, lambda average: [Point(x=average, y=y) for y in ends]),
+            *_dots(Layer(points=(), colour=_colour(effect)), dots),
+        ),
+        heading=short(effect.parameter, 34) + (f" (and {more} more)" if more else ""),
+        height=2.3,
+    )
+
+
+def _average(effect: Effect, ends: Callable[[float], Sequence[Point]]) -> list[Layer]:
+    if effect.average is None:
+        return []
+    points = tuple(ends(effect.average))
+    return [Layer(points=points, mark="line", colour="muted", weight="faint", is_dashed=True)]
+
+
+def _dots(look: Layer, dots: Sequence[tuple[Point, EffectPoint]]) -> Iterable[Layer]:
+    """Return the points, hollow where no configuration was asked."""
+    for is_hollow in (False, True):
+        points = tuple(point for point, p in dots if (p.n_candidates == 0) is is_hollow)
+        if points:
+            yield replace(look, points=points, is_hollow=is_hollow)
+
+
+def _tip(point: EffectPoint) -> str:
+    return f"{short(point.label, 80)}: {interval(point.mean, point.low, point.high)}"
+
+
+def _extremes(points: Sequence[EffectPoint]) -> list[EffectPoint]:
+    """Return all points, or of many those of the highest mean rewards and the lowest."""
+    if len(points) <= _MAX_CHOICES:
+        return list(points)
+    ordered = sorted(points, key=lambda point: -point.mean)
+    return [*ordered[: _MAX_CHOICES - 2], *ordered[-2:]]
+
+
+def _colour(effect: Effect) -> Literal["winner", "dot"]:
+    return "winner" if effect.is_sure or effect.share is None else "dot"
+
+
+def _interval(value: Estimate) -> str:
+    return interval(value.mean, value.low, value.high)

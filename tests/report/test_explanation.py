@@ -7,11 +7,9 @@ import pytest
 
 from convergence_core.explanation.records import Explanation
 from convergence_core.result import RunResult
-from tasks.report.effect_plots import has_shares
 from tasks.report.markdown import report_markdown
 from tasks.report.page import report_html
-from tasks.report.plots import has_plot, svg_plots
-from tests.support.results import made_up_result
+from tests.support.results import made_up_result, pictures
 
 TITLES = (
     "What the parameters do",
@@ -71,9 +69,8 @@ def test_results_from_before_shares_can_still_be_reported():
         for key in ("share", "share_low", "share_high", "average", "share_active", "is_sure"):
             del effect[key]  # type: ignore[union-attr, arg-type]
     result = RunResult.from_json(old)
-    assert not has_shares(result)
-    assert svg_plots(result, "shares") == []
-    assert len(svg_plots(result, "parameter_effects")) == 3
+    assert pictures(result, "shares") == []
+    assert len(pictures(result, "effect")) == 3
     text = report_markdown(result)
     assert "What the parameters do" in text
     assert "share of variance" not in text
@@ -81,8 +78,7 @@ def test_results_from_before_shares_can_still_be_reported():
 
 def test_shares_are_drawn_surely_or_hollow():
     result = made_up_result()
-    assert has_plot(result, "shares")
-    (picture,) = svg_plots(result, "shares")
+    (picture,) = pictures(result, "shares")
     assert [name for name in ("stemmer", "k1 with stemmer") if name in picture]
     assert "removes_stop_words" in picture
     assert re.search(r"var\(--dot\)", picture)
@@ -94,7 +90,7 @@ def test_a_choice_of_many_values_shows_those_at_both_ends():
         replace(effect.points[0], label=f"v{i:02d}", mean=0.5 + 0.01 * i) for i in range(30)
     )
     result = replace(made_up_result(), effects=(replace(effect, points=points),))
-    (picture,) = svg_plots(result, "parameter_effects")
+    (picture,) = pictures(result, "effect")
     assert "(and 20 more)" in picture
-    assert {f">v{i:02d}<" in picture for i in (29, 28, 0, 1)} == {True}
-    assert ">v10<" not in picture
+    assert {f">v{i:02d} (" in picture for i in (29, 28, 0, 1)} == {True}
+    assert ">v10 (" not in picture

@@ -17,10 +17,9 @@ from tasks.report.front import pareto_front
 from tasks.report.markdown import report_markdown
 from tasks.report.page import report_html
 from tasks.report.phrases import constraint_reason
-from tasks.report.plots import has_plot, svg_plots
 from tests.support.goals_problem import GoalsProblem, constrained, two_metrics
 from tests.support.mixed_problem import mixed_space
-from tests.support.results import made_up_result
+from tests.support.results import made_up_result, pictures
 
 SPACE = mixed_space()
 REWARDS, PARETO = two_metrics()
@@ -107,9 +106,8 @@ def test_the_report_shows_front_and_dominated_apart(result, front):
 
 @pytest.mark.parametrize("name", ["front", "hypervolume"])
 def test_plots_of_the_front_exist_only_with_a_front(result, name):
-    assert svg_plots(result, name)[0].startswith("<svg")
-    assert not has_plot(replace(result, front=None), name)
-    assert svg_plots(replace(result, front=None), name) == []
+    assert pictures(result, name)[0].startswith("<svg")
+    assert pictures(replace(result, front=None), name) == []
 
 
 def test_infeasible_candidates_are_left_out_and_counted():

@@ -348,7 +348,7 @@ def test_a_recording_is_a_link_on_the_page_and_an_address_elsewhere():
     case = CaseAnswers(case_id="c", role="holdout", input="?", first=None, second=answer)
     blocks = answer_blocks([case], "default", "recommended")
     assert f"* recording of recommended: {url}" in markdown_of(blocks)
-    page = read("".join(block_html(block, made_up_result()) for block in blocks))
+    page = read("".join(block_html(block) for block in blocks))
     assert ("href", url) in page.attributes
     assert ("rel", "noopener noreferrer") in page.attributes
 
@@ -358,7 +358,7 @@ def test_thinking_stands_beside_an_answer_and_is_no_part_of_it():
     case = CaseAnswers(case_id="c", role="holdout", input="?", first=None, second=answer)
     blocks = answer_blocks([case], "default", "recommended")
     assert "* thinking of recommended: " in markdown_of(blocks)
-    page = read("".join(block_html(block, made_up_result()) for block in blocks))
+    page = read("".join(block_html(block) for block in blocks))
     assert "script" not in page.tags
 
 
@@ -369,7 +369,7 @@ def test_what_is_no_address_of_the_web_is_text(url: str):
     answer = CaseAnswer(text="yes", reward=1.0, recording_url=url)
     case = CaseAnswers(case_id="c", role="holdout", input="?", first=None, second=answer)
     blocks = answer_blocks([case], "default", "recommended")
-    page = read("".join(block_html(block, made_up_result()) for block in blocks))
+    page = read("".join(block_html(block) for block in blocks))
     assert {name for name, _ in page.attributes} <= {"href", "rel", "class"}
     assert all(value == url for name, value in page.attributes if name == "href")
     assert "script" not in page.tags

@@ -8,15 +8,14 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import get_args
 
 import pytest
 
 from convergence_core.explanation.records import Effect, EffectPoint
 from convergence_core.result import RunResult
-from tasks.report.blocks import PlotName
-from tasks.report.plots import has_plot, learning_curve_png, svg_plots, tradeoff_metrics
-from tests.support.results import bare_result, failed_result, made_up_result
+from tasks.report.plots import tradeoff_metrics
+from tasks.report.stills import learning_curve_png
+from tests.support.results import bare_result, failed_result, made_up_result, pictures
 
 ROOT = Path(__file__).parents[2]
 
@@ -27,7 +26,7 @@ def test_drawing_leaves_settings_and_loggers_as_they_were():
     before = dict(mpl.rcParams)
     level = logging.getLogger("matplotlib").level
     learning_curve_png(made_up_result())
-    svg_plots(made_up_result(), "tradeoffs")
+    pictures(made_up_result(), "tradeoffs")
     assert dict(mpl.rcParams) == before
     assert logging.getLogger("matplotlib").level == level
 
@@ -35,15 +34,15 @@ def test_drawing_leaves_settings_and_loggers_as_they_were():
 def test_the_users_own_style_does_not_reach_the_report():
     import matplotlib as mpl
 
-    plain = svg_plots(made_up_result(), "spend")
+    plain = pictures(made_up_result(), "spend")
     with mpl.rc_context({"font.size": 30, "axes.grid": False}):
-        assert svg_plots(made_up_result(), "spend") == plain
+        assert pictures(made_up_result(), "spend") == plain
 
 
 @pytest.mark.slow
 def test_a_read_only_home_makes_no_noise(tmp_path):
     code = (
-        "import sys; from tasks.report.plots import learning_curve_png; "
+        "import sys; from tasks.report.stills import learning_curve_png; "
         "assert 'matplotlib' not in sys.modules; "
         "from tests.support.results import made_up_result; "
         "learning_curve_png(made_up_result()); "
@@ -73,9 +72,8 @@ def test_the_learning_curve_of_nothing_is_still_a_picture():
 
 
 def test_plots_without_data_are_absent():
-    assert not any(has_plot(failed_result(), name) for name in get_args(PlotName))
-    assert svg_plots(bare_result(), "parameter_effects") == []
-    assert svg_plots(failed_result(), "estimates") == []
+    assert pictures(failed_result(), "") == []
+    assert pictures(bare_result(), "effect") == []
 
 
 @pytest.mark.parametrize("values", [(8.0, 16.0, 31.0), (1.0, 1000.0), (0.001, 0.1, 10.0)])
@@ -85,7 +83,7 @@ def test_a_logarithmic_axis_has_plain_numbers(values):
         for x in values
     )
     effect = Effect(parameter="max_tokens", kind="number", log=True, points=points)
-    (picture,) = svg_plots(replace(made_up_result(), effects=(effect,)), "parameter_effects")
+    (picture,) = pictures(replace(made_up_result(), effects=(effect,)), "effect")
     assert "mathdefault" not in picture
     labels = re.findall(r">([0-9.]+)</text>", picture)
     assert any(min(values) / 10 <= float(label) <= 10 * max(values) for label in labels)
@@ -93,12 +91,12 @@ def test_a_logarithmic_axis_has_plain_numbers(values):
 
 def test_one_generation_and_one_configuration_can_be_drawn():
     result = made_up_result(n_candidates=1, n_generations=1)
-    for name in ("estimates", "learning_curve", "tradeoffs", "spend", "parameter_effects"):
-        assert svg_plots(result, name)
+    for name in ("estimates", "learning_curve", "tradeoffs", "spend", "effect"):
+        assert pictures(result, name)
 
 
 def test_colours_of_a_page_are_its_own():
-    (picture,) = svg_plots(made_up_result(), "estimates")
+    (picture,) = pictures(made_up_result(), "estimates")
     assert "var(--winner)" in picture
     assert "var(--default)" in picture
     assert "#0" not in picture.replace('"#', "").replace("(#", "")
@@ -109,8 +107,8 @@ def test_missing_glyphs_and_dollars_are_drawn_quietly():
         effects = [replace(effect, parameter="温度 $x_1 é") for effect in result.effects]
         return replace(result, effects=tuple(effects))
 
-    pictures = svg_plots(renamed(made_up_result()), "parameter_effects")
-    assert all("温度 $x_1 é" in picture for picture in pictures)
+    drawn = pictures(renamed(made_up_result()), "effect")
+    assert all("温度 $x_1 é" in picture for picture in drawn)
 
 
 def test_the_trade_off_shows_the_two_metrics_of_most_weight():

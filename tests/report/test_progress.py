@@ -5,7 +5,7 @@ from pathlib import Path
 from convergence_core.events import Event, GenerationFinished
 from convergence_core.result import RunResult
 from tasks.inputs.loader import load
-from tasks.report.plots import learning_curve_png
+from tasks.report.stills import learning_curve_png
 from tasks.report.tables import leaderboard_rows
 from tasks.run.opener import prepare_run
 from tasks.run.result import collect_progress

@@ -26,6 +26,9 @@ from convergence_core.result import (
     RunResult,
     Within,
 )
+from tasks.report.blocks import Plots
+from tasks.report.document import document
+from tasks.report.stills import svg
 
 _STEMMERS = ("none", "porter", "english")
 
@@ -288,3 +291,14 @@ def _effects() -> tuple[Effect, ...]:
             points=(point("true", None, 0.57, 70), point("false", None, 0.55, 50)),
         ),
     )
+
+
+def pictures(result: RunResult, name: str) -> list[str]:
+    """Return the pictures of a report's plots whose names begin so."""
+    return [
+        svg(plot)
+        for block in document(result)
+        if isinstance(block, Plots)
+        for plot in block.plots
+        if plot.name.startswith(name)
+    ]
