@@ -1,4 +1,4 @@
-"""Summary of one run: verdict, next step, progress between generations, budget."""
+"""Summary of one run: progress between generations, counts, budget."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,9 +6,7 @@ from typing import Any
 import apsw
 
 from convergence_core.ports import RunRecord
-from convergence_core.result import RunResult, verdict_of
 from convergence_core.result.number_text import plural
-from convergence_core.result.verdict import price_sentence
 from tasks.pages.changes import reading_journal
 from tasks.pages.overview import run_rows
 from tasks.pages.source import Page, PageSource, line_of
@@ -21,10 +19,6 @@ SELECT count(*) FILTER (WHERE status <> 'skipped') AS n_evaluations,
        count(*) FILTER (WHERE status NOT IN ('ok', 'skipped')) AS n_failed,
        count(*) FILTER (WHERE status <> 'skipped' AND reward IS NULL) AS n_missing
 FROM evaluations WHERE run_id = $run
-"""
-_HAS = """
-SELECT (SELECT count(*) FROM thoughts WHERE run_id = $run) AS thoughts,
-       (SELECT count(*) FROM preference_rounds WHERE run_id = $run) AS preferences
 """
 _GENERATIONS = """
 SELECT count(*) AS n, sum(n_evaluations)::BIGINT AS n_evaluations,
@@ -53,60 +47,24 @@ class UnpublishedCalls:
 def run_summary(source: PageSource, record: RunRecord) -> Page:
     """Return how a run stands."""
     (row,) = run_rows(source, [record])
-    result = source.result(record)
     counts = source.rows(_COUNTS, run=record.run_id)[0]
-    has = source.rows(_HAS, run=record.run_id)[0]
-    configuration = source.configuration(record)
-    verdict = None if result is None else verdict_of(result)
+    has_verdict = source.result(record) is not None
     progress, unpublished = _progress(source, record)
     row["n_calls"] = (row["n_calls"] or 0) + unpublished.n_calls
     if unpublished.cost_usd is not None:
         row["spent_usd"] = (row["spent_usd"] or 0.0) + unpublished.cost_usd
     return {
         **row,
-        "verdict": None if verdict is None else verdict.sentence,
-        "kind": None if verdict is None else verdict.kind,
-        "next_step": None if verdict is None else verdict.next_step,
-        "command": _command(record) if verdict is None else verdict.command,
+        "command": None if has_verdict else _command(record),
         "reason": line_of(record.reason),
-        "sentences": [] if result is None else _sentences(result),
         "progress": progress,
         **counts,
-        "algorithm": configuration.optimization.algorithm,
-        "seed": record.seed,
-        "max_generations": configuration.optimization.evolution.generations,
-        "has": {
-            "front": result is not None and result.front is not None,
-            "thoughts": bool(has["thoughts"]),
-            "preferences": bool(has["preferences"]),
-            "texts": configuration.storage.keep_text,
-            "effects": result is not None
-            and any(len(effect.points) > 1 for effect in result.effects),
-        },
     }
 
 
 def _command(record: RunRecord) -> str | None:
     ended = record.status in {"stopped", "failed", "interrupted"}
     return f"convergence resume {record.label}" if ended else None
-
-
-def _sentences(result: RunResult) -> list[str]:
-    """Return what the report says of what was found, in its order."""
-    candidate = result.found
-    sentences = [phrases.heading(result), phrases.ending(result)]
-    if candidate is not None:
-        sentences += [
-            phrases.holdout_sentence(result, candidate),
-            phrases.gate_sentence(result) or "",
-            phrases.fresh_sentence(result, candidate),
-            phrases.search_sentence(result, candidate) if candidate.search is not None else "",
-            phrases.within_sentence(result) or "",
-            price_sentence(result) or "",
-        ]
-    if result.facts.get("offline"):
-        sentences.append("The run was offline: these answers are a mock's, no real model's.")
-    return [sentence for sentence in sentences if sentence]
 
 
 def _progress(source: PageSource, record: RunRecord) -> tuple[Page | None, UnpublishedCalls]:

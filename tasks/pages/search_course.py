@@ -1,59 +1,26 @@
-"""Course of a search: curve, leaderboard, effects, front, spend, thoughts."""
+"""Leaderboard of a run, and the sections of its report."""
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 from convergence_core.ports import RunRecord
-from convergence_core.result import FrontPoint
-from convergence_core.result.number_text import percent, usd
-from convergence_core.result.verdict import FREE, are_free
+from convergence_core.result.number_text import percent
 from tasks.pages.allocation import standings, tags_of
-from tasks.pages.source import Page, PageSource, line_of
+from tasks.pages.source import Page, PageSource
+from tasks.report.document import course_blocks, page_sections
 from tasks.report.evidence import costs_of, curve_of
-from tasks.report.explanation import about_effects
-from tasks.report.front import front_sentence
-from tasks.report.phrases import clean
-from tasks.report.rlp_section import thinking_lines
-from tasks.report.sao_section import preference_lines, preference_report
-from tasks.report.tables import cost_sentences, ranked_by
-from tasks.secrets.process_redaction import redacted_text
-from tasks.secrets.redaction import shortened
+from tasks.report.rlp_section import thinking_blocks, thinking_report
+from tasks.report.sao_section import preference_blocks, preference_report
+from tasks.report.tables import cost_blocks, ranked_by
 
-MOST_TEXT = 4_000
-"""Characters of a thought."""
 _CELLS = """
 SELECT candidate_id, count(*) FILTER (WHERE status <> 'skipped') AS n_cells,
        count(DISTINCT case_id) AS n_cases,
        count(*) FILTER (WHERE status NOT IN ('ok', 'skipped')) AS n_failed
 FROM evaluations WHERE run_id = $run AND role = 'search' GROUP BY candidate_id
 """
-_BY_GENERATION = """
-SELECT generation, sum(cost_usd) AS cost_usd, count(*) FILTER (WHERE state <> 'cached') AS n_calls
-FROM attempts WHERE run_id = $run GROUP BY generation ORDER BY generation NULLS LAST
-"""
-_THOUGHTS = """
-WITH texts AS (
-  SELECT payload_sha256, min(text) AS text FROM payloads
-  WHERE run_id = $run AND kind = 'thought' GROUP BY ALL)
-SELECT t.thought_id, t.generation, t.agent_id AS strategy, texts.text, t.information_gain AS gain,
-       t.gain_se, t.resolution, t.e_value, t.n_outcomes, t.reason, t.ignored_reason, t.cost_usd
-FROM thoughts t LEFT JOIN texts ON texts.payload_sha256 = t.text_sha256
-WHERE t.run_id = $run ORDER BY t.generation, t.information_gain DESC NULLS LAST
-"""
-
-
-def curve(source: PageSource, record: RunRecord) -> Page:
-    """Return what was known after each generation."""
-    note = (
-        "Posterior mean of what would have been handed over, with its interval: what the search says "
-        "of the one it chose is biased upward by selection."
-    )
-    return {
-        "points": [asdict(point) for point in curve_of(source.store, record.run_id)],
-        "note": note,
-    }
 
 
 def leaderboard(source: PageSource, record: RunRecord) -> Page:
@@ -114,101 +81,29 @@ def _parameters(record: RunRecord) -> list[Page]:
     ]
 
 
-def effects(source: PageSource, record: RunRecord) -> Page:
-    """Return what each parameter does, once the run has ended."""
+def report(source: PageSource, record: RunRecord) -> Page:
+    """Return the sections of a run's report; of a run without a result those known so far."""
     result = source.result(record)
-    shown = (
-        [] if result is None else [effect for effect in result.effects if len(effect.points) > 1]
-    )
-    known = [effect for effect in shown if effect.share is not None]
-    return {
-        "effects": [
-            {
-                **{name: value for name, value in asdict(effect).items() if name != "points"},
-                "points": [
-                    {
-                        "value": point.label if point.x is None else point.x,
-                        "label": clean(point.label),
-                        "mean": point.mean,
-                        "low": point.low,
-                        "high": point.high,
-                        "n_candidates": point.n_candidates,
-                    }
-                    for point in effect.points
-                ],
-            }
-            for effect in shown
-        ],
-        "sentences": [about_effects(result, known)] if result is not None and known else [],
-    }
-
-
-def front(source: PageSource, record: RunRecord) -> Page:
-    """Return the front of trade-offs of a Pareto run that has ended."""
-    result = source.result(record)
-    if result is None or result.front is None:
-        return {"objectives": [], "points": [], "dominated": [], "sentence": None}
-    pareto = result.front
-    return {
-        "objectives": [
-            {"name": name, "direction": "higher", "unit": None} for name in pareto.objectives
-        ],
-        "points": _points(pareto.points),
-        "dominated": _points(pareto.dominated),
-        "volume": [asdict(point) for point in pareto.volume],
-        "level": pareto.level,
-        "sentence": front_sentence(pareto, result.n_candidates),
-    }
-
-
-def _points(points: Sequence[FrontPoint]) -> list[Page]:
-    return [{**asdict(point), "name": clean(point.label)} for point in points]
-
-
-def spend(source: PageSource, record: RunRecord) -> Page:
-    """Return what a run has paid, by role and model and by generation."""
-    costs = costs_of(source.store, record.run_id)
-    free = {"cost_usd": 0.0} if are_free(costs) else {}
-    sentences = cost_sentences(costs, is_offline="offline" in record.tags)
-    return {
-        "rows": [
-            {
-                **asdict(cost),
-                "tokens_in": cost.prompt_tokens,
-                "tokens_out": cost.completion_tokens,
-                **free,
-            }
-            for cost in costs
-        ],
-        "by_generation": source.rows(_BY_GENERATION, run=record.run_id),
-        "sentences": [*sentences, *([f"{usd(0.0)}: {FREE}."] if free else [])],
-    }
-
-
-def thoughts(source: PageSource, record: RunRecord) -> Page:
-    """Return thoughts with their gain."""
-    result = source.result(record)
-    report = None if result is None else result.thinking
-    sentences = [] if report is None else [report.sentence, *thinking_lines(report)]
-    rows = [
-        {
-            **row,
-            "text": None
-            if row["text"] is None
-            else shortened(row["text"], MOST_TEXT, redacted_text),
-            "reason": line_of(row["reason"]),
-        }
-        for row in source.rows(_THOUGHTS, run=record.run_id)
+    if result is not None:
+        return {"blocks": [_plain(block) for block in page_sections(result)]}
+    store, run_id = source.store, record.run_id
+    level = source.configuration(record).optimization.mab.confidence_level
+    space = source.space(record)
+    thinking = None if space is None else thinking_report(store, run_id, space=space, params_of={})
+    blocks = [
+        *course_blocks(curve_of(store, run_id), level),
+        *thinking_blocks(thinking),
+        *preference_blocks(preference_report(store, run_id, record.name)),
+        *cost_blocks(costs_of(store, run_id), is_offline="offline" in record.tags),
     ]
-    return {"rows": rows, "sentences": sentences}
+    return {"blocks": [_plain(block) for block in blocks]}
 
 
-def preferences(source: PageSource, record: RunRecord) -> Page:
-    """Return rounds of preference pairs."""
-    report = preference_report(source.store, record.run_id, record.name)
-    if report is None:
-        return {"rounds": [], "sentences": []}
-    return {
-        "rounds": [{**asdict(each), "sentence": each.why_disbelieved} for each in report.rounds],
-        "sentences": preference_lines(report),
-    }
+def _plain(value: Any) -> Any:
+    """Return a block as JSON: each part by the name of its class and its fields."""
+    if is_dataclass(value):
+        parts = {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
+        return {"is": type(value).__name__, **parts}
+    if isinstance(value, (tuple, frozenset)):
+        return [_plain(each) for each in value]
+    return value

@@ -74,19 +74,26 @@ _METRIC_KINDS: Mapping[Role, str] = {**_KINDS, "search": "adjusted for the cases
 
 def document(result: RunResult) -> list[Block]:
     """Return the report of a run."""
+    return [*_first_page(result), DETAILS, *_details(result)]
+
+
+def page_sections(result: RunResult) -> list[Block]:
+    """Return the report without what pages show by themselves: answers and the leaderboard."""
+    return [*_first_page(result), DETAILS, *_details(result, is_whole=False)]
+
+
+def _details(result: RunResult, *, is_whole: bool = True) -> list[Block]:
     return [
-        *_first_page(result),
-        DETAILS,
         *_evidence(result),
         *_configuration(result),
-        *report_blocks(result),
+        *(report_blocks(result) if is_whole else ()),
         *_front(result),
         *_metrics(result),
         *_judges(result),
         *course_blocks(result.curve, result.level, holdout_of(result)),
         *explanation_blocks(result),
         *_society(result),
-        *_leaderboard(result),
+        *(_leaderboard(result) if is_whole else ()),
         *costs(result),
         *_not_done(result),
         *_facts(result),

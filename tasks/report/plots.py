@@ -144,7 +144,9 @@ def learning_curve(curve: Sequence[CurvePoint], holdout: Estimate | None = None)
         for point in curve
         if point.best_mean is not None and point.low is not None and point.high is not None
     )
-    asked = tuple(Point(x=p.generation, y=p.asked_mean) for p in curve if p.asked_mean is not None)
+    averages = tuple(
+        Point(x=p.generation, y=p.asked_mean) for p in curve if p.asked_mean is not None
+    )
     layers = [
         Layer(points=known, mark="band"),
         Layer(
@@ -153,7 +155,7 @@ def learning_curve(curve: Sequence[CurvePoint], holdout: Estimate | None = None)
             label="recommended so far (search)",
         ),
         Layer(
-            points=asked,
+            points=averages,
             mark="line",
             colour="dot",
             is_dashed=True,

@@ -80,23 +80,18 @@ def _named(result: RunResult, row: LeaderboardRow) -> str:
 
 def costs(result: RunResult) -> list[Block]:
     """Return the section on money; empty for a run that paid and counted nothing."""
-    if not any(_has_numbers(cost) for cost in result.costs):
+    return cost_blocks(result.costs, is_offline=bool(result.facts.get("offline")))
+
+
+def cost_blocks(costs: Sequence[RoleCost], *, is_offline: bool) -> list[Block]:
+    """Return the section on what each role spent; empty: nothing was paid or counted."""
+    if not any(_has_numbers(cost) for cost in costs):
         return []
-    return [
-        Heading("What it cost"),
-        Paragraph(
-            (
-                " ".join(
-                    cost_sentences(result.costs, is_offline=bool(result.facts.get("offline")))
-                ),
-            ),
-            "note",
-        ),
-        costs_grid(result),
-    ]
+    sentence = " ".join(cost_sentences(costs, is_offline=is_offline))
+    return [Heading("What it cost"), Paragraph((sentence,), "note"), costs_grid(costs)]
 
 
-def costs_grid(result: RunResult) -> Grid:
+def costs_grid(costs: Sequence[RoleCost]) -> Grid:
     """Return a row for each role and model."""
     counts = {
         "calls": "n_calls",
@@ -116,7 +111,7 @@ def costs_grid(result: RunResult) -> Grid:
         "USD": _usd,
         **{heading: count(name) for heading, name in counts.items()},
     }
-    return table(result.costs, columns, numeric=("USD", *counts))
+    return table(costs, columns, numeric=("USD", *counts))
 
 
 def _has_numbers(cost: RoleCost) -> bool:

@@ -21,20 +21,14 @@ export interface RunRow {
 
 // GET runs/{run_id}
 export interface Run extends RunRow {
-  verdict: string | null; // the report's sentence
-  next_step: string | null; command: string | null; reason: string | null;
-  sentences: string[]; // further sentences of the report about what was found
+  command: string | null; reason: string | null;
   progress: {
     generation: number; max_generations: number | null; n_settled: number; n_planned: number | null; seconds_left: number | null;
     sentence: string | null;
   } | null;
-  n_candidates: number; n_evaluations: number; n_cases: number; n_failed: number; n_missing: number; algorithm: string; seed: number | null;
-  has: Has;
+  n_candidates: number; n_evaluations: number; n_cases: number; n_failed: number; n_missing: number;
 }
-export interface Has { front: boolean; thoughts: boolean; preferences: boolean; texts: boolean; effects: boolean }
-
-// GET runs/{run_id}/curve
-export interface Curve { points: { generation: number; n_evaluations: number; cumulative_calls: number | null; cumulative_usd: number | null; best_mean: number | null; low: number | null; high: number | null; asked_mean: number | null }[]; note: string | null }
+// GET runs/{run_id}/report: {blocks: Block[]} of blocks.tsx
 
 // GET runs/{run_id}/leaderboard
 export interface Leaderboard { rows: Candidate[]; parameters: Parameter[]; level: number; note: string | null }
@@ -47,34 +41,6 @@ export interface Parameter { name: string; kind: string; values?: unknown[] | nu
 
 // GET runs/{run_id}/allocation: runs of equal length are not needed: cells is [candidate index, case index, n, reward] in columns
 export interface Allocation { candidates: { candidate_id: string; name: string }[]; cases: string[]; case_names: string[]; candidate: number[]; case: number[]; n: number[]; reward: (number | null)[] }
-
-// GET runs/{run_id}/effects
-export interface Effects {
-  effects: { parameter: string; kind: string; share: number | null; average?: number; points: { value: unknown; label: string; mean: number; low: number | null; high: number | null }[] }[];
-  sentences: string[];
-}
-
-// GET runs/{run_id}/front
-export interface Front { objectives: { name: string; direction: string; unit: string | null }[]; points: FrontPoint[]; dominated: FrontPoint[]; sentence: string | null }
-export interface FrontPoint { candidate_id: string; name: string; means: Record<string, number>; lows: Record<string, number>; highs: Record<string, number> }
-
-// GET runs/{run_id}/spend
-export interface Spend {
-  rows: { purpose: string; provider: string | null; model: string | null; n_calls: number; n_failed: number; n_reused: number; tokens_in: number | null; tokens_out: number | null; cost_usd: number | null; maybe_usd: number | null }[];
-  by_generation: { generation: number | null; cost_usd: number | null; n_calls: number }[]; sentences: string[];
-}
-
-// GET runs/{run_id}/thoughts
-export interface Thoughts {
-  rows: { thought_id: string; generation: number; strategy: string; text: string | null; gain: number | null; gain_se: number | null; resolution: number | null; e_value: number | null; n_outcomes: number | null; reason: string | null; cost_usd: number | null }[];
-  sentences: string[];
-}
-
-// GET runs/{run_id}/preferences
-export interface Preferences {
-  rounds: { generation: number; n_prompts: number | null; n_pairs: number | null; trust: number | null; sentence: string | null }[];
-  sentences: string[];
-}
 
 // GET runs/{run_id}/answers?filter=all|failed|worst|disagreement&search=&case_from=&n_cases=&candidate_from=&n_candidates=
 export interface Answers {

@@ -44,19 +44,41 @@ export function planted({ nCandidates = 40, nCases = 24, hostile = false, empty 
       needs: [{ kind: "adoption", sentence: "support-answers: 3fc8b0 passed the promotion gate and waits for a person.", run_id: "01JRUN", command: "convergence adopt support-answers" }, { kind: "drift", sentence: "support-answers: the mean reward of all arms fell.", system: "support-answers" }],
     },
     "": () => ({
-      ...run(), verdict: "3fc8b0 model=medium is better than the defaults: +0.084 [+0.041, +0.127] on 48 held-out cases, 95 % interval.",
-      next_step: "Put it into production with", command: "convergence adopt support-answers", reason: "max_generations: 8 generations are done", sentences: [],
+      ...run(), command: null, reason: "max_generations: 8 generations are done",
       progress: state.running ? { generation: state.generation, max_generations: 8, n_settled: 312, n_planned: 640, seconds_left: 340, sentence: null } : null,
-      n_candidates: nCandidates, n_evaluations: nCandidates * nCases, n_cases: nCases, n_failed: 31, n_missing: 4, algorithm: "evolution", seed: 1, has: { front: true, thoughts: true, preferences: true, texts: true, effects: true },
+      n_candidates: nCandidates, n_evaluations: nCandidates * nCases, n_cases: nCases, n_failed: 31, n_missing: 4,
     }),
-    curve: () => ({ note: "Best posterior mean after each generation, with its 95 % interval.", points: Array.from({ length: state.generation + 6 }, (_, g) => ({ generation: g, n_evaluations: 120, cumulative_calls: 130 * (g + 1), cumulative_usd: 0.2 * (g + 1), best_mean: 0.86 - 0.22 / (g + 1), low: 0.86 - 0.22 / (g + 1) - 0.12 / Math.sqrt(g + 1), high: 0.86 - 0.22 / (g + 1) + 0.1 / Math.sqrt(g + 1), asked_mean: 0.8 - 0.3 / (g + 1) })) }),
+    report: () => {
+      const curve = Array.from({ length: state.generation + 6 }, (_, g) => ({ x: g, y: 0.86 - 0.22 / (g + 1), y_ends: [0.74 - 0.1 / (g + 1), 0.95 - 0.22 / (g + 1)], tip: bad(`generation ${g}`) }));
+      const effects = models.map((m, i) => ({ x: 0.65 + i * 0.05, y: i, x_ends: [0.62 + i * 0.05, 0.68 + i * 0.05], tip: bad(m) }));
+      const front = [1, 3, 5, 8].map((i) => ({ x: 0.5 - i * 0.04, y: mean(i), x_ends: [0.1, 0.6], y_ends: [mean(i) - 0.03, mean(i) + 0.03], tip: name(i), candidate_id: id(i) }));
+      const plots = (...all) => ({ is: "Plots", plots: all });
+      const heading = (text, level = 2) => ({ is: "Heading", text, level });
+      return { blocks: [
+        heading("What was found"),
+        { is: "Paragraph", kind: "lead", parts: [bad("Better than the defaults: +0.084 [+0.041, +0.127] on 48 held-out cases.")] },
+        { is: "Paragraph", kind: "text", parts: ["Next: ", { is: "Code", text: bad("convergence promote support-answers") }] },
+        { is: "KeyFigures", figures: [{ title: "Recommended", value: "0.861", detail: bad("[0.820, 0.900] measured mean reward"), is_main: true }] },
+        { is: "Grid", columns: ["test case", "default", "scores"], rows: [0, 1].map((k) => [bad(caseId(k)), { is: "LongText", text: bad("Yes, within 30 days. ".repeat(9)) }, `0.${k}00`]), numeric: [2], folded: "" },
+        heading("How the search went"),
+        plots(
+          { name: "learning_curve", title: "Mean reward by generation", x: { title: "generation", kind: "whole" }, y: { title: "mean reward" }, layers: [{ points: curve, mark: "band" }, { points: curve.map((p) => ({ ...p, y_ends: null })), mark: "line", label: "recommended so far (search)" }, { points: curve.map((p) => ({ ...p, y: p.y - 0.1, y_ends: null, tip: "" })), mark: "line", colour: "dot", is_dashed: true, label: "average of those asked (search)" }] },
+          { name: "spend", title: "Calls by generation", x: { title: "generation", kind: "whole" }, y: { title: "calls so far", kind: "whole", low: 0 }, right: { title: "USD so far", low: 0 }, layers: [{ points: curve.map((p) => ({ ...p, y: 130 * (p.x + 1), y_ends: null })), mark: "steps", colour: "dot", label: "calls so far" }, { points: curve.map((p) => ({ ...p, y: 0.2 * (p.x + 1), y_ends: null })), mark: "steps", colour: "default", is_right: true, label: "USD so far" }] },
+        ),
+        { is: "Grid", columns: ["generation", "calls so far"], rows: curve.map((p) => [String(p.x), String(130 * (p.x + 1))]), numeric: [0, 1], folded: "9 generations in numbers" },
+        heading("What the parameters do"),
+        plots({ name: "effect0", title: "Mean reward by model", heading: bad("model"), height: 2.3, y: { names: models.map(bad) }, layers: [{ points: [{ x: 0.7, y: -0.5 }, { x: 0.7, y: 2.5 }], mark: "line", colour: "muted", weight: "faint", is_dashed: true }, { points: effects }, { points: effects.slice(0, 1), is_hollow: true }] }),
+        heading("The front of trade-offs"),
+        plots({ name: "front", title: "The front of trade-offs with its intervals", x: { title: bad("cost") }, y: { title: "reward" }, layers: [{ points: front, label: "on the front" }, { points: front.map((p) => ({ ...p, y: p.y - 0.05, x_ends: null, y_ends: null })), colour: "dot", weight: "faint", label: "dominated" }] }),
+        heading("What thoughts were worth"),
+        { is: "Bullets", items: [[bad("Thoughts made outcomes likelier by 0.021 nats on average.")], [{ is: "Marked", text: bad("marked") }, { is: "WebLink", text: bad("https://example.org/") }, { is: "WebLink", text: "javascript:window.hacked=1" }]] },
+        heading(bad("rewrite"), 3),
+        { is: "TextDiff", lines: [bad("@@ -1 +1 @@"), bad("-Answer."), bad("+Answer in one word.")] },
+        { is: "Texts", rows: [[bad("prompt"), [bad("Think first.")]]] },
+      ] };
+    },
     leaderboard: () => ({ level: 0.95, note: "Posterior means with 95 % intervals, adjusted for the cases that each configuration was asked.", parameters: [{ name: "model", kind: "choice" }, { name: "temperature", kind: "float" }, { name: "top_k", kind: "int" }, { name: "prompt", kind: "choice" }], rows: Array.from({ length: nCandidates }, (_, i) => ({ rank: i + 1, candidate_id: id(i), name: name(i), params: params(i), ...interval(i), n_cells: Math.round(nCases * (1 - 0.7 * i / nCandidates)), n_cases: nCases, n_failed: Math.round(noise(i) * 3), origin: i ? ["sample", "mutation", "crossover"][i % 3] : "default", generation: i % 8, metrics: { exact: mean(i), latency_ms: 400 + 900 * noise(i), cost_usd: 0.001 + 0.004 * noise(i, 2) }, tags: i === 0 ? ["default"] : i === 1 ? ["recommended"] : [] })) }),
     allocation: () => { const out = { candidates: [], cases: Array.from({ length: nCases }, (_, k) => caseId(k)), case_names: Array.from({ length: nCases }, (_, k) => `row ${k + 1}`), candidate: [], case: [], n: [], reward: [] }; for (let i = 0; i < nCandidates; i++) { out.candidates.push({ candidate_id: id(i), name: name(i) }); for (let k = 0; k < nCases; k++) { const c = cell(k, i); if (c) { out.candidate.push(i); out.case.push(k); out.n.push(c.n); out.reward.push(c.reward); } } } return out; },
-    effects: () => ({ sentences: ["model explains most of the differences between configurations."], effects: [{ parameter: "model", kind: "choice", share: 0.61, average: 0.7, points: models.map((m, i) => ({ value: m, label: m, mean: 0.65 + i * 0.05, low: 0.62 + i * 0.05, high: 0.68 + i * 0.05 })) }, { parameter: "temperature", kind: "float", share: 0.22, average: 0.7, points: [0, 0.3, 0.6, 0.9, 1.2].map((v) => ({ value: v, label: String(v), mean: 0.73 - v * 0.05, low: 0.71 - v * 0.05, high: 0.75 - v * 0.05 })) }] }),
-    front: () => { const p = (i) => ({ candidate_id: id(i), name: name(i), means: { reward: mean(i), cost_usd: 0.005 - i * 0.0004 }, lows: { reward: mean(i) - 0.03, cost_usd: 0.0001 }, highs: { reward: mean(i) + 0.03, cost_usd: 0.006 } }); return { objectives: [{ name: "cost_usd", direction: "lower", unit: "USD" }, { name: "reward", direction: "higher", unit: null }], points: [1, 3, 5, 8].map(p), dominated: [2, 4, 6, 7, 9].map((i) => ({ ...p(i), means: { reward: mean(i) - 0.05, cost_usd: 0.004 } })), sentence: "4 configurations are on the front." }; },
-    spend: () => ({ sentences: [], rows: [{ purpose: "evaluation", provider: "openai", model: "medium", n_calls: 1100, n_failed: 12, n_reused: 40, tokens_in: 812000, tokens_out: 91000, cost_usd: 1.6, maybe_usd: 0 }, { purpose: "judge", provider: "openai", model: "large", n_calls: 140, n_failed: 0, n_reused: 0, tokens_in: 99000, tokens_out: 4100, cost_usd: 0.24, maybe_usd: 0 }], by_generation: Array.from({ length: state.generation + 1 }, (_, g) => ({ generation: g, cost_usd: 0.3 + 0.1 * noise(g), n_calls: 150 })) }),
-    thoughts: () => ({ sentences: ["Thoughts made outcomes likelier by 0.021 nats on average."], rows: Array.from({ length: 6 }, (_, i) => ({ thought_id: `t${i}`, generation: i >> 1, strategy: "contrast", text: bad("Larger models gain where the question names two rules; temperature hardly matters."), gain: 0.05 - 0.02 * i, gain_se: 0.012, resolution: 0.01, e_value: 1.2, n_outcomes: 40, reason: null, cost_usd: 0.002 })) }),
-    preferences: () => ({ sentences: ["The judge is trusted: 0.71 at least."], rounds: [0, 1, 2].map((g) => ({ generation: g, n_prompts: 24, n_answers: 48, n_pairs: 20 - g, trust: 0.7 + g * 0.02, coverage: 0.96, sentence: null })) }),
     answers: (q) => {
       let cases = Array.from({ length: nCases }, (_, k) => k);
       if (q.get("filter") === "failed") cases = cases.filter((k) => Array.from({ length: Math.min(40, nCandidates) }, (_, i) => cell(k, i)).some((c) => c?.fault));

@@ -146,13 +146,13 @@ describe("people", () => {
     const { page, context } = await open(browser, `${base}runs/01JRUN`);
     await page.waitForSelector(".canvas[data-ready]");
     const take = async (name) => {
-      const [download] = await Promise.all([page.waitForEvent("download"), page.click(`button[aria-label^="${name}: Learning curve"]`)]);
+      const [download] = await Promise.all([page.waitForEvent("download"), page.click(`button[aria-label^="${name}: Mean reward by generation"]`)]);
       return readFileSync(await download.path());
     };
     const picture = await take("Save the picture");
     assert.deepEqual([...picture.subarray(0, 4)], [0x89, 0x50, 0x4e, 0x47]);
     assert.ok(picture.length > 5_000);
-    assert.match((await take("Save the numbers as CSV")).toString(), /^generation,n_evaluations,cumulative_calls,best_mean/);
+    assert.match((await take("Save the numbers as CSV")).toString(), /^marks,generation,mean reward,x low/);
     await context.close();
   }));
 

@@ -50,14 +50,13 @@ test("a run that begins is seen without a reload, and its end", async () => {
 
 test("the run shows verdict, curve, leaderboard and map; charts are saved", async () => {
   await go(`runs/${RUN}`);
-  await page.waitForSelector(".verdict");
-  for (const title of ["Learning curve", "Leaderboard", "Who got how many evaluations", "What the parameters do", "Parallel coordinates", "Slices"]) {
+  for (const title of ["What was found", "How the search went", "Leaderboard", "Who got how many evaluations", "What the parameters do", "Parallel coordinates", "Slices"]) {
     await page.waitForSelector(`h2:has-text('${title}')`);
   }
   await page.waitForSelector(".canvas[data-ready]");
-  const picture = await saved(() => page.click("button[aria-label^='Save the picture: Learning curve']"));
+  const picture = await saved(() => page.click("button[aria-label^='Save the picture: Mean reward by generation']"));
   assert.deepEqual([...picture.subarray(0, 4)], [0x89, 0x50, 0x4e, 0x47]);
-  const numbers = (await saved(() => page.click("button[aria-label^='Save the numbers as CSV: Learning curve']"))).toString();
+  const numbers = (await saved(() => page.click("button[aria-label^='Save the numbers as CSV: Mean reward by generation']"))).toString();
   assert.equal(numbers.trim().split("\n").length, 3);
   assert.match((await saved(() => page.click("section:has(h2:text-is('Leaderboard')) a:has-text('CSV')"))).toString(), /candidate_id/);
   await fine("Run");
