@@ -37,7 +37,7 @@ export function Training({ role }: { role: string | undefined }) {
 function Begin({ of }: { of: TrainedRoles }) {
   return (
     <Empty>
-      <p>This page shows how ratings train an adapter of a local model. No answer is rated yet. <Sentence text={of.advice} /></p>
+      <p>This page shows what models learn from ratings. No answer is rated yet. <Sentence text={of.advice} /></p>
       <ol>{of.commands.map((one) => <li key={one}><code>{one}</code></li>)}</ol>
     </Empty>
   );
