@@ -30,9 +30,9 @@ def finished_run(store: "ParquetStore", name: str | None) -> "RunRecord":
             f"\"from answers where run_id = '{record.run_id}'\""
         )
     if record.summary_json is None:
-        from tasks.store.tables.interrupted_runs import as_they_are  # noqa: PLC0415 - brings SQLite
+        from tasks.store.tables.interrupted_runs import with_current_status  # noqa: PLC0415 - brings SQLite
 
-        (record,) = as_they_are(store, [record])
+        (record,) = with_current_status(store, [record])
         raise RunNotFoundError(
             f"run {record.label} must be finished to have a report, but is {record.status} after "
             f"{record.n_generations} generations. Finish it with `convergence resume "

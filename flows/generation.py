@@ -42,7 +42,7 @@ def run_generation(run_id: str, generation: int) -> GenerationFinished:
         plan = sample_candidates(run_id, generation)
         looked = look_first(run_id, generation)
         futures = evaluate.map(
-            run_of(run_id).left_of(plan, looked),
+            run_of(run_id).remaining_assignments(plan, looked),
             run_id=unmapped(run_id),
             generation=unmapped(generation),
         )

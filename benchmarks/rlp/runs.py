@@ -15,7 +15,7 @@ from convergence_core.rlp.strategies import STRATEGIES
 from convergence_core.search.recommend import recommend
 from convergence_core.search.sampler import Advice, AskRequest, Plan, Sampler, SearchState
 from convergence_core.search.samplers import make_sampler, make_surrogate
-from convergence_core.search.study import Asked
+from convergence_core.search.study import PlannedGeneration
 from convergence_core.space import Space
 from convergence_core.space.builder import build_space
 from tasks.rlp.learner import RlpLearner
@@ -106,7 +106,7 @@ class Setting:
         """Return the share of the generations that is left before one."""
         return max(0.0, 1.0 - generation / self.n_generations)
 
-    def ask(self, state: Generation, advice: Advice, *, keeps: bool = False) -> Asked:
+    def ask(self, state: Generation, advice: Advice, *, keeps: bool = False) -> PlannedGeneration:
         """Plan a generation; ``keeps``: its draws are used up."""
         before = self.rng.bit_generator.state
         plan = self.sampler.ask(
@@ -123,7 +123,7 @@ class Setting:
         )
         if not keeps:
             self.rng.bit_generator.state = before
-        return Asked(plan=plan, rng_state=self.rng.bit_generator.state)
+        return PlannedGeneration(plan=plan, rng_state=self.rng.bit_generator.state)
 
 
 def evaluate(

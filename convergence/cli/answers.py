@@ -54,7 +54,7 @@ def show(
             "run": result.label,
             "default": None if result.baseline is None else result.baseline.params,
             "recommended": None if result.winner is None else result.winner.params,
-            "found": None if result.found is None else result.found.params,
+            "found": None if result.best is None else result.best.params,
             "cases": [_case_row(row, "default", "found") for row in answers],
             "edits": [] if result.prompts is None else console.plain(result.prompts.family),
         },
@@ -82,19 +82,19 @@ def _print(
     from tasks.report.answers_section import answer_blocks, prompt_blocks, sides  # noqa: PLC0415
     from tasks.report.prompts_section import edit_lines  # noqa: PLC0415 - as above
 
-    if result.found is None:
+    if result.best is None:
         console.say(f"{result.label} recommends nothing: no configuration got a reward.")
         return
     for line in _head(result, answers, is_whole=is_whole):
         console.answer(line)
     if why:
         console.answer(f"Inputs are shown as sent, without expected answers: {why}.")
-    defaults = None if result.found_is_baseline else result.baseline
+    defaults = None if result.best_is_baseline else result.baseline
     shown = answers[: limit or None]
     for block in answer_blocks(shown, *sides(result)):
         console.show_block(block)
     if defaults is not None and is_whole:
-        for block in prompt_blocks(defaults.params, result.found.params, *sides(result)):
+        for block in prompt_blocks(defaults.params, result.best.params, *sides(result)):
             console.show_block(block)
     if result.prompts is not None and result.prompts.family and is_whole:
         console.answer(f"\nHow the prompt was written: {result.prompts.sentence}", style="bold")
@@ -109,19 +109,19 @@ def _print(
 def _head(
     result: "RunResult", answers: "Sequence[CaseAnswers]", *, is_whole: bool
 ) -> Iterator[str]:
-    from tasks.report.phrases import name_of_found, named_label  # noqa: PLC0415 - with its only user
+    from tasks.report.phrases import best_label, named_label  # noqa: PLC0415 - with its only user
 
-    name = name_of_found(result)
+    name = best_label(result)
     yield f"{result.label}: answers, worst cases first"
     if result.facts.get("offline"):
         yield "The run was offline: a mock wrote these answers, not a real model."
-    if result.found_is_baseline:
+    if result.best_is_baseline:
         yield f"The {name} settings are the defaults: each case has one answer."
     elif result.baseline is None:
         yield "The run has no defaults: each case has one answer."
     elif is_whole:
-        if result.found is not None:
-            yield f"{name}: {named_label(result.found.label, result.found.candidate_id)}"
+        if result.best is not None:
+            yield f"{name}: {named_label(result.best.label, result.best.candidate_id)}"
         if result.challenger is not None:
             yield "Keep the defaults: held-out cases do not support the settings found."
         yield _counts(answers, name)

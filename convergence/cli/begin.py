@@ -317,13 +317,13 @@ def _build_parts(loaded: "Loaded") -> None:
 def _learning_parts(loaded: "Loaded", world: "Environment") -> Iterator[Callable[[], object]]:
     """Yield builders of the parts that learn: games, rater, local model, language model."""
     from tasks.functions.user_functions import load_function  # noqa: PLC0415 - with its only user
-    from tasks.games.configured_games import check_own_games  # noqa: PLC0415 - as above
+    from tasks.games.configured_games import check_user_games  # noqa: PLC0415 - as above
     from tasks.models.files import find_model  # noqa: PLC0415 - as above
     from tasks.providers import make_llm  # noqa: PLC0415 - as above
     from tasks.training.safety_model import open_safety_model  # noqa: PLC0415 - as above
 
     training, llm = loaded.configuration.feedback.training, loaded.configuration.llm
-    yield lambda: check_own_games(loaded)
+    yield lambda: check_user_games(loaded)
     if (rater := training.rater) is not None:
         yield lambda: load_function(rater, loaded.base_dir, key="feedback.training.rater")
     if (model := training.base_model_path) is not None:

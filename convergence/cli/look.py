@@ -53,10 +53,10 @@ def runs(
 ) -> None:
     """List the runs of a store, latest first."""
     opened = locations.open_store(store, config)
-    from tasks.store.tables.interrupted_runs import as_they_are  # noqa: PLC0415 - brings SQLite
+    from tasks.store.tables.interrupted_runs import with_current_status  # noqa: PLC0415 - brings SQLite
     from tasks.store.tables.lineage import PARTS  # noqa: PLC0415 - as above
 
-    records = as_they_are(opened, opened.runs(system))
+    records = with_current_status(opened, opened.runs(system))
 
     def show() -> None:
         if not records:

@@ -113,7 +113,7 @@ def _untried(loaded: "Loaded") -> list[str]:
     ]
     if not wanted or why_missing():
         return []
-    return [name for name in wanted if name not in stored_audit(store_path(loaded)).found]
+    return [name for name in wanted if name not in stored_audit(store_path(loaded)).audits]
 
 
 def _roles(  # noqa: PLR0917 - with one caller

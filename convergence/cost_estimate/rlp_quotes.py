@@ -138,7 +138,7 @@ def _forms(
     """Return the allowed forms, and the usual one."""
     from tasks.rlp.channel_probe import allowed_channels  # noqa: PLC0415 - brings clients
     from tasks.rlp.elicited_channel import ELICITED_LIMIT  # noqa: PLC0415 - as above
-    from tasks.rlp.learner import N_OWN, N_RESCORED  # noqa: PLC0415 - brings clients
+    from tasks.rlp.learner import N_REGION_POINTS, N_RESCORED  # noqa: PLC0415 - brings clients
     from tasks.rlp.prompts import RlpPrompts  # noqa: PLC0415 - as above
 
     words, m = RlpPrompts(), rlp.n_predicted
@@ -147,7 +147,7 @@ def _forms(
     questions = {f"trial_{i}": question for i in range(m)}
     n_arms = 1 + rlp.n_thoughts + N_RESCORED
     n_requests = n_arms + rlp.n_thoughts  # and the points of each thought
-    n_each = n_arms * m + rlp.n_thoughts * N_OWN
+    n_each = n_arms * m + rlp.n_thoughts * N_REGION_POINTS
     alone = _bound([{"content": f"{context} {question}"}])
     forms: dict[Estimator, PredictionForm] = {
         "chat_echo": PredictionForm(n_calls=N_BINS * n_each, prompt=alone, answer=1),

@@ -71,7 +71,7 @@ def _prefect_server() -> Iterator[None]:
     from tasks.prefect_support.temporary_server import TRAFFIC, full_disk, temporary_server  # noqa: PLC0415 - where needed
 
     server = temporary_server()
-    _import_what_a_run_needs()  # while the server starts
+    _import_run_modules()  # while the server starts
     server.wait()
     with temporary_settings(
         updates={
@@ -97,7 +97,7 @@ def _prefect_server() -> Iterator[None]:
             raise PrefectServerError(problem) from error
 
 
-def _import_what_a_run_needs() -> None:
+def _import_run_modules() -> None:
     import flows.optimize  # noqa: F401, PLC0415 - takes seconds
     from tasks.report.figures import import_matplotlib  # noqa: PLC0415 - only where a run begins
 

@@ -141,7 +141,7 @@ class ProgressDisplay:
         self._started: RunStarted | None = None
         self._generation: int | None = None
         self._n_done = 0
-        self._n_asked = 0
+        self._n_calls_made = 0
         self._n_planned = 0
         self._best = ""
         self._warm_start: str | None = None
@@ -178,7 +178,7 @@ class ProgressDisplay:
                     self._on_plan(event)
                 case CellEvaluated():
                     self._n_done += 1
-                    self._n_asked += not event.cached
+                    self._n_calls_made += not event.cached
                 case GenerationFinished():
                     self._on_generation(event)
                 case BudgetWarned() | TrafficChanged() | ThinkingStopped():
@@ -240,7 +240,7 @@ class ProgressDisplay:
             low, high = event.best_interval
             self._best = f"best {event.best_mean:.3f} [{low:.3f}, {high:.3f}]"
         self._n_calls, self._cost_usd = event.n_calls, event.cost_usd
-        self._n_asked = 0
+        self._n_calls_made = 0
         self._traffic = ""
         failed = f", {event.n_failed} failed" if event.n_failed else ""
         failed += f", {event.n_skipped} skipped" if event.n_skipped else ""
@@ -271,7 +271,7 @@ class ProgressDisplay:
         parts = [
             where,
             self._best,
-            f"{self._n_calls + self._n_asked} calls{price}",
+            f"{self._n_calls + self._n_calls_made} calls{price}",
             f"{self._n_done}/{self._n_planned} done",
             self._time_left(),
             self._traffic,

@@ -394,7 +394,7 @@ def _runtime_evolve_arms(
     group = systems.known_group(system, agent_type)
     bandit = systems.bandit(system, agent_type)
     arms = systems.store.arms(group.group_id)
-    if not bandit.n_on_offer():
+    if not bandit.count_active():
         raise NoArmsError(f"all arms of `{system}` are retired")
     means = means_of(group.kind, arms, bandit.settings)
     return proposed_arms(

@@ -79,7 +79,7 @@ class TargetContract(ServiceContract):
         target = self._made()
         bound = target.worst_case(self.params, self._case())
         require(isinstance(bound, WorstCase), f"worst_case() returned {bound!r}")
-        reply = self._asked(target, self._case())
+        reply = self._call(target, self._case())
         for name, most, used in (
             ("usd", bound.usd, reply.cost_usd),
             ("tokens", bound.tokens, reply.usage.total),
@@ -91,7 +91,7 @@ class TargetContract(ServiceContract):
 
     def test_a_reply_is_json_with_numbers_that_are_some(self) -> None:
         """The value has a form in JSON; cost and tokens are 0 or more, or unknown."""
-        reply = self._asked(self._made(), self._case())
+        reply = self._call(self._made(), self._case())
         canonical_json(reply.value)
         require(reply.latency_ms > 0, f"latency_ms is {reply.latency_ms}")
 
@@ -99,7 +99,7 @@ class TargetContract(ServiceContract):
         """Where it is promised; also with another instance."""
         if not self.is_deterministic:
             skip("`is_deterministic` is False")
-        values = [self._asked(self._made(), self._case()).value for _ in range(2)]
+        values = [self._call(self._made(), self._case()).value for _ in range(2)]
         require(values[0] == values[1], f"the answers differ: {values}")
 
     def test_calls_at_once_do_not_mix(self) -> None:
@@ -147,7 +147,7 @@ class TargetContract(ServiceContract):
             _SHOWN.format("request"),
         )
         require(SECRET not in repr(target), _SHOWN.format("repr"))
-        reply = self._asked(target, self._case())
+        reply = self._call(target, self._case())
         require(SECRET not in canonical_json(reply.value), _SHOWN.format("reply"))
 
     def test_its_key_is_in_no_fault(self) -> None:
@@ -217,7 +217,7 @@ class TargetContract(ServiceContract):
     def _case(self) -> Case:
         return Case(case_id="c", input=self.case_input)
 
-    def _asked(self, target: Target, case: Case) -> Reply:
+    def _call(self, target: Target, case: Case) -> Reply:
         async def go() -> Reply:
             try:
                 return await target.call(self.params, case)
@@ -232,7 +232,7 @@ class TargetContract(ServiceContract):
         try:
             canonical_json(target.request(self.params, case))
             target.worst_case(self.params, case)
-            return self._asked(target, case)
+            return self._call(target, case)
         except (CandidateFault, InfrastructureFault) as fault:
             require(str(fault).strip(), f"{name}: the fault has no message")
             is_bug = fault.error_type in BUGS

@@ -87,12 +87,12 @@ def make_app(
     ]
     answers: dict[Any, Callable[[Any], ProblemResponse]] = {
         RequestRefusedError: lambda e: ProblemResponse(e.status, e.detail, e.headers),
-        RunNotFoundError: lambda e: ProblemResponse(404, _told(e)),
-        QueryError: lambda e: ProblemResponse(400, _told(e)),
-        ConfigurationError: lambda e: ProblemResponse(400, _told(e)),
-        InteractionNotFoundError: lambda e: ProblemResponse(404, _told(e)),
-        AdapterNotFoundError: lambda e: ProblemResponse(404, _told(e)),
-        AdapterRefusedError: lambda e: ProblemResponse(409, _told(e)),
+        RunNotFoundError: lambda e: ProblemResponse(404, _error_text(e)),
+        QueryError: lambda e: ProblemResponse(400, _error_text(e)),
+        ConfigurationError: lambda e: ProblemResponse(400, _error_text(e)),
+        InteractionNotFoundError: lambda e: ProblemResponse(404, _error_text(e)),
+        AdapterNotFoundError: lambda e: ProblemResponse(404, _error_text(e)),
+        AdapterRefusedError: lambda e: ProblemResponse(409, _error_text(e)),
         StoreError: lambda _: ProblemResponse(503, "The store cannot be read; see the log."),
         HTTPException: lambda e: ProblemResponse(e.status_code, str(e.detail)),
         Exception: lambda _: ProblemResponse(500, "This is a fault of the server; see its log."),
@@ -216,5 +216,5 @@ def _json(value: Any) -> Response:
     return Response(_encoded(value), media_type="application/json")
 
 
-def _told(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return one_line(str(error), 2_000, redacted_text)

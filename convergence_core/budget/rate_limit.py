@@ -113,13 +113,13 @@ class Pacer:
 
     def observe(self, rate: RateInfo, now_s: float) -> float:
         """Take in what an answer says; return by how many seconds the pause got longer."""
-        asked_s = rate.retry_after_s or 0.0
+        pause_s = rate.retry_after_s or 0.0
         if rate.is_used_up and rate.reset_s is not None:
-            asked_s = max(asked_s, min(rate.reset_s, LONGEST_HINT_S))
+            pause_s = max(pause_s, min(rate.reset_s, LONGEST_HINT_S))
         before_s = self.wait_s(now_s)
-        if asked_s > before_s:
-            self.not_before_s = now_s + asked_s
-        return max(0.0, asked_s - before_s)
+        if pause_s > before_s:
+            self.not_before_s = now_s + pause_s
+        return max(0.0, pause_s - before_s)
 
     def wait_s(self, now_s: float) -> float:
         """Return for how long nothing may be sent."""

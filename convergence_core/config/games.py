@@ -15,7 +15,7 @@ BUILT_IN: Final[Mapping[str, tuple[str, ...]]] = {
     "tic-tac-toe": SEATS,
 }
 """Game that needs nothing but players → its roles."""
-OF_ANSWERS: Final[Mapping[str, tuple[str, ...]]] = {
+ANSWER_GAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "debate": ("advocate", "judge"),
     "judge": ("judge",),
 }
@@ -103,7 +103,7 @@ def is_real_task(name: str, game: GameConfig) -> bool:
 
 def known_roles(name: str, game: GameConfig) -> tuple[str, ...] | None:
     """Return the roles of a game; ``None``: only its file knows them."""
-    return SOLVER_OF_TASKS if is_real_task(name, game) else {**BUILT_IN, **OF_ANSWERS}.get(name)
+    return SOLVER_OF_TASKS if is_real_task(name, game) else {**BUILT_IN, **ANSWER_GAMES}.get(name)
 
 
 def _asks_llm(game: GameConfig, known: Collection[str] | None, *, unknown: bool) -> bool:

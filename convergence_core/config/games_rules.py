@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from convergence_core.config.games import (
+    ANSWER_GAMES,
     BUILT_IN,
-    OF_ANSWERS,
     REAL_TASK,
     SANDBOX,
     GameConfig,
@@ -46,12 +46,12 @@ def _check_game(name: str, game: GameConfig, report: Report) -> None:
     path: Path = (*_GAMES, name)
     known = known_roles(name, game)
     if game.file is None and known is None:
-        built_in = ", ".join((*BUILT_IN, *OF_ANSWERS))
+        built_in = ", ".join((*BUILT_IN, *ANSWER_GAMES))
         rule = f"must be a built-in game ({built_in}), a real task ({REAL_TASK}NAME), or name its `file`"
         fix = "Write e.g. `file: my_game.py:MyGame`."
         report.add(path, rule, fix, value=name, of_key=True)
         return
-    if game.file is not None and name in {**BUILT_IN, **OF_ANSWERS}:
+    if game.file is not None and name in {**BUILT_IN, **ANSWER_GAMES}:
         rule = "must have a name of its own: a built-in game has this one"
         report.add(path, rule, "Rename the game, or remove `file`.", value=name, of_key=True)
     for role, player in game.roles.items():

@@ -176,7 +176,7 @@ class _DrawnSurface:
         """Return the distribution of rewards over the space."""
         genes = self.settings.express(self.sample)
         mean, drawn = self._at(genes)
-        sd = math.sqrt(self.learned.process.own_variance)
+        sd = math.sqrt(self.learned.process.nugget_variance)
         own_drawn = sd * self.rng.standard_normal(drawn.shape)
         smooth = self._both(mean, drawn)
         rough = self._both(mean, drawn + own_drawn)

@@ -12,7 +12,7 @@ from typing import Final
 
 from convergence_core.feedback.adapter_records import GateCheck
 from convergence_core.judges.report import Figure
-from convergence_core.result.number_text import beside, plural
+from convergence_core.result.number_text import distinguish, plural
 
 CONDITIONS: Final[Mapping[str, str]] = {
     "weights": "the weights must be finite and not all zero",
@@ -55,7 +55,7 @@ class GateMeasures:
     n_new_flags: int | None = None
     """Safety flags on its answers to the fixed prompts, beyond the incumbent's."""
     safety_rests_on: str = ""
-    """What the flags rest on beside the rules."""
+    """What the flags rest on distinguish the rules."""
     n_repairs: int | None = None
     """Prompts whose answer was marked low and that the incumbent answers rightly."""
     n_repairs_kept: int = 0
@@ -204,7 +204,7 @@ def _finite(figure: Figure | None) -> Figure | None:
 
 
 def _shown(figure: Figure, threshold: float | None = None) -> str:
-    text = beside(figure.value, threshold)
+    text = distinguish(figure.value, threshold)
     if figure.low is not None and figure.high is not None:
         text += f" [95 % interval {figure.low:.3g} to {figure.high:.3g}]"
     return text

@@ -13,7 +13,7 @@ from typing import Final, Literal
 from convergence_core.errors import AdapterRefusedError
 from convergence_core.feedback.records import AnswerComparison, Rating
 from convergence_core.records import Json
-from convergence_core.result.number_text import beside
+from convergence_core.result.number_text import distinguish
 
 AdapterStatus = Literal[
     "candidate", "undecided", "active", "inactive", "rolled_back", "rejected", "stale"
@@ -142,7 +142,7 @@ class GateCheck:
         """The value with its interval and unit. ``None``: nothing was measured."""
         if self.value is None:
             return None
-        text = beside(self.value, self.threshold)
+        text = distinguish(self.value, self.threshold)
         if self.low is not None and self.high is not None:
             text += f" [{self.low:.3g}, {self.high:.3g}]"
         return f"{text} {self.unit}".strip()

@@ -20,7 +20,7 @@ from convergence_core.search.recommend import mean_interval, paired_difference
 LEVEL: Final = 0.95
 LONGEST_PERIOD: Final = 20
 """Words of a phrase that is found when it is said again and again."""
-MOST_SAID: Final = 4
+MAX_PHRASE_REPEATS: Final = 4
 """How often a phrase may be said without anything between, and eight words at least."""
 FIRST_WORDS: Final = 4_000
 """Words that are looked at."""
@@ -108,9 +108,9 @@ def form_fault(text: str) -> str | None:
 
 
 def is_in_loop(words: Sequence[str]) -> bool:
-    """Return whether a phrase is said more than ``MOST_SAID`` times without anything between."""
+    """Return whether a phrase is said more than ``MAX_PHRASE_REPEATS`` times without anything between."""
     for period in range(1, LONGEST_PERIOD + 1):
-        least = max(period * MOST_SAID, 8)
+        least = max(period * MAX_PHRASE_REPEATS, 8)
         n = 0
         for word, before in zip(words[period:], words, strict=False):
             n = n + 1 if word == before else 0

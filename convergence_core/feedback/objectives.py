@@ -25,7 +25,7 @@ DESIRABLE_FROM: Final = 4
 """Lowest rating of a desirable answer."""
 UNDESIRABLE_TO: Final = 2
 """Highest rating of an undesirable answer."""
-FEWEST_OWN: Final = 5
+MIN_RATINGS_PER_USER: Final = 5
 """Ratings of a user from which their quantiles are taken among their own; before, among everybody's."""
 
 Floats = NDArray[np.float64]
@@ -49,7 +49,7 @@ def mid_rank_quantiles(values: Sequence[float], among: Sequence[float] | None = 
 def rating_quantiles(users: Sequence[str], ratings: Sequence[float]) -> Floats:
     """Return the target of each rating, in (0, 1), shape (n,).
 
-    A user's ratings are ranked among their own; those of a user with fewer than ``FEWEST_OWN`` among
+    A user's ratings are ranked among their own; those of a user with fewer than ``MIN_RATINGS_PER_USER`` among
     everybody's, for a single rating has no rank. Equal ratings have equal targets, and the order of
     the rows does not matter.
 
@@ -67,7 +67,7 @@ def rating_quantiles(users: Sequence[str], ratings: Sequence[float]) -> Floats:
     targets = np.empty(len(given))
     for user in counts:
         is_users = np.array([rater == user for rater in users])
-        among = given[is_users] if counts[user] >= FEWEST_OWN else given
+        among = given[is_users] if counts[user] >= MIN_RATINGS_PER_USER else given
         targets[is_users] = mid_rank_quantiles(given[is_users].tolist(), among.tolist())
     return targets
 

@@ -94,7 +94,7 @@ def log_score(as_first: str, as_second: str, first_is_right: bool) -> float:
     return -math.log1p(math.exp(-right))
 
 
-def _asked(pair: LabelledPair, swapped: bool, statements: Sequence[str] = ()) -> Ask:
+def _question(pair: LabelledPair, swapped: bool, statements: Sequence[str] = ()) -> Ask:
     """Return the judge's question; ``said``: arguments for the first and the second answer."""
     order = (1, 0) if swapped else (0, 1)
     answers, arguments = (pair.first, pair.second), tuple(statements)
@@ -109,8 +109,8 @@ def _asked(pair: LabelledPair, swapped: bool, statements: Sequence[str] = ()) ->
 
 
 def _judged(pair: LabelledPair, statements: Sequence[str] = ()) -> Generator[Ask, str, None]:
-    yield _asked(pair, False, statements)
-    yield _asked(pair, True, statements)
+    yield _question(pair, False, statements)
+    yield _question(pair, True, statements)
 
 
 def _check(pairs: Sequence[LabelledPair]) -> None:

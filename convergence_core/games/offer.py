@@ -25,7 +25,7 @@ LEVEL: Final = 0.8
 """Of the t interval of their mean gain."""
 
 
-def off_offer(
+def unavailable_games(
     games: Iterable[Game],
     *,
     trust: Trust,

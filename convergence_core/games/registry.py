@@ -13,7 +13,7 @@ def solved_games() -> tuple[TreeGame, ...]:
     return tuple(TreeGame(tree()) for tree in (TicTacToe, Nim, KuhnPoker, RockPaperScissors))
 
 
-def plays_of(
+def count_plays(
     games: Iterable[Game],
     n_plays: int,
     *,

@@ -34,7 +34,7 @@ SURE: Final = 1.645
 """Standard errors by which it must be above: one side of 95 %."""
 MOST_LOG_ODDS: Final = 5.0
 """Log-odds beyond these count as these: a judge that is sure by .999 is not twice as sure as by .99."""
-LEAST_OWN_LENGTH: Final = 0.05
+MIN_UNEXPLAINED_LENGTH: Final = 0.05
 """Share of the squared length differences that truth must leave unexplained."""
 MEMORY: Final = 0.8
 """Weight of an audit per round of age."""
@@ -121,7 +121,7 @@ def length_bias(items: Sequence[Item]) -> tuple[float | None, float | None]:
     n = len(items)
     log_odds = d - s * float(s @ d) / n  # what truth leaves of length, (n,)
     squares = float(log_odds @ log_odds)
-    if n <= 2 or squares <= LEAST_OWN_LENGTH * float(d @ d):  # two slopes are fitted
+    if n <= 2 or squares <= MIN_UNEXPLAINED_LENGTH * float(d @ d):  # two slopes are fitted
         return None, None
     slope = float(log_odds @ residual) / squares
     a = float(s @ (residual - slope * d)) / n

@@ -192,7 +192,7 @@ class GaussianProcess:
         return math.exp(self.log_params[-1])
 
     @property
-    def own_variance(self) -> float:
+    def nugget_variance(self) -> float:
         """Variance of a candidate's own effect."""
         return math.exp(self.log_params[-2])
 
@@ -204,7 +204,7 @@ class GaussianProcess:
     @property
     def prior_variance(self) -> float:
         """Variance of a candidate before anybody was asked, its own effect included."""
-        return self.smooth_variance + self.own_variance
+        return self.smooth_variance + self.nugget_variance
 
     def marginals(self, points: Points, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return posterior means and variances, (n,) each.
@@ -216,7 +216,7 @@ class GaussianProcess:
             rows: which training row each is, -1 for unseen ones, (n,).
         """
         prior = np.full(len(points), self.smooth_variance)
-        prior[rows >= 0] += self.own_variance
+        prior[rows >= 0] += self.nugget_variance
         mean, explained = np.empty(len(points)), np.empty(len(points))
         for begin in range(0, len(points), BLOCK):
             block = np.arange(begin, min(begin + BLOCK, len(points)))
@@ -229,13 +229,13 @@ class GaussianProcess:
         mean, half = self._project(points, rows)
         prior = self.kernel.between(self.log_params[:-1], points, points)
         is_same = (rows[:, None] == rows) & (rows >= 0)
-        return mean, prior - half.T @ half + self.own_variance * is_same  # (eq. 4)
+        return mean, prior - half.T @ half + self.nugget_variance * is_same  # (eq. 4)
 
     def _project(self, points: Points, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return posterior means and L^-1 k(training, points), (n_training, n)."""
         cross = self.kernel.between(self.log_params[:-1], points, self.points)
         seen = np.flatnonzero(rows >= 0)
-        cross[seen, rows[seen]] += self.own_variance
+        cross[seen, rows[seen]] += self.nugget_variance
         half = solve_triangular(self.factor, cross.T, lower=True, check_finite=False)
         return cross @ self.weights, np.asarray(half, np.float64)  # (eq. 4)
 

@@ -26,9 +26,9 @@ MEAN_WEIGHT, SD_WEIGHT = 1.0, 0.8
 """Of weights."""
 MEAN_PRODUCT, SD_PRODUCT = 0.7, 1.0
 """Of s_p, in units of the standardized targets' variance."""
-MEAN_OWN, SD_OWN = 0.03, 1.5
+MEAN_NUGGET, SD_NUGGET = 0.03, 1.5
 """Of s_id where it can be told from noise, in the same units."""
-NO_OWN, SD_NO_OWN = 1e-6, 0.1
+MEAN_JITTER, SD_JITTER = 1e-6, 0.1
 """Of s_id elsewhere."""
 
 
@@ -76,15 +76,15 @@ class Kernel:
     prior_sd: np.ndarray
 
     @classmethod
-    def of(cls, encoding: Encoding, *, own_effect: bool) -> "Kernel":
+    def of(cls, encoding: Encoding, *, has_nugget: bool) -> "Kernel":
         """Return the kernel of a space.
 
         Args:
             encoding: of the space.
-            own_effect: whether a candidate's own effect can be told from noise.
+            has_nugget: whether a candidate's own effect can be told from noise.
         """
         q, n_choices = len(encoding.number_names), len(encoding.choice_names)
-        nugget_prior = (MEAN_OWN, SD_OWN) if own_effect else (NO_OWN, SD_NO_OWN)
+        nugget_prior = (MEAN_NUGGET, SD_NUGGET) if has_nugget else (MEAN_JITTER, SD_JITTER)
         medians = [*[MEAN_LENGTH] * q, *[MEAN_WEIGHT] * n_choices, MEAN_PRODUCT, nugget_prior[0]]
         sds = [*[SD_LENGTH] * q, *[SD_WEIGHT] * n_choices, SD_PRODUCT, nugget_prior[1]]
         mean = np.array([math.log(median) for median in medians])

@@ -125,7 +125,7 @@ class FittedMeans:
             spread = np.linspace(0, n - 1, MAX_ROWS - half).round().astype(np.intp)
             means = means.take(np.unique(np.concatenate([np.arange(n - half, n), spread])))
         is_measured = means.variance is not None
-        kernel = Kernel.of(encoding, own_effect=is_measured or not encoding.number_names)
+        kernel = Kernel.of(encoding, has_nugget=is_measured or not encoding.number_names)
         errors = (1.0 if means.variance is None else means.variance) / means.count
         least = float(np.median(np.sqrt(errors))) if is_measured else 0.0
         warp = Warp.learn(means.mean, guess=0.25, least=least)

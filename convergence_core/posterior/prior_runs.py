@@ -110,7 +110,7 @@ def with_prior_runs(
         points = points.join(earlier_run.points)
     covariance = process.kernel.between(log_params[:-1], points, points)
     n = len(targets)
-    covariance[:n, :n] += _own(n, log_params) + math.exp(log_params[-1]) * errors
+    covariance[:n, :n] += _error_covariance(n, log_params) + math.exp(log_params[-1]) * errors
     begin = n
     for earlier_run in used:
         rows = slice(begin, begin + len(earlier_run.targets))
@@ -181,7 +181,7 @@ def _log_likelihoods(
     both = solve_triangular(root, np.column_stack([across, their_targets]), lower=True)
     half, pull = both[:, :-1], both[:, -1]  # H and h of (eq. 4)
     plain = kernel.between(params, process.points, process.points)
-    plain = plain + _own(len(targets), log_params)
+    plain = plain + _error_covariance(len(targets), log_params)
     plain += math.exp(log_params[-1]) * errors
     known, expected = half.T @ half, half.T @ pull
     result = np.empty(len(grid))
@@ -192,14 +192,16 @@ def _log_likelihoods(
     return result
 
 
-def _own(n: int, log_params: np.ndarray) -> np.ndarray:
+def _error_covariance(n: int, log_params: np.ndarray) -> np.ndarray:
     """Return the covariance of n candidates' own effects, (n, n)."""
     return np.eye(n) * (math.exp(log_params[-2]) + JITTER)
 
 
 def _noise(errors: np.ndarray, log_params: np.ndarray) -> np.ndarray:
     """Return R_k + b: errors, own effects and level of a prior run's measurements, (m, m)."""
-    return np.asarray(errors + _own(len(errors), log_params) + LEVEL_VARIANCE, np.float64)
+    return np.asarray(
+        errors + _error_covariance(len(errors), log_params) + LEVEL_VARIANCE, np.float64
+    )
 
 
 def _max_correlation(process: GaussianProcess, errors: np.ndarray) -> float:

@@ -81,7 +81,7 @@ class SelectionBias:
             n = count.sum(axis=1)
             observed = rewards.sum(axis=1) / n
             noise = old.process.noise / n
-            noise[leaders >= n_old] += old.process.own_variance  # nobody knew it
+            noise[leaders >= n_old] += old.process.nugget_variance  # nobody knew it
             noise /= old.warp.slope(mean) ** 2
         weight = sd / (sd**2 + noise)  # (eq. 1)
         return cls(cross=float(weight @ (mean - observed)), square=float(weight @ sd))

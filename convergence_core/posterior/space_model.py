@@ -162,7 +162,7 @@ class SpaceModel:
         repeats = self._repeats(effects, evidence) if is_single and not is_exact else None
         tells_noise = effects.is_measured or is_exact or repeats is not None
         has_own = tells_noise or not self.encoding.number_names
-        kernel = Kernel.of(self.encoding, own_effect=has_own)
+        kernel = Kernel.of(self.encoding, has_nugget=has_own)
         noise = MEASURED_NOISE if effects.is_measured else NO_NOISE if is_exact else FREE_NOISE
         start = None
         if self.start is not None and len(self.start) == len(kernel.prior_mean) + 1:

@@ -15,7 +15,7 @@ from convergence_core.config.prompts import OperatorName
 from convergence_core.records import Json
 
 WORDING_VERSION: Final = "prompts-1"
-_OWN: Final = re.compile(
+_OUR_TAGS: Final = re.compile(
     r"</?(?:operator|task|prompt|placeholders|labels|failures?|cases?|input|answer|expected|reason|"
     r"diagnosis|shots?|user|assistant)>"
 )
@@ -104,7 +104,7 @@ def _failure(failure: Shown) -> str:
 
 def _data(text: str) -> str:
     """Return foreign text without the tags of a request."""
-    return _OWN.sub("", text)
+    return _OUR_TAGS.sub("", text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

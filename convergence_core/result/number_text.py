@@ -20,7 +20,7 @@ def reward(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:.3f}"
 
 
-def beside(value: float, limit: float | None) -> str:
+def distinguish(value: float, limit: float | None) -> str:
     """Return a number with three digits, or with as many more as distinguish it from its limit."""
     digits = 3
     if limit is not None and value != limit:

@@ -254,7 +254,7 @@ class RunResult:
         return 0.95 if estimate is None else estimate.level
 
     @property
-    def found(self) -> CandidateReport | None:
+    def best(self) -> CandidateReport | None:
         """The search's best, which the held-out cases were asked about."""
         return self.challenger or self.winner
 
@@ -272,12 +272,12 @@ class RunResult:
         }
 
     @property
-    def found_is_baseline(self) -> bool:
+    def best_is_baseline(self) -> bool:
         """Whether the search's best is the default configuration itself."""
         return (
-            self.found is not None
+            self.best is not None
             and self.baseline is not None
-            and self.found.candidate_id == self.baseline.candidate_id
+            and self.best.candidate_id == self.baseline.candidate_id
         )
 
     def to_json(self) -> dict[str, Json]:

@@ -106,7 +106,7 @@ def verdict_of(result: RunResult) -> Verdict:
         names = " and ".join(result.never_called)
         verdict = replace(
             verdict,
-            sentence=f"{verdict.sentence} Asked for, and never called: {names}; `convergence "
+            sentence=f"{verdict.sentence} PlannedGeneration for, and never called: {names}; `convergence "
             "estimate` names the smallest budget that affords each.",
         )
     if not is_offline(result) or verdict.kind in {"nothing", "untested"}:
@@ -120,10 +120,10 @@ def is_offline(result: RunResult) -> bool:
 
 
 def _verdict_of(result: RunResult) -> Verdict:
-    candidate, gate = result.found, result.gate
+    candidate, gate = result.best, result.gate
     if candidate is None:
         return _nothing(result)
-    if result.found_is_baseline and (gate is None or gate.opponent == "default"):
+    if result.best_is_baseline and (gate is None or gate.opponent == "default"):
         return _same(result)
     if gate is None:
         return _untested(result)
@@ -213,12 +213,12 @@ def result_json(result: RunResult) -> dict[str, Json]:
 
 def price_sentence(result: RunResult) -> str | None:
     """Return what an answer of each costs and how long it takes; ``None``: not measured."""
-    candidate, baseline = result.found, result.baseline
+    candidate, baseline = result.best, result.baseline
     if candidate is None or candidate.answer_ms is None:
         return None
     name = "recommended configuration" if result.challenger is None else "configuration found"
     text = f"An answer of the {name}: {_price(result, candidate)}"
-    if baseline is not None and baseline.answer_ms is not None and not result.found_is_baseline:
+    if baseline is not None and baseline.answer_ms is not None and not result.best_is_baseline:
         text += f"; of the default: {_price(result, baseline)}"
     about = "means of the final test"
     if candidate.answer_usd is None and is_free(result):
@@ -252,7 +252,7 @@ def _price(result: RunResult, report: CandidateReport) -> str:
 def _prices(result: RunResult) -> tuple[float | None, float | None]:
     """Return dollars of an answer of the search's best, and of the defaults."""
     price, other = (
-        None if report is None else report.answer_usd for report in (result.found, result.baseline)
+        None if report is None else report.answer_usd for report in (result.best, result.baseline)
     )
     return price, other
 

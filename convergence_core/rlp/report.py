@@ -95,8 +95,8 @@ class ThinkingReport:
 
         about = f"{self.gain:+.2f}" + ("" if self.se is None else f" ± {self.se:.2f}") + " nats"
         beyond = (
-            f"e-value {_told(self.top_e_value, self.e_value)} against the baseline, "
-            f"{_told(self.top_resolution_e_value, self.resolution_e_value)} against their own "
+            f"e-value {_peak_and_last(self.top_e_value, self.e_value)} against the baseline, "
+            f"{_peak_and_last(self.top_resolution_e_value, self.resolution_e_value)} against their own "
             "average forecasts"
         )
         if self.helped:
@@ -106,7 +106,7 @@ class ThinkingReport:
         )
 
 
-def _told(top: float, last: float) -> str:
+def _peak_and_last(top: float, last: float) -> str:
     """Return an e-value's highest, and its last where that is another."""
     highest, now = f"{top:.3g}", f"{last:.3g}"
     return highest if highest == now else f"{highest} at its highest and {now} at the end"

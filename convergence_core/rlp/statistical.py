@@ -48,7 +48,7 @@ def predictive(
     beliefs = fitted.posterior(candidates)
     mean, sd = beliefs.marginals
     unseen = beliefs.rows < 0
-    variance = sd**2 + trial_variance(fitted) + fitted.learned.process.own_variance * unseen
+    variance = sd**2 + trial_variance(fitted) + fitted.learned.process.nugget_variance * unseen
     edges = fitted.learned.warp.forward(bins.edges[1:-1])  # (N_BINS - 1,)
     below = ndtr((edges - mean[:, None]) / np.sqrt(variance)[:, None])
     n = len(candidates)

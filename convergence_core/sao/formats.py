@@ -12,7 +12,13 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 from convergence_core.records import Json, canonical_json, sha256_hex
-from convergence_core.sao.preferences import SAID, Answer, Comparison, JudgedPair, Judgement
+from convergence_core.sao.preferences import (
+    VERDICT_PROBABILITY,
+    Answer,
+    Comparison,
+    JudgedPair,
+    Judgement,
+)
 
 Format: TypeAlias = Literal["trl", "openai"]
 IMPORTED: Final = "imported"
@@ -20,7 +26,7 @@ IMPORTED: Final = "imported"
 
 _PLAIN: Final[Mapping[str, Any]] = {
     "chosen_author": IMPORTED, "rejected_author": IMPORTED, "first_is_chosen": True, "kind": "incumbent",
-    "persona": None, "p12": SAID, "p21": SAID, "estimator": IMPORTED, "round": 0,
+    "persona": None, "p12": VERDICT_PROBABILITY, "p21": VERDICT_PROBABILITY, "estimator": IMPORTED, "round": 0,
 }  # fmt: skip
 """Evidence of a row without any: a plain verdict."""
 

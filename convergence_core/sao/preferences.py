@@ -5,7 +5,7 @@ The paper asks its judge in one order (§4.3). Here each pair is judged twice, e
     l = (logit p12 + logit p21) / 2,    q = sigma(l),    bias = (logit p12 - logit p21) / 2
 
 with p12 = P(answer 1 better | shown first), p21 = P(answer 1 better | shown second). A bias that the
-position adds to the log-odds cancels. A judge that tells no probability counts ``SAID`` for a verdict,
+position adds to the log-odds cancels. A judge that tells no probability counts ``VERDICT_PROBABILITY`` for a verdict,
 so that l passes ``LEAST_MARGIN`` exactly when both orders agree.
 """
 
@@ -26,7 +26,7 @@ ABORTED: Final = "aborted"
 
 LEAST_MARGIN: Final = math.log(0.7 / 0.3)
 """Minimum absolute log-odds of an exported pair: q >= .7 or q <= .3."""
-SAID: Final = 0.75
+VERDICT_PROBABILITY: Final = 0.75
 """Probability assigned to a verdict without a probability."""
 EDGE: Final = 1e-4
 """Minimum distance of probabilities from 0 and 1."""

@@ -13,7 +13,7 @@ from typing import Protocol
 from convergence_core.ports import Row
 from convergence_core.records import Json, Trial
 from convergence_core.search.sampler import Advice
-from convergence_core.search.study import Asked, Study
+from convergence_core.search.study import PlannedGeneration, Study
 from convergence_core.search.study_state import StudyState
 
 
@@ -74,7 +74,7 @@ class Learner(Protocol):
         ...
 
     def learn(
-        self, study: Study, state: StudyState, planned: Asked, trials: Sequence[Trial]
+        self, study: Study, state: StudyState, planned: PlannedGeneration, trials: Sequence[Trial]
     ) -> LearnerStep:
         """Return what a generation taught; nothing is kept before ``commit``.
 

@@ -47,7 +47,7 @@ TINY = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class PlannedGeneration:
     """A planned generation."""
 
     plan: Plan
@@ -226,7 +226,7 @@ class Study:
         """Whether as many generations as planned are committed."""
         return state.next_generation - state.n_repairs >= self.schedule.n_generations
 
-    def ask(self, state: StudyState, advice: Advice | None = None) -> Asked:
+    def ask(self, state: StudyState, advice: Advice | None = None) -> PlannedGeneration:
         """Plan the next generation.
 
         Args:
@@ -235,7 +235,7 @@ class Study:
         """
         repair = self.repair(state)
         if repair is not None:
-            return Asked(plan=repair, rng_state=state.rng_state, is_repair=True)
+            return PlannedGeneration(plan=repair, rng_state=state.rng_state, is_repair=True)
         rng = np.random.default_rng()  # noqa: TID251 - it goes on where the state's has stopped
         rng.bit_generator.state = dict(state.rng_state)
         winners = () if state.next_generation else self.winners
@@ -254,7 +254,7 @@ class Study:
                 advice=replace(advice or Advice(), winners=winners),
             ),
         )
-        return Asked(plan=plan, rng_state=rng.bit_generator.state)
+        return PlannedGeneration(plan=plan, rng_state=rng.bit_generator.state)
 
     def repair(self, state: StudyState) -> Plan | None:
         """Return the plan that asks missing cells once more; ``None``: none is wanted."""
@@ -275,7 +275,12 @@ class Study:
         return Plan(assignments=assignments) if assignments else None
 
     def learn(
-        self, state: StudyState, planned: Asked, trials: Sequence[Trial], *, n_calls: int
+        self,
+        state: StudyState,
+        planned: PlannedGeneration,
+        trials: Sequence[Trial],
+        *,
+        n_calls: int,
     ) -> tuple[StudyState, Recommendation | None]:
         """Return the state after a generation, and the recommendation that its evidence makes.
 

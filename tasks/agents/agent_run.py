@@ -134,11 +134,11 @@ class AgentRun:
     on_close: Callable[[], object] | None = None
     """Asks the agent's own thread to end."""
     _started_s: float | None = None
-    _asked_s: float = 0.0
+    _calls_s: float = 0.0
     """Seconds in which at least one call was under way."""
     _n_open: int = 0
     _open_since_s: float = 0.0
-    _n_asked: int = 0
+    _n_calls: int = 0
     _closed: bool = False
     _seen: Counter[str] = field(default_factory=Counter)
 
@@ -193,9 +193,9 @@ class AgentRun:
         return reply
 
     def _count(self) -> None:
-        self._n_asked += 1
+        self._n_calls += 1
         most = self.config.max_model_calls
-        if self._n_asked > most:
+        if self._n_calls > most:
             raise CandidateFault(
                 f"the agent wanted more than api.agent.max_model_calls={most} calls of its model "
                 f"in one run; the tools it called: {self._called()}",
@@ -211,7 +211,7 @@ class AgentRun:
         finally:
             self._n_open -= 1
             if self._n_open == 0:
-                self._asked_s += time.monotonic() - self._open_since_s
+                self._calls_s += time.monotonic() - self._open_since_s
 
     async def until(self, work: "asyncio.Future[WorkOutcome]", timeout_s: float) -> None:
         """Wait until the work has ended, or has taken too long beside its model calls.
@@ -220,7 +220,7 @@ class AgentRun:
             CandidateFault: it has taken too long.
         """
         while not work.done():
-            left_s = timeout_s - self.own_s
+            left_s = timeout_s - self.time_outside_calls_s
             if left_s <= 0 and self._n_open == 0:
                 raise CandidateFault(
                     f"the agent took longer than api.request.timeout_seconds={timeout_s:g} beside "
@@ -238,15 +238,15 @@ class AgentRun:
     # -- results
 
     @property
-    def own_s(self) -> float:
+    def time_outside_calls_s(self) -> float:
         """Seconds of the run so far in which no model was asked."""
         if self._started_s is None:
             return 0.0
         now_s = time.monotonic()
         open_s = now_s - self._open_since_s if self._n_open else 0.0
-        return max(0.0, now_s - self._started_s - self._asked_s - open_s)
+        return max(0.0, now_s - self._started_s - self._calls_s - open_s)
 
-    def reply(self, content: Json, *, own_s: float, provider: str) -> Reply:
+    def reply(self, content: Json, *, time_outside_calls_s: float, provider: str) -> Reply:
         """Return what the run answered: text, tool calls, and the sums of what was asked."""
         costs = [reply.cost_usd for reply in self.replies]
         known = [cost for cost in costs if cost is not None]
@@ -254,7 +254,8 @@ class AgentRun:
         calls: list[Json] = [dict(tool.to_json()) for tool in self.tools]
         return Reply(
             value={"content": content, "tool_calls": calls},
-            latency_ms=1000.0 * own_s + sum(reply.latency_ms for reply in self.replies),
+            latency_ms=1000.0 * time_outside_calls_s
+            + sum(reply.latency_ms for reply in self.replies),
             cost_usd=sum(known) if len(known) == len(costs) else None,
             price_version=self.replies[0].price_version if self.replies else None,
             usage=usage,

@@ -37,7 +37,7 @@ for _name in ("agno", "agno-team", "agno-workflow"):
 
 _THOUGHTS_OF = "model"
 """Key of a message's provider data: the model whose thoughts it holds; no other is sent them."""
-_OWN_TOOLS = (
+_AGNO_TOOLS = (
     "agno.agent",
     "agno.team",
     "agno.memory",
@@ -123,7 +123,7 @@ class RunModel(Model):
 
     async def ainvoke(self, messages: list[Message], **settings: Any) -> ModelResponse:
         """Ask once."""
-        run, arguments = self._asked(messages, settings)
+        run, arguments = self._run_and_arguments(messages, settings)
         try:
             reply = await run.ask(*arguments)
         except EvaluationFault as fault:
@@ -178,13 +178,13 @@ class RunModel(Model):
         messages: Sequence[Message],
         settings: Mapping[str, Any],
     ) -> ModelResponse:
-        run, arguments = self._asked(messages, settings)
+        run, arguments = self._run_and_arguments(messages, settings)
         try:
             return self._read(ask(run, *arguments))
         except EvaluationFault as fault:
             raise self._ended(fault) from fault
 
-    def _asked(
+    def _run_and_arguments(
         self, messages: Sequence[Message], settings: Mapping[str, Any]
     ) -> tuple[AgentRun, tuple[str, list[dict[str, Json]], dict[str, Json]]]:
         assert self.run is not None  # noqa: S101 - made by a context
@@ -208,7 +208,7 @@ class RunModel(Model):
     def _guarded(self, call: FunctionCall) -> FunctionCall:
         run, function = self.run, call.function
         assert run is not None  # noqa: S101 - made by a context
-        if run.config.allow_writes or _is_own(function.entrypoint):
+        if run.config.allow_writes or _is_agno_tool(function.entrypoint):
             return call
         toolkit = _toolkit_of(function.entrypoint)
         kind = None if toolkit is None else type(toolkit).__name__
@@ -260,9 +260,9 @@ def _toolkit_of(entrypoint: object) -> Toolkit | None:
     return owner if isinstance(owner, Toolkit) else None
 
 
-def _is_own(entrypoint: object) -> bool:
+def _is_agno_tool(entrypoint: object) -> bool:
     function = inspect.unwrap(entrypoint) if callable(entrypoint) else entrypoint
-    return str(getattr(function, "__module__", "")).startswith(_OWN_TOOLS)
+    return str(getattr(function, "__module__", "")).startswith(_AGNO_TOOLS)
 
 
 # -- a run

@@ -309,8 +309,8 @@ class Dispatcher:
             self.fail(error)
 
     async def _conclude(self, pending: PendingCell, outcome: CallOutcome) -> None:
-        if outcome.not_asked is not None:
-            self._end(pending, pending.skipped(*outcome.not_asked))
+        if outcome.unsent_reason is not None:
+            self._end(pending, pending.skipped(*outcome.unsent_reason))
             return
         assert outcome.record is not None  # noqa: S101 - it was asked, or found
         reply: Reply | None = None

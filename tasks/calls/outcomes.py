@@ -204,15 +204,15 @@ def record_of(answer: StoredAnswer, intent: CallIntent) -> AttemptRecord:
         started_us=answer.started_us,
         ended_us=answer.ended_us,
         attempt=answer.attempt,
-        cached=not _is_own(answer, intent),
+        cached=not _paid_for_it(answer, intent),
     )
 
 
 def is_usable(answer: StoredAnswer, intent: CallIntent) -> bool:
     """Whether a stored answer is young enough for this call, or its own."""
     since_us = intent.fresh_since_us
-    return since_us is None or answer.ended_us >= since_us or _is_own(answer, intent)
+    return since_us is None or answer.ended_us >= since_us or _paid_for_it(answer, intent)
 
 
-def _is_own(answer: StoredAnswer, intent: CallIntent) -> bool:
+def _paid_for_it(answer: StoredAnswer, intent: CallIntent) -> bool:
     return (answer.run_id, answer.eval_id) == (intent.run_id, intent.eval_id)

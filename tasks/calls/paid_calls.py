@@ -129,7 +129,7 @@ class Calls:
         """Queue a call behind all others of its lane; the future is done when it has ended."""
         call.future = self.loop.create_future()
         if self._stopping:
-            self._not_asked(call)
+            self._end_unsent(call)
             return call.future
         if call.lane == THOUGHT_LANE:
             call.limits = self.limiters.rate_of(call.endpoint)
@@ -158,7 +158,7 @@ class Calls:
             queued += waiting
             waiting.clear()
         for call in queued:
-            self._not_asked(call)
+            self._end_unsent(call)
         self.loop.call_later(grace_s, self._cancel_slots)
 
     async def drain(self) -> None:
@@ -180,9 +180,9 @@ class Calls:
             for slot in lane.slots:
                 slot.cancel()
 
-    def _not_asked(self, call: PendingCall) -> None:
+    def _end_unsent(self, call: PendingCall) -> None:
         """End a call that is not asked (again) because the run stops."""
-        self._end(call, call.last or CallOutcome(not_asked=("stopped", STOPPED)))
+        self._end(call, call.last or CallOutcome(unsent_reason=("stopped", STOPPED)))
 
     def _end(self, call: PendingCall, outcome: CallOutcome) -> None:
         if not call.future.done():
@@ -223,7 +223,7 @@ class Calls:
             try:
                 await self._attempt(call)
             except asyncio.CancelledError:
-                self._not_asked(call)
+                self._end_unsent(call)
                 self._free(call)
                 raise
             call = self._take(lane)
@@ -296,7 +296,7 @@ class Calls:
 
         self._free(call)
         if self._stopping:
-            self._not_asked(call)
+            self._end_unsent(call)
         else:
             self._pausing[call] = self.loop.call_later(delay_s, requeue)
 
@@ -344,7 +344,7 @@ class Calls:
             self._settle(call, record, self._stored(fault), fault, lambda: self._give_up(call))
             return
         call.n_tries += 1
-        call.n_asked += 1
+        call.n_sent += 1
         if call.is_composed:
             # Its own calls would wait for ever for what it held while it waits for them.
             self.budget.settle(reservation, usd=0.0, tokens=0)
@@ -483,7 +483,7 @@ class Calls:
         self._start(self._settling, go_on())
 
     def _give_up(self, call: PendingCall) -> None:
-        self._not_asked(call)
+        self._end_unsent(call)
         self._free(call)
 
     def _finish(self, call: PendingCall, outcome: CallOutcome) -> None:
@@ -530,10 +530,8 @@ class Calls:
 def _refused(call: PendingCall, exhausted: Exhausted) -> CallOutcome:
     """Return how a call ends whose next attempt the budget refuses."""
     if call.last is None or call.last.fault is None:
-        return CallOutcome(not_asked=("budget", exhausted.reason))
-    attempts = (
-        "its one attempt" if call.n_asked == 1 else f"the last of its {call.n_asked} attempts"
-    )
+        return CallOutcome(unsent_reason=("budget", exhausted.reason))
+    attempts = "its one attempt" if call.n_sent == 1 else f"the last of its {call.n_sent} attempts"
     return replace(
         call.last,
         fault=InfrastructureFault(

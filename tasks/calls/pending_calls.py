@@ -101,7 +101,7 @@ class CallOutcome:
     """The answer as it came; ``None``: it is in ``stored``, or there is none."""
     fault: EvaluationFault | None = None
     """The infrastructure's fault that retries did not heal."""
-    not_asked: tuple[Literal["budget", "stopped"], str] | None = None
+    unsent_reason: tuple[Literal["budget", "stopped"], str] | None = None
     """Why nothing was asked."""
 
     def answer(self) -> Reply:
@@ -110,8 +110,8 @@ class CallOutcome:
         Raises:
             EvaluationFault: there is none.
         """
-        if self.not_asked is not None:
-            kind, reason = self.not_asked
+        if self.unsent_reason is not None:
+            kind, reason = self.unsent_reason
             fault = EvaluatorFault if kind == "budget" else InfrastructureFault
             raise fault(reason, error_type=kind)
         if self.fault is not None:
@@ -145,7 +145,7 @@ class PendingCall:
     """Of its endpoint; ``None``: the call leaves no process, or passes none."""
     limits: EndpointLimits | None = None
     """What each of its requests waits for before it is sent; ``None``: nothing."""
-    n_asked: int = 0
+    n_sent: int = 0
     """Attempts made by this process."""
     n_tries: int = 0
     """Those of them that count as retries after faults, and the first."""

@@ -55,12 +55,12 @@ class EndpointRate:
         most_late_s = max(_MOST_LATE_S, 0.5 / self.per_second)
         is_late = True
         while is_late:
-            asked_s = loop.time()
+            entered_s = loop.time()
             wait_s = await asyncio.to_thread(self.rates.take, self.host, self.per_second)
             # The slot was counted from somewhere between asking and now: the later one is safe.
             due_s = loop.time() + wait_s
             await asyncio.sleep(wait_s)
-            is_late = loop.time() - min(due_s, asked_s + wait_s) > most_late_s
+            is_late = loop.time() - min(due_s, entered_s + wait_s) > most_late_s
 
     def observe(self, rate: RateInfo) -> None:
         """Take in what the head of an answer says: nothing here."""
@@ -379,7 +379,7 @@ class EndpointLimiter:
     def _give_up(self, reason: str) -> None:
         if self._down_reason is None:
             self._down_reason = (
-                f"{reason.rstrip('.')}. Asked {self.n_entered} times by this run; what was "
+                f"{reason.rstrip('.')}. PlannedGeneration {self.n_entered} times by this run; what was "
                 f"answered is kept, and {self._resume} goes on later."
             )
             self._report(reason)

@@ -54,7 +54,7 @@ class RoleAdapters:
         self._backend: AdapterBackend | None = None
         self._has_looked = False
         self._ready: set[str] = set()
-        self._n_asked: Counter[str] = Counter()
+        self._n_in_flight: Counter[str] = Counter()
         self._releases: set[asyncio.Task[None]] = set()
 
     def active(self, role: str) -> AdapterRecord | None:
@@ -90,11 +90,11 @@ class RoleAdapters:
             InfrastructureFault: the adapter does not answer, or the server is away.
         """
         version = "" if record is None else record.version
-        self._n_asked[version] += 1
+        self._n_in_flight[version] += 1
         try:
             yield await self._fields(record, model=model)
         finally:
-            self._n_asked[version] -= 1
+            self._n_in_flight[version] -= 1
             if self._ready - {version}:
                 task = asyncio.create_task(self._release())
                 self._releases.add(task)
@@ -106,7 +106,7 @@ class RoleAdapters:
             answering = await asyncio.to_thread(self._store.answering_versions)
             async with self._lock:
                 for version in sorted(self._ready - answering):
-                    if self._backend is not None and not self._n_asked[version]:
+                    if self._backend is not None and not self._n_in_flight[version]:
                         await self._backend.unload(version)
                         self._ready.discard(version)
         except (InfrastructureFault, StoreError) as error:
@@ -119,10 +119,10 @@ class RoleAdapters:
         if record is None:
             if self._is_local or not await asyncio.to_thread(self._has_any):
                 return {}
-            backend = await self._found()
+            backend = await self._backend_or_none()
             return {} if backend is None else await backend.fields(None, None)
         version, folder = record.version, self._store.folder(record.version).resolve()
-        backend = await self._found()
+        backend = await self._backend_or_none()
         if backend is None:
             problem_text = (
                 "is active, and the server that answers must be vLLM or llama.cpp's to use it"
@@ -157,7 +157,7 @@ class RoleAdapters:
     def _has_any(self) -> bool:
         return any(record.base_model == self._base_model for record in self._store.records())
 
-    async def _found(self) -> AdapterBackend | None:
+    async def _backend_or_none(self) -> AdapterBackend | None:
         """Return what answers with adapters; ``None``: it is a provider that has none."""
         if not self._has_looked:
             async with self._lock:

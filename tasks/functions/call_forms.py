@@ -80,12 +80,12 @@ def _form(shape: "_Shape", known: AbstractSet[str]) -> CallForm | None:
     if positional != ("input", "params") and shape.is_keywords(known):
         return CallForm("keywords", None if shape.takes_any else shape.names)
     if len(positional) == 1 and shape.required_keywords <= known:
-        return _form_of_one(shape, known)
+        return _single_argument_form(shape, known)
     splits = len(positional) == 2 or (not positional and shape.takes_positionals)
     return CallForm("split") if splits and is_plain else None
 
 
-def _form_of_one(shape: "_Shape", known: AbstractSet[str]) -> CallForm:
+def _single_argument_form(shape: "_Shape", known: AbstractSet[str]) -> CallForm:
     if shape.takes_any:
         return CallForm("spread")
     if shape.required_keywords or shape.optional & known:

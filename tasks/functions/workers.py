@@ -321,9 +321,9 @@ class LoopPool(_Pool[AsyncWork]):
 
     def _begin(self, work: AsyncWork, call: _Call) -> None:
         assert self._own_loop is not None  # noqa: S101 - it runs this
-        call.task = self._own_loop.create_task(self._serve_one(work, call))
+        call.task = self._own_loop.create_task(self._serve_call(work, call))
 
-    async def _serve_one(self, work: AsyncWork, call: _Call) -> None:
+    async def _serve_call(self, work: AsyncWork, call: _Call) -> None:
         self._complete(call, await work())
 
     def _cancel(self, call: _Call) -> None:

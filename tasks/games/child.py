@@ -58,7 +58,7 @@ PROGRAMS_MAY_IMPORT: tuple[types.ModuleType, ...] = (
     statistics, string, struct, textwrap, time, typing, unicodedata, zlib,
 )  # fmt: skip
 
-NOBODY = 65_534
+NOBODY_ID = 65_534
 PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS, PR_SET_PDEATHSIG = 4, 22, 38, 1
 SECCOMP_MODE_FILTER = 2
 KILL_PROCESS, REFUSE, ALLOW = 0x8000_0000, 0x0005_0001, 0x7FFF_0000  # REFUSE: errno EPERM
@@ -74,7 +74,7 @@ ALLOWED = {
     "aarch64": (0xC000_00B7, (63, 64, 57, 80, 62, 222, 226, 215, 214, 139, 135, 216, 233, 172, 93, 94, 98,
                               113, 114, 169, 278, 124, 165, 101, 115)),
 }  # fmt: skip
-# Asked by the interpreter in passing, and refused: ioctl, rt_sigaction, sigaltstack, openat. A syntax
+# PlannedGeneration by the interpreter in passing, and refused: ioctl, rt_sigaction, sigaltstack, openat. A syntax
 # error would show its line and looks for the file that the program does not have.
 REFUSED = {"x86_64": (16, 13, 131, 257), "aarch64": (29, 134, 132, 56)}
 NAME = "<program>"
@@ -131,8 +131,8 @@ def limit(request: dict[str, Any]) -> None:
         # Without the right to become another user, root has few rights left; the filter holds anyway.
         with contextlib.suppress(OSError):
             os.setgroups([])
-            os.setgid(NOBODY)
-            os.setuid(NOBODY)
+            os.setgid(NOBODY_ID)
+            os.setuid(NOBODY_ID)
 
 
 def filter_calls() -> str:

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 
 from convergence_core.config import Configuration
 from convergence_core.config.games import (
+    ANSWER_GAMES,
     BUILT_IN,
-    OF_ANSWERS,
     SANDBOX,
     SYSTEM,
     GameConfig,
@@ -22,7 +22,7 @@ from convergence_core.games.solved.solver import solve
 from convergence_core.games.solved.tree import SEATS, TreeGame
 from convergence_core.ports import LLM, Player
 from tasks.games.answer_games import game_like_cases
-from tasks.games.own_games import OwnGame, own_game
+from tasks.games.own_games import OwnGame, load_game
 from tasks.games.players import PERSONA, WORDING_VERSION, ModelSeat, SandboxPlayer
 from tasks.games.reasoning_audits import RealTasks, check_real_task
 from tasks.games.sandbox import why_unavailable
@@ -103,7 +103,7 @@ def configured_games(
     return made
 
 
-def check_own_games(loaded: Loaded) -> None:
+def check_user_games(loaded: Loaded) -> None:
     """Make each game of a file, hold it to the contract, and let it go again; find each real task's generator.
 
     Raises:
@@ -141,7 +141,7 @@ def models_of(games: Mapping[str, ConfiguredGame]) -> list[LLM]:
     return [*{id(model): model for model in models}.values()]
 
 
-def no_system(games: Mapping[str, ConfiguredGame]) -> ConfigurationError:
+def missing_system_error(games: Mapping[str, ConfiguredGame]) -> ConfigurationError:
     """Return the error of games that the system is to play in, but cannot."""
     name, role = next(
         (name, role) for name, game in games.items() for role in sorted(game.of_system)
@@ -171,11 +171,11 @@ def made_game(name: str, config: GameConfig, loaded: Loaded) -> Game:
     Raises:
         ConfigurationError: it cannot be made, has another id, or breaks a rule of the contract.
     """
-    if name in OF_ANSWERS:
+    if name in ANSWER_GAMES:
         return game_like_cases(name, loaded)
     if config.file is None:
         return next(game for game in solved_games() if game.id == name)
-    game = own_game(config.file, loaded.base_dir, f"{_key(name)}.file")
+    game = load_game(config.file, loaded.base_dir, f"{_key(name)}.file")
     if game.id != name:
         game.close()
         fix = f"Write the game as `{game.id}:`."

@@ -15,13 +15,13 @@ from convergence_core.records import Trial
 from convergence_core.sao.prompt_shape import shape_of
 from convergence_core.search.learner import LearnerStep
 from convergence_core.search.sampler import Advice
-from convergence_core.search.study import Asked, Study
+from convergence_core.search.study import PlannedGeneration, Study
 from convergence_core.search.study_state import StudyState
 from tasks.games.configured_games import (
     ConfiguredGame,
     configured_games,
+    missing_system_error,
     models_of,
-    no_system,
 )
 from tasks.rlp.learner_calls import LearnerCalls, LearnerParts, SubBudget
 from tasks.store.tables.lineage import PARTS, ROUNDS_TAG
@@ -84,7 +84,7 @@ class GamesLearner:
         self,
         study: Study,  # noqa: ARG002 - of the protocol
         state: StudyState,
-        planned: Asked,  # noqa: ARG002
+        planned: PlannedGeneration,  # noqa: ARG002
         trials: Sequence[Trial],  # noqa: ARG002
     ) -> LearnerStep:
         """Return the rows of the round before this generation."""
@@ -119,7 +119,7 @@ def make_games(parts: LearnerParts) -> GamesLearner | None:
     for game in games.values():
         parts.held.callback(game.close)
     if shape_of(loaded.cases) is None and any(game.of_system for game in games.values()):
-        raise no_system(games)
+        raise missing_system_error(games)
     learned = parts.state.learned.get(GAMES)
     n_rounds = learned.get("n_rounds") if isinstance(learned, dict) else None
     return GamesLearner(

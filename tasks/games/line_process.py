@@ -70,7 +70,7 @@ class LineProcess:
         with self._lock:
             if self._child is None:
                 self._start(START_S)
-            return self._asked(request, limit_s)
+            return self._exchange(request, limit_s)
 
     def close(self) -> None:
         """End the process and all that it started; safe to call twice."""
@@ -87,9 +87,9 @@ class LineProcess:
             env={**kept, "OMP_NUM_THREADS": "1", **self._environment},
             start_new_session=True,
         )
-        self.greeting = self._asked(self._first, limit_s)
+        self.greeting = self._exchange(self._first, limit_s)
 
-    def _asked(self, request: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
+    def _exchange(self, request: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
         child = self._child
         if child is None or child.stdin is None or child.stdout is None:
             raise NoReplyError("the process has no pipes")

@@ -58,7 +58,7 @@ class OwnGame:
         """
         begun = {"what": "step", "play": uuid.uuid4().hex, "state": rng.bit_generator.state}
         replies: list[str] = []
-        while "ask" in (step := self._asked({**begun, "replies": replies})):
+        while "ask" in (step := self._exchange({**begun, "replies": replies})):
             role, text, state, options = step["ask"]
             replies.append((yield Ask(role=role, text=text, state=state, options=tuple(options))))
         return dict(step["facts"])
@@ -73,13 +73,13 @@ class OwnGame:
             [turn.ask.role, turn.ask.text, turn.ask.state, [*turn.ask.options], turn.reply]
             for turn in turns
         ]
-        return Scores(**self._asked({"what": "score", "turns": played, "facts": dict(facts)}))
+        return Scores(**self._exchange({"what": "score", "turns": played, "facts": dict(facts)}))
 
     def close(self) -> None:
         """End the process; safe to call twice."""
         self.process.close()
 
-    def _asked(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    def _exchange(self, request: Mapping[str, Any]) -> dict[str, Any]:
         if len(self.hangs) >= MOST_HANGS:
             raise OwnGameError(
                 f"the game is not asked any more: {MOST_HANGS} times it gave nothing"
@@ -94,7 +94,7 @@ class OwnGame:
         return answer
 
 
-def own_game(
+def load_game(
     file: str, base_dir: Path, key: str, *, check_s: float = CHECK_S, step_s: float = STEP_S
 ) -> OwnGame:
     """Return a game of a file, made and held to the contract in its process, which runs from then on.

@@ -44,7 +44,7 @@ class StoredAudit:
     """What a store knows of the installed version's generators."""
 
     version: str
-    found: Mapping[str, Audited]
+    audits: Mapping[str, Audited]
     """Generator → what was found last, in the order of names."""
     n_generators: int | None
     """Of the installed version; ``None``: nothing is stored of it."""
@@ -52,19 +52,19 @@ class StoredAudit:
     @property
     def is_whole(self) -> bool:
         """Whether every generator was tried."""
-        return self.n_generators == len(self.found)
+        return self.n_generators == len(self.audits)
 
     @property
     def admitted(self) -> tuple[str, ...]:
         """Names of the generators that are admitted."""
-        return tuple(name for name, audit_result in self.found.items() if not audit_result.reason)
+        return tuple(name for name, audit_result in self.audits.items() if not audit_result.reason)
 
     @property
     def rejected(self) -> Mapping[str, str]:
         """Generator → why it is rejected."""
         return {
             name: audit_result.reason
-            for name, audit_result in self.found.items()
+            for name, audit_result in self.audits.items()
             if audit_result.reason
         }
 
@@ -87,7 +87,7 @@ def stored_audit(path: Path, n_seeds: int = N_SEEDS) -> StoredAudit:
         str(r["generator"]): Audited(str(r["generator"]), str(r["reason"] or "")) for r in rows
     }
     n = int(str(rows[-1]["n_generators"])) if rows else None
-    return StoredAudit(version=version, found=dict(sorted(stored.items())), n_generators=n)
+    return StoredAudit(version=version, audits=dict(sorted(stored.items())), n_generators=n)
 
 
 def audited(
@@ -114,7 +114,7 @@ def audited(
         StoreError: the store cannot be used.
     """
     stored = stored_audit(path, n_seeds)
-    known = {} if again else dict(stored.found)
+    known = {} if again else dict(stored.audits)
     wanted = list(names or (() if again or not stored.is_whole else known))
     if not wanted or not {*wanted} <= known.keys():
         everything = generator_names()

@@ -38,17 +38,17 @@ class EvaluationGuard:
 
     def __init__(self) -> None:
         self.is_on = False
-        self._own: set[str] = set()
+        self._allowed: set[str] = set()
         self.refused = ""
 
     def open(self, entry: dict[str, Any]) -> None:
         """Begin to guard, with the texts of an item, which the library wrote itself."""
-        self._own, self.refused = set(_texts(entry)), ""
+        self._allowed, self.refused = set(_texts(entry)), ""
         self.is_on = True
 
     def literal(self, text: Any, *names: Any) -> Any:
         """Stand in for ``eval``: a literal is read, anything else of an answer is refused."""
-        if not self.is_on or not isinstance(text, str) or text in self._own:
+        if not self.is_on or not isinstance(text, str) or text in self._allowed:
             caller = sys._getframe(1)
             return _EVALUATE(text, *(names or (caller.f_globals, caller.f_locals)))
         try:
@@ -61,7 +61,7 @@ class EvaluationGuard:
         """Stand in for ``parse_expr``: plain formulas are parsed, anything else of an answer is refused."""
 
         def guarded(text: Any, *more: Any, **named: Any) -> Any:
-            is_foreign = self.is_on and isinstance(text, str) and text not in self._own
+            is_foreign = self.is_on and isinstance(text, str) and text not in self._allowed
             if is_foreign and not is_plain_formula(text):
                 self.refused = NOT_EVALUATED
                 raise UnsafeAnswerError("no plain formula")

@@ -115,7 +115,7 @@ class ReasoningLibrary:
 
     def generators(self) -> tuple[str, ...]:
         """Return the names of all generators."""
-        return tuple(self._asked({"what": "generators"})["generators"])
+        return tuple(self._exchange({"what": "generators"})["generators"])
 
     def item(self, generator: str, seed: int) -> ReasoningItem:
         """Return the item of a seed.
@@ -123,7 +123,7 @@ class ReasoningLibrary:
         Raises:
             ReasoningGymError: the generator raises or takes too long.
         """
-        answer = self._asked({"what": "item", "generator": generator, "seed": seed})
+        answer = self._exchange({"what": "item", "generator": generator, "seed": seed})
         if "raised" in answer:
             raise ReasoningGymError(f"Generator {generator!r} makes no item: {answer['raised']}")
         return ReasoningItem(answer["question"], answer["answer"], answer["metadata"])
@@ -133,7 +133,7 @@ class ReasoningLibrary:
         if answer is not None and len(answer) > MOST_ANSWER:
             return VerifierVerdict(0.0, f"the answer has more than {MOST_ANSWER:,} characters")
         request = {"what": "score", "generator": generator, "seed": seed, "answer": answer}
-        reply = self._asked(request)
+        reply = self._exchange(request)
         if "raised" in reply:
             why = reply["raised"] if reply["refused"] else f"the verifier raised {reply['raised']}"
             return VerifierVerdict(0.0, why, has_hung="hung" in reply)
@@ -154,7 +154,7 @@ class ReasoningLibrary:
         """End the process."""
         self.close()
 
-    def _asked(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    def _exchange(self, request: Mapping[str, Any]) -> dict[str, Any]:
         try:
             self._process.start()
         except NoReplyError as error:

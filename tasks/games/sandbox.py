@@ -165,7 +165,7 @@ def _ended(child: "subprocess.Popen[bytes]", deadline: float) -> Execution:
         return Execution(ending="timeout", reason="it ran out of time", cpu_s=cpu_s)
     if stopped == "output":
         return Execution(ending="output", reason="it wrote without end", cpu_s=cpu_s)
-    return _told(data, child.returncode, cpu_s)
+    return _execution_of(data, child.returncode, cpu_s)
 
 
 def _read(stream: int, deadline: float) -> tuple[bytes, Ending | None]:
@@ -185,7 +185,7 @@ def _read(stream: int, deadline: float) -> tuple[bytes, Ending | None]:
                 return bytes(data), "output"
 
 
-def _told(data: bytes, code: int, cpu_s: float) -> Execution:
+def _execution_of(data: bytes, code: int, cpu_s: float) -> Execution:
     """Return how a process ended, by its report or by the signal that ended it."""
     if code == -signal.SIGSYS:
         reason = "it made a system call that is not allowed"

@@ -40,10 +40,10 @@ def build_cases(
     if not raw:
         rule, fix = "must hold at least one test case", "Write e.g. `{input: …, expected: …}`."
         builder.problems.append(report.problem(rule, fix))
-    return tuple(builder.cases), _told_once(builder.problems, len(raw))
+    return tuple(builder.cases), _without_repeats(builder.problems, len(raw))
 
 
-def _told_once(problems: list[Problem], n_cases: int) -> list[Problem]:
+def _without_repeats(problems: list[Problem], n_cases: int) -> list[Problem]:
     """Return problems, of those that every case has alike the first one alone."""
     places: dict[tuple[str, str, str], list[Problem]] = {}
     for problem in problems:

@@ -19,7 +19,7 @@ from tasks.inputs.environment import Environment
 from tasks.inputs.loader import Loaded
 from tasks.metrics.comparisons import comparison
 from tasks.metrics.judge import make_judges
-from tasks.metrics.metrics import OWN_NUMBERS, Compared, FunctionMetric
+from tasks.metrics.metrics import BUILT_IN_METRICS, Compared, FunctionMetric
 from tasks.metrics.tool_calls import ToolMetric
 from tasks.metrics.user_evaluators import EVALUATOR_TIMEOUT_S, UserEvaluator
 from tasks.plugins.entry_points import PluginContext, find_plugin
@@ -245,7 +245,7 @@ def make_metrics(
         if isinstance(config, JudgeMetric):
             return judges[name]
         if isinstance(config, MeasuredMetric):
-            return OWN_NUMBERS[config.type](name)
+            return BUILT_IN_METRICS[config.type](name)
         if isinstance(config, PluginMetric):
             return FunctionMetric(name, evaluators.of_plugin(name, config))
         if not isinstance(config, ExpectingMetric) or config.type.startswith("tool_"):

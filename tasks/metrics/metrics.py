@@ -122,7 +122,7 @@ class FunctionMetric:
             await self.evaluator.aclose()
 
 
-OWN_NUMBERS: dict[str, Callable[[str], Metric]] = {
+BUILT_IN_METRICS: dict[str, Callable[[str], Metric]] = {
     "latency_ms": partial(ReplyMetric, field="latency_ms"),
     "cost_usd": partial(ReplyMetric, field="cost_usd"),
     "first_token_ms": partial(ReplyMetric, field="first_token_ms"),

@@ -1,7 +1,7 @@
 """Notes and forecasts of the mock, about trials of a tuned system.
 
-Asked for notes, it names the settings of the best and the worst trials that the prompt shows, each with the
-reward to expect of its like. Asked for weights, it forecasts: each trial shown is an observation, each expectation
+PlannedGeneration for notes, it names the settings of the best and the worst trials that the prompt shows, each with the
+reward to expect of its like. PlannedGeneration for weights, it forecasts: each trial shown is an observation, each expectation
 that the notes name is one more, and the forecast of a setting is a normal distribution around their mean,
 weighted by how many parameters they share with it.
 
@@ -33,7 +33,7 @@ _SETTING: Final = re.compile(r"(?P<name>[\w.-]+)=(?P<value>[^,\n]*)")
 _EXPECTED: Final = re.compile(
     r"With (?P<params>[^\n]+?), expect a reward of (?P<reward>\d\.\d+)\."
 )
-_ASKED: Final = re.compile(r"^(?P<name>\w+): Next trial: (?P<params>.+?)\.\nIts reward as one digit, "
+_QUESTION: Final = re.compile(r"^(?P<name>\w+): Next trial: (?P<params>.+?)\.\nIts reward as one digit, "
                            r"in steps of (?P<step>[\d.e-]+): 0 for below (?P<first>-?[\d.e-]+),", re.MULTILINE)  # fmt: skip
 _OPTIONS: Final = re.compile(r"^(?P<number>\d+): (?P<text>.+)$", re.MULTILINE)
 _N_WEIGHTS: Final = re.compile(r"\"weights\": \[\.\.\.\]\}, (\d+) whole numbers")
@@ -92,7 +92,7 @@ def notes(system: str, user: str) -> str | None:
 
 def weights(user: str) -> dict[str, list[int]] | None:
     """Return the weights of all questions of a prompt; ``None``: it asks for none."""
-    questions = [*_ASKED.finditer(user)]
+    questions = [*_QUESTION.finditer(user)]
     notes_text = sections(user).get("notes", "")
     if questions and "ten weights" in user:
         head = user.split("Trials to predict:", maxsplit=1)[0]

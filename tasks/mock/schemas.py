@@ -157,12 +157,12 @@ class _Filler:
         return is_mentioned == self._source.good
 
     def _text(self, kind: Schema, name: str) -> str:
-        text = self._found(f"{name} {kind.get('format', '')}".casefold(), name)
+        text = self._described_value(f"{name} {kind.get('format', '')}".casefold(), name)
         most = kind.get("maxLength")
         text = text.ljust(int(kind.get("minLength", 0)), ".")
         return text if most is None else text[: int(most)]
 
-    def _found(self, about: str, name: str) -> str:
+    def _described_value(self, about: str, name: str) -> str:
         source = self._source
         if source.good and (named := self._after_name(name)):
             return named

@@ -181,8 +181,8 @@ class MockService:
         return self._requests.take(time.monotonic()) or None
 
     def _too_many(self, digest: str, seconds: float) -> ApiError:
-        headers, asked_s = self.options.retry_after(seconds, time.time())
-        self.counts.pause(digest, time.monotonic() + asked_s)
+        headers, pause_s = self.options.retry_after(seconds, time.time())
+        self.counts.pause(digest, time.monotonic() + pause_s)
         return ApiError(
             f"Rate limit reached. Please try again in {seconds:.3g}s.",
             status=429,

@@ -13,7 +13,7 @@ from convergence_core.feedback.adapter_records import (
     answering_words,
 )
 from convergence_core.records import Json
-from convergence_core.result.number_text import beside
+from convergence_core.result.number_text import distinguish
 from tasks.pages.source import Page, PageSource, line_of, time_of
 from tasks.pages.writes import check_confirmed
 from tasks.report.phrases import duration
@@ -199,7 +199,7 @@ def _adapter(adapter: AdapterRecord, checks: Sequence[GateCheck]) -> Page:
                 "value": check.value,
                 "value_text": None
                 if check.value is None
-                else beside(check.value, check.threshold),
+                else distinguish(check.value, check.threshold),
                 "low": check.low,
                 "high": check.high,
                 "limit": check.threshold,

@@ -10,7 +10,7 @@ from convergence_core.result import CaseAnswer
 from tasks.json_values import as_text
 from tasks.pages.files import PageFile
 from tasks.pages.source import Page, PageSource
-from tasks.report.answers import AskedCase, with_judges_reasons
+from tasks.report.answers import EvaluatedCase, with_judges_reasons
 from tasks.report.phrases import ROLES
 from tasks.secrets.process_redaction import redacted_text
 from tasks.secrets.redaction import shortened
@@ -119,7 +119,7 @@ def _judged(
 ) -> dict[str, tuple[str, ...]]:
     """Return evaluation → what judges wrote of it."""
     cells: Any = {
-        (row["eval_id"], row["role"]): AskedCase(
+        (row["eval_id"], row["role"]): EvaluatedCase(
             answer=CaseAnswer(text=None, reward=None),
             weight=1.0,
             request=None,

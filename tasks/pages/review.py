@@ -68,7 +68,7 @@ def approve(source: PageSource, body: Mapping[str, Any]) -> str:
         InteractionNotFoundError: the answer is not proposed.
         QueryError: it was not confirmed, or there is no configuration.
     """
-    loaded, feedback, name = _asked(source, body)
+    loaded, feedback, name = _review_target(source, body)
     expected, field = (body.get(key) for key in ("expected", "field"))
     return approve_case(
         loaded,
@@ -86,10 +86,12 @@ def reject(source: PageSource, body: Mapping[str, Any]) -> str:
         InteractionNotFoundError: the answer is not proposed.
         QueryError: it was not confirmed, or there is no configuration.
     """
-    return reject_case(*_asked(source, body)).sentence
+    return reject_case(*_review_target(source, body)).sentence
 
 
-def _asked(source: PageSource, body: Mapping[str, Any]) -> tuple[Loaded, FeedbackStore, str]:
+def _review_target(
+    source: PageSource, body: Mapping[str, Any]
+) -> tuple[Loaded, FeedbackStore, str]:
     name = str(body.get("interaction_id") or "")
     check_confirmed(body, name)
     feedback = source.feedback()

@@ -126,9 +126,9 @@ def _side(source: PageSource, comparison: PairComparison, at: int) -> Page:
 def _gate(source: PageSource, second: Subject) -> str | None:
     """Return what the gate of the second one's run says, where it judged this very candidate."""
     result = source.result(second.record)
-    if result is None or result.found is None:
+    if result is None or result.best is None:
         return None
-    return gate_sentence(result) if result.found.candidate_id == second.candidate_id else None
+    return gate_sentence(result) if result.best.candidate_id == second.candidate_id else None
 
 
 def _text(answer: CaseAnswer | None) -> str | None:

@@ -30,7 +30,7 @@ from tasks.store.policy.experience_store import ExperienceStore, has_policy
 from tasks.store.runtime.promotions import champion_of
 from tasks.store.runtime.rows import Champion
 from tasks.store.runtime.runtime_store import RuntimeStore, has_runtime
-from tasks.store.tables.interrupted_runs import as_they_are
+from tasks.store.tables.interrupted_runs import with_current_status
 from tasks.store.tables.parquet_store import ParquetStore
 
 Page = dict[str, Any]
@@ -80,7 +80,7 @@ class PageSource:
 
     def runs(self) -> list[RunRecord]:
         """Return all runs, latest first; those without a process are ``interrupted``."""
-        return as_they_are(self.store, self.store.runs())
+        return with_current_status(self.store, self.store.runs())
 
     def run(self, name: str) -> RunRecord:
         """Return a run by id, label or unambiguous part of its id.
@@ -88,7 +88,7 @@ class PageSource:
         Raises:
             RunNotFoundError: no run or several runs match.
         """
-        (record,) = as_they_are(self.store, [self.store.run(name)])
+        (record,) = with_current_status(self.store, [self.store.run(name)])
         return record
 
     def result(self, record: RunRecord) -> RunResult | None:

@@ -22,7 +22,7 @@ from tasks.store.tables.resolver import resolve
 from tasks.store.tables.views import views_for
 
 MEMORY: Final = "200MB"
-_BESIDE_DUCKDB: Final = 400 << 20
+_OVERHEAD_BYTES: Final = 400 << 20
 """Bytes for what DuckDB does not count, e.g. the values of one call, and for the answer."""
 _CPU_S: Final = 60
 _MOST_CHARS: Final = 32_000_000
@@ -61,7 +61,7 @@ def _limit() -> None:
     status = Path("/proc/self/status")
     if status.exists():  # Linux
         line = next(line for line in status.read_text().splitlines() if line.startswith("VmData"))
-        n_bytes = int(line.split()[1]) * 1024 + _BESIDE_DUCKDB
+        n_bytes = int(line.split()[1]) * 1024 + _OVERHEAD_BYTES
         resource.setrlimit(resource.RLIMIT_DATA, (n_bytes, n_bytes))
     resource.setrlimit(resource.RLIMIT_CPU, (_CPU_S, _CPU_S))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

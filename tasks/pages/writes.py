@@ -18,7 +18,7 @@ from tasks.pages.source import PageSource
 from tasks.run.adoption import adopt, describe_obstacle, obstacle, roll_back as bring_back
 from tasks.run.run import FLOW_RUN_TAG
 from tasks.store.journal.lease import holder_of
-from tasks.store.journal.process_marks import is_here
+from tasks.store.journal.process_marks import is_local_process
 from tasks.store.layout import JOURNAL_FILE
 from tasks.store.runtime.runtime_store import RuntimeStore
 
@@ -98,7 +98,7 @@ def stop(source: PageSource, record: RunRecord, body: Mapping[str, Any]) -> str:
         raise QueryError(
             f"a run must be going on to be stopped, but {record.label} is {record.status}."
         )
-    if not is_here(mark):
+    if not is_local_process(mark):
         raise QueryError(f"{record.label} runs on {mark.host}: stop it there.")
     os.kill(mark.pid, signal.SIGTERM)
     return f"{record.label} ends after the calls that are under way. What was paid is kept."

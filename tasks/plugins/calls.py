@@ -64,7 +64,11 @@ class PluginCalls:
             InfrastructureFault: the plugin says so, the network failed, or it took too long.
         """
         plugin_text = self._plugin.told
-        work = partial(measured_async, partial(self._asked, call), partial(_checked, kind, check))
+        work = partial(
+            measured_async,
+            partial(self._call_without_secrets, call),
+            partial(_checked, kind, check),
+        )
         try:
             outcome = await self._pool.run(work, self._timeout_s)
         except WorkTimeoutError:
@@ -104,7 +108,7 @@ class PluginCalls:
             _LOG.warning("%s could not be closed: %s", self._plugin.told, problem)
         await self._pool.aclose()
 
-    async def _asked(self, call: Callable[[], Awaitable[object]]) -> object:
+    async def _call_without_secrets(self, call: Callable[[], Awaitable[object]]) -> object:
         """Return what a call gives, or the fault that it raised on purpose."""
         try:
             return await call()

@@ -92,7 +92,7 @@ class Plugin:
         try:
             factory = self.entry_point.load()
         except (Exception, SystemExit) as error:
-            raise self.broken(context, f"is not importable: {_told(error)}") from error
+            raise self.broken(context, f"is not importable: {_error_text(error)}") from error
         if not callable(factory):
             raise self.broken(context, f"is no factory, but a {type(factory).__name__}")
         try:
@@ -100,7 +100,7 @@ class Plugin:
         except ConfigurationError:
             raise
         except (Exception, SystemExit) as error:
-            raise self.broken(context, f"failed in its factory: {_told(error)}") from error
+            raise self.broken(context, f"failed in its factory: {_error_text(error)}") from error
         lacking = [name for name in methods if not callable(getattr(made, name, None))]
         if lacking:
             missing = ", ".join(f"`{name}`" for name in lacking)
@@ -167,5 +167,5 @@ def find_plugin(group: PluginGroup, context: PluginContext) -> Plugin:
     raise ConfigurationError.of(context.named_at, rule, fix, value=repr(name))
 
 
-def _told(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     return one_line(f"{type(error).__name__}: {error}", _MAX_SHOWN, redacted_text)

@@ -43,7 +43,7 @@ def is_server(arguments: Sequence[str]) -> bool:
     )
 
 
-def keep_what_went_wrong() -> bool:
+def keep_failures() -> bool:
     """Have the server of this process leave events of task runs that go well out of its feed.
 
     Takes the import of the server's code. Where Prefect is made otherwise than we know it, a line in the

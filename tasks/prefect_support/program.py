@@ -20,7 +20,7 @@ import threading
 import time
 from typing import Final
 
-from tasks.prefect_support.event_feed import is_server, keep_what_went_wrong
+from tasks.prefect_support.event_feed import is_server, keep_failures
 from tasks.prefect_support.garbage_collection import collect_rarely
 
 PARENT: Final = "CONVERGENCE_PARENT"
@@ -39,7 +39,7 @@ def main() -> None:
     end_with_parent()
     collect_rarely()
     if is_server(sys.argv):
-        keep_what_went_wrong()
+        keep_failures()
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 
 

@@ -29,7 +29,7 @@ from convergence_core.prompts.state import DRAWN, OVER_BUDGET, Mutation, PromptS
 from convergence_core.records import Evaluation, Params, Trial, canonical_json
 from convergence_core.search.learner import LearnerStep
 from convergence_core.search.sampler import Advice
-from convergence_core.search.study import Asked, Study
+from convergence_core.search.study import PlannedGeneration, Study
 from convergence_core.search.study_state import StudyState
 from convergence_core.space import Choice
 from convergence_core.space.text_variants import packed
@@ -240,7 +240,7 @@ class PromptLearner:
         self,
         study: Study,  # noqa: ARG002 - of the protocol
         state: StudyState,
-        planned: Asked,  # noqa: ARG002
+        planned: PlannedGeneration,  # noqa: ARG002
         trials: Sequence[Trial],
     ) -> LearnerStep:
         """Return the state with the answers of a generation, and the rows of its texts."""

@@ -55,9 +55,9 @@ _GEMINI: frozenset[Dialect] = frozenset({"gemini"})
 _MISTRAL: frozenset[Dialect] = frozenset({"mistral"})
 _DEEPSEEK: frozenset[Dialect] = frozenset({"deepseek"})
 _OLLAMA: frozenset[Dialect] = frozenset({"ollama"})
-_ONE_LIMIT: frozenset[Dialect] = _MISTRAL | _DEEPSEEK | _OLLAMA
+_PLAIN_LIMIT: frozenset[Dialect] = _MISTRAL | _DEEPSEEK | _OLLAMA
 _ALL: frozenset[Dialect] = (
-    _BY_NAME | _GROQ | _GEMINI | _ONE_LIMIT | {"gemini_native", "openrouter"}
+    _BY_NAME | _GROQ | _GEMINI | _PLAIN_LIMIT | {"gemini_native", "openrouter"}
 )
 _DEEPSEEK_THINKS = re.compile(r"deepseek-(?!chat).*")
 
@@ -134,7 +134,7 @@ RULES: tuple[Rule, ...] = (
     _rule("logprobs top_logprobs logit_bias", _GROQ, "Groq refuses it"),
     _rule("n", _GROQ, "Groq answers once only", accepted=(1,)),
     _rule("seed frequency_penalty top_k", _GEMINI, _NATIVE_ONLY),
-    _rule("max_completion_tokens", _ONE_LIMIT, renamed="max_tokens"),
+    _rule("max_completion_tokens", _PLAIN_LIMIT, renamed="max_tokens"),
     _rule("seed", _MISTRAL, renamed="random_seed"),
     _rule(
         "logit_bias min_p safety_identifier store user verbosity web_search_options",

@@ -39,7 +39,7 @@ _NAMES: dict[str, str] = {
 }
 """Settings that are fields of ``generationConfig`` under another name."""
 
-_OWN = frozenset({"safetySettings", "cachedContent", "toolConfig", "labels"})
+_PROTOCOL_FIELDS = frozenset({"safetySettings", "cachedContent", "toolConfig", "labels"})
 """Fields of the protocol itself, which `request.options` may hold."""
 
 _BUDGETS = {"none": 0, "minimal": 1024, "low": 1024, "medium": 8192, "high": 24_576}
@@ -100,7 +100,7 @@ class _Draft:
                 return f"`{_NAMES[name]}` is set twice"
             self.config[_NAMES[name]] = value
             return None
-        if name in _OWN:
+        if name in _PROTOCOL_FIELDS:
             self.body[name] = value
             return None
         if name == "generationConfig" and isinstance(value, dict):

@@ -43,7 +43,7 @@ _DEPLOYMENT = re.compile(r"/openai/deployments/([^/]+)$")
 AZURE_API_VERSION = "2024-10-21"
 """The newest version that is generally available under dated names."""
 # The client reads these from the environment; what is sent is what the configuration says.
-_OWN_HEADERS = ("Authorization", "api-key", "OpenAI-Organization", "OpenAI-Project")
+_CLIENT_HEADERS = ("Authorization", "api-key", "OpenAI-Organization", "OpenAI-Project")
 
 _DEFAULTS = ChatSettings()
 
@@ -158,7 +158,7 @@ class OpenAIChat(Provider):
         resource = client.chat.completions if path == "chat/completions" else getattr(client, path)
         sent, named = dict(self._settings.headers()), _NAMED[path]
         given = {name.lower() for name in sent}
-        unset = {name: openai.Omit() for name in _OWN_HEADERS if name.lower() not in given}
+        unset = {name: openai.Omit() for name in _CLIENT_HEADERS if name.lower() not in given}
         async with self._exchange(sent) as stopwatch:
             _STOPWATCH.set(stopwatch)
             with self._client_errors():

@@ -64,7 +64,7 @@ ORDER BY eval_id, call_key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AskedCase:
+class EvaluatedCase:
     """The evaluations of one candidate on one case, in one role."""
 
     answer: CaseAnswer
@@ -74,20 +74,20 @@ class AskedCase:
     eval_ids: tuple[str, ...]
 
 
-def asked_cases(
+def evaluated_cases(
     store: Store, run_id: str, candidate_id: str | None
-) -> dict[tuple[str, Role], AskedCase]:
+) -> dict[tuple[str, Role], EvaluatedCase]:
     """Return (case, role) → what a candidate was asked and answered; empty without a candidate."""
     if candidate_id is None:
         return {}
     rows = rows_of(store, _ANSWERS, {"run": run_id, "candidate": candidate_id})
     return {
-        key: _asked([*group])
+        key: _evaluated_case([*group])
         for key, group in groupby(rows, key=lambda row: (str(row["case_id"]), row["role"]))
     }
 
 
-def _asked(rows: Sequence[Mapping[str, Any]]) -> AskedCase:
+def _evaluated_case(rows: Sequence[Mapping[str, Any]]) -> EvaluatedCase:
     first = rows[0]
     failed = next((row for row in rows if row["error_type"] or row["error"]), None)
     names = dict.fromkeys(name for row in rows for name in row["metrics"] or ())
@@ -109,7 +109,7 @@ def _asked(rows: Sequence[Mapping[str, Any]]) -> AskedCase:
         else redacted_text(failure_example(failed["error"] or failed["error_type"], 400)),
         recording_url=first["recording_url"],
     )
-    return AskedCase(
+    return EvaluatedCase(
         answer=answer,
         weight=first["weight"],
         request=first["request"],
@@ -118,8 +118,8 @@ def _asked(rows: Sequence[Mapping[str, Any]]) -> AskedCase:
 
 
 def paired_cases(
-    first: Mapping[tuple[str, Role], AskedCase],
-    second: Mapping[tuple[str, Role], AskedCase],
+    first: Mapping[tuple[str, Role], EvaluatedCase],
+    second: Mapping[tuple[str, Role], EvaluatedCase],
     cases: Mapping[str, Case] | None,
     *,
     keep_text: bool = True,
@@ -176,11 +176,13 @@ def answers_of(
         cases: test cases; ``None``: they are not known any more.
         with_reasons: whether the judges' reasons are read too.
     """
-    if result.found is None:
+    if result.best is None:
         return ()
-    baseline = None if result.found_is_baseline else result.baseline
-    first = asked_cases(store, result.run_id, None if baseline is None else baseline.candidate_id)
-    second = asked_cases(store, result.run_id, result.found.candidate_id)
+    baseline = None if result.best_is_baseline else result.baseline
+    first = evaluated_cases(
+        store, result.run_id, None if baseline is None else baseline.candidate_id
+    )
+    second = evaluated_cases(store, result.run_id, result.best.candidate_id)
     if with_reasons:
         first, second = (
             with_judges_reasons(store, result.run_id, configuration, cases)
@@ -258,8 +260,8 @@ def with_judges_reasons(
     store: Store,
     run_id: str,
     configuration: Configuration,
-    cases: Mapping[tuple[str, Role], AskedCase],
-) -> dict[tuple[str, Role], AskedCase]:
+    cases: Mapping[tuple[str, Role], EvaluatedCase],
+) -> dict[tuple[str, Role], EvaluatedCase]:
     """Return cases with what judges wrote of the answers; as they are where nothing is kept."""
     if not configuration.evaluation.judges or not configuration.storage.keep_text:
         return {**cases}
@@ -284,7 +286,7 @@ def with_judges_reasons(
         if reason is not None:
             reasons_of.setdefault(str(row["eval_id"]), []).append(redacted_text(reason))
 
-    def reasons(case: AskedCase) -> tuple[str, ...]:
+    def reasons(case: EvaluatedCase) -> tuple[str, ...]:
         return tuple(reason for eval_id in case.eval_ids for reason in reasons_of.get(eval_id, ()))
 
     return {

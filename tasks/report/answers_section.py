@@ -19,7 +19,7 @@ from tasks.report.blocks import (
     WebLink,
     marked,
 )
-from tasks.report.phrases import clean, name_of_found, short
+from tasks.report.phrases import best_label, clean, short
 
 ARROW = " \N{RIGHTWARDS ARROW} "
 LONG_TEXT = 60
@@ -39,22 +39,24 @@ ROLE_NOUNS: Mapping[Role, str] = {
 
 def sides(result: RunResult) -> tuple[str, str]:
     """Return how the two sides of a run's answers are called."""
-    return "default", name_of_found(result)
+    return "default", best_label(result)
 
 
 def report_blocks(result: RunResult) -> list[Block]:
     """Return the section of a report: its cases, and the prompts; empty without a winner."""
-    if result.found is None or not result.answers:
+    if result.best is None or not result.answers:
         return []
     blocks: list[Block] = [Heading("Answers")]
-    defaults = None if result.found_is_baseline else result.baseline
+    defaults = None if result.best_is_baseline else result.baseline
     lost = "did worst" if defaults is None else "lost or gained most against the defaults"
-    text = f"The cases on which the {name_of_found(result)} configuration {lost}, held-out cases first. "
+    text = (
+        f"The cases on which the {best_label(result)} configuration {lost}, held-out cases first. "
+    )
     text += f"All cases: `convergence show {result.label}`."
     blocks.append(Paragraph(marked(text), "note"))
     blocks += answer_blocks(result.answers, *sides(result))
     if defaults is not None:
-        blocks += prompt_blocks(defaults.params, result.found.params, *sides(result))
+        blocks += prompt_blocks(defaults.params, result.best.params, *sides(result))
     return blocks
 
 

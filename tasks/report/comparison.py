@@ -20,7 +20,13 @@ from convergence_core.result.number_text import UNKNOWN, milliseconds, plural
 from convergence_core.search.recommend import paired_difference
 from tasks.inputs.cases import groups_of
 from tasks.report import phrases
-from tasks.report.answers import ROLES, asked_cases, cases_of, paired_cases, with_judges_reasons
+from tasks.report.answers import (
+    ROLES,
+    cases_of,
+    evaluated_cases,
+    paired_cases,
+    with_judges_reasons,
+)
 from tasks.report.answers_section import prompt_blocks
 from tasks.report.blocks import Block, Code, Columns, Grid, Heading, Inline, Paragraph, table
 from tasks.report.evidence import rows_of
@@ -104,7 +110,7 @@ def candidate_named(name: str, record: RunRecord, store: Store) -> Subject | Non
         RunNotFoundError: the beginning fits several.
     """
     result = RunResult.from_json(record.summary_json or "")
-    words = {"default": result.baseline, "recommended": result.winner, "found": result.found}
+    words = {"default": result.baseline, "recommended": result.winner, "found": result.best}
     if name in words:
         candidate_id = words[name]
         if candidate_id is None:
@@ -164,7 +170,7 @@ def compared(store: Store, first: Subject, second: Subject) -> PairComparison:
             store,
             subject.record.run_id,
             configuration,
-            asked_cases(store, subject.record.run_id, subject.candidate_id),
+            evaluated_cases(store, subject.record.run_id, subject.candidate_id),
         )
         for subject, configuration in zip((first, second), configurations, strict=True)
     )

@@ -145,7 +145,7 @@ def _society(result: RunResult) -> list[Block]:
 
 def _first_page(result: RunResult) -> list[Block]:
     """Return verdict, scores, what differs from the defaults, and what changed in a few answers."""
-    candidate = result.found
+    candidate = result.best
     blocks = [Heading("What was found"), *verdict_blocks(result)]
     if candidate is None:
         return blocks
@@ -164,8 +164,8 @@ def _compared(
     Of more than ``n_settings`` settings a last row gives the number; ``None`` shows all.
     """
     role, _ = candidate.headline()
-    reports = {phrases.name_of_found(result): candidate}
-    if result.baseline is not None and not result.found_is_baseline:
+    reports = {phrases.best_label(result): candidate}
+    if result.baseline is not None and not result.best_is_baseline:
         reports["default"] = result.baseline
 
     def answer(report: CandidateReport) -> str:
@@ -201,7 +201,7 @@ def _compared(
 def _changed_answers(result: RunResult) -> list[Block]:
     compared = [case for case in result.answers if case.gap is not None]
     cases = sorted(compared, key=lambda case: -(case.gap or 0.0))
-    if not cases or result.found_is_baseline:
+    if not cases or result.best_is_baseline:
         return []
     if len(cases) > MAX_EXAMPLES:
         cases = [*cases[:MOST_GAINED], *cases[MOST_GAINED - MAX_EXAMPLES :]]
@@ -215,7 +215,7 @@ def _changed_answers(result: RunResult) -> list[Block]:
     columns: Columns[CaseAnswers] = {
         "test case": lambda case: short(case.name or case.case_id),
         "default": lambda case: text(case.first),
-        phrases.name_of_found(result): lambda case: text(case.second),
+        phrases.best_label(result): lambda case: text(case.second),
         "scores": lambda case: f"{score(case.first)}{ARROW}{score(case.second)}",
     }
     return [Heading("Example answers", 3), table(cases, columns, numeric=("scores",))]
@@ -226,7 +226,7 @@ def _changed_answers(result: RunResult) -> list[Block]:
 
 def card(result: RunResult) -> list[Block]:
     """Return verdict, estimates, settings and prices, for a cell of a notebook."""
-    candidate = result.found
+    candidate = result.best
     if candidate is None:
         return [*verdict_blocks(result), *_not_done(result)]
     _, settings = _configuration(result)
@@ -242,14 +242,14 @@ def card(result: RunResult) -> list[Block]:
 def summary(result: RunResult) -> list[Block]:
     """Return the findings in short, for a terminal."""
     blocks = verdict_blocks(result)
-    if result.found is not None:
-        blocks.append(_compared(result, result.found, MAX_SETTINGS))
+    if result.best is not None:
+        blocks.append(_compared(result, result.best, MAX_SETTINGS))
     lines = [*_gaps(result), *map(phrases.failure_line, result.failures[:1])]
     return [*blocks, *(Paragraph(marked(line)) for line in lines)]
 
 
 def _evidence(result: RunResult) -> list[Block]:
-    candidate = result.found
+    candidate = result.best
     if candidate is None:
         return []
     sentences = [
@@ -283,13 +283,13 @@ def verdict_blocks(result: RunResult) -> list[Block]:
 
 def _key_figures(result: RunResult, candidate: CandidateReport) -> KeyFigures:
     role, estimate = candidate.headline()
-    name = phrases.name_of_found(result).capitalize()
+    name = phrases.best_label(result).capitalize()
     figures = [_key_figure(name, estimate, role, is_main=True)]
     other = None if result.baseline is None else result.baseline.estimate(role)
-    if other is not None and not result.found_is_baseline:
+    if other is not None and not result.best_is_baseline:
         figures.append(_key_figure("Default", other, role))
     gap = result.gap(role)
-    if gap is not None and not result.found_is_baseline:
+    if gap is not None and not result.best_is_baseline:
         interval = f"[{number_text.signed(gap.low)}, {number_text.signed(gap.high)}]"
         detail = f"{interval} paired, {number_text.percent(gap.level)} interval"
         figures.append(KeyFigure("Difference", number_text.signed(gap.mean), detail))
@@ -305,7 +305,7 @@ def _key_figure(title: str, value: Estimate, role: Role, *, is_main: bool = Fals
 
 
 def _estimates(result: RunResult, candidate: CandidateReport) -> Grid:
-    baseline = None if result.found_is_baseline else result.baseline
+    baseline = None if result.best_is_baseline else result.baseline
     rows: list[tuple[Inline, ...]] = []
     for role, name in ROLE_NAMES.items():
         estimate = candidate.estimate(role)
@@ -316,7 +316,7 @@ def _estimates(result: RunResult, candidate: CandidateReport) -> Grid:
                 gap = phrases.difference(result.gap(role))
                 cells += [_n_cases(other), phrases.estimate(other), gap]
             rows.append(tuple(cells))
-    columns = ["mean reward on", "kind", "cases", phrases.name_of_found(result)]
+    columns = ["mean reward on", "kind", "cases", phrases.best_label(result)]
     if baseline is not None:
         columns += ["cases", "default", "difference"]
     return Grid(tuple(columns), tuple(rows), frozenset(range(2, len(columns))))
@@ -333,13 +333,13 @@ def _n_cases(value: Estimate | None) -> str:
 
 
 def _configuration(result: RunResult) -> list[Block]:
-    candidate = result.found
+    candidate = result.best
     if candidate is None:
         return []
     defaults = None if result.baseline is None else result.baseline.params
     columns: dict[str, Callable[[str], Inline]] = {
         "parameter": lambda name: Code(clean(name)),
-        phrases.name_of_found(result): lambda name: _value(candidate.params, name),
+        phrases.best_label(result): lambda name: _value(candidate.params, name),
     }
     if defaults is not None:
         title = "default" if result.challenger is None else "default (recommended)"
@@ -365,11 +365,11 @@ _ABOUT_ADJUSTED = (
 
 
 def _metrics(result: RunResult) -> list[Block]:
-    candidate = result.found
+    candidate = result.best
     if candidate is None or not result.metrics:
         return []
     total = sum(metric.weight for metric in result.metrics)
-    baseline = None if result.found_is_baseline else result.baseline
+    baseline = None if result.best_is_baseline else result.baseline
 
     def mean(report: CandidateReport | None, cell: tuple[MetricInfo, Role]) -> float | None:
         metric, role = cell
@@ -390,14 +390,14 @@ def _metrics(result: RunResult) -> list[Block]:
         "metric": lambda cell: Code(clean(cell[0].name)),
         "mean over": lambda cell: ROLE_NAMES[cell[1]],
         "kind": lambda cell: _METRIC_KINDS[cell[1]],
-        phrases.name_of_found(result): lambda cell: phrases.number(mean(candidate, cell)),
+        phrases.best_label(result): lambda cell: phrases.number(mean(candidate, cell)),
         **(default if baseline is not None else {}),
         "good is": lambda cell: cell[0].direction,
         "share of reward": lambda cell: share(cell[0]),
     }
     blocks: list[Block] = [
         Heading("Metrics"),
-        table(cells, columns, numeric=(phrases.name_of_found(result), "default")),
+        table(cells, columns, numeric=(phrases.best_label(result), "default")),
         Paragraph((_ABOUT_ADJUSTED,), "note"),
     ]
     if plots := plots_of(result, "tradeoffs"):

@@ -114,7 +114,7 @@ def svg(draw: Draw, *, name: str, title: str, width: float, height: float) -> st
     text = re.sub(r'\s+xmlns(:\w+)?="[^"]*"', "", text)
     for colour, variable in _VARIABLES.items():
         text = text.replace(colour, variable)
-    text = _own_ids(text, name)
+    text = _unique_ids(text, name)
     label = escape(title, quote=True)
     return re.sub(r"<svg\b", f'<svg role="img" aria-label="{label}"', text, count=1).strip()
 
@@ -168,7 +168,7 @@ def _tips(figure: "Figure") -> str:
     return "\n".join(circles)
 
 
-def _own_ids(text: str, name: str) -> str:
+def _unique_ids(text: str, name: str) -> str:
     """Keep only ids that something refers to, and make them the figure's own."""
     used = set(re.findall(r"#([\w-]+)[\")]", text))
 

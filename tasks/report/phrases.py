@@ -169,12 +169,12 @@ def spend(result: RunResult) -> str:
 # -- findings
 
 
-def name_of_found(result: RunResult) -> str:
+def best_label(result: RunResult) -> str:
     """Return the label of the search's best candidate in tables."""
     return "recommended" if result.challenger is None else "found"
 
 
-def _found(result: RunResult) -> str:
+def _best_words(result: RunResult) -> str:
     recommended = "recommended configuration"
     return recommended if result.challenger is None else "configuration found"
 
@@ -184,8 +184,8 @@ def holdout_sentence(result: RunResult, candidate: CandidateReport) -> str:
     if candidate.holdout is None:
         return _no_holdout(result)
     cases = _cases(candidate.holdout, "held-out case")
-    text = f"On the {cases} the {_found(result)} scores {estimate(candidate.holdout)}"
-    return text + _beside(result, "holdout")
+    text = f"On the {cases} the {_best_words(result)} scores {estimate(candidate.holdout)}"
+    return text + _comparison_clause(result, "holdout")
 
 
 def gate_sentence(result: RunResult) -> str | None:
@@ -227,10 +227,10 @@ def fresh_sentence(result: RunResult, candidate: CandidateReport) -> str:
         return "The search cases were not asked again after the choice."
     give = "gives" if candidate.fresh.n_cases == 1 else "give"
     text = (
-        f"Asked again after the choice, the {_cases(candidate.fresh, 'search case')} {give} the "
-        f"{_found(result)} {estimate(candidate.fresh)}"
+        f"PlannedGeneration again after the choice, the {_cases(candidate.fresh, 'search case')} {give} the "
+        f"{_best_words(result)} {estimate(candidate.fresh)}"
     )
-    return text + _beside(result, "fresh")
+    return text + _comparison_clause(result, "fresh")
 
 
 def search_sentence(result: RunResult, candidate: CandidateReport) -> str:
@@ -242,7 +242,7 @@ def search_sentence(result: RunResult, candidate: CandidateReport) -> str:
         f"{plural(candidate.search.n_cases, 'case')}"
     )
     other = None if result.baseline is None else result.baseline.search
-    if other is not None and not result.found_is_baseline:
+    if other is not None and not result.best_is_baseline:
         after = plural(other.n_cases, "case")
         text += f", that of the default configuration {estimate(other)} after {after}"
     return (
@@ -264,7 +264,7 @@ def within_sentence(result: RunResult) -> str | None:
 
 def neighbour_sentence(result: RunResult) -> str | None:
     """Return a neighbour in the winner's interval at half the cost or latency, if any."""
-    candidate = result.found
+    candidate = result.best
     rows = result.leaderboard
     winner = next(
         (r for r in rows if candidate and r.candidate_id == candidate.candidate_id), None
@@ -283,7 +283,7 @@ def neighbour_sentence(result: RunResult) -> str | None:
             row = max(near, key=lambda r: r.mean)
             return (
                 f"In the search {named_label(row.label, row.candidate_id)} scores {reward(row.mean)}, "
-                f"within the interval of the {_found(result)} ({reward(winner.mean)}), at "
+                f"within the interval of the {_best_words(result)} ({reward(winner.mean)}), at "
                 f"{written(row.metrics[name])} instead of {written(winner.metrics[name])} an answer."
             )
     return None
@@ -330,9 +330,9 @@ def _cases(value: Estimate | GateReport, noun: str) -> str:
     return noun if value.n_cases == 1 else counted(value, noun)
 
 
-def _beside(result: RunResult, role: Role) -> str:
+def _comparison_clause(result: RunResult, role: Role) -> str:
     baseline = None if result.baseline is None else result.baseline.estimate(role)
-    if baseline is None or result.found_is_baseline:
+    if baseline is None or result.best_is_baseline:
         return "."
     gap = result.gap(role)
     text = f"; the default configuration {estimate(baseline)}"

@@ -9,7 +9,7 @@ from convergence_core.records import Role
 from convergence_core.result import CurvePoint, Estimate, FrontPoint, RunResult
 from convergence_core.result.number_text import interval, percent, usd
 from tasks.report.blocks import Axis, Layer, Plot, Point
-from tasks.report.phrases import clean, name_of_found, named_label, short
+from tasks.report.phrases import best_label, clean, named_label, short
 
 PlotName: TypeAlias = Literal[
     "estimates", "learning_curve", "spend", "tradeoffs", "front", "hypervolume", "shares"
@@ -53,9 +53,9 @@ def has_points(plot: Plot) -> bool:
 def _estimates(result: RunResult) -> Plot | None:
     if result.winner is None:
         return None
-    name = name_of_found(result)
-    reports = {name: result.found}
-    if not result.found_is_baseline and result.baseline is not None:
+    name = best_label(result)
+    reports = {name: result.best}
+    if not result.best_is_baseline and result.baseline is not None:
         reports["default"] = result.baseline
     roles = [role for role in _ROLES if any(r and r.estimate(role) for r in reports.values())]
     layers = []
@@ -255,7 +255,7 @@ def _tradeoffs(result: RunResult) -> Plot | None:
         tip = f"{short(name, 120)}: {x:.4g}, {y:.4g}"
         return (Point(x=x, y=y, tip=tip, candidate_id=candidate_id),)
 
-    special = [report for report in (result.found, result.baseline) if report is not None]
+    special = [report for report in (result.best, result.baseline) if report is not None]
     ids = {report.candidate_id for report in special}
     others = tuple(
         point
@@ -267,10 +267,10 @@ def _tradeoffs(result: RunResult) -> Plot | None:
     )
     layers = [Layer(points=others, colour="dot", weight="faint", label="a configuration")]
     for report in reversed(special):
-        is_found = report is result.found
-        if not is_found and result.found_is_baseline:
+        is_found = report is result.best
+        if not is_found and result.best_is_baseline:
             continue
-        label = name_of_found(result) if is_found else "default"
+        label = best_label(result) if is_found else "default"
         place = points(label, report.metrics.get("search", {}), report.candidate_id)
         look = Layer(points=place, weight="strong", label=label)
         layers.append(look if is_found else replace(look, colour="default", shape="rect"))

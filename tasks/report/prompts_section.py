@@ -56,8 +56,8 @@ def prompt_report(
             row["verdict"] for row in rows if row["verdict"] not in ("kept", OVER_BUDGET)
         ),
         cost_usd=(cost["usd"] or 0.0) if is_known else None,
-        family=() if result.found is None else tuple(_family(rows, result.found, texts)),
-        gap=_gap(result.found),
+        family=() if result.best is None else tuple(_family(rows, result.best, texts)),
+        gap=_gap(result.best),
         gap_defaults=_gap(result.baseline),
     )
 

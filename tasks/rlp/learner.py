@@ -29,7 +29,7 @@ from convergence_core.rlp.strategies import NO_THOUGHT
 from convergence_core.search.learner import LearnerStep
 from convergence_core.search.racing.cell_allocation import MAX_PROPOSALS
 from convergence_core.search.sampler import Advice, Expert
-from convergence_core.search.study import Asked, Study
+from convergence_core.search.study import PlannedGeneration, Study
 from convergence_core.search.study_state import StudyState
 from convergence_core.space import Space
 from tasks.rlp.channel_probe import ChannelProbe
@@ -38,7 +38,7 @@ from tasks.rlp.thought_writer import Predictions, ThoughtWriter
 from tasks.secrets.process_redaction import redacted_text
 
 RLP: Final = "rlp"
-N_OWN: Final = 4
+N_REGION_POINTS: Final = 4
 """Points of a thought's regions that it predicts too; they enter the draws and earn nothing."""
 N_RESCORED: Final = 2
 """Old thoughts that are predicted with again in each generation, so that they gather outcomes."""
@@ -65,7 +65,9 @@ class RlpLearner:
     on_commit: Callable[[Commitment], None] | None = None
     """Makes a commitment durable, before anything is chosen by it."""
     _commitment: Commitment | None = field(default=None, init=False)
-    _own: dict[str, list[tuple[Params, np.ndarray]]] = field(default_factory=dict, init=False)
+    _points_of: dict[str, list[tuple[Params, np.ndarray]]] = field(
+        default_factory=dict, init=False
+    )
     _reserved: dict[str, Params] = field(default_factory=dict, init=False)
     _step: RlpStep | None = field(default=None, init=False)
 
@@ -158,7 +160,7 @@ class RlpLearner:
         channel, generation = probe.channel, state.next_generation
         assert channel is not None  # noqa: S101 - its caller has looked
         texts = [t for t in written.thoughts if t.is_written]
-        points = self._own_points(study.space, generation, texts)
+        points = self._region_points(study.space, generation, texts)
         old = [t for t in worth_rescoring(self.replay, most=N_RESCORED) if t.text and texts]
         predictions = Predictions()
         if texts and candidates:
@@ -198,7 +200,7 @@ class RlpLearner:
         if self.on_commit is not None:
             self.on_commit(commitment)
         self._reserved = {c.candidate_id: c.params for c in candidates}
-        self._own = {
+        self._points_of = {
             name: [(c.params, of[c.candidate_id]) for c in points[name] if c.candidate_id in of]
             for name, of in predictions.own.items()
         }
@@ -252,19 +254,19 @@ class RlpLearner:
             (self._reserved[name], np.mean([tempered(arm[name], t_cal) for arm in arms], axis=0))
             for name in shared
         ]
-        known_points = (point for t in thoughts for point in self._own.get(t.thought_id, ()))
+        known_points = (point for t in thoughts for point in self._points_of.get(t.thought_id, ()))
         return [
             *points,
             *((params, tempered(forecast, t_cal)) for params, forecast in known_points),
         ]
 
-    def _own_points(
+    def _region_points(
         self, space: Space, generation: int, thoughts: Sequence[Thought]
     ) -> dict[str, list[Candidate]]:
         """Return thought → a few candidates of its regions."""
         points_by_thought = {}
         for thought in thoughts:
-            points = self._proposals(space, generation, [thought], N_OWN)
+            points = self._proposals(space, generation, [thought], N_REGION_POINTS)
             chosen = {c.candidate_id: c for c in (space.candidate(p, "rlp") for p in points)}
             if chosen:
                 points_by_thought[thought.thought_id] = [*chosen.values()]
@@ -284,7 +286,7 @@ class RlpLearner:
     # -- learning
 
     def learn(
-        self, study: Study, state: StudyState, planned: Asked, trials: Sequence[Trial]
+        self, study: Study, state: StudyState, planned: PlannedGeneration, trials: Sequence[Trial]
     ) -> LearnerStep:
         """Return what a generation taught; nothing is kept until it is committed."""
         generation, before = state.next_generation, self.state

@@ -19,7 +19,7 @@ from tasks.inputs.loader import load
 from tasks.inputs.storage import ready_store
 from tasks.run.active_runs import is_open
 from tasks.run.run import FLOW_RUN_TAG
-from tasks.serving.promotion import HOLDBACK, offer_champion, put_on_offer, take_off_offer
+from tasks.serving.promotion import HOLDBACK, offer_champion, put_on_offer, retire_champion
 from tasks.store import ParquetStore
 from tasks.store.clock import wall_clock_us
 from tasks.store.runtime.promotions import champion_of, previous_champion, set_champion
@@ -168,7 +168,7 @@ def roll_back(store: RuntimeStore, system: str) -> Champion:
     """
     present, former = previous_of(store, system)
     offer_champion(store, system, former)
-    take_off_offer(store, system, present)
+    retire_champion(store, system, present)
     reason = f"rollback from {present.candidate_id}"
     set_champion(store, replace(former, reason=reason, created_us=wall_clock_us()))
     return former

@@ -22,7 +22,7 @@ from convergence_core.search.recommend import mean_interval, paired_difference
 from convergence_core.search.study import limit_reached
 from tasks.inputs.loader import Loaded
 from tasks.inputs.storage import store_path
-from tasks.report.answers import asked_cases, paired_cases, with_judges_reasons
+from tasks.report.answers import evaluated_cases, paired_cases, with_judges_reasons
 from tasks.report.candidates import Final
 from tasks.run.adoption import tagged_champion
 from tasks.run.assembly import Caller, assemble
@@ -312,7 +312,7 @@ def _assessment(
             run.store,
             run.run_id,
             run.configuration,
-            asked_cases(run.store, run.run_id, candidate.candidate_id),
+            evaluated_cases(run.store, run.run_id, candidate.candidate_id),
         )
         for candidate in (present, champion)
         if candidate is not None

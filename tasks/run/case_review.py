@@ -198,7 +198,7 @@ def approve_case(
         ConfigurationError: it names no such file, or would be refused with the case.
         InteractionNotFoundError: the answer is not proposed.
     """
-    proposal = _found(loaded, feedback, interaction_id)
+    proposal = _proposed_case(loaded, feedback, interaction_id)
     case: dict[str, Json] = {
         "id": proposal.case_id,
         "input": input_of(proposal.prompt, loaded.cases, field),
@@ -222,7 +222,7 @@ def reject_case(loaded: Loaded, feedback: FeedbackStore, interaction_id: str) ->
     Raises:
         InteractionNotFoundError: the answer is not proposed.
     """
-    case = _found(loaded, feedback, interaction_id)
+    case = _proposed_case(loaded, feedback, interaction_id)
     save_review(feedback, interaction_id, "rejected")
     return ReviewedCase(
         decision="rejected",
@@ -231,7 +231,7 @@ def reject_case(loaded: Loaded, feedback: FeedbackStore, interaction_id: str) ->
     )
 
 
-def _found(loaded: Loaded, feedback: FeedbackStore, name: str) -> ProposedCase:
+def _proposed_case(loaded: Loaded, feedback: FeedbackStore, name: str) -> ProposedCase:
     for case in proposed_for(loaded, feedback):
         if case.interaction.interaction_id == name:
             return case

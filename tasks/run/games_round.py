@@ -16,12 +16,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from convergence_core.config.games import OF_ANSWERS
+from convergence_core.config.games import ANSWER_GAMES
 from convergence_core.errors import EvaluatorFault
 from convergence_core.games.held_out import HeldOutError, HeldOutGuard
 from convergence_core.games.meta_critic import Coin, p_keep_of, toss
-from convergence_core.games.offer import off_offer
-from convergence_core.games.registry import plays_of
+from convergence_core.games.offer import unavailable_games
+from convergence_core.games.registry import count_plays
 from convergence_core.games.round_records import (
     CoinRecord,
     GamesReport,
@@ -42,7 +42,7 @@ from convergence_core.records import (
 )
 from convergence_core.sao.prompt_shape import shape_of
 from convergence_core.search.study import limit_reached
-from tasks.games.configured_games import ConfiguredGame, no_system
+from tasks.games.configured_games import ConfiguredGame, missing_system_error
 from tasks.games.games_report import made_report, report_of
 from tasks.games.players import SystemSeat
 from tasks.games.round_player import RoundPlayer, limit_words
@@ -170,7 +170,7 @@ class GamesRound:
         ):
             self.look = replace(before, is_new=False)
         elif incumbent is not None and cases:
-            trial = self._asked(incumbent)
+            trial = self._evaluate_incumbent(incumbent)
         if trial is not None:
             self._trials = [trial]
             reached = limit_reached([trial])
@@ -250,7 +250,7 @@ class GamesRound:
         stored: dict[str, Any] | None = None if text is None else json.loads(text)
         return stored if stored is not None and stored["generation"] == self.generation else None
 
-    def _asked(self, incumbent: Candidate) -> Trial | None:
+    def _evaluate_incumbent(self, incumbent: Candidate) -> Trial | None:
         """Return the incumbent's answers to held-out cases; ``None``: the round's share has no room for them."""
         run, budget = self.run, self._calls.budget
         cases = run.loaded.holdout_cases
@@ -296,7 +296,7 @@ class GamesRound:
             return None
         shape, incumbent = shape_of(self.run.loaded.cases), self.incumbent
         if shape is None or (incumbent is None and self._hold is None):
-            raise no_system(self.games)
+            raise missing_system_error(self.games)
         if incumbent is None:
             return None
         api = self.run.configuration.api
@@ -314,7 +314,7 @@ class GamesRound:
         items = self._judge.items(MOST_ITEMS, audited) if asks_of_answers(self.games) else []
         self._items = tuple(item.item_id for item in items)
         nobody = "no candidate has a reward yet, so nobody is the system"
-        off = off_offer(games, trust=state.trust, gains=self._judge.gains(self.games)) | {
+        off = unavailable_games(games, trust=state.trust, gains=self._judge.gains(self.games)) | {
             name: game.off_reason or nobody
             for name, game in self.games.items()
             if game.off_reason is not None or (game.of_system and self.incumbent is None)
@@ -330,7 +330,7 @@ class GamesRound:
             rng = np.random.default_rng([self.run.record.seed, 29, self.number, place])
             coins |= toss({game.id: p_keep[game.id]}, len(measured), rng)
         known = price_of_plays(self.run.store, system_of(self.run.record))
-        n_plays = plays_of(
+        n_plays = count_plays(
             [game for game in on if coins[game.id].is_included],
             self.settings.plays,
             p_keep=p_keep,
@@ -345,7 +345,7 @@ class GamesRound:
                 p_keep=p_keep.get(game.id),
                 coin=coins.get(game.id),
                 n_plays=min(n_plays.get(game.id, 0), len(items))
-                if game.id in OF_ANSWERS
+                if game.id in ANSWER_GAMES
                 else n_plays.get(game.id, 0),
                 off_reason=off.get(game.id),
             )

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from convergence_core.config.games import OF_ANSWERS
+from convergence_core.config.games import ANSWER_GAMES
 from convergence_core.games.judge_games import DebateGame
 from convergence_core.ports import RunRecord
 from convergence_core.sao.executed_items import AuditItem, GroundedAnswer, audit_items
@@ -40,7 +40,7 @@ _MOST_RUNS: Final = 5
 
 def asks_of_answers(games: Mapping[str, ConfiguredGame]) -> set[str]:
     """Return the games that are about answers of the system."""
-    return OF_ANSWERS.keys() & games.keys()
+    return ANSWER_GAMES.keys() & games.keys()
 
 
 class JudgedPlays:

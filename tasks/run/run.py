@@ -23,7 +23,7 @@ from convergence_core.search.learner import Learner, LearnerStep
 from convergence_core.search.recommend import Recommendation
 from convergence_core.search.sampler import Advice, Plan
 from convergence_core.search.schedule import FINAL_SHARE
-from convergence_core.search.study import Asked, Study
+from convergence_core.search.study import PlannedGeneration, Study
 from convergence_core.search.study_state import StudyState
 from convergence_core.space.text_variants import widened
 from tasks.calls.session import EvaluationSession
@@ -144,7 +144,7 @@ class Run:
         self._budget.keep_back(share=FINAL_SHARE, calls=study.schedule.final_calls)
         self._on_event = on_event
         self._stopping = threading.Event()
-        self._asked: Asked | None = None
+        self._planned: PlannedGeneration | None = None
 
     @property
     def run_id(self) -> str:
@@ -237,8 +237,8 @@ class Run:
 
     def ask(self) -> Plan:
         """Plan the next generation; a second call before a commit returns the same plan."""
-        self._asked = self.study.ask(self.state, self._advice())
-        return self._asked.plan
+        self._planned = self.study.ask(self.state, self._advice())
+        return self._planned.plan
 
     def look_first(self) -> list[Trial]:
         """Evaluate the defaults before a first generation if they may leave nothing to gain.
@@ -246,16 +246,16 @@ class Run:
         Returns:
             Their trial; empty if there is no reason to evaluate them first.
         """
-        if self._asked is None or self.next_generation or self._asked.is_repair:
+        if self._planned is None or self.next_generation or self._planned.is_repair:
             return []
         trial: Trial | None = None
-        while (look := self.study.first_look(self._asked.plan, trial)) is not None:
+        while (look := self.study.first_look(self._planned.plan, trial)) is not None:
             more = self.evaluate(look, 0)
             known = () if trial is None else trial.evaluations
             trial = replace(more, evaluations=(*known, *more.evaluations))
         return [] if trial is None else [trial]
 
-    def left_of(self, plan: Plan, trials: Sequence[Trial]) -> list[Assignment]:
+    def remaining_assignments(self, plan: Plan, trials: Sequence[Trial]) -> list[Assignment]:
         """Return the assignments that remain after a first look; empty if no gain is possible."""
         looked = {trial.candidate.candidate_id for trial in trials}
         archive = self.state.search.archive.tell(trials, 0)
@@ -278,7 +278,7 @@ class Run:
 
     def learn(self, trials: Sequence[Trial]) -> StepResult:
         """Return what the trials of the planned generation teach, without storing it."""
-        planned = self._asked
+        planned = self._planned
         assert planned is not None  # noqa: S101 - its trials exist
         number = self.next_generation + 1
         totals = self.journal.totals(self.run_id, before_generation=number)
@@ -302,7 +302,7 @@ class Run:
         for name in step.learners:
             self.learners[name].commit()
         self.state = step.state
-        self._asked = None
+        self._planned = None
 
     def begin_final(self) -> None:
         """Release the reserve of the budget to the final re-estimation."""

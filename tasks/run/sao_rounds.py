@@ -15,7 +15,7 @@ from convergence_core.ports import RunRecord
 from convergence_core.records import canonical_json
 from convergence_core.sao.state import SaoState
 from convergence_core.search.sampler import Plan
-from convergence_core.search.study import Asked
+from convergence_core.search.study import PlannedGeneration
 from convergence_core.search.study_state import StudyState
 from tasks.inputs.loader import Loaded
 from tasks.run.opener import Notices, open_config, prepare_run, resume_run, started_by
@@ -96,7 +96,7 @@ def save_round(run: Run, flow_run_id: str | None) -> None:
     """
     run.check_stop()
     generation = run.next_generation
-    nothing = Asked(plan=Plan(assignments=()), rng_state=run.state.rng_state)
+    nothing = PlannedGeneration(plan=Plan(assignments=()), rng_state=run.state.rng_state)
     step = run.learners[SAO].learn(run.study, run.state, nothing, ())
     state = replace(
         run.state,

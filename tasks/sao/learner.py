@@ -22,7 +22,7 @@ from convergence_core.sao.rows import round_tables
 from convergence_core.sao.state import SaoState
 from convergence_core.search.learner import LearnerStep
 from convergence_core.search.sampler import Advice
-from convergence_core.search.study import Asked, Study
+from convergence_core.search.study import PlannedGeneration, Study
 from convergence_core.search.study_state import StudyState
 from tasks.rlp.channel_probe import ChannelProbe
 from tasks.rlp.learner_calls import LearnerCalls
@@ -37,7 +37,7 @@ class PendingRound:
     """A round that is not committed yet, and its rows."""
 
     generation: int
-    found: SaoRound
+    finished: SaoRound
     tables: Mapping[str, Sequence[Row]]
 
 
@@ -80,7 +80,7 @@ class SaoLearner:
     @property
     def _current(self) -> SaoState:
         """The state that the next generation is planned by: after the round that is not committed."""
-        return self.state if self.pending is None else self.pending.found.state
+        return self.state if self.pending is None else self.pending.finished.state
 
     # -- rounds
 
@@ -132,7 +132,7 @@ class SaoLearner:
         )
         finished = conclude_round(plan, outcome)
         tables = round_tables(self.run_id, generation, finished, estimator=probe.estimator)
-        self.pending = PendingRound(generation=generation, found=finished, tables=tables)
+        self.pending = PendingRound(generation=generation, finished=finished, tables=tables)
         return sum(pair.is_kept for pair in finished.pairs)
 
     def _probed(self, generation: int) -> ChannelProbe:
@@ -155,7 +155,7 @@ class SaoLearner:
         self,
         study: Study,  # noqa: ARG002 - of the protocol
         state: StudyState,
-        planned: Asked,  # noqa: ARG002
+        planned: PlannedGeneration,  # noqa: ARG002
         trials: Sequence[Trial],  # noqa: ARG002
     ) -> LearnerStep:
         """Return the state after the round before this generation, and its rows."""
@@ -164,13 +164,13 @@ class SaoLearner:
         return LearnerStep(
             learned=self._current.to_json(),
             tables=pending.tables if pending is not None and is_new else {},
-            summary=_summary(pending.found) if pending is not None and is_new else None,
+            summary=_summary(pending.finished) if pending is not None and is_new else None,
         )
 
     def commit(self) -> None:
         """Move on to what the store has made durable."""
         if self.pending is not None:
-            self.state, self.history = self.pending.found.state, self.pending.found.history
+            self.state, self.history = self.pending.finished.state, self.pending.finished.history
         self.pending = None
 
     def take_over(self, state: SaoState, answers: Callable[[], Sequence[GroundedAnswer]]) -> None:

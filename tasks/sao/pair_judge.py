@@ -11,7 +11,7 @@ import numpy as np
 
 from convergence_core.records import Json
 from convergence_core.rlp.commitments import Estimator
-from convergence_core.sao.preferences import SAID, Comparison, Judgement
+from convergence_core.sao.preferences import VERDICT_PROBABILITY, Comparison, Judgement
 from convergence_core.sao.templates import FIRST, JUDGING_QUESTION, SECOND, judging
 from tasks.calls.metric_calls import PaidCall
 from tasks.rlp.channel_probe import ChannelProbe, UseLogprobs, allowed_channels, probe_channels
@@ -51,14 +51,14 @@ class JudgeWords:
 
 
 class WrittenVerdict(PerSubjectChannel):
-    """The written channel: one letter, worth ``SAID`` in each order."""
+    """The written channel: one letter, worth ``VERDICT_PROBABILITY`` in each order."""
 
     estimator = "verdict"
 
     async def read(self, text: str, label: str, asker: ThoughtAsker) -> OptionForecast:
         """See ``PerSubjectChannel``."""
         answered = await asker.ask(self.call(text), label)
-        p = SAID if chosen(answered.reply.value) else 1.0 - SAID
+        p = VERDICT_PROBABILITY if chosen(answered.reply.value) else 1.0 - VERDICT_PROBABILITY
         return OptionForecast(np.array([p, 1.0 - p]), answered.ended_us)
 
     def call(self, text: str) -> PaidCall:

@@ -61,7 +61,7 @@ class Fragments:
             text[i : i + _PROBE] for i in range(len(text) - _PROBE + 1)
         ):
             return []
-        return [*self._found(text)]
+        return [*self._fragment_spans(text)]
 
     @cached_property
     def _probes(self) -> frozenset[str]:
@@ -100,7 +100,7 @@ class Fragments:
         table[_slots(self._windows[0])] = True
         return table
 
-    def _found(self, text: str) -> Iterator[tuple[int, int]]:
+    def _fragment_spans(self, text: str) -> Iterator[tuple[int, int]]:
         import numpy as np  # noqa: PLC0415 - as above
 
         windows, least_to_is_one = self._windows

@@ -132,7 +132,7 @@ class Bandit:
         given = Reward(decision_id=decision_id, reward=reward)
         return performed(self._store, RewardUpdate(self._store, self.system, given))
 
-    def n_on_offer(self) -> int:
+    def count_active(self) -> int:
         """Return how many arms are on offer."""
         group = self._store.group(self.system, self.agent_type)
         if group is None:
@@ -192,7 +192,7 @@ class Bandit:
             NoArmsError: too few arms are on offer.
         """
         least = self.settings.min_arms
-        if least > 1 and self.n_on_offer() < least:
+        if least > 1 and self.count_active() < least:
             raise NoArmsError(
                 f"`{self.system}` has fewer than {least} arms and no default. Give "
                 "`default_arms`, or lower `min_arms`."

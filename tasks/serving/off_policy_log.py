@@ -16,7 +16,7 @@ from tasks.store.runtime.runtime_store import RuntimeStore
 Target = np.ndarray
 
 COLUMNS = ("action", "reward", "propensity")
-_OURS = (
+_RUNTIME_REWARDS = (
     "SELECT d.arm_id, r.reward, d.propensity FROM decisions d "
     "JOIN rewards r ON r.decision_id = d.decision_id AND r.status = 'ok' "
     "JOIN groups g ON g.id = d.group_id WHERE g.system = ? AND d.fresh = 1 ORDER BY d.seq"
@@ -74,7 +74,7 @@ def stored_log(store: RuntimeStore, system: str) -> NamedLog:
         ConfigurationError: there is none.
     """
     with store.database.reading() as connection:
-        rows: Any = connection.execute(_OURS, (system,)).fetchall()
+        rows: Any = connection.execute(_RUNTIME_REWARDS, (system,)).fetchall()
     if not rows:
         raise _refused(
             "LOG",

@@ -71,7 +71,7 @@ def put_on_offer(
     return promoted, champion
 
 
-def take_off_offer(
+def retire_champion(
     store: RuntimeStore, system: str, champion: Champion, *, agent_type: str = "default"
 ) -> str | None:
     """Take a champion's arm off offer that a person rolls back, and end the watch over it.

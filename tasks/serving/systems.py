@@ -188,7 +188,7 @@ class Systems:
                 for guard in guards(self.store, group.group_id)
             ]
             bandit = self.bandit(system, kind)
-            if bandit.settings.mode == "quality" and bandit.n_on_offer():
+            if bandit.settings.mode == "quality" and bandit.count_active():
                 quality[kind] = [as_dict(arm) for arm in bandit.quality()]
             try:
                 evidence[kind] = as_dict(bandit.evidence())

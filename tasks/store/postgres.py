@@ -68,7 +68,7 @@ _TYPES = (
     (r"\bTEXT\b", 'TEXT COLLATE "C"'),
 )
 
-_Found = TypeVar("_Found")
+_Locked = TypeVar("_Locked")
 _Result = TypeVar("_Result")
 
 
@@ -150,8 +150,8 @@ class PostgresDatabase(Closing):
 
     def write(
         self,
-        lock: Callable[[PostgresConnection], Callable[[], _Found]],
-        change: Callable[[PostgresConnection, _Found], _Result],
+        lock: Callable[[PostgresConnection], Callable[[], _Locked]],
+        change: Callable[[PostgresConnection, _Locked], _Result],
         *,
         is_idempotent: bool = False,
     ) -> _Result:

@@ -25,7 +25,7 @@ from convergence_core.errors import StoreDamagedError, StoreFormatError
 from tasks.store.database import Closing, Schema, check_usable
 from tasks.store.layout import sync_folder, write_error, writing
 
-_Found = TypeVar("_Found")
+_Locked = TypeVar("_Locked")
 _Result = TypeVar("_Result")
 
 _REFUSALS = (
@@ -181,8 +181,8 @@ class SqliteDatabase(Closing):
 
     def write(
         self,
-        lock: Callable[[apsw.Connection], Callable[[], _Found]],
-        change: Callable[[apsw.Connection, _Found], _Result],
+        lock: Callable[[apsw.Connection], Callable[[], _Locked]],
+        change: Callable[[apsw.Connection, _Locked], _Result],
         *,
         is_idempotent: bool = False,  # noqa: ARG002 - a file's connection does not drop
     ) -> _Result:

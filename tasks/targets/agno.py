@@ -101,7 +101,9 @@ class AgnoTarget:
         if outcome.failure is not None:
             raise outcome.failure.fault()
         content: Json = outcome.value  # type: ignore[assignment]  # converted where it ran
-        return run.reply(content, own_s=run.own_s, provider=self.provider)
+        return run.reply(
+            content, time_outside_calls_s=run.time_outside_calls_s, provider=self.provider
+        )
 
     async def _outcome(self, run: AgentRun, params: Params, case: Case) -> WorkOutcome:
         work = partial(

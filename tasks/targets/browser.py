@@ -364,7 +364,7 @@ class SessionClient:
                 answer that names no session.
         """
         marked = {**body, "userMetadata": {MARK: run_id}}
-        created = await self._asked("POST", self._url, json=marked)
+        created = await self._request("POST", self._url, json=marked)
         session = _session_of(created)
         if session is None or not session.connect_url:
             raise bad_body_fault(ValueError("it names no session"), str(created), url=self._url)
@@ -378,12 +378,12 @@ class SessionClient:
             EvaluationFault: the provider could not be told.
         """
         url = f"{self._url}/{session_id}"
-        session = _session_of(await self._asked("POST", url, json=_RELEASE))
+        session = _session_of(await self._request("POST", url, json=_RELEASE))
         for pause_s in _LOOKS_S:
             if session is not None and not session.is_open and session.seconds is not None:
                 break
             await asyncio.sleep(pause_s)
-            session = _session_of(await self._asked("GET", url))
+            session = _session_of(await self._request("GET", url))
         return session or RemoteBrowser(session_id=session_id, status="RUNNING")
 
     async def sweep(self, run_ids: Collection[str]) -> int:
@@ -398,14 +398,14 @@ class SessionClient:
             query["q"] = f"user_metadata['{MARK}']:'{next(iter(run_ids))}'"
         n_released = 0
         for status in _OPEN:
-            sessions = await self._asked("GET", self._url, params={"status": status, **query})
+            sessions = await self._request("GET", self._url, params={"status": status, **query})
             for entry in sessions if isinstance(sessions, list) else ():
                 session = _session_of(entry)
                 metadata = entry.get("userMetadata") if isinstance(entry, dict) else None
                 # What a query means is the provider's: no session of others may be ended by it.
                 is_ours = isinstance(metadata, dict) and metadata.get(MARK) in run_ids
                 if session is not None and session.is_open and is_ours:
-                    await self._asked("POST", f"{self._url}/{session.session_id}", json=_RELEASE)
+                    await self._request("POST", f"{self._url}/{session.session_id}", json=_RELEASE)
                     n_released += 1
         return n_released
 
@@ -415,7 +415,7 @@ class SessionClient:
         if client is not None:
             await client.aclose()
 
-    async def _asked(self, method: str, url: str, **content: Any) -> object:
+    async def _request(self, method: str, url: str, **content: Any) -> object:
         if self._client is None:
             self._client = self._settings.open()
         stopwatch = None

@@ -155,8 +155,8 @@ class HttpTarget:
             fault.billed = self._billed(None)
             raise
         billed = self._billed(body)
-        if _found(body, fields.success_field) is False:
-            reason = _found(body, "error")
+        if _field_value(body, fields.success_field) is False:
+            reason = _field_value(body, "error")
             why = "the endpoint reported a failure" if reason is None else as_text(reason)
             raise CandidateFault(why, error_type="reported_failure", billed=billed)
         value = pick(body, fields.result_field or "result")
@@ -252,13 +252,13 @@ def _json_of(response: httpx.Response) -> object:
         return json.loads(text)
 
 
-def _found(body: Json, path: str | None) -> Json:
+def _field_value(body: Json, path: str | None) -> Json:
     value = None if path is None else pick(body, path)
     return None if isinstance(value, Missing) else value
 
 
 def _number(body: Json, path: str | None) -> float | None:
-    value = _found(body, path)
+    value = _field_value(body, path)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     if not value <= MOST_BILLED:  # so written for NaN

@@ -10,7 +10,7 @@ from convergence_core.config.evaluation import ExpectingMetric
 from convergence_core.records import Case, Json, Params
 from tasks.http.request_templates import Values
 from tasks.json_values import Missing, answers_of, as_text, parse_path, pick
-from tasks.metrics.metrics import OWN_NUMBERS
+from tasks.metrics.metrics import BUILT_IN_METRICS
 
 _USD_PER_TOKEN = 1e-6
 """Invented price, for answers that are to say what they cost."""
@@ -83,7 +83,7 @@ def _fields(
     field_to_values: dict[str, list[Json]] = {}
     schemas: dict[str, Json] = {}
     for name, metric in configuration.evaluation.metrics.items():
-        if metric.type in OWN_NUMBERS or metric.type.startswith("tool_"):
+        if metric.type in BUILT_IN_METRICS or metric.type.startswith("tool_"):
             continue
         place = path = None
         if isinstance(metric, ExpectingMetric):

@@ -34,7 +34,7 @@ MAX_WAITING: Final = 1_000
 """Events that wait for one listener; further ones are dropped."""
 LAST_S: Final = 10.0
 """How long a run's end waits for its listeners, all together."""
-_MAX_TOLD: Final = 300
+_MAX_REASON: Final = 300
 SECRETS: Final = ("WANDB_API_KEY", "MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN")
 """Variables from which the shipped listeners read what must not be shown."""
 
@@ -69,20 +69,20 @@ def remote_exports(telemetry: TelemetryConfig) -> tuple[str, ...]:
     """Return the keys under which other machines hear of a run; a listener of a package is the user's code."""
     options: dict[str, dict[str, JsonValue]] = {"mlflow": {}, "wandb": {}} | telemetry.listeners
     uri = str(options["mlflow"].get("tracking_uri") or os.environ.get("MLFLOW_TRACKING_URI", ""))
-    is_here = {
-        "mlflow": _is_here(uri) or uri.startswith((".", "/")),
+    is_local = {
+        "mlflow": _is_local(uri) or uri.startswith((".", "/")),
         "wandb": options["wandb"].get("mode") == "offline",
     }
     exports = [
         f"telemetry.listeners.{listener}"
         for listener in telemetry.listeners
-        if not is_here.get(listener, True)
+        if not is_local.get(listener, True)
     ]
     endpoint = telemetry.endpoint
-    return (*([] if endpoint is None or _is_here(endpoint) else ["telemetry.endpoint"]), *exports)
+    return (*([] if endpoint is None or _is_local(endpoint) else ["telemetry.endpoint"]), *exports)
 
 
-def _is_here(uri: str) -> bool:
+def _is_local(uri: str) -> bool:
     parts = urlsplit(uri)
     return not uri or parts.scheme in ("file", "sqlite") or is_loopback(parts.hostname or "")
 
@@ -179,7 +179,7 @@ class _ListenerThread:
         self._make = make
         self._redact = redact
         self._events: queue.Queue[Event | None] = queue.Queue(MAX_WAITING)
-        self._is_told = False
+        self._has_warned = False
         self._is_ended = False
         self._thread = threading.Thread(target=self._work, name=f"listener-{name}", daemon=True)
 
@@ -233,9 +233,9 @@ class _ListenerThread:
             self._tell(f"{type(error).__name__}: {error}")
 
     def _tell(self, why: str) -> None:
-        if not self._is_told:
-            self._is_told = True
-            text = one_line(why, _MAX_TOLD, self._redact).rstrip(".")
+        if not self._has_warned:
+            self._has_warned = True
+            text = one_line(why, _MAX_REASON, self._redact).rstrip(".")
             _LOGGER.warning(
                 "listener `%s` (telemetry.listeners): %s. The run goes on; this is told once.",
                 self._name,

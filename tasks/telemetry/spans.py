@@ -102,18 +102,18 @@ class CallSpans:
         logging.getLogger(_EXPORTERS).setLevel(logging.CRITICAL)
         self._redact = redact
         self._has_content = has_content
-        self._is_told = False
+        self._has_warned = False
         exporter = OTLPSpanExporter(endpoint=endpoint, timeout=TIMEOUT_S)
         self._endpoint = endpoint
         export = exporter.export
 
-        def told_export(spans: Sequence[Any]) -> Any:
+        def warning_export(spans: Sequence[Any]) -> Any:
             outcome = export(spans)
             if outcome.name != "SUCCESS":
                 self._tell("no answer, or a refusal")
             return outcome
 
-        exporter.export = told_export  # type: ignore[method-assign]  # its result is not told otherwise
+        exporter.export = warning_export  # type: ignore[method-assign]  # its result is not told otherwise
         resource = Resource.create({"service.name": "convergence", "convergence.system": system})
         self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)
         self._provider.add_span_processor(BatchSpanProcessor(exporter))
@@ -142,8 +142,8 @@ class CallSpans:
             self._tell(f"{type(error).__name__}: {error}")
 
     def _tell(self, why: str) -> None:
-        if not self._is_told:
-            self._is_told = True
+        if not self._has_warned:
+            self._has_warned = True
             text = self._redact(f"spans do not reach {self._endpoint} (telemetry.endpoint): {why}")
             _LOGGER.warning("%s. The run goes on without them; this is told once.", text)
 

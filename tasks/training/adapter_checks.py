@@ -37,7 +37,7 @@ from tasks.training.judged_model import JudgedModel, Messages, SampledPrompt, pr
 from tasks.training.marks import RoleMarks, prompt_key
 from tasks.training.safety_model import SafetyModel
 
-MOST_ASKED: Final = 200
+MAX_REPAIR_PROMPTS: Final = 200
 """Prompts that were marked low and are asked: the first by their hash, so always the same."""
 RIGHT_FROM: Final = (DESIRABLE_FROM - LOWEST) / (HIGHEST - LOWEST)
 """Lowest rater's mark of a right answer, as a share of the scale."""
@@ -81,7 +81,7 @@ class RightAnswers:
         self._cases = {
             text: case
             for case in loaded.cases
-            if case.expected is not None and (text := _asked(case)) is not None
+            if case.expected is not None and (text := _question_of(case)) is not None
         }
 
     def of(self, prompt: str) -> IsRight | None:
@@ -128,12 +128,12 @@ def ask_repairs(
         for interaction in low
         if (is_right := right.of(_prompt(interaction))) is not None
     ]
-    repairs = judged[:MOST_ASKED]
+    repairs = judged[:MAX_REPAIR_PROMPTS]
     repaired = _right(model, repairs, old)
     kept = _right(model, repaired, new)
     cut = (
-        f", of which the first {MOST_ASKED:,} by their hash were asked"
-        if len(judged) > MOST_ASKED
+        f", of which the first {MAX_REPAIR_PROMPTS:,} by their hash were asked"
+        if len(judged) > MAX_REPAIR_PROMPTS
         else ""
     )
     rest_on = (
@@ -174,7 +174,7 @@ def _prompt(interaction: Interaction) -> str:
     return interaction.messages[-1].content
 
 
-def _asked(case: Case) -> str | None:
+def _question_of(case: Case) -> str | None:
     """Return the text that a case asks; ``None``: its input is not one text."""
     value = case.input
     if isinstance(value, dict) and len(value) == 1:

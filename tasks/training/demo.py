@@ -141,7 +141,7 @@ def rate(prompt: str, answer: str) -> float:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class StepSummary:
     """What a step of the demonstration came to."""
 
     title: str
@@ -187,7 +187,7 @@ def configuration_text(rate: float = 1e-3) -> str:
     return yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
 
 
-def play(folder: Path, n_answers: int = ANSWERS_PER_PROMPT) -> Iterator[Said]:
+def play(folder: Path, n_answers: int = ANSWERS_PER_PROMPT) -> Iterator[StepSummary]:
     """Play the demonstration in a new folder, yielding what each step came to.
 
     Args:
@@ -198,7 +198,7 @@ def play(folder: Path, n_answers: int = ANSWERS_PER_PROMPT) -> Iterator[Said]:
     (folder / "rater.py").write_text(RATER_FILE, "utf-8")
     (folder / "optimization.yaml").write_text(configuration_text(), "utf-8")
     dialogues = list(examples(random.Random(SEED), 4_000))  # noqa: S311 - a demonstration
-    yield Said(
+    yield StepSummary(
         title="A tiny model is made on the spot",
         lines=(
             f"It learns from {len(dialogues):,} dialogues about {plural(len(CAPITALS), 'capital')}, in which "
@@ -212,12 +212,12 @@ def play(folder: Path, n_answers: int = ANSWERS_PER_PROMPT) -> Iterator[Said]:
         before = _answered(folder, None)
         yield _rated(folder, feedback, None, n=n_answers, seed=SEED)
         first = train_role(loaded, feedback, ROLE, is_forced=True)
-        yield _told("An adapter is trained on the marks, and judged", first)
+        yield _step_summary("An adapter is trained on the marks, and judged", first)
         active = adapters.active(ROLE)
         if active is None:
             return
         after = _answered(folder, adapters.folder(active.version))
-        yield Said(
+        yield StepSummary(
             title="The next answers come from it",
             lines=tuple(
                 f"{question.text}  {old}  ->  {new}"
@@ -227,12 +227,12 @@ def play(folder: Path, n_answers: int = ANSWERS_PER_PROMPT) -> Iterator[Said]:
         yield _rated(folder, feedback, active.version, n=n_answers // 2, seed=SEED + 1)
         (folder / "degraded.yaml").write_text(configuration_text(DEGRADED_RATE), "utf-8")
         degraded = train_role(load(folder / "degraded.yaml"), feedback, ROLE, is_forced=True)
-        yield _told(
+        yield _step_summary(
             f"A second one is trained at a rate of {DEGRADED_RATE:g} in place of 0.001", degraded
         )
         adapters.rollback(ROLE, by="demonstration")
         again = _answered(folder, None)
-        yield Said(
+        yield StepSummary(
             title="A rollback",
             lines=(
                 f"{active.version} is taken back: the base model answers, and "
@@ -241,7 +241,7 @@ def play(folder: Path, n_answers: int = ANSWERS_PER_PROMPT) -> Iterator[Said]:
             ),
         )
         adapters.activate(active.version, by="demonstration")
-        yield Said(title="Activated again", lines=(f"{active.version} answers once more.",))
+        yield StepSummary(title="Activated again", lines=(f"{active.version} answers once more.",))
 
 
 def _answered(folder: Path, adapter: Path | None) -> list[str]:
@@ -262,7 +262,7 @@ def _prompt(question: Question, *, temperature: float = 1.0) -> SampledPrompt:
 
 def _rated(
     folder: Path, feedback: FeedbackStore, version: str | None, *, n: int, seed: int
-) -> Said:
+) -> StepSummary:
     """Let a version answer every question, and the rater mark each answer."""
     rng = random.Random(seed)  # noqa: S311 - as above
     adapter = None if version is None else AdapterStore(feedback).folder(version)
@@ -291,7 +291,7 @@ def _rated(
         feedback.rate(Rating(interaction_id=name, user_id=RATER, rating=rating, source="demo"))
         total += rating
     author = "the base model" if version is None else version
-    return Said(
+    return StepSummary(
         title=f"{len(answers):,} answers by {author} are marked by a synthetic rater",
         lines=(
             f"Mean rating {total / len(answers):.2f} of 1 to 5, over {plural(len(answers), 'mark')}.",
@@ -299,6 +299,6 @@ def _rated(
     )
 
 
-def _told(title: str, report: RoundReport) -> Said:
+def _step_summary(title: str, report: RoundReport) -> StepSummary:
     lines = [check.words for check in report.checks]
-    return Said(title=title, lines=(*lines, f"{report.sentence}."))
+    return StepSummary(title=title, lines=(*lines, f"{report.sentence}."))

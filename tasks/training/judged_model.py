@@ -93,7 +93,7 @@ class JudgedModel:
             for prompt in prompts
             for k in range(n)
         ]  # fmt: skip
-        return [answer.text for answer in self._asked(requests)]
+        return [answer.text for answer in self._answers(requests)]
 
     def log_likelihoods(
         self, answers: Sequence[tuple[Messages, str]], adapter: Path | None
@@ -117,7 +117,7 @@ class JudgedModel:
             ScoreRequest(messages=messages, response=text, adapter=adapter)
             for messages, text in answers
         ]
-        return [answer.logprobs or () for answer in self._asked(requests)]
+        return [answer.logprobs or () for answer in self._answers(requests)]
 
     def close(self) -> None:
         """End the process; safe to call twice."""
@@ -129,7 +129,7 @@ class JudgedModel:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _asked(self, requests: Sequence[ModelRequest]) -> list[ChatAnswer]:
+    def _answers(self, requests: Sequence[ModelRequest]) -> list[ChatAnswer]:
         futures = [self._model.ask(request, TIMEOUT_S) for request in requests]
         results = [future.result() for future in futures]
         for answer in results:

@@ -116,7 +116,7 @@ def collect(
         answers = [
             interaction for name in names if name and (interaction := store.interaction(name))
         ]
-        if not all(is_own(answer, models) for answer in answers):
+        if not all(is_by_trained_model(answer, models) for answer in answers):
             n_foreign += 1
         elif isinstance(mark.given, Rating) and len(answers) == 1:
             reward = reward_of.get(mark.mark.interaction_id)
@@ -196,7 +196,7 @@ def _hash_of(turns: Iterable[tuple[str, str]]) -> str:
     return digest.hexdigest()
 
 
-def is_own(interaction: Interaction, models: Sequence[str]) -> bool:
+def is_by_trained_model(interaction: Interaction, models: Sequence[str]) -> bool:
     """Return whether an answer is one of the model that is trained, or of its adapters."""
     return interaction.adapter_version is not None or interaction.model in models
 

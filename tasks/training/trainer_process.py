@@ -45,17 +45,17 @@ class Exchange:
     """Meeting of the thread that trains and the thread that talks to the parent."""
 
     def __init__(self) -> None:
-        self._asked: SimpleQueue[str] = SimpleQueue()
+        self._messages: SimpleQueue[str] = SimpleQueue()
         self._reports: SimpleQueue[TrainingStep | TrainingResult] = SimpleQueue()
 
     def answer(self, message: str) -> TrainingStep | TrainingResult:
         """Pass the parent's message on, and return the report that follows it."""
-        self._asked.put(message)
+        self._messages.put(message)
         return self._reports.get()
 
     def wants_pause(self) -> bool:
         """Wait for the parent's message; return whether it asks for a pause."""
-        return self._asked.get() == "pause"
+        return self._messages.get() == "pause"
 
     def report(self, report: TrainingStep | TrainingResult) -> None:
         """Answer the parent's message."""

@@ -19,7 +19,7 @@ import pytest
 
 from convergence.cli.locations import open_store
 from tasks.store import ParquetStore
-from tasks.store.tables.interrupted_runs import as_they_are
+from tasks.store.tables.interrupted_runs import with_current_status
 from tasks.store.tables.views import VIEW_NAMES
 from tests.paid import books
 from tests.support.catalogs import check_catalog
@@ -141,7 +141,9 @@ class Story:
             return
         if (root / "catalog.duckdb").exists():  # written once the first row is
             check_catalog(root)
-        assert all(record.status != "running" for record in as_they_are(store, store.runs()))
+        assert all(
+            record.status != "running" for record in with_current_status(store, store.runs())
+        )
         open_store(root, None)  # as each command that reads does
         check_catalog(root)
         ((status,),) = store.query("select status from runs").rows

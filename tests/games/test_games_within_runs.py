@@ -113,8 +113,8 @@ def test_the_report_of_the_run_tells_what_its_games_came_to(whole):
         "before round 1", "before round 2", "in the final test",
     ]  # fmt: skip
     first, second = past_rounds(ParquetStore(folder / STORE), "visitors")
-    assert result.found is not None
-    final = ParquetStore(folder / STORE).rows(FINAL, {"leader": result.found.candidate_id})
+    assert result.best is not None
+    final = ParquetStore(folder / STORE).rows(FINAL, {"leader": result.best.candidate_id})
     assert second.after is not None
     assert second.after.rewards == {row["case_id"]: row["reward"] for row in final}
     measured = rounds_with_change([first, second], None)

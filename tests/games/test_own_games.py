@@ -11,7 +11,7 @@ from convergence_core.errors import ConfigurationError
 from convergence_core.games.game import PlayKey
 from convergence_core.games.play import OpenPlay
 from tasks.games import configured_games
-from tasks.games.own_games import MOST_HANGS, OwnGame, OwnGameError, own_game
+from tasks.games.own_games import MOST_HANGS, OwnGame, OwnGameError, load_game
 from tests.games.game_worlds import NIM, Gamer, play_round, write_games
 
 SOURCE = '''
@@ -82,7 +82,7 @@ def echo(tmp_path_factory: pytest.TempPathFactory):
 
 def _made(folder: Path, patch: pytest.MonkeyPatch) -> OwnGame:
     patch.setenv("A_SECRET", "sesame")
-    return own_game("echo.py:Echo", written(folder), "key", step_s=60.0)
+    return load_game("echo.py:Echo", written(folder), "key", step_s=60.0)
 
 
 def finished(opened: OpenPlay, *replies: str):
@@ -138,14 +138,14 @@ def test_a_file_that_hangs_while_it_is_read_is_refused(tmp_path: Path, top: str)
     with pytest.raises(
         ConfigurationError, match=r"`key` must make a game .* nothing within 0.5 s"
     ):
-        own_game("echo.py:Echo", written(tmp_path, top), "key", check_s=0.5)
+        load_game("echo.py:Echo", written(tmp_path, top), "key", check_s=0.5)
     assert children() == before
 
 
 def test_a_play_that_hangs_is_void_and_the_round_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(configured_games, "own_game", partial(own_game, step_s=2.0))
+    monkeypatch.setattr(configured_games, "load_game", partial(load_game, step_s=2.0))
     written(tmp_path)
     gamer = Gamer(lambda _, number: "hang" if number == 3 else "fine")
     with gamer.server() as server:

@@ -16,7 +16,7 @@ from convergence_core.games.contract import FixedPlayer, broken_rules
 from convergence_core.games.game import PlayKey
 from convergence_core.games.play import play
 from tasks.games import reasoning_audits, reasoning_tasks
-from tasks.games.configured_games import check_own_games
+from tasks.games.configured_games import check_user_games
 from tasks.games.games_report import latest_round
 from tasks.games.line_process import LineProcess
 from tasks.games.reasoning_audits import audited, stored_audit
@@ -252,7 +252,7 @@ def test_what_is_stored_is_not_tried_again(
         False,
     )
     monkeypatch.setattr(reasoning_audits, "AUDIT_VERSION", AUDIT_VERSION + 1)
-    assert not stored_audit(path).found
+    assert not stored_audit(path).audits
     monkeypatch.undo()
 
 
@@ -295,7 +295,7 @@ def test_a_rejected_generator_is_off_and_an_unknown_one_is_refused(
             listed_games(load(config))
         assert fix in str(caught.value)
         with pytest.raises(ConfigurationError, match=f"society.games.games.{name}"):
-            check_own_games(load(config))
+            check_user_games(load(config))
 
 
 @needs_library

@@ -18,7 +18,7 @@ def test_the_report_tells_the_family_and_the_winner_is_a_file(tmp_path):
     report = result.prompts
     assert report is not None
     assert report.family[0].parent == PARENT
-    assert report.family[-1].text == result.found.params["system"]
+    assert report.family[-1].text == result.best.params["system"]
     for one, two in zip(report.family, report.family[1:], strict=False):
         assert one.text_id == two.parent_id
     folder = tmp_path / "results" / result.label

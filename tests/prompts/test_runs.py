@@ -38,7 +38,7 @@ def test_rules_write_offline_and_a_written_text_is_found(tmp_path):
     assert {row["writer"] for row in found} <= {"rules", "drawn"}
     assert sum(row["verdict"] == "kept" for row in found) >= 8
     assert all(0.0 < row["propensity"] <= 1.0 for row in found)
-    assert result.found.params["system"] != PARENT
+    assert result.best.params["system"] != PARENT
     effects = rows(tmp_path, "SELECT * FROM mutation_effects WHERE n_shared > 0")
     assert effects
     (counts,) = rows(
@@ -88,7 +88,7 @@ def test_nothing_is_written_once_the_share_is_spent(tmp_path):
     assert any("prompts.max_share_usd" in reason for reason in reasons)
     assert not any(row["verdict"] == "no_answer" for row in mutations(tmp_path))
     assert result.never_called == ("prompt writing",)
-    assert "Asked for, and never called: prompt writing" in verdict_of(result).sentence
+    assert "PlannedGeneration for, and never called: prompt writing" in verdict_of(result).sentence
 
 
 def rounds(folder: Path, n_texts: int = N_TEXTS) -> list[tuple[list[str], list[str]]]:

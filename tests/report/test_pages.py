@@ -394,13 +394,13 @@ def test_the_first_page_is_short_and_names_a_neighbour_that_costs_less_than_half
 
 def test_a_neighbour_is_faster_only_if_the_final_test_says_so_too():
     result = made_up_result()
-    assert result.found is not None
+    assert result.best is not None
     winner, other = result.leaderboard[:2]
     rows = (
         replace(winner, low=0.5, mean=0.6, metrics={"latency_ms": 20.0}),
         replace(other, mean=0.55, label="mini", metrics={"latency_ms": 9.0}),
     )
-    fast, slow = (replace(result.found, answer_ms=answer_ms) for answer_ms in (8.0, 20.0))
+    fast, slow = (replace(result.best, answer_ms=answer_ms) for answer_ms in (8.0, 20.0))
     assert neighbour_sentence(replace(result, winner=fast, leaderboard=rows)) is None
     assert "at 9 ms instead of 20 ms" in str(
         neighbour_sentence(replace(result, winner=slow, leaderboard=rows))

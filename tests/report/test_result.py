@@ -51,9 +51,9 @@ def test_estimates_and_differences_are_found_by_role():
 
 def test_the_winner_is_the_default_when_their_ids_agree():
     result = made_up_result()
-    assert not result.found_is_baseline
-    assert replace(result, baseline=result.winner).found_is_baseline
-    assert not failed_result().found_is_baseline
+    assert not result.best_is_baseline
+    assert replace(result, baseline=result.winner).best_is_baseline
+    assert not failed_result().best_is_baseline
 
 
 def test_the_headline_is_the_most_trustworthy_estimate():

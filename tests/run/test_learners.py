@@ -10,7 +10,7 @@ from convergence_core.ports import Row
 from convergence_core.records import Json, Params, Trial
 from convergence_core.search.learner import Learner, LearnerStep
 from convergence_core.search.sampler import Advice
-from convergence_core.search.study import Asked, Study
+from convergence_core.search.study import PlannedGeneration, Study
 from convergence_core.search.study_state import StudyState
 from tasks.inputs.loader import load
 from tasks.run.opener import prepare_run, resume_run
@@ -44,7 +44,7 @@ class Recorder:
         return replace(advice, preferred=(*advice.preferred, *self.own.preferred))
 
     def learn(
-        self, study: Study, state: StudyState, asked: Asked, trials: Sequence[Trial]
+        self, study: Study, state: StudyState, asked: PlannedGeneration, trials: Sequence[Trial]
     ) -> LearnerStep:
         self.seen.append(("learn", len(trials)))
         learned: Json = {"n": state.next_generation}

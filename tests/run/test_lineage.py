@@ -111,8 +111,8 @@ def test_errors_of_a_finished_run_are_asked_again_by_a_new_one_and_both_stay(
 ):
     answer, server = shop
     first = play(prepare_run(load(write(tmp_path, server.url))))
-    assert first.found is not None
-    assert first.found.params["k"] == 2, "the best one got no answer"
+    assert first.best is not None
+    assert first.best.params["k"] == 2, "the best one got no answer"
     before, had = files_of(tmp_path, first), roles(tmp_path, first.run_id)
     assert had["holdout"] > 0
 
@@ -122,8 +122,8 @@ def test_errors_of_a_finished_run_are_asked_again_by_a_new_one_and_both_stay(
     second = play(run)
 
     assert second.run_id != first.run_id
-    assert second.found is not None
-    assert second.found.params["k"] == 3
+    assert second.best is not None
+    assert second.best.params["k"] == 3
     assert files_of(tmp_path, first) == before, "a finished run is immutable"
     assert roles(tmp_path, first.run_id) == had
     assert roles(tmp_path, second.run_id)["holdout"] > 0
@@ -139,8 +139,8 @@ def test_errors_of_a_finished_run_are_asked_again_by_a_new_one_and_both_stay(
     with RuntimeStore(tmp_path / STORE) as store:
         found = [(look.run_id, look.candidate_id) for look in looks(store, "shop")]
     assert found == [
-        (first.run_id, first.found.candidate_id),
-        (second.run_id, second.found.candidate_id),
+        (first.run_id, first.best.candidate_id),
+        (second.run_id, second.best.candidate_id),
     ]
     assert second.facts["goes on from"] == first.label
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from convergence_core.result import CandidateReport, Estimate
 from tasks.serving.offers import offer_of
-from tasks.serving.promotion import offer_champion, prior_of, put_on_offer, take_off_offer
+from tasks.serving.promotion import offer_champion, prior_of, put_on_offer, retire_champion
 from tasks.store.runtime.promotions import set_champion
 from tasks.store.runtime.rows import Champion
 from tasks.store.runtime.runtime_store import RuntimeStore
@@ -69,7 +69,7 @@ def test_a_second_promotion_is_watched_against_the_champion(tmp_path: Path):
         # A person rolls it back.
         reigning = replace(first, candidate_id="v", params={"x": 0.9})
         offer_champion(store, "bot", first)
-        assert take_off_offer(store, "bot", reigning) == "v"
+        assert retire_champion(store, "bot", reigning) == "v"
         assert names(store) == {"w": False, "b": False, "v": True}
         assert active_guard(store, 1) is None
 
@@ -81,8 +81,8 @@ def test_the_only_arm_goes_on_serving(tmp_path: Path):
             system="bot", candidate_id="only", params={"x": 1}, run_id=None, reason="p",
             created_us=1,
         )  # fmt: skip
-        assert take_off_offer(store, "bot", reigning) is None
-        assert take_off_offer(store, "nobody", reigning) is None
+        assert retire_champion(store, "bot", reigning) is None
+        assert retire_champion(store, "nobody", reigning) is None
         assert names(store) == {"only": False}
 
 

@@ -136,7 +136,7 @@ def test_pairs_of_a_round_that_raised_an_alarm_of_coverage_teach_nothing(tmp_pat
             prefer.fn(run.run_id, 2)
             pending = learner_of(run).pending
             assert pending is not None
-            now, pairs = pending.found.state, pending.found.pairs
+            now, pairs = pending.finished.state, pending.finished.pairs
             assert now.alarms.is_stopped
             assert now.is_believed
             # A text was distilled from these pairs.
@@ -144,7 +144,7 @@ def test_pairs_of_a_round_that_raised_an_alarm_of_coverage_teach_nothing(tmp_pat
             assert sum(pair.comparison.kind == "candidates" for pair in pairs) > 9
             assert now.variants == before.variants
             assert not any(pair.may_teach for pair in pairs)
-            left = pending.found.history
+            left = pending.finished.history
             play_generation(run)
             again = history_of(run.store, run.record)
             assert (again.pairs, again.texts) == (left.pairs, left.texts)

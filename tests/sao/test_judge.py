@@ -10,7 +10,7 @@ from convergence_core.sao.filters import FilterChain, HeldOut
 from convergence_core.sao.judge_bias import judge_bias
 from convergence_core.sao.preferences import (
     LEAST_MARGIN,
-    SAID,
+    VERDICT_PROBABILITY,
     Answer,
     Comparison,
     Judgement,
@@ -39,7 +39,7 @@ def test_a_bias_that_position_adds_cancels():
 
 
 def test_plain_verdicts_pass_the_margin_exactly_when_both_orders_agree():
-    yes, no = SAID, 1.0 - SAID
+    yes, no = VERDICT_PROBABILITY, 1.0 - VERDICT_PROBABILITY
     assert judgement(yes, yes).log_odds >= LEAST_MARGIN
     assert -judgement(no, no).log_odds >= LEAST_MARGIN
     assert judgement(yes, no).log_odds == 0.0
@@ -94,7 +94,12 @@ def test_both_orders_with_a_margin_are_right_where_one_order_is_not():
 def test_a_judge_that_always_says_the_first_exports_nothing_and_aborts():
     filters = FilterChain(SaoConfig(), HeldOut(()))
     author = Author()
-    pairs = [judged(comparison(author, 2 * k, 2 * k + 1), SAID, 1.0 - SAID) for k in range(20)]
+    pairs = [
+        judged(
+            comparison(author, 2 * k, 2 * k + 1), VERDICT_PROBABILITY, 1.0 - VERDICT_PROBABILITY
+        )
+        for k in range(20)
+    ]
     for pair in pairs:
         assert filters.before_judging(pair.comparison) is None
         assert filters.after_judging(pair, None) == "margin"

@@ -194,7 +194,7 @@ def test_a_round_is_not_bought_or_kept_twice_after_a_kill(tmp_path: Path, step: 
     assert asked == {what: n for what, n in before[0].items() if what != "case"}
     found = rows(tmp_path, "select * from preferences order by position")
     assert [row["pair_id"] for row in found] == [
-        p.comparison.pair_id for p in before[1].found.pairs
+        p.comparison.pair_id for p in before[1].finished.pairs
     ]
     # The very numbers of the round before the kill.
     (kept,) = rows(tmp_path, "select * from preference_rounds")

@@ -14,7 +14,11 @@ from tasks.store import Lease, ParquetStore
 from tasks.store.journal.lease import while_unheld
 from tasks.store.layout import JOURNAL_FILE
 from tasks.store.tables import interrupted_runs
-from tasks.store.tables.interrupted_runs import as_they_are, mark_interrupted, settle_interrupted
+from tasks.store.tables.interrupted_runs import (
+    mark_interrupted,
+    settle_interrupted,
+    with_current_status,
+)
 from tasks.store.tables.object_storage import bind
 from tests.support.catalogs import check_catalog
 from tests.support.children import start_child
@@ -46,7 +50,7 @@ def killed_holder(store: ParquetStore) -> Iterator[None]:
 
 
 def statuses(store: ParquetStore) -> dict[str, str]:
-    return {record.label: record.status for record in as_they_are(store, store.runs())}
+    return {record.label: record.status for record in with_current_status(store, store.runs())}
 
 
 def test_a_run_whose_process_lives_is_running_and_others_are_interrupted(store: ParquetStore):
@@ -59,7 +63,7 @@ def test_a_run_whose_process_lives_is_running_and_others_are_interrupted(store: 
 
 def test_a_run_whose_process_was_killed_is_interrupted_and_says_how_to_go_on(store: ParquetStore):
     with killed_holder(store):
-        found = as_they_are(store, store.runs("bot"))
+        found = with_current_status(store, store.runs("bot"))
     (killed,) = [record for record in found if record.label == "bot-0001"]
     assert killed.status == "interrupted"
     assert "`convergence resume bot-0001`" in (killed.reason or "")
@@ -97,7 +101,7 @@ def test_a_run_that_ended_while_we_looked_is_told_as_it_ended(store: ParquetStor
     Lease(store.path, "bot").acquire().release()
     seen_before = store.runs()
     store.save_run(running(1, status="stopped"))
-    found = {record.label: record.status for record in as_they_are(store, seen_before)}
+    found = {record.label: record.status for record in with_current_status(store, seen_before)}
     assert found["bot-0001"] == "stopped"
 
 
@@ -141,8 +145,8 @@ def test_a_lease_that_was_taken_since_we_looked_is_respected(
     store: ParquetStore, monkeypatch: pytest.MonkeyPatch
 ):
     with killed_holder(store):
-        seen = as_they_are(store, store.runs())
-    monkeypatch.setattr(interrupted_runs, "as_they_are", lambda *_: seen)
+        seen = with_current_status(store, store.runs())
+    monkeypatch.setattr(interrupted_runs, "with_current_status", lambda *_: seen)
     with Lease(store.path, "bot").acquire():
         settle_interrupted(store)
         assert rows_of(store)["bot-0001"] == "running"

@@ -165,7 +165,7 @@ def test_of_very_many_the_first_by_their_hash_are_asked(
 ):
     for k, prompt in enumerate(CITIES):
         say(feedback, f"a{k}", prompt, rating=1)
-    monkeypatch.setattr(adapter_checks, "MOST_ASKED", 2)
+    monkeypatch.setattr(adapter_checks, "MAX_REPAIR_PROMPTS", 2)
     asked = []
     for _ in range(2):
         model = Answering(old=CITIES.__getitem__, new=CITIES.__getitem__)

@@ -71,7 +71,7 @@ def list_games(
                 "`convergence games audit` audits them once."
             )
         else:
-            n, known = len(real.admitted), len(real.found)
+            n, known = len(real.admitted), len(real.audits)
             console.answer(
                 f"Real tasks: {n} of {known} generators of {PACKAGE} {real.version} can be played. "
                 "`convergence games audit` names them, and the rejected ones with the reason."
@@ -142,7 +142,7 @@ def audit(
     )
     shown = StoredAudit(
         version=installed_version(),
-        found={audit.generator: audit for audit in audits},
+        audits={audit.generator: audit for audit in audits},
         n_generators=len(audits),
     )
     console.emit(_audit_row(shown), lambda: _show_audit(shown))
@@ -159,7 +159,7 @@ def _show_audit(audit: "StoredAudit") -> None:
     from tasks.games.reasoning_tasks import PACKAGE  # noqa: PLC0415 - brings NumPy
 
     n, version = len(audit.admitted), audit.version
-    console.answer(f"{PACKAGE} {version}: {n} of {len(audit.found)} generators admitted.")
+    console.answer(f"{PACKAGE} {version}: {n} of {len(audit.audits)} generators admitted.")
     if n:
         names = ", ".join(name.replace("_", "-") for name in audit.admitted)
         console.answer(f"They are played as reasoning-NAME: {names}.")

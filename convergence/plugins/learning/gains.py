@@ -39,7 +39,7 @@ class PendingGain(Coroutine[Any, Any, InformationGain]):
     ) -> None:
         """Prepare to ask; ``found``: there is nothing to ask."""
         self._ask = ask
-        self._found = gain
+        self._gain = gain
         self._steps: Generator[Any, None, InformationGain] | None = None
 
     @property
@@ -49,11 +49,11 @@ class PendingGain(Coroutine[Any, Any, InformationGain]):
         Raises:
             EvaluationFault: the model failed.
         """
-        if self._found is None:
+        if self._gain is None:
             context = contextvars.copy_context()
             with ThreadPoolExecutor(1) as pool:
-                self._found = pool.submit(context.run, asyncio.run, self._ask()).result()
-        return self._found
+                self._gain = pool.submit(context.run, asyncio.run, self._ask()).result()
+        return self._gain
 
     @property
     def nats(self) -> float:
@@ -80,15 +80,15 @@ class PendingGain(Coroutine[Any, Any, InformationGain]):
         return self.value.nats
 
     def __repr__(self) -> str:
-        return f"PendingGain({'not asked yet' if self._found is None else self._found})"
+        return f"PendingGain({'not asked yet' if self._gain is None else self._gain})"
 
     # -- awaited, or driven by a loop
 
     def __await__(self) -> Generator[Any, None, InformationGain]:
         """Ask, once however often it is awaited."""
-        if self._found is None:
-            self._found = yield from self._ask().__await__()
-        return self._found
+        if self._gain is None:
+            self._gain = yield from self._ask().__await__()
+        return self._gain
 
     def _driven(self) -> Generator[Any, None, InformationGain]:
         if self._steps is None:

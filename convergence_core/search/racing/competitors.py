@@ -255,7 +255,7 @@ class Competitors:
         posterior = self.posterior_at(np.concatenate([self.genes[known], pool.genes]), rows)
         drawn = posterior.warped_draws(rng, n_draws)
         if self.fitted.learned is not None:
-            sd = math.sqrt(self.fitted.learned.process.own_variance)
+            sd = math.sqrt(self.fitted.learned.process.nugget_variance)
             drawn = drawn + sd * (rows < 0) * rng.standard_normal(drawn.shape)
         rewards = posterior.rewards(drawn)
         if self.goals is not None:

@@ -218,7 +218,7 @@ class PlanBuilder:
             if case in offered and repeat < self.request.repeats + self.request.n_again
         ]
 
-    def _count_asked(self) -> dict[str, int]:
+    def _count_planned(self) -> dict[str, int]:
         """Return case → candidates that were asked it."""
         counts = dict.fromkeys(self.request.case_ids, 0)
         for member in self.archive:
@@ -228,7 +228,7 @@ class PlanBuilder:
         return counts
 
     def _least_seen_first(self, rng: np.random.Generator) -> tuple[str, ...]:
-        cases, counts = self.request.case_ids, self._count_asked()
+        cases, counts = self.request.case_ids, self._count_planned()
         if not len(self.archive):
             return tuple(cases[i] for i in rng.permutation(len(cases)))
         # The first candidate of the run salts the order among cases seen equally often.

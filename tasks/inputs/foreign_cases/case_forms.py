@@ -72,7 +72,7 @@ def user_input(messages: Any) -> Json:
         SkippedCaseError: nothing is asked, or what is asked is no text.
     """
     if isinstance(messages, str):
-        return _asked(messages)
+        return _checked_question(messages)
     if not isinstance(messages, Sequence) or not messages:
         raise SkippedCaseError("nothing is asked")
     turns: list[dict[str, Json]] = []
@@ -84,7 +84,7 @@ def user_input(messages: Any) -> Json:
         turns.append({"role": message["role"], "content": text_of(message)})
     if not any(turn["role"] == "user" for turn in turns):
         raise SkippedCaseError("nothing is asked")
-    return _asked(turns[0]["content"]) if len(turns) == 1 else [*turns]
+    return _checked_question(turns[0]["content"]) if len(turns) == 1 else [*turns]
 
 
 def text_of(message: Mapping[str, Any]) -> str:
@@ -113,7 +113,7 @@ def text_of(message: Mapping[str, Any]) -> str:
     return "\n".join(texts)
 
 
-def _asked(value: Json) -> Json:
+def _checked_question(value: Json) -> Json:
     if isinstance(value, str) and not value.strip():
         raise SkippedCaseError("nothing is asked")
     return value
@@ -131,7 +131,7 @@ def _plain(value: Any) -> Json:
         return dict(value)
     if value is None:
         raise SkippedCaseError("nothing is asked")
-    return _asked(value)
+    return _checked_question(value)
 
 
 def _is_message(value: Any) -> bool:

@@ -50,7 +50,7 @@ def read_promptfoo(path: Path) -> Iterator[ForeignCase | SkippedCaseError]:
         OSError: it cannot be read.
     """
     document = read_document(path)
-    prompt_names = _asked_names(document, path.parent)
+    prompt_names = _prompt_variables(document, path.parent)
     for test in expanded_tests(document, path.parent):
         try:
             if isinstance(test, SkippedCaseError):
@@ -92,7 +92,7 @@ def expanded_tests(
             yield error
 
 
-def _asked_names(document: Mapping[str, Any], folder: Path) -> frozenset[str] | None:
+def _prompt_variables(document: Mapping[str, Any], folder: Path) -> frozenset[str] | None:
     """Return the names that prompts and providers use; ``None``: no prompt is known."""
     prompts = document.get("prompts") or ()
     used: set[str] = set()

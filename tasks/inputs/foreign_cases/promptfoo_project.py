@@ -55,7 +55,7 @@ _IGNORED: Final = frozenset(
 )
 _VARIABLE: Final = re.compile(r"\{\{-?\s*([A-Za-z_]\w*)((?:\.\w+)*)\s*-?\}\}")
 _CODE: Final = re.compile(r"\{\{|\{%|\{#")
-_OURS: Final = re.compile(r"\{(?:input|model)(?:\.[A-Za-z0-9_-]+|\[-?\d+\])*\}")
+_OUR_PLACEHOLDER: Final = re.compile(r"\{(?:input|model)(?:\.[A-Za-z0-9_-]+|\[-?\d+\])*\}")
 """What is plain text there and would be filled here."""
 _WORD: Final = re.compile(r"(?<!\{)\{(?!input\b)[A-Za-z_][\w.\[\]-]*\}(?!\})")
 _SCRIPTS: Final = (".py", ".js", ".mjs", ".cjs", ".ts", ".sh")
@@ -152,7 +152,7 @@ def _prompts(written: Any, folder: Path, lost: Counter[str]) -> tuple[set[str], 
             content = message["content"]
             names |= {match[1] + match[2] for match in _VARIABLE.finditer(content)}
             parts = _VARIABLE.split(content)  # text, name, rest, text, …
-            parts[::3] = [_OURS.sub(r"{\g<0>}", part) for part in parts[::3]]
+            parts[::3] = [_OUR_PLACEHOLDER.sub(r"{\g<0>}", part) for part in parts[::3]]
             parts[1::3] = ["{input." + part for part in parts[1::3]]
             parts[2::3] = [part + "}" for part in parts[2::3]]
             message["content"] = "".join(parts)

@@ -42,7 +42,7 @@ STORE_ITSELF: Final = "store"
 """Who changes the status of what depends on a changed mark."""
 
 
-def found_adapter(connection: Connection, version: str) -> AdapterRecord:
+def registered_adapter(connection: Connection, version: str) -> AdapterRecord:
     """Return a registered adapter.
 
     Raises:
@@ -127,7 +127,7 @@ def restore_previous(
     """Activate the adapter that was active before; ``None``: the base model answers now."""
     version = previous_version(connection, role)
     if version is not None:
-        adapter = found_adapter(connection, version)
+        adapter = registered_adapter(connection, version)
         change_status(connection, adapter, "active", reason=reason, by=by, at_us=at_us)
     return version
 
@@ -148,7 +148,7 @@ def settle_test(connection: Connection, interaction_id: str, *, at_us: int) -> N
         return
     ended = end_test(connection, test, status, at_us=at_us)
     if not ended.keeps_adapter:
-        adapter = found_adapter(connection, test.version)
+        adapter = registered_adapter(connection, test.version)
         change_status(
             connection, adapter, "rolled_back", reason=ended.words, by=LIVE_TEST, at_us=at_us
         )
@@ -167,7 +167,7 @@ def mark_stale(
     if not versions:
         return []
     connection.execute(_LOCK)
-    adapters = [found_adapter(connection, version) for version in versions]
+    adapters = [registered_adapter(connection, version) for version in versions]
     fresh = [adapter for adapter in adapters if adapter.status != "stale"]
     for adapter in fresh:
         change_status(connection, adapter, "stale", reason=reason, by=STORE_ITSELF, at_us=at_us)

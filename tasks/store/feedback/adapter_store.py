@@ -22,9 +22,9 @@ from tasks.store.feedback.adapter_changes import (
     add_event,
     answering_versions,
     change_status,
-    found_adapter,
     mark_stale,
     previous_version,
+    registered_adapter,
 )
 from tasks.store.feedback.adapter_files import (
     adapter_folder,
@@ -186,7 +186,7 @@ class AdapterStore:
         """
         now = self._feedback.now_us()
         with self._database.transaction() as connection:
-            found_adapter(connection, version)
+            registered_adapter(connection, version)
             for check in checks:
                 row = GATE_CHECKS.values(check, version, now, clean=self._feedback.clean)
                 connection.execute(GATE_CHECKS.insert, [*map(_finite, row)])
@@ -232,7 +232,7 @@ class AdapterStore:
                 "Restore them from a backup, or train a new one."
             )
         with self._database.transaction(alone=True) as connection:
-            adapter = found_adapter(connection, version)
+            adapter = registered_adapter(connection, version)
             now = self._feedback.now_us()
             if adapter.status == "active":
                 if live_rule is None:
@@ -269,7 +269,7 @@ class AdapterStore:
         ):
             return
         with self._database.transaction(alone=True) as connection:
-            adapter = found_adapter(connection, version)
+            adapter = registered_adapter(connection, version)
             self._change(connection, adapter, "rejected", reason, by)
 
     def defer(self, version: str, reason: str, by: str) -> None:
@@ -280,7 +280,7 @@ class AdapterStore:
             AdapterRefusedError: its status forbids it.
         """
         with self._database.transaction(alone=True) as connection:
-            adapter = found_adapter(connection, version)
+            adapter = registered_adapter(connection, version)
             self._change(connection, adapter, "undecided", reason, by)
 
     def rollback(self, role: str, by: str, *, reason: str = "rolled back") -> str | None:
@@ -331,7 +331,7 @@ class AdapterStore:
             if part.is_candidate:
                 return active, part
             control = test.control
-            return None if control is None else found_adapter(connection, control), part
+            return None if control is None else registered_adapter(connection, control), part
 
     def answering_versions(self) -> frozenset[str]:
         """Return the adapters that answer for any role, in tests on live traffic as well."""
@@ -349,7 +349,7 @@ class AdapterStore:
             AdapterNotFoundError: there is none of that version.
         """
         with self._database.reading() as connection:
-            return found_adapter(connection, version)
+            return registered_adapter(connection, version)
 
     def records(self, role: str | None = None) -> list[AdapterRecord]:
         """Return the adapters of a role, or all, in order of registration."""
@@ -397,12 +397,14 @@ class AdapterStore:
             with self._database.transaction(alone=True) as connection:
                 if _line(connection, role) != seen:
                     continue  # another process was faster
-                before = None if previous is None else found_adapter(connection, previous)
+                before = None if previous is None else registered_adapter(connection, previous)
                 if before is not None and problem is not None:
                     words = f"its files are not those that were registered: {problem}"
                     self._change(connection, before, "rejected", words, STORE_ITSELF)
                     continue
-                self._change(connection, found_adapter(connection, active), status, reason, by)
+                self._change(
+                    connection, registered_adapter(connection, active), status, reason, by
+                )
                 if before is not None:
                     words = f"{active} was {status.replace('_', ' ')}"
                     self._change(connection, before, "active", words, by)
@@ -440,7 +442,7 @@ def _changed(
         AdapterRefusedError: a mark is gone, so its weights may not be kept.
     """
     if parent is not None:
-        adapter = found_adapter(connection, parent)
+        adapter = registered_adapter(connection, parent)
         if adapter.is_removed:
             raise _forgotten()
         if adapter.status == "stale":

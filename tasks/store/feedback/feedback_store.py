@@ -271,7 +271,7 @@ class FeedbackStore(Closing):
     def interaction(self, interaction_id: str) -> Interaction | None:
         """Return a logged answer; ``None`` if the log has no such id."""
         with self.database.reading() as connection:
-            return _found_interaction(connection, interaction_id)
+            return _logged_interaction(connection, interaction_id)
 
     def rating(self, interaction_id: str, user_id: str) -> Rating | None:
         """Return a user's rating of an answer; ``None`` if unrated or undone."""
@@ -362,7 +362,7 @@ def has_feedback(path: Path | str) -> bool:
     return has_shared(path, FEEDBACK_FILE)
 
 
-def _found_interaction(connection: Connection, interaction_id: str) -> Interaction | None:
+def _logged_interaction(connection: Connection, interaction_id: str) -> Interaction | None:
     row = connection.execute(
         f"{INTERACTIONS.select} WHERE interaction_id = ?", (interaction_id,)
     ).fetchone()
@@ -370,7 +370,7 @@ def _found_interaction(connection: Connection, interaction_id: str) -> Interacti
 
 
 def _interaction(connection: Connection, interaction_id: str) -> Interaction:
-    interaction = _found_interaction(connection, interaction_id)
+    interaction = _logged_interaction(connection, interaction_id)
     if interaction is None:
         raise _not_found(interaction_id)
     return interaction

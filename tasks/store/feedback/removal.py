@@ -17,7 +17,7 @@ from tasks.store.feedback.feedback_store import FeedbackStore, has_feedback
 from tasks.store.runtime.export import anonymize_rows
 from tasks.store.runtime.runtime_store import RuntimeStore, has_runtime
 
-NOBODY: Final = "forgotten"
+FORGOTTEN_USER: Final = "forgotten"
 """User of decisions whose user was forgotten."""
 _BATCH = 500
 """Ids of one statement."""
@@ -67,7 +67,7 @@ def forget_user(path: Path, user_id: str) -> RemovalReport:
             with state.database.transaction() as connection:
                 n_decisions = _anonymize(connection, user_id)
             state.database.scrub()
-            anonymize_rows(state.root, user_id, NOBODY)
+            anonymize_rows(state.root, user_id, FORGOTTEN_USER)
     return RemovalReport(
         n_interactions=counts["interactions"],
         n_ratings=counts["ratings"],
@@ -114,6 +114,6 @@ def _anonymize(connection: Connection, user_id: str) -> int:
     connection.execute("DELETE FROM assignments WHERE unit = ?", (user_id,))
     connection.execute(
         "UPDATE decisions SET user_id = ?, context_json = NULL, request_key = NULL WHERE user_id = ?",
-        (NOBODY, user_id),
+        (FORGOTTEN_USER, user_id),
     )
     return connection.changes()

@@ -65,10 +65,10 @@ UNPRICED = (
 )
 """Answered, so far as anybody knows, at an unknown price."""
 
-_TOLD = "(coalesce(tokens_in, 0) + coalesce(tokens_out, 0))"
+_REPORTED_TOKENS = "(coalesce(tokens_in, 0) + coalesce(tokens_out, 0))"
 _UNTOLD = (
     "CASE WHEN (tokens_in IS NULL OR tokens_out IS NULL) "
-    f"AND max_tokens > {_TOLD} THEN max_tokens - {_TOLD} ELSE 0 END"
+    f"AND max_tokens > {_REPORTED_TOKENS} THEN max_tokens - {_REPORTED_TOKENS} ELSE 0 END"
 )
 """Tokens that an attempt may have used beyond those that it reported."""
 
@@ -81,7 +81,7 @@ TOTALS_SQL = (
     "count(*) FILTER (WHERE state = 'failed'), count(*) FILTER (WHERE state = 'started'), "
     f"sum(cost_usd), count(*) FILTER (WHERE {UNPRICED}), "
     "coalesce(sum(CASE WHEN state = 'started' THEN max_usd ELSE maybe_usd END), 0.0), "
-    f"CAST(coalesce(sum({_TOLD}), 0) AS BIGINT), "
+    f"CAST(coalesce(sum({_REPORTED_TOKENS}), 0) AS BIGINT), "
     "CAST(coalesce(sum(CASE WHEN state = 'started' THEN max_tokens ELSE maybe_tokens END), 0) "
     "AS BIGINT), "
     f"coalesce(sum(max_usd) FILTER (WHERE {UNPRICED}), 0.0), "

@@ -40,7 +40,7 @@ def is_dead(mark: ProcessMark) -> bool:
     return state in ("", "Z", "X") or started != mark.started
 
 
-def is_here(mark: ProcessMark) -> bool:
+def is_local_process(mark: ProcessMark) -> bool:
     """Return whether that process lives on this machine, so that its number means it."""
     return bool(mark.machine) and mark.machine == _machine() and not is_dead(mark)
 

@@ -32,7 +32,7 @@ from tasks.store.journal.ledger import (
     damaged_error,
 )
 
-_Found = TypeVar("_Found")
+_Locked = TypeVar("_Locked")
 _Result = TypeVar("_Result")
 
 _ACTIVE = (
@@ -64,8 +64,8 @@ class JournalDatabase(Protocol):
 
     def write(
         self,
-        lock: Callable[[Any], Callable[[], _Found]],
-        change: Callable[[Any, _Found], _Result],
+        lock: Callable[[Any], Callable[[], _Locked]],
+        change: Callable[[Any, _Locked], _Result],
         *,
         is_idempotent: bool = False,
     ) -> _Result:

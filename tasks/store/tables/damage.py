@@ -25,7 +25,7 @@ _OFFLINE = {"autoinstall_known_extensions": "false", "autoload_known_extensions"
 _KEY = "convergence_sha256"
 _BLANK = "0" * 64
 # In Thrift's compact protocol a text of 64 characters follows these two bytes.
-_OWN = _KEY.encode() + b"\x18\x40"
+_DIGEST_MARK = _KEY.encode() + b"\x18\x40"
 _COMMITTED = re.compile(_KEY.encode() + rb"_(\w+)\x18\x40([0-9a-f]{64})")
 _VERSION = re.compile(rb"convergence_schema_version\x18.([0-9]+)", re.DOTALL)
 _FIRST_WITH_DIGEST = 6
@@ -49,7 +49,7 @@ def seal(path: Path) -> None:
     """Write the digest of a new file into its place."""
     with path.open("r+b") as stream:
         data = stream.read()
-        stream.seek(data.rfind(_OWN) + len(_OWN))
+        stream.seek(data.rfind(_DIGEST_MARK) + len(_DIGEST_MARK))
         stream.write(hashlib.sha256(data).hexdigest().encode())
 
 
@@ -213,5 +213,5 @@ def _footer(path: Path | str) -> bytes:
 
 def _place(data: bytes) -> int | None:
     """Return where the digest stands in a file's bytes; ``None``: it has none."""
-    at = data.rfind(_OWN)
-    return None if at < 0 else at + len(_OWN)
+    at = data.rfind(_DIGEST_MARK)
+    return None if at < 0 else at + len(_DIGEST_MARK)

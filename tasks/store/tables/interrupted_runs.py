@@ -19,7 +19,7 @@ from tasks.store.tables.parquet_store import ParquetStore
 _LOGGER = logging.getLogger(__name__)
 
 
-def as_they_are(store: ParquetStore, records: Sequence[RunRecord]) -> list[RunRecord]:
+def with_current_status(store: ParquetStore, records: Sequence[RunRecord]) -> list[RunRecord]:
     """Return the records, those of runs whose process is gone as ``interrupted``.
 
     Nothing is written. Where that cannot be known, the records are returned as they are: the store has
@@ -46,7 +46,7 @@ def as_they_are(store: ParquetStore, records: Sequence[RunRecord]) -> list[RunRe
 
 
 def settle_interrupted(store: ParquetStore) -> None:
-    """Write what `as_they_are` finds into the rows, so that queries and the catalog show it.
+    """Write what `with_current_status` finds into the rows, so that queries and the catalog show it.
 
     A process that is about to take a lease waits meanwhile. Nothing is written at an address of object
     storage, where the row may be another machine's, nor where the store can only be read.
@@ -54,7 +54,9 @@ def settle_interrupted(store: ParquetStore) -> None:
     if store.mirror is not None:
         return
     interrupted = [
-        record for record in as_they_are(store, store.runs()) if record.status == "interrupted"
+        record
+        for record in with_current_status(store, store.runs())
+        if record.status == "interrupted"
     ]
     for system in sorted(
         {record.name for record in interrupted if store.run(record.run_id).status == "running"}

@@ -377,7 +377,7 @@ class Mirror:
         except (obstore.exceptions.BaseError, OSError, ValueError) as error:
             where = f"{self.url}/{key}" if key else self.url
             raise StoreWriteError(
-                f"cannot use the store at {where}: {_told(error)}. Check the address, the network "
+                f"cannot use the store at {where}: {_error_line(error)}. Check the address, the network "
                 "and the credentials in the environment. Nothing that was paid or published is "
                 "lost; `convergence resume` goes on from there."
             ) from error
@@ -424,6 +424,6 @@ def _connect(url: str) -> Any:
     return from_url(url)
 
 
-def _told(error: BaseException) -> str:
+def _error_line(error: BaseException) -> str:
     """Return the first line of an error, without queries of addresses, which may hold a signature."""
     return re.sub(r"\?[^\s)\"']+", "", str(error).split("\n", 1)[0])

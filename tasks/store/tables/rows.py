@@ -179,14 +179,14 @@ def generation_row(
         "n_evaluations": len(evaluations),
         "raw_best_reward": max(means, default=None),
         "raw_mean_reward": sum(means) / len(means) if means else None,
-        "posterior_mean": _mean_of_asked(evaluations, recommendation),
+        "posterior_mean": _mean_of_evaluated(evaluations, recommendation),
         "cost_usd": sum(costs) if costs else None,
         "prefect_flow_run_id": flow_run_id,
         **_fields(checkpoint, _CHECKPOINT),
     }
 
 
-def _mean_of_asked(
+def _mean_of_evaluated(
     evaluations: Sequence[Evaluation], recommendation: "Recommendation | None"
 ) -> float | None:
     """Return the mean of the posterior means of those evaluated; ``None``: none is known."""

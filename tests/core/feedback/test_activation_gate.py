@@ -16,7 +16,7 @@ from convergence_core.feedback.activation_gate import (
 )
 from convergence_core.feedback.offline_reward import offline_reward
 from convergence_core.judges.report import Figure
-from convergence_core.result.number_text import beside
+from convergence_core.result.number_text import distinguish
 
 GOOD = GateMeasures(
     n_held_out=40,
@@ -174,10 +174,10 @@ def test_a_number_beside_its_limit_is_told_from_it():
     )
     assert "1.50003 nats per response, at most 1.5" in over.words
     assert over.measured == "1.50003 nats per response"
-    assert beside(1.5, 1.5) == "1.5"
-    assert beside(1.4996, 1.5) == "1.4996"
-    assert beside(math.nextafter(1.5, 2), 1.5) == "1.5000000000000002"
-    assert beside(0.12345, None) == "0.123"
+    assert distinguish(1.5, 1.5) == "1.5"
+    assert distinguish(1.4996, 1.5) == "1.4996"
+    assert distinguish(math.nextafter(1.5, 2), 1.5) == "1.5000000000000002"
+    assert distinguish(0.12345, None) == "0.123"
 
 
 def test_where_only_power_is_missing_the_verdict_says_how_many_more_ratings_would_settle_it():

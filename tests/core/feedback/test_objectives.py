@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 from scipy.stats import rankdata
 
 from convergence_core.feedback.objectives import (
-    FEWEST_OWN,
+    MIN_RATINGS_PER_USER,
     balanced_weights,
     desirability,
     mid_rank_quantiles,
@@ -54,7 +54,7 @@ def test_a_strict_and_a_generous_user_say_the_same():
 
 
 def test_a_user_of_few_ratings_is_ranked_among_everybody():
-    users = ["often"] * FEWEST_OWN + ["once"]
+    users = ["often"] * MIN_RATINGS_PER_USER + ["once"]
     told = rating_quantiles(users, [1, 2, 3, 4, 5, 5])
     np.testing.assert_allclose(told[:-1], [0.1, 0.3, 0.5, 0.7, 0.9])
     assert told[-1] == pytest.approx((4 + 1) / 6)  # four are below, two are equal

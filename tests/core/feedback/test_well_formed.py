@@ -5,7 +5,7 @@ import pytest
 from convergence_core.feedback.held_out import (
     LONGEST_PERIOD,
     LONGEST_RUN,
-    MOST_SAID,
+    MAX_PHRASE_REPEATS,
     form_fault,
 )
 
@@ -36,7 +36,7 @@ def test_one_broken_character_in_a_long_answer_is_readable():
 @pytest.mark.parametrize("n_words", [2, 3, 7, LONGEST_PERIOD])
 def test_a_phrase_may_be_said_so_often_and_no_more(n_words: int):
     phrase = " ".join(f"word{k}" for k in range(n_words))
-    said = max(MOST_SAID, -(-8 // n_words))
+    said = max(MAX_PHRASE_REPEATS, -(-8 // n_words))
     assert form_fault(" ".join([phrase] * said)) is None
     assert form_fault("well, " + " ".join([phrase] * (said + 1))) == "in a loop"
 

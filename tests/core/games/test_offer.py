@@ -4,7 +4,7 @@ import pytest
 
 from convergence_core.games.game import Game
 from convergence_core.games.judge_games import DebateGame, JudgeGame, LabelledPair
-from convergence_core.games.offer import off_offer
+from convergence_core.games.offer import unavailable_games
 from convergence_core.games.registry import solved_games
 from convergence_core.judges.trust import Audit, Trust
 
@@ -15,7 +15,7 @@ BELIEVED = Trust().after(Audit(n_items=50, n_right=45, n_new=50))
 
 
 def off(trust=BELIEVED, gains=()) -> dict[str, str]:
-    return off_offer(GAMES, trust=trust, gains=gains)
+    return unavailable_games(GAMES, trust=trust, gains=gains)
 
 
 def test_without_an_alarm_every_game_is_on():

@@ -9,7 +9,7 @@ import pytest
 from convergence_core.games.contract import FixedPlayer, LegalPlayer
 from convergence_core.games.game import Feed, Game, PlayKey, Scores
 from convergence_core.games.play import MOST_CHARACTERS, GameRuleError, OpenPlay, play, seed_of
-from convergence_core.games.registry import plays_of, solved_games
+from convergence_core.games.registry import count_plays, solved_games
 from convergence_core.ports import Ask, Player
 
 KEY = PlayKey(run_seed=7, round_number=2, index=3)
@@ -131,12 +131,12 @@ def shares(
 ) -> dict[str, int]:
     names = [game.id for game in games]
     prices = {name: own.get(name, price) for name in names}
-    return plays_of(games, n, p_keep=dict.fromkeys(names, p), price_usd=prices)
+    return count_plays(games, n, p_keep=dict.fromkeys(names, p), price_usd=prices)
 
 
 def test_plays_follow_what_a_game_is_worth_per_dollar():
     assert shares(Echo(id="a"), Echo(id="b"), b=0.003) == {"a": 750, "b": 250}
-    found = plays_of(
+    found = count_plays(
         [Echo(id="a"), Echo(id="b")], 100, p_keep={"a": 0.9, "b": 0.1}, price_usd={"a": 0, "b": 0}
     )
     assert found == {"a": 90, "b": 10}

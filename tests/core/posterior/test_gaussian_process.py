@@ -42,7 +42,7 @@ class Problem:
         self.targets = rng.standard_normal(n)
         root = rng.standard_normal((n, 3)) * 0.4
         self.errors = root @ root.T + np.diag(rng.uniform(0.05, 0.5, n))
-        self.kernel = Kernel.of(self.encoding, own_effect=bool(seed % 2))
+        self.kernel = Kernel.of(self.encoding, has_nugget=bool(seed % 2))
         lots = rng.standard_normal(len(self.kernel.prior_mean))
         kernel_params = self.kernel.prior_mean + 0.7 * lots * self.kernel.prior_sd
         self.log_params = np.append(kernel_params, 0.2 * rng.standard_normal())
@@ -145,7 +145,7 @@ def test_marginals_of_thousands_of_candidates_take_little_memory():
     encoding, rng = Encoding.of(space), np.random.default_rng(0)
     of_training, others = [encoding.places(rng.random((n, 20))) for n in (300, 5000)]
     process = GaussianProcess.fit(
-        Kernel.of(encoding, own_effect=False),
+        Kernel.of(encoding, has_nugget=False),
         of_training,
         rng.standard_normal(300),
         np.eye(300),
@@ -182,7 +182,7 @@ def test_predictions_are_those_of_a_dense_process(seed):
     assert alone == pytest.approx(mean, rel=1e-8, abs=1e-8)
     assert variance == pytest.approx(np.diag(covariance), rel=1e-8, abs=1e-8)
     assert process.noise == math.exp(process.log_params[-1])
-    assert process.own_variance == math.exp(process.log_params[-2])
+    assert process.nugget_variance == math.exp(process.log_params[-2])
 
 
 def test_a_seen_candidate_named_twice_is_one():
@@ -236,7 +236,7 @@ def smooth(n: int, noise: float, seed: int) -> tuple[GaussianProcess, Encoding]:
     places = Points(numbers, np.zeros((n, 0), dtype=np.intp))
     targets = np.sin(6 * numbers[:, 0]) + noise * rng.standard_normal(n)
     process = GaussianProcess.fit(
-        Kernel.of(encoding, own_effect=False),
+        Kernel.of(encoding, has_nugget=False),
         places,
         (targets - targets.mean()) / targets.std(),
         np.eye(n),
@@ -265,7 +265,7 @@ def test_candidates_at_one_place_do_not_break_it():
     n = 80
     places = Points(np.zeros((n, 0)), np.zeros((n, 1), dtype=np.intp))
     process = GaussianProcess.fit(
-        Kernel.of(encoding, own_effect=False),
+        Kernel.of(encoding, has_nugget=False),
         places,
         np.linspace(-1, 1, n),
         np.zeros((n, n)),

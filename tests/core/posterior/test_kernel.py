@@ -33,7 +33,7 @@ def correlations(kernel: Kernel, log_params: np.ndarray, a: Points, b: Points) -
 def test_the_covariance_is_that_of_the_formula(seed):
     encoding, places = placed(seed, 9)
     other = placed(seed, 14)[1].take(np.arange(2, 8))
-    kernel = Kernel.of(encoding, own_effect=True)
+    kernel = Kernel.of(encoding, has_nugget=True)
     log_params = drawn(kernel, seed)
     for b in (places, other):
         expected = by_hand(encoding, places, b, log_params)
@@ -50,7 +50,7 @@ def test_the_covariance_is_that_of_the_formula(seed):
 @pytest.mark.parametrize("seed", range(30))
 def test_the_covariance_is_positive_semi_definite(seed):
     encoding, places = placed(seed, 60)
-    kernel = Kernel.of(encoding, own_effect=True)
+    kernel = Kernel.of(encoding, has_nugget=True)
     log_params = drawn(kernel, seed, spread=2.5)
     total = kernel.between(log_params, places, places)
     for matrix in (*correlations(kernel, log_params, places, places), total):
@@ -62,7 +62,7 @@ def test_the_covariance_is_positive_semi_definite(seed):
 @pytest.mark.parametrize("seed", range(12))
 def test_the_gradient_is_that_of_finite_differences(seed):
     encoding, places = placed(seed, 10)
-    kernel = Kernel.of(encoding, own_effect=True)
+    kernel = Kernel.of(encoding, has_nugget=True)
     log_params = drawn(kernel, seed, spread=1.0)
     distances = kernel.distances(places, places)
     lots = np.random.default_rng(seed).standard_normal((len(places), len(places)))

@@ -150,7 +150,7 @@ def beliefs(bounds: tuple[float, float] | None = (0.0, 1.0), **parts: Any) -> Wa
     warp = Warp.learn(y)
     places = Points(x[:, None], np.zeros((12, 0), dtype=np.intp))
     process = GaussianProcess.fit(
-        Kernel.of(encoding, own_effect=True),
+        Kernel.of(encoding, has_nugget=True),
         places.take(seen),
         warp.forward(y),
         0.05 * np.eye(len(seen)),
@@ -281,7 +281,7 @@ def test_intervals_cover_the_truth_as_often_as_they_say():
     """Truths drawn from the process itself; seen and unseen candidates, through the warp."""
     space = Space(parameters={"x": Float(min=0, max=1), "y": Float(min=0, max=1)})
     encoding = Encoding.of(space)
-    kernel = Kernel.of(encoding, own_effect=True)
+    kernel = Kernel.of(encoding, has_nugget=True)
     log_params = np.append(kernel.prior_mean, 0.0)
     n, n_seen, inside = 24, 14, []
     for seed in range(150):

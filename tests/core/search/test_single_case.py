@@ -196,7 +196,7 @@ def test_noise_that_is_not_shown_to_be_small_leaves_the_model_as_it_was():
     fitted = SpaceModel(space=SPACE).fit(state.archive)
     assert fitted.learned is not None
     assert fitted.learned.evidence.repeat_dof > 0
-    assert fitted.learned.process.own_variance < 1e-5
+    assert fitted.learned.process.nugget_variance < 1e-5
     exact = SpaceModel(space=SPACE, deterministic=True).fit(state.archive)
     assert exact.learned is not None
     assert exact.learned.process.noise == pytest.approx(NO_NOISE.median, rel=0.2)

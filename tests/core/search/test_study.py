@@ -12,7 +12,7 @@ from convergence_core.records import Evaluation, Params, Trial, canonical_json
 from convergence_core.search.sampler import Advice, Plan
 from convergence_core.search.samplers import SAMPLERS
 from convergence_core.search.schedule import Schedule
-from convergence_core.search.study import Asked, StopReason, Study, limit_reached
+from convergence_core.search.study import PlannedGeneration, StopReason, Study, limit_reached
 from convergence_core.search.study_state import StudyState
 from convergence_core.space import Choice, Float, Integer, Space
 from tests.support.mixed_problem import trial
@@ -44,7 +44,7 @@ def changed(trials: list[Trial], change: Callable[[Evaluation], Evaluation]) -> 
 
 def step(
     own: Study, state: StudyState, change: Callable[[Evaluation], Evaluation] = lambda e: e
-) -> tuple[StudyState, Asked]:
+) -> tuple[StudyState, PlannedGeneration]:
     """Run one generation in the made-up world."""
     asked = own.ask(state)
     trials = changed(WORLD.trials(asked.plan, state.next_generation), change)
