@@ -267,7 +267,7 @@ def doctor(
             mark, style = marks[finding.level]
             out = console.out()
             out.print(f"{mark:<5}", style=style, end="")
-            out.print(f"{finding.check:<{width}}  {finding.best}", markup=False)
+            out.print(f"{finding.check:<{width}}  {finding.found}", markup=False)
             if finding.fix:
                 out.print(f"{'':<{5 + width}}  {finding.fix}", markup=False)
 
