@@ -12,8 +12,8 @@ TRAFFIC = (
 """Of a winner by live traffic, and of a guard's verdict."""
 
 CASES = (
-    "Cases count as independent: those that are alike, such as paraphrases of one question, need a "
-    "common `group`, or a false promotion is likely."
+    "Cases count as independent. Inputs that share most of their words form a group by themselves; "
+    "paraphrases in other words need a common `group`, or a false promotion is likely."
 )
 """Of the paired gate."""
 

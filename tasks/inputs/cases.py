@@ -3,16 +3,19 @@
 import difflib
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
+
+from scipy.sparse import csr_array
 
 from convergence_core.config import EvaluationConfig
 from convergence_core.config.secrecy import shown
 from convergence_core.errors import Problem
-from convergence_core.records import Case, canonical_json, sha256_hex
+from convergence_core.judges.texts import word_set
+from convergence_core.records import Case, Json, canonical_json, sha256_hex
 from tasks.inputs.case_files import RawCase, Reporter
-from tasks.json_values import MISSING, Missing, NotJsonError, pick, to_json
+from tasks.json_values import MISSING, Missing, NotJsonError, as_text, pick, to_json
 from tasks.metrics.comparisons import check_expected, needs_expected
 
 CASE_KEYS = ("id", "input", "expected", "weight", "tags", "group", "description")
@@ -21,6 +24,10 @@ GAMES_TAG = "games"
 MAX_WEIGHT = 1_000_000_000
 """Of a case, as of a metric: sums of more are no numbers."""
 _MAX_PROBLEMS = 50
+ALIKE = 0.7
+"""Cosine of two inputs from which their cases are one group."""
+MOST_ALIKE = 200
+"""Cases with a word above which it tells nothing."""
 _LEAST_ALIKE = 3
 """Cases from which what all of them lack is told once."""
 
@@ -84,6 +91,71 @@ def split_holdout(
     held = held or {min(ranked, key=lambda unit: sizes[unit])}
     search = tuple(case for case in cases if _unit(case) not in held)
     return search, tuple(case for case in cases if _unit(case) in held)
+
+
+def with_groups(cases: Sequence[Case]) -> tuple[Case, ...]:
+    """Return cases of which those whose inputs are alike have a common group, unless they have one.
+
+    Alike are equal inputs, and those with a cosine of ``ALIKE`` or more that share two words. Words weigh
+    by their rarity, ``log(n / number of cases)``, so that words of a template count little; those in
+    over a quarter of the cases, or in over ``MOST_ALIKE``, do not count. MinHash weighs all words alike,
+    and would join what a template makes alike. What is like over half of the cases stays ungrouped.
+    """
+    free = [i for i, case in enumerate(cases) if case.group is None]
+    if len(free) < _LEAST_ALIKE:
+        return tuple(cases)
+    texts = [as_text(cases[i].input) for i in free]
+    words = [word_set(" ".join(_leaves(cases[i].input))) for i in free]
+    n_cases = Counter(word for one in words for word in one)
+    most = min(max(len(free) / 4.0, 2.0), MOST_ALIKE)
+    common = sorted(word for word, n in n_cases.items() if 1 < n <= most)
+    index = {word: k for k, word in enumerate(common)}
+    rarity = {word: math.log(len(free) / n) for word, n in n_cases.items() if n <= most}
+    lengths = [math.sqrt(sum(rarity.get(word, 0.0) ** 2 for word in one)) or 1.0 for one in words]
+    entries = [
+        (row, word) for row, one in enumerate(words) for word in sorted(one) if word in index
+    ]
+    shape = (len(free), max(1, len(index)))
+    rows, columns = [row for row, _ in entries], [index[word] for _, word in entries]
+    weights = [rarity[word] / lengths[row] for row, word in entries]
+    table = csr_array((weights, (rows, columns)), shape=shape)
+    cosine = (table @ table.T).tocoo()
+    near = cosine.data >= ALIKE
+    alike: dict[int, list[int]] = {}
+    for i, j in zip(cosine.row[near].tolist(), cosine.col[near].tolist(), strict=True):
+        if j != i and len(words[i] & words[j] & index.keys()) > 1:
+            alike.setdefault(i, []).append(j)
+    for same in _alike_by(texts):
+        alike[same[0]] = [*alike.get(same[0], ()), *same[1:]]
+    leaders: dict[int, int] = {}
+    for row in sorted(alike, key=lambda row: cases[free[row]].case_id):
+        if row not in leaders:  # likeness to a group's first case decides: chains join nothing
+            leaders |= {other: row for other in (row, *alike[row]) if other not in leaders}
+    grouped = list(cases)
+    sizes = Counter(leaders.values())
+    for row, leader in leaders.items():
+        if not 1 < sizes[leader] <= len(cases) / 2:
+            continue
+        grouped[free[row]] = replace(
+            cases[free[row]], group=f"alike:{cases[free[leader]].case_id}"
+        )
+    return tuple(grouped)
+
+
+def _alike_by(texts: Sequence[str]) -> list[list[int]]:
+    """Return the places of texts that occur more than once."""
+    places: dict[str, list[int]] = {}
+    for i, text in enumerate(texts):
+        places.setdefault(text, []).append(i)
+    return [same for same in places.values() if len(same) > 1]
+
+
+def _leaves(value: Json) -> Iterator[str]:
+    if isinstance(value, dict | list):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _leaves(part)
+    else:
+        yield as_text(value)
 
 
 def _unit(case: Case) -> str:

@@ -15,6 +15,7 @@ from convergence_core.config.secrecy import dotted
 from convergence_core.config.source import ConfigSource, Path as KeyPath, read_yaml
 from convergence_core.errors import ConfigurationError, Problem
 from convergence_core.records import Case, Json, sha256_hex
+from convergence_core.result.number_text import plural
 from convergence_core.space import Space
 from convergence_core.space.builder import build_space
 from tasks.http.request_templates import Placeholder, placeholders
@@ -30,7 +31,7 @@ from tasks.inputs.case_files import (
     read_cases,
 )
 from tasks.inputs.case_warnings import leak_warnings, retyped_warnings
-from tasks.inputs.cases import build_cases, hash_of, limited_weights, split_holdout
+from tasks.inputs.cases import build_cases, hash_of, limited_weights, split_holdout, with_groups
 from tasks.inputs.facts import facts_of
 from tasks.json_values import Missing, names, pick
 from tasks.metrics import judge
@@ -221,13 +222,14 @@ class _Loader:
         if self._problems or space is None or texts is None:
             raise ConfigurationError(list(dict.fromkeys(self._problems)))
         share = configuration.evaluation.test_cases.holdout
-        search_cases, holdout_cases = split_holdout(cases, share)
+        grouped = self._grouped(cases)
+        search_cases, holdout_cases = split_holdout(grouped, share)
         return Loaded(
             configuration=configuration,
             base_dir=self.base_dir,
             config_path=self.path,
             space=space,
-            cases=cases,
+            cases=grouped,
             search_cases=search_cases,
             holdout_cases=holdout_cases,
             cases_sha256=hash_of(cases),
@@ -236,6 +238,23 @@ class _Loader:
             rubrics=rubrics,
             warnings=tuple(self._warnings),
         )
+
+    def _grouped(self, cases: tuple[Case, ...]) -> tuple[Case, ...]:
+        """Return cases with groups of those that are alike, and warn of these."""
+        grouped = with_groups(cases)
+        made = [case.group for case in grouped if (case.group or "").startswith("alike:")]
+        if made:
+            self._warnings.append(
+                Problem(
+                    key=_CASES,
+                    rule="should differ, or name a `group`: "
+                    f"{plural(len(made), 'case')} with inputs that share most of their rarer words "
+                    f"form {plural(len(set(made)), 'group')}, each held out as a whole and one bet "
+                    "of the gate",
+                    fix="Give cases that only look alike a `group` of their own.",
+                )
+            )
+        return grouped
 
     # -- problems
 

@@ -475,6 +475,39 @@ def test_a_group_is_held_out_whole_or_not_at_all(share):
     assert held == {case.group for case in turned.holdout_cases}
 
 
+def test_inputs_that_share_most_words_form_a_group_and_are_warned_of():
+    nouns = [f"{a}{b}" for a in "bcdfghklmn" for b in ("ado", "irt", "ulm", "epo")]
+    inputs = [
+        f"{start} tell me how the {one} and the {other} of a {third} are paid {end}"
+        for one, other, third in zip(nouns[::2], nouns[1::2], reversed(nouns[:20]), strict=False)
+        for start, end in (("Please", ""), ("So", "now"), ("", "today"))
+    ]
+    inline = [
+        {"id": f"c{i:03d}", "input": {"q": text}, "expected": ""} for i, text in enumerate(inputs)
+    ]
+    made = loaded(evaluation__test_cases={"inline": inline, "holdout": 0.3})
+    groups = [case.group for case in made.cases]
+    assert groups == [f"alike:c{i // 3 * 3:03d}" for i in range(60)]
+    held = {case.group for case in made.holdout_cases}
+    assert held.isdisjoint({case.group for case in made.search_cases})
+    (warning,) = made.warnings
+    assert "60 cases" in str(warning)
+    assert "20 groups" in str(warning)
+    written = [{**case, "group": f"own-{i}"} for i, case in enumerate(inline)]
+    made = loaded(evaluation__test_cases={"inline": written, "holdout": 0.3})
+    assert not made.warnings
+    assert len({case.group for case in made.cases}) == 60
+
+
+def test_equal_inputs_form_a_group_and_inputs_of_a_template_do_not():
+    inline = [
+        {"id": f"c{i}", "input": {"n": i // 2 if i < 4 else i}, "expected": ""} for i in range(12)
+    ]
+    made = loaded(evaluation__test_cases={"inline": inline})
+    groups = ["alike:c0"] * 2 + ["alike:c2"] * 2 + [None] * 8
+    assert [case.group for case in made.cases] == groups
+
+
 def test_one_large_group_does_not_take_the_held_out_share():
     inline = [{**case, **({"group": "g"} if i < 90 else {})} for i, case in enumerate(_many(100))]
     made = loaded(evaluation__test_cases={"inline": inline, "holdout": 0.05})
@@ -504,4 +537,4 @@ def test_a_group_without_a_name_is_refused(group):
 
 
 def _many(n) -> Any:
-    return [{"id": f"c{i}", "input": "x", "expected": "1"} for i in range(n)]
+    return [{"id": f"c{i}", "input": f"x{i}", "expected": "1"} for i in range(n)]
