@@ -8,7 +8,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Literal, Self, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 """A value that JSON can represent."""
@@ -38,6 +38,15 @@ SHORT_ID = 6
 """Number of digits of a candidate's id in its name."""
 DEFAULT_NAME = "default"
 """Name of the user's default settings."""
+
+
+def fields_of(record: object, *names: str) -> dict[str, Any]:
+    """Return some fields of a record by name.
+
+    >>> fields_of(Usage(prompt_tokens=3), "prompt_tokens")
+    {'prompt_tokens': 3}
+    """
+    return {name: getattr(record, name) for name in names}
 
 
 def canonical_json(value: object) -> str:

@@ -9,6 +9,7 @@ from convergence import console
 from convergence.cli import locations, options
 from convergence.cli.options import EXIT_NO
 from convergence_core.errors import ConfigurationError
+from convergence_core.records import fields_of
 
 if TYPE_CHECKING:
     from convergence_core.bandit.off_policy import OffPolicyEstimate, PolicyValue
@@ -88,7 +89,7 @@ def _plain(result: "OffPolicyEstimate", named: "NamedLog") -> dict[str, object]:
         "n": result.n,
         "n_left_out": named.n_left_out,
         "arms": named.arms,
-        **{name: getattr(result, name) for name in names},
+        **fields_of(result, *names),
         "estimates": {name.lower(): value for name, value in _values(result).items()},
         "missing": result.missing,
         "alarms": result.alarms,

@@ -8,6 +8,7 @@ import typer
 from convergence import console
 from convergence.cli import locations, options
 from convergence_core.errors import ConfigurationError
+from convergence_core.records import fields_of
 
 app = typer.Typer(
     name="store",
@@ -74,7 +75,7 @@ def maintain(
         *report.damage,
     ]
     names = ("n_swept", "removed", "adapters", "damage", "n_runs", "n_bytes")
-    console.emit({name: getattr(report, name) for name in names}, "\n".join(lines))
+    console.emit(fields_of(report, *names), "\n".join(lines))
     if report.damage:
         raise typer.Exit(1)
 

@@ -144,7 +144,7 @@ class _Handlers:
         """
         require(request, "update")
         system, body = system_of(request), await body_of(request, bodies.UpdateBody)
-        given = Reward(**{name: getattr(body, name) for name in bodies.UpdateBody.model_fields})
+        given = Reward(**dict(body))
         outcome = await self._committer.perform(self._systems.update(system, given))
         if outcome.status != "none":
             has_alarm = outcome.alarm is not None

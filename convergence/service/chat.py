@@ -22,7 +22,7 @@ from convergence.service.bodies import Name, json_answer
 from convergence.service.problems import RequestRefusedError, openai_error, refusals
 from convergence_core.errors import CandidateFault, EvaluationFault
 from convergence_core.feedback.records import ChatMessage, Interaction
-from convergence_core.records import Json
+from convergence_core.records import Json, fields_of
 from tasks.chat.conversation import AnswerStream
 from tasks.chat.logged_chat import ChatPrompt, LoggedAnswer, LoggedChat, PreparedPrompt
 from tasks.secrets.process_redaction import redacted_text
@@ -141,7 +141,7 @@ class CompletionBody(BaseModel):
     @property
     def settings(self) -> dict[str, Json]:
         """Fields for the provider."""
-        given = {name: getattr(self, name) for name in _SETTINGS}
+        given = fields_of(self, *_SETTINGS)
         return {name: value for name, value in given.items() if value is not None}
 
 

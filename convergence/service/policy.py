@@ -260,12 +260,7 @@ class PolicyRoutes:
         if isinstance(body, TransitionBody):
             body = await self._decided(body)
         report = ExperienceReport(
-            **{
-                name: getattr(body, name)
-                for name in ("decision_id", "episode_id", "step", "reward")
-            },
-            terminated=body.terminated,
-            truncated=body.truncated,
+            **body.model_dump(exclude={"final"}),
             final=None if body.final is None else await self._question(body.final),
         )
         receipt = await self._stored(report)

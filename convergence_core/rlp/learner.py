@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from convergence_core.records import Json, Params
+from convergence_core.records import Json, Params, fields_of
 from convergence_core.rlp import advantage, gain, policy as policies
 from convergence_core.rlp.baseline import Mixture
 from convergence_core.rlp.commitments import Commitment
@@ -116,7 +116,7 @@ class RlpState:
             "top_log_evidence": self.evidence.top_log_e,
             "resolution": [self.resolution.log_e, self.resolution.top_log_e],
             "gains": [*self.gains],
-            **{name: getattr(self, name) for name in _NUMBERS},
+            **fields_of(self, *_NUMBERS),
             "episodes": [episode.to_json() for episode in self.episodes],
             "history": self.history.to_json(),
         }

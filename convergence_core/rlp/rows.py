@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from convergence_core.ports import Row
-from convergence_core.records import Json, canonical_json, sha256_hex
+from convergence_core.records import Json, canonical_json, fields_of, sha256_hex
 from convergence_core.rlp.commitments import NO_THOUGHT_ARM, Commitment, Forecasts, Thought
 from convergence_core.rlp.gain import interval_of
 from convergence_core.rlp.learner import RlpState, RlpUpdate
@@ -62,7 +62,7 @@ def step_tables(run_id: str, step: RlpStep) -> dict[str, list[Row]]:
             {
                 "run_id": run_id,
                 "position": position,
-                **{name: getattr(row, name) for name in _COLUMNS},
+                **fields_of(row, *_COLUMNS),
                 **{f"{n}_json": canonical_json([*getattr(row, n)]) for n in _JSON_COLUMNS},
                 "committed_at": step.commitment.committed_us,
             }
@@ -191,9 +191,7 @@ def _policy_update(run_id: str, step: RlpStep) -> list[Row]:
             "update_id": f"{POLICY}-{commitment.generation:05d}",
             "policy": POLICY,
             "step": update.update.n_steps,
-            "loss": update.update.loss,
-            "kl": update.update.kl,
-            "grad_norm": update.update.grad_norm,
+            **fields_of(update.update, "loss", "kl", "grad_norm"),
             "stats": stats,
             "created_at": commitment.committed_us,
             "params_sha256": after.policy.sha256,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from convergence_core.ports import Row
-from convergence_core.records import canonical_json, sha256_hex
+from convergence_core.records import canonical_json, fields_of, sha256_hex
 from convergence_core.sao.preferences import Answer, Comparison, JudgedPair, Judgement
 from convergence_core.sao.round_result import SaoRound
 
@@ -54,15 +54,11 @@ def round_tables(
         "preference_audits": [
             {
                 **key,
-                "item_id": item.item_id,
-                "case_id": item.case_id,
+                **fields_of(item, "item_id", "case_id", "first_is_right"),
                 "first_author": item.comparison.first.author,
                 "second_author": item.comparison.second.author,
-                "first_is_right": item.first_is_right,
-                "p12": judgement.p12,
-                "p21": judgement.p21,
+                **fields_of(judgement, "p12", "p21", "estimator"),
                 "p_right": judgement.q if item.first_is_right else 1.0 - judgement.q,
-                "estimator": judgement.estimator,
             }
             for item, judgement in finished.outcome.audits
         ],
@@ -75,22 +71,15 @@ def preference_rows(run_id: str, generation: int, pairs: Sequence[JudgedPair]) -
         {
             "run_id": run_id,
             "generation": generation,
-            "pair_id": c.pair_id,
+            **fields_of(c, "pair_id", "kind", "persona"),
+            **fields_of(pair, "position", "split", "dropped_by"),
+            **fields_of(j, "p12", "p21", "log_odds", "estimator"),
             "round": pair.round_number,
-            "position": pair.position,
-            "kind": c.kind,
-            "split": pair.split,
             "prompt_sha256": sha256_hex(c.prompt),
             "first_sha256": sha256_hex(c.first.text),
             "second_sha256": sha256_hex(c.second.text),
             "first_author": c.first.author,
             "second_author": c.second.author,
-            "persona": c.persona,
-            "p12": j.p12,
-            "p21": j.p21,
-            "log_odds": j.log_odds,
-            "estimator": j.estimator,
-            "dropped_by": pair.dropped_by,
         }
         for pair in pairs
         for c, j in [(pair.comparison, pair.judgement)]
@@ -114,7 +103,6 @@ def _round(finished: SaoRound, estimator: str | None) -> Row:
     """Return the columns of ``preference_rounds``, its key aside."""
     plan, outcome, state = finished.plan, finished.outcome, finished.state
     audit, trust, coverage = outcome.audit, state.trust, finished.coverage
-    judge = {name: getattr(outcome.bias, name) for name in ("agreement", "position", "length")}
     return {
         "round": plan.round_number,
         "n_prompts": len(plan.personas),
@@ -123,23 +111,20 @@ def _round(finished: SaoRound, estimator: str | None) -> Row:
         "n_kept": sum(pair.is_kept for pair in outcome.pairs),
         "dropped": _known(outcome.dropped),
         "judge": _known({
-            **judge,
+            **fields_of(outcome.bias, "agreement", "position", "length"),
             "frozen": finished.agreement_with_frozen,
             "audit_length": audit.length, "audit_length_se": audit.length_se,
             "different_items": trust.n_different, "pooled_items": trust.n_items,
             "pooled_right": trust.n_right, "lower_bound": trust.lower_bound,
         }),
         "coverage": _known({
-            STOPPED: state.alarms.is_stopped, "n_texts": coverage.n_texts, "vendi": coverage.vendi,
-            "distinct_2": coverage.distinct_2, "duplicates": coverage.duplicate_share,
-            "held_out": coverage.held_out,
+            STOPPED: state.alarms.is_stopped, "duplicates": coverage.duplicate_share,
+            **fields_of(coverage, "n_texts", "vendi", "distinct_2", "held_out"),
         }),
-        "n_items": audit.n_items,
-        "accuracy": audit.accuracy,
+        **fields_of(audit, "n_items", "accuracy"),
         "trust": trust.value,
-        "n_variants": finished.n_variants,
+        **fields_of(finished, "n_variants", "note"),
         "estimator": estimator,
-        "note": finished.note,
         "errors_json": canonical_json(dict(outcome.errors)),
     }  # fmt: skip
 

@@ -14,7 +14,7 @@ from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
 
-from convergence_core.records import Json, ParamValue
+from convergence_core.records import Json, ParamValue, fields_of
 
 _SIGNIFICANT = 10
 _MAX_LEVELS = 2**50
@@ -415,7 +415,7 @@ class Choice:
 
 def _described(parameter: Float | Integer) -> dict[str, Json]:
     names = ("min", "max", "log", "step", "default")
-    return {"type": parameter.kind, **{name: getattr(parameter, name) for name in names}}
+    return {"type": parameter.kind, **fields_of(parameter, *names)}
 
 
 def _stem(path: str) -> str:

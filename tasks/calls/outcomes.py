@@ -11,7 +11,15 @@ from convergence_core.budget.limits import Budget
 from convergence_core.budget.terms import Reservation
 from convergence_core.errors import Billed, CandidateFault, EvaluationFault, InfrastructureFault
 from convergence_core.ports import CallIntent, Settlement, StoredAnswer
-from convergence_core.records import NO_USAGE, Json, Reply, Usage, canonical_json, sha256_hex
+from convergence_core.records import (
+    NO_USAGE,
+    Json,
+    Reply,
+    Usage,
+    canonical_json,
+    fields_of,
+    sha256_hex,
+)
 from convergence_core.thought_tags import split_thinking
 from tasks.calls.scorer import CellScore
 from tasks.secrets.redaction import redact_json, shortened
@@ -119,7 +127,7 @@ _REDACTED_FIELDS = (
 
 def redacted(reply: Reply, redact: Redact) -> Reply:
     """Return a reply without secrets: the one that is stored is the one that is scored."""
-    written = {name: getattr(reply, name) for name in _REDACTED_FIELDS}
+    written = fields_of(reply, *_REDACTED_FIELDS)
     written["dropped"] = [*reply.dropped]
     clean = {name: redact_json(value, redact) for name, value in written.items()}
     if clean == written:

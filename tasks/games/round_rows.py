@@ -12,7 +12,7 @@ from convergence_core.games.round_records import (
     PlayRecord,
 )
 from convergence_core.ports import Ask, Row, RunRecord, Store
-from convergence_core.records import canonical_json
+from convergence_core.records import canonical_json, fields_of
 from tasks.store.tables.lineage import GAMES_TAG, owner, payer
 
 COINS_TAG: Final = "game_coins"
@@ -87,21 +87,16 @@ def play_rows(run_id: str, plays: Iterable[PlayRecord]) -> list[Row]:
         {
             "run_id": run_id,
             "generation": 0,
-            "play_id": play.play_id,
-            "game": play.game,
-            "version": play.version,
+            **fields_of(play, "play_id", "game", "version", "status", "n_calls", "cost_usd"),
             "round": play.key.round_number,
             "position": play.key.index,
             "seed": play.key.run_seed,
-            "status": play.status,
             "scores": dict(play.scores.by_role),
             "reason": play.scores.reason or None,
             "players_json": canonical_json(dict(play.players)),
             "turns_json": canonical_json(play.to_json()["turns"]),
             "facts_json": canonical_json(dict(play.facts)),
             "sha256": None if play.status == "lost" else play.sha256,
-            "n_calls": play.n_calls,
-            "cost_usd": play.cost_usd,
         }
         for play in plays
     ]

@@ -1,7 +1,6 @@
 """One edit of a prompt by hand, outside of any run."""
 
 import asyncio
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,15 +19,6 @@ from tasks.prompts.writer import DirectAsker, ModelWriter, TextWriter, Writing
 from tasks.store import ParquetStore
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HandEdit:
-    """What came of an edit by hand."""
-
-    mutation: Mutation
-    shown: tuple[str, ...]
-    """Cases that the request showed."""
-
-
 def mutate_text(
     loaded: Loaded,
     text: str,
@@ -38,8 +28,8 @@ def mutate_text(
     rules: bool = False,
     seed: int = 0,
     mock_url: str | None = None,
-) -> HandEdit:
-    """Return what an operator makes of a text.
+) -> tuple[Mutation, tuple[str, ...]]:
+    """Return what an operator makes of a text, and the cases that the request showed.
 
     Args:
         loaded: configuration and cases.
@@ -102,7 +92,7 @@ def mutate_text(
         cost_usd=writing.cost_usd,
         reason=redact(writing.reason),
     )
-    return HandEdit(mutation=mutation, shown=tuple(case for case, _ in edit.shown))
+    return mutation, tuple(case for case, _ in edit.shown)
 
 
 async def _write(writer: TextWriter, edit: Edit, rng: np.random.Generator) -> list[Writing]:

@@ -26,7 +26,7 @@ from convergence_core.prompts.failures import (
 )
 from convergence_core.prompts.policy import chances_by_text
 from convergence_core.prompts.state import DRAWN, OVER_BUDGET, Mutation, PromptState, text_id_of
-from convergence_core.records import Evaluation, Params, Trial, canonical_json
+from convergence_core.records import Evaluation, Params, Trial, canonical_json, fields_of
 from convergence_core.search.learner import LearnerStep
 from convergence_core.search.sampler import Advice
 from convergence_core.search.study import PlannedGeneration, Study
@@ -360,7 +360,7 @@ def mutation_rows(run_id: str, mutations: Sequence[Mutation]) -> list[Row]:
     columns = [each.name for each in fields(Mutation) if each.name not in others]
     return [
         {
-            **{name: getattr(mutation, name) for name in columns},
+            **fields_of(mutation, *columns),
             "run_id": run_id,
             "position": position,
             "parent_ids_json": canonical_json([*mutation.parent_ids]),

@@ -26,7 +26,7 @@ from typing import TextIO, TypeAlias
 
 from convergence_core.config import Configuration
 from convergence_core.ports import Store
-from convergence_core.records import Case, Json, Role
+from convergence_core.records import Case, Json, Role, fields_of
 from convergence_core.result import CandidateReport, Estimate, RunResult, verdict_of
 from tasks.report import phrases
 from tasks.report.answers import reported_answers
@@ -230,4 +230,4 @@ def _estimates(report: CandidateReport) -> dict[str, Json]:
 
 def _numbers(value: Estimate | None) -> dict[str, Json] | None:
     names = ("mean", "low", "high", "level", "n_cases")
-    return None if value is None else {name: getattr(value, name) for name in names}
+    return None if value is None else fields_of(value, *names)

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from convergence_core.judges.trust import LEAST_ITEMS, LEAST_TRUST
 from convergence_core.ports import Store
+from convergence_core.records import fields_of
 from convergence_core.result.number_text import UNKNOWN, plural, whole_percent
 from convergence_core.sao.preferences import JudgedPair
 from convergence_core.sao.report import PreferenceReport, PreferenceRound, SamplePair
@@ -100,7 +101,7 @@ def preference_blocks(report: PreferenceReport | None) -> list[Block]:
         return []
     blocks: list[Block] = []
     if report.sample is not None:
-        texts = {name: getattr(report.sample, name) for name in ("prompt", "chosen", "rejected")}
+        texts = fields_of(report.sample, "prompt", "chosen", "rejected")
         rows = tuple((name, LongText(clean(text)[:_LONGEST])) for name, text in texts.items())
         blocks.append(Grid(("newest pair", ""), rows))
     rounds = table(report.rounds, _COLUMNS, numeric=_COLUMNS, folded="Round by round")

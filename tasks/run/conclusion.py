@@ -11,7 +11,15 @@ from convergence_core.events import FinalStarted, RunFinished
 from convergence_core.gate import PairedGate, level_of_look, share_left
 from convergence_core.gate.intervals import grouped
 from convergence_core.ports import Row
-from convergence_core.records import Assignment, Candidate, Role, Trial, canonical_json, sha256_hex
+from convergence_core.records import (
+    Assignment,
+    Candidate,
+    Role,
+    Trial,
+    canonical_json,
+    fields_of,
+    sha256_hex,
+)
 from convergence_core.result import Estimate, GateReport, RunResult
 from convergence_core.result.verdict import is_recommended, kind_of, outcome_of
 from convergence_core.search.final_look import describe_shortage, final_status, finalists
@@ -85,18 +93,15 @@ def judge(
         opponent_id=opponent.candidate_id,
         n_cases=len(cases),
         n_groups=verdict.n if verdict.n < len(cases) else None,
-        mean=verdict.mean,
-        low=verdict.low,
-        high=verdict.high,
+        **fields_of(
+            verdict, "mean", "low", "high", "log_threshold", "p_value", "probability_better"
+        ),
         alpha=promotion.alpha,
         min_effect=promotion.min_effect,
         log_e=verdict.log_e_better,
-        log_threshold=verdict.log_threshold,
-        p_value=verdict.p_value,
         n_to_verdict=n_to_verdict,
         n_to_verdict_low=None if ahead is None else ahead.low,
         n_to_verdict_high=None if ahead is None else ahead.high,
-        probability_better=verdict.probability_better,
         level=level,
         left=promotion.alpha * left,
     )
@@ -146,7 +151,7 @@ def record_verdict(run: Run, result: RunResult, gate: GateReport, look: GateLook
         log_e=gate.log_e,
         log_threshold=gate.log_threshold,
         details={
-            **{name: getattr(gate, name) for name in _DETAILS},
+            **fields_of(gate, *_DETAILS),
             "label": run.label,
             **look.details,
         },

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal
 
+from convergence_core.records import fields_of
+
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
@@ -40,7 +42,7 @@ class RuntimeSelection(Selection):
         """``propensity``, ``policy_version``, ``fresh``; or ``fallback``."""
         if self.decision_id is None:
             return {"fallback": True}
-        return {name: getattr(self, name) for name in ("propensity", "policy_version", "fresh")}
+        return fields_of(self, "propensity", "policy_version", "fresh")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

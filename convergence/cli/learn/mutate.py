@@ -57,15 +57,14 @@ def mutate(  # noqa: PLR0917 - Typer's options
 
     text = _read(prompt)
     second = None if other is None else _read(other)
-    mutated = mutate_text(
+    edit, shown = mutate_text(
         load_with(config, None), text, operator.value, other=second, rules=rules, seed=seed
     )
-    edit = mutated.mutation
     console.emit(
         {"verdict": edit.verdict, "text": edit.text if edit.is_kept else None,
-         "diagnosis": edit.diagnosis, "shown": [*mutated.shown], "writer": edit.writer,
+         "diagnosis": edit.diagnosis, "shown": [*shown], "writer": edit.writer,
          "cost_usd": edit.cost_usd},
-        lambda: _show(text, edit.text, mutated.shown, edit.diagnosis),
+        lambda: _show(text, edit.text, shown, edit.diagnosis),
     )  # fmt: skip
     if not edit.is_kept:
         console.say(f"Rejected: {edit.verdict.replace('_', ' ')}. {edit.reason}".rstrip())

@@ -11,6 +11,7 @@ import typer
 from convergence import console
 from convergence.cli import options
 from convergence_core.errors import ConfigurationError
+from convergence_core.records import fields_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -142,5 +143,5 @@ def _emit(reports: "list[RoundReport]", *, has_marks: bool) -> None:
             console.answer(f"{report.role}: {report.status}. {sentence}.")
 
     names = ("role", "status", "sentence", "version", "checks", "n_rows", "cpu_s")
-    rows = [{name: getattr(report, name) for name in names} for report in reports]
+    rows = [fields_of(report, *names) for report in reports]
     console.emit({"rounds": rows}, show)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from convergence_core.records import Json
+from convergence_core.records import Json, fields_of
 from tasks.secrets.process_redaction import stored_json
 
 if TYPE_CHECKING:
@@ -68,8 +68,7 @@ class StoredArm:
     @property
     def state(self) -> dict[str, Any]:
         """State of the arm for callers."""
-        names = ("arm_id", "alpha", "beta", "mean", "n", "prior", "cost")
-        return {name: getattr(self, name) for name in names}
+        return fields_of(self, "arm_id", "alpha", "beta", "mean", "n", "prior", "cost")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

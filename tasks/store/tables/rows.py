@@ -4,7 +4,14 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from convergence_core.ports import Checkpoint, Row
-from convergence_core.records import Candidate, Evaluation, Role, canonical_json, sha256_hex
+from convergence_core.records import (
+    Candidate,
+    Evaluation,
+    Role,
+    canonical_json,
+    fields_of,
+    sha256_hex,
+)
 
 if TYPE_CHECKING:
     from convergence_core.result import Estimate
@@ -52,8 +59,8 @@ def evaluation_row(run_id: str, evaluation: Evaluation, *, weight: float | None 
     cell, usage = evaluation.cell, evaluation.usage
     return {
         "run_id": run_id,
-        **_fields(evaluation, _EVALUATION),
-        **_fields(cell, ("candidate_id", "case_id", "role")),
+        **fields_of(evaluation, *_EVALUATION),
+        **fields_of(cell, "candidate_id", "case_id", "role"),
         "replicate": cell.repeat,
         "weight": weight,
         "metrics": dict(evaluation.metrics),
@@ -111,7 +118,7 @@ def posterior_rows(
         {
             "run_id": run_id,
             "generation": generation,
-            **_fields(ranked, (*_INTERVAL, "candidate_id", "cautious", "feasible")),
+            **fields_of(ranked, *_INTERVAL, "candidate_id", "cautious", "feasible"),
             "role": "search",
             "n_generations": n_generations,
             "rank": rank,
@@ -139,7 +146,7 @@ def measured_row(
         "candidate_id": candidate_id,
         "role": role,
         "n_generations": n_generations,
-        **_fields(estimate, (*_INTERVAL, "level")),
+        **fields_of(estimate, *_INTERVAL, "level"),
         "recommended": recommended,
     }
 
@@ -182,7 +189,7 @@ def generation_row(
         "posterior_mean": _mean_of_evaluated(evaluations, recommendation),
         "cost_usd": sum(costs) if costs else None,
         "prefect_flow_run_id": flow_run_id,
-        **_fields(checkpoint, _CHECKPOINT),
+        **fields_of(checkpoint, *_CHECKPOINT),
     }
 
 
@@ -194,10 +201,6 @@ def _mean_of_evaluated(
     ranking = () if recommendation is None else recommendation.ranking
     means = [ranked.mean for ranked in ranking if ranked.candidate_id in candidate_ids]
     return sum(means) / len(means) if means else None
-
-
-def _fields(record: object, names: Iterable[str]) -> dict[str, object]:
-    return {name: getattr(record, name) for name in names}
 
 
 def _hash_or_none(text: str | None) -> str | None:
