@@ -2,13 +2,12 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
 from typing import Any
 
 from convergence_core.ports import RunRecord
 from convergence_core.result.number_text import percent
 from tasks.pages.allocation import standings, tags_of
-from tasks.pages.source import Page, PageSource
+from tasks.pages.source import Page, PageSource, page_of
 from tasks.report.document import course_blocks, page_sections
 from tasks.report.evidence import costs_of, curve_of
 from tasks.report.rlp_section import thinking_blocks, thinking_report
@@ -85,7 +84,7 @@ def report(source: PageSource, record: RunRecord) -> Page:
     """Return the sections of a run's report; of a run without a result those known so far."""
     result = source.result(record)
     if result is not None:
-        return {"blocks": [_plain(block) for block in page_sections(result)]}
+        return page_of(page_sections(result))
     store, run_id = source.store, record.run_id
     level = source.configuration(record).optimization.mab.confidence_level
     space = source.space(record)
@@ -96,14 +95,4 @@ def report(source: PageSource, record: RunRecord) -> Page:
         *preference_blocks(preference_report(store, run_id, record.name)),
         *cost_blocks(costs_of(store, run_id), is_offline="offline" in record.tags),
     ]
-    return {"blocks": [_plain(block) for block in blocks]}
-
-
-def _plain(value: Any) -> Any:
-    """Return a block as JSON: each part by the name of its class and its fields."""
-    if is_dataclass(value):
-        parts = {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
-        return {"is": type(value).__name__, **parts}
-    if isinstance(value, (tuple, frozenset)):
-        return [_plain(each) for each in value]
-    return value
+    return page_of(blocks)

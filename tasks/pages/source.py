@@ -7,7 +7,8 @@ runs never change, so a few results and loaded configurations are cached.
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,6 +22,7 @@ from convergence_core.result import RunResult, case_names
 from convergence_core.space import Space
 from convergence_core.space.text_variants import widened
 from tasks.inputs.loader import load, load_mapping
+from tasks.report.blocks import Block
 from tasks.report.phrases import clean, iso
 from tasks.run.adoption import with_champion
 from tasks.secrets.process_redaction import redacted_text
@@ -243,3 +245,18 @@ def line_of(text: str | None, most: int = LONGEST_LINE) -> str | None:
 def table_of(rows: Sequence[Mapping[str, Any]], name: str) -> dict[str, Any]:
     """Return rows by the value of one column."""
     return {str(row[name]): row for row in rows}
+
+
+def page_of(blocks: Iterable[Block]) -> Page:
+    """Return blocks of a report for the page that draws them."""
+    return {"blocks": [_plain(block) for block in blocks]}
+
+
+def _plain(value: Any) -> Any:
+    """Return a block as JSON: each part by the name of its class and its fields."""
+    if is_dataclass(value):
+        parts = {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
+        return {"is": type(value).__name__, **parts}
+    if isinstance(value, (tuple, frozenset)):
+        return [_plain(each) for each in value]
+    return value

@@ -1,5 +1,7 @@
 """Section on the policy of prompt changes: who serves, learning curves, actions."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from convergence_core.policy.course import (
@@ -18,10 +20,15 @@ from convergence_core.policy.gate import (
 )
 from convergence_core.result.number_text import UNKNOWN, plural, signed_interval
 from tasks.report.blocks import (
+    Axis,
     Block,
     Columns,
     Heading,
+    Layer,
     Paragraph,
+    Plot,
+    Plots,
+    Point,
     section,
     table,
 )
@@ -32,17 +39,19 @@ MOST_POINTS: Final = 8
 
 
 def policy_blocks(
-    serves: PolicyName, reason: str, verdicts: tuple[PolicyVerdict, ...], course: PolicyCourse
+    serves: PolicyName | None, reason: str, verdicts: Sequence[PolicyVerdict], course: PolicyCourse
 ) -> list[Block]:
     """Return the section.
 
     Args:
-        serves: the policy that serves.
+        serves: the policy that serves; ``None``: the gate has not looked yet.
         reason: why, in words.
         verdicts: of the gate's latest look.
         course: of all episodes.
     """
-    chooser, why = serving_sentences(serves, reason)
+    chooser, why = "No round has ended, so the gate has not looked yet.", ""
+    if serves is not None:
+        chooser, why = serving_sentences(serves, reason)
     refused: Block = Paragraph(("No written text was refused.",))
     if course.refused:
         refused = table(course.refused, _REFUSED, numeric=("refused", "written"))
@@ -50,6 +59,7 @@ def policy_blocks(
         Paragraph((why,)),
         table(verdicts, _VERDICTS, numeric=_VERDICTS.keys() - {"beside", "decision"}),
         Heading("Mean reward against evaluations", 3),
+        Plots((_course_plot(course),) if course.curve else ()),
         table(shown_points(course), _CURVE, numeric=_CURVE.keys() - {"policy"}),
         Heading("Actions by category of the prompt", 3),
         table(course.shares, _SHARES, numeric=("times", "share")),
@@ -57,6 +67,36 @@ def policy_blocks(
         refused,
     ]
     return section("Policy of prompt changes", chooser, blocks=blocks)
+
+
+def _course_plot(course: PolicyCourse) -> Plot:
+    """Return the mean reward of each policy's episodes so far, with its interval."""
+    looks = {PPO: Layer(points=()), BASELINES[0]: Layer(points=(), colour="default")}
+    layers = []
+    for name in NAMES:
+        points = tuple(
+            Point(
+                x=point.n_evaluations,
+                y=point.mean,
+                y_ends=(point.low, point.high),
+                tip=f"{NAMES[name]}, {plural(point.n_episodes, 'episode')}: {_mean(point)}",
+            )
+            for point in course.curve
+            if point.policy == name
+        )
+        look = replace(looks.get(name, Layer(points=(), colour="ink")), points=points)
+        line = tuple(replace(point, y_ends=None) for point in points)
+        layers += [
+            replace(look, mark="band"),
+            replace(look, mark="line", points=line, label=NAMES[name]),
+        ]
+    return Plot(
+        name="policy",
+        title="Mean reward of each policy against evaluations",
+        x=Axis(title="evaluations", kind="whole", low=0),
+        y=Axis(title="mean reward"),
+        layers=tuple(layer for layer in layers if layer.points),
+    )
 
 
 def shown_points(course: PolicyCourse) -> list[PolicyCurvePoint]:

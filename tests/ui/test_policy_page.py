@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-import pytest
-
 from tasks.inputs.loader import load
 from tasks.pages.policies import BEGIN
+from tasks.pages.source import page_of
 from tasks.policy.policy_round import open_policy_round, play_round
+from tasks.report.policy_section import policy_blocks
 from tests.support.writing_runs import STORE, write_project
 from tests.ui.conftest import Open
 
@@ -26,17 +26,14 @@ def test_it_tells_what_the_round_told(tmp_path: Path, opened: Open):
         report = play_round(one)
     viewer = opened(tmp_path / STORE).enter()
     assert viewer.page("policy") == {"systems": ["visitors"], "commands": []}
-    page = viewer.page("policy/visitors")
-    assert page["serves"] == report.gate.serves
-    reason = report.gate.reason
-    assert page["sentences"][1] == f"{reason[0].upper()}{reason[1:]}."
-    assert [(v["baseline"], v["n"], v["mean"]) for v in page["verdicts"]] == [
-        (v.baseline, v.n, v.mean) for v in report.gate.verdicts
-    ]
-    assert [(p["policy"], p["n_evaluations"], p["mean"]) for p in page["curve"]] == [
-        (p.policy, p.n_evaluations, p.mean) for p in report.course.curve
-    ]
-    assert {s["category"] for s in page["shares"]} == {"system"}
-    assert sum(s["share"] for s in page["shares"] if s["policy"] == "ppo") == pytest.approx(1.0)
-    assert len(page["refused"]) == len(report.course.refused)
+    blocks = viewer.page("policy/visitors")["blocks"]
+    gate, course = report.gate, report.course
+    assert (
+        blocks == page_of(policy_blocks(gate.serves, gate.reason, gate.verdicts, course))["blocks"]
+    )
+    (plot,) = next(block["plots"] for block in blocks if block["is"] == "Plots")
+    lines = [layer for layer in plot["layers"] if layer["mark"] == "line"]
+    assert sorted((p["x"], p["y"]) for line in lines for p in line["points"]) == sorted(
+        (p.n_evaluations, p.mean) for p in course.curve
+    )
     assert viewer.get("policy/another").status_code == 404

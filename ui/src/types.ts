@@ -133,15 +133,7 @@ export interface RoleTraining {
 // POST training/{role}/activate {version, confirm} and /rollback {confirm}
 
 // GET policy and policy/{system}
-export type PolicyName = "ppo" | "bandit" | "sequence";
 export interface PolicySystems { systems: string[]; commands: string[] }
-export interface PolicyOf {
-  system: string; serves: PolicyName | null; sentences: string[];
-  verdicts: { baseline: PolicyName; decision: string; n: number; mean: number | null; low: number; high: number; log_e: number; log_threshold: number }[];
-  curve: { policy: PolicyName; n_episodes: number; n_evaluations: number; mean: number; low: number | null; high: number | null }[];
-  shares: { category: string; policy: PolicyName; action: string; n: number; share: number }[];
-  refused: { action: string; verdict: string; n: number; n_written: number }[];
-}
 
 // POST production/{system}/promote {candidate_id, confirm} and /rollback {confirm}; POST runs/{id}/stop, /resume {confirm}
 // Authorization: Bearer TOKEN, X-Convergence-CSRF: value of GET session

@@ -1,9 +1,9 @@
 /* Production: the arms of a system, their evidence, drift and guards; promote and roll back. */
 import { useData } from "../api";
-import { Chart, type Colours } from "../chart";
 import { Card, Empty, Show, Table } from "../parts";
+import { PlotChart, type Plot } from "../plot";
 import { Link, to } from "../router";
-import { count, evidence, Interval, marked, One, reward, Sentence, Strip, three, Time } from "../text";
+import { count, evidence, Interval, marked, One, plural, reward, Sentence, Strip, three, Time } from "../text";
 import type { Production as Data, ProductionList, Session } from "../types";
 import { Write } from "../write";
 
@@ -79,13 +79,11 @@ function System({ system }: { system: string }) {
 function History({ of, by, title }: { of: Data; by: "reward" | "regret"; title: string }) {
   const rows = of.history.filter((h) => h[by] !== null);
   if (rows.length < 2) return null;
-  const option = (c: Colours) => ({
-    tooltip: { trigger: "axis" },
-    xAxis: { type: "time", splitLine: { show: false } }, yAxis: { type: "value", scale: by === "reward" },
-    dataZoom: [{ type: "inside", filterMode: "none", zoomOnMouseWheel: "ctrl", moveOnMouseWheel: false }],
-    series: [{ name: title, type: "line", symbol: "none", data: rows.map((h) => [h.at, h[by]]), color: by === "reward" ? c.accent : c.other }],
-  });
-  return <Card title={title}><Chart name={by} height={220} label={`${title} over time`} data={of} option={option} rows={() => [["at", by, "n"], ...rows.map((h) => [h.at, h[by], h.n])]} /></Card>;
+  const plot: Plot = {
+    name: by, title: `${title} over time`, height: 2.3, x: { kind: "time" }, y: by === "regret" ? { low: 0 } : {},
+    layers: [{ mark: "line", colour: by === "reward" ? "winner" : "default", points: rows.map((h) => ({ x: h.at, y: h[by]!, tip: `${three(h[by]!)}, ${plural(h.n, "decision")}` })) }],
+  };
+  return <Card title={title}><PlotChart of={plot} /></Card>;
 }
 
 function List({ title, rows, none }: { title: string; rows: { sentence: string; at?: string | null }[]; none: string }) {

@@ -1,10 +1,10 @@
 /* Training: the adapters of a role, their checks, rounds, rewards of its answers, raters; activate and roll back. */
 import { useState } from "preact/hooks";
 import { useData } from "../api";
-import { Chart, type Colours } from "../chart";
 import { Card, Empty, Show, Status, Table } from "../parts";
+import { PlotChart, type Layer, type Plot, type Point } from "../plot";
 import { Link, to } from "../router";
-import { count, interval, One, seconds, Sentence, signed, Strip, three, Time } from "../text";
+import { count, interval, One, plural, seconds, Sentence, signed, Strip, three, Time } from "../text";
 import type { Adapter, Measured, RoleTraining, Session, TrainedRoles, TrainingRound } from "../types";
 import { Write } from "../write";
 
@@ -127,31 +127,18 @@ function OneAdapter({ one, base, done }: { one: Adapter; base: string; done: () 
 const measured = (x: number | null): string => (x === null ? "–" : three(x).replace("-", "−"));
 
 function Course({ of }: { of: RoleTraining }) {
-  const points = of.course;
-  const option = (c: Colours) => ({
-    tooltip: { trigger: "axis", valueFormatter: (v: number) => signed(v, 2) },
-    xAxis: { type: "time", splitLine: { show: false } },
-    yAxis: { type: "value", min: -1, max: 1 },
-    series: [
-      {
-        name: "mean reward", type: "line", color: c.accent, symbolSize: 6, data: points.map((p) => [p.at, p.mean]),
-        markLine: {
-          symbol: "none", lineStyle: { color: c.dot, type: "dashed" }, label: { color: c.muted, formatter: "{b}", rotate: 0 },
-          data: of.activations.map((a) => ({ name: a.version, xAxis: a.at })),
-        },
-      },
-      ...(["low", "high"] as const).map((end) => ({
-        name: end, type: "line", color: c.dot, symbol: "none", lineStyle: { width: 1, type: "dotted" }, data: points.map((p) => [p.at, p[end]]),
-      })),
+  const points = of.course.flatMap((p): Point[] => p.mean === null ? [] : [{ x: p.at, y: p.mean, y_ends: p.low === null || p.high === null ? null : [p.low, p.high], tip: `${plural(p.n, "mark")}: ${signed(p.mean, 2)} ${interval(p.low, p.high, true)}` }]);
+  const plot: Plot = {
+    name: "rewards", title: "Mean reward of consecutive marks over time", height: 2.5, x: { kind: "time" }, y: { low: -1, high: 1 },
+    layers: [
+      { points, mark: "band" }, { points, mark: "line" },
+      ...of.activations.map((a): Layer => ({ mark: "line", colour: "muted", weight: "faint", is_dashed: true, points: [{ x: a.at, y: -1 }, { x: a.at, y: 1, tip: `${a.version} is activated` }] })),
     ],
-  });
+  };
   return (
     <Card title="Ratings over time" note="Mean reward of consecutive marks, of −1 to 1, with its 95 % interval; dashed lines are activations.">
       {points.length === 0 ? <p class="muted">No answer of this role is rated.</p> : (
-        <Chart
-          name="rewards" height={240} label="Mean reward of consecutive marks over time" data={of} option={option}
-          rows={() => [["at", "n_marks", "mean_reward", "low", "high"], ...points.map((p) => [p.at, p.n, p.mean, p.low, p.high])]}
-        />
+        <PlotChart of={plot} />
       )}
     </Card>
   );
@@ -210,12 +197,12 @@ function Rounds({ of, list }: { of: RoleTraining; list: TrainedRoles }) {
 }
 
 function Loss({ of }: { of: TrainingRound }) {
-  const option = (c: Colours) => ({
-    tooltip: { trigger: "axis" },
-    xAxis: { type: "value", name: "step", nameLocation: "middle", nameGap: 24, min: 1, max: "dataMax", minInterval: 1, splitLine: { show: false } },
-    yAxis: { type: "value", scale: true, name: "loss" },
-    series: [{ name: "loss", type: "line", symbol: "none", color: c.accent, data: of.losses }],
-  });
-  const label = `Loss of each step, ${of.version ?? of.objective}`;
-  return <><p class="small muted"><One text={label} />: of the objective, without penalty</p><Chart name="loss" height={220} label={label} data={of} option={option} rows={() => [["step", "loss"], ...of.losses]} /></>;
+  const title = `Loss of each step, ${of.version ?? of.objective}`;
+  const points = of.losses.map(([x, y]) => ({ x, y, tip: `step ${x}: ${three(y)}` }));
+  return (
+    <>
+      <p class="small muted"><One text={title} />: of the objective, without penalty</p>
+      <PlotChart of={{ name: "loss", title, height: 2.3, x: { title: "step", kind: "whole" }, y: { title: "loss" }, layers: [{ points, mark: "line" }] }} />
+    </>
+  );
 }
