@@ -137,7 +137,12 @@ def candidate_named(name: str, record: RunRecord, store: Store) -> Subject | Non
         )
     if not ids:
         return None
-    return Subject(name=short_id(ids[0]), record=record, candidate_id=ids[0], params=known[ids[0]])
+    return Subject(
+        name=result.names.get(ids[0], short_id(ids[0])),
+        record=record,
+        candidate_id=ids[0],
+        params=known[ids[0]],
+    )
 
 
 def recommended_of(record: RunRecord) -> Subject:
