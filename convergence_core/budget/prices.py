@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from convergence_core.config.models import PriceConfig
 
 CONFIGURED = "config"
-"""Version of a price that the configuration names."""
+"""Version of a price from the configuration."""
 LOCAL = "local"
-"""Provider of models on this machine, whose tokens cost nothing."""
+"""Provider of models on this machine, whose tokens are free."""
 PER_REQUEST = ("http", "function", "plugin", "browserbase")
-"""Kinds of target that are priced by a name of their own."""
+"""Kinds of target that have prices under their own name."""
 
 _MTOK = 1_000_000
 _DATED = re.compile(r"([-@](20\d\d-?[01]\d-?[0-3]\d)|-latest)$")
-"""A snapshot costs what its model costs, unless the table says otherwise."""
+"""Suffix of a snapshot, which costs what its model costs unless the table lists it."""
 _CLOSED = ("openai", "anthropic", "gemini")
-"""Providers whose models nobody else makes: behind a gateway they are known by name alone. Open
-models cost what their host asks."""
+"""Providers of proprietary models: behind a gateway, the model's name alone identifies them. Open
+models cost what their host charges."""
 _HOSTS = {
     "openai.azure.com": "azure",
     "api.groq.com": "groq",
@@ -42,9 +42,9 @@ _HOSTS = {
     "openrouter.ai": "openrouter",
 }
 _GATEWAYS = ("openai", "openrouter")
-"""Providers under which models of others are sold; ``openai`` is the protocol of many."""
+"""Providers that resell other models; ``openai`` is the protocol of many."""
 _SELLERS = {"google": "gemini"}
-"""Names that gateways write before a model, by those of the table."""
+"""Prefix that gateways put before a model → provider in the table."""
 _USD = {
     "input": "input_usd",
     "output": "output_usd",
@@ -61,32 +61,32 @@ _FIELDS = {**_USD, **{name: name for name in (*_FACTORS, *_COUNTS)}}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
-    """Prices of one model in US dollars per million tokens; ``None``: not told."""
+    """Prices of one model in US dollars per million tokens; ``None`` means unknown."""
 
     input_usd: float | None = None
     output_usd: float | None = None
-    """Tokens of the answer, reasoning included."""
+    """Tokens of the answer, including reasoning."""
     cached_input_usd: float | None = None
-    """Tokens read from the provider's cache; ``None``: as ``input_usd``."""
+    """Tokens read from the provider's cache; ``None`` means the price of ``input_usd``."""
     cache_write_usd: float | None = None
-    """Tokens written to it; ``None``: as ``input_usd``."""
+    """Tokens written to the cache; ``None`` means the price of ``input_usd``."""
     request_usd: float | None = None
-    """US dollars for each request, whatever its length; ``None``: nothing."""
+    """US dollars per request of any length; ``None`` means free."""
     minute_usd: float | None = None
-    """US dollars for each minute of a browser session; ``None``: not told."""
+    """US dollars per minute of a browser session; ``None`` means unknown."""
     proxy_gb_usd: float | None = None
-    """US dollars for each 10^9 bytes through a browser's proxy; ``None``: not told."""
+    """US dollars per 10^9 bytes through a browser's proxy; ``None`` means unknown."""
     max_output_tokens: int | None = None
-    """Longest answer; bounds a call that sets no limit of its own."""
+    """Maximum answer length in tokens, which bounds a call without a limit."""
     context_tokens: int | None = None
-    """Prompt and answer together."""
+    """Maximum tokens of prompt and answer together."""
     long_prompt_tokens: int | None = None
-    """Prompts longer than this cost more, with all their tokens; ``None``: none does."""
+    """Prompt length above which all tokens cost more; ``None`` for a uniform price."""
     long_input_factor: float = 1.0
     long_output_factor: float = 1.0
 
     def cost(self, usage: Usage) -> float | None:
-        """Return what this usage cost, or ``None`` when that is unknown."""
+        """Return the cost of a usage in US dollars, or ``None`` if unknown."""
         is_long = self._is_long(usage.prompt_tokens)
         read = self._cost_of_prompt(usage)
         written = _times(usage.completion_tokens, self.output_usd)
@@ -97,14 +97,16 @@ class Price:
         return self._charged(read + written)
 
     def worst_case(self, prompt_tokens: int | None, max_output_tokens: int | None) -> float | None:
-        """Return the most that a call within these bounds costs; ``None``: nobody knows.
+        """Return the maximum cost of a call within these bounds; ``None`` if unknown.
 
-        The dearest way to be billed is taken: a prompt that is written to the cache as a whole.
+        Assumes the most expensive billing: the whole prompt is written to the cache.
         """
         if max_output_tokens is None:
             max_output_tokens = self.max_output_tokens
         if prompt_tokens is not None and self.context_tokens is not None:
-            prompt_tokens = min(prompt_tokens, self.context_tokens)  # a longer one is refused
+            prompt_tokens = min(
+                prompt_tokens, self.context_tokens
+            )  # the provider rejects longer prompts
         read = _times(prompt_tokens, self.dearest_input_usd)
         written = _times(max_output_tokens, self.output_usd)
         if read is None or written is None:
@@ -115,7 +117,7 @@ class Price:
 
     @property
     def dearest_input_usd(self) -> float | None:
-        """The most that a token of the prompt may cost."""
+        """Maximum price of a prompt token."""
         if self.input_usd is None:
             return None
         return max(self.input_usd, self.cache_write_usd or 0.0, self.cached_input_usd or 0.0)
@@ -142,21 +144,27 @@ class Price:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriceTable:
-    """Prices by provider and model."""
+    """Prices by provider and model.
+
+    Example:
+        >>> table = PriceTable(version="2026-01-01", entries={"openai": {"small": Price(input_usd=1)}})
+        >>> table.find("openai", "small").input_usd
+        1
+    """
 
     version: str
     """Date of the table."""
     entries: Mapping[str, Mapping[str, Price]] = field(default_factory=dict)
     """Provider → model → price."""
     overrides: Mapping[str, Price] = field(default_factory=dict)
-    """The configuration's own prices, by model; they win for every provider."""
+    """Model → price from the configuration, which wins for every provider."""
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, object]) -> Self:
         """Build a table from the content of a price file.
 
         Raises:
-            ConfigurationError: holds every problem of the file.
+            ConfigurationError: contains every problem of the file.
         """
         problems: list[Problem] = []
         version = str(mapping.get("version", ""))
@@ -224,13 +232,13 @@ class PriceTable:
         return shipped if override is None else _merged(override, shipped, provider)
 
     def version_of(self, provider: str, model: str | None) -> str | None:
-        """Return where a price comes from: the table's date, ``config``, or ``None``: nowhere."""
+        """Return the source of a price: the table's date, ``config``, or ``None`` if unknown."""
         if self._override(provider, model) is not None:
             return CONFIGURED
         return None if self.find(provider, model) is None else self.version
 
     def cost(self, provider: str, model: str | None, usage: Usage) -> float | None:
-        """Return what a call cost in US dollars; ``None``: its price or its tokens are unknown."""
+        """Return the cost of a call in US dollars; ``None`` if its price or tokens are unknown."""
         price = self.find(provider, model)
         return None if price is None else price.cost(usage)
 
@@ -296,7 +304,7 @@ class PriceTable:
         prefix, _, rest = model.partition("/")
         prefix = _SELLERS.get(prefix, prefix)
         providers = [provider]
-        # On OpenRouter an open model costs what its host asks, which no table knows.
+        # On OpenRouter, the host sets the price of an open model, which no table knows.
         if rest and prefix in self.entries and (provider != "openrouter" or prefix in _CLOSED):
             providers.append(prefix)
         if provider in _GATEWAYS:
@@ -308,7 +316,7 @@ class PriceTable:
         return None
 
     def _names(self, model: str) -> Iterator[str]:
-        """Yield the names under which a model may be known, the most exact first."""
+        """Yield the possible names of a model, the most specific first."""
         yield model
         if (undated := _DATED.sub("", model)) != model:
             yield undated
@@ -353,7 +361,7 @@ def _merged(override: Price, shipped: Price | None, provider: str) -> Price:
         if (value := getattr(override, name)) is not None and value != getattr(Price(), name)
     }
     merged = replace(base, **facts)
-    # A price per request alone: tokens cost nothing.
+    # With only a price per request, tokens are free.
     says_requests = merged.request_usd is not None or provider in PER_REQUEST
     if merged.input_usd is None and merged.output_usd is None and says_requests:
         return replace(merged, input_usd=0.0, output_usd=0.0)

@@ -16,42 +16,42 @@ from convergence_core.rlp.bins import TENTHS, RewardBins
 from convergence_core.rlp.regions import Region
 
 Estimator: TypeAlias = Literal["chat_echo", "echo", "chat", "elicited", "verdict"]
-"""Probability channels, best first; ``verdict`` is for judges alone."""
+"""Probability channels, best first; ``verdict`` is for judges only."""
 ESTIMATORS: tuple[Estimator, ...] = ("chat_echo", "echo", "chat", "elicited")
 
 NO_THOUGHT_ARM: Final = "none"
-"""The arm of the same model without a thought."""
+"""Arm of the same model without a hypothesis."""
 UNMOVED: Final = 1e-9
-"""Probabilities that differ by no more are the same."""
+"""Probabilities that differ by at most this count as equal."""
 
 Forecasts: TypeAlias = Mapping[str, np.ndarray]
-"""Subject → distribution of its outcome as the channel gave it, (n_outcomes,)."""
+"""Subject → distribution of its outcome as reported by the channel, (n_outcomes,)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thought:
-    """One text, written before the outcomes it is judged by."""
+    """One hypothesis, written before the outcomes that score it."""
 
     thought_id: str
     generation: int
     index: int
-    """Number among the thoughts drawn in its generation, from 0."""
+    """Index among the hypotheses of its generation, from 0."""
     action: int
-    """Of the policy; 0: no thought."""
+    """Strategy index; 0 means no hypothesis."""
     strategy: str
     log_old: float
-    """log pi_old of the action when it was drawn."""
+    """log pi_old of the action at the time of the choice."""
     text: str = ""
     sha256: str = ""
-    """Of ``text``."""
+    """SHA-256 of ``text``."""
     prompt_sha256: str = ""
     prompt: str = ""
-    """What the model was asked: messages as JSON."""
+    """Prompt to the model: messages as JSON."""
     regions: tuple[Region, ...] = ()
     dropped: tuple[str, ...] = ()
-    """Why regions that it named were clipped to nothing."""
+    """Why the hypothesis's regions were clipped to nothing."""
     committed_us: int | None = None
-    """When the text was durable; ``None``: there is none."""
+    """Time when the text was durable; ``None`` without a text."""
     tokens: int | None = None
     cost_usd: float | None = None
     reason: str | None = None
@@ -81,32 +81,32 @@ class Commitment:
     easier: Mapping[str, float] = field(default_factory=dict)
     """Case → by how much its rewards are known to lie above the mean over cases; taken off outcomes."""
     estimator: Estimator | None = None
-    """Channel of the predictions; ``None``: none, so that nothing is scored."""
+    """Channel of the predictions; ``None`` without one, so that nothing is scored."""
     forecasts: Mapping[str, Forecasts] = field(default_factory=dict)
-    """Thought → what was predicted with it; a missing subject voids that pair alone."""
+    """Hypothesis → predictions with it; a missing subject voids only that pair."""
     no_thought: Forecasts = field(default_factory=dict)
-    """What the same model predicted without a thought."""
+    """Predictions of the same model without a hypothesis."""
     statistical: Forecasts = field(default_factory=dict)
-    """What the statistical posterior predicted."""
+    """Predictions of the statistical posterior."""
     rescored: Mapping[str, Forecasts] = field(default_factory=dict)
-    """Thought of an earlier generation → what is predicted with it now."""
+    """Hypothesis of an earlier generation → present predictions with it."""
     committed_us: int | None = None
-    """When the last prediction was durable; ``None``: there is none."""
+    """Time when the last prediction was durable; ``None`` without one."""
     subjects: tuple[str, ...] = ()
-    """Candidates that are predicted, in the order they were chosen."""
+    """Candidates with predictions, in the order of their choice."""
     notes: tuple[str, ...] = ()
-    """Faults, for people."""
+    """Failures, for display."""
     censored: Mapping[str, Mapping[str, tuple[bool, ...]]] = field(default_factory=dict)
-    """Thought, or ``none``, → subject → which outcomes lay outside of what the server told: their
-    probabilities are bounds."""
+    """Hypothesis, or ``none``, → subject → which outcomes the server's answer omitted, so that
+    their probabilities are bounds."""
 
     def is_censored(self, thought_id: str, subject: str, outcome: int) -> bool:
-        """Whether an outcome's probability is a bound in one of the two arms at least."""
+        """Whether an outcome's probability is a bound in at least one of the two arms."""
         arms = (self.censored.get(name, {}) for name in (thought_id, NO_THOUGHT_ARM))
         return any(subject in arm and arm[subject][outcome] for arm in arms)
 
     def moved_nothing(self, thought_id: str) -> bool:
-        """Whether a thought was read and left every prediction as it was without it."""
+        """Whether a hypothesis left every prediction unchanged."""
         forecasts = self.forecasts.get(thought_id, {})
         shared = forecasts.keys() & self.no_thought.keys()
         gaps = (np.abs(forecasts[name] - self.no_thought[name]).max() for name in shared)
@@ -125,10 +125,10 @@ class Commitment:
         return "it moved no prediction" if self.moved_nothing(thought.thought_id) else None
 
     def note_on(self, thought: Thought) -> str | None:
-        """Return the first fault of a thought's predictions; ``None``: there is none."""
+        """Return the first failure of a hypothesis's predictions; ``None`` without one."""
         return next((note for note in self.notes if note.startswith(thought.thought_id)), None)
 
     @property
     def weighted(self) -> tuple[Thought, ...]:
-        """Thoughts that have a weight in the draws."""
+        """Hypotheses with a weight in the draws."""
         return tuple(t for t in self.thoughts if self.ignored_reason(t) is None)

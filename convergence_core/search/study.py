@@ -43,23 +43,23 @@ from convergence_core.search.study_state import StudyState
 from convergence_core.space import Space
 
 TINY = 1e-9
-"""Of a reward: rounding of a weighted mean."""
+"""Tolerance of a reward: rounding of a weighted mean."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedGeneration:
-    """A planned generation."""
+    """Planned generation."""
 
     plan: Plan
     rng_state: Mapping[str, Any]
     """State of the generator after the plan's draws."""
     is_repair: bool = False
-    """Whether it only asks missing cells again: evidence, and no choice of the sampler's."""
+    """Whether it only repeats missing cells, which is evidence but no choice of the sampler."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopReason:
-    """Why a search has ended."""
+    """Why a search ended."""
 
     status: Literal["done", "budget"]
     text: str
@@ -67,24 +67,24 @@ class StopReason:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Study:
-    """What decides, and stays the same while a run goes on."""
+    """The unchanging part of a run that makes its decisions."""
 
     space: Space
     schedule: Schedule
     sampler: Sampler
     surrogate: SpaceModel
-    """Reads the evidence; believes earlier runs as far as they agree."""
+    """Model of the evidence, which trusts earlier runs as far as they agree."""
     early_stopping: EarlyStoppingConfig = field(default_factory=EarlyStoppingConfig)
     goals: Goals | None = None
-    """Constraints, and metrics of a Pareto run; ``None``: the reward alone counts."""
+    """Constraints and metrics of a Pareto run; ``None`` if only the reward counts."""
     case_weights: Mapping[str, float]
     """Search case → weight in the mean reward."""
     winners: tuple[Params, ...] = ()
-    """Best points of earlier runs, to be asked again first."""
+    """Best points of earlier runs, to re-evaluate first."""
     is_open: bool = False
-    """Whether the space gains texts while the run goes on: what is left to gain is not known then."""
+    """Whether prompts join the space during the run, so that the remaining gain is unknown."""
     confidence_level: float = 0.95
-    """Of the intervals, in (0, 1)."""
+    """Level of the intervals, in (0, 1)."""
     seed: int = 0
 
     @classmethod

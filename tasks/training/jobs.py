@@ -26,12 +26,13 @@ from tasks.models.files import ModelFiles
 Objective = Literal["qrpo", "kto", "dpo", "rlp"]
 OBJECTIVES: Final[tuple[Objective, ...]] = ("qrpo", "kto", "dpo", "rlp")
 PLACE: Final = "{thought}"
-"""What stands for the thought in a prompt that predicts."""
+"""Placeholder for the hypothesis in a predicting prompt."""
 NO_THOUGHT: Final = "(none)"
-"""In its place where there is none."""
+"""Replacement of the placeholder without a hypothesis."""
 MODULE: Final = "tasks.training.trainer_process"
 STEP_LIMIT_S: Final = 3600.0
-"""Longest duration of one step, loading and the reference included; a process that takes longer hangs."""
+"""Maximum duration of one step in seconds, including loading and the reference; a longer one
+hangs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,53 +40,55 @@ class TrainingRow:
     """One answer to learn from."""
 
     messages: tuple[dict[str, str], ...]
-    """The prompt, as messages of a chat."""
+    """Prompt as chat messages."""
     response: str
-    """The answer; of two, the better one."""
+    """Answer; for DPO, the better one."""
     target: float = 0.5
-    """QRPO: quantile of its rating, in (0, 1). KTO: 1 desirable, 0 not. DPO: not read."""
+    """QRPO: quantile of its rating, in (0, 1). KTO: 1 for desirable, 0 for undesirable. DPO:
+    unused."""
     rejected: str | None = None
     """DPO: the worse answer."""
     predicts: str | None = None
-    """RLP: what is asked for the response, with ``PLACE`` for the thought; the messages ask for the thought."""
+    """RLP: prompt for the response, with ``PLACE`` for the hypothesis; ``messages`` request the
+    hypothesis."""
     weight: float = 1.0
-    """Of its loss."""
+    """Weight of its loss."""
     key: str = ""
-    """Names of the answers; rows are read in an order that depends on keys and seed alone."""
+    """Names of the answers; the order of rows depends only on keys and seed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingSettings:
-    """Hyper-parameters of a job. Each changes what is learned, ``n_threads`` alone only how fast."""
+    """Hyper-parameters of a job; ``n_threads`` changes only the speed."""
 
     objective: Objective = "qrpo"
     learning_rate: float = 3e-4
-    """At the first step; it falls linearly to 0 after the last."""
+    """Learning rate of the first step, decreasing linearly to 0 after the last."""
     beta: float = 0.05
-    """Weight of the log-ratio to the base model: larger stays nearer to it."""
+    """Weight of the log-ratio to the base model: larger values stay closer to it."""
     batch_size: int = 4
     """Rows (DPO: pairs) of one forward pass; QRPO compares them with each other."""
     steps: int = 60
     max_seq_length: int = 512
-    """Tokens of prompt and response; longer responses are cut, longer prompts left out."""
+    """Maximum tokens of prompt and response; longer responses are cut, longer prompts skipped."""
     max_gradient_norm: float = 1.0
     lora_rank: int = 8
     lora_alpha: int = 16
-    """The adapter's change is scaled by alpha / rank. Rank and alpha of a parent stay."""
+    """alpha / rank scales the adapter's change. A parent's rank and alpha are kept."""
     seed: int = 0
     n_thoughts: int = 4
-    """RLP: thoughts to each row of a step; they are compared with each other. It reads no ``beta``, and takes a
-    step of the optimizer for every ``batch_size`` thoughts."""
+    """RLP: hypotheses per row and step, compared with each other. RLP ignores ``beta`` and takes
+    an optimizer step per ``batch_size`` hypotheses."""
     thought_tokens: int = 64
-    """RLP: longest thought."""
+    """RLP: maximum length of a hypothesis in tokens."""
     thought_temperature: float = 0.7
-    """RLP: at which thoughts are sampled."""
+    """RLP: sampling temperature of hypotheses."""
     checkpoint_steps: int = 10
-    """Steps between two checkpoints."""
+    """Number of steps between checkpoints."""
     n_threads: int = 1
 
     def __post_init__(self) -> None:
-        """Refuse settings that cannot train.
+        """Validate the settings.
 
         Raises:
             ConfigurationError: a value is out of its range.
@@ -101,7 +104,7 @@ class TrainingSettings:
         for name in ("checkpoint_steps", "n_threads", "thought_tokens"):
             _check(name, getattr(self, name), 1)
         _check("max_seq_length", self.max_seq_length, 8)
-        # A row that is compared with itself alone teaches nothing.
+        # A row compared only with itself teaches nothing.
         _check("batch_size", self.batch_size, 2 if self.objective == "qrpo" else 1)
 
 
@@ -114,80 +117,82 @@ def _check(name: str, value: float, least: float, *, is_open: bool = False) -> N
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingJob:
-    """What one round trains."""
+    """Input of one training round."""
 
     model: ModelFiles
-    """The base model."""
+    """Base model."""
     rows: tuple[TrainingRow, ...]
     settings: TrainingSettings
     parent: Path | None = None
-    """Folder of the adapter to start from; ``None``: the base model as it is."""
+    """Folder of the adapter to start from; ``None`` for the plain base model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingStep:
-    """One step, as it ended."""
+    """Result of one step."""
 
     step: int
-    """From 1."""
+    """Counted from 1."""
     loss: float
-    """Of the objective."""
+    """Loss of the objective."""
     kl_nats: float
-    """Half the variance of the log-ratios within the step's batches, nats per response: to second order
-    the divergence from the base model. The gate measures it on answers of the candidate. RLP: mean divergence
-    from the policy that wrote the step's thoughts, nats per token."""
+    """Half the variance of the log-ratios in the step's batches, nats per response: a second-order
+    approximation of the divergence from the base model. The gate measures the divergence on
+    answers of the candidate. RLP: mean divergence from the policy that wrote the step's
+    hypotheses, nats per token."""
     gain_nats: float | None = None
-    """RLP: mean reward of the step's thoughts. ``None``: another objective."""
+    """RLP: mean reward of the step's hypotheses; ``None`` for other objectives."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingResult:
-    """How a job ended."""
+    """Result of a job."""
 
     adapter: Path | None
-    """Folder of the trained adapter; ``None``: interrupted or failed."""
+    """Folder of the trained adapter; ``None`` if interrupted or failed."""
     n_steps: int
-    """Steps that are done, those before an interruption included."""
+    """Number of completed steps, including those before an interruption."""
     losses: tuple[float, ...] = ()
     kl_estimate: float | None = None
-    """Mean of ``TrainingStep.kl_nats`` over the last quarter of the steps; ``None``: no step is done."""
+    """Mean of ``TrainingStep.kl_nats`` over the last quarter of the steps; ``None`` without steps.
+    """
     n_rows: int = 0
-    """Rows read."""
+    """Number of rows read."""
     n_dropped: int = 0
-    """Rows left out, for their prompt alone is longer than ``max_seq_length``."""
+    """Rows skipped because their prompt alone exceeds ``max_seq_length``."""
     cpu_s: float = 0.0
-    """CPU seconds of the process of this call."""
+    """CPU seconds of this call's process."""
     peak_bytes: int = 0
-    """Most memory that it held."""
+    """Peak memory in bytes."""
     interrupted: bool = False
-    """Whether a pause ended it; called again, it goes on."""
+    """Whether a pause ended it; calling again continues."""
     failure: str | None = None
-    """Why there is no adapter, in words; ``None``: nothing failed."""
+    """Why there is no adapter, in words; ``None`` without a failure."""
     resumed_from: int = 0
-    """Steps that an earlier call had done."""
+    """Number of steps completed by an earlier call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainerSettings:
-    """What a training process is started with."""
+    """Input of a training process."""
 
     job: TrainingJob
     folder: Path = field(default_factory=Path)
 
 
 def predicting(row: TrainingRow, thought: str | None) -> tuple[dict[str, str], ...]:
-    """Return what asks for the response of a row, after a thought or none: its last message is replaced."""
+    """Return a row's prompt for the response with a hypothesis or none in its last message."""
     text = (row.predicts or PLACE).replace(PLACE, NO_THOUGHT if thought is None else thought)
     return (*row.messages[:-1], {"role": "user", "content": text})
 
 
 def never() -> bool:
-    """Return that no pause is wanted."""
+    """Return false: no pause."""
     return False
 
 
 def no_report(_: TrainingStep) -> None:
-    """Report a step to nobody."""
+    """Ignore a step."""
 
 
 def run_training(
@@ -198,14 +203,18 @@ def run_training(
     on_step: Callable[[TrainingStep], None] = no_report,
     module: str = MODULE,
 ) -> TrainingResult:
-    """Train an adapter in a process of its own, and wait for it.
+    """Train an adapter in a separate process and wait for it.
 
     Args:
-        job: what to train.
-        folder: where it works; the same folder and job go on where they were interrupted.
-        should_pause: asked before each step; a true answer saves a checkpoint and ends the call.
-        on_step: told of each step.
-        module: of the process.
+        job: job to train.
+        folder: working folder; the same folder and job resume after an interruption.
+        should_pause: called before each step; true saves a checkpoint and ends the call.
+        on_step: called with each step.
+        module: module of the process.
+
+    Example:
+        >>> result = train(job, Path("round-1"))
+        >>> result.adapter, result.losses[-1]
     """
     folder.mkdir(parents=True, exist_ok=True)
     pool = ProcessPool(module, TrainerSettings(job=job, folder=folder))
