@@ -128,7 +128,7 @@ def _store(path: Path) -> Iterator[Finding]:
 
 
 def _file_system(path: Path) -> str | None:
-    """Return the type of the file system that holds a path; ``None`` where nobody says it."""
+    """Return the type of the file system that holds a path; ``None`` where no one says it."""
     mounts = Path("/proc/mounts")
     if not mounts.is_file():
         return None

@@ -25,7 +25,7 @@
     ├── QueryError                the SQL is wrong                                 (exit 2)
     ├── RunNotFoundError          no run, or several, of that name                 (exit 2)
     ├── LeaseHeldError            another process optimizes this system            (exit 1)
-    ├── ResumeError               the run cannot go on as it was                   (exit 2)
+    ├── ResumeError               the run cannot continue as it was                   (exit 2)
     ├── NoRewardError             a run has ended without a configuration to return (exit 1)
     ├── RunInterruptedError       Ctrl-C or a cancel: paid work kept               (exit 130)
     ├── EndpointDownError         an endpoint answers nothing any more             (exit 1)

@@ -174,7 +174,7 @@ class Scored:
     """Reward of a cell, with the reason where there is none."""
 
     reward: float | None
-    """In [0, 1]; ``None``: missing."""
+    """In [0, 1]; ``None`` if missing."""
     reason: str | None = None
     """Why it is 0 by constraint, or missing; ``None`` otherwise."""
     fault: FaultName | None = None
@@ -220,7 +220,7 @@ class MetricRule:
         return None
 
     def scaled(self, value: float) -> float | None:
-        """Return a finite value on its scale, in [0, 1]; ``None``: no scale covers it."""
+        """Return a finite value on its scale, in [0, 1]; ``None`` means no scale covers it."""
         if self.good is not None and self.bad is not None:
             return min(1.0, max(0.0, (value - self.bad) / (self.good - self.bad)))  # (eq. 2)
         if not 0.0 <= value <= 1.0:
@@ -296,7 +296,7 @@ class RewardModel:
     def breaks(self, metrics: Mapping[str, float | None]) -> bool | None:
         """Return whether a cell breaks a hard constraint.
 
-        ``None``: of those whose metrics are known it breaks none, and not all of them are.
+        ``None`` for those whose metrics are known it breaks none, and not all of them are.
         """
         unknown = False
         for rule in self.rules:

@@ -278,8 +278,8 @@ class Estimate:
     n_cases: int
     """Distinct test cases behind it."""
     n_groups: int | None = None
-    """Groups that these cases are counted as, where some are alike; ``None``: each stands alone, or
-    the interval is a posterior's, which does not know of groups."""
+    """Groups that these cases are counted as, where some are alike; ``None`` means each stands
+    alone, or the interval is a posterior's, which does not know of groups."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

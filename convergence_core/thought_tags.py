@@ -36,7 +36,7 @@ class SplitText(NamedTuple):
     """A model's text in its two parts."""
 
     thinking: str | None
-    """``None``: there is none."""
+    """``None`` if there is none."""
     answer: str
 
 
@@ -67,7 +67,7 @@ class AnswerPieces:
     """Passes on the pieces of a streamed text that are answer, and holds its thinking back.
 
     Args:
-        on_text: called with each piece of the answer; ``None``: nobody listens.
+        on_text: called with each piece of the answer; ``None`` if no one listens.
         is_split: whether thinking is kept apart; if not, every piece is passed on.
         holds: whether the text begins within thinking, whose opening tag is in the prompt.
     """

@@ -1,7 +1,7 @@
 """Artifacts and log lines of a run in Prefect: leaderboard, spend, links.
 
 Artifacts are a courtesy to people who watch; nothing reads them back. They are written per
-generation, never per evaluation, while its calls are under way: tables and pictures cost half a
+generation, never per evaluation, while its calls are in flight: tables and pictures cost half a
 second. Where generations take a moment only, they are written every few seconds and at the end.
 """
 

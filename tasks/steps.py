@@ -135,7 +135,7 @@ def save_generation(
 def simulate_edits(run_id: str) -> float | None:
     """Let the policy learn from a simulation made of recorded edits; return the mean reward of its last rollout.
 
-    ``None``: the policy knows something already, or no simulation is wanted.
+    ``None`` means the policy knows something already, or no simulation is wanted.
     """
     opened = round_of(run_id)
     n_simulated = opened.simulate() if opened.is_simulation_due else None
@@ -196,6 +196,6 @@ def save_games(run_id: str) -> GamesReport:
     """Publish a round of games; return what it did.
 
     Raises:
-        StoreWriteError: nothing of it is visible then; the round goes on with the next flow run.
+        StoreWriteError: nothing of it is visible then; the round continues with the next flow run.
     """
     return games_round_of(run_id).finish()

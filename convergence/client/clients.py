@@ -42,7 +42,7 @@ class ServiceRefusedError(ConvergenceError):
     """The service refused a request, or could not be reached."""
 
     def __init__(self, status: int | None, detail: str) -> None:
-        """Keep the HTTP status; ``None``: there was no answer."""
+        """Keep the HTTP status; ``None`` if there was no answer."""
         self.status, self.detail = status, detail
         super().__init__(f"the service refused: {detail}" if status else f"no answer: {detail}")
 
@@ -278,7 +278,7 @@ class _Calls(ABC):
         """Open the HTTP client."""
 
     def _wait_s(self, attempt: int, outcome: Outcome, call: ServiceCall[Any]) -> float | None:
-        """Return the seconds until a request is sent again; ``None``: it is not."""
+        """Return the seconds until a request is sent again; ``None`` if it is not."""
         has_arrived = not isinstance(outcome, httpx.ConnectError | httpx.Response)
         if has_arrived and not call.may_repeat:
             return None

@@ -83,7 +83,7 @@ class PolicyClient:
             url: root of the policy's paths; where it is mounted, with ``/policy``.
             token: the bearer token.
             token_env: environment variable that holds it.
-            embed: makes the embeddings of prompts; ``None``: the service does.
+            embed: makes the embeddings of prompts; ``None`` if the service does.
             retries: how often a request is sent again that may pass by itself.
             timeout_s: of one answer.
         """
@@ -115,7 +115,7 @@ class PolicyClient:
         self.stop_server()
         token = secrets.token_urlsafe(32)
         command = [sys.executable, "-m", "convergence", "policy", "serve", "--port", "0"]
-        # A pipe that nobody reads would fill up and stop the service.
+        # A pipe that no one reads would fill up and stop the service.
         with tempfile.TemporaryFile("w+", encoding="utf-8") as errors:
             process = subprocess.Popen(  # noqa: S603 - our own command
                 [*command, "--token", DEFAULT_TOKEN, "--store", str(store), *options],
@@ -207,11 +207,11 @@ class PolicyClient:
             prompt: as it is now.
             embedding: of it; by default that of ``embed``, and without one the service's.
             history: actions that were done in this episode.
-            episode_id: the episode; ``None``: a new one.
+            episode_id: the episode; ``None`` means a new one.
             score: of the prompt now, in [0, 1].
             category: what its failures are mostly like.
             excluded: actions that cannot be applied.
-            deterministic: whether to take the likeliest action.
+            deterministic: whether to take the most likely action.
             chooser: as of ``select_action``.
             failures: cases that it got wrong: ``input``, ``answer``, and perhaps ``expected``, ``reason``.
 
@@ -254,7 +254,7 @@ class PolicyClient:
         return self._post("store_experience", body, lambda answer: str(answer["status"]))
 
     def update(self) -> dict[str, Any] | None:
-        """Learn from the steps that are ready; return diagnostics. ``None``: too few steps are.
+        """Learn from the steps that are ready; return diagnostics. ``None`` if too few steps are.
 
         Raises:
             ServiceRefusedError: an update runs already, or there was no answer.

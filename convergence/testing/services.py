@@ -122,7 +122,7 @@ class SimulatedRequest:
 
 
 Route: TypeAlias = Callable[..., Any]
-"""(state of the token, request, groups of the pattern) → JSON body; ``None``: status 204."""
+"""(state of the token, request, groups of the pattern) → JSON body; ``None`` means status 204."""
 
 
 class SimulatedService:

@@ -36,11 +36,11 @@ class TargetContract(ServiceContract):
     params: ClassVar[Params] = {}
     """Parameters of a candidate that gets an answer."""
     other_params: ClassVar[Params | None] = None
-    """Parameters that ask something else; ``None``: nothing is tuned in this test."""
+    """Parameters that ask something else; ``None`` if nothing is tuned in this test."""
     case_input: ClassVar[Json] = None
     """Input of a case that gets an answer."""
     slow_input: ClassVar[Json] = None
-    """Input of a case whose call takes a second or longer; ``None``: there is none."""
+    """Input of a case whose call takes a second or longer; ``None`` if there is none."""
     is_deterministic: ClassVar[bool] = True
     """Whether the same question always gets the same answer."""
     # -- the entry point
@@ -183,7 +183,7 @@ class TargetContract(ServiceContract):
         )
 
     def test_it_may_be_closed_twice_and_unused(self) -> None:
-        """``aclose`` frees what is held, also of a target that nobody asked."""
+        """``aclose`` frees what is held, also of a target that no one asked."""
         target = self._raw()
 
         async def go() -> None:

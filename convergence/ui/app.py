@@ -63,7 +63,7 @@ def make_app(
     Args:
         source: the store.
         can_write: whether any token may write.
-        chat: what the chat page talks to; ``None``: no chat is served.
+        chat: what the chat page talks to; ``None`` if no chat is served.
         ends: whether the server is about to end, and streams of events with it.
     """
     watch = StoreWatch(source.store.path, ends)

@@ -62,7 +62,7 @@ class UiGuard:
         Args:
             app: what is guarded.
             sessions: of browsers.
-            tokens: those that may write; ``None``: nobody may.
+            tokens: those that may write; ``None`` if no one may.
             hosts: values of ``Host`` that are answered.
             cookie: name of the session's cookie.
         """
@@ -88,7 +88,7 @@ class UiGuard:
         await (self._app if answer is None else answer)(scope, receive, secured)
 
     def _answer(self, scope: Scope) -> Response | None:
-        """Return what is answered at once; ``None``: the application answers."""
+        """Return what is answered at once; ``None`` if the application answers."""
         headers = {name.decode("latin-1"): value for name, value in scope["headers"]}
         refusal = site_refusal(
             dict(scope["headers"]), self._hosts, "Behind a proxy, name it with --allow-host."
@@ -132,7 +132,7 @@ class UiGuard:
     def _write_refusal(
         self, headers: dict[str, bytes], session: BrowserSession | None, token: Token | None
     ) -> Response | None:
-        """Return why a request may not write; ``None``: it may."""
+        """Return why a request may not write; ``None`` if it may."""
         if self._tokens is None:
             return ProblemResponse(403, NO_WRITES)
         if token is None:

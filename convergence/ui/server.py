@@ -43,11 +43,11 @@ def guarded(
     Args:
         source: the store.
         sessions: of browsers.
-        tokens: those that may write; ``None``: nobody may.
+        tokens: those that may write; ``None`` if no one may.
         hosts: values of ``Host`` that are answered.
         port: that is listened at; browsers send cookies of one host to all of its ports.
         ends: whether the server is about to end, and streams of events with it.
-        chat: what the same server answers below ``/v1``; ``None``: it serves no chat.
+        chat: what the same server answers below ``/v1``; ``None`` if it serves no chat.
     """
     return UiGuard(
         make_app(source, can_write=tokens is not None, chat=chat, ends=ends),

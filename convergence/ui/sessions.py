@@ -47,7 +47,7 @@ class BrowserSessions:
         return token
 
     def exchange(self, token: str) -> str | None:
-        """Return the cookie of a new session; ``None``: the token is unknown or was used."""
+        """Return the cookie of a new session; ``None`` if the token is unknown or was used."""
         with self._mutex:
             if _digest(token) not in self._once:
                 return None
@@ -69,7 +69,7 @@ class BrowserSessions:
         return cookie
 
     def of(self, cookie: str | None) -> BrowserSession | None:
-        """Return the session of a cookie; ``None``: there is none, or it has ended."""
+        """Return the session of a cookie; ``None`` if there is none, or it has ended."""
         if cookie is None:
             return None
         key, now_s = _digest(cookie), self._clock()

@@ -67,7 +67,7 @@ class StoreWatch:
             self._mark = now
 
     def forget(self) -> None:
-        """Forget what was kept, and look anew at the next request: something was written here."""
+        """Forget what was kept, and look again at the next request: something was written here."""
         self._looked_s = float("-inf")
         self._kept.clear()
         self.version += 1

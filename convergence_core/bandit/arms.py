@@ -200,7 +200,7 @@ class Receipt:
 
     status: ReceiptStatus
     stored: StoredStatus | None
-    """Status of the stored row; ``None``: it is not stored, since it is there already."""
+    """Status of the stored row; ``None`` if it is not stored, since it is there already."""
     learns: bool
     """Whether the posterior learns from it."""
 
@@ -210,9 +210,9 @@ class OpenDecision:
     """State of a decision when a reward for it arrives."""
 
     expires_us: int | None
-    """First moment that is too late, microseconds since the epoch; ``None``: never."""
+    """First moment that is too late, microseconds since the epoch; ``None`` means never."""
     reward: float | None = None
-    """The first reward it got, in time or late; ``None``: none yet."""
+    """The first reward it got, in time or late; ``None`` means none yet."""
 
 
 def receive(
@@ -227,7 +227,7 @@ def receive(
 
     Args:
         reward: in [0, 1], or any finite number.
-        decision: the one it is for; ``None``: it is unknown.
+        decision: the one it is for; ``None`` if it is unknown.
         now_us: when it arrived.
         late_counts: whether the posterior learns from late rewards as well.
         is_bounded: whether rewards lie in [0, 1]; those of Gaussian arms need not.

@@ -71,7 +71,7 @@ class QualityConstraint:
             quality_sums: sum of quality in [0, 1] by arm, (n_arms,), in the order they came.
             numbers: measured requests by arm, (n_arms,).
             costs: mean cost by arm, (n_arms,), in any one unit.
-            on_offer: whether an arm may serve, (n_arms,); ``None``: all may.
+            on_offer: whether an arm may serve, (n_arms,); ``None`` means all may.
 
         Raises:
             ValueError: the arrays do not fit together or hold impossible numbers.

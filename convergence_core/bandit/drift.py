@@ -42,7 +42,7 @@ class Alarm:
     """A detected change."""
 
     arm: int | None
-    """``None``: of the system as a whole."""
+    """``None`` for the system as a whole."""
     n: int
     """Rewards of this arm, or of all, since the watch began."""
     before: float
@@ -138,7 +138,7 @@ class DriftWatch:
         Args:
             arm: index of the arm that was chosen.
             reward: in [0, 1].
-            propensity: with which it was chosen; ``None``: it was not drawn, so the detector for
+            propensity: with which it was chosen; ``None`` if it was not drawn, so the detector for
                 all arms learns nothing.
 
         Raises:
@@ -167,7 +167,7 @@ class DriftWatch:
         return (updated, None) if change is None else updated._after(change)
 
     def _after(self, change: Change) -> tuple["DriftWatch", Alarm]:
-        """Return the watch begun anew, and the alarm of all arms together."""
+        """Return the watch begun again, and the alarm of all arms together."""
         begun = self.n - change.n_after
         alarm = Alarm(
             arm=None,

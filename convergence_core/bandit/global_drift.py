@@ -91,7 +91,7 @@ def narrowed(
 
 
 def younger_of_disagreeing(sequences: Sequences) -> ConfidenceSequence | None:
-    """Return the younger of two sequences with nothing in common; ``None``: all overlap.
+    """Return the younger of two sequences with nothing in common; ``None`` means all overlap.
 
     It began after most of the change; the oldest of all saw everything before.
     """

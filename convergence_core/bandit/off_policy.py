@@ -144,7 +144,7 @@ class OffPolicyEstimate:
     dr: PolicyValue | None
     """Also ``None`` where no model of the reward was given."""
     missing: str | None
-    """Why there is no estimate; ``None``: there is one."""
+    """Why there is no estimate; ``None`` if there is one."""
     alarms: tuple[str, ...]
     """Why the numbers are not to be trusted; empty: nothing speaks against them."""
 
@@ -200,7 +200,7 @@ def estimate(
 
 
 def _missing(ess: float, n_matching: int, weights: Floats) -> str | None:
-    """Return why nothing is estimated; ``None``: enough is logged."""
+    """Return why nothing is estimated; ``None`` means enough is logged."""
     n = weights.size
     if not n_matching:
         return f"not enough: none of {n:,} requests went to an arm that this policy chooses"

@@ -113,7 +113,7 @@ def _integrated(
 
 
 GROWTH = 0.02
-"""Share by which the number of rewards grows before propensities are taken anew."""
+"""Share by which the number of rewards grows before propensities are taken again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

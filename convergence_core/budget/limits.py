@@ -106,7 +106,7 @@ class Budget:
 
     @property
     def spent(self) -> Spent:
-        """What was spent so far; calls under way are not in it."""
+        """What was spent so far; calls in flight are not in it."""
         with self._lock:
             return Spent(
                 usd=self._pico / _PICO,
@@ -118,7 +118,7 @@ class Budget:
 
     @property
     def reserved(self) -> Spent:
-        """The worst case of the calls under way."""
+        """The worst case of the calls in flight."""
         with self._lock:
             return Spent(
                 usd=self._reserved_pico / _PICO,
@@ -221,7 +221,7 @@ class Budget:
             self._n_unpriced += used.n_unpriced
 
     def restart(self, spent: Spent, now_s: float) -> None:
-        """Begin anew with this much spent; nothing may be reserved or granted.
+        """Begin again with this much spent; nothing may be reserved or granted.
 
         Raises:
             ValueError: something is.
@@ -350,7 +350,7 @@ class Budget:
         return Exhausted(limit=name, reason=text, is_unknown=is_unknown)
 
     def _waits_for(self, pico: int, tokens: int) -> LimitName | None:
-        """Return the limit that the calls under way leave no room in."""
+        """Return the limit that the calls in flight leave no room in."""
         limits = self._open
         n_calls = self._calls + self._reserved_calls
         if limits.max_calls is not None and n_calls >= limits.max_calls:

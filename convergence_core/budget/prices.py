@@ -280,7 +280,7 @@ class PriceTable:
             provider: as ``find``.
             model: as ``find``.
             prompt_tokens: bound of the prompt; ``None``: unknown, e.g. pictures.
-            max_output_tokens: bound of all answers together; ``None``: the model's longest.
+            max_output_tokens: bound of all answers together; ``None`` means the model's longest.
 
         Returns:
             ``None`` when the price is unknown, or a bound that has a price.

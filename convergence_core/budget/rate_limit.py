@@ -167,7 +167,8 @@ class Breaker:
         self.n_failed = 0
         """Failures since the last answer."""
         self.absent: str | None = None
-        """Service of this machine that was not started, in words; ``None``: the last failure was another."""
+        """Service of this machine that was not started, in words; ``None`` if the last failure was
+        another."""
         self._commands = commands
         self._host = host
         self._rules = rules
@@ -238,7 +239,7 @@ class Breaker:
         Args:
             why: in words, with what to do about it.
             is_final: whether earlier answers change nothing, e.g. since the credit is spent now.
-            most: refusals after which it is given up; ``None``: as its rules say.
+            most: refusals after which it is given up; ``None`` means as its rules say.
         """
         if self.state == "dead":
             return
@@ -288,7 +289,7 @@ class AddressCheck:
     it takes several, each choice of the parameter ``model`` among them, and not one success.
 
     Args:
-        n_candidates: different candidates that can be asked; ``None``: many.
+        n_candidates: different candidates that can be asked; ``None`` means many.
         n_models: choices of the parameter ``model``; 1: there is none.
         commands: port of this machine → the command that starts its service.
     """

@@ -54,7 +54,7 @@ def usage_of(raw: Mapping[str, Json]) -> Usage:
 
 
 def reported_cost(raw: Mapping[str, Json]) -> float | None:
-    """Return the US dollars that OpenRouter says an answer cost; ``None``: it says none.
+    """Return the US dollars that OpenRouter says an answer cost; ``None`` if it says none.
 
     With a key of one's own for the provider behind it, ``cost`` is OpenRouter's fee alone, and the
     provider's bill stands beside it (OpenRouter, "Usage accounting").
@@ -171,7 +171,7 @@ def _with_hidden_reasoning(usage: Usage, *, total: int | None, has_answer: bool)
     """Count as reasoning, and so as answer, what a total has beyond its parts.
 
     Gemini's compatible endpoint and xAI bill it as output and show it in the total alone.
-    An answer that nobody speaks of (embeddings) is what the total leaves for it.
+    An answer that no one speaks of (embeddings) is what the total leaves for it.
     """
     prompt, completion, reasoning = (
         usage.prompt_tokens,

@@ -189,7 +189,7 @@ class _DrawnSurface:
         )
 
     def single(self, column: int) -> _Single | None:
-        """Return one parameter's effect; ``None``: nowhere can it change by itself."""
+        """Return one parameter's effect; ``None`` means nowhere can it change by itself."""
         levels = self.settings.levels[column]
         n = int(np.clip(N_ROWS // len(levels.values), MIN_SETTINGS, MAX_SETTINGS))
         genes, keeps, share_active = self._active([column], [levels.genes], n)

@@ -33,7 +33,7 @@ def discards(
     rules: Rules,
     goals: FittedGoals | None = None,
 ) -> Discards | None:
-    """Return the eliminated candidates; ``None``: none has a reward, or a front is sought.
+    """Return the eliminated candidates; ``None`` if none has a reward, or a front is sought.
 
     Args:
         fitted: the surrogate with the evidence.
@@ -111,7 +111,7 @@ def explain(
         rng: for the sample of the space and the draws of the surface.
         names: candidate → name for people.
         case_weights: search case → positive weight; absent ones weigh 1.
-        rules: of the race; ``None``: the algorithm eliminates no candidate.
+        rules: of the race; ``None`` if the algorithm eliminates no candidate.
         goals: what counts besides the mean reward, fitted to the same archive; ``None``: nothing.
     """
     fitted = surrogate.fit(archive, case_weights=case_weights)

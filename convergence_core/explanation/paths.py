@@ -191,7 +191,7 @@ class Combinations:
     def of(
         cls, cells: np.ndarray, weights: tuple[np.ndarray, np.ndarray]
     ) -> "Combinations | None":
-        """Return the combinations that exist; ``None``: they allow no interaction.
+        """Return the combinations that exist; ``None`` if they allow no interaction.
 
         Args:
             cells: which combinations exist, (n_first * n_second,).

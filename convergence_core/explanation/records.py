@@ -138,6 +138,6 @@ class Explanation:
     """Explanation but for the effects of single parameters, which a result keeps as ``effects``."""
 
     surface: Surface | None = None
-    """``None``: nothing in the space varies."""
+    """``None`` means nothing in the space varies."""
     discards: Discards | None = None
-    """``None``: the algorithm eliminates none."""
+    """``None`` if the algorithm eliminates none."""

@@ -36,7 +36,7 @@ LEAST_REPAIRS_KEPT: Final = 0.875
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateMeasures:
-    """Measurements of a candidate on held-out prompts. ``None``: it was not measured."""
+    """Measurements of a candidate on held-out prompts. ``None`` if it was not measured."""
 
     n_held_out: int
     """Prompts that were held out."""
@@ -51,7 +51,7 @@ class GateMeasures:
     reward_rests_on: str = ""
     """What the difference was estimated from."""
     n_ratings: int | None = None
-    """Ratings of the role from which it was estimated. ``None``: none were."""
+    """Ratings of the role from which it was estimated. ``None`` if none were."""
     n_new_flags: int | None = None
     """Safety flags on its answers to the fixed prompts, beyond the incumbent's."""
     safety_rests_on: str = ""
@@ -80,7 +80,7 @@ def gate_checks(measures: GateMeasures) -> tuple[GateCheck, ...]:
 
 
 def failed_words(checks: tuple[GateCheck, ...]) -> str | None:
-    """Return why an adapter is refused; ``None``: it passed every check."""
+    """Return why an adapter is refused; ``None`` if it passed every check."""
     return "; ".join(check.words.rstrip(".") for check in checks if not check.passed) or None
 
 

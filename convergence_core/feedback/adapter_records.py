@@ -82,12 +82,12 @@ class AdapterRecord:
     role: str
     base_model: str
     parent: str | None
-    """Version it was trained on from. ``None``: the base model."""
+    """Version it was trained on from. ``None`` means the base model."""
     objective: str
     """E.g. ``qrpo``."""
     status: AdapterStatus
     reason: str | None
-    """Why it has this status. ``None``: it is as it was registered."""
+    """Why it has this status. ``None`` if it is as it was registered."""
     folder_sha256: str
     """Of its two files, as registered."""
     n_rows: int
@@ -125,21 +125,21 @@ class GateCheck:
     name: str
     passed: bool
     value: float | None
-    """What was measured. ``None``: nothing was; then it is not passed."""
+    """What was measured. ``None`` if nothing was; then it is not passed."""
     low: float | None
-    """Ends of the value's interval. ``None``: it has none."""
+    """Ends of the value's interval. ``None`` if it has none."""
     high: float | None
     threshold: float | None
-    """What the value is held against. ``None``: the condition has no number."""
+    """What the value is held against. ``None`` if the condition has no number."""
     unit: str
     words: str
     """The verdict in a sentence."""
     n_more: int | None = None
-    """Further ratings that would settle it. ``None``: not known, or not needed."""
+    """Further ratings that would settle it. ``None`` if not known, or not needed."""
 
     @property
     def measured(self) -> str | None:
-        """The value with its interval and unit. ``None``: nothing was measured."""
+        """The value with its interval and unit. ``None`` if nothing was measured."""
         if self.value is None:
             return None
         text = distinguish(self.value, self.threshold)
@@ -157,10 +157,10 @@ class TrainingRoundRecord:
     objective: str
     status: RoundStatus
     version: str | None
-    """Adapter that came of it. ``None``: none has."""
+    """Adapter that came of it. ``None`` if none has."""
     started_us: int
     ended_us: int | None
-    """``None``: it runs, or was killed."""
+    """``None`` if it runs, or was killed."""
     n_rows: int
     settings: Mapping[str, Json]
     metrics: Mapping[str, Json]
@@ -173,7 +173,7 @@ def answering_words(version: str | None, role: str, *, again: bool = False) -> s
     """Return which adapter answers now, in a sentence.
 
     Args:
-        version: of the adapter; ``None``: the base model.
+        version: of the adapter; ``None`` means the base model.
         role: that it answers for.
         again: whether it did so before, and was brought back.
     """

@@ -6,7 +6,7 @@ Every part lies in [0, 1], 1 is best. With weights w_k of the parts p_k that are
     multiplicative    2 prod(p_k ** (w_k / sum(w_k))) - 1
 
 lies in [-1, 1]. Parts below 0 are refused: a product of two negatives would praise. By default the rating
-is the only part that weighs. An answer that nobody rated has no reward, whatever its other parts; one
+is the only part that weighs. An answer that no one rated has no reward, whatever its other parts; one
 with a safety flag has the training reward ``UNSAFE_REWARD``, and its rating stays what people gave.
 """
 
@@ -39,9 +39,9 @@ class AnswerReward:
     """Reward of one answer, with all that it was made of."""
 
     parts: Mapping[str, float | None]
-    """Name → value in [0, 1], also of parts that weigh nothing. ``None``: unknown."""
+    """Name → value in [0, 1], also of parts that weigh nothing. ``None`` if unknown."""
     blended: float | None
-    """The blend in [-1, 1]. ``None``: nobody rated the answer."""
+    """The blend in [-1, 1]. ``None`` if no one rated the answer."""
     training: float | None
     """The reward to train on: the blend, or ``UNSAFE_REWARD`` where there are flags."""
     flags: tuple[SafetyFlag, ...] = ()
@@ -60,8 +60,8 @@ def answer_parts(
     Args:
         prompt: what was asked last.
         answer: the response.
-        rating: reward that people gave, in [-1, 1]. ``None``: unrated.
-        style: of its user (``user_style``). ``None``: unknown.
+        rating: reward that people gave, in [-1, 1]. ``None`` if unrated.
+        style: of its user (``user_style``). ``None`` if unknown.
         length_words: words that are not too many.
     """
     vector = hashed_ngrams(answer)

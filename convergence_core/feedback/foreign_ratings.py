@@ -29,14 +29,14 @@ class ForeignRating:
     event_id: str
     """The tool's own name of it: imported again, it counts once."""
     answer: Interaction | None
-    """What was rated. ``None``: an answer that is logged here under one of ``names``."""
+    """What was rated. ``None`` means an answer that is logged here under one of ``names``."""
     names: tuple[str, ...] = ()
     """Ids that the answer may be logged under, as its own or as its event."""
     user_id: str | None = None
-    """Who rated. ``None``: the answer's own user."""
+    """Who rated. ``None`` means the answer's own user."""
     rating: int | None = None
     thumbs: Thumbs | None = None
-    """Both ``None``: the answer is not rated."""
+    """Both ``None`` if the answer is not rated."""
     reason: str | None = None
     created_us: int = 0
 
@@ -49,7 +49,7 @@ def read_rating(
     Args:
         row: as JSON.
         form: of which tool.
-        scale: lowest and highest value of numeric scores (Langfuse). ``None``: they are skipped.
+        scale: lowest and highest value of numeric scores (Langfuse). ``None`` if they are skipped.
 
     Raises:
         SkippedRatingError: it has no rating that can be kept; the reason is its text.

@@ -38,7 +38,7 @@ class HeldOutAnswer:
     prompt_key: str
     text: str
     reward: float | None = None
-    """Its rating as a share of the scale, in [0, 1]. ``None``: nobody rates held-out answers."""
+    """Its rating as a share of the scale, in [0, 1]. ``None`` if no one rates held-out answers."""
     log_ratio: float | None = None
     """Of a new adapter's answer: its log-likelihood by the new one less that by the one in service, nats."""
 
@@ -59,12 +59,12 @@ class HeldOutComparison:
 
     n_prompts: int
     kl_nats: Estimate | None
-    """Kullback-Leibler divergence of the new from the old, nats per answer: the mean ``divergence`` of the new
-    one's own answers. ``None``: not measured."""
+    """Kullback-Leibler divergence of the new from the old, nats per answer: the mean
+    ``divergence`` of the new one's own answers. ``None`` if not measured."""
     well_formed: Estimate | None
     """Share of the new one's answers with a good form."""
     reward_difference: Estimate | None
-    """New less old, paired by prompts, as a share of the scale. ``None``: not rated."""
+    """New less old, paired by prompts, as a share of the scale. ``None`` if not rated."""
 
 
 def compare_held_out(

@@ -48,7 +48,8 @@ class HeldOutMetric:
     change: float
     """After less before; of the perplexity, after divided by before."""
     low: float | None
-    """Ends of the change's 95 % interval over prompts, paired. ``None``: fewer than two prompts."""
+    """Ends of the change's 95 % interval over prompts, paired. ``None`` if fewer than two prompts.
+    """
     high: float | None
     n_prompts: int
 
@@ -171,7 +172,7 @@ def _by_prompt(
 
 
 def _metric(name: str, old: Mapping[str, float], new: Mapping[str, float]) -> HeldOutMetric | None:
-    """Return one metric; ``None``: no prompt has it, or a number is not finite."""
+    """Return one metric; ``None`` if no prompt has it, or a number is not finite."""
     keys = sorted(old.keys() & new.keys())
     before, after = (np.array([means[key] for key in keys]) for means in (old, new))
     if not keys or not np.isfinite([before, after]).all():

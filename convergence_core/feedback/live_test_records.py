@@ -21,7 +21,7 @@ class LiveTest:
     version: str
     """The new adapter."""
     control: str | None
-    """What answered before. ``None``: the base model."""
+    """What answered before. ``None`` means the base model."""
     role: str
     share: float
     max_ratings: int
@@ -30,13 +30,13 @@ class LiveTest:
     n_conversations: int = 0
     """Conversations with a rating; this and what follows as it is now, or was at the test's end."""
     difference: float | None = None
-    """Mean reward of the new one's conversations less that of the others', in [-2, 2]; ``None``: one side has
-    none."""
+    """Mean reward of the new one's conversations less that of the others', in [-2, 2]; ``None``
+    means one side has none."""
     low: float | None = None
     """Ends of its 95 % confidence sequence, which holds at any look."""
     high: float | None = None
     reason: str | None = None
-    """Why it ended without a verdict; ``None``: it has not."""
+    """Why it ended without a verdict; ``None`` if it has not."""
     started_us: int = 0
     ended_us: int | None = None
 

@@ -36,7 +36,7 @@ def mid_rank_quantiles(values: Sequence[float], among: Sequence[float] | None = 
 
     Args:
         values: numbers of any scale.
-        among: what they are compared with and are part of; ``None``: each other.
+        among: what they are compared with and are part of; ``None`` means each other.
     """
     ordered = np.sort(np.asarray(values if among is None else among, dtype=float))
     points = np.asarray(values, dtype=float)
@@ -73,7 +73,7 @@ def rating_quantiles(users: Sequence[str], ratings: Sequence[float]) -> Floats:
 
 
 def desirability(rating: Rating) -> bool | None:
-    """Return whether an answer is desirable; ``None``: a 3, which is neither."""
+    """Return whether an answer is desirable; ``None`` means a 3, which is neither."""
     if rating.rating is None:
         return rating.thumbs == "up"
     if rating.rating >= DESIRABLE_FROM:

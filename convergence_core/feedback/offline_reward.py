@@ -76,13 +76,13 @@ def offline_reward(
         rewards: of each rated answer, (n,).
         log_candidate: log-probability of each whole answer by the candidate, nats, (n,).
         log_incumbent: the same by the incumbent.
-        log_logged: the same by what gave the answer; ``None``: the incumbent did.
+        log_logged: the same by what gave the answer; ``None`` if the incumbent did.
         groups: answers of one group, e.g. to one prompt, depend on each other; ``None``: none do.
         least_share: effective answers that the weights leave at least, as a share of all, in (0, 1].
         level: of the interval.
 
     Returns:
-        The estimate; ``None``: there are fewer than ``LEAST_GROUPS`` groups.
+        The estimate; ``None`` if there are fewer than ``LEAST_GROUPS`` groups.
 
     Raises:
         ValueError: lengths differ, or a value is not finite.

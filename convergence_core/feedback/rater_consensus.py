@@ -102,7 +102,7 @@ class RaterConsensus:
     raters: tuple[RaterProfile, ...]
     """By marks, most first."""
     mean_reward: float | None
-    """mu of (1). ``None``: no marks."""
+    """mu of (1). ``None`` means no marks."""
 
 
 def rater_consensus(marks: Sequence[Rating]) -> RaterConsensus:

@@ -61,7 +61,7 @@ LEAST_FLAGGED: Final = 20
 MOST_TRAINED: Final = 2_000
 """Answers that it is trained on, the last ones."""
 FALSE_FLAGS: Final = 0.01
-"""Share of the answers nobody flagged that the classifier may flag, in cross-validation."""
+"""Share of the answers no one flagged that the classifier may flag, in cross-validation."""
 N_FOLDS: Final = 5
 PENALTY: Final = 1.0
 """Half the precision that each weight of the classifier has before any answer."""

@@ -45,7 +45,7 @@ def _facts(pair: LabelledPair) -> Facts:
 
 
 def object_of(reply: str) -> dict[str, Any] | None:
-    """Return the first JSON object in a reply; ``None``: there is none."""
+    """Return the first JSON object in a reply; ``None`` if there is none."""
     decoder = json.JSONDecoder()
     for n, opening in enumerate(_OPENING.finditer(reply)):
         if n >= MOST_OPENINGS:

@@ -57,14 +57,14 @@ class GameRound:
 
     round_number: int
     series: str = ""
-    """Run that it was played in; empty: it was played alone. Two rounds that were under way at once may share
+    """Run that it was played in; empty: it was played alone. Two rounds that were in flight at once may share
     a number, never both."""
     coins: Mapping[str, Coin]
     """Game → its coin; empty: the games were chosen in another way."""
     change: float
     """Of the incumbent's mean reward on held-out cases, after less before, paired by case."""
     change_variance: float | None = None
-    """Of ``change``, from paired replicates; ``None``: unknown."""
+    """Of ``change``, from paired replicates; ``None`` if unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

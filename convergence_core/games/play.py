@@ -29,7 +29,7 @@ def seed_of(game: Game, key: PlayKey) -> int:
 
 
 class OpenPlay:
-    """A play that goes on: ``ask`` is what waits for a reply, ``None`` once it has ended.
+    """A play that continues: ``ask`` is what waits for a reply, ``None`` once it has ended.
 
     Whoever answers may be slow and may be asked over a network: hand in each reply when it is there.
 
@@ -70,7 +70,7 @@ class OpenPlay:
         """Return the ended play with its scores.
 
         Raises:
-            GameRuleError: the play still goes on, or a score is no finite number.
+            GameRuleError: the play still continues, or a score is no finite number.
         """
         if self.ask is not None:
             raise GameRuleError(f"`{self.game.id}` still waits for a reply of `{self.ask.role}`")

@@ -12,7 +12,7 @@ class LookReport:
     n_cases: int
     """0: no case is held out, or the round's share had no room for them."""
     mean: float | None
-    """Mean reward, in [0, 1]; ``None``: a case has none."""
+    """Mean reward, in [0, 1]; ``None`` means a case has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,12 +28,12 @@ class GameReport:
     n_void: int
     n_lost: int
     cost_usd: float | None
-    """Of its plays; ``None``: a price is unknown."""
+    """Of its plays; ``None`` if a price is unknown."""
     effect: tuple[float, float, float] | None
-    """Of a round with it on the held-out reward, with the ends of its posterior interval; ``None``: no round
-    with a coin of it was measured."""
+    """Of a round with it on the held-out reward, with the ends of its posterior interval; ``None``
+    means no round with a coin of it was measured."""
     p_keep: float | None
-    """P(its effect is above 0), .5 before any was measured; ``None``: it is off."""
+    """P(its effect is above 0), .5 before any was measured; ``None`` if it is off."""
     verdict: str
     """kept, dropped, undecided, on trial, or off."""
     why: str
@@ -50,7 +50,7 @@ class GamesReportWithin:
     n_calls: int
     """Replies of models, and of the system as a player."""
     cost_usd: float | None
-    """With the looks at held-out cases; ``None``: a price is unknown."""
+    """With the looks at held-out cases; ``None`` if a price is unknown."""
     is_offline: bool
     """Whether the built-in mock answered in the models' place."""
     looks: tuple[LookReport, ...]

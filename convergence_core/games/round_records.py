@@ -27,7 +27,7 @@ class PlayRecord(Transcript):
     """Role → who played it."""
     n_calls: int
     cost_usd: float | None
-    """``None``: a price is unknown."""
+    """``None`` if a price is unknown."""
 
     @property
     def play_id(self) -> str:
@@ -51,7 +51,7 @@ class HeldOutLook:
 
     @property
     def mean(self) -> float | None:
-        """Mean reward; ``None``: a case has none, or there is no case."""
+        """Mean reward; ``None`` means a case has none, or there is no case."""
         if not self.n_cases or len(self.rewards) < self.n_cases:
             return None
         return float(np.mean([*self.rewards.values()]))
@@ -80,9 +80,9 @@ class CoinRecord:
     feeds: Feed
     grounded: bool
     p_keep: float | None = None
-    """``None``: it is off."""
+    """``None`` if it is off."""
     coin: Coin | None = None
-    """``None``: it is off."""
+    """``None`` if it is off."""
     n_plays: int = 0
     off_reason: str | None = None
 
@@ -130,8 +130,8 @@ class PastRound:
     coins: tuple[CoinRecord, ...]
     look: HeldOutLook
     after: HeldOutLook | None = None
-    """What the final test of its run measured of the leader on the held-out cases; ``None``: nothing, or it was
-    played alone."""
+    """What the final test of its run measured of the leader on the held-out cases; ``None`` means
+    nothing, or it was played alone."""
 
     @property
     def place(self) -> tuple[str, int]:
@@ -150,7 +150,7 @@ def rounds_with_change(
 
     Args:
         past: finished rounds, in their order.
-        now: look before the round that begins; ``None``: none was taken.
+        now: look before the round that begins; ``None`` if none was taken.
         series: of the round that begins.
     """
     looks = [(record.series, record.look) for record in past]
@@ -183,9 +183,10 @@ class RoleScore:
     n: int
     mean: float
     half_width: float | None
-    """Of the 95 % t interval; ``None``: one play."""
+    """Of the 95 % t interval; ``None`` means one play."""
     reference: float | None
-    """What the solver gets in this seat against the solver; ``None``: no solver knows the game."""
+    """What the solver gets in this seat against the solver; ``None`` means no solver knows the
+    game."""
 
 
 def role_scores(
@@ -232,7 +233,8 @@ class GameSummary:
     """Why plays are void or lost, or a role broke a rule → how often."""
     cost_usd: float | None
     effect: GameEffect | None
-    """Of all rounds whose effect was measured; ``None``: there is none with a coin of the game."""
+    """Of all rounds whose effect was measured; ``None`` if there is none with a coin of the game.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,8 +251,8 @@ class GamesReport:
     n_plays: int
     n_calls: int
     cost_usd: float | None
-    """Of all calls, those of the look included; ``None``: a price is unknown."""
+    """Of all calls, those of the look included; ``None`` if a price is unknown."""
     is_offline: bool
     """Whether the built-in mock answered in the models' place."""
     limit: str | None
-    """Why it ended early; ``None``: it did not."""
+    """Why it ended early; ``None`` if it did not."""

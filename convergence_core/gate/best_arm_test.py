@@ -132,7 +132,7 @@ class BestArmTest:
 
     @property
     def winner(self) -> int | None:
-        """The arm that is better than all others; ``None``: undecided."""
+        """The arm that is better than all others; ``None`` if undecided."""
         left = np.flatnonzero(~self.eliminated)
         return int(left[0]) if left.size == 1 else None
 
@@ -224,8 +224,8 @@ class TrafficPlan:
     shares: tuple[float, ...]
     """Probability of each arm, summing to 1."""
     n_to_verdict: int | None
-    """Requests until a verdict if the means are as observed; 0: there is one; ``None``: the leading
-    arms look equal so far."""
+    """Requests until a verdict if the means are as observed; 0: there is one; ``None`` means the
+    leading arms look equal so far."""
 
 
 def even_plan(test: BestArmTest) -> TrafficPlan:

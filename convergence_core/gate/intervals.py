@@ -70,7 +70,7 @@ class Units:
 def grouped(
     values: Sequence[float], weights: Sequence[float], groups: Sequence[str | None]
 ) -> Units:
-    """Return groups of cases as single units; ``None``: the case is a unit of its own.
+    """Return groups of cases as single units; ``None`` if the case is a unit of its own.
 
     The weighted mean over units is that over cases. Cases of one group are alike, so ten of them
     say less than ten others would: only groups count as drawn independently.
@@ -109,7 +109,7 @@ def mean_ends(
         tail: probability of missing on either side, in (0, 0.5).
         lowest: least value that is possible, not the least seen.
         highest: largest value that is possible.
-        weights: (n,), positive; ``None``: all alike.
+        weights: (n,), positive; ``None`` means all alike.
 
     Raises:
         ValueError: there is no value, one lies outside its range, or a weight is not positive.

@@ -71,7 +71,7 @@ class VerdictForecast:
     low: int
     """Fewer in one future of ten."""
     high: int | None
-    """More in one future of ten; ``None``: more than ``HORIZON`` in that one."""
+    """More in one future of ten; ``None`` means more than ``HORIZON`` in that one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +97,7 @@ class PairedVerdict:
     """Evidence that decides, nats."""
     probability_better: float | None
     """Posterior probability that it is better by more than ``min_effect``, by this one look, for
-    words such as *likely*; it decides nothing. ``None``: fewer than two pairs."""
+    words such as *likely*; it decides nothing. ``None`` if fewer than two pairs."""
 
     @property
     def p_value(self) -> float:

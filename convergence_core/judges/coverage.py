@@ -50,7 +50,7 @@ class Coverage:
     """Behind ``distinct_2``."""
     duplicate_share: float
     held_out: float | None
-    """``None``: there are fewer than three held-out prompts."""
+    """``None`` if there are fewer than three held-out prompts."""
 
     @property
     def is_sufficient(self) -> bool:
@@ -129,7 +129,7 @@ def duplicate_share(texts: Sequence[str]) -> float:
 def held_out_coverage(texts: Sequence[str], held_out: Sequence[str]) -> float | None:
     """Return the share of held-out prompts that synthetic texts come near to.
 
-    ``None``: fewer than three prompts.
+    ``None`` if fewer than three prompts.
     """
     if len(held_out) < 3:
         return None
@@ -188,7 +188,7 @@ class Alarms:
     """Alarms so far, and how many of them a person has looked into."""
 
     reference: Coverage | None = None
-    """``None``: no window was full yet."""
+    """``None`` if no window was full yet."""
     n_alarms: int = 0
     n_released: int = 0
     """Alarms that a person has looked into."""

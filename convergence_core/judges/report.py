@@ -49,7 +49,7 @@ class JudgeReport:
     """Key under ``evaluation.metrics``."""
     mode: JudgeMode
     agreement: Agreement | None = None
-    """``None``: the metric names no label."""
+    """``None`` if the metric names no label."""
     of_default: bool = False
     """Whether the labels are compared with judgements of the default configuration's answers
     alone, or with those of all configurations asked."""
@@ -60,4 +60,4 @@ class JudgeReport:
     n_pairs: int = 0
     """Evaluations whose two answers were compared in both orders."""
     inconsistent: Figure | None = None
-    """Share of comparisons whose verdict changed with the order; ``None``: there are none."""
+    """Share of comparisons whose verdict changed with the order; ``None`` if there are none."""

@@ -16,7 +16,7 @@ What length does to the judge, whatever the truth, is the slope lambda of
 
 by least squares over one round's items, l being the judge's log-odds of the first; its standard error is that
 of White (1980, Econometrica 48:817), times n / (n - 2). Where right answers are as much longer each time, length
-and truth cannot be told apart, and nothing is said.
+and truth cannot be distinguished, and nothing is said.
 """
 
 import math
@@ -75,7 +75,7 @@ class Audit:
 
     @property
     def abort_reason(self) -> str | None:
-        """Why the round is to be aborted; ``None``: it is not."""
+        """Why the round is to be aborted; ``None`` if it is not."""
         if self.length is None or self.length_se is None:
             return None
         if abs(self.length) - SURE * self.length_se <= MOST_LENGTH_BIAS:
@@ -96,7 +96,7 @@ def audit(items: Sequence[Item], *, n_new: int | None = None) -> Audit:
 
     Args:
         items: judged ones.
-        n_new: of these, items that no earlier audit had; ``None``: all.
+        n_new: of these, items that no earlier audit had; ``None`` means all.
     """
     if not items:
         return Audit()

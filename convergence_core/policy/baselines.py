@@ -136,7 +136,7 @@ class FixedSequence:
 
         Args:
             legal: at the beginning, (n_actions,).
-            stop: action that ends an episode, left out; ``None``: none does.
+            stop: action that ends an episode, left out; ``None`` if none does.
         """
         actions: list[int] = []
         mask: tuple[bool, ...] | None = _key(legal)
@@ -186,7 +186,7 @@ class FixedSequence:
                     known[after] = 0.0  # a process that comes back to where it was ends there
                     known[after] = max(self._worth(after, draw, known).values())
                 future[action] += times / outcomes.n * known[after]
-        # What was never done leads as far as the best that was: else nobody would find out.
+        # What was never done leads as far as the best that was: else no one would find out.
         farthest = max(future.values(), default=0.0)
         means = {}
         for action in (at for at, is_on in enumerate(mask) if is_on):

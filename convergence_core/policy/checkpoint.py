@@ -2,7 +2,7 @@
 
 The layout is that of Hugging Face's format: the length of the header in 8 bytes, the header in JSON (of each
 array type, shape and offsets; texts under ``__metadata__``), then the arrays. It holds numbers and texts only,
-so reading one runs no code. A saved and loaded policy goes on bit for bit.
+so reading one runs no code. A saved and loaded policy continues bit for bit.
 """
 
 import json

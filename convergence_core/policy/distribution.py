@@ -72,7 +72,7 @@ class MaskedCategorical:
         return drawn
 
     def mode(self) -> Ints:
-        """Return the likeliest action of each row, the first of equals, (n,)."""
+        """Return the most likely action of each row, the first of equals, (n,)."""
         actions: Ints = np.argmax(self.log_probabilities, axis=1)
         return actions
 

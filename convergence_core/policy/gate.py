@@ -43,7 +43,7 @@ class PolicyVerdict:
     n: int
     """Episodes that both have played."""
     mean: float | None
-    """Mean difference of an episode's reward; ``None``: there is none."""
+    """Mean difference of an episode's reward; ``None`` if there is none."""
     low: float
     high: float
     """Confidence sequence of the mean difference, at level ``1 - ALPHA``."""

@@ -7,7 +7,7 @@ Weights move by Adam (D. Kingma, J. Ba, arXiv 1412.6980, Alg. 1) with epsilon 1e
     m = b1 m + (1 - b1) g,   v = b2 v + (1 - b2) g^2
     theta = theta - rate (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + epsilon)
 
-Minibatches are drawn anew in each epoch; advantages are normalized within each of them.
+Minibatches are drawn again in each epoch; advantages are normalized within each of them.
 """
 
 from collections.abc import Iterator

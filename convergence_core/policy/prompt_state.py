@@ -49,7 +49,7 @@ class PromptEpisode:
     category: Category = "none"
     """What the prompt's failures are mostly like."""
     score: float | None = None
-    """Mean score of the prompt now, in [0, 1]; ``None``: unknown."""
+    """Mean score of the prompt now, in [0, 1]; ``None`` if unknown."""
 
     def __post_init__(self) -> None:
         for name in self.history:

@@ -25,8 +25,8 @@ class PPOConfig:
     learning_rate: float = 3e-4
     """Step of Adam at the first update, above 0."""
     total_steps: int | None = None
-    """Environment steps over which the learning rate falls linearly to 0. ``None``: no end is known, and after ten
-    rollouts it falls with the square root of the steps."""
+    """Environment steps over which the learning rate falls linearly to 0. ``None`` if no end is
+    known, and after ten rollouts it falls with the square root of the steps."""
     gamma: float = 0.99
     """Discount of a reward one step later, in [0, 1]."""
     gae_lambda: float = 0.95
@@ -34,7 +34,8 @@ class PPOConfig:
     eps_clip: float = 0.2
     """Change of an action's likelihood ratio beyond which it earns nothing more, above 0."""
     value_clip: float | None = 0.2
-    """Farthest that a value moves in one update, in units of the return; ``None``: no limit."""
+    """Farthest that a value moves in one update, in units of the return; ``None`` means no limit.
+    """
     entropy_coef: float = 0.01
     """Weight of the entropy over legal actions."""
     value_coef: float = 0.5
@@ -42,7 +43,8 @@ class PPOConfig:
     max_grad_norm: float = 0.5
     """Longest gradient, over all weights of both networks; longer ones are scaled down."""
     target_kl: float | None = None
-    """An update ends where a minibatch's KL divergence, in nats, passes 1.5 of this; ``None``: never."""
+    """An update ends where a minibatch's KL divergence, in nats, passes 1.5 of this; ``None``
+    means never."""
     n_epochs: int = 4
     """Passes over a rollout."""
     batch_size: int = 64

@@ -67,7 +67,7 @@ class CaseEffects:
     def estimate(cls, evidence: Evidence) -> "CaseEffects":
         """Return the estimates from rewards of candidates on cases, at least one of each candidate.
 
-        The shape of the noise is the likelier one.
+        The shape of the noise is the more likely one.
         """
         if not _tells_noise(evidence):
             return cls.of_unknown_noise(evidence)

@@ -107,15 +107,15 @@ class GaussianProcess:
             targets: standardized measurements z, (n,).
             errors: R, (n, n), positive semi-definite.
             noise: prior of v.
-            repeats: of single measurements, whose errors have the variance v; ``None``: none.
-            start: log hyper-parameters to begin at; ``None``: the prior's medians.
+            repeats: of single measurements, whose errors have the variance v; ``None`` means none.
+            start: log hyper-parameters to begin at; ``None`` means the prior's medians.
             n_steps: iterations of the optimizer; 0 keeps ``start``.
         """
         problem = _Problem.of(kernel, kernel.distances(points, points), targets, errors, noise)
         problem = replace(problem, repeats=repeats)
         begin = problem.mean
         if start is not None:
-            # What lies outside was learned when less could be told apart.
+            # What lies outside was learned when less could be distinguished.
             inside = (problem.low <= start) & (start <= problem.high)
             begin = np.where(inside, start, problem.mean)
         if n_steps:
@@ -209,7 +209,7 @@ class GaussianProcess:
     def marginals(self, points: Points, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return posterior means and variances, (n,) each.
 
-        An unseen candidate's own effect is left out: it cannot be chosen for what nobody knows.
+        An unseen candidate's own effect is left out: it cannot be chosen for what no one knows.
 
         Args:
             points: of the candidates.

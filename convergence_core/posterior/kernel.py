@@ -5,7 +5,7 @@
     k_d = exp(-w distance)    of choices                                                           (3)
 
 The product carries interactions; the last term is what a candidate has beyond its point, which can
-be told from noise only where candidates are measured by several cells.
+be distinguished from noise only where candidates are measured by several cells.
 
 Notation: D dimensions, n and m candidates. Hyper-parameters are logarithms: of D lengths and weights,
 of s_p and of s_id, (D + 2,).
@@ -27,7 +27,7 @@ MEAN_WEIGHT, SD_WEIGHT = 1.0, 0.8
 MEAN_PRODUCT, SD_PRODUCT = 0.7, 1.0
 """Of s_p, in units of the standardized targets' variance."""
 MEAN_NUGGET, SD_NUGGET = 0.03, 1.5
-"""Of s_id where it can be told from noise, in the same units."""
+"""Of s_id where it can be distinguished from noise, in the same units."""
 MEAN_JITTER, SD_JITTER = 1e-6, 0.1
 """Of s_id elsewhere."""
 
@@ -81,7 +81,7 @@ class Kernel:
 
         Args:
             encoding: of the space.
-            has_nugget: whether a candidate's own effect can be told from noise.
+            has_nugget: whether a candidate's own effect can be distinguished from noise.
         """
         q, n_choices = len(encoding.number_names), len(encoding.choice_names)
         nugget_prior = (MEAN_NUGGET, SD_NUGGET) if has_nugget else (MEAN_JITTER, SD_JITTER)

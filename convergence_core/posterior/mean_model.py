@@ -46,7 +46,7 @@ class Means:
     count: np.ndarray
     """Cells behind each mean, at least 1, (n,)."""
     variance: float | None
-    """Of one cell within its candidate; ``None``: too few cells tell."""
+    """Of one cell within its candidate; ``None`` if too few cells tell."""
 
     @classmethod
     def gather(cls, archive: Archive, name: str) -> "Means":
@@ -79,7 +79,7 @@ class Means:
 
 
 def pooled_variance(within: float, count: np.ndarray) -> float | None:
-    """Return the variance of one cell; ``None``: too few cells tell.
+    """Return the variance of one cell; ``None`` if too few cells tell.
 
     Args:
         within: sum of squares within candidates.
@@ -144,7 +144,7 @@ class FittedMeans:
         return cls(process=process, warp=warp, row=row, bounds=bounds)
 
     def posterior_at(self, ids: Sequence[str], points: Points) -> WarpedPosterior:
-        """Return the joint posterior of candidates at these points; an empty id is nobody's."""
+        """Return the joint posterior of candidates at these points; an empty id is no one's."""
         return WarpedPosterior(
             ids=tuple(ids),
             process=self.process,

@@ -12,7 +12,7 @@ zeta, in posterior standard deviations, is the bias: least squares, shrunk to 0 
 prior. It would be 0 of a posterior that is right, however candidates are chosen. Claims are lowered
 by it and their intervals widened by its own error (4); which candidate is chosen owes nothing to it.
 
-Where cells tell the noise, leaders are candidates that had been asked before: of others nobody knew
+Where cells tell the noise, leaders are candidates that had been asked before: of others no one knew
 their own effect. Where there is one case and the process learns the noise, few are asked again, and
 new candidates of as high a posterior mean count as well.
 
@@ -112,7 +112,7 @@ class SelectionBias:
     def widening(self) -> float:
         """Factor of the width of intervals by the error of ``zeta``, at least 1.
 
-        1 where nobody was asked again: then nothing is corrected.
+        1 where no one was asked again: then nothing is corrected.
         """
         return 1.0 if self.square == 0.0 else (1.0 + 1.0 / (self.square + 1.0)) ** 0.5  # (eq. 4)
 

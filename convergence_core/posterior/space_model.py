@@ -58,15 +58,15 @@ class SpaceModel:
     max_rows: int = MAX_ROWS
     """Of more candidates, the best half, the newest quarter and a spread quarter are kept."""
     bounds: Bounds = (0.0, 1.0)
-    """Of rewards; ``None``: anywhere."""
+    """Of rewards; ``None`` means anywhere."""
     deterministic: bool = False
     """Whether a case that is asked again gets the same reward."""
     price: LengthPrice | None = None
-    """Of texts, where candidates are compared; ``None``: their length is free."""
+    """Of texts, where candidates are compared; ``None`` if their length is free."""
     earlier: tuple[EarlierRun, ...] = ()
     """Prior runs of the same system, counted as far as they agree with this one."""
     start: tuple[float, ...] | None = None
-    """Log hyper-parameters of an earlier fit to begin at; ``None``: the prior's medians."""
+    """Log hyper-parameters of an earlier fit to begin at; ``None`` means the prior's medians."""
     start_steps: int = N_STEPS
     """Iterations from there."""
     encoding: Encoding = field(init=False, repr=False, compare=False)
@@ -228,7 +228,7 @@ class FitInputs:
     case_weights: dict[str, float]
 
     def is_same(self, other: "FitInputs") -> bool:
-        """Whether both are of one archive and ask alike; archives are values that nobody changes."""
+        """Whether both are of one archive and ask alike; archives are values that no one changes."""
         return (
             self.archive is other.archive
             and self.case_ids == other.case_ids
@@ -249,7 +249,8 @@ class FittedEvidence:
     log_params: np.ndarray
     """Hyper-parameters that fit this run alone."""
     agreement: tuple[float, ...] | None
-    """Expected rho of each prior run, 0 where it is ignored; ``None``: none, or none fits beside this run's candidates."""
+    """Expected rho of each prior run, 0 where it is ignored; ``None`` means none, or none fits
+    beside this run's candidates."""
     warp: Warp
     effects: CaseEffects
     evidence: Evidence
@@ -283,7 +284,7 @@ class FittedSpaceModel:
 
     @property
     def cells_worth_the_prior(self) -> float | None:
-        """Cells whose noise equals the variance of a candidate nobody asked; ``None``: unknown.
+        """Cells whose noise equals the variance of a candidate no one asked; ``None`` if unknown.
 
         So many leave half of that variance. It takes cells to tell noise from merit.
         """

@@ -26,7 +26,7 @@ from convergence_core.posterior.gaussian_process import GaussianProcess, matrix_
 from convergence_core.space.arrays import Points
 
 Bounds = tuple[float, float] | None
-"""Of rewards; ``None``: anywhere."""
+"""Of rewards; ``None`` means anywhere."""
 KNEE = -1.5
 """Where compression begins, in units of the spread of the better half below the median."""
 PLATEAU = 1e-9
@@ -141,7 +141,7 @@ class WarpedPosterior:
 
     ids: tuple[str, ...]
     process: GaussianProcess | None
-    """``None``: nothing was seen, every candidate is the same guess."""
+    """``None`` if nothing was seen, every candidate is the same guess."""
     warp: Warp
     points: Points | None
     rows: np.ndarray

@@ -104,7 +104,7 @@ class Choices:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Editor:
-    """What stays the same while a run goes on."""
+    """What stays the same while a run continues."""
 
     settings: PromptsConfig
     task: str
@@ -125,10 +125,10 @@ class Editor:
     expected_is_answer: bool = True
     """Whether what a case expects is the answer itself, so that a demonstration may show it."""
     price: LengthPrice | None = None
-    """Of texts; ``None``: their length is free."""
+    """Of texts; ``None`` if their length is free."""
     run_id: str = ""
     learned: OperatorShares | None = None
-    """Of the policy that the gate lets serve; ``None``: Thompson sampling alone chooses."""
+    """Of the policy that the gate lets serve; ``None`` means Thompson sampling alone chooses."""
 
     # -- planning
 
@@ -207,7 +207,7 @@ class Editor:
         known: Mapping[str, Sequence[str]],
         rng: np.random.Generator,
     ) -> Edit | None:
-        """Return an edit; ``None``: no operator applies, or nothing was asked yet.
+        """Return an edit; ``None`` means no operator applies, or nothing was asked yet.
 
         Args:
             choices: as ``choices`` returned them.
@@ -264,7 +264,7 @@ class Editor:
         offered: Sequence[Shot],
         rng: np.random.Generator,
     ) -> Edit | None:
-        """Return this edit of these parents; ``None``: no new demonstrations can be drawn."""
+        """Return this edit of these parents; ``None`` means no new demonstrations can be drawn."""
         ready, shots = None, split(parents[0])[1]
         shown: tuple[tuple[str, Shown], ...] = ()
         if operator == "examples":
@@ -384,10 +384,10 @@ class Editor:
 
         Args:
             edit: as it was planned.
-            answer: of its writer; ``None``: there is none, or nothing was to be written.
+            answer: of its writer; ``None`` if there is none, or nothing was to be written.
             known: texts that its parameter has, those of this writing included.
             writer: ``rules``, or the model.
-            cost_usd: of the call; ``None``: unknown.
+            cost_usd: of the call; ``None`` if unknown.
             reason: why there is no answer.
         """
         text, verdict = edit.ready, NO_ANSWER

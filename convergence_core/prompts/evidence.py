@@ -167,7 +167,7 @@ def cell_sd(evidence: Mapping[str, TextEvidence]) -> float:
 
 
 def gain(child: TextEvidence, parent: TextEvidence) -> tuple[float, float] | None:
-    """Return g and its variance; ``None``: too few cases are shared."""
+    """Return g and its variance; ``None`` if too few cases are shared."""
     shared = [case for case in child.by_case if case in parent.by_case]
     if len(shared) < LEAST_SHARED:
         return None

@@ -43,7 +43,7 @@ def category_of(reward: float, answer: str, expected: str | None, *, failed: boo
     Args:
         reward: in [0, 1].
         answer: as text.
-        expected: as text; ``None``: the case names none.
+        expected: as text; ``None`` if the case names none.
         failed: whether there was no answer at all.
     """
     if reward >= GOOD:

@@ -116,7 +116,7 @@ class Invariants:
     def violation(
         self, text: str, *, parents: Sequence[str], known: Iterable[str], shots: Sequence[Shot]
     ) -> Violation | None:
-        """Return the first invariant that a text breaks; ``None``: it keeps all.
+        """Return the first invariant that a text breaks; ``None`` if it keeps all.
 
         Args:
             text: whole, demonstrations included.
@@ -192,7 +192,7 @@ def _keeps_schemas(text: str, parent: str) -> bool:
 
 
 def _json(text: str) -> Json:
-    """Return the JSON object or list that a text is; ``None``: it is none."""
+    """Return the JSON object or list that a text is; ``None`` if it is none."""
     try:
         value = json.loads(text)
         canonical_json(value)

@@ -54,7 +54,7 @@ class Shown:
 
     input: str
     answer: str | None
-    """``None``: it was not asked yet."""
+    """``None`` if it was not asked yet."""
     expected: str | None
     reason: str
 
@@ -112,7 +112,7 @@ class WriterAnswer:
     """What a writer answered."""
 
     text: str | None
-    """``None``: the answer is not in the form that the request names."""
+    """``None`` if the answer is not in the form that the request names."""
     diagnosis: str
 
 

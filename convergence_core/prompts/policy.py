@@ -33,7 +33,7 @@ REDUCTION_STEP: Final = 0.02
 """Added for a reduction with each edit since a given text, up to the largest of ``PRIOR_MEANS``: edits that failed
 have left sentences that only cost."""
 LIKELY_MEAN: Final = 0.02
-"""Added for an operator that its category makes likelier to help."""
+"""Added for an operator that its category makes more likely to help."""
 TAU: Final = 0.03
 """Spread of the mean gains of operators, and of categories about them."""
 EPSILON: Final = 0.1

@@ -25,7 +25,7 @@ class FamilyEdge:
     n_shared: int
     """Search cases that both were asked."""
     effect: float | None
-    """Mean difference of rewards on these; ``None``: there are none."""
+    """Mean difference of rewards on these; ``None`` if there are none."""
     effect_se: float | None
     fixed: int
     """Of these, cases that got better."""
@@ -51,7 +51,7 @@ class PromptReport:
     refusals: Mapping[str, int] = field(default_factory=dict)
     """Verdict → texts that it refused."""
     cost_usd: float | None = None
-    """``None``: unknown."""
+    """``None`` if unknown."""
     family: tuple[FamilyEdge, ...] = ()
     """Edits from the given texts to the winner's, in their order."""
     gap: float | None = None
@@ -75,7 +75,7 @@ class PromptReport:
 
     @property
     def overfitting(self) -> str | None:
-        """What is said of overfitting to the search cases; ``None``: nothing is known."""
+        """What is said of overfitting to the search cases; ``None`` if nothing is known."""
         if self.gap is None:
             return None
         text = f"Search minus held-out score: {_signed(self.gap)}"

@@ -174,4 +174,4 @@ LIKELY: Final[Mapping[str, tuple[OperatorName, ...]]] = {
     "wrong": ("reflect", "examples", "expansion", "task-decomposition"),
     "partial": ("reflect", "examples", "expansion"),
 }
-"""Failure category → operators that are likelier to help: a small head start in the policy."""
+"""Failure category → operators that are more likely to help: a small head start in the policy."""

@@ -14,23 +14,23 @@ class CaseAnswer:
     """What a candidate answered to one case, and what that was worth."""
 
     text: str | None
-    """Of its first repeat; ``None``: not kept, or there was none."""
+    """Of its first repeat; ``None`` if not kept, or there was none."""
     reward: float | None
-    """Mean over repeats, in [0, 1]; ``None``: missing."""
+    """Mean over repeats, in [0, 1]; ``None`` if missing."""
     metrics: Mapping[str, float] = field(default_factory=dict)
     """Metric → mean over repeats, in the metric's unit."""
     latency_ms: float | None = None
     cost_usd: float | None = None
-    """Price of the answer, whoever paid it; ``None``: unknown."""
+    """Price of the answer, whoever paid it; ``None`` if unknown."""
     n_repeats: int = 1
     error: str | None = None
     """Why there is no answer, or why it counts as a failure."""
     reasons: tuple[str, ...] = ()
     """What judges wrote of it."""
     recording_url: str | None = None
-    """Where its first repeat can be watched; ``None``: nowhere."""
+    """Where its first repeat can be watched; ``None`` means nowhere."""
     thinking: str | None = None
-    """The model's thinking before ``text``; ``None``: not kept, or none is known."""
+    """The model's thinking before ``text``; ``None`` if not kept, or none is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,16 +44,16 @@ class CaseAnswers:
     """Cells that the answers are from: the same for both, where both have some of a role."""
     weight: float = 1.0
     input: str | None
-    """``None``: not kept."""
+    """``None`` if not kept."""
     expected: str | None = None
-    """``None``: not kept, or the case has none."""
+    """``None`` if not kept, or the case has none."""
     first: CaseAnswer | None
-    """``None``: it was not asked this case."""
+    """``None`` if it was not asked this case."""
     second: CaseAnswer | None
 
     @property
     def gap(self) -> float | None:
-        """Reward of the second less that of the first; ``None``: one of them is missing."""
+        """Reward of the second less that of the first; ``None`` means one of them is missing."""
         pair = [answer.reward for answer in (self.first, self.second) if answer is not None]
         known = [reward for reward in pair if reward is not None]
         return known[1] - known[0] if len(known) == 2 else None

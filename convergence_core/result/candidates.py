@@ -30,7 +30,7 @@ class GateReport:
     n_cases: int
     """Held-out cases that both were asked."""
     n_groups: int | None = None
-    """Groups of them, each of which was one bet; ``None``: each case was one."""
+    """Groups of them, each of which was one bet; ``None`` means each case was one."""
     mean: float
     """Mean difference, candidate less opponent, in [-1, 1]."""
     low: float
@@ -47,19 +47,20 @@ class GateReport:
     """Of this look."""
     n_to_verdict: int | None
     """Further cases, or groups of them where there are groups, until a verdict, if they go on like
-    this: the median; 0: there is one; ``None``: probably none within thousands, or too few cases to
-    forecast."""
+    this: the median; 0: there is one; ``None`` means probably none within thousands, or too few
+    cases to forecast."""
     n_to_verdict_low: int | None = None
     """Fewer in one future of ten."""
     n_to_verdict_high: int | None = None
-    """More in one future of ten; ``None``: thousands, or as of ``n_to_verdict``."""
+    """More in one future of ten; ``None`` means thousands, or as of ``n_to_verdict``."""
     probability_better: float | None = None
     """Posterior probability of a difference above ``min_effect``, by this one look; it words a
-    verdict, and decides nothing. ``None``: fewer than two cases, or of an earlier version."""
+    verdict, and decides nothing. ``None`` if fewer than two cases, or of an earlier version."""
     level: float | None = None
-    """Probability of a wrong ``promote`` that this look spends; ``None``: of an earlier version."""
+    """Probability of a wrong ``promote`` that this look spends; ``None`` for an earlier
+    version."""
     left: float | None = None
-    """What is left of ``alpha`` on these cases for later looks; ``None``: as of ``level``."""
+    """What is left of ``alpha`` on these cases for later looks; ``None`` means as of ``level``."""
     is_adopted: bool = False
     """Whether the candidate became the champion with the verdict, without a person being asked."""
 
@@ -74,18 +75,20 @@ class CandidateReport:
     params: Params
     origin: str
     generation: int | None
-    """First asked, from 0; ``None``: a default that the search did not ask."""
+    """First asked, from 0; ``None`` means a default that the search did not ask."""
     search: Estimate | None
-    """Posterior; for the winner biased upward by selection. ``None``: a default that got no reward
-    in the search; every winner has one."""
+    """Posterior; for the winner biased upward by selection. ``None`` means a default that got no
+    reward in the search; every winner has one."""
     fresh: Estimate | None = None
-    """Same cases, asked again after the choice; ``None``: not asked."""
+    """Same cases, asked again after the choice; ``None`` if not asked."""
     holdout: Estimate | None = None
-    """Cases the search never saw; ``None``: not asked."""
+    """Cases the search never saw; ``None`` if not asked."""
     answer_usd: float | None = None
-    """Mean price of an answer in the final evaluation; ``None``: not asked, or no price known."""
+    """Mean price of an answer in the final evaluation; ``None`` if not asked, or no price known.
+    """
     answer_ms: float | None = None
-    """Mean latency of an answer in the final evaluation; ``None``: not asked, or not measured."""
+    """Mean latency of an answer in the final evaluation; ``None`` if not asked, or not measured.
+    """
     metrics: Mapping[Role, Mapping[str, float]] = field(default_factory=dict)
     """Role → metric → mean in the metric's unit: for ``search`` adjusted for the cases that were
     asked, else measured, on the same cells for every candidate."""
@@ -135,8 +138,8 @@ class LeaderboardRow:
     """What the rank follows: the lower end of the posterior's 68 % interval, less what the length of
     texts costs; ``None``: a result of an earlier version."""
     feasible: float | None = None
-    """Probability that it keeps the hard constraints, which the rank follows first; ``None``: no
-    cell broke one."""
+    """Probability that it keeps the hard constraints, which the rank follows first; ``None`` means
+    no cell broke one."""
     n_cells: int
     """Search evaluations, missing ones left out."""
     n_cases: int | None = None

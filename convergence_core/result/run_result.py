@@ -39,14 +39,15 @@ class CurvePoint:
     cumulative_calls: int
     """Calls of the run so far, retries included."""
     best_mean: float | None
-    """Posterior mean of the candidate that would have been handed over; ``None``: none yet."""
+    """Posterior mean of the candidate that would have been handed over; ``None`` means none yet.
+    """
     low: float | None
     high: float | None
     asked_mean: float | None = None
-    """Mean of the posterior means, after it, of this generation's candidates; ``None``: no reward
-    was seen."""
+    """Mean of the posterior means, after it, of this generation's candidates; ``None`` if no
+    reward was seen."""
     cumulative_usd: float | None
-    """Known prices so far; ``None``: no call had one."""
+    """Known prices so far; ``None`` if no call had one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +57,8 @@ class Failure:
     reason: str
     """Short reason, e.g. ``http_500``."""
     fault: str | None
-    """``candidate``: counted as reward 0; other faults: missing. ``None``: skipped, not asked."""
+    """``candidate``: counted as reward 0; other faults: missing. ``None`` means skipped, not
+    asked."""
     n: int
     example: str | None
     """Error text of one of them, shortened."""
@@ -138,11 +140,11 @@ class RoleCost:
     completion_tokens: int | None
     reasoning_tokens: int | None
     cost_usd: float | None
-    """Sum of known prices; ``None``: no price is known."""
+    """Sum of known prices; ``None`` if no price is known."""
     n_unpriced: int
     """Answered attempts whose price is unknown; nothing of them is in ``cost_usd``."""
     maybe_usd: float
-    """Worst case of attempts whose end nobody saw."""
+    """Worst case of attempts whose end no one saw."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,11 +180,11 @@ class RunResult:
     n_maybe_paid: int = 0
     """Calls in flight when a process died: perhaps paid, perhaps not."""
     cost_usd: float | None
-    """Sum of known prices; ``None``: no call had one."""
+    """Sum of known prices; ``None`` if no call had one."""
     judges: tuple[JudgeReport, ...] = ()
     """What is known of the metrics that a model judges."""
     costs: tuple[RoleCost, ...] = ()
-    """By role and model, dearest first."""
+    """By role and model, most expensive first."""
     started_us: int
     ended_us: int
     n_search_cases: int
@@ -191,17 +193,18 @@ class RunResult:
     """What the numbers depend on, e.g. versions and hashes."""
     metrics: tuple[MetricInfo, ...] = ()
     winner: CandidateReport | None
-    """The recommended candidate; ``None``: no candidate got a reward but for failures."""
+    """The recommended candidate; ``None`` if no candidate got a reward but for failures."""
     challenger: CandidateReport | None = None
     """The search's best where the defaults are recommended instead of it, because held-out cases
-    do not speak for it (``convergence_core.result.verdict``); ``None``: the search's best is the recommended one."""
+    do not speak for it (``convergence_core.result.verdict``); ``None`` if the search's best is the
+    recommended one."""
     winner_reason: str = ""
     """What the recommendation rests on, in words."""
     final_look: str = ""
     """Why the winner was not looked at again, or on fewer cells than planned, in words without a
     full stop; empty: it was as planned."""
     baseline: CandidateReport | None = None
-    """The user's defaults; ``None``: the configuration gives none, or they were never asked."""
+    """The user's defaults; ``None`` if the configuration gives none, or they were never asked."""
     has_defaults: bool = False
     """Whether the configuration gives defaults."""
     difference: Estimate | None = None
@@ -209,25 +212,25 @@ class RunResult:
     difference_fresh: Estimate | None = None
     """The search's best minus default on the search cases asked again."""
     gate: GateReport | None = None
-    """``None``: nobody to compare with, or no held-out case."""
+    """``None`` if no one to compare with, or no held-out case."""
     within: Within | None = None
     leaderboard: tuple[LeaderboardRow, ...] = ()
     """First rows only in a large run; ``n_candidates`` counts all."""
     front: Front | None = None
-    """``None``: no Pareto run, or no candidate has a reward."""
+    """``None`` means no Pareto run, or no candidate has a reward."""
     curve: tuple[CurvePoint, ...] = ()
     effects: tuple[Effect, ...] = ()
     """Of each parameter that can vary, that of the largest share first."""
     explanation: Explanation | None = None
-    """Why this one was chosen; ``None``: no candidate got a reward, or a run that goes on."""
+    """Why this one was chosen; ``None`` if no candidate got a reward, or a run that continues."""
     thinking: ThinkingReport | None = None
-    """What thoughts were worth; ``None``: nobody thought."""
+    """What thoughts were worth; ``None`` if no one thought."""
     preferences: PreferenceReport | None = None
-    """What preferences came to; ``None``: none were written."""
+    """What preferences came to; ``None`` if none were written."""
     games: GamesReportWithin | None = None
-    """What rounds of language games within the run came to; ``None``: none was played."""
+    """What rounds of language games within the run came to; ``None`` if none was played."""
     prompts: PromptReport | None = None
-    """What writing prompts came to; ``None``: nothing was written."""
+    """What writing prompts came to; ``None`` if nothing was written."""
     named_values: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Parameter → name in labels → the whole value, of values that labels only name."""
     failures: tuple[Failure, ...] = ()

@@ -64,15 +64,15 @@ class Verdict:
     next_step: str
     """A sentence."""
     command: str | None = None
-    """What does the next step; ``None``: it is no command."""
+    """What does the next step; ``None`` if it is no command."""
 
 
 def kind_of(gate: GateReport | None, *, usd: float | None, other_usd: float | None) -> Kind:
     """Return what held-out cases say of the search's best, which is not the one in use.
 
     Args:
-        gate: the comparison with the one in use; ``None``: there was none.
-        usd: price of an answer of the search's best; ``None``: unknown.
+        gate: the comparison with the one in use; ``None`` if there was none.
+        usd: price of an answer of the search's best; ``None`` if unknown.
         other_usd: the same of the one in use.
     """
     if gate is None:
@@ -212,7 +212,7 @@ def result_json(result: RunResult) -> dict[str, Json]:
 
 
 def price_sentence(result: RunResult) -> str | None:
-    """Return what an answer of each costs and how long it takes; ``None``: not measured."""
+    """Return what an answer of each costs and how long it takes; ``None`` if not measured."""
     candidate, baseline = result.best, result.baseline
     if candidate is None or candidate.answer_ms is None:
         return None

@@ -55,7 +55,7 @@ class Thought:
     tokens: int | None = None
     cost_usd: float | None = None
     reason: str | None = None
-    """Why it earns no reward (refused, cut off, failed); ``None``: it may earn one."""
+    """Why it earns no reward (refused, cut off, failed); ``None`` if it may earn one."""
 
     @property
     def is_no_op(self) -> bool:
@@ -113,7 +113,7 @@ class Commitment:
         return bool(shared) and all(gap <= UNMOVED for gap in gaps)
 
     def ignored_reason(self, thought: Thought) -> str | None:
-        """Return why a thought has no weight in the draws; ``None``: it has.
+        """Return why a thought has no weight in the draws; ``None`` if it has.
 
         A thought whose predictions cannot be read has shown nothing, and one that moved no prediction
         said nothing. Both are known before any outcome.

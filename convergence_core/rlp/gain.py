@@ -96,7 +96,7 @@ class EProcess:
     """Nats; Ville's inequality is about this one: P(ever e >= 1/alpha) <= alpha."""
 
     def after(self, value: float | None) -> "EProcess":
-        """Return the evidence after a generation's e-value; ``None``: it had none."""
+        """Return the evidence after a generation's e-value; ``None`` if it had none."""
         if value is None:
             return self
         log_e = self.log_e + math.log(value)
@@ -130,7 +130,7 @@ def shows_help(mean_gain: float | None, top_e_value: float, top_resolution: floa
     Technometrics 24:295) needs no correction for there being two.
 
     Args:
-        mean_gain: over generations, in nats; ``None``: nothing was scored.
+        mean_gain: over generations, in nats; ``None`` if nothing was scored.
         top_e_value: highest product of the e-values against the baseline.
         top_resolution: the same against the thoughts' own average forecasts.
     """

@@ -36,11 +36,11 @@ class TrialSummary:
     n_failed: int = 0
     """Cells that failed by the candidate's own fault."""
     failure: str | None = None
-    """Most frequent reason of those; ``None``: none failed."""
+    """Most frequent reason of those; ``None`` means none failed."""
     latency_ms: float | None = None
-    """Mean over its cells; ``None``: not known."""
+    """Mean over its cells; ``None`` if not known."""
     cost_usd: float | None = None
-    """Mean per cell of known prices; ``None``: none is known."""
+    """Mean per cell of known prices; ``None`` if none is known."""
 
 
 _STORED: Final = (
@@ -118,7 +118,7 @@ def adjusted_mean(evaluations: Sequence[Evaluation], easier: Mapping[str, float]
 
 
 def summary_of(trial: Trial, generation: int, easier: Mapping[str, float]) -> TrialSummary | None:
-    """Return what became known of a trial; ``None``: no search cell of it has a reward."""
+    """Return what became known of a trial; ``None`` means no search cell of it has a reward."""
     cells = [e for e in trial.evaluations if e.cell.role == "search" and e.reward is not None]
     if not cells:
         return None

@@ -164,7 +164,7 @@ class RlpUpdate:
     e_values: Mapping[str, float]
     """Thought → e_i."""
     e_value: float | None
-    """Of the generation; ``None``: no thought was scored."""
+    """Of the generation; ``None`` if no thought was scored."""
     resolution_e_values: Mapping[str, float]
     """Thought → e-value of its resolution."""
     update: Update
@@ -264,7 +264,7 @@ def _t_cal(state: RlpState, n_new: int, replay: Replay) -> float:
 
 
 def _mean(e_values: Mapping[str, float]) -> float | None:
-    """Return the mean of thoughts' e-values, an e-value again; ``None``: there is none."""
+    """Return the mean of thoughts' e-values, an e-value again; ``None`` if there is none."""
     return float(np.mean([*e_values.values()])) if e_values else None
 
 

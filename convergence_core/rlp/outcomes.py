@@ -8,7 +8,7 @@ what was known of each case before the generation is taken off its reward:
 
     outcome_i = mean over cells of  y_ij - (b_j - sum_j w_j b_j)
 
-with b_j the posterior means of ``posterior.case_effects``, 0 of cases that nobody was asked.
+with b_j the posterior means of ``posterior.case_effects``, 0 of cases that no one was asked.
 """
 
 from collections.abc import Mapping, Sequence

@@ -15,10 +15,10 @@ class BestThought:
     gain: float
     """Mean over its outcomes, in nats."""
     se: float | None
-    """Standard error of that, in nats; ``None``: a single outcome."""
+    """Standard error of that, in nats; ``None`` means a single outcome."""
     n_outcomes: int
     tested: str | None
-    """Label of the candidate whose outcome it foresaw best; ``None``: not known."""
+    """Label of the candidate whose outcome it foresaw best; ``None`` if not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,13 +28,14 @@ class ThinkingPoint:
     generation: int
     """From 0."""
     gain: float | None
-    """Mean gain of its thoughts, in nats; ``None``: none was scored."""
+    """Mean gain of its thoughts, in nats; ``None`` if none was scored."""
     se: float | None
     """Over its predictions; they share surprises, so it is a lower bound."""
     e_value: float | None
     """Of this generation alone."""
     resolution: float | None = None
-    """Mean gain of its thoughts over their own average forecasts, in nats; ``None``: not measured."""
+    """Mean gain of its thoughts over their own average forecasts, in nats; ``None`` if not
+    measured."""
     resolution_e_value: float | None = None
     """Evidence of that, of this generation alone."""
 
@@ -44,7 +45,7 @@ class ThinkingReport:
     """Thoughts of a run."""
 
     estimator: str | None
-    """Where probabilities came from; ``None``: no rung stood, and nothing was scored."""
+    """Where probabilities came from; ``None`` means no rung stood, and nothing was scored."""
     n_thoughts: int
     """Texts asked for, failed ones included, silence not."""
     n_failed: int
@@ -53,16 +54,17 @@ class ThinkingReport:
     n_silent: int
     """Draws of "no thought"."""
     gain: float | None
-    """Mean over generations of their thoughts' mean gain, in nats; ``None``: nothing was scored."""
+    """Mean over generations of their thoughts' mean gain, in nats; ``None`` if nothing was scored.
+    """
     se: float | None
-    """Standard error over generations; ``None``: fewer than two."""
+    """Standard error over generations; ``None`` if fewer than two."""
     e_value: float
     """Product of the generations' e-values."""
     top_e_value: float
     """The highest it ever was."""
     resolution: float | None = None
-    """Mean over generations of their thoughts' mean gain over their own average forecasts, in nats;
-    ``None``: not measured."""
+    """Mean over generations of their thoughts' mean gain over their own average forecasts, in
+    nats; ``None`` if not measured."""
     resolution_e_value: float = 1.0
     """Product of the generations' e-values of it."""
     top_resolution_e_value: float = 1.0

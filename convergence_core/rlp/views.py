@@ -147,7 +147,7 @@ def costs(history: TrialHistory, space: Space) -> str:
 
 
 def novelty(history: TrialHistory, space: Space) -> str:
-    """Return which values nobody has tried."""
+    """Return which values no one has tried."""
     lines = []
     for name, parameter in space.parameters.items():
         tried = {*_places(history, space, name)}
@@ -169,7 +169,7 @@ def _lines(trials: Sequence[TrialSummary], space: Space) -> str:
 
 
 def _places(history: TrialHistory, space: Space, name: str) -> list[str | None]:
-    """Return each trial's value of a parameter, or fifth of its range; ``None``: it has none."""
+    """Return each trial's value of a parameter, or fifth of its range; ``None`` if it has none."""
     parameter = space.parameters[name]
     values = [trial.params.get(name) for trial in history.trials]
     if isinstance(parameter, Choice):

@@ -2,7 +2,7 @@
 
 Truth is what executed metrics said (a match, a pattern, a number, a schema, a function of the user's);
 what a model judged is no truth, and neither are latency and cost. An answer is right if they average .9
-at least, wrong at .5 at most. Items are chosen by hash, one per case before a second, so that nobody
+at least, wrong at .5 at most. Items are chosen by hash, one per case before a second, so that no one
 chooses the easy ones.
 """
 

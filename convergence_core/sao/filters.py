@@ -131,7 +131,7 @@ class FilterChain:
         self.counters["incomplete"] += n
 
     def before_judging(self, comparison: Comparison) -> Filter | None:
-        """Return which of filters 1 to 6 drops a comparison, counted; ``None``: none does."""
+        """Return which of filters 1 to 6 drops a comparison, counted; ``None`` if none does."""
         return self._counted(self._first(comparison))
 
     def after_judging(self, pair: JudgedPair, length: float | None) -> Filter | None:
@@ -139,7 +139,7 @@ class FilterChain:
 
         Args:
             pair: judged in both orders.
-            length: lambda, what a length times e adds to the log-odds; ``None``: not known yet.
+            length: lambda, what a length times e adds to the log-odds; ``None`` if not known yet.
         """
         odds, ratio = pair.judgement.log_odds, pair.comparison.log_length_ratio
         filter_name: Filter | None = None

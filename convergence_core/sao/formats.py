@@ -118,7 +118,7 @@ def evidence_of(
         pair: kept.
         run_id: the run that judged it.
         judge: the model that did.
-        trust: in it after the round; ``None``: not known.
+        trust: in it after the round; ``None`` if not known.
         dropped: filter → pairs that it dropped in the same round.
     """
     c, j = pair.comparison, pair.judgement
@@ -150,7 +150,7 @@ def pair_of(row: PreferenceRow, evidence: Mapping[str, Any] | None, position: in
 
     Args:
         row: as read.
-        evidence: its line of the side file; ``None``: there is none.
+        evidence: its line of the side file; ``None`` if there is none.
         position: number of the row.
 
     Raises:

@@ -33,11 +33,11 @@ RIDGE: Final = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeBias:
-    """The judge as its last judgements show it; ``None``: too few."""
+    """The judge as its last judgements show it; ``None`` if too few."""
 
     n_pairs: int
     agreement: float | None
-    """Share of pairs on which both orders agree; ``None``: no pair."""
+    """Share of pairs on which both orders agree; ``None`` means no pair."""
     position: float | None
     """delta."""
     position_se: float | None = None
@@ -47,7 +47,7 @@ class JudgeBias:
 
     @property
     def abort_reason(self) -> str | None:
-        """Why the round is to be aborted; ``None``: it is not."""
+        """Why the round is to be aborted; ``None`` if it is not."""
         if (
             self.agreement is not None
             and self.n_pairs >= LEAST_TO_ABORT

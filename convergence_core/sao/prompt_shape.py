@@ -16,11 +16,11 @@ class PromptShape:
     """How an input is made of a prompt."""
 
     key: str | None = None
-    """Name of the text in a mapping; ``None``: there is none."""
+    """Name of the text in a mapping; ``None`` if there is none."""
     as_messages: bool = False
 
     def text(self, case_input: Json) -> str | None:
-        """Return the prompt of an input; ``None``: it has another shape."""
+        """Return the prompt of an input; ``None`` if it has another shape."""
         value: Any = case_input
         if self.key is not None:
             value = value.get(self.key) if isinstance(value, dict) and len(value) == 1 else None
@@ -35,7 +35,7 @@ class PromptShape:
 
 
 def shape_of(cases: Sequence[Case]) -> PromptShape | None:
-    """Return the shape that all cases have; ``None``: they have none in common."""
+    """Return the shape that all cases have; ``None`` if they have none in common."""
     if not cases:
         return None
     first: Any = cases[0].input

@@ -32,17 +32,18 @@ class PreferenceRound:
     agreement: float | None = None
     """Share of pairs on which both orders agree."""
     position: float | None = None
-    """What being shown first adds to the log-odds; ``None``: fewer than 100 pairs."""
+    """What being shown first adds to the log-odds; ``None`` if fewer than 100 pairs."""
     length: float | None = None
-    """What a length times e adds to them; ``None``: as above."""
+    """What a length times e adds to them; ``None`` means as above."""
     accuracy: float | None = None
-    """Of the judge on grounded items; ``None``: there were none."""
+    """Of the judge on grounded items; ``None`` if there were none."""
     n_items: int = 0
     trust: float = 0.0
     is_enabled: bool = False
     """Whether trust suffices to believe the judge."""
     lower_bound: float | None = None
-    """10 % quantile of the judge's accuracy over all audits, on which trust rests; ``None``: no audit."""
+    """10 % quantile of the judge's accuracy over all audits, on which trust rests; ``None`` means
+    no audit."""
     n_missing: int = 0
     """Different grounded items that a verdict on the judge still needs."""
     vendi: float | None = None

@@ -76,7 +76,7 @@ class RoundPlan:
 
     @property
     def prompt_temperature(self) -> float | None:
-        """``None``: not sent."""
+        """``None`` if not sent."""
         return None if self.source.settings.temperature is None else PROMPT_TEMPERATURE
 
 

@@ -20,7 +20,7 @@ class RoundOutcome:
     """What models answered in a round, and what they were judged to be."""
 
     prompts: tuple[str | None, ...]
-    """One per persona; ``None``: it failed."""
+    """One per persona; ``None`` if it failed."""
     pairs: tuple[JudgedPair, ...] = ()
     """All judged pairs, those dropped after it included."""
     n_pairs: int = 0

@@ -22,7 +22,7 @@ LEAST_FROZEN: Final = 5
 def agreement(judged_twice: Sequence[tuple[Judgement, Judgement]]) -> float | None:
     """Return the share of frozen verdicts that a judge repeats.
 
-    ``None``: fewer than ``LEAST_FROZEN`` pairs.
+    ``None`` if fewer than ``LEAST_FROZEN`` pairs.
     """
     if len(judged_twice) < LEAST_FROZEN:
         return None
@@ -39,14 +39,14 @@ class Rounds:
     best_agreement: float | None = None
     """Highest agreement with the frozen verdicts so far."""
     stop_reason: str | None = None
-    """``None``: another round may be run. Alarms of coverage are told by ``coverage.Alarms``: they end
-    no rounds for good."""
+    """``None`` means another round may be run. Alarms of coverage are told by ``coverage.Alarms``:
+    they end no rounds for good."""
 
     def after(self, score: float | None) -> "Rounds":
         """Return the state after a round.
 
         Args:
-            score: its agreement with the frozen verdicts; ``None``: not measured.
+            score: its agreement with the frozen verdicts; ``None`` if not measured.
         """
         n_done, best, reason = self.n_done + 1, self.best_agreement, self.stop_reason
         if score is not None and best is not None and score <= best - FALL + 1e-12:

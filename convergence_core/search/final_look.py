@@ -1,4 +1,4 @@
-"""Final test: the winner re-estimated on cells that nobody chose by.
+"""Final test: the winner re-estimated on cells that no one chose by.
 
 Winner, user's defaults and champion get the same cells: held-out cases, which the search never saw,
 and the search cases once more.
@@ -24,7 +24,7 @@ def finalists(
         study: of the run.
         state: at the end of the search.
         held_out: ids of the cases that the search never saw.
-        champion: the candidate in production; ``None``: there is none.
+        champion: the candidate in production; ``None`` if there is none.
     """
     recommendation, quota = study.recommend(state), study.schedule.final_quota()
     if recommendation is None or not quota.n_cells:

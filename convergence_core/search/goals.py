@@ -23,7 +23,7 @@ the cheap end, so the exponent of cost falls from 1 to 0 with what is spent (Lee
     gain / cost^(1 - spent)                                                                        (1)
 
 Costs are known per candidate asked, as means over its cells. Their logarithms have a surrogate over
-the space, so candidates nobody asked have a cost too.
+the space, so candidates no one asked have a cost too.
 """
 
 from collections.abc import Mapping, Sequence
@@ -59,11 +59,12 @@ class CostAwareSettings:
 
     per: Per
     budget: float | None = None
-    """What the search may spend, in these units; ``None``: no limit, generations alone count."""
+    """What the search may spend, in these units; ``None`` means no limit, generations alone count.
+    """
 
     @classmethod
     def of(cls, configuration: "Configuration") -> "CostAwareSettings | None":
-        """Return the settings of a configuration; ``None``: cost does not count."""
+        """Return the settings of a configuration; ``None`` means cost does not count."""
         per, max_usd = configuration.optimization.cost_aware, configuration.budget.max_usd
         if per is None:
             return None
@@ -74,7 +75,7 @@ class CostAwareSettings:
     def exponent(self, archive: Archive, generation: int, n_generations: int) -> float:
         """Return the exponent of cost in a generation: from 1 at first to 0 when all is spent.
 
-        A function of the evidence, so that a resumed run goes on as the unbroken one.
+        A function of the evidence, so that a resumed run continues as the unbroken one.
 
         Args:
             archive: told with this cost.
@@ -143,11 +144,11 @@ class Goals:
     tolerance: float = TOLERANCE
     """See ``TOLERANCE``; in [0, 1)."""
     costs: CostAwareSettings | None = None
-    """How cost counts; ``None``: not at all."""
+    """How cost counts; ``None`` if not at all."""
 
     @classmethod
     def of(cls, configuration: "Configuration") -> "Goals | None":
-        """Return the goals of a configuration; ``None``: the mean reward is all that counts."""
+        """Return the goals of a configuration; ``None`` if the mean reward is all that counts."""
         evaluation = configuration.evaluation
         rewards = RewardModel.from_config(evaluation.metrics)
         is_pareto = evaluation.objective == "pareto"
@@ -337,7 +338,7 @@ class FittedGoals:
     ) -> np.ndarray | None:
         """Return by how much n joint draws miss being feasible, in warped units, (n, n_candidates).
 
-        At most 0 where feasible; ``None``: no cell broke a constraint.
+        At most 0 where feasible; ``None`` means no cell broke a constraint.
         """
         if not self.is_constrained:
             return None

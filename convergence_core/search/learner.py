@@ -26,7 +26,7 @@ class LearnerStep:
     tables: Mapping[str, Sequence[Row]]
     """Table → rows of the generation."""
     summary: str | None = None
-    """What it did, on one line without secrets; ``None``: nothing worth a line."""
+    """What it did, on one line without secrets; ``None`` means nothing worth a line."""
 
 
 class Learner(Protocol):
@@ -39,7 +39,7 @@ class Learner(Protocol):
 
     @property
     def disabled_reason(self) -> str | None:
-        """Why it does nothing in this run, in words; ``None``: it works."""
+        """Why it does nothing in this run, in words; ``None`` if it works."""
         ...
 
     @property

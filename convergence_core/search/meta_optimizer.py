@@ -19,7 +19,7 @@ operator that gained most:
     Q_a <- Q_a + ALPHA (R_a - Q_a)                                                                  (2)
     P_a = P_MIN + (1 - K P_MIN) Q_a / sum_b Q_b                                                     (3)
 
-Probabilities begin at the shares of the fixed pool, and a generation in which nobody gained changes none.
+Probabilities begin at the shares of the fixed pool, and a generation in which no one gained changes none.
 Here P_a is the share of operator a in the pool rather than the chance of one child, since draws of the
 posterior choose among all of the pool; the share of uniformly random candidates follows that of ``fresh``.
 
@@ -128,7 +128,7 @@ class MetaOptimizer(Protocol):
     """Chooses the operators of the next generation; a value, like a sampler."""
 
     def mix(self, memory: Mapping[str, Json]) -> BreedingMix | None:
-        """Return the mix of the next generation; ``None``: the fixed one.
+        """Return the mix of the next generation; ``None`` means the fixed one.
 
         Args:
             memory: of the sampler, after the last generation.
@@ -152,7 +152,7 @@ def entry_of(memory: Mapping[str, Json]) -> Mapping[str, Json]:
 
 
 def numbers_of(value: Json, n: int) -> list[float] | None:
-    """Return n numbers that a memory holds; ``None``: it holds something else."""
+    """Return n numbers that a memory holds; ``None`` if it holds something else."""
     if isinstance(value, list) and len(value) == n:
         numbers = [float(number) for number in value if isinstance(number, int | float)]
         if len(numbers) == n and bool(np.isfinite(numbers).all()):

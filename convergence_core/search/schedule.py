@@ -2,7 +2,7 @@
 
 A run that is capped in calls spreads them evenly over its generations, and keeps a share for the
 final re-estimation: a search that leaves nothing to check its own winner with would end in a claim
-that nobody can trust.
+that no one can trust.
 """
 
 import math
@@ -39,9 +39,9 @@ class Schedule:
     deterministic: bool = False
     """Whether a cell that is asked again gets the same reward."""
     cases_per_candidate: int | None = None
-    """``None``: a generation may hold all search cases for each of its candidates."""
+    """``None`` means a generation may hold all search cases for each of its candidates."""
     max_calls: int | None = None
-    """Cap on calls of the whole run, those of judges included; ``None``: no cap."""
+    """Cap on calls of the whole run, those of judges included; ``None`` means no cap."""
     calls_per_cell: int = 1
     """Calls that one cell needs: its own, and those of judges."""
     n_champions: int = 0
@@ -97,7 +97,7 @@ class Schedule:
         return self.n_champions * (self.n_search_cases + self.n_holdout_cases)
 
     def final_shortage(self) -> str | None:
-        """Return why the final re-estimation gets no cell at all; ``None``: it gets some.
+        """Return why the final re-estimation gets no cell at all; ``None`` if it gets some.
 
         In words without a full stop, with the cap from which on it gets one case.
         """

@@ -136,7 +136,7 @@ class Study:
 
     @property
     def baseline(self) -> Candidate | None:
-        """The user's defaults; ``None``: the configuration gives none."""
+        """The user's defaults; ``None`` if the configuration gives none."""
         params = self.space.baseline()
         return None if params is None else self.space.candidate(params, origin="default")
 
@@ -157,7 +157,7 @@ class Study:
         return self.stop_reason(state) is None
 
     def stop_reason(self, state: StudyState) -> StopReason | None:
-        """Return why the search has ended; ``None``: it goes on."""
+        """Return why the search has ended; ``None`` if it continues."""
         if self.repair(state) is not None:
             return None
         if state.limit is not None:
@@ -198,14 +198,14 @@ class Study:
         return self.early_stopping.enabled and self.goals is None and self.surrogate.price is None
 
     def first_look(self, plan: Plan, trial: Trial | None = None) -> Assignment | None:
-        """Return the cells of the defaults to evaluate before all else; ``None``: no more.
+        """Return the cells of the defaults to evaluate before all else; ``None`` means no more.
 
         First those of the plan; if they are perfect, those of the other search cases, as far as the
         plan has room for them.
 
         Args:
             plan: of the first generation.
-            trial: of the defaults so far; ``None``: none.
+            trial: of the defaults so far; ``None`` means none.
         """
         if not self._stops_at_perfect or self.baseline is None:
             return None
@@ -231,7 +231,7 @@ class Study:
 
         Args:
             state: before it.
-            advice: of learners; ``None``: there is none.
+            advice: of learners; ``None`` if there is none.
         """
         repair = self.repair(state)
         if repair is not None:
@@ -257,7 +257,7 @@ class Study:
         return PlannedGeneration(plan=plan, rng_state=rng.bit_generator.state)
 
     def repair(self, state: StudyState) -> Plan | None:
-        """Return the plan that asks missing cells once more; ``None``: none is wanted."""
+        """Return the plan that asks missing cells once more; ``None`` if none is wanted."""
         if not state.repairs_next:
             return None
         assignments = tuple(
@@ -328,7 +328,7 @@ class Study:
     # -- what the evidence says
 
     def recommend(self, state: StudyState) -> Recommendation | None:
-        """Return the candidate to hand over; ``None``: none has answered."""
+        """Return the candidate to hand over; ``None`` if none has answered."""
         return self.recommendation(state.search) if state.is_answered else None
 
     def leader(self, state: StudyState) -> Candidate | None:

@@ -42,12 +42,12 @@ class Parameter(Protocol):
 
     @property
     def default(self) -> ParamValue | None:
-        """The user's value; ``None``: not given."""
+        """The user's value; ``None`` if not given."""
         ...
 
     @property
     def n_values(self) -> int | None:
-        """How many values it has; ``None``: a continuum."""
+        """How many values it has; ``None`` means a continuum."""
         ...
 
     def value_at(self, index: int) -> ParamValue:

@@ -1,4 +1,4 @@
-"""Spaces that gain variants of a text while a run goes on."""
+"""Spaces that gain variants of a text while a run continues."""
 
 import base64
 from collections.abc import Mapping, Sequence

@@ -67,7 +67,7 @@ def writes(name: str, *, toolkit: str | None, more: Sequence[str] = ()) -> bool:
 
     Args:
         name: of the tool.
-        toolkit: class of the toolkit that it belongs to; ``None``: a function of the user's.
+        toolkit: class of the toolkit that it belongs to; ``None`` means a function of the user's.
         more: names of further tools that write, ``*`` for any letters.
     """
     if any(fnmatchcase(name, pattern) for pattern in more):
@@ -100,7 +100,7 @@ class ToolUse:
     name: str
     arguments: Json
     result: str | None = None
-    """``None``: it was not carried out, or nothing was asked after it."""
+    """``None`` if it was not carried out, or nothing was asked after it."""
     is_dry: bool = False
     """Whether it would have written, and was intercepted."""
 
@@ -128,14 +128,14 @@ class AgentRun:
     rewrite: Callable[[str], str] = str
     """Applied to the text of every message, so that requests do not depend on this process."""
     fault: EvaluationFault | None = None
-    """Why the run cannot go on, whatever the agent makes of it."""
+    """Why the run cannot continue, whatever the agent makes of it."""
     replies: list[Reply] = field(default_factory=list)
     tools: list[ToolUse] = field(default_factory=list)
     on_close: Callable[[], object] | None = None
     """Asks the agent's own thread to end."""
     _started_s: float | None = None
     _calls_s: float = 0.0
-    """Seconds in which at least one call was under way."""
+    """Seconds in which at least one call was in flight."""
     _n_open: int = 0
     _open_since_s: float = 0.0
     _n_calls: int = 0

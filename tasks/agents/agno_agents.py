@@ -254,7 +254,7 @@ def _sent(message: Message, model: str, *, compressed: bool) -> dict[str, Json]:
 
 
 def _toolkit_of(entrypoint: object) -> Toolkit | None:
-    """Return the toolkit whose method a tool is; ``None``: a function of the user's."""
+    """Return the toolkit whose method a tool is; ``None`` means a function of the user's."""
     function = inspect.unwrap(entrypoint) if callable(entrypoint) else entrypoint
     owner = getattr(entrypoint, "__self__", None) or getattr(function, "__self__", None)
     return owner if isinstance(owner, Toolkit) else None
@@ -330,7 +330,7 @@ class _DaemonThreads(ThreadPoolExecutor):
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> "Future[Any]":
         future: Future[Any] = Future()
-        # From here on nobody cancels it: a tool that outlives its run still sets its result.
+        # From here on no one cancels it: a tool that outlives its run still sets its result.
         future.set_running_or_notify_cancel()
 
         def work() -> None:

@@ -165,7 +165,7 @@ class Workload:
     target: Target
     """What is asked; closed with the session."""
     timeout_s: float
-    """How long the target lets one call go on."""
+    """How long the target lets one call continue."""
     credential: str | None = None
     """Variable with the target's key; rate limits are counted per key."""
     metrics: Sequence[Metric | PaidMetric]
@@ -240,7 +240,7 @@ class Dispatcher:
             await asyncio.wait(self._cells, timeout=most_s)
 
     async def aclose(self) -> None:
-        """Stop, give up calls in flight and what is measured, and let nobody wait for it."""
+        """Stop, give up calls in flight and what is measured, and let no one wait for it."""
         await self.calls.aclose()
         for cell in self._cells:
             cell.cancel()

@@ -3,12 +3,12 @@
 Everything here runs in one event loop, so its counters need no lock: between two ``await`` nothing
 else runs. A call waits in the queue of its lane; a slot of the lane takes the next one that its
 endpoint's limiter lets through, reserves its worst case in the budget, claims it in the journal,
-makes it, settles it, and goes on with the next. Claims are made just before the call and a slot
+makes it, settles it, and continues with the next. Claims are made just before the call and a slot
 holds one at a time, so a killed process leaves at most as many calls of unknown end as there are
 slots.
 
 A retry waits without a slot and then queues like any other call. Every attempt is reserved and
-claimed anew. An answer is durable before it is used.
+claimed again. An answer is durable before it is used.
 """
 
 import asyncio
@@ -472,7 +472,7 @@ class Calls:
         ending: Reply | EvaluationFault,
         then: Callable[[], None],
     ) -> None:
-        """Write down how an attempt ended, and go on when that is durable."""
+        """Write down how an attempt ended, and continue when that is durable."""
         ending = paid_by_parts(ending) if call.is_composed else ending
         durable = self.journal.settle(settlement_of(call.intent, record, stored, ending))
 
@@ -499,7 +499,7 @@ class Calls:
             self._pause(call, delay_s)
 
     def _delay_s(self, call: PendingCall, fault: InfrastructureFault) -> float | None:
-        """Return the seconds until a call is asked again; ``None``: it is not.
+        """Return the seconds until a call is asked again; ``None`` if it is not.
 
         One call is attempted ``1 + max_retries + max_rate_limit_retries`` times at most, and what
         answers ask it to wait comes to ``LONGEST_PAUSE_S`` at most.

@@ -41,7 +41,7 @@ class Epoch:
 
     @property
     def fresh_since_us(self) -> int | None:
-        """End of the oldest answer that may be used; ``None``: however old."""
+        """End of the oldest answer that may be used; ``None`` for any age."""
         age_s = self.cache.max_age_s
         return None if age_s is None else self.run_started_us - int(age_s * 1e6)
 
@@ -94,11 +94,11 @@ class CallOutcome:
     """How a call ended: by an answer, by a fault, or not at all."""
 
     record: AttemptRecord | None = None
-    """The account in the ledger; ``None``: nothing was asked."""
+    """The account in the ledger; ``None`` if nothing was asked."""
     stored: Json = None
     """What the journal keeps of an answer or of the candidate's fault."""
     reply: Reply | None = None
-    """The answer as it came; ``None``: it is in ``stored``, or there is none."""
+    """The answer as it came; ``None`` if it is in ``stored``, or there is none."""
     fault: EvaluationFault | None = None
     """The infrastructure's fault that retries did not heal."""
     unsent_reason: tuple[Literal["budget", "stopped"], str] | None = None
@@ -138,11 +138,11 @@ class PendingCall:
     send: Callable[[], Awaitable[Reply]]
     """Makes the call once."""
     keep: Keep | None = None
-    """``None``: the whole answer is kept."""
+    """``None`` if the whole answer is kept."""
     future: "asyncio.Future[CallOutcome]" = field(init=False)
     """Done when the call has ended; made when it is queued."""
     limiter: EndpointLimiter | None = None
-    """Of its endpoint; ``None``: the call leaves no process, or passes none."""
+    """Of its endpoint; ``None`` if the call leaves no process, or passes none."""
     limits: EndpointLimits | None = None
     """What each of its requests waits for before it is sent; ``None``: nothing."""
     n_sent: int = 0
@@ -158,7 +158,7 @@ class PendingCall:
     last: CallOutcome | None = None
     """How the last try failed."""
     reservation: Reservation | Exhausted | None = None
-    """Its part of the budget, or why there is none; ``None``: not asked for yet."""
+    """Its part of the budget, or why there is none; ``None`` if not asked for yet."""
 
     @property
     def key(self) -> str:
@@ -231,7 +231,7 @@ class CallFactory:
 
 
 def endpoint_of(request: Json) -> str | None:
-    """Return where a request goes: scheme and host; ``None``: it leaves no process."""
+    """Return where a request goes: scheme and host; ``None`` if it leaves no process."""
     url = (request.get("base_url") or request.get("url")) if isinstance(request, dict) else None
     if not isinstance(url, str):
         return None

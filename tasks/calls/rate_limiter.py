@@ -79,7 +79,7 @@ class SharedRates:
         self._hosts = {host: EndpointRate(rates, host, rate) for host, rate in per_second.items()}
 
     def of(self, endpoint: str | None) -> EndpointRate | None:
-        """Return the rate of an endpoint (scheme and host); ``None``: nothing limits it."""
+        """Return the rate of an endpoint (scheme and host); ``None`` means nothing limits it."""
         return self._hosts.get((endpoint or "").partition("://")[2].lower())
 
     def close(self) -> None:
@@ -130,7 +130,7 @@ class EndpointLimiter:
         run_label: what `convergence resume` is to be given, for messages.
         on_event: called with what is worth a line of progress.
         rate: calls per second that all processes keep together.
-        address: check of the address; ``None``: many candidates, and no parameter ``model``.
+        address: check of the address; ``None`` if many candidates, and no parameter ``model``.
     """
 
     def __init__(
@@ -184,7 +184,7 @@ class EndpointLimiter:
         """Let a call pass, or say in how many seconds to look again.
 
         Returns:
-            ``None``: it has entered, and has to ``leave``. Infinity: until another one has left.
+            ``None`` if it has entered, and has to ``leave``. Infinity: until another one has left.
 
         Raises:
             EndpointDownError: the endpoint was given up.
@@ -222,7 +222,7 @@ class EndpointLimiter:
         """Leave with the end of a call.
 
         Args:
-            fault: how it ended; ``None``: it was answered.
+            fault: how it ended; ``None`` if it was answered.
             now_s: by the clock of the calls.
             candidate_id: whose call it was.
             model: the candidate's parameter ``model``; empty: it has none.
@@ -402,7 +402,8 @@ class EndpointLimiters:
     rates: SharedRates | None = None
     """Calls per second that all processes keep together."""
     address_of: Callable[[str], AddressCheck] | None = None
-    """Makes the check of an endpoint's address; ``None``: many candidates, and no parameter ``model``."""
+    """Makes the check of an endpoint's address; ``None`` if many candidates, and no parameter
+    ``model``."""
     _limiters: dict[tuple[str, str | None], EndpointLimiter] = field(
         default_factory=dict, init=False
     )
@@ -411,8 +412,8 @@ class EndpointLimiters:
         """Return the limiter of an endpoint and the variable of its key, made at the first use.
 
         Args:
-            endpoint: scheme and host; ``None``: the call leaves no process, and has no limiter.
-            credential: name of the environment variable; ``None``: no key is sent.
+            endpoint: scheme and host; ``None`` if the call leaves no process, and has no limiter.
+            credential: name of the environment variable; ``None`` if no key is sent.
         """
         if endpoint is None:
             return None

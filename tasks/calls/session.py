@@ -33,7 +33,7 @@ from tasks.calls.scorer import Closable, Scorer
 T = TypeVar("T")
 
 STOP_GRACE_S = 10.0
-"""How long calls in flight may go on after ``stop``, so that their answers are kept."""
+"""How long calls in flight may continue after ``stop``, so that their answers are kept."""
 
 
 class AskStandalone(Protocol):

@@ -148,10 +148,10 @@ class Conversation:
         self.begin(role)
 
     def begin(self, role: str) -> None:
-        """Begin anew, with a role.
+        """Begin again, with a role.
 
         Raises:
-            ConfigurationError: there is no such role; the conversation goes on as it was.
+            ConfigurationError: there is no such role; the conversation continues as it was.
         """
         persona_of(role, self._chat.roles)
         self.role, self.conversation_id = role, new_interaction_id()
@@ -159,7 +159,7 @@ class Conversation:
 
     @property
     def last(self) -> Interaction | None:
-        """The last answer; ``None``: there is none yet."""
+        """The last answer; ``None`` if there is none yet."""
         return self._turns[-1][1] if self._turns else None
 
     def ask(self, question: str) -> AnswerStream[Interaction]:
@@ -177,7 +177,7 @@ class Conversation:
         """Answer a question twice; in an order that tells nothing.
 
         Args:
-            question: ``None``: the last one again, whose answer leaves the conversation.
+            question: ``None`` means the last one again, whose answer leaves the conversation.
 
         Raises:
             LookupError: there is no last one.
@@ -251,7 +251,7 @@ class Conversation:
         """Take back the last answer's mark; without one, leave its turn out of what follows.
 
         Returns:
-            What was taken back; ``None``: there was nothing.
+            What was taken back; ``None`` if there was nothing.
         """
         if self.last is None:
             return None

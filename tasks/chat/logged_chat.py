@@ -44,7 +44,7 @@ MOST_AT_ONCE: Final = 64
 CONTEXT_TOKENS: Final = 8_192
 """Of a model whose context is not known."""
 STAND_IN: Final = "stand-in"
-"""What is logged as the model when nobody outside was asked."""
+"""What is logged as the model when no one outside was asked."""
 _LENGTHS: Final = frozenset({"max_tokens", "max_completion_tokens"})
 """Two names of one setting."""
 _NO_SAMPLING: Final = frozenset(
@@ -55,7 +55,8 @@ _NO_SAMPLING: Final = frozenset(
 )
 
 Served: TypeAlias = tuple[AdapterRecord | None, LiveAnswer | None]
-"""Adapter that answers, and the answer's part in a test; ``None``: the base model does, and none runs."""
+"""Adapter that answers, and the answer's part in a test; ``None`` if the base model does, and none
+runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +87,7 @@ class PreparedPrompt:
     case: Case
     """The prompt with its persona, as the target takes it."""
     chosen: Selection | None
-    """The arm that answers; ``None``: none is on offer."""
+    """The arm that answers; ``None`` if none is on offer."""
     model: str
     """As it is asked for."""
 
@@ -100,7 +101,7 @@ class LoggedAnswer:
     text: str
     """As the model wrote it."""
     finish_reason: str | None
-    """Why it ended, in the provider's word; ``None``: not told."""
+    """Why it ended, in the provider's word; ``None`` if not told."""
 
 
 class LoggedChat:
@@ -242,7 +243,7 @@ class LoggedChat:
             check_local_models(loaded.configuration, loaded.base_dir)
 
     def _selected(self, prompt: ChatPrompt) -> Selection | None:
-        """Return the arm that answers; ``None``: none is on offer."""
+        """Return the arm that answers; ``None`` if none is on offer."""
         if self.is_offline:
             return None
         operation = self._systems.selection(

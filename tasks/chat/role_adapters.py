@@ -83,7 +83,7 @@ class RoleAdapters:
         """Give the fields by which a request is answered with an adapter, or with none, while it lasts.
 
         Args:
-            record: of the adapter; ``None``: the base model answers.
+            record: of the adapter; ``None`` if the base model answers.
             model: that is asked.
 
         Raises:
@@ -158,7 +158,7 @@ class RoleAdapters:
         return any(record.base_model == self._base_model for record in self._store.records())
 
     async def _backend_or_none(self) -> AdapterBackend | None:
-        """Return what answers with adapters; ``None``: it is a provider that has none."""
+        """Return what answers with adapters; ``None`` if it is a provider that has none."""
         if not self._has_looked:
             async with self._lock:
                 if not self._has_looked:

@@ -37,8 +37,8 @@ class Winner:
     """One line that says which run recommends it, and how sure that is."""
     params: Params
     request: Mapping[str, Any] | None = None
-    """As ``ChatTarget.request`` gives it, with ``{{field}}`` where a case's fields go; ``None``: it is
-    no chat model."""
+    """As ``ChatTarget.request`` gives it, with ``{{field}}`` where a case's fields go; ``None`` if
+    it is no chat model."""
     key_env: str | None = None
     """Environment variable of the key."""
 

@@ -23,7 +23,7 @@ class CallForm:
 
     kind: Literal["keywords", "split", "merged", "spread"]
     accepted: frozenset[str] | None = None
-    """Names of keywords it takes; ``None``: all."""
+    """Names of keywords it takes; ``None`` means all."""
 
     def arguments(
         self, case_input: Json, params: Params

@@ -27,7 +27,7 @@ _EXIT_S: Final = 1.0
 
 
 class ChildEndedError(Exception):
-    """A child ended before it answered; ``exit_code`` says how, ``None``: it never began."""
+    """A child ended before it answered; ``exit_code`` says how, ``None`` if it never began."""
 
     def __init__(self, exit_code: int | None) -> None:
         super().__init__(exit_code)
@@ -78,7 +78,7 @@ class ProcessPool:
 
         Args:
             message: what pickle can carry.
-            timeout_s: longest duration of the answer; ``None``: any.
+            timeout_s: longest duration of the answer; ``None`` means any.
             on_part: called with what the child tells before; never raises.
 
         Raises:

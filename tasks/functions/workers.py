@@ -77,7 +77,7 @@ W = TypeVar("W", Work, AsyncWork)
 
 
 class WorkTimeoutError(Exception):
-    """The work went on for longer than it may."""
+    """The work continued for longer than it may."""
 
 
 class WorkersHungError(Exception):
@@ -137,7 +137,7 @@ def _converted(
 
 
 class _Call:
-    """One piece of work under way, as its waiter sees it."""
+    """One piece of work in flight, as its waiter sees it."""
 
     __slots__ = ("future", "hung", "loop", "task", "timeout_s")
 
@@ -161,7 +161,7 @@ class _Pool(ABC, Generic[W]):
         self._n_busy = 0
         self._n_hung = 0
         self._is_lost = False
-        """Whether all slots hung for so long that nobody waits for one any more."""
+        """Whether all slots hung for so long that no one waits for one any more."""
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._done: deque[tuple[_Call, WorkOutcome]] = deque()
         self._wake_scheduled = False
@@ -171,7 +171,7 @@ class _Pool(ABC, Generic[W]):
         """Run the work when a slot is free, and return how it ended.
 
         Raises:
-            WorkTimeoutError: it went on for longer than ``timeout_s`` from its start.
+            WorkTimeoutError: it continued for longer than ``timeout_s`` from its start.
             WorkersHungError: every slot is held by a call that outlived its time-out twice.
         """
         await self._take_slot()
@@ -222,7 +222,7 @@ class _Pool(ABC, Generic[W]):
             raise
 
     def _pass_slot_on(self) -> None:
-        """Give a slot that became free to the next waiter, or to nobody."""
+        """Give a slot that became free to the next waiter, or to no one."""
         while self._waiters:
             waiter = self._waiters.popleft()
             if not waiter.done():

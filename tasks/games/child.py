@@ -1,10 +1,10 @@
 """Limited process of one program, which gives up its rights before it runs.
 
-Run as a script by ``sandbox.py`` with a request on standard input; imported by nobody. Before the
+Run as a script by ``sandbox.py`` with a request on standard input; imported by no one. Before the
 program runs, the process
 
 * loads the modules that programs may import, and closes its way to all others,
-* empties its environment, and leaves the user root for nobody where it is root,
+* empties its environment, and leaves the user root for no one where it is root,
 * limits CPU, memory, files and core dumps (``setrlimit``; hard limits),
 * installs a seccomp filter that kills it at any system call but a few: reading and writing what is
   open, memory, the clock, its own end. No file, socket, process, thread, signal or ptrace is among them.

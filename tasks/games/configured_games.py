@@ -49,7 +49,7 @@ class ConfiguredGame:
     reference: Mapping[str, float] = field(default_factory=dict)
     """Role → what the solver gets against the solver; empty: no solver knows the game."""
     off_reason: str | None = None
-    """Why it cannot be played here; ``None``: it can."""
+    """Why it cannot be played here; ``None`` if it can."""
     dealt: tuple[Game | None, ...] | None = None
     """The game of each play, each about another answer; ``None``: ``game`` is that of all plays."""
     close: Callable[[], None] = lambda: None

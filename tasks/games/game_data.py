@@ -37,8 +37,8 @@ def stored_plays(store: Store, system: str | None, game: str | None) -> list[Pla
 
     Args:
         store: holds them.
-        system: whose rounds; ``None``: of all, but for those that the built-in mock played.
-        game: whose; ``None``: all.
+        system: whose rounds; ``None`` for all, but for those that the built-in mock played.
+        game: whose; ``None`` means all.
     """
     runs = [str(row["run_id"]) for row in store.rows(_RUNS, {"system": system})]
     return [play for run_id in runs for play in plays_of_run(store, run_id, game)]

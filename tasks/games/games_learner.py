@@ -106,7 +106,7 @@ class GamesLearner:
 
 
 def make_games(parts: LearnerParts) -> GamesLearner | None:
-    """Return the games that a run plays between its generations; ``None``: it plays none.
+    """Return the games that a run plays between its generations; ``None`` if it plays none.
 
     Raises:
         ConfigurationError: a game cannot be played as it is configured.

@@ -37,7 +37,7 @@ def report_of(store: Store, record: RunRecord, generation: int | None = None) ->
     Args:
         store: holds the round.
         record: its run.
-        generation: of the run, before which it was played; ``None``: the run's last round.
+        generation: of the run, before which it was played; ``None`` means the run's last round.
 
     Raises:
         LookupError: the run holds no such round.
@@ -71,7 +71,7 @@ def report_of(store: Store, record: RunRecord, generation: int | None = None) ->
 
 
 def games_within_report(store: Store, record: RunRecord) -> GamesReportWithin | None:
-    """Return what the rounds within a run came to; ``None``: it has none.
+    """Return what the rounds within a run came to; ``None`` if it has none.
 
     Args:
         store: holds the run's generations, and its final test if it had one.
@@ -165,7 +165,7 @@ def made_report(
         before: the finished rounds before it.
         plays: of the round.
         cost_usd: of all its calls.
-        limit: why it ended early; ``None``: it did not.
+        limit: why it ended early; ``None`` if it did not.
     """
     measured = rounds_with_change(before, reported.look, series=reported.series)
     known = {effect.game: effect for effect in effects(measured)} if measured else {}
@@ -202,7 +202,7 @@ def latest_round(store: ParquetStore, name: str | None = None) -> RunRecord:
 
     Args:
         store: holds it.
-        name: its label or id, or its system; ``None``: the latest round of any system.
+        name: its label or id, or its system; ``None`` means the latest round of any system.
 
     Raises:
         LookupError: there is none.

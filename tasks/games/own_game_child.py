@@ -25,13 +25,13 @@ from tasks.functions.user_functions import load_function
 MOST_MEMORY: Final = 8 << 30
 """Of this process, in bytes of address space."""
 MOST_OPEN: Final = 1_000
-"""Plays that are kept; of more the first are begun again when they go on."""
+"""Plays that are kept; of more the first are begun again when they continue."""
 _REPORT: Final = '{"ending": "ok", "reason": "", "value": true}'
 """Of a program, while a game is held to its contract: no process is started for it."""
 
 
 class OpenGame:
-    """The game, and its plays that go on."""
+    """The game, and its plays that continue."""
 
     def __init__(self, game: Game) -> None:
         self._game = game

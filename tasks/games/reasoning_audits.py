@@ -47,7 +47,7 @@ class StoredAudit:
     audits: Mapping[str, Audited]
     """Generator → what was found last, in the order of names."""
     n_generators: int | None
-    """Of the installed version; ``None``: nothing is stored of it."""
+    """Of the installed version; ``None`` if nothing is stored of it."""
 
     @property
     def is_whole(self) -> bool:
@@ -189,7 +189,7 @@ class RealTasks:
         self._library: ReasoningLibrary | None = None
 
     def game(self, name: str) -> tuple[ReasoningGame, str | None]:
-        """Return a generator as a game, and why it cannot be played; ``None``: it is admitted.
+        """Return a generator as a game, and why it cannot be played; ``None`` if it is admitted.
 
         Args:
             name: id of the game.

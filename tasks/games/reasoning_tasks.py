@@ -52,7 +52,7 @@ class ReasoningItem:
 
     question: str
     answer: str | None
-    """The generator's own; ``None``: it gives none."""
+    """The generator's own; ``None`` if it gives none."""
     metadata: Mapping[str, Any]
 
 

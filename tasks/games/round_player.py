@@ -53,7 +53,7 @@ class RoundPlayer:
         self._generation = generation
         self._system = system
         self.limit: str | None = None
-        """Why no further play begins; ``None``: one may."""
+        """Why no further play begins; ``None`` if allowed."""
 
     def play(self, game: ConfiguredGame, n_plays: int) -> list[PlayRecord]:
         """Play a game so many times, some at once; fewer where a limit of the budget is reached."""
@@ -136,7 +136,7 @@ class _Play:
 
     @property
     def ask(self) -> Ask | None:
-        """What waits for a reply; ``None``: the play has ended."""
+        """What waits for a reply; ``None`` if the play has ended."""
         return None if self._broken or self._open is None else self._open.ask
 
     def rng(self, role: str) -> np.random.Generator:
@@ -145,7 +145,7 @@ class _Play:
         return self._open.rng(role)
 
     def pay(self, cost_usd: float | None) -> None:
-        """Add what a call has cost; ``None``: nobody knows."""
+        """Add what a call has cost; ``None`` if no one knows."""
         self._n_calls += 1
         known = self._cost_usd is not None and cost_usd is not None
         self._cost_usd = (self._cost_usd or 0.0) + (cost_usd or 0.0) if known else None

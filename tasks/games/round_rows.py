@@ -120,9 +120,9 @@ def past_rounds(store: Store, system: str) -> list[PastRound]:
 
 
 def next_number(store: Store, system: str, past: Iterable[PastRound]) -> int:
-    """Return the number of a round that begins: above all finished ones and those under way that have fixed their coins.
+    """Return the number of a round that begins: above all finished ones and those in flight that have fixed their coins.
 
-    A round that is played alone and one within a run may be under way at once, and so have two numbers.
+    A round that is played alone and one within a run may be in flight at once, and so have two numbers.
     """
     fixed = (
         json.loads(record.tags[COINS_TAG])
@@ -175,8 +175,8 @@ def plays_of_run(
     Args:
         store: where they are kept.
         run_id: of the run.
-        game: whose; ``None``: all.
-        generation: of the run, before which the round was played; ``None``: all.
+        game: whose; ``None`` means all.
+        generation: of the run, before which the round was played; ``None`` means all.
     """
     parameters = {"run": run_id, "game": game, "generation": generation}
     return [_play(row) for row in store.rows(_PLAYS, parameters)]

@@ -94,7 +94,7 @@ class Sandbox:
 
         Args:
             program: Python source. It may import the modules that ``child.py`` lists.
-            function: to be called; ``None``: the program alone runs.
+            function: to be called; ``None`` means the program alone runs.
             arguments: of the function.
 
         Raises:
@@ -169,7 +169,7 @@ def _ended(child: "subprocess.Popen[bytes]", deadline: float) -> Execution:
 
 
 def _read(stream: int, deadline: float) -> tuple[bytes, Ending | None]:
-    """Return what a process writes until it ends, and which limit it met; ``None``: none."""
+    """Return what a process writes until it ends, and which limit it met; ``None`` means none."""
     data = bytearray()
     with selectors.DefaultSelector() as selector:
         selector.register(stream, selectors.EVENT_READ)

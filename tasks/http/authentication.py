@@ -35,7 +35,7 @@ def auth_headers(api: ApiConfig, secrets: Secrets) -> dict[str, str]:
 
 
 def token_of(api: ApiConfig, secrets: Secrets) -> str | None:
-    """Return the key that ``api.auth.token_env``; ``None``: it is not written.
+    """Return the key that ``api.auth.token_env``; ``None`` if it is not written.
 
     Raises:
         ConfigurationError: the variable is not set.

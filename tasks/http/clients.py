@@ -1,7 +1,7 @@
 """HTTP clients: time-outs, bounded bodies, pooled connections, one exchange.
 
 httpx keeps all connections in one pool, and httpcore looks through the whole of it, for each idle
-one anew, whenever a request begins or ends: with 64 connections that takes several times as long
+one again, whenever a request begins or ends: with 64 connections that takes several times as long
 as the request itself. Here each connection is a pool of its own.
 
 Latency is from the first byte sent to the last byte received; waiting for a free connection and
@@ -146,7 +146,7 @@ _LIMITS: ContextVar[EndpointLimits | None] = ContextVar("limits", default=None)
 
 @contextmanager
 def within_limits(limits: EndpointLimits | None) -> Iterator[None]:
-    """Keep an endpoint's limits in all exchanges inside; ``None``: none."""
+    """Keep an endpoint's limits in all exchanges inside; ``None`` means none."""
     token = _LIMITS.set(limits)
     try:
         yield

@@ -54,7 +54,7 @@ def exempt_from_proxies(address: str) -> None:
 
 
 def proxy_of(scheme: str, host: str, port: int | None) -> str | None:
-    """Return the address of the proxy for an origin; ``None``: connect directly."""
+    """Return the address of the proxy for an origin; ``None`` means connect directly."""
     proxies = getproxies()
     proxy = proxies.get(scheme) or proxies.get("all")
     if not proxy or any(_covers(entry, host, port) for entry in _exemptions()):

@@ -106,7 +106,7 @@ def bad_body_fault(error: Exception, body: str, *, url: str) -> InfrastructureFa
 
 
 def header_fault(error: BaseException, variable: str | None) -> InfrastructureFault | None:
-    """Return the fault of a header that HTTP cannot carry; ``None``: the error is another one.
+    """Return the fault of a header that HTTP cannot carry; ``None`` if the error is another one.
 
     The client's own message would repeat the header.
 

@@ -51,7 +51,7 @@ def parse_retry_after(text: str | None, *, now_s: float | None = None) -> float 
 
     Args:
         text: seconds, or a date.
-        now_s: seconds since the epoch that dates are compared with; ``None``: now.
+        now_s: seconds since the epoch that dates are compared with; ``None`` means now.
     """
     seconds = _number(text or "")
     if seconds is None:
@@ -78,7 +78,7 @@ def parse_reset(text: str, *, now_s: float | None = None) -> float | None:
 
     Args:
         text: a duration, seconds, seconds or milliseconds since the epoch, or a date.
-        now_s: seconds since the epoch that moments are compared with; ``None``: now.
+        now_s: seconds since the epoch that moments are compared with; ``None`` means now.
     """
     text = text.strip()
     if _DURATION.fullmatch(text):

@@ -416,7 +416,7 @@ def csv_rows(text: str, delimiter: str = ",") -> Iterator[tuple[int, list[str]]]
 
 
 def csv_mappings(text: str, delimiter: str = ",") -> Iterator[dict[str, str] | None]:
-    """Yield each row by the names of the first one; ``None``: it has another number of cells.
+    """Yield each row by the names of the first one; ``None`` if it has another number of cells.
 
     Raises:
         csv.Error: the text is no CSV; the message names the line.

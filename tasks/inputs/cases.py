@@ -106,14 +106,20 @@ def with_groups(cases: Sequence[Case]) -> tuple[Case, ...]:
         return tuple(cases)
     texts = [as_text(cases[i].input) for i in free]
     words = [word_set(" ".join(_leaves(cases[i].input))) for i in free]
-    n_cases = Counter(word for one in words for word in one)
+    n_cases = Counter(word for words_of_case in words for word in words_of_case)
     most = min(max(len(free) / 4.0, 2.0), MOST_ALIKE)
     common = sorted(word for word, n in n_cases.items() if 1 < n <= most)
     index = {word: k for k, word in enumerate(common)}
     rarity = {word: math.log(len(free) / n) for word, n in n_cases.items() if n <= most}
-    lengths = [math.sqrt(sum(rarity.get(word, 0.0) ** 2 for word in one)) or 1.0 for one in words]
+    lengths = [
+        math.sqrt(sum(rarity.get(word, 0.0) ** 2 for word in words_of_case)) or 1.0
+        for words_of_case in words
+    ]
     entries = [
-        (row, word) for row, one in enumerate(words) for word in sorted(one) if word in index
+        (row, word)
+        for row, words_of_case in enumerate(words)
+        for word in sorted(words_of_case)
+        if word in index
     ]
     shape = (len(free), max(1, len(index)))
     rows, columns = [row for row, _ in entries], [index[word] for _, word in entries]

@@ -45,7 +45,7 @@ def make_target(
 
     Args:
         loaded: the configuration and its files.
-        environment: keys, prices, and where chat models really are; ``None``: the process's.
+        environment: keys, prices, and where chat models really are; ``None`` means the process's.
         local_function: a function to call in place of ``api.function``.
 
     Raises:
@@ -229,7 +229,7 @@ def make_metrics(
 
     Args:
         loaded: the configuration and its files.
-        environment: keys and prices of judges; ``None``: the process's.
+        environment: keys and prices of judges; ``None`` means the process's.
         evaluator: function for metrics of type ``function`` that name none.
 
     Raises:

@@ -46,7 +46,7 @@ def comparison(config: ExpectingMetric, schema: Json = None) -> Comparison:
 
     Args:
         config: a metric of a type that compares.
-        schema: the JSON Schema of type ``json_schema``; ``None``: each case's ``expected``.
+        schema: the JSON Schema of type ``json_schema``; ``None`` means each case's ``expected``.
 
     Raises:
         ImportError: the library of type ``bleu`` or ``rouge`` is not installed.
@@ -115,7 +115,7 @@ class _Check:
     weight: float
     is_negated: bool
     threshold: float | None
-    """Value from which on the check passes whole; ``None``: its value counts."""
+    """Value from which on the check passes whole; ``None`` means its value counts."""
 
     def value(self, result: Json) -> float:
         try:

@@ -135,7 +135,7 @@ def _form(body: Mapping[str, Any]) -> tuple[Form, Mapping[str, Any]]:
 
 
 def _forced_tool(body: Mapping[str, Any]) -> Tool | None:
-    """Return the tool that must be called; ``None``: the answer is free to be a text."""
+    """Return the tool that must be called; ``None`` if the answer is free to be a text."""
     choice = body.get("tool_choice")
     if choice in (None, "auto", "none"):
         return None
@@ -179,7 +179,7 @@ def _tool(function: Mapping[str, Any], *, by_name: bool) -> Tool:
 
 
 def _top_logprobs(body: Mapping[str, Any]) -> int | None:
-    """Return how many log-probabilities each word comes with; ``None``: none are asked for."""
+    """Return how many log-probabilities each word comes with; ``None`` if none are asked for."""
     top = whole(body, "top_logprobs", 0, MOST_LOGPROBS)
     if flag(body, "logprobs"):
         return top or 0
@@ -189,7 +189,7 @@ def _top_logprobs(body: Mapping[str, Any]) -> int | None:
 
 
 def _prompt_logprobs(body: Mapping[str, Any]) -> int | None:
-    """Return how many words each of the prompt's comes with; ``None``: none are asked for.
+    """Return how many words each of the prompt's comes with; ``None`` if none are asked for.
 
     The rules are vLLM's.
 
@@ -211,7 +211,7 @@ def _prompt_logprobs(body: Mapping[str, Any]) -> int | None:
 
 
 def likeliest(row: Floats) -> list[int]:
-    """Return the ids of all words, likeliest first."""
+    """Return the ids of all words, most likely first."""
     return sorted(range(len(row)), key=lambda i: (-row[i], i))
 
 

@@ -44,7 +44,7 @@ class ChromiumError(ConvergenceError):
 
 
 def chromium_path() -> str | None:
-    """Return the path of an installed Chromium; ``None``: there is none."""
+    """Return the path of an installed Chromium; ``None`` if there is none."""
     return next((path for name in _NAMES if (path := shutil.which(name))), None)
 
 

@@ -111,7 +111,7 @@ def _prompts(body: Mapping[str, Any]) -> list[str]:
         if all(type(entry) is int and 0 <= entry < len(VOCABULARY) for entry in prompt):
             return [decode(prompt)]
         if all(isinstance(entry, list) for entry in prompt):
-            return [one for entry in prompt for one in _prompts({"prompt": entry})]
+            return [text for entry in prompt for text in _prompts({"prompt": entry})]
     raise ApiError(
         "`prompt` must be a text, a list of texts, or token ids below 63.", param="prompt"
     )
@@ -144,7 +144,7 @@ def _logprobs(
 
 
 def _top(i: int, row: Floats, n: int) -> dict[str, float]:
-    """Return the likeliest words, and the word itself whether it is one of them or not."""
+    """Return the most likely words, and the word itself whether it is one of them or not."""
     return {VOCABULARY[k]: math.log(row[k]) for k in (*likeliest(row)[:n], i)}
 
 

@@ -36,7 +36,7 @@ class AnswerChoice:
 
     written: Written
     sample: Sample | None = None
-    """The tiny model's words; ``None``: the general responder wrote."""
+    """The tiny model's words; ``None`` means the general responder wrote."""
 
 
 class Engine:

@@ -47,7 +47,7 @@ N_NAMED: Final = 2
 SHRINKAGE: Final = 0.5
 """Share of its distance from the mean that the best or worst of many is expected to keep."""
 UNKNOWN: Final = 0.5
-"""Reward expected of what nobody tried."""
+"""Reward expected of what no one tried."""
 NOTE_WEIGHT: Final = 3.0
 """Observations that an expectation of the notes is worth."""
 
@@ -62,7 +62,7 @@ class _Seen:
 
 
 def notes(system: str, user: str) -> str | None:
-    """Return notes about the trials that a prompt shows; ``None``: no notes are asked for."""
+    """Return notes about the trials that a prompt shows; ``None`` if no notes are asked for."""
     if _NOTES_WANTED.search(system) is None:
         return None
     seen = _trials(user) or _means(user)
@@ -91,7 +91,7 @@ def notes(system: str, user: str) -> str | None:
 
 
 def weights(user: str) -> dict[str, list[int]] | None:
-    """Return the weights of all questions of a prompt; ``None``: it asks for none."""
+    """Return the weights of all questions of a prompt; ``None`` if it asks for none."""
     questions = [*_QUESTION.finditer(user)]
     notes_text = sections(user).get("notes", "")
     if questions and "ten weights" in user:

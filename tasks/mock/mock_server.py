@@ -47,7 +47,7 @@ class _Endpoint:
     service: MockService
     answering: Answering
     error_body: ErrorBody | None = None
-    """Shape of errors; ``None``: OpenAI's."""
+    """Shape of errors; ``None`` means OpenAI's."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""

@@ -61,14 +61,14 @@ class MockOptions:
     latency_ms: float = 0.0
     """Time before each answer."""
     limit_rpm: float | None = None
-    """Requests per minute above which 429 is answered; ``None``: no limit. One second's worth may
-    come at once."""
+    """Requests per minute above which 429 is answered; ``None`` means no limit. One second's worth
+    may come at once."""
     limit_concurrency: int | None = None
-    """Requests in flight above which 429 is answered; ``None``: no limit."""
+    """Requests in flight above which 429 is answered; ``None`` means no limit."""
     fault_modes: tuple[FaultMode, ...] = ()
     """Ways in which probabilities are wrong."""
     key_env: str | None = None
-    """Environment variable of the key that requests must carry; ``None``: none is asked for."""
+    """Environment variable of the key that requests must carry; ``None`` if none is asked for."""
     log: Path | None = None
     """File that gets one JSON line per request, on disk before the answer is sent."""
 

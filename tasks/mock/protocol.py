@@ -31,7 +31,7 @@ class Tool:
     by_name: bool
     """Whether the request named it, rather than asking for any call."""
     arguments: Mapping[str, Any] | None = None
-    """Those of the call; ``None``: they are filled by the schema."""
+    """Those of the call; ``None`` if they are filled by the schema."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class ModelRequest:
     messages: tuple[Message, ...]
     temperature: float = 1.0
     limit: int | None = None
-    """Most tokens of the answer, reasoning included; ``None``: no limit."""
+    """Most tokens of the answer, reasoning included; ``None`` means no limit."""
     seed: int | None = None
     effort: str = ""
     stop: tuple[str, ...] = ()

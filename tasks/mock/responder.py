@@ -190,7 +190,7 @@ def _is_true(user: str, question: str) -> bool:
 
 
 def _sum(text: str, slip: int) -> str | None:
-    """Return the value of a sum, ``slip`` too much; ``None``: division by zero."""
+    """Return the value of a sum, ``slip`` too much; ``None`` means division by zero."""
     terms: list[float] = []
     for operator, number in _TERM.findall(text):
         value = float(number)
@@ -220,7 +220,7 @@ def _quote(user: str, question: str, good: bool) -> str:
 
 
 def _edit(system: str, user: str) -> str | None:
-    """Return the edit that a request asks for; ``None``: none is asked for."""
+    """Return the edit that a request asks for; ``None`` if none is asked for."""
     operator = _OPERATOR.match(user)
     if system != ROLE or operator is None or operator[1] not in get_args(OperatorName):
         return None

@@ -40,7 +40,7 @@ class ValueSource:
     draw: str
     """Names the draws of a bad answer."""
     given: Callable[[str, Schema], Any] | None = None
-    """Values of properties by name and schema, before any other; ``None``: look for one."""
+    """Values of properties by name and schema, before any other; ``None`` to search for one."""
 
 
 def shown_in(text: str) -> dict[str, Any] | None:

@@ -171,7 +171,7 @@ class MockService:
             await asyncio.gather(gone, closing, return_exceptions=True)
 
     def _limit_s(self, in_flight: int) -> float | None:
-        """Return the seconds after which a request may come again; ``None``: it may pass."""
+        """Return the seconds after which a request may come again; ``None`` if it may pass."""
         concurrency = self.options.limit_concurrency
         if concurrency is not None and in_flight > concurrency:
             return self.options.retry_after_s

@@ -169,7 +169,7 @@ BATCH = 16
 SEED = 1
 HEAD_SHARE = 0.99
 COLDEST = 0.01
-"""Below this temperature sampling takes the likeliest word."""
+"""Below this temperature sampling takes the most likely word."""
 
 WORD_TO_ID = {word: i for i, word in enumerate(VOCABULARY)}
 PAD, ARROW = WORD_TO_ID["<pad>"], WORD_TO_ID["->"]

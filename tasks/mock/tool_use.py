@@ -68,7 +68,7 @@ def asks(request: ModelRequest) -> ModelRequest:
 
 
 def choose(request: ModelRequest, *, good: bool) -> ToolChoice | None:
-    """Return the call that a turn makes next; ``None``: it answers in words."""
+    """Return the call that a turn makes next; ``None`` if it answers in words."""
     turn = _turn(request)
     if good:
         return _next(turn, request.offered, request.offered)
@@ -162,7 +162,7 @@ def _next(turn: _Turn, offered: Sequence[Tool], known: Sequence[Tool]) -> ToolCh
 def _lookup(
     tool: Tool, step: str, turn: _Turn, known: Sequence[Tool], *, depth: int
 ) -> ToolChoice | None:
-    """Return a call that may tell an identifier which a tool needs; ``None``: none is needed."""
+    """Return a call that may tell an identifier which a tool needs; ``None`` if none is needed."""
     for name in _required(tool):
         if depth >= _DEEPEST or not name.endswith("_id") or _identifier(name, step, turn):
             continue

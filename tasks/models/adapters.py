@@ -53,7 +53,7 @@ class AdapterBackend(Protocol):
         """Return the fields by which a request is answered with an adapter.
 
         Args:
-            version: of the adapter; ``None``: the base model shall answer.
+            version: of the adapter; ``None`` means the base model shall answer.
             folder: of the adapter.
 
         Raises:
@@ -314,7 +314,7 @@ async def backend_of(
 
 
 def _json(response: httpx.Response) -> Any:
-    """Return the value of a body; ``None``: it is no JSON."""
+    """Return the value of a body; ``None`` if it is no JSON."""
     try:
         return response.json()
     except (ValueError, RecursionError):

@@ -53,13 +53,14 @@ class Row:
     logprobs: list[float] = field(default_factory=list)
     """Of each token by the model at temperature 1, nats; empty: not asked for."""
     finish_reason: str | None = None
-    """``stop``, ``length`` or ``timeout``; ``None``: not finished."""
+    """``stop``, ``length`` or ``timeout``; ``None`` if not finished."""
     text: str = ""
     near_tie: bool = False
     ended_s: float = 0.0
     generator: torch.Generator | None = None
     on_text: Callable[[str], object] | None = None
-    """Called with each piece of the text as soon as it is settled; ``None``: nobody waits for it."""
+    """Called with each piece of the text as soon as it is settled; ``None`` if no one waits for
+    it."""
     told: str = ""
     """The pieces that were told."""
     begun_s: float | None = None

@@ -37,7 +37,7 @@ class Sampling:
     top_k: int | None = None
     stop: tuple[str, ...] = ()
     seed: int | None = None
-    """Of a sampled answer; ``None``: another one each time."""
+    """Of a sampled answer; ``None`` means another one each time."""
     logprobs: bool = False
     """Whether the log-probability of each token is kept."""
 
@@ -48,7 +48,7 @@ class ChatRequest(Sampling):
 
     messages: tuple[dict[str, str], ...]
     adapter: Path | None = None
-    """Folder of the adapter that answers; ``None``: the base model does."""
+    """Folder of the adapter that answers; ``None`` if the base model does."""
     stream: bool = False
     """Whether pieces of the text are told as they are written."""
 
@@ -82,10 +82,11 @@ class ChatAnswer:
     latency_ms: float = 0.0
     """Since the batch began."""
     first_token_ms: float | None = None
-    """Of the first piece of a streamed answer, likewise; ``None``: none was told."""
+    """Of the first piece of a streamed answer, likewise; ``None`` if none was told."""
     error: str = ""
     logprobs: tuple[float, ...] | None = None
-    """Log-probability of each token by the model at temperature 1, nats; ``None``: not asked for."""
+    """Log-probability of each token by the model at temperature 1, nats; ``None`` if not asked
+    for."""
 
 
 def main() -> None:

@@ -82,7 +82,7 @@ def trained_role(source: PageSource, role: str) -> Page:
     """Return how a role learns.
 
     Raises:
-        RunNotFoundError: nobody was answered in it.
+        RunNotFoundError: no one was answered in it.
     """
     feedback = source.feedback()
     if feedback is None or role not in _roles(feedback):

@@ -164,7 +164,7 @@ def _repeat(
 
 
 def unit_of(metric: str) -> str | None:
-    """Return a metric's unit by the end of its name; ``None``: it has none."""
+    """Return a metric's unit by the end of its name; ``None`` if it has none."""
     return {"ms": "ms", "usd": "USD"}.get(metric.rpartition("_")[2])
 
 

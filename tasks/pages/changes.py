@@ -1,4 +1,4 @@
-"""Changes of a store: which runs went on, cheaply enough to look every second."""
+"""Changes of a store: which runs continued, cheaply enough to look every second."""
 
 import contextlib
 import os
@@ -26,7 +26,7 @@ class StoreChange:
 
     kind: ChangeKind
     run_id: str | None
-    """``None``: of production, or of the feedback."""
+    """``None`` for production, or of the feedback."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

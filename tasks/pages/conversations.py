@@ -96,7 +96,7 @@ def _answer(interaction: Interaction, marks: list[Rating]) -> Page:
         "n_before": len(interaction.asked) // 2,
         "answer": _text(interaction.response),
         "model": line_of(interaction.model),
-        # Nobody shall know whose answer it is before it is rated.
+        # No one shall know whose answer it is before it is rated.
         "adapter_version": None if mark is None else interaction.adapter_version,
         "at": time_of(interaction.created_us),
         "mark": None

@@ -101,7 +101,7 @@ def _review_target(
 
 
 def _why_not(loaded: Loaded | None) -> str | None:
-    """Return why no case can be approved; ``None``: they can."""
+    """Return why no case can be approved; ``None`` if they can."""
     if loaded is None:
         return NO_CONFIGURATION
     return NO_FILE if loaded.configuration.evaluation.test_cases.approved is None else None

@@ -68,7 +68,7 @@ def _command(record: RunRecord) -> str | None:
 
 
 def _progress(source: PageSource, record: RunRecord) -> tuple[Page | None, UnpublishedCalls]:
-    """Return how far a run is that goes on, and what its journal has beyond the tables."""
+    """Return how far a run is that continues, and what its journal has beyond the tables."""
     if record.status != "running":
         return None, UnpublishedCalls()
     done: dict[str, Any] = source.rows(_GENERATIONS, run=record.run_id)[0]

@@ -35,7 +35,7 @@ def promote(
         source: the store.
         system: its name.
         body: of the request: ``candidate_id``, and ``confirm`` with the system's name.
-        release: lets the flow run go on that waits for this.
+        release: lets the flow run continue that waits for this.
 
     Raises:
         QueryError: the gate does not say so, or something else stands against it.
@@ -108,7 +108,7 @@ def resume(source: PageSource, record: RunRecord, body: Mapping[str, Any]) -> st
     """Go on with a run in a process of its own; return what was done.
 
     Raises:
-        QueryError: it goes on, is done, or it was not confirmed.
+        QueryError: it continues, is done, or it was not confirmed.
     """
     check_confirmed(body, record.label)
     if record.status not in {"stopped", "interrupted", "failed"}:

@@ -137,7 +137,7 @@ def checked_usage(usage: Usage) -> Usage:
 
 
 def billable(value: object, name: str) -> float | None:
-    """Return dollars or tokens that can be billed; ``None``: unknown.
+    """Return dollars or tokens that can be billed; ``None`` if unknown.
 
     Raises:
         NotJsonError: it is no number from 0 to ``MOST_BILLED``.

@@ -54,8 +54,8 @@ class PluginContext:
     n_workers: int = 1
     """Calls in flight at most."""
     secret: Callable[[], str | None] = lambda: None
-    """Reads the key of ``api.auth.token_env`` anew; ``None``: the configuration names none. Call it
-    where a request is sent, and keep what it returns out of ``request`` and of messages."""
+    """Reads the key of ``api.auth.token_env`` anew; ``None`` if the configuration names none. Call
+    it where a request is sent, and keep what it returns out of ``request`` and of messages."""
 
     @property
     def named_at(self) -> str:

@@ -71,14 +71,14 @@ class PolicyRoundReport:
     n_missing: int
     """Episodes left out, for a prompt could not be scored."""
     limit: str | None
-    """Why it ended early; ``None``: it did not."""
+    """Why it ended early; ``None`` if it did not."""
     simulated: UpdateStatistics | None
-    """Of the last update in the simulation; ``None``: nothing was simulated in this round."""
+    """Of the last update in the simulation; ``None`` if nothing was simulated in this round."""
     updated: UpdateStatistics | None
-    """Of the update; ``None``: fewer steps than a minibatch are ready."""
+    """Of the update; ``None`` if fewer steps than a minibatch are ready."""
     n_calls: int
     cost_usd: float | None
-    """``None``: no price is known."""
+    """``None`` if no price is known."""
     version: int
     gate: PolicyGate
     course: PolicyCourse
@@ -91,7 +91,7 @@ class PolicyRound:
     def __init__(
         self, run: Run, world: TargetPrompts, store: ExperienceStore, served: ServedPolicy
     ) -> None:
-        """Begin a round, or go on with one.
+        """Begin a round, or continue with one.
 
         Args:
             run: its calls and limits.
@@ -111,7 +111,7 @@ class PolicyRound:
             episode.episode for episode in self.rounds.episodes() if episode.run_id == run.run_id
         ]
         self.number = max(earlier, default=RECORDED) + 1
-        """Of the next episode; a round that goes on after a kill goes on here."""
+        """Of the next episode; a round that continues after a kill continues here."""
         self._baselines = [self._begun(name) for name in BASELINES]
         self._n_played, self._n_missing = 0, 0
         self._limit: str | None = None
@@ -311,7 +311,7 @@ class PolicyRound:
 def open_policy_round(
     loaded: Loaded, *, seed: int | None = None, mock_url: str | None = None
 ) -> Iterator[PolicyRound]:
-    """Open a round of a configuration's policy; one that was interrupted goes on.
+    """Open a round of a configuration's policy; one that was interrupted continues.
 
     Args:
         loaded: the configuration and its files.

@@ -46,7 +46,7 @@ class PromptMutator:
             writer: writes the texts; by default fixed rules, which make no call.
             settings: limits of texts.
             task: what the prompts are for.
-            embedder: an endpoint of embeddings; ``None``: none is known.
+            embedder: an endpoint of embeddings; ``None`` if none is known.
             redact: keeps secrets out of requests.
         """
         self._writer: TextWriter = writer or RulesWriter()

@@ -74,7 +74,7 @@ class ChosenAction:
     """An action that the policy chose."""
 
     decision_id: str | None
-    """Under which the outcome is reported; ``None``: nothing is learned from it."""
+    """Under which the outcome is reported; ``None`` if nothing is learned from it."""
     episode_id: str
     step: int
     action: Action
@@ -97,7 +97,7 @@ class MutatedPrompt:
     """What an action made of a prompt."""
 
     prompt: str | None
-    """``None``: no text was kept, and ``verdict`` says why."""
+    """``None`` if no text was kept, and ``verdict`` says why."""
     verdict: str
     """``kept``, or the rule that the text breaks, or that there is none."""
     reason: str
@@ -106,7 +106,7 @@ class MutatedPrompt:
     writer: str
     """The model's name, or ``rules``: texts that fixed rules put together."""
     cost_usd: float | None
-    """Of the call. ``None``: unknown."""
+    """Of the call. ``None`` if unknown."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +122,7 @@ class PromptFailure:
     input: ShortText
     answer: ShortText
     expected: ShortText | None = None
-    """``None``: unknown."""
+    """``None`` if unknown."""
     reason: ShortText = ""
 
 

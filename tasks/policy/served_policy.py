@@ -110,7 +110,8 @@ class ServedPolicy(Closing):
             [self.settings.seed, 1, self._state.version, store.count()]
         )
         self.champion: Baseline | None = None
-        """The baseline that serves, as the latest look of the gate says; ``None``: the policy itself."""
+        """The baseline that serves, as the latest look of the gate says; ``None`` means the policy
+        itself."""
         self.choose_champion()
 
     def choose_champion(self, system: str | None = None) -> None:
@@ -145,8 +146,8 @@ class ServedPolicy(Closing):
 
         Args:
             question: for what.
-            episode_id: the episode that it goes on with; ``None``: a new one.
-            deterministic: whether to take the likeliest action, from which nothing is learned.
+            episode_id: the episode that it continues with; ``None`` means a new one.
+            deterministic: whether to take the most likely action, from which nothing is learned.
             chooser: ``served``: the policy that the gate lets serve; ``ppo``: the one that learns by PPO.
 
         Raises:
@@ -265,11 +266,11 @@ class ServedPolicy(Closing):
             return self._buffer.n_ready >= self.settings.ppo.buffer_size
 
     def update(self) -> UpdateStatistics | None:
-        """Learn from the steps that are ready; ``None``: they are fewer than a minibatch.
+        """Learn from the steps that are ready; ``None`` if they are fewer than a minibatch.
 
         Raises:
             PolicyBusyError: an update runs already.
-            StoreWriteError: the new version could not be written; the old one goes on.
+            StoreWriteError: the new version could not be written; the old one continues.
         """
         with self._alone():
             with self._lock:
@@ -283,7 +284,7 @@ class ServedPolicy(Closing):
             return statistics
 
     def simulate(self, environment: VectorEnvironment, n_steps: int) -> UpdateStatistics | None:
-        """Learn from a simulation, as one new version; ``None``: the steps make no update.
+        """Learn from a simulation, as one new version; ``None`` means the steps make no update.
 
         Args:
             environment: the simulation.
@@ -291,7 +292,7 @@ class ServedPolicy(Closing):
 
         Raises:
             PolicyBusyError: an update runs.
-            StoreWriteError: the new version could not be written; the old one goes on.
+            StoreWriteError: the new version could not be written; the old one continues.
         """
         with self._alone():
             config = replace(self.settings.ppo, buffer_size=min(n_steps, SIMULATED_ROLLOUT))
@@ -550,7 +551,7 @@ class ServedPolicy(Closing):
 
 
 class _Alone:
-    """Holds a lock that nobody waits for."""
+    """Holds a lock that no one waits for."""
 
     def __init__(self, lock: threading.Lock) -> None:
         self._lock = lock

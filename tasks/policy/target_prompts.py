@@ -3,7 +3,7 @@
 An episode draws one of the texts of a parameter with ``mutate`` and some search cases. Every text of the episode is
 scored on these same cases, by the configuration's metrics; other parameters keep their defaults. The configuration's
 writer writes; the rules of written prompts hold. Calls pass the run's limits, ledger and journal, so that a run that
-was killed and goes on pays nothing twice.
+was killed and continues pays nothing twice.
 """
 
 from collections.abc import Mapping, Sequence
@@ -231,7 +231,7 @@ class TargetPrompts:
         key = text, action, self._episode[1]
         if key not in self._written:
             number = len(self._written)
-            # Of its place alone: a round that goes on after a kill asks for the same texts.
+            # Of its place alone: a round that continues after a kill asks for the same texts.
             seed = int(sha256_hex(canonical_json([text, action, *key[2]]))[:12], 16)
             rng = np.random.default_rng([self._run.record.seed, seed])
             edit = self._editor.edit(

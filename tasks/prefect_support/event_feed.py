@@ -3,7 +3,7 @@
 A client sends three events of each task run: Pending, Running, Completed. The recorder makes the task
 run and its states of them, triggers of automations and live subscribers see them pass, and its event
 persister writes each once more, for the feed. There they take half of what a task run costs the server,
-and nobody looks: the timeline of a run and the preview of an
+and no one looks: the timeline of a run and the preview of an
 automation leave events of task runs out. Prefect has a setting for the whole persister only, without
 which flow runs would be missing, too.
 

@@ -1,7 +1,7 @@
 """Orphans: pending subflows of a run that was ended from outside.
 
 A flow run that is told to end ends its subflows as it is left, but for one that was only just made: it
-would stay pending for good, since nobody runs it any more and it never gave a sign of life. So would one
+would stay pending for good, since no one runs it any more and it never gave a sign of life. So would one
 that a killed process had just made; whoever goes on with the run cancels it, and so does ``maintain``.
 """
 

@@ -59,7 +59,7 @@ _STOP_S = 5.0
 
 
 def full_disk() -> str | None:
-    """Return what to do where the disk under Prefect's home is full; ``None``: it is not."""
+    """Return what to do where the disk under Prefect's home is full; ``None`` if it is not."""
     from prefect.settings import PREFECT_HOME  # noqa: PLC0415 - takes a second
 
     home = Path(PREFECT_HOME.value())

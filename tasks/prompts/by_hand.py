@@ -41,7 +41,7 @@ def mutate_text(
         mock_url: server that answers in the model's place.
 
     Raises:
-        ConfigurationError: nobody can write, or the operator lacks something.
+        ConfigurationError: no one can write, or the operator lacks something.
     """
     configuration = loaded.configuration
     is_free = rules or configuration.prompts.writer == "rules"

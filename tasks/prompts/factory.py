@@ -80,7 +80,7 @@ def configured_writer(
 
 
 def make_embedder(configuration: Configuration, world: Environment) -> Embedder | None:
-    """Return what tells directions of texts; ``None``: they are compared by their words.
+    """Return what tells directions of texts; ``None`` if they are compared by their words.
 
     Raises:
         ConfigurationError: no endpoint is known.
@@ -93,7 +93,7 @@ def make_embedder(configuration: Configuration, world: Environment) -> Embedder 
 
 
 def make_prompts(parts: LearnerParts) -> PromptLearner | None:
-    """Return prompt writing of a run; ``None``: it is off, and the listener knows why.
+    """Return prompt writing of a run; ``None`` if it is off, and the listener knows why.
 
     Raises:
         ConfigurationError: no endpoint is known.

@@ -47,7 +47,7 @@ N_RIVALS: Final = 150
 """Candidates, the best by their means, of which texts are parents."""
 N_DRAWS: Final = 1000
 N_TRIES: Final = 4
-"""Rounds of edits, where the writer is free: those without a kept text are planned anew."""
+"""Rounds of edits, where the writer is free: those without a kept text are planned again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,13 +75,13 @@ class PromptLearner:
     redact: Callable[[str], str]
     """Keeps secrets out of what is stored."""
     embedder: Embedder | None = None
-    """Tells directions of texts; ``None``: texts are compared by their words."""
+    """Tells directions of texts; ``None`` means texts are compared by their words."""
     pending: PendingTexts | None = field(default=None, init=False)
     _learned: PromptState | None = field(default=None, init=False)
 
     @property
     def disabled_reason(self) -> str | None:
-        """Why no texts are written in this run; ``None``: they are."""
+        """Why no texts are written in this run; ``None`` if they are."""
         return self.calls.disabled_reason
 
     @property
@@ -292,7 +292,7 @@ class PromptLearner:
 def observed_of(
     evaluation: Evaluation, editor: Editor, redact: Callable[[str], str]
 ) -> Observed | None:
-    """Return an answer to a search case; ``None``: it says nothing of the text.
+    """Return an answer to a search case; ``None`` if it says nothing of the text.
 
     Args:
         evaluation: with its answer, where there is one.
@@ -319,7 +319,7 @@ def observed_of(
 
 
 async def direction_of(embedder: Embedder, text: str, asker: ThoughtAsker) -> str | None:
-    """Return a text's direction, as of ``Space.vectors``; ``None``: the request failed."""
+    """Return a text's direction, as of ``Space.vectors``; ``None`` means the request failed."""
     try:
         return packed((await embedder.vector(text, asker)).tolist())
     except EvaluationFault:

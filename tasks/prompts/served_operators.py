@@ -119,5 +119,5 @@ def _shares_of(state: PPOState, embedding_dim: int) -> OperatorShares:
 
 
 def explained(error: PolicyCheckpointError) -> str:
-    """Return why a run goes on without the policy that it was begun with."""
+    """Return why a run continues without the policy that it was begun with."""
     return f"the learned policy chooses no edits in this run, Thompson sampling does: {error}"

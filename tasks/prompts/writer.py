@@ -32,9 +32,9 @@ class Writing:
     """What came of a request."""
 
     answer: WriterAnswer | None
-    """``None``: it failed, was refused, or the budget is spent."""
+    """``None`` if it failed, was refused, or the budget is spent."""
     cost_usd: float | None = None
-    """``None``: unknown."""
+    """``None`` if unknown."""
     reason: str = ""
     is_over_budget: bool = False
     """Whether the budget refused the call."""

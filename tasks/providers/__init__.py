@@ -48,9 +48,9 @@ def make_chat(
 
     Args:
         api: of a chat kind.
-        endpoint: its URL, or one of ``api.models``; ``None``: the provider's own.
-        settings: how it is asked; ``None``: as before anything is sent.
-        base_dir: where relative paths of local models start; ``None``: the working folder.
+        endpoint: its URL, or one of ``api.models``; ``None`` means the provider's own.
+        settings: how it is asked; ``None`` means as before anything is sent.
+        base_dir: where relative paths of local models start; ``None`` means the working folder.
         mock_url: server that answers in the provider's place, in OpenAI's form or Anthropic's.
     """
     settings = settings or ChatSettings(

@@ -33,7 +33,7 @@ class ChatCompletion(Completion):
     """An answer as it is read here; one that was billed and is of no use holds its fault."""
 
     logprobs: tuple[float, ...] | None = None
-    """Log-probability of each token of the answer, nats; ``None``: not told."""
+    """Log-probability of each token of the answer, nats; ``None`` if not told."""
     tool_calls: tuple[Mapping[str, Json], ...] = ()
     """Each with ``name`` and ``arguments``, parsed where they are JSON."""
     fault: EvaluationFault | None = None
@@ -42,7 +42,7 @@ class ChatCompletion(Completion):
     def failure(
         self, *, cost_usd: float | None, price_version: str | None = None
     ) -> EvaluationFault | None:
-        """Return ``fault`` with what the answer cost; ``None``: there is an answer.
+        """Return ``fault`` with what the answer cost; ``None`` if there is an answer.
 
         An absent answer without a report of its tokens may cost as much as its request can.
         """
@@ -272,7 +272,7 @@ def _blank_fault(
 
 
 def _logprobs(choice: Mapping[str, Json]) -> tuple[float, ...] | None:
-    """Return the log-probabilities of a choice; ``None``: not told, or not of every token."""
+    """Return the log-probabilities of a choice; ``None`` if not told, or not of every token."""
     tokens = mappings(mapping(choice.get("logprobs")).get("content"))
     logprobs = [token.get("logprob") for token in tokens]
     numbers = [

@@ -41,7 +41,7 @@ class ChatSettings:
     unsupported: Unsupported = "refuse"
     """What happens with a setting that the model has no field for."""
     token: Callable[[], str | None] = lambda: None
-    """Reads the key by itself, for a provider that sends no headers; ``None``: there is none."""
+    """Reads the key by itself, for a provider that sends no headers; ``None`` if there is none."""
     provider: str = "openai"
     """Short name for tables and prices."""
     separate_thinking: bool = True
@@ -53,7 +53,7 @@ class RawAnswer(NamedTuple):
 
     raw: dict[str, Json]
     first_token_ms: float | None
-    """Since sending; ``None``: it was not streamed."""
+    """Since sending; ``None`` if it was not streamed."""
     latency_ms: float
 
 
@@ -190,7 +190,7 @@ class Provider(ABC):
 
         Args:
             response: whose head has come.
-            joiner: of a streamed answer's pieces; ``None``: none was asked for.
+            joiner: of a streamed answer's pieces; ``None`` if none was asked for.
             stopwatch: of the exchange.
 
         Raises:

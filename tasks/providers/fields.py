@@ -69,13 +69,13 @@ class Rule:
     fields: frozenset[str]
     dialects: frozenset[Dialect]
     models: re.Pattern[str] | None = None
-    """Names that it holds for, matched as a whole in lower case; ``None``: all."""
+    """Names that it holds for, matched as a whole in lower case; ``None`` means all."""
     while_reasoning: bool = False
     """It holds only while ``reasoning_effort`` is set to anything but ``none``."""
     unless_thinking_is_off: bool = False
     """It does not hold beside ``thinking: {type: disabled}``, or one that a parameter chooses."""
     renamed: str | None = None
-    """The field it becomes; ``None``: there is no field for it."""
+    """The field it becomes; ``None`` if there is no field for it."""
     accepted: tuple[Json, ...] = ()
     """Values that are passed on all the same: the model's defaults."""
     reason: str = ""

@@ -70,7 +70,7 @@ class EvaluatedCase:
     answer: CaseAnswer
     weight: float
     request: str | None
-    """As it was sent; ``None``: not kept."""
+    """As it was sent; ``None`` if not kept."""
     eval_ids: tuple[str, ...]
 
 
@@ -173,7 +173,7 @@ def answers_of(
         result: of the run.
         store: holds the run.
         configuration: of the run.
-        cases: test cases; ``None``: they are not known any more.
+        cases: test cases; ``None`` if they are not known any more.
         with_reasons: whether the judges' reasons are read too.
     """
     if result.best is None:

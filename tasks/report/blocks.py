@@ -156,7 +156,7 @@ class Axis:
     names: tuple[str, ...] = ()
     """Names of the places 0, 1, ..., from the top or the left; empty: an axis of numbers."""
     low: float | None = None
-    """End of the axis; ``None``: as the data need."""
+    """End of the axis; ``None`` means as the data need."""
     high: float | None = None
 
 

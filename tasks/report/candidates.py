@@ -48,7 +48,7 @@ class Final:
         return {case: sum(rewards) / len(rewards) for case, rewards in seen.items()}
 
     def answer_usd(self, candidate_id: str) -> float | None:
-        """Return the mean price of an answer of a candidate; ``None``: none is known.
+        """Return the mean price of an answer of a candidate; ``None`` if none is known.
 
         A metric of the name ``cost_usd`` says it where there is one, else what was paid. Answers that
         had been paid for before say nothing of a price.

@@ -75,7 +75,7 @@ class PerAnswer:
 
     latency_ms: float | None
     cost_usd: float | None
-    """``None``: no price is known."""
+    """``None`` if no price is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +85,7 @@ class PairComparison:
     first: Subject
     second: Subject
     parameters: Mapping[str, tuple[ParamValue | None, ParamValue | None]]
-    """Parameter that differs → both values; ``None``: not active."""
+    """Parameter that differs → both values; ``None`` if not active."""
     shared: tuple[SharedCases, ...]
     """Most trustworthy first."""
     per_answer: tuple[PerAnswer, PerAnswer]
@@ -99,7 +99,7 @@ class PairComparison:
 
 
 def candidate_named(name: str, record: RunRecord, store: Store) -> Subject | None:
-    """Return a candidate of a finished run; ``None``: the run has none of this name.
+    """Return a candidate of a finished run; ``None`` if the run has none of this name.
 
     Args:
         name: ``default``, ``recommended``, ``found``, or an id or its beginning.

@@ -423,7 +423,7 @@ def course_blocks(
     Args:
         curve: what was known after each generation.
         level: of the intervals, in (0, 1).
-        holdout: of the recommended configuration; ``None``: not measured.
+        holdout: of the recommended configuration; ``None`` if not measured.
     """
     if not curve:
         return []

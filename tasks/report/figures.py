@@ -85,7 +85,7 @@ def import_matplotlib() -> None:
 def import_matplotlib_without_help() -> None:
     """Import it without the lists of properties in its docstrings, a quarter of the time it takes.
 
-    For a command, whose process nobody asks for ``help``.
+    For a command, whose process no one asks for ``help``.
     """
     with _LOCK, _quiet():
         from matplotlib import artist  # noqa: PLC0415 - takes a quarter of a second

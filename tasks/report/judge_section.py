@@ -70,7 +70,7 @@ def judge_reports(
         run_id: the run.
         configuration: of the run.
         cases: test cases, for their labels.
-        baseline_id: the default configuration; ``None``: there is none.
+        baseline_id: the default configuration; ``None`` if there is none.
     """
     judges = configuration.evaluation.judges
     if not judges:
@@ -117,7 +117,7 @@ def judge_report(
     Args:
         name: the metric.
         metric: its configuration.
-        rows: evaluations of labelled cases; ``None``: the metric names no label.
+        rows: evaluations of labelled cases; ``None`` if the metric names no label.
         of_default: whether they are the default configuration's alone.
         n_pairs: evaluations whose answers were compared in both orders.
         n_inconsistent: of them, those whose verdict changed with the order; a part of one where

@@ -131,7 +131,7 @@ def learning_curve(curve: Sequence[CurvePoint], holdout: Estimate | None = None)
 
     Args:
         curve: what was known after each generation.
-        holdout: of the recommended configuration; ``None``: not measured.
+        holdout: of the recommended configuration; ``None`` if not measured.
     """
     known = tuple(
         Point(

@@ -157,7 +157,7 @@ def round_sentence(n_episodes: int, n_missing: int, limit: str | None) -> str:
     Args:
         n_episodes: that all policies have played.
         n_missing: left out, for a prompt could not be scored.
-        limit: why it ended early; ``None``: it did not.
+        limit: why it ended early; ``None`` if it did not.
     """
     lost = f"; {plural(n_missing, 'episode')} left out, for a prompt could not be scored"
     ended = "" if limit is None else f". It ended early: {limit}"

@@ -32,7 +32,7 @@ _COST = """
 def prompt_report(
     store: Store, result: RunResult, texts: Mapping[str, str]
 ) -> PromptReport | None:
-    """Return what writing prompts came to; ``None``: nothing was written.
+    """Return what writing prompts came to; ``None`` if nothing was written.
 
     Args:
         store: holds the run's tables.

@@ -31,7 +31,7 @@ _GAINS = """
 def thinking_report(
     store: Store, run_id: str, *, space: Space, params_of: Mapping[str, Params]
 ) -> ThinkingReport | None:
-    """Return what thoughts were worth; ``None``: RLP wrote none.
+    """Return what thoughts were worth; ``None`` means RLP wrote none.
 
     Args:
         store: holds the run's tables.
@@ -80,7 +80,7 @@ def thinking_report(
 
 
 def _mean_and_error(values: Iterable[float | None]) -> tuple[float | None, float | None]:
-    """Return the mean of the known values and its standard error; ``None``: too few."""
+    """Return the mean of the known values and its standard error; ``None`` if too few."""
     known = [value for value in values if value is not None]
     spread = interval_of(known)
     return float(np.mean(known)) if known else None, None if spread is None else spread[1]

@@ -151,7 +151,7 @@ def spending(result: RunResult, limits: BudgetConfig, spent: Spent) -> list[Bloc
     """Return each limit with what is spent of it, then what each role spent.
 
     Args:
-        result: of the run, also of one that goes on.
+        result: of the run, also of one that continues.
         limits: what it may spend.
         spent: what its journal knows.
     """
@@ -191,7 +191,7 @@ def racing_rows(store: Store, result: RunResult, n: int = 20) -> list[dict[str, 
 
     Args:
         store: that holds the run.
-        result: of the run, also of one that goes on.
+        result: of the run, also of one that continues.
         n: rows at most.
     """
     cells: Mapping[str, dict[int, int]] = defaultdict(dict)

@@ -61,7 +61,7 @@ class ChannelProbe:
     """The channel that passed, and why those above it did not."""
 
     channel: ProbabilityChannel | None
-    """``None``: none passed."""
+    """``None`` means none passed."""
     refused: Mapping[Estimator, str]
     """ProbabilityChannel → why."""
 
@@ -72,7 +72,7 @@ class ChannelProbe:
 
     @property
     def disabled_reason(self) -> str | None:
-        """Why there is no reward, in words; ``None``: there is a channel."""
+        """Why there is no reward, in words; ``None`` if there is a channel."""
         if self.channel is not None:
             return None
         listed = "; ".join(f"{name}: {why}" for name, why in self.refused.items())
@@ -276,7 +276,7 @@ class _Probe:
 
 
 def _first_token(raw: Mapping[str, Json]) -> Json:
-    """Return the likeliest token and its log-probability."""
+    """Return the most likely token and its log-probability."""
     token: Any = raw
     try:
         logprobs = token["choices"][0]["logprobs"]

@@ -23,7 +23,7 @@ NO_LLM: Final = "RLP off: no `llm` is configured"
 
 
 def make_thought_writer(configuration: Configuration, world: Environment) -> ThoughtWriter | None:
-    """Return the model of the thoughts; ``None``: none is configured.
+    """Return the model of the thoughts; ``None`` if none is configured.
 
     Args:
         configuration: with ``society`` enabled, or not.
@@ -55,7 +55,7 @@ def make_model(
 
     Args:
         config: of ``llm``.
-        name: in place of that of ``llm``; ``None``: the same.
+        name: in place of that of ``llm``; ``None`` means the same.
         world: keys and prices, and who answers in the model's place.
         wording_version: of the texts that it is asked.
 
@@ -77,7 +77,7 @@ def make_model(
 
 
 def make_rlp(parts: LearnerParts) -> RlpLearner | None:
-    """Return RLP of a run; ``None``: it is off, and the listener knows why.
+    """Return RLP of a run; ``None`` if it is off, and the listener knows why.
 
     Raises:
         ConfigurationError: no endpoint is known.

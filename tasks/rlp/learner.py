@@ -73,7 +73,7 @@ class RlpLearner:
 
     @property
     def disabled_reason(self) -> str | None:
-        """Why no thoughts are written in this run; ``None``: they are."""
+        """Why no thoughts are written in this run; ``None`` if they are."""
         return self.calls.disabled_reason
 
     def is_due(self, state: StudyState) -> bool:  # noqa: ARG002 - of the protocol
@@ -340,7 +340,7 @@ class RlpLearner:
     def _features(
         self, study: Study, generation: int, state: RlpState | None = None
     ) -> np.ndarray:
-        """Return s before a generation; ``None``: by what is committed."""
+        """Return s before a generation; ``None`` means by what is committed."""
         known = state or self.state
         return features(
             known.history,
@@ -359,7 +359,7 @@ class RlpLearner:
 
 
 def _summary(step: RlpStep) -> str | None:
-    """Return what a generation's thoughts came to; ``None``: none was asked for."""
+    """Return what a generation's thoughts came to; ``None`` if none was asked for."""
     if not step.commitment.thoughts:
         return None
     n, gain = len(step.after.gains), "not measured"

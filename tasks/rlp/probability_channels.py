@@ -284,7 +284,7 @@ def echoed(raw: Mapping[str, Json], begin: int, n: int) -> list[float]:
 
 
 class Chat(PerSubjectChannel):
-    """The next token's twenty likeliest, of which the options are among."""
+    """The next token's twenty most likely, of which the options are among."""
 
     estimator = "chat"
 
@@ -297,7 +297,7 @@ class Chat(PerSubjectChannel):
     def call(
         self, text: str, *, temperature: float = 1.0, repeat: int = 0, top: int = TOP
     ) -> PaidCall:
-        """Return the request of the next token's likeliest words."""
+        """Return the request of the next token's most likely words."""
         return self.model.chat(
             self.model.reads_for,
             [{"role": "user", "content": text}],

@@ -20,7 +20,7 @@ from convergence_core.space import Space
 Messages: TypeAlias = list[dict[str, Json]]
 
 WORDING_VERSION: Final = "thought-2"
-"""Version of the texts below; part of every request, so that a new text asks anew."""
+"""Version of the texts below; part of every request, so that a new text asks again."""
 NO_NOTES: Final = "(none)"
 """In place of the notes where there is no thought."""
 

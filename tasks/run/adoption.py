@@ -59,10 +59,10 @@ class Concluded:
 def concluded_by(
     config: str | None, run_id: str | None, flow_run_id: str | None
 ) -> Concluded | None:
-    """Return the run that a flow run has brought to its end; ``None``: it has ended none.
+    """Return the run that a flow run has brought to its end; ``None`` if it has ended none.
 
     Prefect runs a flow run again from its first line when a person has answered it, or when it
-    crashed; what it has finished is not begun anew.
+    crashed; what it has finished is not begun again.
 
     Args:
         config: path of the configuration.
@@ -81,7 +81,7 @@ def concluded_by(
 
 
 def obstacle(store: RuntimeStore, result: RunResult) -> Obstacle | None:
-    """Return why a run's candidate cannot become the champion now; ``None``: it can."""
+    """Return why a run's candidate cannot become the champion now; ``None`` if it can."""
     winner, gate = result.winner, result.gate
     assert winner is not None and gate is not None  # noqa: S101, PT018 - the gate has passed
     champion = champion_of(store, result.system)
@@ -218,7 +218,7 @@ def with_champion(result: RunResult, champion: Champion | None) -> RunResult:
 
 
 def tagged_champion(tags: Mapping[str, str], space: Space) -> Candidate | None:
-    """Return the champion of a run's tags; ``None``: there was none when it began."""
+    """Return the champion of a run's tags; ``None`` if there was none when it began."""
     text = tags.get(TAG)
     if text is None:
         return None

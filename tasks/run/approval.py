@@ -72,7 +72,7 @@ def release(flow_run_id: str) -> bool:
 
 
 def _rename(label: str) -> None:
-    """Name the flow run after its run: Prefect names it anew each time that it begins."""
+    """Name the flow run after its run: Prefect names it again each time that it begins."""
     flow_run_id = runtime.flow_run.id
     if flow_run_id and runtime.flow_run.name != label:
         with get_client(sync_client=True) as client:

@@ -106,7 +106,7 @@ def assemble(
     """Take the lease of a run's system, open store and journal, and return the run.
 
     Args:
-        record: the run's row, new or of a run that goes on.
+        record: the run's row, new or of a run that continues.
         loaded: the configuration and its files.
         caller: gives functions, and listens.
         retry_missing: ask the cells without a reward once more before anything else.

@@ -36,7 +36,7 @@ from tasks.store.tables.rows import payload_rows
 ROLES: tuple[Role, ...] = ("search", "holdout")
 
 BUDGET_REACHED = "the budget was reached before all cases were asked"
-"""Reason of a test that goes on only with another budget."""
+"""Reason of a test that continues only with another budget."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,30 +60,30 @@ class Assessment:
     present: Candidate
     """The defaults of the configuration."""
     champion: Candidate | None
-    """With whom they are compared; ``None``: nobody was asked for."""
+    """With whom they are compared; ``None`` if no one was asked for."""
     estimate: Estimate | None
-    """Mean reward over all test cases; ``None``: no case has a reward."""
+    """Mean reward over all test cases; ``None`` if no case has a reward."""
     of_champion: Estimate | None
     difference: Estimate | None
     """Present settings less champion, paired by case."""
     cases: tuple[CaseAnswers, ...]
     """The champion's answers first, the current settings' second, lowest first."""
     unasked: tuple[str, ...]
-    """Cases that nobody was asked."""
+    """Cases that no one was asked."""
     n_missing: int
     """Cells without a reward."""
     limit: str | None
-    """Limit of the budget that was reached, in words; ``None``: none."""
+    """Limit of the budget that was reached, in words; ``None`` means none."""
     n_calls: int
     """Of this test."""
     cost_usd: float | None
-    """Of this test; ``None``: no price is known."""
+    """Of this test; ``None`` if no price is known."""
 
     def checks(self, fail_under: float | None) -> tuple[Check, ...]:
         """Return what has to hold for the test to pass.
 
         Args:
-            fail_under: least mean reward; ``None``: any.
+            fail_under: least mean reward; ``None`` means any.
         """
         n = len(self.unasked)
         n += sum(case.second is None or case.second.reward is None for case in self.cases)
@@ -140,7 +140,7 @@ def open_assessment(
     budget: Limits | None = None,
     **caller: Unpack[Caller],
 ) -> Run:
-    """Open a test of the current settings; one that was interrupted goes on.
+    """Open a test of the current settings; one that was interrupted continues.
 
     Args:
         loaded: the configuration and its files.
@@ -170,14 +170,14 @@ def open_assessment(
 
 
 def champion_of_test(run: Run) -> Candidate | None:
-    """Return the champion that there was when the test began; ``None``: there was none."""
+    """Return the champion that there was when the test began; ``None`` if there was none."""
     return tagged_champion(run.record.tags, run.loaded.space)
 
 
 def interrupted(loaded: Loaded, caller: Caller, part: str) -> Run | None:
     """Open the latest run of a part of a system if it was left unfinished with these very settings.
 
-    One that has reached its budget goes on with another one: with the same it would ask nothing.
+    One that has reached its budget continues with another one: with the same it would ask nothing.
 
     Args:
         loaded: the configuration and its files.

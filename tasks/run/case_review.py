@@ -39,7 +39,7 @@ def input_of(prompt: str, cases: Sequence[Case], field: str | None) -> Json:
     Args:
         prompt: what was asked.
         cases: those that there are.
-        field: of the input that holds the prompt; ``None``: as the other cases show.
+        field: of the input that holds the prompt; ``None`` means as the other cases show.
 
     Raises:
         ConfigurationError: they do not show it.
@@ -105,7 +105,7 @@ _HARD: Final = f"""
 def hard_cases(
     store: ParquetStore, system: str, decided: Iterable[str] = ()
 ) -> list[ProposedCase]:
-    """Return the hard cases of a system's games that nobody has decided about; one of each prompt.
+    """Return the hard cases of a system's games that no one has decided about; one of each prompt.
 
     Args:
         store: holds the plays.
@@ -128,7 +128,7 @@ def hard_cases(
 
 
 def _right(turns: list[list[str]]) -> str | None:
-    """Return the reference's answer, as it was executed; ``None``: the reports hold none."""
+    """Return the reference's answer, as it was executed; ``None`` means the reports hold none."""
     reports = [json.loads(reply) for role, _, reply in turns if role == SANDBOX]
     value = reports[0].get("value") if reports else None
     if value is None or isinstance(value, str):
@@ -192,7 +192,7 @@ def approve_case(
         interaction_id: the answer.
         expected: the answer that would be right; ``None``: that of a game's reference, else the case has
             none.
-        field: of the input that holds the prompt; ``None``: the only one.
+        field: of the input that holds the prompt; ``None`` means the only one.
 
     Raises:
         ConfigurationError: it names no such file, or would be refused with the case.

@@ -57,7 +57,7 @@ def judge(
         promotion: of the configuration.
         final: the final test.
         candidate: handed over.
-        opponent: the champion, or the defaults; ``None``: neither exists.
+        opponent: the champion, or the defaults; ``None`` means neither exists.
         is_champion: which of both.
         n_looks: earlier looks at each case, by its ``case_mark``.
         forecasts: whether it is said how many more cases a verdict takes, which takes up to half a

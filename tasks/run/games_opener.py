@@ -44,7 +44,7 @@ def open_round(
 
 @contextmanager
 def open_round_within(run: Run) -> Iterator[GamesRound]:
-    """Open the round before the next generation of a run; one that was interrupted goes on.
+    """Open the round before the next generation of a run; one that was interrupted continues.
 
     Raises:
         KeyError: the run plays no games.
@@ -67,7 +67,7 @@ def open_round_within(run: Run) -> Iterator[GamesRound]:
 def open_games_round(
     loaded: Loaded, *, seed: int | None = None, mock_url: str | None = None
 ) -> Iterator[GamesRound]:
-    """Open a round that is played alone; one that was interrupted goes on.
+    """Open a round that is played alone; one that was interrupted continues.
 
     Args:
         loaded: the configuration and its files.
@@ -104,7 +104,7 @@ def open_games_round(
 
 
 def listed_games(loaded: Loaded, *, mock_url: str | None = None) -> list[dict[str, Any]]:
-    """Return what a configuration's games are and who plays them; nobody is asked.
+    """Return what a configuration's games are and who plays them; no one is asked.
 
     Raises:
         ConfigurationError: a game cannot be played as it is configured.

@@ -77,9 +77,9 @@ class GamesRound:
         games: that may be played.
         calls: of the models that play.
         redact: keeps secrets out of what is stored.
-        incumbent: who is looked at, and plays as the system; ``None``: nobody.
+        incumbent: who is looked at, and plays as the system; ``None`` if no one.
         hold: takes the rows of a round within a run, which are published with the generation that the run
-            has next; ``None``: the round is a run of its own.
+            has next; ``None`` if the round is a run of its own.
     """
 
     def __init__(
@@ -280,14 +280,14 @@ class GamesRound:
         return WorstCase(usd=sum(usd or 0.0 for usd in worst_usd))
 
     def _price_of(self, trial: Trial) -> float | None:
-        """Return what a look has cost with its judges; ``None``: a price is unknown."""
+        """Return what a look has cost with its judges; ``None`` if a price is unknown."""
         eval_ids = {evaluation.eval_id for evaluation in trial.evaluations}
         ledger = self.run.journal.attempts(self.run_id, generation=self.generation)
         paid = [row["cost_usd"] for row in ledger if row["eval_id"] in eval_ids]
         return _sum_of(None if usd is None else float(str(usd)) for usd in paid)
 
     def _system_seat(self) -> SystemSeat | None:
-        """Return the system as a player; ``None``: it plays no role.
+        """Return the system as a player; ``None`` if it plays no role.
 
         Raises:
             ConfigurationError: its test cases do not show how it is asked a text, or there is no incumbent.
@@ -353,7 +353,7 @@ class GamesRound:
         )
 
     def _cost_usd(self) -> float | None:
-        """Return what the round has cost; ``None``: a price is unknown."""
+        """Return what the round has cost; ``None`` if a price is unknown."""
         if self._hold is None:
             totals = self.run.journal.totals(self.run_id)
             return None if totals.n_unpriced else totals.cost_usd or 0.0

@@ -59,7 +59,7 @@ class JudgedPlays:
         """Return items of executed truth, those that the judge was tried on last.
 
         Args:
-            n: how many at most; ``None``: all.
+            n: how many at most; ``None`` means all.
             audited: ids of the items that it was tried on.
         """
         return audit_items(self._answers(), sys.maxsize if n is None else n, used=audited)

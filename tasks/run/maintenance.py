@@ -37,14 +37,14 @@ class Upkeep:
 
 
 def maintain_store(path: Path, *, keep_days: int | None = None, dry_run: bool = False) -> Upkeep:
-    """Sweep a store, remove what is too old, check every file, and write the catalogue anew.
+    """Sweep a store, remove what is too old, check every file, and write the catalogue again.
 
     Files of adapters that never answer again go, too.
 
     Args:
         path: folder of the store.
         keep_days: finished runs that began longer ago lose their tables, but for the two latest of
-            each system and those that a champion came from; ``None``: none do. The journal keeps
+            each system and those that a champion came from; ``None`` if none do. The journal keeps
             what was paid for.
         dry_run: say what would be removed; change nothing.
 
@@ -92,7 +92,7 @@ def _useless_adapters(root: Path, *, dry_run: bool) -> tuple[str, ...]:
 
 
 def _half_removed(root: Path, now: int) -> list[str]:
-    """Return runs whose removal was killed; an hour old, so that nobody writes them."""
+    """Return runs whose removal was killed; an hour old, so that no one writes them."""
     return orphans(root, before_us=now - DAY_US // 24)
 
 

@@ -1,4 +1,4 @@
-"""Opener of runs: begun anew, or gone on with where they were left."""
+"""Opener of runs: begun again, or gone on with where they were left."""
 
 import contextlib
 import json
@@ -38,11 +38,12 @@ from tasks.store.tables.lineage import (
 from tasks.version import code_version
 
 Limits: TypeAlias = Mapping[str, float | None]
-"""Limits by their key, e.g. ``max_usd``, in place of those under ``budget``; ``None``: as they are."""
+"""Limits by their key, e.g. ``max_usd``, in place of those under ``budget``; ``None`` means as
+they are."""
 Notices: TypeAlias = Callable[[str], OnNotice]
 """Returns the listener to notices of a system of that name."""
 Resume: TypeAlias = Literal["auto", "never"]
-"""Whether a scheduled run goes on with one that was left."""
+"""Whether a scheduled run continues with one that was left."""
 
 
 def with_overrides(
@@ -160,7 +161,7 @@ def resume_run(
 ) -> Run:
     """Open an unfinished run where its last committed generation ended.
 
-    A finished run is never written again: a new run goes on from it, which has its generations,
+    A finished run is never written again: a new run continues from it, which has its generations,
     reads the answers that it paid for, and counts what it spent against the limits.
 
     Args:
@@ -244,7 +245,7 @@ def open_run(  # noqa: PLR0917 - as the flow passes them
             loaded.configuration, seed=seed, generations=generations, budget=budget
         )
         left = _left_unfinished(path, wanted)
-        # If its cases or prompts changed since, it cannot go on; a night begins anew then.
+        # If its cases or prompts changed since, it cannot continue; a night begins again then.
         with contextlib.suppress(ResumeError):
             if left is not None:
                 return resume_run(path, left, on_notice=on_notice, tags=tags)
@@ -275,7 +276,7 @@ def open_config(
 
 
 def started_by(path: Path, flow_run_id: str | None) -> str | None:
-    """Return the unfinished run that a flow run began; ``None``: it began none."""
+    """Return the unfinished run that a flow run began; ``None`` if it began none."""
     if flow_run_id is None:
         return None
     for record in ParquetStore(path).runs():
@@ -356,7 +357,7 @@ def loaded_of(record: RunRecord) -> Loaded:
 def _successor(
     store: ParquetStore, finished: RunRecord, loaded: Loaded, *, retry_missing: bool
 ) -> RunRecord:
-    """Return the row of a new run that goes on from a finished one, against today's champion."""
+    """Return the row of a new run that continues from a finished one, against today's champion."""
     dropped = {FLOW_RUN_TAG, CHAMPION_TAG, RETRY_TAG}
     tags = {name: text for name, text in finished.tags.items() if name not in dropped}
     tags |= {**_facts(loaded), **champion_tag(store.path, finished.name, loaded.space)}

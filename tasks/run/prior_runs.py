@@ -65,7 +65,7 @@ class PriorRuns:
         )
 
     def describe(self) -> str | None:
-        """Return a line on what the run starts from; ``None``: from nothing."""
+        """Return a line on what the run starts from; ``None`` to start from nothing."""
         n_runs = self.start.n_runs - self.production.is_apart
         description = self.production.describe()
         if not n_runs:
@@ -77,7 +77,7 @@ class PriorRuns:
         return line if description is None else f"{line}; {description}"
 
     def describe_agreement(self, search: SearchState) -> str | None:
-        """Return a line on how far this evidence agrees with earlier runs; ``None``: unknown."""
+        """Return a line on how far this evidence agrees with earlier runs; ``None`` if unknown."""
         if not self.surrogate.earlier:
             return None
         fitted = self.surrogate.fit(search.archive, case_weights=self.case_weights)

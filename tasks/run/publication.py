@@ -36,8 +36,8 @@ def generation_tables(
         learned: tables of each learner.
         candidates: those first asked in the generation.
         evaluations: outcomes of its cells.
-        state: after the generation; ``None``: that of the run.
-        recommendation: after the generation; ``None``: no cell has a reward yet.
+        state: after the generation; ``None`` means that of the run.
+        recommendation: after the generation; ``None`` if no cell has a reward yet.
         flow_run_id: of Prefect, if a flow runs it.
         partial: whether it ended before its plan was done.
     """

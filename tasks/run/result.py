@@ -79,12 +79,12 @@ def collect(
         record: the run's row; ``ended_us`` is when the result was made.
         loaded: the run's configuration, space and cases.
         search: what was learned by the last committed generation.
-        recommendation: of that evidence; ``None``: no candidate has answered.
+        recommendation: of that evidence; ``None`` if no candidate has answered.
         totals: the journal's account of the run.
         status: how the run ended.
         reason: why, in words.
         past: what the run knows of earlier ones; ``None``: nothing.
-        final: the re-estimation of winner and defaults; ``None``: there was none.
+        final: the re-estimation of winner and defaults; ``None`` if there was none.
         n_maybe_paid: calls in flight when an earlier process died.
         explains: whether effects and explanation are found too, which takes a fit of the surrogate
             and about a second.

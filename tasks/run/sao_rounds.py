@@ -35,7 +35,7 @@ ANSWERS_TAG: Final = "answers_of"
 def open_rounds(
     config: str | None, *, flow_run_id: str | None = None, notices: Notices | None = None
 ) -> Run:
-    """Return a run that holds rounds alone; Prefect's retry of a flow run goes on with its own.
+    """Return a run that holds rounds alone; Prefect's retry of a flow run continues with its own.
 
     Args:
         config: path of the configuration.
@@ -71,7 +71,7 @@ def open_rounds(
 
 
 def sao_of(run: Run) -> SaoLearner | None:
-    """Return SAO of a run; ``None``: it is off."""
+    """Return SAO of a run; ``None`` if it is off."""
     learner = run.learners.get(SAO)
     return learner if isinstance(learner, SaoLearner) else None
 

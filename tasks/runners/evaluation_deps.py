@@ -155,7 +155,7 @@ def open_session(
 
 
 def _spans_of(deps: EvaluationDeps) -> CallListener | None:
-    """Return what sends spans of the calls; ``None``: nobody asked for them.
+    """Return what sends spans of the calls; ``None`` if no one asked for them.
 
     Raises:
         ConfigurationError: the extra ``otel`` is missing.

@@ -51,7 +51,7 @@ class WorkResult:
     """The outcome of a work item."""
 
     trial: Trial | None
-    """``None``: it failed."""
+    """``None`` if it failed."""
     used: Spent
     """Of the item's part of the budget."""
     error: BaseException | None = None

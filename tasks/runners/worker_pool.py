@@ -1,8 +1,8 @@
 """Pool of a run's workers, on any runner, under the limits of the run.
 
-As many work items are under way at once as there are workers. Each takes an equal part of what is
+As many work items are in flight at once as there are workers. Each takes an equal part of what is
 left of the budget with it; where that was too little for all of its cells, those that were not asked
-are sent again when nothing else is under way, with all that is left. So the limits hold over all
+are sent again when nothing else is in flight, with all that is left. So the limits hold over all
 workers together, and nothing that another one left over stays unused.
 """
 
@@ -84,7 +84,7 @@ def n_workers_of(execution: ExecutionConfig) -> int:
 
 
 def make_runner(execution: ExecutionConfig) -> Runner | None:
-    """Return the runner that a configuration names, its workers starting; ``None``: threads.
+    """Return the runner that a configuration names, its workers starting; ``None`` means threads.
 
     Raises:
         ConfigurationError: the cluster cannot be reached.
@@ -159,7 +159,7 @@ class WorkerPool:
     journal: Journal
     """Knows what a lost worker has spent."""
     before: Spent = field(default_factory=Spent)
-    """What finished runs have spent that this one goes on from."""
+    """What finished runs have spent that this one continues from."""
     on_cell: Callable[[Evaluation], None] | None = None
     """Called with each evaluation, one at a time, once its candidate is done."""
     on_warning: Callable[[BudgetWarned], None] | None = None
@@ -193,7 +193,7 @@ class WorkerPool:
         """Return the trial, and whether its item had all that was left of the budget."""
         for n_lost in range(MOST_LOSSES - 1):
             with contextlib.suppress(WorkerLostError):
-                # After a loss the journal is the account, once nothing else is under way.
+                # After a loss the journal is the account, once nothing else is in flight.
                 alone = n_lost > 0
                 return self._execute(assignment, generation, alone=alone), alone
         return self._execute(assignment, generation, alone=True), True

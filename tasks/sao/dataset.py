@@ -92,7 +92,7 @@ class Dataset:
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """Why nobody should train on it, in words; empty: nothing speaks against it."""
+        """Why no one should train on it, in words; empty: nothing speaks against it."""
         doubts_list = []
         if self.n_unvouched and (self.holds_all or not self.pairs):
             doubts_list.append(
@@ -122,8 +122,8 @@ def dataset_of(
 ) -> Dataset:
     """Return the kept pairs of a system, those of all its runs.
 
-    Each pair is held to its own judge and round: those of rounds after which nobody vouched for the judge
-    are left out, and so are imported ones, whose judge nobody knows, and those of rounds whose texts raised an
+    Each pair is held to its own judge and round: those of rounds after which no one vouched for the judge
+    are left out, and so are imported ones, whose judge no one knows, and those of rounds whose texts raised an
     alarm of coverage.
 
     Args:
@@ -205,7 +205,7 @@ def export(
         dataset: what is written.
         path: of the rows; ``.json`` is one array, everything else JSON Lines.
         form: of the rows.
-        as_array: whether the rows are one array; ``None``: as the path's ending says.
+        as_array: whether the rows are one array; ``None`` means as the path's ending says.
     """
     files = {
         "rows": path,

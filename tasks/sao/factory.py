@@ -71,7 +71,7 @@ def first_state(
 
 
 def make_writer(configuration: Configuration, world: Environment) -> Writer | None:
-    """Return who writes and judges; ``None``: nobody is configured.
+    """Return who writes and judges; ``None`` if no one is configured.
 
     Raises:
         ConfigurationError: no endpoint is known.
@@ -87,7 +87,7 @@ def make_writer(configuration: Configuration, world: Environment) -> Writer | No
 
 
 def make_warm_target(loaded: Loaded, world: Environment) -> Target | None:
-    """Return the target at the temperature of answers; ``None``: it is no chat model."""
+    """Return the target at the temperature of answers; ``None`` if it is no chat model."""
     configuration = loaded.configuration
     if configuration.api.kind not in CHAT_KINDS:
         return None
@@ -113,7 +113,7 @@ def make_warm_target(loaded: Loaded, world: Environment) -> Target | None:
 
 
 def make_sao(parts: LearnerParts) -> SaoLearner | None:
-    """Return SAO of a run; ``None``: it is off, and the listener knows why.
+    """Return SAO of a run; ``None`` if it is off, and the listener knows why.
 
     Raises:
         ConfigurationError: no endpoint is known.

@@ -22,7 +22,7 @@ from tasks.store.tables.lineage import superseded
 TAG: Final = "preferences_of"
 """Tag of a run that names its earlier runs: ``<run id>@<generations>``, newest first."""
 IMPORT_TAG: Final = "imported_preferences"
-"""Tag of a run that holds imported rows: nobody of ours wrote or judged them."""
+"""Tag of a run that holds imported rows: no one of ours wrote or judged them."""
 MOST_RUNS: Final = 100
 """Earlier runs that are remembered."""
 
@@ -44,7 +44,7 @@ _PLAYED: Final = """
 
 
 def judge_of(config_json: str) -> str | None:
-    """Return the model that judges in a run of this configuration; ``None``: nobody does."""
+    """Return the model that judges in a run of this configuration; ``None`` if no one does."""
     config = json.loads(config_json)
     society, llm = config.get("society") or {}, config.get("llm") or {}
     name = (society.get("sao") or {}).get("model_name") or llm.get("model")
@@ -159,7 +159,7 @@ def _played(
 def inherited_state(
     store: Store, record: RunRecord, *, limit: int, n_personas: int
 ) -> SaoState | None:
-    """Return the state that a run begins with; ``None``: no earlier run has left one.
+    """Return the state that a run begins with; ``None`` if no earlier run has left one.
 
     What is known of texts is the newest run's; what is known of the judge that of the newest run with
     the same judge.

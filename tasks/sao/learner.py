@@ -69,7 +69,7 @@ class SaoLearner:
 
     @property
     def disabled_reason(self) -> str | None:
-        """Why no rounds are run in this run; ``None``: they are."""
+        """Why no rounds are run in this run; ``None`` if they are."""
         return self.calls.disabled_reason
 
     @property

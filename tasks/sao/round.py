@@ -275,7 +275,7 @@ class RoundRunner:
         return variants
 
     async def _or_error(self, work: Awaitable[T], n_pairs: int = 0) -> T | None:
-        """Return what came; ``None``: it failed, which is counted, and so are its pairs."""
+        """Return what came; ``None`` if it failed, which is counted, and so are its pairs."""
         try:
             return await work
         except FailedError as error:

@@ -43,7 +43,7 @@ class AnsweringSystem:
 
     target: Target
     warm: Target | None
-    """The same with the temperature of answers; ``None``: it is no chat model."""
+    """The same with the temperature of answers; ``None`` if it is no chat model."""
     shape: PromptShape
     credential: str | None = None
     timeout_s: float = 60.0

@@ -159,7 +159,7 @@ class Escapes:
     r"""Escapes of the characters that are no letters and digits, in folded texts.
 
     As JSON and Python (``\u002b``, ``\x2b``), HTML (``&#43;``, ``&#x2b;``, ``&amp;``), URLs (``%2B``)
-    and shells (``\+``) write them, up to four times over. Letters and digits nobody escapes.
+    and shells (``\+``) write them, up to four times over. Letters and digits no one escapes.
 
     Args:
         characters: to look for; others need no look.
@@ -188,7 +188,7 @@ class Escapes:
         )
 
     def undone(self, text: str) -> "Unescaped | None":
-        """Return a folded text as it reads without these escapes; ``None``: it has none."""
+        """Return a folded text as it reads without these escapes; ``None`` if it has none."""
         parts: list[str] = []
         plain, raw, n = [0], [0], 0
         for match in self._pattern.finditer(text):

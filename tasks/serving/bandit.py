@@ -57,7 +57,7 @@ class PolicyVersion:
     """0: contextual arms have a policy for each request."""
     arms: tuple[StoredArm, ...]
     mean_sd: tuple[np.ndarray, np.ndarray] | None = None
-    """Means and standard deviations of the arms; ``None``: they are Beta."""
+    """Means and standard deviations of the arms; ``None`` if they are Beta."""
 
     @cached_property
     def arms_state(self) -> tuple[dict[str, Any], ...]:
@@ -344,7 +344,7 @@ class Bandit:
         )
 
     def _next_version(self, group: Group) -> PolicyVersion | None:
-        """Make and store the next version; ``None``: another process was first."""
+        """Make and store the next version; ``None`` means another process was first."""
         all_arms = self._store.arms(group.group_id)
         arms = self._on_offer(all_arms)
         test = None

@@ -30,7 +30,7 @@ class TrafficEvidence:
     winner: str | None
     regret: float
     n_to_verdict: int | None
-    """Requests until a verdict, projected; ``None``: the leaders look equal."""
+    """Requests until a verdict, projected; ``None`` means the leaders look equal."""
     caveat: str = TRAFFIC
     """What a winner takes for granted."""
 

@@ -56,7 +56,7 @@ class GuardLook:
 
 
 def look(store: RuntimeStore, system: str, agent_type: str) -> GuardLook | None:
-    """Look at a promotion that is watched, and act on a verdict; ``None``: none is watched.
+    """Look at a promotion that is watched, and act on a verdict; ``None`` if none is watched.
 
     Looking is harmless however often, and the look is stored if there are rewards.
     """

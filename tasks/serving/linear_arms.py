@@ -130,7 +130,7 @@ def _to_json(arms: LinearArms, index: Mapping[str, int]) -> dict[str, Json]:
 def _with_known(
     prior: LinearArms, value: Mapping[str, Json], index: Mapping[str, int]
 ) -> LinearArms | None:
-    """Return arms with what is saved of them; ``None``: it is of another version or encoder."""
+    """Return arms with what is saved of them; ``None`` if it is of another version or encoder."""
     known = value.get("arms")
     if value.get("version") != 1 or not isinstance(known, dict):
         return None

@@ -50,7 +50,7 @@ class ProductionEvidence:
     """Whether some of it is of no earlier run's candidate, and so an evidence of its own."""
 
     def describe(self) -> str | None:
-        """Return a line on this evidence; ``None``: there is none."""
+        """Return a line on this evidence; ``None`` if there is none."""
         if not self.n_rewards:
             return None
         arms = f"{self.n_arms:,} arm{'s' * (self.n_arms != 1)}"

@@ -38,7 +38,7 @@ def put_on_offer(
         tolerance: how much worse than it the promoted one may be.
 
     Returns:
-        The arm that is promoted, and the one it is watched against; ``None``: there is none.
+        The arm that is promoted, and the one it is watched against; ``None`` if there is none.
     """
     winner, gate = result.winner, result.gate
     assert winner is not None  # noqa: S101 - there is no promotion without
@@ -77,7 +77,7 @@ def retire_champion(
     """Take a champion's arm off offer that a person rolls back, and end the watch over it.
 
     Returns:
-        The arm; ``None``: it was not on offer, or is the only one, which goes on serving.
+        The arm; ``None`` if it was not on offer, or is the only one, which continues serving.
     """
     group = store.group(system, agent_type)
     if group is None:

@@ -21,7 +21,7 @@ class ArmQuality:
     high: float
     """Confidence sequence of its mean reward."""
     cost: float | None
-    """Mean cost of a request; ``None``: unknown."""
+    """Mean cost of a request; ``None`` if unknown."""
     serves: bool
     """Whether most requests go to it."""
 

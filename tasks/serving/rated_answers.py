@@ -75,7 +75,7 @@ def send_rewards(
     Args:
         feedback: the ratings.
         systems: whose arms answered.
-        interaction_id: of this answer alone; ``None``: of all.
+        interaction_id: of this answer alone; ``None`` for all.
     """
     outcomes = []
     for reward in pending_rewards(feedback, interaction_id):

@@ -87,7 +87,7 @@ class RuntimeConfig(_Part):
     min_effect: float = Field(default=0.0, ge=0, lt=0.99)
     """Least difference in mean reward that makes a winner."""
     expires_after_s: float | None = Field(default=86_400.0, gt=0)
-    """Seconds after which a reward is late. ``None``: never."""
+    """Seconds after which a reward is late. ``None`` means never."""
     late_counts: bool = False
     """Whether late rewards teach."""
     discount: float = Field(default=1.0, gt=0, le=1)
@@ -101,7 +101,7 @@ class RuntimeConfig(_Part):
     prior_trust: float = Field(default=0.5, ge=0, le=1)
     """Probability that the night is right, before any reward."""
     seed: int | None = Field(default=None, ge=0)
-    """Same seed and same rewards, same choices. ``None``: from the machine's entropy."""
+    """Same seed and same rewards, same choices. ``None`` means from the machine's entropy."""
 
     @model_validator(mode="after")
     def _states_its_quality(self) -> "RuntimeConfig":
@@ -130,7 +130,7 @@ class RuntimeConfig(_Part):
 
 
 def read_settings(system: str, text: str | None) -> RuntimeConfig:
-    """Return how a system serves by its stored JSON; ``None``: it was never configured.
+    """Return how a system serves by its stored JSON; ``None`` if it was never configured.
 
     Settings that only another version knows are left out.
     """

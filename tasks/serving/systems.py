@@ -174,7 +174,7 @@ class Systems:
     def gates(self, system: str) -> dict[str, Any] | None:
         """Return the evidence of the traffic, every look of a gate, and the champion.
 
-        ``None``: the system is not known.
+        ``None`` if the system is not known.
         """
         kinds = self._agent_types(system)
         gate_looks, champion = looks(self.store, system), champion_of(self.store, system)

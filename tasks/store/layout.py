@@ -11,7 +11,7 @@
     training/<round>/                                checkpoints of a training round
     live/<table>/run_id=<run>/g00012.parquet         unfinished runs, one file per generation
     live/<table>/run_id=<run>/final.parquet          the re-estimation after the last generation
-    live/runs/run_id=<run>/run.parquet               the run's row, replaced as it goes on
+    live/runs/run_id=<run>/run.parquet               the run's row, replaced as it continues
     final/<table>/run_id=<run>/part-0.parquet        finished runs, one file per table
     final/<table>/day=<day>/seq-<lo>-<hi>.parquet    decisions and rewards, by UTC day
     final/<table>/day=<day>/seq-<time>-<id>.parquet  audits of tasks, by UTC day

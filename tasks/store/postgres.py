@@ -227,7 +227,7 @@ class PostgresDatabase(Closing):
                 raise
 
     def scrub(self) -> None:
-        """Write the tables anew, so that nothing of deleted rows is left in their files."""
+        """Write the tables again, so that nothing of deleted rows is left in their files."""
         with self.reading() as connection:
             for (name,) in connection.driver.execute(
                 "SELECT relname FROM pg_class WHERE relkind = 'r' AND relname = ANY(%s) "
@@ -339,7 +339,7 @@ class PostgresDatabase(Closing):
 
 
 def check_installed(key: str) -> None:
-    """Refuse to go on without ``psycopg``; ``key`` is what asks for it.
+    """Refuse to continue without ``psycopg``; ``key`` is what asks for it.
 
     Raises:
         StoreError: it cannot be imported.

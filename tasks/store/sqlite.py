@@ -42,7 +42,7 @@ _BUSY_MS = 30_000
 _CACHE_KIB = 16_384
 _STATEMENTS = 512
 """Statements kept prepared. The cache is a ring of uses: at its default, 100, what is asked once in ten
-requests is parsed anew each time."""
+requests is parsed again each time."""
 
 
 def library_version() -> str:
@@ -238,7 +238,7 @@ class SqliteDatabase(Closing):
         if not self._wal:
             return  # COMMIT has synced
         with self._sync_mutex:
-            # The -wal is made anew when the last connection had closed.
+            # The -wal is made again when the last connection had closed.
             try:
                 inode = os.stat(self._wal_path).st_ino  # noqa: PTH116 - for each commit, and a tenth as long
             except FileNotFoundError:

@@ -1,7 +1,7 @@
 """Browser sessions of a provider, and scripts that run in them.
 
 The API is spoken with httpx and not with the provider's SDK, which tries a creation again by itself
-and so may open a second session that nobody knows of.
+and so may open a second session that no one knows of.
 """
 
 import asyncio
@@ -302,7 +302,7 @@ class RemoteBrowser:
     connect_url: str = ""
     """Address of the browser; it holds a key. Empty: not told."""
     seconds: float | None = None
-    """From its start to its end; ``None``: it has not ended, or the provider does not say."""
+    """From its start to its end; ``None`` if it has not ended, or the provider does not say."""
     proxy_bytes: int = 0
 
     @property
@@ -312,7 +312,7 @@ class RemoteBrowser:
 
     @property
     def minutes(self) -> int | None:
-        """Minutes that are billed, one at least; ``None``: it has not ended."""
+        """Minutes that are billed, one at least; ``None`` if it has not ended."""
         return None if self.seconds is None else billed_minutes(self.seconds)
 
 
@@ -331,7 +331,7 @@ class SessionClient:
 
     Args:
         endpoint: scheme and host.
-        headers: returns the headers with the key, read anew for each request.
+        headers: returns the headers with the key, read again for each request.
         secret: environment variable of the key, for messages.
         connect_s: longest wait for a connection.
         n_connections: at once.
@@ -451,7 +451,7 @@ class SessionClient:
 
 
 def _session_of(entry: object) -> RemoteBrowser | None:
-    """Return the session that an answer tells of; ``None``: none."""
+    """Return the session that an answer tells of; ``None`` means none."""
     if not isinstance(entry, dict) or not isinstance(entry.get("id"), str):
         return None
     begun, ended = _time_of(entry.get("startedAt")), _time_of(entry.get("endedAt"))

@@ -142,7 +142,7 @@ class BrowserbaseTarget:
         return self._judged(end, self._bill(released, settings, seconds), session, released)
 
     def sweep(self, run_ids: Iterable[str]) -> None:
-        """Release what runs that nobody works on any more have left open; blocks.
+        """Release what runs that no one works on any more have left open; blocks.
 
         What fails is logged: a session that stays open ends by its own time-out.
         """
@@ -270,7 +270,7 @@ class BrowserbaseTarget:
         raise fault
 
     def _recording(self, session: RemoteBrowser) -> str | None:
-        """Return where the session's recording is; ``None``: the mock makes none."""
+        """Return where the session's recording is; ``None`` means the mock makes none."""
         return recording_of(session.session_id) if self._is_recorded else None
 
     def _fault_of(self, end: ScriptEnd, released: RemoteBrowser | None) -> EvaluationFault | None:

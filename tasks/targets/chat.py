@@ -39,7 +39,7 @@ class ChatTarget:
         secrets: where keys are read, when they are used.
         workers: most connections at once.
         prices: what calls cost.
-        base_dir: where relative paths of local models start; ``None``: the working folder.
+        base_dir: where relative paths of local models start; ``None`` means the working folder.
         mock_url: server that answers in the provider's place.
         is_conversation: whether inputs are conversations, lists of messages. They get one system message:
             their own, then the configuration's. A user's message that the configuration writes is the form

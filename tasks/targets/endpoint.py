@@ -214,7 +214,7 @@ def _body_of(
     Args:
         response: read to its end.
         is_text_allowed: whether a plain text is an answer.
-        check_bill: raises the fault of a bill that nobody can mean, before other numbers are looked at.
+        check_bill: raises the fault of a bill that no one can mean, before other numbers are looked at.
 
     Raises:
         CandidateFault: a number in it is not finite.

@@ -163,7 +163,7 @@ def make_function_target(
             it runs in this process.
         base_dir: folder that relative paths start from.
         name: how requests and messages call it.
-        prices: what calls cost; ``None``: unknown.
+        prices: what calls cost; ``None`` if unknown.
 
     Raises:
         ConfigurationError: its signature fits no call form.

@@ -13,9 +13,9 @@ class RequestPrice:
     """What each request costs, unless its answer says otherwise."""
 
     usd: float | None = None
-    """``None``: unknown."""
+    """``None`` if unknown."""
     version: str | None = None
-    """Date of the price table; ``None``: no price, or one of the configuration."""
+    """Date of the price table; ``None`` means no price, or one of the configuration."""
 
     @classmethod
     def of(cls, prices: PriceTable | None, provider: str) -> Self:

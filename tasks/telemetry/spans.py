@@ -23,7 +23,7 @@ from tasks.version import code_version, install_command
 
 _LOGGER: Final = logging.getLogger(__name__)
 _EXPORTERS: Final = "opentelemetry.exporter"
-"""Logger of the exporter, which would tell each failure anew."""
+"""Logger of the exporter, which would tell each failure again."""
 TIMEOUT_S: Final = 5.0
 """How long the collector may take for a batch, retries included."""
 LAST_S: Final = 10.0

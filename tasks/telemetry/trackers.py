@@ -35,7 +35,7 @@ def read_options(
 
     Args:
         context: holds them.
-        known: option → its values; ``None``: any text.
+        known: option → its values; ``None`` means any text.
 
     Raises:
         ConfigurationError: one is unknown, no text, or none of its values.

@@ -68,7 +68,7 @@ class RightAnswers:
         Args:
             loaded: the configuration. A case judges where its input is the prompt, it has an expected
                 value, and a metric holds the whole answer against that.
-            rate: the rater; ``None``: there is none.
+            rate: the rater; ``None`` if there is none.
         """
         self._rate = rate
         self._comparisons: list[Comparison] = [
@@ -85,7 +85,7 @@ class RightAnswers:
         }
 
     def of(self, prompt: str) -> IsRight | None:
-        """Return what says whether an answer to a prompt is right; ``None``: nothing does."""
+        """Return what says whether an answer to a prompt is right; ``None`` if nothing does."""
         case, rate = self._cases.get(prompt), self._rate
         if case is not None and self._comparisons:
             return lambda answer: all(
@@ -112,7 +112,7 @@ def ask_repairs(
         marks: of their role.
         right: says which answers are right.
         new: folder of the new adapter.
-        old: folder of the one in service; ``None``: the base model, which repaired nothing.
+        old: folder of the one in service; ``None`` means the base model, which repaired nothing.
         old_version: of the one in service; marks of its own answers are not of an earlier version.
 
     Raises:
@@ -146,7 +146,7 @@ def ask_repairs(
 def _right(
     model: JudgedModel, judged: list[tuple[Interaction, IsRight]], adapter: Path
 ) -> list[tuple[Interaction, IsRight]]:
-    """Return those that an adapter's likeliest answer is right to."""
+    """Return those that an adapter's most likely answer is right to."""
     prompts = [_greedy(interaction) for interaction, _ in judged]
     answers = model.answers(prompts, adapter, n=1, seed=0)
     return [pair for pair, answer in zip(judged, answers, strict=True) if pair[1](answer)]
@@ -175,7 +175,7 @@ def _prompt(interaction: Interaction) -> str:
 
 
 def _question_of(case: Case) -> str | None:
-    """Return the text that a case asks; ``None``: its input is not one text."""
+    """Return the text that a case asks; ``None`` means its input is not one text."""
     value = case.input
     if isinstance(value, dict) and len(value) == 1:
         (value,) = value.values()
@@ -246,11 +246,11 @@ def check_adapter(
         files: of the base model.
         marks: of their role.
         new: folder of the new one.
-        old: folder of the one in service; ``None``: the base model.
+        old: folder of the one in service; ``None`` means the base model.
         old_version: of the one in service.
-        weights_problem: what is wrong with its weights; ``None``: nothing is.
+        weights_problem: what is wrong with its weights; ``None`` if nothing is.
         classifier: of answers that people flagged, and how good it is in words.
-        safety: flags answers beside the rules; ``None``: the configuration names no model.
+        safety: flags answers beside the rules; ``None`` if the configuration names no model.
 
     Raises:
         ConfigurationError: the rater of held-out answers cannot be loaded, or gave no rating.
@@ -420,7 +420,7 @@ def _new_flags(
 
 
 def _rater(loaded: Loaded) -> Rate | None:
-    """Return what gives an answer's rating as a share of the scale; ``None``: nobody rates."""
+    """Return what gives an answer's rating as a share of the scale; ``None`` if no one rates."""
     path = loaded.configuration.feedback.training.rater
     if path is None:
         return None

@@ -3,7 +3,7 @@
 The paper's QRPO regresses beta * ratio onto the quantile less a constant, which holds if answers come
 from the policy that is trained. Logged answers do not, and with few of them the constant drifts; so both
 sides are centred within the batch, which takes the constant out. A batch then says which of its answers
-should gain on which, and nothing of their common level: if that sinks, text that nobody logged takes
+should gain on which, and nothing of their common level: if that sinks, text that no one logged takes
 its place. A small share of the squared level holds it.
 
 Notation
@@ -180,7 +180,7 @@ class AdapterTrainer(KTOTrainer):  # type: ignore[misc]  # TRL has no types wher
 
 
 class StepCallback(TrainerCallback):  # type: ignore[misc]  # as above
-    """Writes each step down, reports it, and waits whether to go on."""
+    """Writes each step down, reports it, and waits whether to continue."""
 
     def __init__(
         self,

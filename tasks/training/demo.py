@@ -115,7 +115,7 @@ def examples(rng: random.Random, n: int) -> Iterator[tuple[str, str]]:
 
 
 def question_of(text: str) -> Question | None:
-    """Return the question that a text is; ``None``: it is none of this world."""
+    """Return the question that a text is; ``None`` if it is none of this world."""
     return next((question for question in questions() if question.text == text), None)
 
 
@@ -245,7 +245,7 @@ def play(folder: Path, n_answers: int = ANSWERS_PER_PROMPT) -> Iterator[StepSumm
 
 
 def _answered(folder: Path, adapter: Path | None) -> list[str]:
-    """Return one answer to each question, the likeliest."""
+    """Return one answer to each question, the most likely."""
     prompts = [_prompt(question, temperature=0.0) for question in questions()]
     with JudgedModel(ModelFiles(folder=folder / MODEL, gguf=None)) as model:
         return model.answers(prompts, adapter, n=1, seed=SEED)

@@ -34,7 +34,7 @@ def training_rows_of_games(
             solvers, which `qrpo` gives their score's quantile among the scores of their role, if it is
             above the median.
         held_out: share of prompts that never train, by hash; in [0, 1).
-        most: rows; those of the likeliest games come first, and of one game the newest.
+        most: rows; those of the most likely games come first, and of one game the newest.
     """
     kept = {
         str(row["game"]): (int(str(row["version"])), float(str(row["p_keep"])))

@@ -161,7 +161,7 @@ def write_result(folder: Path, result: TrainingResult) -> None:
 
 
 def read_result(folder: Path) -> TrainingResult | None:
-    """Return the result of a job that had finished; ``None``: it has not."""
+    """Return the result of a job that had finished; ``None`` if it has not."""
     path = folder / RESULT
     if not path.is_file() or not (folder / ADAPTER / WEIGHTS).is_file():
         return None

@@ -11,7 +11,7 @@ progress, and it ends when this process ends. What it writes lies in the job's f
     result.json          figures of the finished job
 
 A job that was interrupted or killed goes on from its newest complete checkpoint, bit for bit, if the
-fingerprint is the same; otherwise it starts anew.
+fingerprint is the same; otherwise it starts again.
 """
 
 from collections.abc import Callable

@@ -77,7 +77,7 @@ class JudgedModel:
 
         Args:
             prompts: what is asked.
-            adapter: folder of the adapter that answers; ``None``: the base model does.
+            adapter: folder of the adapter that answers; ``None`` if the base model does.
             n: answers to each prompt.
             seed: the same one gives the same answers to a prompt of the same key. Prompts of different keys
                 draw independently: of what is common to their answers no interval over prompts would know.

@@ -21,7 +21,7 @@ MAX_LOAD: Final = 0.75
 
 
 def busy_reason(root: Path) -> str | None:
-    """Return why no round may begin now in a store's folder; ``None``: one may."""
+    """Return why no round may begin now in a store's folder; ``None`` if allowed."""
     if is_answering(root):
         return "a request is being answered"
     since = seconds_since_request(root)
@@ -52,7 +52,7 @@ def look_at_roles(
     Args:
         loaded: the configuration.
         feedback: of its store.
-        role: whose answers; ``None``: every role with marks.
+        role: whose answers; ``None`` means every role with marks.
         is_forced: whether to wait neither for idleness nor for ``min_ratings`` new marks.
         on_step: gives, for a role, what is told of each step.
 

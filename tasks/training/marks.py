@@ -102,7 +102,7 @@ def collect(
         role: persona that answered.
         models: names of the model that is trained. Answers of other models say nothing about it.
         held_out: share of the prompts that judge, in [0, 1).
-        blend: weights of a reward's parts; ``None``: the rating alone.
+        blend: weights of a reward's parts; ``None`` means the rating alone.
     """
     reward_of = {
         answer.interaction_id: reward for answer, reward in answer_rewards(store, role, blend)

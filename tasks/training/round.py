@@ -63,7 +63,7 @@ class RoundReport:
     status: Status
     sentence: str
     version: str | None = None
-    """The new adapter. ``None``: there is none."""
+    """The new adapter. ``None`` if there is none."""
     checks: tuple[GateCheck, ...] = ()
     metrics: tuple[HeldOutMetric, ...] = ()
     n_rows: int = 0
@@ -142,7 +142,7 @@ class _Work:
     """Those that train now; frozen while a round is paused."""
     is_resumed: bool
     games: tuple[TrainingRow, ...] | None = None
-    """Rows of games that a paused round began with; ``None``: it is a new one."""
+    """Rows of games that a paused round began with; ``None`` if it is a new one."""
 
 
 class _Round:
@@ -357,7 +357,7 @@ def _waiting(role: str, reason: str) -> RoundReport:
 def _waits_for(
     work: _Work, marks: RoleMarks, options: TrainingConfig, *, is_forced: bool
 ) -> str | None:
-    """Return what a round waits for; ``None``: it may begin."""
+    """Return what a round waits for; ``None`` if it may begin."""
     if work.is_resumed:
         return None
     least = 1 if is_forced else options.min_ratings

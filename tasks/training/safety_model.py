@@ -146,7 +146,7 @@ class SafetyModel:
 
 
 def open_safety_model(loaded: Loaded) -> SafetyModel | None:
-    """Return the model that a configuration names; ``None``: the built-in rules alone decide.
+    """Return the model that a configuration names; ``None`` means the built-in rules alone decide.
 
     Raises:
         ConfigurationError: the folder holds no classifier, or a variable is not set.

@@ -262,8 +262,8 @@ def judge(
         rows: held-out ones.
         settings: of the thoughts.
         new: folder of the new adapter.
-        old: folder of the one in service; ``None``: the base model.
-        safety: flags thoughts beside the rules; ``None``: the configuration names no model.
+        old: folder of the one in service; ``None`` means the base model.
+        safety: flags thoughts beside the rules; ``None`` if the configuration names no model.
 
     Raises:
         ModelProcessError: a model could not answer.

@@ -1,4 +1,4 @@
-"""Trainer of thoughts, rewarded by how much likelier they make what follows.
+"""Trainer of thoughts, rewarded by how much more likely they make what follows.
 
 Reinforcement learning pre-training (RLP, arXiv 2510.01265) with an adapter: one model writes a thought to a
 prompt and predicts, with the thought before it, what came after. A thought that says nothing of what comes

@@ -94,7 +94,7 @@ def _run(settings: TrainerSettings, exchange: Exchange) -> None:
 
 
 def train(job: TrainingJob, folder: Path, exchange: Exchange) -> TrainingResult:
-    """Train the adapter of a job, or go on with it; the first message is taken already.
+    """Train the adapter of a job, or continue with it; the first message is taken already.
 
     Raises:
         ValueError: no row is left, or a loss is no number.

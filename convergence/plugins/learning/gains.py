@@ -44,7 +44,7 @@ class PendingGain(Coroutine[Any, Any, InformationGain]):
 
     @property
     def value(self) -> InformationGain:
-        """The gain; asks for it and waits if nobody has awaited it.
+        """The gain; asks for it and waits if no one has awaited it.
 
         Raises:
             EvaluationFault: the model failed.

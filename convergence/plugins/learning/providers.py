@@ -145,7 +145,7 @@ def _text_of(answer: Any) -> str | None:
 
 
 def _first(first_choice: Any) -> Any:
-    """Return the first choice of an answer of OpenAI's shape; ``None``: it is of another one."""
+    """Return the first choice of an answer of OpenAI's shape; ``None`` if it is of another one."""
     choices = _part(first_choice, "choices")
     return choices[0] if isinstance(choices, Sequence) and choices else None
 

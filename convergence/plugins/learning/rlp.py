@@ -1,7 +1,7 @@
 """RLP for programs: thoughts, their information gain, and the policy of them.
 
 No Prefect, no store and no run: give any object that has ``complete``, let it think, and pay the thought for
-how much likelier it made what came::
+how much more likely it made what came::
 
     rlp = RLPMixin(config=RLPConfig(temperature=0.7), llm_provider=provider)
     thought = await rlp.generate_internal_reasoning(state={"task": "..."}, context="what is tried")
@@ -61,7 +61,7 @@ class RLPConfig:
     thought_length: int = 2048
     """Longest thought, in tokens."""
     temperature: float | None = 0.7
-    """Of thoughts; ``None``: not sent."""
+    """Of thoughts; ``None`` if not sent."""
     use_logprobs: Literal["auto"] | bool = "auto"
     """How the model is asked for both predictions where texts are given: ``True``: by the
     log-probabilities of its answer's first token; ``False``: by weights that it writes; ``"auto"``: by
@@ -87,7 +87,7 @@ class RLPConfig:
 @dataclass(slots=True)
 class _Drawn:
     text: str | None
-    """``None``: nothing was thought."""
+    """``None`` if nothing was thought."""
     action: int
     log_old: float
     state: np.ndarray
@@ -129,13 +129,13 @@ class RLPMixin:
         *,
         strategy: str | None = None,
     ) -> str | None:
-        """Return a thought; ``None``: the policy chose to think nothing, which is worth 0.
+        """Return a thought; ``None`` if the policy chose to think nothing, which is worth 0.
 
         Args:
             state: what is known, a text or a mapping; nothing of the outcome that the thought will be
                 judged by.
             context: what is being tried, a text or a mapping. One of both is enough.
-            strategy: kind of thought; ``None``: drawn by the policy.
+            strategy: kind of thought; ``None`` means drawn by the policy.
 
         Raises:
             ValueError: the strategy is not one of the configuration's, or nothing is given.
@@ -179,7 +179,7 @@ class RLPMixin:
         ``PendingGain``).
 
         Args:
-            thought: the thought; ``None``: the policy chose not to think, worth 0.
+            thought: the thought; ``None`` if the policy chose not to think, worth 0.
             prediction: predicted outcome, a text or a number.
             outcome: outcome that came, a text or a number.
 

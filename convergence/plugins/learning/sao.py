@@ -8,7 +8,7 @@ No Prefect, no store and no run: give any object that has ``complete`` (see
     sao.export_dataset("training_data.jsonl", format="jsonl")
 
 Each call is one round: prompts in persona, answers, filters, both orders of every pair. With
-``grounded`` items (a prompt, a right and a wrong answer) the judge is tried on them; without, nobody
+``grounded`` items (a prompt, a right and a wrong answer) the judge is tried on them; without, no one
 vouches for it, and the export says so.
 
 Alarms of coverage, the audit of the judge and frozen pairs work as in runs.
@@ -63,7 +63,7 @@ class SAOConfig:
     n_personas: int = 100
     """Personas drawn for all rounds together."""
     temperature: float | None = 0.6
-    """Of answers; ``None``: not sent."""
+    """Of answers; ``None`` if not sent."""
     response_pairs: int = 2
     """Answers to each prompt; above 2 all pairs are judged."""
     quality_filter: bool = True
@@ -97,19 +97,19 @@ class SyntheticDataset:
     pairs: tuple[JudgedPair, ...]
     """All judged pairs, those of no use too."""
     round_number: int | None = None
-    """Of the call among those that were played, from 0; ``None``: none was."""
+    """Of the call among those that were played, from 0; ``None`` if none was."""
     why_aborted: str | None = None
-    """Why the judge cannot be believed and no pair of this round is kept; ``None``: it can. Another round
-    may follow."""
+    """Why the judge cannot be believed and no pair of this round is kept; ``None`` if it can.
+    Another round may follow."""
     dropped: Mapping[str, int] = field(default_factory=dict)
     """Filter → pairs that it dropped."""
     errors: Mapping[str, int] = field(default_factory=dict)
     pooled: JudgeBias | None = None
-    """The judge over the last 200 pairs; ``None``: nothing was judged."""
+    """The judge over the last 200 pairs; ``None`` if nothing was judged."""
     coverage: Coverage | None = None
     audit: Audit | None = None
     stop_reason: str | None = None
-    """Why no further call will write anything; ``None``: one may."""
+    """Why no further call will write anything; ``None`` if allowed."""
 
     @property
     def kept(self) -> tuple[JudgedPair, ...]:
@@ -135,7 +135,7 @@ class SyntheticDataset:
 
     @property
     def empty_reason(self) -> str | None:
-        """Why there is no row; ``None``: there is one."""
+        """Why there is no row; ``None`` if there is one."""
         if self.kept:
             return None
         counts = self.errors or {
@@ -170,7 +170,7 @@ class SAOMixin:
         self.config = config or SAOConfig()
         llm = as_llm(llm_provider)
         self.ladder: ChannelProbe | None = None
-        """How judgements are read; ``None``: nothing was asked yet."""
+        """How judgements are read; ``None`` if nothing was asked yet."""
         self._source = RoundSource(
             settings=self.config.section().model_copy(update={"audit_items": len(grounded)}),
             seed=self.config.seed,
@@ -290,7 +290,7 @@ class SAOMixin:
     ) -> dict[str, Path]:
         """Write the kept pairs of the training split; return name → file.
 
-        Pairs of calls after which nobody vouched for the judge, or whose texts raised an alarm of coverage,
+        Pairs of calls after which no one vouched for the judge, or whose texts raised an alarm of coverage,
         are left out. With ``format="jsonl"`` or ``"json"`` all kept pairs are written, those too, and a
         ``UserWarning`` says why they are not fit to train on yet.
 

@@ -74,7 +74,7 @@ class Nim(GameTree):
         return (*self.heaps, 0)
 
     def seat(self, state: State) -> int | None:
-        """Return whose turn it is; ``None``: all heaps are empty."""
+        """Return whose turn it is; ``None`` means all heaps are empty."""
         return int(state[-1]) if any(state[:-1]) else None
 
     def moves(self, state: State) -> tuple[str, ...]:

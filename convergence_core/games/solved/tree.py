@@ -44,7 +44,7 @@ class GameTree(ABC):
 
     @abstractmethod
     def seat(self, state: State) -> int | None:
-        """Return whose turn it is, 0 or 1; ``None``: the game has ended."""
+        """Return whose turn it is, 0 or 1; ``None`` if the game has ended."""
 
     @abstractmethod
     def moves(self, state: State) -> tuple[str, ...]:

@@ -106,7 +106,7 @@ def tournament(n: int, size: int, rng: np.random.Generator) -> int:
 
 
 def rank_selection(n: int, rng: np.random.Generator) -> int:
-    """Return one of ``n`` ranks (0 is best), likelier the better, by linear ranking.
+    """Return one of ``n`` ranks (0 is best), more likely the better, by linear ranking.
 
     Unlike a tournament it lets the last have children too, and it knows no size.
     """
@@ -312,7 +312,7 @@ def operator_of(
     Args:
         candidate: asked in the search.
         genes: its row, numbers in [0, 1] and codes of choices, NaN where inactive, (n_dims,).
-        parent: its first parent's row; ``None``: it has none, or the parent is no longer known.
+        parent: its first parent's row; ``None`` if it has none, or the parent is no longer known.
         n_numbers: columns of numbers, the first.
     """
     if candidate.origin == "sample":

@@ -179,7 +179,7 @@ class PoolBreeder:
             parents: rows of genes, best first, (n_parents, n_dims), at least one.
             n: children.
             rng: source of chance.
-            style: how they are made; ``None``: the breeder's own.
+            style: how they are made; ``None`` means the breeder's own.
         """
         style = style or self.style
         n_parents, n_dims = parents.shape
@@ -300,7 +300,7 @@ def _value(parameter: Parameter, gene: float) -> ParamValue:
 
 
 def _grid(parameter: Parameter, levels: int | None) -> np.ndarray | None:
-    """Return the units a number may take, ascending; ``None``: too many, or it is a choice."""
+    """Return the units a number may take, ascending; ``None`` if too many, or it is a choice."""
     if not isinstance(parameter, Float | Integer):
         return None
     n_values = parameter.n_values

@@ -45,14 +45,14 @@ class ExpertMixture:
     experts: tuple[Expert, ...]
     competitors: Competitors
     proposals: Pool
-    """Rows that nobody has asked; as many of each expert as its weight says."""
+    """Rows that no one has asked; as many of each expert as its weight says."""
     rng: np.random.Generator
 
     @classmethod
     def of(
         cls, experts: Sequence[Expert], competitors: Competitors, rng: np.random.Generator
     ) -> "ExpertMixture | None":
-        """Return the mixture; ``None``: no expert has a weight, or there is no evidence.
+        """Return the mixture; ``None`` if no expert has a weight, or there is no evidence.
 
         Args:
             experts: as advised; those without weight are left out.
@@ -284,7 +284,7 @@ class CellAllocation:
     # -- end game ------------------------------------------------------------------------------
 
     def _ask_finalists(self, n_cells: int) -> None:
-        """Share so many cells out equally among finalists, those likeliest to be the best.
+        """Share so many cells out equally among finalists, those most likely to be the best.
 
         The last generation has as many as it can ask every cell, and each one before it up to
         ``FINALIST_RATIO`` times as many. What finalists leave, because they have no cell left, goes

@@ -98,7 +98,7 @@ class Competitors:
     exponent: float = 0.0
     """Exponent of predicted costs in draws; 0 ignores them."""
     mix: BreedingMix | None = None
-    """Of operators in the pool; ``None``: the fixed one."""
+    """Of operators in the pool; ``None`` means the fixed one."""
     _kept_draws: dict[str, PosteriorDraws] = field(default_factory=dict, repr=False)
 
     def posterior_draws(
@@ -245,7 +245,7 @@ class Competitors:
         """Return a quantile of how far the best candidate considered lies above the leader.
 
         Over elites and a pool of new candidates, each with what may be its own effect. ``None``:
-        a front is sought, or nobody asked is feasible, so that there is no leader.
+        a front is sought, or no one asked is feasible, so that there is no leader.
         """
         if self._is_leaderless:
             return None
@@ -278,7 +278,7 @@ class Competitors:
 
         Args:
             known: members, the leader first, (n_known,).
-            new: genes of candidates nobody has asked, (n_new, n_dims).
+            new: genes of candidates no one has asked, (n_new, n_dims).
             rng: source of chance.
             n: draws.
             process: of an expert, in place of the fitted one.
@@ -317,7 +317,7 @@ class Competitors:
 
 
 def unseen(n: int) -> np.ndarray:
-    """Return the training rows of n candidates that nobody has asked, (n,)."""
+    """Return the training rows of n candidates that no one has asked, (n,)."""
     return np.full(n, -1, dtype=np.intp)
 
 

@@ -96,7 +96,7 @@ def make_surrogate(
     Args:
         space: of the candidates.
         deterministic: ``evaluation.deterministic``.
-        price: of texts, ``LengthPrice.of`` the configuration; ``None``: their length is free.
+        price: of texts, ``LengthPrice.of`` the configuration; ``None`` if their length is free.
     """
     return SpaceModel(space=space, deterministic=deterministic, price=price)
 

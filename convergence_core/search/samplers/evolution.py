@@ -26,7 +26,7 @@ class RandomSampler:
 
     space: Space
     cases_per_candidate: int | None = None
-    """Cases of each candidate; ``None``: all."""
+    """Cases of each candidate; ``None`` means all."""
     goals: Goals | None = None
     """What is tallied for the recommendation and the report; it changes no plan."""
     name: str = "random"
@@ -67,7 +67,7 @@ def equal_shares(
     Args:
         builder: with retried cells.
         rng: source of chance.
-        cases_per_candidate: ``None``: all.
+        cases_per_candidate: ``None`` means all.
         max_new: candidates at most.
         propose: from the ids seen and a number, returns up to so many new candidates.
     """
@@ -96,7 +96,7 @@ class EvolutionSampler:
     surrogate: SpaceModel
     elite_size: int = 2
     cases_per_candidate: int | None = None
-    """Cases of each candidate; ``None``: all."""
+    """Cases of each candidate; ``None`` means all."""
     case_weights: Mapping[str, float] = field(default_factory=dict)
     """Case → weight in the mean reward; absent ones weigh 1."""
     goals: Goals | None = None

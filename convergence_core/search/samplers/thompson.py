@@ -57,10 +57,11 @@ class ThompsonSampler:
     goals: Goals | None = None
     """What counts besides the mean reward; ``None``: nothing."""
     n_levels: int | None = 20
-    """Steps that free numbers begin with where there are cases; ``None``: none. They are halved as
-    evidence grows (``Competitors.levels``), and where they hold too few new candidates."""
+    """Steps that free numbers begin with where there are cases; ``None`` means none. They are
+    halved as evidence grows (``Competitors.levels``), and where they hold too few new candidates.
+    """
     meta_optimizer: MetaOptimizer | None = None
-    """Chooses the operators that breed the pool; ``None``: the pool is the fixed one."""
+    """Chooses the operators that breed the pool; ``None`` if the pool is the fixed one."""
 
     def start(self) -> SearchState:
         """Return the state before any evidence."""

@@ -20,7 +20,7 @@ class ForeignCase:
 
     input: Json
     expected: Json = None
-    """``None``: it has none."""
+    """``None`` if it has none."""
     case_id: str | None = None
     group: str | None = None
     """Name of what it was part of, such as a conversation."""

@@ -71,7 +71,7 @@ class CaseSample:
     """
 
     def __init__(self, size: int | None, seed: int = 0) -> None:
-        """Take at most ``size`` cases; ``None``: all."""
+        """Take at most ``size`` cases; ``None`` means all."""
         self.counts: Counter[str] = Counter()
         """Stratum → distinct cases."""
         self.n_repeated = 0
@@ -340,7 +340,7 @@ def import_cases(
         output: file of test cases.
         form: of which tool.
         names: fields to take.
-        size: cases to keep at most; ``None``: all.
+        size: cases to keep at most; ``None`` means all.
         by: fact, such as a field of the metadata, of whose values alike many cases are taken.
         seed: of the sample.
 

@@ -93,7 +93,7 @@ def expanded_tests(
 
 
 def _prompt_variables(document: Mapping[str, Any], folder: Path) -> frozenset[str] | None:
-    """Return the names that prompts and providers use; ``None``: no prompt is known."""
+    """Return the names that prompts and providers use; ``None`` if no prompt is known."""
     prompts = document.get("prompts") or ()
     used: set[str] = set()
     is_known = False

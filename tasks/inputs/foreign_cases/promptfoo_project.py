@@ -191,9 +191,13 @@ def _prompt_texts(written: Any, folder: Path, lost: Counter[str]) -> Iterator[st
         if isinstance(prompt, Mapping):
             text = prompt.get("raw", prompt.get("id"))
         if not isinstance(text, str):
-            what = json.dumps(prompt, default=str)
-            kind = _IMAGES if _IMAGE.search(what) else "prompt that is neither text nor a file:"
-            lost[f"{kind} {_short(what)}"] += prompt is not None
+            source_text = json.dumps(prompt, default=str)
+            kind = (
+                _IMAGES
+                if _IMAGE.search(source_text)
+                else "prompt that is neither text nor a file:"
+            )
+            lost[f"{kind} {_short(source_text)}"] += prompt is not None
             continue
         name = text.removeprefix("file://")
         # A function may follow the name of a script.
@@ -472,7 +476,7 @@ def _of_assertions(
 
 
 def _check(kind: str, value: Json) -> dict[str, Json] | None:
-    """Return a deterministic assertion as a check; ``None``: it has no such form."""
+    """Return a deterministic assertion as a check; ``None`` if it has no such form."""
     name = kind.removeprefix("not-")
     if isinstance(value, str) and value.startswith("file://"):
         return None

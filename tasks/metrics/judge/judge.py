@@ -41,7 +41,7 @@ class VoteSummary:
     value: float
     """Mean of the votes that could be read, in [0, 1]."""
     n_votes: int = 0
-    """Votes behind it; 0: nobody had to be asked."""
+    """Votes behind it; 0: no one had to be asked."""
     n_inconsistent: int = 0
     """Votes whose verdict changed with the order of the answers (pairs only)."""
 
@@ -242,7 +242,7 @@ class LlmJudge:
     # -- one call
 
     def _shown(self, reply: Reply) -> str | None:
-        """Return the text of an answer that the judge sees; ``None``: it lacks the field."""
+        """Return the text of an answer that the judge sees; ``None`` if it lacks the field."""
         value: Json = reply.value
         if self.config.field is not None:
             shown = pick(value, self.config.field)

@@ -14,7 +14,7 @@ from convergence_core.judges.texts import fenced, mark_of
 from convergence_core.records import Json
 
 EVALUATOR_VERSION: Final = "judge-1"
-"""Version of the texts below; part of every request, so that a new text asks anew."""
+"""Version of the texts below; part of every request, so that a new text asks again."""
 
 _ROLE: Final = """\
 You are a strict and impartial judge of answers that an automated system gave. You judge by the \

@@ -177,7 +177,7 @@ def is_label_path(path: str) -> bool:
 
 
 def rating_of(label: Json) -> float | None:
-    """Return a label as a rating from 1 to 10; ``None``: it is none. Texts may hold numbers."""
+    """Return a label as a rating from 1 to 10; ``None`` if it is none. Texts may hold numbers."""
     if isinstance(label, str):
         try:
             label = float(label)

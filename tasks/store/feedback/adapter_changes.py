@@ -58,7 +58,7 @@ def registered_adapter(connection: Connection, version: str) -> AdapterRecord:
 
 
 def active_adapter(connection: Connection, role: str) -> AdapterRecord | None:
-    """Return the adapter that answers for a role; ``None``: the base model does."""
+    """Return the adapter that answers for a role; ``None`` if the base model does."""
     row = connection.execute(
         f"{ADAPTERS.select} WHERE role = ? AND status = 'active'", (role,)
     ).fetchone()
@@ -82,7 +82,7 @@ def answering_versions(connection: Connection) -> frozenset[str]:
 
 
 def previous_version(connection: Connection, role: str) -> str | None:
-    """Return the inactive adapter that was active last; ``None``: there is none."""
+    """Return the inactive adapter that was active last; ``None`` if there is none."""
     row = connection.execute(_PREVIOUS, (role,)).fetchone()
     return None if row is None else str(row[0])
 
@@ -124,7 +124,7 @@ def change_status(
 def restore_previous(
     connection: Connection, role: str, *, reason: str, by: str, at_us: int
 ) -> str | None:
-    """Activate the adapter that was active before; ``None``: the base model answers now."""
+    """Activate the adapter that was active before; ``None`` if the base model answers now."""
     version = previous_version(connection, role)
     if version is not None:
         adapter = registered_adapter(connection, version)

@@ -162,7 +162,7 @@ def copied_in(root: Path, source: Path) -> Iterator[Path]:
 def give_version(root: Path, temporary: Path, version: str) -> None:
     """Give a copied folder its version's name, durably; the lock is held.
 
-    A folder that no row names was left by a killed registration: nobody has loaded it, and it goes.
+    A folder that no row names was left by a killed registration: no one has loaded it, and it goes.
     """
     final = adapter_folder(root, version)
     with writing(final):

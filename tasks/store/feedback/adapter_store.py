@@ -138,7 +138,7 @@ class AdapterStore:
             base_model: name of the model that it changes.
             objective: by which it was trained.
             marks: that it was trained on.
-            parent: version that it was trained on from; ``None``: the base model.
+            parent: version that it was trained on from; ``None`` means the base model.
             by: who registers it.
 
         Raises:
@@ -291,7 +291,7 @@ class AdapterStore:
         is taken back was trained on are open again.
 
         Returns:
-            The version that answers now; ``None``: the base model.
+            The version that answers now; ``None`` means the base model.
 
         Raises:
             AdapterRefusedError: no adapter of the role is active.
@@ -305,7 +305,7 @@ class AdapterStore:
         return None if now_active is None else now_active.version
 
     def active(self, role: str) -> AdapterRecord | None:
-        """Return the adapter that answers for a role; ``None``: the base model does."""
+        """Return the adapter that answers for a role; ``None`` if the base model does."""
         with self._database.reading() as connection:
             return active_adapter(connection, role)
 
@@ -360,7 +360,7 @@ class AdapterStore:
         return ADAPTERS.records(rows)
 
     def files_problem(self, adapter: AdapterRecord) -> str | None:
-        """Return why an adapter's files are not those that were registered; ``None``: they are.
+        """Return why an adapter's files are not those that were registered; ``None`` if they are.
 
         Those that another machine has published are fetched first.
 
@@ -385,7 +385,7 @@ class AdapterStore:
         """Give a role's active adapter another status and let the one before it answer, in one step.
 
         Returns:
-            The version that was active; ``None``: none was.
+            The version that was active; ``None`` if none was.
         """
         while True:
             with self._database.reading() as connection:
@@ -435,7 +435,7 @@ def _line(connection: Connection, role: str) -> tuple[str | None, str | None]:
 def _changed(
     connection: Connection, marks: Sequence[TrainedMark], parent: str | None
 ) -> str | None:
-    """Return why an adapter that was trained on these is stale already; ``None``: it is not.
+    """Return why an adapter that was trained on these is stale already; ``None`` if it is not.
 
     Raises:
         AdapterNotFoundError: there is no such parent.

@@ -44,7 +44,7 @@ class _Tensor:
 
 
 def weights_problem(folder: Path) -> str | None:
-    """Return what is wrong with an adapter's files; ``None``: its weights can be loaded."""
+    """Return what is wrong with an adapter's files; ``None`` means its weights can be loaded."""
     try:
         with open_plain(folder / CONFIG_FILE) as descriptor:
             config = _object(_read(descriptor, 0, _LONGEST_CONFIG), CONFIG_FILE)
@@ -148,7 +148,7 @@ def _tensor(name: str, value: object) -> _Tensor:
 
 
 def _counts(value: object) -> tuple[int, ...] | None:
-    """Return whole numbers from 0 on; ``None``: it is no list of these."""
+    """Return whole numbers from 0 on; ``None`` if it is no list of these."""
     if not isinstance(value, list) or not all(
         type(count) is int and count >= 0 for count in value
     ):

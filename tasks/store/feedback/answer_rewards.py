@@ -38,8 +38,8 @@ def answer_rewards(
 
     Args:
         store: the feedback.
-        role: persona that answered; ``None``: any.
-        blend: weights of the parts; ``None``: the rating alone.
+        role: persona that answered; ``None`` means any.
+        blend: weights of the parts; ``None`` means the rating alone.
     """
     blend = blend or RewardConfig()
     consensus = store_consensus(store, role)
@@ -67,7 +67,7 @@ def answer_rewards(
 def safety_classifier(store: FeedbackStore, role: str) -> tuple[SafetyClassifier | None, str]:
     """Return a classifier of a role's answers that a rule or a rater flagged, and how good it is in words.
 
-    ``None`` and why, where there are too few, or they cannot be told from the others.
+    ``None`` and why, where there are too few, or they cannot be distinguished from the others.
     """
     answers, is_flagged = [], []
     for interaction in interactions_of(store, role):

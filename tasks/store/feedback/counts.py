@@ -42,14 +42,14 @@ class MeanInterval:
     n: int
     mean: float
     low: float | None
-    """Ends of the interval. ``None``: fewer than two numbers."""
+    """Ends of the interval. ``None`` if fewer than two numbers."""
     high: float | None
 
     @classmethod
     def of(
         cls, n: int, total: float, squares: float, *, least: float = 0.0, most: float = math.inf
     ) -> "MeanInterval | None":
-        """Return it of ``n`` numbers in [least, most]; ``None``: there are none.
+        """Return it of ``n`` numbers in [least, most]; ``None`` if there are none.
 
         Args:
             n: how many numbers there are.
@@ -87,14 +87,17 @@ class RoleCounts:
     thumbs_up: int
     thumbs_down: int
     mean_reward: float | None
-    """Mean of ``(rating - 3) / 2`` and of thumbs as 1 and -1, over marks. ``None``: no marks."""
+    """Mean of ``(rating - 3) / 2`` and of thumbs as 1 and -1, over marks. ``None`` means no marks.
+    """
     mean_reward_low: float | None
-    """Ends of its 95 % interval (normal, over marks as if independent). ``None``: fewer than two marks."""
+    """Ends of its 95 % interval (normal, over marks as if independent). ``None`` if fewer than two
+    marks."""
     mean_reward_high: float | None
     adapter_version: str | None
-    """Its active adapter. ``None``: the base model answers."""
+    """Its active adapter. ``None`` if the base model answers."""
     live_test: str | None
-    """State of the last test of an adapter on live traffic, in a sentence. ``None``: there was none."""
+    """State of the last test of an adapter on live traffic, in a sentence. ``None`` if there was
+    none."""
 
     @property
     def words(self) -> str:
@@ -196,14 +199,14 @@ class AnsweredBy:
     """A role's answers that one adapter gave."""
 
     version: str | None
-    """``None``: the base model, or another model without one."""
+    """``None`` means the base model, or another model without one."""
     n_answers: int
     reward: MeanInterval | None
-    """Over marks, in [-1, 1]. ``None``: no marks."""
+    """Over marks, in [-1, 1]. ``None`` means no marks."""
     latency_s: MeanInterval | None
-    """Seconds of an answer. ``None``: none was measured."""
+    """Seconds of an answer. ``None`` if none was measured."""
     n_output_tokens: MeanInterval | None
-    """Tokens of an answer. ``None``: none was counted."""
+    """Tokens of an answer. ``None`` if none was counted."""
 
 
 def reward_course(store: FeedbackStore, role: str) -> list[tuple[int, MeanInterval]]:

@@ -39,11 +39,11 @@ def interaction_rows(
 ) -> Iterator[dict[str, Any]]:
     """Yield ``{timestamp, prompt, response, reward}`` of each answer, oldest first.
 
-    The reward is the mean over the raters, in [-1, 1]; ``None``: unrated.
+    The reward is the mean over the raters, in [-1, 1]; ``None`` if unrated.
 
     Args:
         store: the feedback.
-        role: persona that answered; ``None``: any.
+        role: persona that answered; ``None`` means any.
         has_messages: whether the prompt is the whole list of messages, in place of the last one's text.
     """
     for interaction in interactions_of(store, role):

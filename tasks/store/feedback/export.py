@@ -43,7 +43,7 @@ def export_feedback(store: FeedbackStore, root: Path) -> dict[str, int]:
     """Export what is new; return table → rows.
 
     Raises:
-        StoreWriteError: a file could not be written; the next export goes on from there.
+        StoreWriteError: a file could not be written; the next export continues from there.
     """
     return export_new(store.database, root, (*_TEXTS, *_ADAPTERS))
 
@@ -60,7 +60,7 @@ def feedback_ids_of(root: Path, user_id: str) -> set[str]:
 def remove_rows(root: Path, user_id: str, interaction_ids: frozenset[str]) -> int:
     """Remove a user's rows, and all that names these answers, from the parquet tables.
 
-    A file that holds such rows is written anew without them, here and at the store's address.
+    A file that holds such rows is written again without them, here and at the store's address.
 
     Args:
         root: folder of the results store.

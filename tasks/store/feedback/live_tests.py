@@ -39,7 +39,7 @@ def begin_test(
         connection: transaction in which it becomes active.
         rule: how it is tried.
         version: of the adapter.
-        control: what answered before; ``None``: the base model.
+        control: what answered before; ``None`` means the base model.
         role: that they answer for.
         at_us: now.
     """
@@ -72,13 +72,13 @@ def end_test(
 
 
 def running_test(connection: Connection, role: str) -> LiveTest | None:
-    """Return the test of a role's active adapter; ``None``: none runs."""
+    """Return the test of a role's active adapter; ``None`` means none runs."""
     row = connection.execute(f"{_LAST} AND status = 'running' AND role = ?", (role,)).fetchone()
     return None if row is None else LIVE_TESTS.record(row)
 
 
 def test_of_answer(connection: Connection, interaction_id: str) -> LiveTest | None:
-    """Return the test that an answer is part of, as it stands; ``None``: of none."""
+    """Return the test that an answer is part of, as it stands; ``None`` for none."""
     row = connection.execute(
         "SELECT test_id FROM live_test_answers WHERE interaction_id = ?", (interaction_id,)
     ).fetchone()

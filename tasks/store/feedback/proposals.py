@@ -30,7 +30,7 @@ class ProposedCase:
     ratings: tuple[Rating, ...] = ()
     """The bad marks that count, by time."""
     failed: str = ""
-    """Where a game found it: what failed, in words. Nobody rated it, and it counts as no rating."""
+    """Where a game found it: what failed, in words. No one rated it, and it counts as no rating."""
     right: str | None = None
     """Where a game found it: the answer of the executed reference."""
 

@@ -53,7 +53,7 @@ def store_consensus(store: FeedbackStore, role: str | None = None) -> RaterConse
 
     Args:
         store: the feedback.
-        role: persona that answered; ``None``: any.
+        role: persona that answered; ``None`` means any.
     """
     return rater_consensus([mark for mark, of in _marks(store) if role in {None, of}])
 

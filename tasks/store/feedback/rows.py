@@ -108,13 +108,13 @@ def clean_text(redact: Callable[[str], str]) -> Callable[[str], str]:
 
 
 def rating_of(row: Sequence[Any]) -> Rating | None:
-    """Return a row of ``RATINGS`` as a record; ``None``: it takes a mark back."""
+    """Return a row of ``RATINGS`` as a record; ``None`` if it takes a mark back."""
     values = dict(zip(RATINGS.columns, row, strict=True))
     return None if values["rating"] is values["thumbs"] is None else RATINGS.record(row)
 
 
 def comparison_of(row: Sequence[Any]) -> AnswerComparison | None:
-    """Return a row of ``COMPARISON_COLUMNS`` as a record; ``None``: it takes a choice back."""
+    """Return a row of ``COMPARISON_COLUMNS`` as a record; ``None`` if it takes a choice back."""
     values = dict(zip(COMPARISON_COLUMNS, row, strict=True))
     if values["chosen_id"] is None:
         return None

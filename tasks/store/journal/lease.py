@@ -213,7 +213,7 @@ def while_unheld(
 
 
 def _holder(row: Sequence[Any] | None, now_us: int) -> ProcessMark | None:
-    """Return the process that holds the lease of a row of ``_HOLDER``; ``None``: none does."""
+    """Return the process that holds the lease of a row of ``_HOLDER``; ``None`` if none does."""
     if row is None:
         return None
     pid, host, machine, started, expires_us, _ = row

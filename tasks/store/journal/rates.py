@@ -62,7 +62,7 @@ def open_rates(path: Path | str, url: str | None = None) -> Rates:
 
     Args:
         path: root folder of the store.
-        url: of the journal's Postgres; ``None``: a file of the store, for one machine.
+        url: of the journal's Postgres; ``None`` means a file of the store, for one machine.
 
     Raises:
         StoreError: they cannot be opened.

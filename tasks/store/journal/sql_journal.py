@@ -79,7 +79,8 @@ class SqlJournal(Closing):
     """Journal over a database, whatever its dialect."""
 
     lock_run: str | None = None
-    """Statement that locks the calls of a run which are under way; ``None``: all is locked."""
+    """Statement that locks the calls of a run which are in flight; ``None`` means all is locked.
+    """
 
     def __init__(self, database: JournalDatabase) -> None:
         self._database = database

@@ -53,7 +53,7 @@ class PolicyVersionRecord:
     version: int
     kind: VersionKind
     checkpoint: str | None
-    """Name of the checkpoint that was loaded; ``None``: none was."""
+    """Name of the checkpoint that was loaded; ``None`` if none was."""
     sha256: str
     """Of its own checkpoint's file."""
     n_steps: int
@@ -165,7 +165,7 @@ class ExperienceStore(Closing):
         return n_new
 
     def experience(self, decision_id: str) -> PolicyExperience | None:
-        """Return the experience of a decision; ``None``: none is stored."""
+        """Return the experience of a decision; ``None`` if none is stored."""
         with self.database.reading() as connection:
             row = connection.execute(f"{_READ} WHERE decision_id = ?", (decision_id,)).fetchone()
         return None if row is None else _experience(row)
@@ -193,7 +193,7 @@ class ExperienceStore(Closing):
             connection.execute(VERSIONS.insert, VERSIONS.values(record))
 
     def latest_version(self) -> PolicyVersionRecord | None:
-        """Return the version that serves; ``None``: there is none yet."""
+        """Return the version that serves; ``None`` if there is none yet."""
         with self.database.reading() as connection:
             row = connection.execute(f"{VERSIONS.select} ORDER BY version DESC LIMIT 1").fetchone()
         return None if row is None else VERSIONS.record(row)

@@ -57,8 +57,8 @@ class RoundStore:
         """Return episodes in the order they were played.
 
         Args:
-            system: whose prompts; ``None``: any.
-            policy: who played; ``None``: any.
+            system: whose prompts; ``None`` means any.
+            policy: who played; ``None`` means any.
             with_steps: whether to read what was learned from.
         """
         names = (*_EPISODE, "steps") if with_steps else _EPISODE
@@ -100,7 +100,7 @@ class RoundStore:
         since, the bandit serves until the next look.
 
         Args:
-            system: whose prompts; ``None``: that of the latest look at any.
+            system: whose prompts; ``None`` means that of the latest look at any.
         """
         sql = (
             f"{GATES.select} WHERE run_id = (SELECT run_id FROM "  # noqa: S608 - constants

@@ -95,7 +95,7 @@ def export(store: RuntimeStore, root: Path) -> dict[str, int]:
         root: folder of the results store.
 
     Raises:
-        StoreWriteError: a file could not be written; the next export goes on from there.
+        StoreWriteError: a file could not be written; the next export continues from there.
     """
     return export_new(store.database, root, _SOURCES)
 
@@ -109,7 +109,7 @@ def export_new(database: Database, root: Path, sources: Sequence[ExportSource]) 
         sources: what is exported.
 
     Raises:
-        StoreWriteError: a file could not be written; the next export goes on from there.
+        StoreWriteError: a file could not be written; the next export continues from there.
     """
     files, counts = ParquetFiles(mirror_of(root)), {source.table.name: 0 for source in sources}
     with writing(root):
@@ -183,7 +183,7 @@ def rewrite(root: Path, table: Table, change: Callable[[Row], Row | None]) -> in
     Args:
         root: folder of the results store.
         table: of exported rows.
-        change: row → row as it should be; ``None``: it is removed.
+        change: row → row as it should be; ``None`` if it is removed.
 
     Raises:
         StoreWriteError: a file could not be written; ask again, what is changed stays so.

@@ -9,7 +9,9 @@ from tasks.store.runtime.schema import CHAMPIONS, LOOKS
 
 def save_look(store: RuntimeStore, look: GateLook) -> bool:
     """Store a look durably; a run's look at the same cases is stored once. Return whether it was new."""
-    if look.run_id is not None and any(_is_same(look, one) for one in looks(store, look.system)):
+    if look.run_id is not None and any(
+        _is_same(look, earlier) for earlier in looks(store, look.system)
+    ):
         return False
     with store.database.transaction() as connection:
         connection.execute(LOOKS.insert, LOOKS.values(look))
@@ -19,10 +21,10 @@ def save_look(store: RuntimeStore, look: GateLook) -> bool:
 def looks_before(store: RuntimeStore, look: GateLook) -> Counter[str]:
     """Return how many looks at held-out cases came before, by the marks of the cases."""
     n_looks: Counter[str] = Counter()
-    for one in looks(store, look.system):
-        if _is_same(look, one):
+    for earlier in looks(store, look.system):
+        if _is_same(look, earlier):
             break
-        n_looks.update(str(one.details.get("cases", "")).split())
+        n_looks.update(str(earlier.details.get("cases", "")).split())
     return n_looks
 
 

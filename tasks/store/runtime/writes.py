@@ -214,7 +214,7 @@ def _watched(
 
 
 def _reopen(connection: Connection, group_id: int, alarm: Alarm, now: int) -> None:
-    """Store an alarm; its arms begin anew with what is known since, and exploration is raised."""
+    """Store an alarm; its arms begin again with what is known since, and exploration is raised."""
     names = _arms(connection, group_id)
     if alarm.arm is None:
         arm_id, since = ALL_ARMS, dict(zip(names, alarm.since, strict=True))

@@ -54,7 +54,7 @@ def seal(path: Path) -> None:
 
 
 def digest_in(path: Path | str) -> str | None:
-    """Return the digest that a file carries; ``None``: none."""
+    """Return the digest that a file carries; ``None`` means none."""
     footer = _footer(path)
     at = _place(footer)
     return None if at is None else footer[at : at + len(_BLANK)].decode("ascii", "replace")
@@ -212,6 +212,6 @@ def _footer(path: Path | str) -> bytes:
 
 
 def _place(data: bytes) -> int | None:
-    """Return where the digest stands in a file's bytes; ``None``: it has none."""
+    """Return where the digest stands in a file's bytes; ``None`` if it has none."""
     at = data.rfind(_DIGEST_MARK)
     return None if at < 0 else at + len(_DIGEST_MARK)

@@ -8,7 +8,7 @@ A file of a generation has its content's SHA-256 in its name there, so it cannot
 late. The generation is committed by one small object, ``live/generations/<run>/g00012.json``, that names
 those files and is written last: readers take what it names and nothing else. A process that finds it
 there with other files has lost the run to another one, and stops. Of a finished run the files in ``final``
-are replaced only until its row there is written. A live run's row is replaced as it goes on.
+are replaced only until its row there is written. A live run's row is replaced as it continues.
 
 Journal, runtime state and leases are files that are locked and changed in place, which object storage
 cannot do: they stay in the folder, or go to PostgreSQL.
@@ -76,7 +76,7 @@ def bind(root: Path, url: str) -> None:
 
 
 def bound_to(root: Path) -> str | None:
-    """Return the address that a store's folder is the working copy of; ``None``: of none.
+    """Return the address that a store's folder is the working copy of; ``None`` for none.
 
     Raises:
         StoreFormatError: the file that says so cannot be read.
@@ -93,7 +93,7 @@ def bound_to(root: Path) -> str | None:
 
 
 def mirror_of(root: Path) -> "Mirror | None":
-    """Return what carries a store's files to its address; ``None``: it has none."""
+    """Return what carries a store's files to its address; ``None`` if it has none."""
     url = bound_to(root)
     return None if url is None else Mirror(root, url)
 

@@ -57,7 +57,7 @@ class ParquetFiles:
     """Writes and reads single files of the registry's tables. Thread-safe.
 
     Args:
-        mirror: where each file goes before it gets its name here; ``None``: nowhere else.
+        mirror: where each file goes before it gets its name here; ``None`` means nowhere else.
     """
 
     def __init__(self, mirror: Mirror | None = None) -> None:
@@ -145,7 +145,7 @@ class ParquetFiles:
             path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Free DuckDB's memory; the next call opens it anew."""
+        """Free DuckDB's memory; the next call opens it again."""
         with self._lock:
             if self._connection is not None:
                 self._connection.close()

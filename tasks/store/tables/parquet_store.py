@@ -68,7 +68,7 @@ class ParquetStore:
         """Root folder, absolute."""
         self._exists = check_format(self.path)
         self.mirror = mirror_of(self.path)
-        """What carries the tables to object storage; ``None``: they stay here."""
+        """What carries the tables to object storage; ``None`` if they stay here."""
         self._files = ParquetFiles(self.mirror)
         self._reader = Reader(self.path)
 
@@ -117,7 +117,7 @@ class ParquetStore:
     ) -> None:
         """Write what is fixed before a generation is evaluated; it is visible with the generation.
 
-        A generation that is planned anew is written anew, until it is published.
+        A generation that is planned again is written again, until it is published.
 
         Args:
             run_id: the run.

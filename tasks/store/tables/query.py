@@ -156,7 +156,7 @@ class Reader:
             path.chmod(mode & 0o777)
 
     def close(self) -> None:
-        """Free DuckDB's memory; the next query opens it anew."""
+        """Free DuckDB's memory; the next query opens it again."""
         with self._lock:
             if self._connection is not None:
                 self._connection.close()
@@ -201,7 +201,7 @@ def open_views(
         resolution: its files.
         views: those made now, with all that they use.
         writable: one file outside the store that the connection may also write.
-        memory: what its queries may take, e.g. ``200MB``; ``None``: most of the machine's.
+        memory: what its queries may take, e.g. ``200MB``; ``None`` means most of the machine's.
 
     Raises:
         StoreDamagedError: a file is gone. Others are opened by queries only.

@@ -109,7 +109,7 @@ def posterior_rows(
         recommendation: by this evidence.
         n_generations: committed generations behind it.
         baseline_id: the default, which is kept wherever it stands.
-        recommended_id: the candidate handed over; ``None``: the recommendation's.
+        recommended_id: the candidate handed over; ``None`` means the recommendation's.
     """
     if recommendation is None:
         return []
@@ -166,7 +166,7 @@ def generation_row(
 
     Its times are those of its first and last call, so that a generation published twice reads
     the same; ``fallback_us`` stands in where no call was made. ``recommendation`` is the one after
-    it; ``None``: nothing was answered yet.
+    it; ``None`` if nothing was answered yet.
     """
     per_candidate: dict[str, list[float]] = {}
     for evaluation in evaluations:
@@ -196,7 +196,7 @@ def generation_row(
 def _mean_of_evaluated(
     evaluations: Sequence[Evaluation], recommendation: "Recommendation | None"
 ) -> float | None:
-    """Return the mean of the posterior means of those evaluated; ``None``: none is known."""
+    """Return the mean of the posterior means of those evaluated; ``None`` if none is known."""
     candidate_ids = {evaluation.cell.candidate_id for evaluation in evaluations}
     ranking = () if recommendation is None else recommendation.ranking
     means = [ranked.mean for ranked in ranking if ranked.candidate_id in candidate_ids]
