@@ -264,6 +264,7 @@ def _posterior(
     mean_variance = 1.0 / float(w @ left[:, 1])
     mean = float(w @ left[:, 0]) * mean_variance
     given_mean = 1.0 / d + spread
+    cell_variance = given_mean[rows] + own_precision[columns] + 2.0 * between
     return _Fit(
         mean=mean,
         quality=answers[:, 0] - mean * answers[:, 1],
@@ -272,12 +273,7 @@ def _posterior(
         bias=effect[:, 0] - mean * effect[:, 1],
         bias_variance=own_precision + effect[:, 1] ** 2 * mean_variance,
         residuals=left[:, 0] - mean * left[:, 1],
-        fitted_variance=(
-            given_mean[rows]
-            + own_precision[columns]
-            + 2.0 * between
-            + left[:, 1] ** 2 * mean_variance
-        ),
+        fitted_variance=cell_variance + left[:, 1] ** 2 * mean_variance,
         noise=noise,
     )
 

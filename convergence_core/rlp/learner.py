@@ -191,15 +191,13 @@ def learn(
         replay: rows so far.
     """
     scored = score(commitment, outcomes, state.mixture, state.t_cal)
-    rows_by_thought = {
+    rows_of = {
         t.thought_id: rows for t in commitment.thoughts if (rows := scored.own(t.thought_id))
     }
-    gains = {name: [row.gain for row in rows] for name, rows in rows_by_thought.items()}
+    gains = {name: [row.gain for row in rows] for name, rows in rows_of.items()}
     rewards = {name: gain.reward_of(values) for name, values in gains.items()}
     e_values = {name: gain.e_value(values) for name, values in gains.items()}
-    resolutions = {
-        name: [row.resolution or 0.0 for row in rows] for name, rows in rows_by_thought.items()
-    }
+    resolutions = {name: [row.resolution or 0.0 for row in rows] for name, rows in rows_of.items()}
     resolution_e_values = {name: gain.e_value(values) for name, values in resolutions.items()}
     n_scored = len(state.gains) + bool(rewards)
     moment = advantage.second_moment(state.moment, [*rewards.values()], max(1, n_scored))

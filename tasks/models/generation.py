@@ -23,7 +23,6 @@ from typing import Any, Final
 import torch
 
 from tasks.models.lora import Lora
-from tasks.models.model_process import Sampling
 
 NEAR_TIE: Final = 1e-3
 """Difference of logits that rounding may turn round; errors of a batch are about 1e-5."""
@@ -39,6 +38,21 @@ CHUNK: Final = 512
 """Tokens of a prefix that are read at once: it bounds the attention matrix."""
 
 Ids = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """How the tokens of an answer are chosen."""
+
+    max_tokens: int
+    temperature: float
+    top_p: float = 1.0
+    top_k: int | None = None
+    stop: tuple[str, ...] = ()
+    seed: int | None = None
+    """Of a sampled answer; ``None``: another one each time."""
+    logprobs: bool = False
+    """Whether the log-probability of each token is kept."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from convergence_core.records import fields_of
 from tasks.functions.processes import Parent
 
 if TYPE_CHECKING:
@@ -28,25 +29,18 @@ class ModelSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sampling:
-    """How the tokens of an answer are chosen."""
-
-    max_tokens: int
-    temperature: float
-    top_p: float = 1.0
-    top_k: int | None = None
-    stop: tuple[str, ...] = ()
-    seed: int | None = None
-    """Of a sampled answer; ``None`` means another one each time."""
-    logprobs: bool = False
-    """Whether the log-probability of each token is kept."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChatRequest(Sampling):
+class ChatRequest:
     """One chat to answer."""
 
     messages: tuple[dict[str, str], ...]
+    max_tokens: int
+    temperature: float
+    top_p: float
+    top_k: int | None
+    stop: tuple[str, ...]
+    seed: int | None
+    logprobs: bool = False
+    """Whether the answer tells how likely its tokens were."""
     adapter: Path | None = None
     """Folder of the adapter that answers; ``None`` if the base model does."""
     stream: bool = False
@@ -165,11 +159,19 @@ def _answered(
     """Return the answers to chats of one adapter, by their places in the batch."""
     from jinja2 import TemplateError  # noqa: PLC0415 - in the child only
 
+    from tasks.models.generation import Sampling  # noqa: PLC0415 - brings torch
+
     answers: dict[int, ChatAnswer] = {}
     rows = {}
     for i, request in requests.items():
+        sampling = Sampling(
+            **fields_of(
+                request,
+                "max_tokens", "temperature", "top_p", "top_k", "stop", "seed", "logprobs",
+            )
+        )  # fmt: skip
         try:
-            row = generator.row(request.messages, request)
+            row = generator.row(request.messages, sampling)
         except TemplateError as error:
             answers[i] = ChatAnswer(finish_reason="template", error=str(error))
             continue

@@ -293,12 +293,8 @@ def _assessment(
     final = Final.of(trials, run.loaded.cases, level)
 
     def rewards(candidate: Candidate) -> dict[str, float]:
-        rewards_by_role = (final.rewards(candidate.candidate_id, role) for role in ROLES)
-        return {
-            case: reward
-            for role_rewards in rewards_by_role
-            for case, reward in role_rewards.items()
-        }
+        by_role = (final.rewards(candidate.candidate_id, role) for role in ROLES)
+        return {case: reward for of_role in by_role for case, reward in of_role.items()}
 
     present_rewards, other = rewards(present), {} if champion is None else rewards(champion)
     weights, groups = final.weights, final.groups
