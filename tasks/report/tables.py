@@ -88,10 +88,10 @@ def cost_blocks(costs: Sequence[RoleCost], *, is_offline: bool) -> list[Block]:
     if not any(_has_numbers(cost) for cost in costs):
         return []
     sentence = " ".join(cost_sentences(costs, is_offline=is_offline))
-    return [Heading("What it cost"), Paragraph((sentence,), "note"), costs_grid(costs)]
+    return [Heading("What it cost"), Paragraph((sentence,), "note"), _costs_grid(costs)]
 
 
-def costs_grid(costs: Sequence[RoleCost]) -> Grid:
+def _costs_grid(costs: Sequence[RoleCost]) -> Grid:
     """Return a row for each role and model."""
     counts = {
         "calls": "n_calls",

@@ -1,9 +1,10 @@
 /* Compare: two configurations of one run, or what two runs hand over. */
 import { useState } from "preact/hooks";
 import { useData } from "../api";
-import { Chart, saveCsv, type Colours } from "../chart";
+import { saveCsv } from "../chart";
 import { Diff } from "../diff";
 import { Card, Empty, Figure, Show, Table } from "../parts";
+import { PlotChart, type Plot, type Point } from "../plot";
 import { Link, setQuery, to } from "../router";
 import { count, inputLine, Interval, marked, ms, One, reward, Sentence, signed, Texts, three, usd, Value } from "../text";
 import type { Comparison, Leaderboard, Overview, Side } from "../types";
@@ -78,13 +79,11 @@ function Result({ of }: { of: Comparison }) {
   const [only, setOnly] = useState(false);
   const cases = only ? of.cases.filter((c) => c.difference) : of.cases;
   const differences = [...of.cases].filter((c) => c.difference !== null).sort((x, y) => x.difference! - y.difference!);
-  const option = (c: Colours) => ({
-    tooltip: { trigger: "item", formatter: (f: { dataIndex: number }) => { const one = differences[f.dataIndex]!; return `case ${one.name.slice(0, 40)}\n${reward(one.a)} → ${reward(one.b)}: ${signed(one.difference)}`; } },
-    xAxis: { type: "category", data: differences.map((d) => d.case_id), axisLabel: { show: false }, name: "test cases, in order of the difference", nameLocation: "middle", nameGap: 10 },
-    yAxis: { type: "value", name: "B minus A" },
-    grid: { left: 8, right: 18, top: 30, bottom: 22, containLabel: true },
-    series: [{ type: "bar", data: differences.map((d) => ({ value: d.difference, itemStyle: { color: d.difference! < 0 ? c.other : c.accent } })), barCategoryGap: "10%" }],
-  });
+  const dots = differences.map((c, x): Point => ({ x: x + 1, y: c.difference!, y_ends: [Math.min(0, c.difference!), Math.max(0, c.difference!)], tip: `case ${c.name.slice(0, 40)}: ${reward(c.a)} → ${reward(c.b)}, ${signed(c.difference)}` }));
+  const plot: Plot = {
+    name: "difference-by-case", title: "Difference of the reward by test case", height: 2.3, x: { title: "test cases, in order of the difference", kind: "whole" }, y: { title: "B minus A" },
+    layers: [{ points: dots.filter((p) => p.y < 0), colour: "default" }, { points: dots.filter((p) => p.y >= 0) }],
+  };
   return (
     <>
       <div class="verdict">
@@ -119,7 +118,7 @@ function Result({ of }: { of: Comparison }) {
       </Card>
       {differences.length > 1 && (
         <Card title="Difference by case">
-          <Chart name="difference-by-case" height={220} label="Difference of the reward by test case" data={of} option={option} rows={() => [["case_id", "first", "second", "difference"], ...differences.map((d) => [d.case_id, d.a, d.b, d.difference])]} />
+          <PlotChart of={plot} />
         </Card>
       )}
       <Card
