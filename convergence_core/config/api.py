@@ -92,10 +92,6 @@ class RequestConfig(Section):
     """Extra headers; `${ENV_NAME}` reads the environment. Literal secrets are rejected."""
     timeout_seconds: float = Field(default=30.0, gt=0, le=86_400)
     """Time limit of a call, in seconds."""
-    connect_seconds: Annotated[float, _CONNECTING] = Field(default=10.0, gt=0, le=3600)
-    """Time limit for connecting, in seconds."""
-    first_byte_seconds: Annotated[float | None, _WIRE] = Field(default=None, gt=0, le=86_400)
-    """Time limit until the first byte, in seconds. Absent: `timeout_seconds`."""
     max_response_bytes: Annotated[int, _URLS] = Field(
         default=10_000_000, ge=1_000, le=1_000_000_000
     )
@@ -123,18 +119,12 @@ class RequestConfig(Section):
 
 
 class ResponseConfig(Section):
-    """Where to find the parts of an answer (`http`): dotted paths, `[0]` for elements."""
+    """Where to find the parts of an answer (`http`), as dotted paths. `success: false` is a failure."""
 
-    success_field: Text = "success"
-    """`false` here marks a failed answer."""
     result_field: Text | None = None
     """The result. Absent: the field `result`, else the whole answer."""
     cost_field: Text | None = None
     """Cost of the call, in USD. Absent: unknown."""
-    tokens_in_field: Text | None = None
-    """Prompt tokens. Absent: unknown."""
-    tokens_out_field: Text | None = None
-    """Answer tokens. Absent: unknown."""
 
 
 class AgnoConfig(Section):

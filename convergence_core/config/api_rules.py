@@ -206,12 +206,6 @@ def check_api(configuration: Configuration, report: Report, *, allow_callable: b
     if api.kind not in {"function", "local"}:
         _check_auth(api.auth, report)
     _check_headers(api, report)
-    first, total = api.request.first_byte_seconds, api.request.timeout_seconds
-    if first is not None and first > total:
-        rule = f"must not exceed `timeout_seconds` ({total:g})"
-        fix = f"Write {total:g} or less, or raise `timeout_seconds`."
-        about = ("api.request.timeout_seconds",)
-        report.add("api.request.first_byte_seconds", rule, fix, value=shown(first), about=about)
     _check_placeholders(api, space, report)
 
 

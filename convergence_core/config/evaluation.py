@@ -36,8 +36,6 @@ class LlmConfig(Section):
     """Longest answer, in tokens."""
     timeout_seconds: float = Field(default=60.0, gt=0, le=86_400)
     """Time limit of a call, in seconds."""
-    max_response_bytes: int = Field(default=10_000_000, ge=1_000, le=1_000_000_000)
-    """Size limit of an answer, after decompression."""
     parallel_workers: int = Field(default=4, ge=1, le=512)
     """Most calls in flight."""
 
@@ -52,9 +50,8 @@ class TestCasesConfig(Section):
     inline: list[dict[str, JsonValue]] | None = None
     """The cases: `id`, `input`, `expected`, `weight`, `tags`, `group`, `description`."""
     approved: Text | None = None
-    """JSONL file of cases from `convergence review`, read last; it may not exist yet."""
-    games_share: float = Field(default=0.2, gt=0, le=1)
-    """Largest share of total weight for approved cases from games."""
+    """JSONL file of cases from `convergence review`, read last; it may not exist yet. Those from
+    games weigh at most a fifth of the total."""
     holdout: float = Field(default=0.0, ge=0, le=0.9)
     """Share of cases that the search never sees and the final check uses. A `group` stays
     together."""

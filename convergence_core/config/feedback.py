@@ -63,8 +63,6 @@ class TrainingConfig(Section):
     """Steps per round."""
     max_seq_length: int = Field(default=512, ge=16, le=1_000_000)
     """Longest prompt plus answer, in tokens; answers are cut, longer prompts skipped."""
-    lora_rank: int = Field(default=8, ge=1, le=512)
-    """Rank of the adapter's matrices."""
     min_ratings: int = Field(default=20, ge=2, le=1_000_000)
     """New ratings of a role that start a round."""
     held_out: float = Field(default=0.2, gt=0, lt=1)
@@ -79,8 +77,6 @@ class TrainingConfig(Section):
     weighted by likelihood."""
     live_test: LiveTestConfig = Field(default_factory=LiveTestConfig)
     """Blinded test of a new adapter on live traffic."""
-    interval_s: float = Field(default=60.0, ge=1, le=86_400)
-    """Seconds between checks for new ratings."""
 
 
 class SafetyModelConfig(LlmConfig):

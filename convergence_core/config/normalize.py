@@ -101,8 +101,7 @@ def _guess_kind(api: dict[str, Any], *, allow_callable: bool) -> str:
         return "function" if allow_callable and has_none else "http"
     request, response = mapping_at(api, "request"), mapping_at(api, "response")
     of_http = [request.get(key) for key in ("method", "body")]
-    of_http += [response.get(key) for key in ("success_field", "result_field")]
-    is_http = any(value is not None for value in of_http)
+    is_http = any(value is not None for value in (*of_http, response.get("result_field")))
     return "openai" if not is_http and all(map(_is_chat_url, written)) else "http"
 
 

@@ -101,7 +101,6 @@ class AgentModels:
             endpoint=self.api.endpoint,
             api_key_env=self.api.auth.token_env,
             timeout_seconds=self.api.request.timeout_seconds,
-            max_response_bytes=self.api.request.max_response_bytes,
             parallel_workers=min(512, self.workers),
         )
 
@@ -111,7 +110,11 @@ class AgentModels:
         key = name if provider == "plugin" else provider
         if key not in self._llms:
             self._llms[key] = make_llm(
-                self._config(name), self.secrets, key="api", mock_url=self.mock_url
+                self._config(name),
+                self.secrets,
+                key="api",
+                mock_url=self.mock_url,
+                max_response_bytes=self.api.request.max_response_bytes,
             )
         return self._llms[key]
 

@@ -36,7 +36,7 @@ from tasks.calls.pending_calls import (
 )
 from tasks.calls.scorer import CONSTRAINT, CellScore, Scorer, error_text
 
-TIMEOUTS = frozenset({"timeout", "connect_timeout", "first_byte_timeout"})
+TIMEOUTS = frozenset({"timeout", "connect_timeout"})
 """Error types that make an evaluation's status ``timeout``."""
 
 

@@ -29,6 +29,8 @@ from tasks.http.bodies import CODINGS, MAX_RESPONSE_BYTES, limiting
 from tasks.http.environment import certificates, proxy_of
 from tasks.http.retries import rate_of
 
+CONNECT_S = 10.0
+"""Longest wait for a connection, of any client."""
 IDLE_S = 5.0
 """How long an idle connection is kept, as httpx does by default."""
 
@@ -160,19 +162,13 @@ class Stopwatch:
     Args:
         deadline: what ends the exchange; entered around it without a time.
         timeout_s: from sending to the last byte of the answer.
-        first_byte_s: from sending to the head of the answer; ``None``: ``timeout_s``.
     """
 
-    def __init__(
-        self, deadline: asyncio.Timeout, timeout_s: float, *, first_byte_s: float | None = None
-    ) -> None:
+    def __init__(self, deadline: asyncio.Timeout, timeout_s: float) -> None:
         self.is_sent = False
         """Whether any byte of the request may have left."""
-        self.awaits_head = False
-        """Whether the request was sent and no answer has begun."""
         self._deadline = deadline
         self._timeout_s = timeout_s
-        self._first_byte_s = timeout_s if first_byte_s is None else first_byte_s
         self._started: float | None = None
         self._end_s = 0.0
 
@@ -185,19 +181,12 @@ class Stopwatch:
             if self._started is None:
                 self._started = time.perf_counter()
                 self._end_s = now_s + self._timeout_s
-            self.is_sent = self.awaits_head = True
-            self._end_at(min(self._end_s, now_s + self._first_byte_s))
-        elif event.endswith("receive_response_headers.complete"):
-            self.awaits_head = False
+            self.is_sent = True
             self._end_at(self._end_s)
+        elif event.endswith("receive_response_headers.complete"):
             rate = rate_of(info["return_value"][-1])
             if rate is not None and (limits := _LIMITS.get()) is not None:
                 limits.observe(rate)
-
-    @property
-    def missed_head(self) -> bool:
-        """Whether the exchange ended because no answer began, well before its own limit."""
-        return self.awaits_head and self._first_byte_s < self._timeout_s
 
     def read_ms(self) -> float:
         """Return the milliseconds since sending; call it when the last byte is there."""
@@ -215,22 +204,21 @@ class ClientSettings:
 
     timeout_s: float = 60.0
     """From sending to the last byte."""
-    connect_s: float | None = None
-    """Longest wait for a connection; ``None``: ``timeout_s``."""
-    first_byte_s: float | None = None
-    """From sending to the head of the answer; ``None``: ``timeout_s``."""
     n_connections: int = 100
     """Most connections at once; waiting for one is no time-out."""
     max_response_bytes: int = MAX_RESPONSE_BYTES
     """Most bytes of an answer, decoded; see ``tasks.http.bodies``."""
+
+    @property
+    def connect_s(self) -> float:
+        """Longest wait for a connection."""
+        return min(CONNECT_S, self.timeout_s)
 
     @classmethod
     def of(cls, request: RequestConfig, n_connections: int) -> Self:
         """Return the settings under ``api.request``."""
         return cls(
             timeout_s=request.timeout_seconds,
-            connect_s=request.connect_seconds,
-            first_byte_s=request.first_byte_seconds,
             n_connections=n_connections,
             max_response_bytes=request.max_response_bytes,
         )
@@ -241,12 +229,11 @@ class ClientSettings:
         Raises:
             ConfigurationError: the environment names certificates that cannot be read.
         """
-        n, connect_s = self.n_connections, self.connect_s or self.timeout_s
         return httpx.AsyncClient(
             headers={"Accept-Encoding": ", ".join(CODINGS)},
             event_hooks={"response": [limiting(self.max_response_bytes)]},
-            timeout=httpx.Timeout(self.timeout_s, connect=connect_s, pool=None),
-            transport=ConnectionPool(n, verify=certificates()),
+            timeout=httpx.Timeout(self.timeout_s, connect=self.connect_s, pool=None),
+            transport=ConnectionPool(self.n_connections, verify=certificates()),
             trust_env=False,  # the pool reads it
         )
 
@@ -254,7 +241,7 @@ class ClientSettings:
     async def timed(self) -> AsyncIterator[Stopwatch]:
         """Time the exchange inside, and end it by its limits."""
         deadline = asyncio.timeout(None)
-        stopwatch = Stopwatch(deadline, self.timeout_s, first_byte_s=self.first_byte_s)
+        stopwatch = Stopwatch(deadline, self.timeout_s)
         async with deadline:
             yield stopwatch
 
@@ -271,14 +258,10 @@ class ClientSettings:
         if isinstance(error, InfrastructureFault):
             return error  # of the endpoint's limits
         if isinstance(error, httpx.ConnectTimeout):
-            limit_s = self.timeout_s if self.connect_s is None else self.connect_s
-            text, kind = f"no connection to {url} within {limit_s:g} s", "connect_timeout"
+            text, kind = f"no connection to {url} within {self.connect_s:g} s", "connect_timeout"
         elif not isinstance(error, (httpx.TimeoutException, TimeoutError)):
             text = f"no answer from {url}: {str(error) or type(error).__name__}"
             kind = "network"
-        elif stopwatch.missed_head and self.first_byte_s is not None:
-            text = f"no answer from {url} within {self.first_byte_s:g} s"
-            kind = "first_byte_timeout"
         else:
             text = f"no complete answer from {url} within {self.timeout_s:g} s"
             kind = "timeout"

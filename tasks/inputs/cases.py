@@ -169,20 +169,24 @@ def _unit(case: Case) -> str:
     return case.case_id if case.group is None else f"group:{case.group}"
 
 
-def limited_weights(
-    cases: Sequence[Case], others: Sequence[Case], share: float
-) -> tuple[Case, ...]:
-    """Return cases of which those that games found have at most a share of the whole weight.
+GAMES_SHARE = 0.2
+"""Largest share of the whole weight of approved cases from games."""
+
+
+def limited_weights(cases: Sequence[Case], others: Sequence[Case]) -> tuple[Case, ...]:
+    """Return cases of which those that games found have at most ``GAMES_SHARE`` of the whole weight.
+
+    The games' weights W_g become min(W_g, share / (1 - share) W), W the weight of all else, each
+    lowered by the same factor.
 
     Args:
         cases: approved ones; those of games have the tag ``GAMES_TAG``.
         others: the rest of the test cases.
-        share: in (0, 1]; the games' weights W_g become min(W_g, share / (1 - share) W), W the weight of
-            all else, each lowered by the same factor.
     """
     of_games = math.fsum(case.weight for case in cases if GAMES_TAG in case.tags)
     rest = math.fsum(case.weight for case in (*others, *cases)) - of_games
-    if share >= 1.0 or rest <= 0.0 or of_games <= (most := share / (1.0 - share) * rest):
+    most = GAMES_SHARE / (1.0 - GAMES_SHARE) * rest
+    if rest <= 0.0 or of_games <= most:
         return tuple(cases)
     return tuple(
         replace(case, weight=case.weight * most / of_games) if GAMES_TAG in case.tags else case

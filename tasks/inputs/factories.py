@@ -192,6 +192,8 @@ def _browser_target(loaded: Loaded, environment: Environment, workers: int) -> T
     api = loaded.configuration.api
     if api.function is None:
         raise ConfigurationError.of(_FUNCTION, "is required", "Write `function:`.")
+    from tasks.http.clients import CONNECT_S  # noqa: PLC0415 - brings httpx
+
     check_playwright()  # before the script, which may import it
     script = load_function(api.function, loaded.base_dir, key=_FUNCTION)
     check_script(script, api.function)
@@ -201,7 +203,7 @@ def _browser_target(loaded: Loaded, environment: Environment, workers: int) -> T
         check_chromium()
     runner = ScriptRunner(
         script,
-        connect_s=api.request.connect_seconds,
+        connect_s=CONNECT_S,
         timeout_s=api.request.timeout_seconds,
         max_bytes=api.request.max_response_bytes,
         n_workers=workers,

@@ -364,8 +364,7 @@ class _Loader:
             return ()
         cases, problems = build_cases(raw.cases, self.configuration.evaluation, report)
         self._problems += [*raw.problems, *problems]
-        share = self.configuration.evaluation.test_cases.games_share
-        cases = limited_weights(cases, others, share)
+        cases = limited_weights(cases, others)
         known = {case.case_id for case in others}
         for twice in (case.case_id for case in cases if case.case_id in known):
             rule, fix = "must not repeat the id of another case", "Remove one of them."

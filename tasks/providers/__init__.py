@@ -12,6 +12,7 @@ from convergence_core.config import ApiConfig, LlmConfig
 from convergence_core.config.evaluation import LLM_PROVIDERS
 from convergence_core.errors import ConfigurationError
 from convergence_core.ports import LLM
+from tasks.http.bodies import MAX_RESPONSE_BYTES
 from tasks.http.clients import ClientSettings
 from tasks.plugins.entry_points import PluginContext
 from tasks.providers.anthropic import AnthropicChat
@@ -90,6 +91,7 @@ def make_llm(
     *,
     key: str = "llm",
     mock_url: str | None = None,
+    max_response_bytes: int = MAX_RESPONSE_BYTES,
 ) -> LLM:
     """Return the model that judges; ``split_model`` returns what it is called there.
 
@@ -101,6 +103,7 @@ def make_llm(
         secrets: where its key is read, when it is used.
         key: configuration key of ``config``, for errors.
         mock_url: server that answers in the provider's place.
+        max_response_bytes: most bytes of an answer, decoded.
 
     Raises:
         ConfigurationError: no endpoint is known.
@@ -131,7 +134,7 @@ def make_llm(
     client = ClientSettings(
         timeout_s=config.timeout_seconds,
         n_connections=config.parallel_workers,
-        max_response_bytes=config.max_response_bytes,
+        max_response_bytes=max_response_bytes,
     )
     settings = ChatSettings(
         headers=headers, client=client, secret=variable, unsupported="drop", provider=kind

@@ -333,7 +333,6 @@ class SessionClient:
         endpoint: scheme and host.
         headers: returns the headers with the key, read again for each request.
         secret: environment variable of the key, for messages.
-        connect_s: longest wait for a connection.
         n_connections: at once.
     """
 
@@ -343,15 +342,12 @@ class SessionClient:
         *,
         headers: Callable[[], Mapping[str, str]],
         secret: str | None,
-        connect_s: float,
         n_connections: int,
     ) -> None:
         self._url = endpoint.rstrip("/") + PATH
         self._headers = headers
         self._secret = secret
-        self._settings = ClientSettings(
-            timeout_s=_ANSWER_S, connect_s=min(connect_s, _ANSWER_S), n_connections=n_connections
-        )
+        self._settings = ClientSettings(timeout_s=_ANSWER_S, n_connections=n_connections)
         self._client: httpx.AsyncClient | None = None
 
     async def create(self, body: Mapping[str, Json], run_id: str) -> RemoteBrowser:

@@ -26,6 +26,7 @@ from convergence_core.records import NO_USAGE, Case, Json, Params, Reply
 from tasks.functions.function_results import reply_of
 from tasks.functions.workers import WorkersHungError, WorkTimeoutError
 from tasks.http.authentication import request_headers
+from tasks.http.clients import CONNECT_S
 from tasks.http.request_templates import Values
 from tasks.secrets.redaction import Secrets, secret_name
 from tasks.targets.browser import (
@@ -171,7 +172,7 @@ class BrowserbaseTarget:
             )
         settings = dict(body) if isinstance(body, dict) else {}
         request = self._api.request
-        needed_s = math.ceil(request.connect_seconds + request.timeout_seconds + _MARGIN_S)
+        needed_s = math.ceil(CONNECT_S + request.timeout_seconds + _MARGIN_S)
         settings.setdefault("timeout", min(max(needed_s, MIN_SESSION_S), MAX_SESSION_S))
         return settings
 
@@ -185,7 +186,6 @@ class BrowserbaseTarget:
             self._endpoint,
             headers=lambda: request_headers(self._api, self._secrets),
             secret=secret_name(self._api),
-            connect_s=self._api.request.connect_seconds,
             n_connections=self._workers + 2,
         )
 

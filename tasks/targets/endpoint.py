@@ -155,7 +155,7 @@ class HttpTarget:
             fault.billed = self._billed(None)
             raise
         billed = self._billed(body)
-        if _field_value(body, fields.success_field) is False:
+        if _field_value(body, "success") is False:
             reason = _field_value(body, "error")
             why = "the endpoint reported a failure" if reason is None else as_text(reason)
             raise CandidateFault(why, error_type="reported_failure", billed=billed)
@@ -180,13 +180,7 @@ class HttpTarget:
 
     def _billed(self, body: Json) -> Billed:
         """Return what an answer says it cost, else the price of a request."""
-        fields = self._api.response
-        prompt, completion = (
-            None if (n := _number(body, path)) is None else int(n)
-            for path in (fields.tokens_in_field, fields.tokens_out_field)
-        )
-        usage = Usage(prompt_tokens=prompt, completion_tokens=completion)
-        billed = Billed(usage=usage, cost_usd=_number(body, fields.cost_field))
+        billed = Billed(usage=Usage(), cost_usd=_number(body, self._api.response.cost_field))
         return self._price.bill(billed) or billed
 
 

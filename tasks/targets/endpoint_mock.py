@@ -67,13 +67,9 @@ class EndpointMock:
                 result = _placed(result, path, value)
         response = self._api.response
         answer = _placed({}, response.result_field or "result", result)
-        for path, value in (
-            (response.cost_field, usage["total_tokens"] * _USD_PER_TOKEN),
-            (response.tokens_in_field, usage["prompt_tokens"]),
-            (response.tokens_out_field, usage["completion_tokens"]),
-        ):
-            answer = answer if path is None else _placed(answer, path, value)
-        return answer
+        if response.cost_field is None:
+            return answer
+        return _placed(answer, response.cost_field, usage["total_tokens"] * _USD_PER_TOKEN)
 
 
 def _fields(

@@ -46,6 +46,4 @@ def settings_of(options: TrainingConfig, objective: Objective) -> TrainingSettin
         batch_size=options.batch_size,
         steps=options.steps,
         max_seq_length=options.max_seq_length,
-        lora_rank=options.lora_rank,
-        lora_alpha=2 * options.lora_rank,
     )

@@ -67,7 +67,7 @@ def target_at(
             "function": "scrape.py:run",
             "endpoint": url,
             "auth": {"type": "api_key", "token_env": "BB_KEY", "header_name": "x-bb-api-key"},
-            "request": {"timeout_seconds": 5, "body": body, "connect_seconds": 2},
+            "request": {"timeout_seconds": 5, "body": body},
         }
     )
     runner: Any = script or Script()
@@ -94,7 +94,7 @@ def ask(target: BrowserbaseTarget, params: Any = None) -> Any:
 
 
 def client_of(url: str) -> SessionClient:
-    return SessionClient(url, headers=dict, secret=None, connect_s=2, n_connections=2)
+    return SessionClient(url, headers=dict, secret=None, n_connections=2)
 
 
 def open_sessions(url: str, run_id: str = "run-1") -> int:

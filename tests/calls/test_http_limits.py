@@ -213,7 +213,7 @@ def test_chaos_that_heals_leaves_no_trace_in_the_rewards():
     with (
         LoopbackServer(answer) as server,
         http_session(
-            server, workers=16, n_cases=100, max_retries=20, request={"first_byte_seconds": 0.2}
+            server, workers=16, n_cases=100, max_retries=20, request={"timeout_seconds": 0.5}
         ) as s,
     ):
         trial = s.evaluate(assignment({"k": 1}, [f"c{i}" for i in range(100)]), 0)

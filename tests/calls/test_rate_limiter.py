@@ -157,9 +157,7 @@ def test_too_much_for_the_endpoint_halves_the_calls_in_flight(kind):
     assert limiter.limit == 4
 
 
-@pytest.mark.parametrize(
-    "kind", ["http_500", "http_502", "timeout", "first_byte_timeout", "network", "bad_body"]
-)
+@pytest.mark.parametrize("kind", ["http_500", "http_502", "timeout", "network", "bad_body"])
 def test_failures_of_the_endpoint_open_its_breaker_and_halve_nothing(kind):
     reported: list[str] = []
     limiter = limiter_of(8, on_event=reported.append)

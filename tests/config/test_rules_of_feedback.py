@@ -19,9 +19,8 @@ def test_training_has_the_documented_defaults():
     assert default == TrainingConfig()
     assert (default.base_model_path, default.rater, default.objective) == (None, None, "auto")
     assert (default.batch_size, default.steps) == (4, 60)
-    assert (default.learning_rate, default.beta, default.lora_rank) == (3e-4, 0.05, 8)
+    assert (default.learning_rate, default.beta, default.held_out) == (3e-4, 0.05, 0.2)
     assert (default.max_seq_length, default.min_ratings) == (512, 20)
-    assert (default.held_out, default.interval_s) == (0.2, 60.0)
     tried = default.live_test
     assert (tried.enabled, tried.share, tried.max_ratings) == (True, 0.5, 200)
 
@@ -30,7 +29,7 @@ def test_written_keys_are_read():
     written = {
         "base_model_path": "models/mine", "batch_size": 2,
         "max_seq_length": 1024, "objective": "kto", "learning_rate": 1e-4, "beta": 0.2, "steps": 5,
-        "lora_rank": 16, "min_ratings": 50, "held_out": 0.5, "interval_s": 5.0, "games": True,
+        "min_ratings": 50, "held_out": 0.5, "games": True,
         "rater": "checks:rate",
         "reward": {
             "rating": 2.0, "similarity": 0.5, "style": 0.25, "length": 1.0, "length_words": 40,
@@ -54,8 +53,8 @@ def test_a_test_on_live_traffic_out_of_range_is_refused_by_its_key(key: str, val
     ("key", "value"),
     [
         *(("batch_size", 0), ("steps", 0), ("held_out", 1.0), ("held_out", 0.0), ("beta", 0.0)),
-        *(("learning_rate", 1.0), ("objective", "ppo"), ("rater", "rate"), ("lora_rank", 0)),
-        *(("max_seq_length", 1), ("min_ratings", 1), ("interval_s", 0.5), ("base_model_path", "")),
+        *(("learning_rate", 1.0), ("objective", "ppo"), ("rater", "rate")),
+        *(("max_seq_length", 1), ("min_ratings", 1), ("base_model_path", "")),
     ],
 )
 def test_values_out_of_range_are_refused_by_their_key(key: str, value: Any):

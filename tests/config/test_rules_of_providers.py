@@ -102,37 +102,6 @@ RULES: dict[str, tuple[dict[str, Any], Rule]] = {
         MINIMAL,
         ({"api/request/stream": True}, "api.request.stream", OF_CHAT, "chat kinds"),
     ),
-    "connecting to a function": (
-        MINIMAL,
-        ({"api/request/connect_seconds": 3}, "api.request.connect_seconds", OF_CHAT, "Remove"),
-    ),
-    "first byte of a function": (
-        MINIMAL,
-        (
-            {"api/request/first_byte_seconds": 3},
-            "api.request.first_byte_seconds",
-            OF_CHAT,
-            "Remove",
-        ),
-    ),
-    "first byte after the end": (
-        HTTP,
-        (
-            {"api/request/first_byte_seconds": 31},
-            "api.request.first_byte_seconds",
-            "must not exceed `timeout_seconds` (30)",
-            "30 or less",
-        ),
-    ),
-    "connecting in no time": (
-        HTTP,
-        (
-            {"api/request/connect_seconds": 0},
-            "api.request.connect_seconds",
-            "must be above 0",
-            "larger",
-        ),
-    ),
     "first token that is not streamed": (
         CHAT,
         (
@@ -192,7 +161,6 @@ def test_rule_is_reported_where_it_is_broken(name):
         (AZURE, {"api/endpoint": REMOVED, "api/models": {"a": {"endpoint": "http://x/a"}}, P + "model": ["a"]}),
         (CHAT, {"api/request": {"stream": True, "unsupported": "drop"}, M + "first_token_ms": {}}),
         (CHAT, {M + "cost_usd": {"max": 0.1}}),
-        (HTTP, {"api/request": {"connect_seconds": 60, "first_byte_seconds": 30}}),
     ],
 )  # fmt: skip
 def test_what_is_right_for_a_provider_is_accepted(base, changes):

@@ -163,7 +163,7 @@ def test_references_alone_are_no_secret(value, only):
 
 
 @pytest.mark.parametrize(
-    "key", ["max_tokens", "tokens_in_field", "Content-Type", "X-Request-Id", "token_env", "monkey"]
+    "key", ["max_tokens", "cost_field", "Content-Type", "X-Request-Id", "token_env", "monkey"]
 )
 def test_harmless_keys_are_no_secret_keys(key):
     assert not is_secret_key(key)

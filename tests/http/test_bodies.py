@@ -109,8 +109,8 @@ def clients(url: str) -> dict[str, Callable[[], Any]]:
     streamed = {**request, "stream": True}
 
     def judge() -> Any:
-        llm = {"model": "openai/m", "endpoint": url, "max_response_bytes": LIMIT}
-        made = make_llm(LlmConfig.model_validate(llm), Secrets({}))
+        llm = {"model": "openai/m", "endpoint": url}
+        made = make_llm(LlmConfig.model_validate(llm), Secrets({}), max_response_bytes=LIMIT)
 
         async def go() -> Any:
             try:

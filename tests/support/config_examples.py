@@ -97,8 +97,6 @@ api:
   deployment: bot-4o
   auth: {token_env: AZURE_KEY}
   request:
-    connect_seconds: 5
-    first_byte_seconds: 20
     max_response_bytes: 1000000
     stream: true
     unsupported: drop
@@ -140,7 +138,6 @@ llm:
   temperature: null
   max_tokens: 500
   timeout_seconds: 60
-  max_response_bytes: 1000000
   parallel_workers: 4
 storage: {journal: "${JOURNAL_URL}"}
 """

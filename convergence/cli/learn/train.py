@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from tasks.training.jobs import TrainingStep
     from tasks.training.round import RoundReport
 
+_CHECK_S = 60.0
+"""Time between checks for new ratings, in seconds."""
+
 
 def train(  # noqa: PLR0917 - Typer's options
     config: Annotated[
@@ -35,7 +38,7 @@ def train(  # noqa: PLR0917 - Typer's options
     ] = None,
     daemon: Annotated[
         bool,
-        typer.Option("--daemon", help="Check again every `feedback.training.interval_s` seconds."),
+        typer.Option("--daemon", help="Check again every minute."),
     ] = False,
     thoughts: Annotated[
         Path | None,
@@ -74,7 +77,7 @@ def train(  # noqa: PLR0917 - Typer's options
     with FeedbackStore(bound_folder(loaded) if store is None else store) as feedback:
         if daemon:
             console.answer(
-                f"Checking the ratings of {feedback.root} every {training.interval_s:g} s. Ctrl-C stops."
+                f"Checking the ratings of {feedback.root} every {_CHECK_S:g} s. Ctrl-C stops."
             )
         while True:
             progress = (
@@ -99,7 +102,7 @@ def train(  # noqa: PLR0917 - Typer's options
             waiting.setdefault("", "no marks")
             if not daemon:
                 break
-            time.sleep(training.interval_s)
+            time.sleep(_CHECK_S)
     statuses = {report.status for report in reports}
     if "failed" in statuses:
         raise typer.Exit(1)
