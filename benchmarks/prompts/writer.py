@@ -143,16 +143,23 @@ def _filler(rng: np.random.Generator) -> str:
 _OPERATOR: Final = re.compile(r"<operator>(.*?)</operator>", re.DOTALL)
 _PROMPT: Final = re.compile(r"<prompt>(.*?)</prompt>", re.DOTALL)
 _FAILURES: Final = re.compile(r"<failures>(.*)</failures>", re.DOTALL)
+_N_PROMPTS: Final = re.compile(r"^Write (\d+) prompts ", re.MULTILINE)
 
 
 def answer_request(content: str, rng: np.random.Generator, temper: Temper = "honest") -> str:
     """Return the writer's answer to a request of the engine."""
     operator, failures = _OPERATOR.search(content), _FAILURES.search(content)
-    text = written(
-        operator[1].strip() if operator else "reflect",
-        _PROMPT.findall(content),
-        failures[1] if failures else "",
-        rng,
-        temper,
+    wanted = _N_PROMPTS.search(content)
+    texts = [
+        written(
+            operator[1].strip() if operator else "reflect",
+            _PROMPT.findall(content),
+            failures[1] if failures else "",
+            rng,
+            temper,
+        )
+        for _ in range(int(wanted[1]) if wanted else 1)
+    ]
+    return "<diagnosis>as shown</diagnosis>" + "".join(
+        f"<prompt>{text}</prompt>" for text in texts
     )
-    return f"<diagnosis>as shown</diagnosis><prompt>{text}</prompt>"

@@ -1,7 +1,7 @@
 """Edits: choice of parameter, parent and operator; verdicts on their texts."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -23,7 +23,7 @@ from convergence_core.prompts.operators import (
     WORDING_VERSION,
     Shown,
     WriterAnswer,
-    request_messages,
+    WriterRequest,
 )
 from convergence_core.prompts.policy import (
     OperatorShares,
@@ -43,10 +43,14 @@ from convergence_core.prompts.state import (
     PromptState,
     text_id_of,
 )
-from convergence_core.records import Case, Json, canonical_json, sha256_hex
+from convergence_core.records import Case, canonical_json, sha256_hex
 
 N_FAILURES: Final = 4
-"""Failed answers, or cases, that a request shows."""
+"""Failed answers, or cases, that a request shows for each prompt."""
+N_SUCCESSES: Final = 2
+"""Right answers that a request shows beside failures."""
+N_EARLIER: Final = 6
+"""Latest edits whose gain a request tells."""
 LEAST_WORDS: Final = 4
 """Words from which on a text can be reduced."""
 
@@ -67,8 +71,8 @@ class Edit:
     propensity: float
     shown: tuple[tuple[str, Shown], ...]
     """(case, what the request shows of it)."""
-    messages: tuple[Mapping[str, Json], ...]
-    """Empty where nothing is to be written."""
+    request: WriterRequest | None
+    """``None``: nothing is to be written."""
     shots: tuple[Shot, ...]
     """Demonstrations of the text to come."""
     labels: tuple[str, ...] = ()
@@ -109,6 +113,8 @@ class Editor:
     settings: PromptsConfig
     task: str
     """What the system is for."""
+    facts: tuple[tuple[str, str], ...] = ()
+    """Name → text, what a writer should know of the system: its model, its scoring."""
     parameters: tuple[str, ...]
     """Text parameters with ``mutate``."""
     cases: Mapping[str, Case]
@@ -248,6 +254,7 @@ class Editor:
             known=known.get(chosen.parameter, ()),
             offered=offered,
             rng=rng,
+            facts=_history(chosen, parent),
         )
 
     def edit(
@@ -263,6 +270,7 @@ class Editor:
         known: Sequence[str],
         offered: Sequence[Shot],
         rng: np.random.Generator,
+        facts: Sequence[tuple[str, str]] = (),
     ) -> Edit | None:
         """Return this edit of these parents; ``None`` means no new demonstrations can be drawn."""
         ready, shots = None, split(parents[0])[1]
@@ -277,19 +285,22 @@ class Editor:
         else:
             failed = [] if operator == "induce" else [o for o in observed if o.category != "none"]
             shown = self._shown(failed, rng)
-        prompts = () if operator == "induce" else tuple(split(text)[0] for text in parents)
-        messages = (
-            request_messages(
-                operator,
+        request = None
+        if ready is None:
+            is_new = operator == "induce"
+            right = [] if is_new else [o for o in observed if o.category == "none"]
+            request = WriterRequest(
+                operator=operator,
                 task=self.task,
-                prompts=prompts,
-                placeholders=kept_placeholders(parents),
-                shown=[failure for _, failure in shown],
+                facts=(*self.facts, *facts),
+                prompts=() if is_new else tuple(split(text)[0] for text in parents),
+                placeholders=tuple(kept_placeholders(parents)),
                 labels=self.labels,
+                failures=tuple(case for _, case in shown),
+                successes=tuple(
+                    self._answered(success) for success in right[-N_SUCCESSES:] if shown
+                ),
             )
-            if ready is None
-            else ()
-        )
         key = [self.run_id, generation, index, parameter, operator]
         return Edit(
             mutation_id=sha256_hex(canonical_json(key))[:24],
@@ -301,7 +312,7 @@ class Editor:
             category=main_category(observed),
             propensity=propensity,
             shown=shown,
-            messages=tuple(messages),
+            request=request,
             labels=self.labels,
             shots=shots,
             ready=ready,
@@ -329,18 +340,7 @@ class Editor:
             lost = np.array([1.0 - failure.reward for failure in failed])
             size = min(n, len(failed))
             rows = rng.choice(len(failed), size=size, replace=False, p=lost / lost.sum())
-            return tuple(
-                (
-                    failed[int(i)].case_id,
-                    Shown(
-                        input=self.excerpts[failed[int(i)].case_id],
-                        answer=failed[int(i)].answer,
-                        expected=self.expected.get(failed[int(i)].case_id),
-                        reason=failed[int(i)].reason,
-                    ),
-                )
-                for i in rows
-            )
+            return tuple((failed[int(i)].case_id, self._answered(failed[int(i)])) for i in rows)
         names = sorted(self.expected)
         rows = rng.permutation(len(names))[: max(n, 4)]
         return tuple(
@@ -354,6 +354,15 @@ class Editor:
                 ),
             )
             for i in rows
+        )
+
+    def _answered(self, observed: Observed) -> Shown:
+        """Return an answer as a request shows it."""
+        return Shown(
+            input=self.excerpts.get(observed.case_id, ""),
+            answer=observed.answer,
+            expected=self.expected.get(observed.case_id),
+            reason=observed.reason,
         )
 
     def offered_shots(self, state: PromptState) -> list[Shot]:
@@ -428,6 +437,40 @@ class Editor:
         if answer is None or self.invariants.held_out.leak_into(answer.diagnosis):
             return ""
         return answer.diagnosis
+
+
+def sharing_requests(edits: Sequence[Edit]) -> list[Edit]:
+    """Return the edits; those of the same parents by the same operator share one request.
+
+    It asks for a prompt each and shows the failures of all: one call costs less than several that
+    differ in their failures alone, and its prompts differ because they are written side by side.
+    """
+    groups: dict[tuple[str, ...], list[Edit]] = {}
+    for edit in edits:
+        if edit.request is not None:
+            groups.setdefault((edit.parameter, edit.operator, *edit.parents), []).append(edit)
+    shared: dict[str, Edit] = {}
+    for group in groups.values():
+        request = group[0].request
+        assert request is not None  # noqa: S101 - only such are grouped
+        shown = tuple(dict(pair for edit in group for pair in edit.shown).items())
+        request = replace(request, failures=tuple(case for _, case in shown), n_prompts=len(group))
+        for edit in group:
+            shared[edit.mutation_id] = replace(edit, request=request, shown=shown)
+    return [shared.get(edit.mutation_id, edit) for edit in edits]
+
+
+def _history(chosen: Choices, parent: str) -> list[tuple[str, str]]:
+    """Return what a request tells of a parent's score, and of what earlier edits gained."""
+    seen, facts = chosen.evidence.get(parent), []
+    if seen is not None:
+        facts.append(("score", f"{seen.mean:.2f} of 1 on {len(seen.by_case)} cases"))
+    if chosen.tried:
+        latest = chosen.tried[-N_EARLIER:]
+        facts.append(
+            ("earlier", ", ".join(f"{edit.operator} {edit.gain:+.2f}" for edit in latest))
+        )
+    return facts
 
 
 def _parents_first(

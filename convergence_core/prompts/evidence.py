@@ -16,6 +16,7 @@ from typing import Final
 import numpy as np
 
 from convergence_core.evidence import Archive
+from convergence_core.prompts.shots import split
 
 MEAN_STEP: Final = 0.03
 """What an edit is worth on the mean, before anything is seen: whoever sees failures seldom does harm."""
@@ -203,13 +204,17 @@ def front(evidence: Mapping[str, TextEvidence]) -> dict[str, tuple[str, ...]]:
 def merge_partners(
     evidence: Mapping[str, TextEvidence], parent: str, among: Sequence[str]
 ) -> list[str]:
-    """Return the texts that win on cases where the parent does not, the most useful first."""
+    """Return the texts that win on cases where the parent does not, the most useful first.
+
+    Texts that differ from the parent in their demonstrations alone are no partners: a request to
+    merge would show the same prompt twice.
+    """
     if parent not in evidence:
         return []
     on_front = {text for texts in front(evidence).values() for text in texts}
     worth = {
         text: merge_worth(evidence[parent], evidence[text])
         for text in among
-        if text != parent and text in evidence and text in on_front
+        if text in evidence and text in on_front and split(text)[0] != split(parent)[0]
     }
     return sorted((t for t, w in worth.items() if w > 0.0), key=lambda text: -worth[text])

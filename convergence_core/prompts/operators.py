@@ -7,17 +7,17 @@ demonstrations are drawn (``demonstrations``).
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from convergence_core.config.prompts import OperatorName
 from convergence_core.records import Json
 
-WORDING_VERSION: Final = "prompts-1"
+WORDING_VERSION: Final = "prompts-2"
 _OUR_TAGS: Final = re.compile(
-    r"</?(?:operator|task|prompt|placeholders|labels|failures?|cases?|input|answer|expected|reason|"
-    r"diagnosis|shots?|user|assistant)>"
+    r"</?(?:operator|task|model|limit|scoring|score|earlier|prompt|placeholders|labels|failures?|success(?:es)?|"
+    r"cases?|input|answer|expected|reason|diagnosis|shots?|user|assistant)>"
 )
 _FRAME: Final = re.compile(r"</?prompt>")
 
@@ -59,47 +59,58 @@ class Shown:
     reason: str
 
 
-def request_messages(
-    operator: OperatorName,
-    *,
-    task: str,
-    prompts: Sequence[str],
-    placeholders: Sequence[str],
-    shown: Sequence[Shown],
-    labels: Sequence[str] = (),
-) -> list[Mapping[str, Json]]:
-    """Return the chat messages that ask for a text.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriterRequest:
+    """A request for prompts; edits of one parent by one operator share it."""
 
-    Args:
-        operator: what is to be done.
-        task: what the system is for.
-        prompts: the parent; of ``merge`` two; of ``induce`` none.
-        placeholders: those that the text must keep.
-        shown: failures, or cases; never held-out ones.
-        labels: all that search cases expect, where that is few.
-    """
-    parts = [f"<operator>{operator}</operator>", INSTRUCTIONS[operator]]
-    parts.append(f"<task>{_data(task)}</task>")
-    parts += [f"<prompt>{_FRAME.sub('', text)}</prompt>" for text in prompts]
-    if placeholders:
-        parts.append(f"<placeholders>{', '.join(placeholders)}</placeholders>")
-    if labels:
-        parts.append(f"<labels>{', '.join(map(_data, labels))}</labels>")
-    if shown:
-        parts.append(
-            "<failures>\n" + "\n".join(_failure(failure) for failure in shown) + "\n</failures>"
-        )
-    return [
-        {"role": "system", "content": ROLE},
-        {"role": "user", "content": "\n\n".join(parts)},
-    ]
+    operator: OperatorName
+    task: str
+    """What the system is for."""
+    facts: tuple[tuple[str, str], ...]
+    """Name → text: the system's model and scoring, the parent's score, earlier edits."""
+    prompts: tuple[str, ...]
+    """The parent; of ``merge`` two; of ``induce`` none."""
+    placeholders: tuple[str, ...]
+    """Those that a prompt must keep."""
+    labels: tuple[str, ...]
+    """All that search cases expect, where that is few."""
+    failures: tuple[Shown, ...]
+    """Failed answers, or cases; never held-out ones."""
+    successes: tuple[Shown, ...] = ()
+    """Answers of the parent that were right."""
+    n_prompts: int = 1
+
+    def messages(self) -> list[Mapping[str, Json]]:
+        """Return the chat messages that ask for the prompts."""
+        parts = [f"<operator>{self.operator}</operator>", INSTRUCTIONS[self.operator]]
+        if self.n_prompts > 1:
+            parts.append(
+                f"Write {self.n_prompts} prompts that follow different ideas, each between its own "
+                "pair of prompt tags."
+            )
+        parts.append(f"<task>{_data(self.task)}</task>")
+        parts += [f"<{name}>{_data(text)}</{name}>" for name, text in self.facts]
+        parts += [f"<prompt>{_FRAME.sub('', text)}</prompt>" for text in self.prompts]
+        if self.placeholders:
+            parts.append(f"<placeholders>{', '.join(self.placeholders)}</placeholders>")
+        if self.labels:
+            parts.append(f"<labels>{', '.join(map(_data, self.labels))}</labels>")
+        for name, shown in (("failure", self.failures), ("success", self.successes)):
+            if shown:
+                plural = {"failure": "failures", "success": "successes"}[name]
+                inner = "\n".join(_example(name, example) for example in shown)
+                parts.append(f"<{plural}>\n{inner}\n</{plural}>")
+        return [
+            {"role": "system", "content": ROLE},
+            {"role": "user", "content": "\n\n".join(parts)},
+        ]
 
 
-def _failure(failure: Shown) -> str:
-    fields = [("input", failure.input), ("answer", failure.answer), ("expected", failure.expected)]
-    fields.append(("reason", failure.reason))
+def _example(name: str, shown: Shown) -> str:
+    fields = [("input", shown.input), ("answer", shown.answer), ("expected", shown.expected)]
+    fields.append(("reason", shown.reason))
     inner = "".join(f"<{n}>{_data(text)}</{n}>" for n, text in fields if text)
-    return f"<failure>{inner}</failure>"
+    return f"<{name}>{inner}</{name}>"
 
 
 def _data(text: str) -> str:
@@ -116,24 +127,36 @@ class WriterAnswer:
     diagnosis: str
 
 
-_PROMPT: Final = re.compile(r"<prompt>(.*)</prompt>", re.DOTALL)
+_PROMPT: Final = re.compile(r"<prompt>(.*?)</prompt>", re.DOTALL)
 _DIAGNOSIS: Final = re.compile(r"<diagnosis>(.*?)</diagnosis>", re.DOTALL)
 _FENCE: Final = re.compile(r"\A```[a-z]*\n(.*)\n```\Z", re.DOTALL)
 
 
-def read_answer(answer: str) -> WriterAnswer:
-    """Return the text between the answer's only pair of ``prompt`` tags, and its diagnosis.
+def read_answers(answer: str, n: int = 1) -> list[WriterAnswer]:
+    """Return the texts between the answer's pairs of ``prompt`` tags, and its diagnosis.
 
-    An answer without such a pair has no text: it may be a refusal or talk about the prompt.
+    Without any pair the only answer has no text: it may be a refusal or talk about the prompt. So may
+    be two pairs where one prompt is wanted, or tags within others.
+
+    Args:
+        answer: of the model.
+        n: prompts that the request wants; at least one answer is returned, and at most so many.
     """
     diagnosis = _DIAGNOSIS.search(answer)
     if diagnosis is not None and "<prompt>" in answer[: diagnosis.start()]:
         diagnosis = None  # these tags belong to the prompt
-    match = _PROMPT.search(answer if diagnosis is None else answer[diagnosis.end() :])
-    text = None if match is None or _FRAME.search(match[1]) else match[1].strip()
-    fence = None if text is None else _FENCE.match(text)
-    text = text if fence is None else fence[1].strip()
-    return WriterAnswer(
-        text=None if text == _BLANK else text,
-        diagnosis="" if diagnosis is None else " ".join(diagnosis[1].split()),
-    )
+    rest = answer if diagnosis is None else answer[diagnosis.end() :]
+    texts = _PROMPT.findall(rest)
+    if len(_FRAME.findall(rest)) != 2 * len(texts) or (n == 1 and len(texts) > 1):
+        texts = []
+    reason = "" if diagnosis is None else " ".join(diagnosis[1].split())
+    return [WriterAnswer(text=_bare(text), diagnosis=reason) for text in texts[:n]] or [
+        WriterAnswer(text=None, diagnosis=reason)
+    ]
+
+
+def _bare(text: str) -> str | None:
+    """Return a text without a code fence around it; ``None``: it is the form's own blank."""
+    fence = _FENCE.match(text.strip())
+    text = (text if fence is None else fence[1]).strip()
+    return None if text == _BLANK else text

@@ -38,6 +38,9 @@ TAU: Final = 0.03
 """Spread of the mean gains of operators, and of categories about them."""
 EPSILON: Final = 0.1
 """Share of the choices that is uniform."""
+LEAST_EXAMPLES: Final = 1 / 3
+"""Least share of edits that draw demonstrations, where some can be drawn: they cost no call, and small
+models often follow them alone."""
 N_DRAWS: Final = 2000
 
 
@@ -104,6 +107,10 @@ def propensities(
     draws = means + sds * rng.standard_normal((N_DRAWS, len(operators)))
     wins = np.bincount(draws.argmax(axis=1), minlength=len(operators)) / N_DRAWS
     p = (1.0 - EPSILON) * wins + EPSILON / len(operators)  # (eq. 2)
+    is_drawn = np.array([name == "examples" for name in operators])
+    lacking = LEAST_EXAMPLES - p[is_drawn].sum()
+    if lacking > 0.0 and 0 < is_drawn.sum() < len(operators):
+        p = np.where(is_drawn, p + lacking, p * (1.0 - LEAST_EXAMPLES) / p[~is_drawn].sum())
     return np.asarray(p / p.sum(), np.float64)
 
 

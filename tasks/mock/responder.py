@@ -71,6 +71,7 @@ _SIGNS = {"plus": "+", "minus": "-", "times": "*", "\u00d7": "*", "divided by": 
 
 _OPERATOR: Final = re.compile(r"\A<operator>([a-z-]+)</operator>")
 _PROMPT: Final = re.compile(r"<prompt>(.*?)</prompt>", re.DOTALL)
+_N_PROMPTS: Final = re.compile(r"^Write (\d+) prompts ", re.MULTILINE)
 _LABELS: Final = re.compile(r"<labels>(.*?)</labels>")
 _FAILURE: Final = re.compile(r"<failure>(.*?)</failure>", re.DOTALL)
 _FIELD: Final = re.compile(r"<(input|answer|expected|reason)>(.*?)</\1>", re.DOTALL)
@@ -238,7 +239,12 @@ def _edit(system: str, user: str) -> str | None:
     rng = np.random.default_rng(int(2**32 * uniform("edit", user)))
     label_list = _LABELS.search(user)
     labels = label_list[1].split(", ") if label_list is not None else []
-    prompt = written_by_rules(
-        cast("OperatorName", operator[1]), _PROMPT.findall(user), shown, rng, labels
-    )
-    return f"<diagnosis>{prompt.diagnosis}</diagnosis><prompt>{prompt.text}</prompt>"
+    wanted = _N_PROMPTS.search(user)
+    prompts = [
+        written_by_rules(
+            cast("OperatorName", operator[1]), _PROMPT.findall(user), shown, rng, labels
+        )
+        for _ in range(int(wanted[1]) if wanted else 1)
+    ]
+    texts = "".join(f"<prompt>{prompt.text}</prompt>" for prompt in prompts)
+    return f"<diagnosis>{prompts[0].diagnosis}</diagnosis>{texts}"

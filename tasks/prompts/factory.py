@@ -22,7 +22,7 @@ from tasks.prompts.learner import PROMPTS, PromptLearner
 from tasks.prompts.served_operators import explained, served_operators
 from tasks.prompts.writer import ModelWriter, RulesWriter, TextWriter
 from tasks.rlp.embeddings import Embedder
-from tasks.rlp.factory import make_model
+from tasks.rlp.factory import ANSWER_LIMITS, make_model
 from tasks.rlp.learner_calls import LearnerParts
 from tasks.rlp.model_calls import WRITING
 from tasks.secrets.redaction import shortened
@@ -35,6 +35,21 @@ LONGEST_SHOWN: Final = 1_500
 MOST_LABELS: Final = 12
 LONGEST_LABEL: Final = 40
 """Characters."""
+_SCORING: Final = {
+    "exact_match": "the whole answer must equal the expected text",
+    "contains": "the answer must contain the expected text",
+    "regex": "the answer must match a pattern",
+    "numeric": "the answer must be the expected number",
+    "json_schema": "the answer must be JSON of the wanted schema",
+    "similarity": "the answer should be like the expected text",
+    "bleu": "the answer should share its wording with the expected text",
+    "rouge": "the answer should share its wording with the expected text",
+    "checks": "the answer must pass the checks of its case",
+    "llm_judge": "a judge rates the answer",
+    "latency_ms": "faster answers score higher",
+    "cost_usd": "cheaper answers score higher",
+}
+"""Type of a metric → how it scores, as a writer reads it."""
 _COMPARED: Final = ("exact_match", "contains", "numeric", "similarity")
 """Metrics that compare an answer with what a case expects."""
 
@@ -160,6 +175,7 @@ def make_editor(loaded: Loaded, redact: Callable[[str], str], *, run_id: str = "
     return Editor(
         settings=settings,
         task=api.description or api.name,
+        facts=facts_of(configuration, redact),
         parameters=parameters,
         cases=search,
         inputs=inputs,
@@ -175,6 +191,28 @@ def make_editor(loaded: Loaded, redact: Callable[[str], str], *, run_id: str = "
         price=LengthPrice.of(configuration),
         run_id=run_id,
     )
+
+
+def facts_of(
+    configuration: Configuration, redact: Callable[[str], str]
+) -> tuple[tuple[str, str], ...]:
+    """Return what a writer should know of a system: its model, the limit of its answers, its scoring."""
+    options, parameters = configuration.api.request.options, configuration.search_space.parameters
+    facts = []
+    model = options.get("model")
+    if isinstance(model, str) and "model" not in parameters:
+        facts.append(("model", model))
+    limit = next((options[name] for name in ANSWER_LIMITS if name in options), None)
+    if limit is not None:
+        facts.append(("limit", f"{limit} tokens for an answer"))
+    rules = [
+        _SCORING.get(metric.type, name) + (f": {detail}" if detail else "")
+        for name, metric in configuration.evaluation.metrics.items()
+        for detail in [getattr(metric, "pattern", None) or getattr(metric, "rubric", None)]
+        if metric.weight > 0.0
+    ]
+    facts.append(("scoring", shortened("; ".join(rules), LONGEST_SHOWN, redact)))
+    return tuple(facts)
 
 
 def labels_of(expected: Sequence[str]) -> tuple[str, ...]:

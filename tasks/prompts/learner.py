@@ -16,7 +16,7 @@ from convergence_core.config.prompts import N_REQUESTS
 from convergence_core.errors import EvaluationFault
 from convergence_core.evidence import Archive
 from convergence_core.ports import Row
-from convergence_core.prompts.editor import Choices, Edit, Editor
+from convergence_core.prompts.editor import Choices, Edit, Editor, sharing_requests
 from convergence_core.prompts.failures import (
     GOOD,
     LONGEST_KEPT,
@@ -188,7 +188,7 @@ class PromptLearner:
             edits.append(edit)
             if edit.ready is not None:
                 drawn[edit.parameter].append(edit.ready)
-        return edits, index + n
+        return (edits if self.writer.is_free else sharing_requests(edits)), index + n
 
     def _received(
         self, edits: Sequence[Edit], generation: int, known: dict[str, list[str]]

@@ -2,8 +2,8 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol
 
 import numpy as np
 
@@ -11,12 +11,14 @@ from convergence_core.config.prompts import PromptsConfig
 from convergence_core.errors import EvaluationFault
 from convergence_core.ports import Completion
 from convergence_core.prompts.editor import Edit
-from convergence_core.prompts.operators import WriterAnswer, read_answer
+from convergence_core.prompts.operators import WriterAnswer, WriterRequest, read_answers
 from convergence_core.prompts.state import RULES
 from convergence_core.prompts.twins import written_by_rules
 from convergence_core.records import Json
 from tasks.calls.metric_calls import PaidCall
 from tasks.rlp.model_calls import WRITING, Answered, Model, ThoughtAsker, UnreadableAnswerError
+
+TOO_FEW: Final = "the writer wrote fewer prompts than the request wants"
 
 
 class DirectAsker:
@@ -102,28 +104,59 @@ class ModelWriter:
         asker: ThoughtAsker,
         rng: np.random.Generator,  # noqa: ARG002 - of the protocol
     ) -> list[Writing]:
-        """See ``TextWriter``; all at once."""
-        return [*await asyncio.gather(*(self._written(edit, asker) for edit in edits))]
+        """See ``TextWriter``; requests side by side, each once for all edits that share it."""
+        groups: dict[WriterRequest, list[Edit]] = {}
+        for edit in edits:
+            if edit.request is not None:
+                groups.setdefault(edit.request, []).append(edit)
+        written = await asyncio.gather(
+            *(self._written(request, group, asker) for request, group in groups.items())
+        )
+        by_id = {name: writing for found in written for name, writing in found.items()}
+        return [by_id[edit.mutation_id] for edit in edits]
 
-    async def _written(self, edit: Edit, asker: ThoughtAsker) -> Writing:
+    async def _written(
+        self, request: WriterRequest, edits: Sequence[Edit], asker: ThoughtAsker
+    ) -> dict[str, Writing]:
+        """Return id of an edit → its writing; what a call has cost is shared among them."""
+        n = len(edits)
         options: dict[str, Any] = {}
         if self.settings.temperature is not None:
             options["temperature"] = self.settings.temperature
         call = self.model.chat(
             WRITING,
-            edit.messages,
-            limit=self.settings.max_tokens,
+            request.messages(),
+            limit=n * self.settings.max_tokens,
             read=_text_of,
             **options,
         )
         try:
-            answered = await asker.ask(call, f"{edit.index}/{edit.operator}")
+            answered = await asker.ask(call, f"{edits[0].index}/{request.operator}")
         except EvaluationFault as fault:
+            if n > 1 and fault.error_type == "budget":  # half of them may be affordable
+                halves = [edits[: n // 2], edits[n // 2 :]]
+                found = await asyncio.gather(
+                    *(
+                        self._written(replace(request, n_prompts=len(half)), half, asker)
+                        for half in halves
+                    )
+                )
+                return {**found[0], **found[1]}
             paid = 0.0 if fault.billed is None else fault.billed.cost_usd
             over = fault.error_type == "budget"
-            return Writing(answer=None, cost_usd=paid, reason=str(fault), is_over_budget=over)
+            each = None if paid is None else paid / n
+            missing = Writing(answer=None, cost_usd=each, reason=str(fault), is_over_budget=over)
+            return dict.fromkeys((edit.mutation_id for edit in edits), missing)
         reply = answered.reply
-        return Writing(answer=read_answer(str(reply.value)), cost_usd=reply.cost_usd)
+        each = None if reply.cost_usd is None else reply.cost_usd / n
+        answers: list[WriterAnswer | None] = [*read_answers(str(reply.value), n)]
+        answers += [None] * (n - len(answers))
+        return {
+            edit.mutation_id: Writing(
+                answer=answer, cost_usd=each, reason="" if answer else TOO_FEW
+            )
+            for edit, answer in zip(edits, answers, strict=True)
+        }
 
 
 def _text_of(done: Completion) -> Json:

@@ -19,6 +19,8 @@ from tasks.secrets.redaction import one_line
 
 MOST_DESCRIPTION: Final = 600
 """Characters of a description in a role or a persona."""
+ANSWER_LIMITS: Final = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+"""Options of a chat request that limit an answer."""
 NO_LLM: Final = "RLP off: no `llm` is configured"
 
 

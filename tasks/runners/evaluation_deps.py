@@ -185,9 +185,8 @@ def _judge_workers(configuration: Configuration) -> int:
 
 
 def _thought_workers(configuration: Configuration) -> int:
-    """Return the most calls of thoughts and preferences in flight."""
-    llm, society = configuration.llm, configuration.society
-    return 1 if llm is None or not (society.thinks or society.prefers) else llm.parallel_workers
+    """Return the most calls of thoughts, preferences and prompt writers in flight."""
+    return 1 if configuration.llm is None else configuration.llm.parallel_workers
 
 
 def _address_check(loaded: Loaded, endpoint: str) -> AddressCheck:

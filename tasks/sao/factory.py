@@ -24,7 +24,7 @@ from tasks.inputs.loader import Loaded
 from tasks.inputs.prices import shipped
 from tasks.json_values import answers_of, as_text
 from tasks.rlp.embeddings import Embedder
-from tasks.rlp.factory import described, make_model
+from tasks.rlp.factory import ANSWER_LIMITS, described, make_model
 from tasks.rlp.learner_calls import LearnerParts
 from tasks.rlp.model_calls import SAO as CALLS
 from tasks.sao.history import history_of, inherited_state, judge_of, played_items
@@ -95,8 +95,7 @@ def make_warm_target(loaded: Loaded, world: Environment) -> Target | None:
 
     sao, request = configuration.society.sao, configuration.api.request
     options = dict(request.options)
-    limits = {"max_tokens", "max_completion_tokens", "max_output_tokens"}
-    if not limits & (options.keys() | configuration.search_space.parameters.keys()):
+    if not {*ANSWER_LIMITS} & (options.keys() | configuration.search_space.parameters.keys()):
         options["max_tokens"] = LONGEST_ANSWER
     if sao.temperature is not None:
         options["temperature"] = sao.temperature

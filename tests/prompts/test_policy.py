@@ -16,6 +16,7 @@ from convergence_core.prompts.evidence import (
 )
 from convergence_core.prompts.failures import CATEGORIES, category_of, main_category
 from convergence_core.prompts.policy import (
+    LEAST_EXAMPLES,
     Tried,
     agreed_chances,
     chances_by_text,
@@ -23,7 +24,7 @@ from convergence_core.prompts.policy import (
     prior_mean,
     propensities,
 )
-from convergence_core.prompts.shots import Shot, split
+from convergence_core.prompts.shots import Shot, joined, split
 from convergence_core.prompts.state import KEPT, Mutation, PromptState, text_id_of
 
 tried = st.lists(
@@ -63,8 +64,18 @@ def test_what_has_helped_a_category_is_chosen_there_and_less_elsewhere():
     at = OPERATORS.index("expansion")
     here = propensities(OPERATORS, "empty", edits, np.random.default_rng(0))[at]
     elsewhere = propensities(OPERATORS, "wrong", edits, np.random.default_rng(0))[at]
-    assert here > 0.7
+    assert here > 0.7 * (1 - LEAST_EXAMPLES)
     assert 1 / len(OPERATORS) < elsewhere < here
+
+
+def test_a_third_of_the_edits_draw_demonstrations_whatever_has_helped():
+    edits = [Tried(operator="reflect", category="wrong", gain=0.5, variance=0.001)] * 9
+    p = propensities(OPERATORS, "wrong", edits, np.random.default_rng(0))
+    assert p[OPERATORS.index("examples")] == pytest.approx(1 / 3)
+    assert p[OPERATORS.index("reflect")] == pytest.approx(2 / 3, abs=0.07)
+    alone = propensities(["examples"], "wrong", edits, np.random.default_rng(0))
+    without = propensities(["reflect", "merge"], "wrong", edits, np.random.default_rng(0))
+    assert (alone.sum(), without.sum()) == pytest.approx((1.0, 1.0))
 
 
 def test_a_reduction_is_chosen_more_often_the_more_edits_lie_behind():
@@ -108,6 +119,8 @@ def test_partners_win_where_the_parent_loses():
         "c": evidence(x=0.0, y=0.0, z=0.5),
     }
     assert merge_partners(found, "a", [*found]) == ["b"]
+    with_shots = joined("a", [Shot(user="u", assistant="v")])
+    assert merge_partners({**found, with_shots: found["b"]}, "a", [with_shots]) == []
     assert front(found) == {"x": ("a",), "y": ("b",), "z": ("a", "b", "c")}
     step = gain(found["b"], found["c"])
     assert step is not None

@@ -1,14 +1,16 @@
 """Runs whose prompts are written: by rules, by a model, and by models that lie."""
 
+import re
 import subprocess
 import sys
+import threading
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from convergence_core.prompts.operators import read_answer
+from convergence_core.prompts.operators import read_answers
 from convergence_core.result.verdict import verdict_of
 from tasks.inputs.loader import load
 from tests.support.writing_runs import (
@@ -100,9 +102,11 @@ def rounds(folder: Path, n_texts: int = N_TEXTS) -> list[tuple[list[str], list[s
 
 
 def test_a_paid_writer_is_asked_once_more_in_place_of_a_refused_text(tmp_path):
-    scribe = Scribe(lambda _, n: f"<prompt>{PARENT}{f' Rule {n}.' if n % 2 else ''}</prompt>")
+    scribe = Scribe(lambda _, n: f"<prompt>{PARENT}{f' Rule {n}.' if n % 3 else ''}</prompt>")
     with scribe.server() as server:
-        write_project(tmp_path, server.url, prompts__n_texts=N_TEXTS)
+        write_project(
+            tmp_path, server.url, prompts__n_texts=N_TEXTS, prompts__operators=["reflect"]
+        )
         play(begin(tmp_path))
     found = rounds(tmp_path)
     assert len(found) == 3  # writings of four generations
@@ -120,14 +124,40 @@ def test_what_failed_or_is_not_paid_for_is_not_asked_for_again(tmp_path):
         )
         play(begin(tmp_path))
     assert rounds(tmp_path) == [(["no_answer"] * N_TEXTS, [])] * 3
-    assert len(scribe.asked) == 3 * N_TEXTS
+    assert len(scribe.asked) == 3
+    for request in scribe.asked:
+        assert f"Write {N_TEXTS} prompts" in request
+        assert "<scoring>the whole answer must equal the expected text</scoring>" in request
+        assert re.search(r"<score>0\.\d\d of 1 on \d+ cases</score>", request)
+
+
+def test_requests_of_one_writing_are_sent_side_by_side(tmp_path):
+    second = threading.Event()
+    were_together: list[bool] = []
+
+    def answer(_: str, n: int) -> str:
+        if len(scribe.asked) > 1:
+            second.set()
+        were_together.append(second.wait(timeout=30))
+        return f"<prompt>{PARENT} Rule {n}.</prompt>"
+
+    scribe = Scribe(answer)
+    with scribe.server() as server:
+        write_project(
+            tmp_path, server.url, prompts__n_texts=6, optimization__evolution__generations=2,
+            prompts__operators=["constraint-addition", "expansion", "task-decomposition"],
+        )  # fmt: skip
+        play(begin(tmp_path))
+    assert 2 <= len(scribe.asked) <= 3
+    assert all(were_together)
+    assert {row["verdict"] for row in mutations(tmp_path)} == {"kept"}
 
 
 def test_texts_in_place_of_refused_ones_are_reserved_in_the_same_share(tmp_path):
     scribe = Scribe(lambda _, n: f"<prompt>{PARENT}</prompt>")
     with scribe.server() as server:
         write_project(
-            tmp_path, server.url, budget={"max_usd": 0.03}, prices__function={"request": 0.0},
+            tmp_path, server.url, budget={"max_usd": 0.04}, prices__function={"request": 0.0},
             prompts__n_texts=N_TEXTS, prompts__operators=["reflect"],
         )  # fmt: skip
         play(begin(tmp_path))
@@ -194,7 +224,7 @@ LIES = {
     ],
 )
 def test_only_what_stands_between_the_tags_becomes_a_prompt(answer, text):
-    assert read_answer(answer).text == text
+    assert [one.text for one in read_answers(answer)] == [text]
 
 
 @pytest.mark.parametrize("name", LIES)
@@ -212,7 +242,10 @@ def test_whatever_a_writer_answers_the_run_ends_and_keeps_the_invariants(tmp_pat
         "own demonstrations": "shots", "control characters": "unprintable",
     }.get(name)  # fmt: skip
     if wanted is not None:
-        assert {*verdicts} == {wanted}
+        missing = (
+            {"no_answer"} if name == "refusal" else set()
+        )  # one answer to a request for several
+        assert {*verdicts} - missing == {wanted}
     for text in asked_texts(tmp_path):
         assert "{place}" in text
         assert len(text) <= 4000

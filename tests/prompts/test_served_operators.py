@@ -59,7 +59,7 @@ def learned(folder: Path, serves: PolicyName, *, embedding: str = "hashed-ngrams
         RoundStore(store).record_gate("visitors", "round", 0, gate(serves))
 
 
-def written(folder: Path, n: int = 3) -> list[str]:
+def written(folder: Path, n: int = 5) -> list[str]:
     """Run some generations; return the operators of the edits."""
     with begin(folder) as run:
         tag = run.record.tags.get(SERVED_TAG)

@@ -6,6 +6,7 @@ counted step of what it writes. Arguments: folder, step (0: none).
 
 import hashlib
 import json
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -79,17 +80,23 @@ def write_project(folder: Path, url: str | None, **overrides: Any) -> Path:
 
 
 class Scribe:
-    """A writer's double: answers by a function of the request's text and its number."""
+    """A writer's double: each prompt is a function of the request, its place in it, and its number."""
 
     def __init__(self, answer: Callable[[str, int], str] | None = None) -> None:
         self.asked: list[str] = []
+        self.n_written = 0
         self._answer = answer or obliging
 
     def respond(self, request: Request) -> Answer:
         """Answer one request."""
         text = str(request.body["messages"][-1]["content"])
         self.asked.append(text)
-        return chat_answer(self._answer(text, len(self.asked)))
+        wanted = re.search(r"^Write (\d+) prompts ", text, re.MULTILINE)
+        answers = []
+        for place in range(int(wanted[1]) if wanted else 1):
+            self.n_written += 1
+            answers.append(self._answer(f"{text}{place}", self.n_written))
+        return chat_answer("".join(answers))
 
     def server(self) -> LoopbackServer:
         """Return its server; a context manager."""
