@@ -1,79 +1,116 @@
-"""Forecasts of how many held-out cases a verdict takes, against what it took.
+"""Power and error of the promotion gate at the end of a run, and of the words for its evidence.
 
     python -m benchmarks.verdicts
 
-Differences of rewards (pass or fail, and normal ones) are drawn until the gate has a verdict; after the first 20 to 100
-it is forecast, where it is undecided and likely better. The peer is a forecast from the true effect.
+Power: one look at binary rewards (n = 100) and normal ones clipped to [0, 1] (n = 30), true difference .1. Error:
+equal pairs in five environments, with one look, with 200 looks at a growing number of cases, and with 30 nights of
+other candidates on the same cases. *Likely*: of equal and of better pairs, how many are called at least likely better.
+The peer is the test by betting, which is valid for ever.
 """
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
+from scipy.special import stdtr
 
-from convergence_core.gate import PairedGate
-from convergence_core.gate.betting import LOG_START, Side, log_factors, log_mean_wealth
-from convergence_core.result.verdict import LIKELY
+from benchmarks.machine import options
+from benchmarks.tables import header, row
+from convergence_core.gate import PairedGate, level_of_look
+from convergence_core.gate.betting import Floats, log_highest_wealth
+from convergence_core.gate.intervals import one_look_p
+from convergence_core.result.verdict import LEAST_LIKELY, LIKELY, LIKELY_P
 
-N_RUNS, MOST = 200, 20_000
-EFFECTS = (0.03, 0.06, 0.1, 0.15, 0.2)
-SEEN = (20, 40, 60, 100)
-
-
-def drawn(rng: np.random.Generator, *, is_binary: bool, effect: float) -> np.ndarray:
-    """Return differences in [-1, 1], (MOST,)."""
-    if not is_binary:
-        return np.clip(effect + 0.25 * rng.standard_normal(MOST), -1.0, 1.0)
-    up, down = (0.3 + effect) / 2, (0.3 - effect) / 2
-    u = rng.random(MOST)
-    return np.where(u < up, 1.0, np.where(u < up + down, -1.0, 0.0))
+Draw = Callable[[np.random.Generator, int, float], Floats]
+ALPHA = PairedGate().alpha
 
 
-def n_to_verdict(differences: np.ndarray, threshold: float) -> int | None:
-    """Return after how many pairs there is a verdict; ``None``: not among these."""
-    rewards = (differences + 1.0) / 2.0
-    sides: tuple[Side, ...] = ("above", "below")
-    reached = [
-        np.flatnonzero(
-            log_mean_wealth(LOG_START + np.cumsum(log_factors(rewards, 0.5, side), axis=0))
-            >= threshold
-        )
-        for side in sides
-    ]
-    first = [int(found[0]) + 1 for found in reached if found.size]
-    return min(first, default=None)
+def binary(rng: np.random.Generator, n: int, gain: float, *, mean: float = 0.6) -> Floats:
+    """Return differences of passes and failures, (n,)."""
+    ours, theirs = rng.random(n) < mean + gain, rng.random(n) < mean
+    return ours.astype(np.float64) - theirs
+
+
+def normal(rng: np.random.Generator, n: int, gain: float, *, mean: float = 0.5) -> Floats:
+    """Return differences of normal rewards that are clipped to [0, 1], (n,)."""
+    levels = np.array([[mean + gain], [mean]])
+    ours, theirs = np.clip(levels + 0.16 * rng.standard_normal((2, n)), 0.0, 1.0)
+    return np.asarray(ours - theirs, dtype=np.float64)
+
+
+ENVIRONMENTS: dict[str, Draw] = {
+    "binary .5": partial(binary, mean=0.5),
+    "binary .7": partial(binary, mean=0.7),
+    "binary .95": partial(binary, mean=0.95),
+    "normal .5": normal,
+    "normal .9": partial(normal, mean=0.9),
+}
+
+
+def promotes(differences: Floats, n_earlier: int = 0) -> bool:
+    """Whether one look at a difference promotes, after earlier looks at the same cases."""
+    return one_look_p(differences) <= level_of_look(ALPHA, [n_earlier])
+
+
+def bets(differences: Floats) -> bool:
+    """Whether the test that is valid for ever promotes."""
+    return log_highest_wealth((differences + 1.0) / 2.0, 0.5, "above") >= -float(np.log(ALPHA))
+
+
+def looks(rng: np.random.Generator, draw: Draw, n_looks: int = 200) -> bool:
+    """Whether any of many looks promotes, a case more at each; k counts the looks at each case."""
+    differences, n_earlier = draw(rng, 30 + n_looks, 0.0), np.zeros(30 + n_looks)
+    for n in range(30, 30 + n_looks):
+        level = level_of_look(ALPHA, n_earlier[:n])
+        if one_look_p(differences[:n]) <= level:
+            return True
+        n_earlier[:n] += 1
+    return False
+
+
+def nights(rng: np.random.Generator, draw: Draw) -> bool:
+    """Whether any of 30 candidates, as good as the champion, is promoted on the same 60 cases."""
+    return any(promotes(draw(rng, 60, 0.0), night) for night in range(30))
+
+
+def is_likely(differences: Floats) -> bool:
+    """Whether it is called at least likely better: the rule of ``convergence_core.result.verdict``."""
+    n, deviation = differences.size, float(differences.std(ddof=1))
+    if n < LEAST_LIKELY or deviation == 0.0:
+        return False
+    probability = stdtr(n - 1, differences.mean() / deviation * np.sqrt(n))
+    return bool(probability >= LIKELY) and one_look_p(differences) <= LIKELY_P
+
+
+def share(n_runs: int, test: Callable[..., bool], draw: Draw, *size: float) -> str:
+    """Return how often a test is true of drawn differences, or of a source of them, in percent."""
+    rng = np.random.default_rng(11)
+    n = sum(
+        test(draw(rng, int(size[0]), size[1])) if size else test(rng, draw) for _ in range(n_runs)
+    )
+    return f"{n / n_runs:.1%}"
 
 
 def main() -> None:
-    """Print how often forecasts were within a factor of two, and how often the range held."""
-    gate, rng = PairedGate(), np.random.default_rng(1)
-    threshold = -float(np.log(gate.alpha))
-    rows: list[tuple[int, int, int, int, int, float]] = []
-    while len(rows) < N_RUNS:
-        effect, n_seen = float(rng.choice(EFFECTS)), int(rng.choice(SEEN))
-        found = drawn(rng, is_binary=len(rows) % 2 == 0, effect=effect)
-        n = n_to_verdict(found, threshold)
-        if n is None or n <= n_seen:
-            continue
-        seen = found[:n_seen]
-        if (gate.judge(seen).probability_better or 0.0) < LIKELY:
-            continue
-        forecast = gate.forecast(seen)
-        if forecast is None:
-            continue
-        oracle = 2.0 * float(np.var(found)) / effect**2 * (threshold + 1.5)
-        high = MOST if forecast.high is None else forecast.high
-        rows.append((n, n_seen + forecast.n, n_seen + forecast.low, n_seen + high, n_seen, oracle))
-    table = np.asarray(rows, dtype=np.float64)
-    needed, forecasts, known = table[:, 0], table[:, 1], table[:, 5]
-    holds = (table[:, 2] <= needed) & (needed <= table[:, 3])
-    print(f"{N_RUNS} undecided comparisons, likely better, after {SEEN} cases")
-    print(f"within a factor of two, forecast:         {within_two(forecasts, needed):.2f}")
-    print(f"within a factor of two, true effect:      {within_two(known, needed):.2f}")
-    print(f"forecast / needed, median:                {np.median(forecasts / needed):.2f}")
-    print(f"range of 80 % holds:                      {holds.mean():.2f}")
-
-
-def within_two(forecasts: np.ndarray, needed: np.ndarray) -> float:
-    """Return the share of forecasts within a factor of two."""
-    return float(np.mean(np.maximum(forecasts / needed, needed / forecasts) <= 2.0))
+    """Print power, errors and how often a pair is called likely better."""
+    k = options(__doc__, runs=400).runs
+    print("## Power of one look, true difference .1\n")
+    print(header("rewards", "gate", "betting", "at least likely"))
+    powers: tuple[tuple[str, int, Draw], ...] = (
+        ("binary .6", 100, binary),
+        ("binary .7", 100, partial(binary, mean=0.7)),
+        ("normal .5", 30, normal),
+    )
+    for name, n, draw in powers:
+        cells = [share(k, test, draw, n, 0.1) for test in (promotes, bets, is_likely)]
+        print(row(f"{name}, n = {n}", *cells), flush=True)
+    print("\n## Equal pairs promoted, and called at least likely better\n")
+    print(header("environment", "one look", "200 looks", "30 nights", "likely, n = 20", "n = 100"))
+    for name, draw in ENVIRONMENTS.items():
+        cells = [share(k, promotes, draw, 60, 0.0)]
+        cells += [share(max(1, k // 4), test, draw) for test in (looks, nights)]
+        cells += [share(k, is_likely, draw, n, 0.0) for n in (20, 100)]
+        print(row(name, *cells), flush=True)
 
 
 if __name__ == "__main__":

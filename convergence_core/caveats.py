@@ -19,3 +19,6 @@ CASES = (
 
 PERFECT_DEFAULTS = "the defaults have the highest score on"
 """How the reason of a run begins whose defaults leave nothing to gain."""
+
+LEAST_FORECAST = 10
+"""Pairs of held-out cases below which nothing is forecast."""

@@ -31,6 +31,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 from scipy.special import ndtri, stdtr
 
+from convergence_core.caveats import LEAST_FORECAST
 from convergence_core.gate.betting import Floats, Side, log_highest_wealth, log_wealth_of_counts
 from convergence_core.gate.intervals import one_look_p
 
@@ -43,8 +44,6 @@ N_FUTURES = 200
 """Futures of a forecast."""
 HORIZON = 4_000
 """Further pairs that a forecast looks ahead."""
-LEAST_FORECAST = 10
-"""Pairs below which there is no forecast."""
 
 
 def level_of_look(alpha: float, n_earlier: ArrayLike) -> float:

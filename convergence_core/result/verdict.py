@@ -4,7 +4,8 @@ One rule decides what is recommended (``kept``), one function words it (``verdic
 report, artifacts, files and JSON show the same sentence.
 
 The configuration found replaces the one in use only where held-out cases speak for it: the gate
-says *promote*, or it is at least *likely* better and an answer does not cost more.
+says *promote*, or it is *likely* better and an answer costs less. What is likely and not proven is
+offered, and the one in use stays.
 """
 
 import math
@@ -12,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
-from convergence_core.caveats import PERFECT_DEFAULTS
+from convergence_core.caveats import LEAST_FORECAST, PERFECT_DEFAULTS
 from convergence_core.events import RunOutcome
 from convergence_core.records import Estimate, Json
 from convergence_core.result.candidates import CandidateReport, GateReport
@@ -25,8 +26,13 @@ from convergence_core.result.number_text import (
 )
 from convergence_core.result.run_result import RoleCost, RunResult
 
-LIKELY = 0.8
+LIKELY = 0.9
 """Posterior probability of being better from which on that is called likely."""
+LIKELY_P = 0.125
+"""P-value up to which it is: two wins without a loss have a probability of .9, and are chance. With both,
+at most 10 of 100 equal pairs are called likely better, at any number of cases (`benchmarks.verdicts`)."""
+LEAST_LIKELY = 20
+"""Held-out cases, or groups of them, below which nothing is called likely."""
 FREE = "a local function that reports no cost"
 """Why what it is asked counts as $0 where people read it; the ledger keeps that nothing was told."""
 DEARER = 1.1
@@ -45,7 +51,7 @@ Kind = Literal[
     "promoted",
     "better",
     "likely",
-    "dearer",
+    "cheaper",
     "unclear",
     "not_better",
 ]
@@ -58,7 +64,7 @@ class Verdict:
     kind: Kind
     """``nothing``: no candidate has a reward. ``same``: the one in use is the best found.
     ``untested``: no held-out case compares the two. ``promoted``, ``better``: proven. ``likely``:
-    not yet proven. ``dearer``: likely better, and an answer costs more. ``unclear``: no difference
+    not proven. ``cheaper``: likely better, and an answer costs less. ``unclear``: no difference
     is seen. ``not_better``: proven, or the held-out cases speak against it."""
     sentence: str
     next_step: str
@@ -81,9 +87,10 @@ def kind_of(gate: GateReport | None, *, usd: float | None, other_usd: float | No
         return "promoted" if gate.is_adopted else "better"
     if gate.decision == "keep" or gate.mean < gate.min_effect:
         return "not_better"
-    if gate.probability_better is None or gate.probability_better < LIKELY:
+    is_likely = (gate.probability_better or 0.0) >= LIKELY and gate.p_value <= LIKELY_P
+    if not is_likely or _n_units(gate) < LEAST_LIKELY:
         return "unclear"
-    return "dearer" if costs_more(usd, other_usd) else "likely"
+    return "cheaper" if costs_more(other_usd, usd) else "likely"
 
 
 def costs_more(usd: float | None, other_usd: float | None) -> bool:
@@ -93,7 +100,7 @@ def costs_more(usd: float | None, other_usd: float | None) -> bool:
 
 def is_recommended(kind: Kind) -> bool:
     """Whether the configuration found is recommended over the one in use."""
-    return kind in {"same", "untested", "promoted", "better", "likely"}
+    return kind in {"same", "untested", "promoted", "better", "cheaper"}
 
 
 def verdict_of(result: RunResult) -> Verdict:
@@ -142,8 +149,9 @@ def _compared(result: RunResult, gate: GateReport) -> dict[Kind, tuple[str, str,
     gap, more, add = _gap_text(result, gate), _more_cases(gate), _add_cases(result, gate)
     risk = f"proven, with a risk of at most {percent(gate.alpha)} of being wrong"
     prices = _prices(result)
-    dearer = f"an answer costs more, {usd(prices[0])} instead of {usd(prices[1])}"
-    price = f" Note that {dearer}." if costs_more(*prices) else ""
+    instead = f"{usd(prices[0])} instead of {usd(prices[1])}"
+    price = f" Note that an answer costs more, {instead}." if costs_more(*prices) else ""
+    likely = f"Likely better than {other} (probability {percent(gate.probability_better or 0.0)}): {gap}"
     show = f"convergence show {result.label}"
     look = "Look at single answers, then widen `search_space` or raise"
     return {
@@ -158,13 +166,13 @@ def _compared(result: RunResult, gate: GateReport) -> dict[Kind, tuple[str, str,
             f"convergence promote {result.label}",
         ),
         "likely": (
-            f"Likely better than {other}: {gap}. Not proven yet: "
-            f"{plural(gate.n_cases, 'held-out case')} are too few. {more}",
+            f"{likely}. Not proven: {stays[:1].lower()}{stays[1:-1]}, and the report offers the settings "
+            f"found.{price} {more}",
             add,
             None,
         ),
-        "dearer": (
-            f"Likely better than {other}: {gap}; not yet proven, and {dearer}. {stays} {more}",
+        "cheaper": (
+            f"{likely}, and an answer costs less, {instead}. Not proven. {more}",
             add,
             None,
         ),
@@ -268,12 +276,19 @@ def _gap_text(result: RunResult, gate: GateReport) -> str:
     )
 
 
+def _n_units(gate: GateReport) -> int:
+    """Return how many independent pairs the gate saw."""
+    return gate.n_cases if gate.n_groups is None else gate.n_groups
+
+
 def _noun(gate: GateReport) -> str:
     return "more held-out case" if gate.n_groups is None else "more group of held-out cases"
 
 
 def _more_cases(gate: GateReport) -> str:
     """Return how many more cases would settle it."""
+    if _n_units(gate) < LEAST_FORECAST:
+        return "Too few held-out cases to forecast how many more would settle it."
     if gate.n_to_verdict is None:
         return "Thousands of held-out cases would be needed to settle it."
     noun = _noun(gate)

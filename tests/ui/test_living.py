@@ -169,7 +169,7 @@ def test_what_the_gate_does_not_prove_is_not_promoted(project, opened: Open):
     viewer = opened(store_of(project)).enter()
     answer = viewer.post("production/known/promote", confirm="known", candidate_id="")
     assert answer.status_code == 400
-    assert answer.json()["detail"].startswith("The gate does not promote it. Likely better")
+    assert answer.json()["detail"].startswith("The gate does not promote it. No clear gain")
 
 
 def test_what_the_gate_proves_is_promoted_once_its_name_is_repeated(tmp_path, opened: Open):

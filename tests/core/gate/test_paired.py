@@ -131,6 +131,13 @@ def test_one_look_keeps_its_level_on_every_distribution_of_three_values(support)
             assert chances[rejects].sum() <= level, (support, low)
 
 
+def test_a_few_wins_without_a_loss_are_weak_evidence_at_any_n():
+    for n in (20, 100, 1_000):
+        p = [one_look_p([1.0] * k + [0.0] * (n - k)) for k in (1, 2, 3, 4)]
+        # max over lambda of exp(-lambda) P(Poisson(lambda) >= k), times 1.25
+        assert p == pytest.approx([0.3125, 0.128, 0.056, 0.0254], rel=0.12)
+
+
 def test_one_look_at_wins_and_losses_is_the_sign_test():
     values = [1.0] * 14 + [-1.0] * 5 + [0.0] * 11
     assert one_look_p(values) == pytest.approx(

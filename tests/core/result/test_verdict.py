@@ -8,7 +8,9 @@ from convergence_core.result import GateReport, RunResult, result_json, verdict_
 from convergence_core.result.verdict import (
     AFTER_OFFLINE,
     DEARER,
+    LEAST_LIKELY,
     LIKELY,
+    LIKELY_P,
     is_recommended,
     kind_of,
     price_sentence,
@@ -27,7 +29,7 @@ GATE = GateReport(
     min_effect=0.0,
     log_e=1.2,
     log_threshold=2.996,
-    p_value=0.3,
+    p_value=0.08,
     n_to_verdict=76,
     n_to_verdict_low=20,
     n_to_verdict_high=None,
@@ -48,14 +50,18 @@ def result_with(**changes: object) -> RunResult:
         ({"decision": "keep"}, (1.0, 1.0), "not_better", False),
         ({"mean": -0.001}, (1.0, 1.0), "not_better", False),
         ({"mean": 0.01, "min_effect": 0.02}, (1.0, 1.0), "not_better", False),
-        ({"probability_better": LIKELY}, (1.0, 1.0), "likely", True),
+        ({"probability_better": LIKELY}, (1.0, 1.0), "likely", False),
         ({"probability_better": LIKELY - 1e-9}, (1.0, 1.0), "unclear", False),
         ({"probability_better": None}, (1.0, 1.0), "unclear", False),
-        ({}, (DEARER + 1e-9, 1.0), "dearer", False),
-        ({}, (DEARER, 1.0), "likely", True),
-        ({}, (0.001, 0.0), "dearer", False),
-        ({}, (None, 1.0), "likely", True),
-        ({}, (1.0, None), "likely", True),
+        ({"p_value": LIKELY_P + 1e-9}, (1.0, 1.0), "unclear", False),
+        ({"n_cases": LEAST_LIKELY - 1}, (1.0, 1.0), "unclear", False),
+        ({"n_groups": LEAST_LIKELY - 1}, (1.0, 1.0), "unclear", False),
+        ({}, (2.0, 1.0), "likely", False),
+        ({}, (1.0, DEARER), "likely", False),
+        ({}, (1.0, DEARER + 1e-9), "cheaper", True),
+        ({}, (0.0, 0.001), "cheaper", True),
+        ({}, (None, 1.0), "likely", False),
+        ({}, (1.0, None), "likely", False),
     ],
 )
 def test_the_one_in_use_is_replaced_only_where_held_out_cases_speak_for_it(
@@ -75,9 +81,9 @@ def test_what_is_likely_says_how_many_cases_would_settle_it():
     verdict = verdict_of(result_with())
     assert verdict.kind == "likely"
     assert verdict.sentence == (
-        "Likely better than the defaults: +0.060 [+0.020, +0.100] on 110 held-out cases. Not "
-        "proven yet: 110 held-out cases are too few. About 76 more held-out cases should settle it "
-        "(20 to thousands)."
+        "Likely better than the defaults (probability 93 %): +0.060 [+0.020, +0.100] on 110 held-out "
+        "cases. Not proven: the defaults are kept, and the report offers the settings found. About 76 "
+        "more held-out cases should settle it (20 to thousands)."
     )
     assert verdict.next_step == (
         "Add about 152 test cases, of which 50 % are held out, then run `convergence optimize` "
@@ -99,6 +105,12 @@ def test_what_is_likely_says_how_many_cases_would_settle_it():
         ),
         ({"probability_better": 0.6}, "unclear", "No clear gain", None),
         ({"n_to_verdict": None}, "likely", "Thousands of held-out cases", None),
+        (
+            {"n_to_verdict": None, "n_cases": 9},
+            "unclear",
+            "Too few held-out cases to forecast",
+            None,
+        ),
     ],
 )
 def test_every_verdict_names_the_next_step(changes, kind, words, command):
@@ -148,9 +160,9 @@ def test_a_dearer_one_says_both_prices():
         challenger=replace(result.winner, answer_usd=0.0021, answer_ms=1_250.0),
     )
     verdict = verdict_of(result)
-    assert verdict.kind == "dearer"
+    assert verdict.kind == "likely"
     assert "an answer costs more, $0.0021 instead of $0.00090" in verdict.sentence
-    assert "The defaults are kept." in verdict.sentence
+    assert "the defaults are kept" in verdict.sentence
     assert price_sentence(result) == (
         "An answer of the configuration found: $0.0021, 1.25 s; of the default: $0.00090, 640 ms "
         "(means of the final test)."
