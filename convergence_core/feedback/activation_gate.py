@@ -55,7 +55,7 @@ class GateMeasures:
     n_new_flags: int | None = None
     """Safety flags on its answers to the fixed prompts, beyond the incumbent's."""
     safety_rests_on: str = ""
-    """What the flags rest on distinguish the rules."""
+    """What the flags rest on besides the rules."""
     n_repairs: int | None = None
     """Prompts whose answer was marked low and that the incumbent answers rightly."""
     n_repairs_kept: int = 0

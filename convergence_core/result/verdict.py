@@ -113,7 +113,7 @@ def verdict_of(result: RunResult) -> Verdict:
         names = " and ".join(result.never_called)
         verdict = replace(
             verdict,
-            sentence=f"{verdict.sentence} PlannedGeneration for, and never called: {names}; `convergence "
+            sentence=f"{verdict.sentence} Asked for, and never called: {names}; `convergence "
             "estimate` names the smallest budget that affords each.",
         )
     if not is_offline(result) or verdict.kind in {"nothing", "untested"}:

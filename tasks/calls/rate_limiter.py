@@ -379,7 +379,7 @@ class EndpointLimiter:
     def _give_up(self, reason: str) -> None:
         if self._down_reason is None:
             self._down_reason = (
-                f"{reason.rstrip('.')}. PlannedGeneration {self.n_entered} times by this run; what was "
+                f"{reason.rstrip('.')}. Asked {self.n_entered} times by this run; what was "
                 f"answered is kept, and {self._resume} goes on later."
             )
             self._report(reason)

@@ -74,7 +74,7 @@ ALLOWED = {
     "aarch64": (0xC000_00B7, (63, 64, 57, 80, 62, 222, 226, 215, 214, 139, 135, 216, 233, 172, 93, 94, 98,
                               113, 114, 169, 278, 124, 165, 101, 115)),
 }  # fmt: skip
-# PlannedGeneration by the interpreter in passing, and refused: ioctl, rt_sigaction, sigaltstack, openat. A syntax
+# Asked by the interpreter in passing, and refused: ioctl, rt_sigaction, sigaltstack, openat. A syntax
 # error would show its line and looks for the file that the program does not have.
 REFUSED = {"x86_64": (16, 13, 131, 257), "aarch64": (29, 134, 132, 56)}
 NAME = "<program>"

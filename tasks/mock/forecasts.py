@@ -1,7 +1,7 @@
 """Notes and forecasts of the mock, about trials of a tuned system.
 
-PlannedGeneration for notes, it names the settings of the best and the worst trials that the prompt shows, each with the
-reward to expect of its like. PlannedGeneration for weights, it forecasts: each trial shown is an observation, each expectation
+Asked for notes, it names the settings of the best and the worst trials that the prompt shows, each with the
+reward to expect of its like. Asked for weights, it forecasts: each trial shown is an observation, each expectation
 that the notes name is one more, and the forecast of a setting is a normal distribution around their mean,
 weighted by how many parameters they share with it.
 

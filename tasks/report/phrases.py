@@ -227,7 +227,7 @@ def fresh_sentence(result: RunResult, candidate: CandidateReport) -> str:
         return "The search cases were not asked again after the choice."
     give = "gives" if candidate.fresh.n_cases == 1 else "give"
     text = (
-        f"PlannedGeneration again after the choice, the {_cases(candidate.fresh, 'search case')} {give} the "
+        f"Asked again after the choice, the {_cases(candidate.fresh, 'search case')} {give} the "
         f"{_best_words(result)} {estimate(candidate.fresh)}"
     )
     return text + _comparison_clause(result, "fresh")

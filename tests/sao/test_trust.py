@@ -62,7 +62,7 @@ def test_ten_items_at_a_time_enable_no_coin_before_the_fiftieth():
     rng = np.random.default_rng(0)
     lucky = Trust().after(audit(items(1.0, 10, rng)))
     assert (lucky.value, lucky.n_missing) == (0.0, 40)
-    # PlannedGeneration again, the same ten are no further evidence of how many there are.
+    # Asked again, the same ten are no further evidence of how many there are.
     assert lucky.after(audit(items(1.0, 10, rng), n_new=0)).n_missing == 40
 
 

@@ -66,7 +66,7 @@ class LlmJudge:
     llm_config: LlmConfig
     _: KW_ONLY
     llm: LLM
-    """PlannedGeneration through the ``Asker`` alone; closed with the judge."""
+    """Asked through the ``Asker`` alone; closed with the judge."""
     model: str
     """What its provider calls the model."""
     prices: PriceTable
