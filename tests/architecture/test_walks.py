@@ -200,6 +200,22 @@ def test_a_call_that_a_walk_does_not_hold_is_no_caller():
         del WALKS["wrong"]
 
 
+@pytest.mark.parametrize(("file", "name"), [("opener", "prepare_run"), ("assembly", "assemble")])
+def test_a_run_opens_in_at_most_15_statements(file: str, name: str):
+    tree = ast.parse((ROOT / f"tasks/run/{file}.py").read_text(encoding="utf-8"))
+    (opener,) = (node for node in tree.body if getattr(node, "name", None) == name)
+    n_statements = sum(isinstance(node, ast.stmt) for node in ast.walk(opener))
+    assert n_statements - 2 <= 15, "without the function itself and its docstring"
+
+
+def test_files_of_the_opening_are_there():
+    page = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    stations = re.findall(r"^\d\. `([\w/]+\.py)` `(\w+)`: ", page, re.MULTILINE)
+    assert len(stations) == 7
+    for file, name in stations:
+        assert f"def {name}(" in (ROOT / file).read_text(encoding="utf-8"), (file, name)
+
+
 def test_files_of_the_walks_are_there():
     for stops in WALKS.values():
         for stop in stops:
