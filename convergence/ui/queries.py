@@ -17,7 +17,6 @@ from tasks.pages import (
     conversations,
     free_sql,
     overview,
-    policies,
     production,
     prompt_tree,
     review,
@@ -152,8 +151,8 @@ PAGES: Mapping[str, Callable[[PageSource, Query], Any]] = {
     "training/{role:path}": lambda source, query: adapters.trained_role(
         source, query.path["role"]
     ),
-    "policy": lambda source, _: policies.policy_systems(source),
-    "policy/{system:path}": lambda source, query: policies.policy_of(source, query.path["system"]),
+    "policy": lambda source, _: adapters.policy_systems(source),
+    "policy/{system:path}": lambda source, query: adapters.policy_of(source, query.path["system"]),
     "sql": _sql,
     "sql/questions": lambda source, _: free_sql.questions(source),
 }

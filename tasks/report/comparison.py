@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from convergence_core.config import Configuration, parse_stored
 from convergence_core.errors import RunNotFoundError
@@ -193,7 +193,7 @@ def compared(store: Store, first: Subject, second: Subject) -> PairComparison:
         first=first,
         second=second,
         parameters={name: pair for name, pair in values.items() if pair[0] != pair[1]},
-        shared=tuple(_shared(pairs, cases or (), level)),
+        shared=tuple(_judged(_shared(pairs, cases or (), level), first, second)),
         per_answer=(
             _per_answer(case.first for case in pairs),
             _per_answer(case.second for case in pairs),
@@ -248,6 +248,21 @@ def _shared(
             second_mean=_weighted(second, weights),
             difference=gap,
         )
+
+
+def _judged(
+    shared: Iterable[SharedCases], first: Subject, second: Subject
+) -> Iterable[SharedCases]:
+    """Return the comparisons; defaults and best of one run have the interval of its final test."""
+    result = RunResult.from_json(second.record.summary_json or "")
+    ends = [report and report.candidate_id for report in (result.baseline, result.best)]
+    pair, gap = [first.candidate_id, second.candidate_id], result.difference
+    is_judged = gap is not None and first.record.run_id == second.record.run_id
+    if gap is not None and pair == ends[::-1]:
+        gap = replace(gap, mean=-gap.mean, low=-gap.high, high=-gap.low)
+    for cases in shared:
+        is_final = is_judged and cases.role == "holdout" and pair in (ends, ends[::-1])
+        yield replace(cases, difference=gap) if is_final and gap is not None else cases
 
 
 def _reward(answer: CaseAnswer | None) -> float:

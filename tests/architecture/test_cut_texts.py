@@ -67,7 +67,7 @@ ALLOWED = {
     "tasks/inputs/case_files.py": {"text[:_SAMPLE]"},
     "tasks/mock/protocol.py": {"repr(value)[:60]"},
     "convergence/plugins/learning/rlp.py": {"text[:80]"},
-    "convergence/runtime/functions.py": {"repr(found['input'])[:80]"},
+    "convergence/runtime/functions.py": {"repr(defect['input'])[:80]"},
     "convergence_core/evidence.py": {"str(value)[:80]"},
     "convergence_core/bandit/drift.py": {"str(value)[:80]"},
     "convergence_core/config/evaluation_rules.py": {"str(error)[:80]"},

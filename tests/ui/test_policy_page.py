@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from tasks.inputs.loader import load
-from tasks.pages.policies import BEGIN
+from tasks.pages.adapters import BEGIN_POLICY
 from tasks.pages.source import page_of
 from tasks.policy.policy_round import open_policy_round, play_round
 from tasks.report.policy_section import policy_blocks
@@ -13,7 +13,7 @@ from tests.ui.conftest import Open
 
 def test_a_store_without_rounds_says_how_to_begin(tmp_path: Path, opened: Open):
     viewer = opened(tmp_path / "none").enter()
-    assert viewer.page("policy") == {"systems": [], "commands": list(BEGIN)}
+    assert viewer.page("policy") == {"systems": [], "commands": list(BEGIN_POLICY)}
     assert viewer.get("policy/visitors").status_code == 404
     assert not (tmp_path / "none").exists()
 
