@@ -25,7 +25,7 @@ from convergence.cli import (
     serve,
     store,
 )
-from convergence.cli.learn import adapters, games, mutate, policy, train
+from convergence.cli.learn import adapters, games, policy, train
 
 _ALL = "convergence.all"
 """Key of the context: help lists every command."""
@@ -111,7 +111,6 @@ COMMANDS = {
         begin.validate,
         estimate.estimate,
         begin.schema,
-        mutate.mutate,
         ("import", datasets.importing),
         mock.mock,
         operate.doctor,

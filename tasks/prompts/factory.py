@@ -72,21 +72,18 @@ def make_text_writer(configuration: Configuration, world: Environment) -> TextWr
     return configured_writer(configuration, world) if configuration.writes_prompts else None
 
 
-def configured_writer(
-    configuration: Configuration, world: Environment, *, is_free: bool = False
-) -> TextWriter | None:
+def configured_writer(configuration: Configuration, world: Environment) -> TextWriter | None:
     """Return the configured writer; ``None`` if it is a model and there is no ``llm``.
 
     Args:
         configuration: names the writer.
         world: keys and prices, and the server that answers in the model's place.
-        is_free: whether fixed rules write, whatever is configured.
 
     Raises:
         ConfigurationError: no endpoint is known.
     """
     settings, llm = configuration.prompts, configuration.llm
-    if is_free or settings.writer == "rules":
+    if settings.writer == "rules":
         return RulesWriter()
     if llm is None:
         return None
