@@ -98,7 +98,7 @@ class Simulated:
 
     async def predict(
         self, _channel: Any, candidates: Sequence[Candidate], thoughts: Sequence[Thought],
-        _history: TrialHistory, _space: Space, *, own: Mapping[str, Sequence[Candidate]],
+        _history: TrialHistory, _space: Space, *, points_of: Mapping[str, Sequence[Candidate]],
         bins: RewardBins, **_of: Any,
     ) -> Predictions:  # fmt: skip
         """Return forecasts of the thinker's kind."""
@@ -114,7 +114,7 @@ class Simulated:
         return Predictions(
             no_thought={c.candidate_id: binned_normal(0.5, 0.3, bins) for c in candidates},
             forecasts={t.thought_id: forecasts(candidates) for t in thoughts},
-            own={name: forecasts(asked) for name, asked in own.items()},
+            own={name: forecasts(points) for name, points in points_of.items()},
             ended_us=1,
         )
 
