@@ -223,7 +223,11 @@ class _Loader:
             raise ConfigurationError(list(dict.fromkeys(self._problems)))
         share = configuration.evaluation.test_cases.holdout
         grouped = self._grouped(cases)
-        search_cases, holdout_cases = split_holdout(grouped, share)
+        by_id = {case.case_id: case for case in grouped}
+        # By the user's groups alone: what looks alike is needed on both sides of the split.
+        search_cases, holdout_cases = (
+            tuple(by_id[case.case_id] for case in part) for part in split_holdout(cases, share)
+        )
         return Loaded(
             configuration=configuration,
             base_dir=self.base_dir,
@@ -249,8 +253,7 @@ class _Loader:
                     key=_CASES,
                     rule="should differ, or name a `group`: "
                     f"{plural(len(made), 'case')} with inputs that share most of their rarer words "
-                    f"form {plural(len(set(made)), 'group')}, each held out as a whole and one bet "
-                    "of the gate",
+                    f"form {plural(len(set(made)), 'group')}, each one bet of the gate",
                     fix="Give cases that only look alike a `group` of their own.",
                 )
             )
