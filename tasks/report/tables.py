@@ -2,9 +2,9 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from convergence_core.budget.terms import LimitName, Spent, shown, written
-from convergence_core.config.models import BudgetConfig
 from convergence_core.ports import Store
 from convergence_core.records import short_id
 from convergence_core.result import LeaderboardRow, RoleCost, RunResult, number_text
@@ -12,6 +12,9 @@ from convergence_core.result.number_text import UNKNOWN, plural
 from tasks.report import phrases
 from tasks.report.blocks import Block, Code, Columns, Grid, Heading, Inline, Paragraph, table
 from tasks.report.phrases import clean, named_label, short
+
+if TYPE_CHECKING:  # a report of most runs does not load the configuration
+    from convergence_core.config.models import BudgetConfig
 
 MAX_GENERATIONS = 8
 """Columns of single generations in the table of evaluations: the latest ones."""
@@ -147,7 +150,7 @@ def _count(number: int | None) -> str:
     return UNKNOWN if number is None else f"{number:,}"
 
 
-def spending(result: RunResult, limits: BudgetConfig, spent: Spent) -> list[Block]:
+def spending(result: RunResult, limits: "BudgetConfig", spent: Spent) -> list[Block]:
     """Return each limit with what is spent of it, then what each role spent.
 
     Args:

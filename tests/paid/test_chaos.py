@@ -29,7 +29,7 @@ CHAOS = MockOptions(
 )
 FAULTS = {"429", "500", "hang", "cut", "invalid"}
 PATIENT = {
-    "api__request__first_byte_seconds": 0.3,
+    "api__request__timeout_seconds": 0.3,
     "optimization__execution__max_retries": 20,
 }
 SMALL = {"optimization__evolution": {"population_size": 4, "generations": 2}}
@@ -114,7 +114,7 @@ def test_cells_that_chaos_left_without_an_answer_are_asked_again_on_wish(
     size = {
         "optimization__evolution": {"population_size": 6, "generations": 1},
         # An answer of the calm server that is late on a busy machine would be missing for good.
-        "api__request__first_byte_seconds": 3.0,
+        "api__request__timeout_seconds": 3.0,
         "optimization__execution__max_retries": 0,
     }
     write_project(tmp_path / "calm", calm.url, **size)

@@ -75,6 +75,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Finished:
         folder,
         evaluation__test_cases={"path": "cases.json", "holdout": 0.25},
         optimization__evolution={"population_size": 10, "generations": 3},
+        promotion={"alpha": 0.5},  # six held-out cases are enough then
         output={
             "save_path": "results",
             "formats": ["json", "csv", "markdown", "html"],

@@ -206,8 +206,8 @@ def test_a_kill_while_a_run_is_made_from_a_finished_one_loses_nothing(
         label = run.label
     assert {request.body["k"] for request in server.requests[n_asked:]} >= {3}
     healed = play(resume_run(tmp_path / STORE, label))
-    assert healed.winner is not None
-    assert healed.winner.params["k"] == 3
+    assert healed.best is not None
+    assert healed.best.params["k"] == 3
 
 
 def test_a_later_run_starts_from_the_newest_of_a_lineage_alone(

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from convergence.cli.optimize import show
 from convergence_core.errors import ResumeError
 from convergence_core.events import GenerationFinished, ThinkingStopped
 from convergence_core.evidence import Archive
@@ -142,7 +141,7 @@ def test_audits_use_search_cases_whose_truth_was_executed(fair):
     assert all(row["p_right"] == pytest.approx(0.9) for row in found)
 
 
-def test_the_report_tells_a_sample_the_counters_and_what_changed(fair, capsys):
+def test_the_report_tells_a_sample_the_counters_and_what_changed(fair):
     _, _, result = fair
     report = result.preferences
     assert report is not None
@@ -162,8 +161,6 @@ def test_the_report_tells_a_sample_the_counters_and_what_changed(fair, capsys):
     assert "| judge right | trust | Vendi |" in markdown
     assert f"| 100 % of {last.n_items} |" in markdown
     assert "What shall I do" in markdown
-    show(result)
-    assert "What preferences came to" in capsys.readouterr().out
 
 
 # -- resumes
