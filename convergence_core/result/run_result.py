@@ -39,8 +39,7 @@ class CurvePoint:
     cumulative_calls: int
     """Calls of the run so far, retries included."""
     best_mean: float | None
-    """Posterior mean of the candidate that would have been handed over; ``None`` means none yet.
-    """
+    """Posterior mean of the search's leader, whatever is handed over; ``None`` means none yet."""
     low: float | None
     high: float | None
     asked_mean: float | None = None

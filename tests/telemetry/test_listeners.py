@@ -380,6 +380,8 @@ def stopped_and_resumed(folder: Path, named: dict[str, Any]) -> RunResult:
 def test_mlflow_has_one_run_with_the_numbers_of_a_run_that_was_resumed(tmp_path, caplog):
     mlflow = pytest.importorskip("mlflow", reason="needs the extra `mlflow`")
     uri = f"sqlite:///{tmp_path}/mlflow.db"
+    # Its database exists, as a user's does: to make one takes seconds of the time a listener has.
+    mlflow.MlflowClient(tracking_uri=uri).search_experiments()
     with caplog.at_level(logging.WARNING):
         result = stopped_and_resumed(
             tmp_path / "p", {"mlflow": {"tracking_uri": uri, "experiment": "bot"}}
