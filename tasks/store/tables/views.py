@@ -117,9 +117,9 @@ DERIVED: Mapping[str, tuple[str, str]] = {
           SELECT run_id, generation, sum(cost_usd) AS cost_usd FROM attempts GROUP BY ALL),
         leaders AS (
           SELECT run_id, n_generations - 1 AS generation, candidate_id, mean, low, high, n_cases
-          FROM estimates WHERE recommended AND role = 'search'
+          FROM estimates WHERE rank = 1 AND role = 'search'
           QUALIFY row_number() OVER (PARTITION BY run_id, n_generations
-                                     ORDER BY estimates.generation IS NULL) = 1)
+                                     ORDER BY estimates.generation IS NOT NULL) = 1)
         SELECT g.run_id, g.generation, l.candidate_id AS recommended_id, l.mean AS best_so_far,
                l.low AS best_low, l.high AS best_high, l.n_cases AS best_n_cases,
                g.posterior_mean, g.raw_mean_reward, g.raw_best_reward, g.n_evaluations,
