@@ -96,10 +96,10 @@ def dspy_mipro(setup: Any) -> None:
     optimizer = dspy.MIPROv2(
         metric=right, prompt_model=writer, auto=None, num_candidates=4, seed=7, log_dir="mipro-run",
     )  # fmt: skip
-    found = optimizer.compile(
+    compiled = optimizer.compile(
         program, trainset=cases[:10], valset=cases[10:], num_trials=12, minibatch=False, seed=7
     )
-    print(found.signature.instructions)
+    print(compiled.signature.instructions)
 
 
 def capo(setup: Any) -> None:

@@ -84,9 +84,9 @@ class Models:
             answer = max(places)[1] if knows else "An interesting message."
         else:
             answer = written
-        asked = re.findall(r"\[\[ ## (\w+) ## \]\]", texts[-1].rpartition("Respond with the")[2])
-        if "Respond with the" in texts[-1] and asked:  # DSPy's form
-            return "\n\n".join(f"[[ ## {name} ## ]]\n{answer}" for name in asked)
+        names = re.findall(r"\[\[ ## (\w+) ## \]\]", texts[-1].rpartition("Respond with the")[2])
+        if "Respond with the" in texts[-1] and names:  # DSPy's form
+            return "\n\n".join(f"[[ ## {name} ## ]]\n{answer}" for name in names)
         fields = texts[-1].rpartition("JSON object in the following order of fields:")[2]
         if fields != texts[-1]:  # another of DSPy's forms
             return json.dumps(dict.fromkeys(re.findall(r"`(\w+)`", fields), answer))

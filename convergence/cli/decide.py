@@ -92,7 +92,7 @@ def promote(  # noqa: PLR0917 - Typer's options
         console.say(f"{winner.label} is the champion of {result.system} now.")
         if rival is not None:
             console.say(
-                f"Live as arm {arm}. Arm {rival} keeps {holdback:.0%} of the requests as control; "
+                f"Live. The old settings keep {holdback:.0%} of the requests as control; "
                 "`convergence fold` compares them."
             )
     _release(record.tags.get(FLOW_RUN_TAG))

@@ -277,9 +277,9 @@ class Breaker:
 _LEAST_MISSES = 10
 """Answers that found nothing, before which no address counts as wrong."""
 _LEAST_CANDIDATES = 3
-"""Different candidates that they were for, at least; fewer where there are fewer."""
+"""Distinct candidates behind these answers, at least; all of a smaller space."""
 _ENOUGH_CANDIDATES = 10
-"""Different candidates after which it is not waited for others that could be asked."""
+"""Distinct candidates that are enough, however many more the space holds."""
 
 
 class AddressCheck:
@@ -289,7 +289,7 @@ class AddressCheck:
     it takes several, each choice of the parameter ``model`` among them, and not one success.
 
     Args:
-        n_candidates: different candidates that can be asked; ``None`` means many.
+        n_candidates: distinct candidates of the space; ``None`` means many.
         n_models: choices of the parameter ``model``; 1: there is none.
         commands: port of this machine → the command that starts its service.
     """

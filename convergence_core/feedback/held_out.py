@@ -108,7 +108,7 @@ def form_fault(text: str) -> str | None:
 
 
 def is_in_loop(words: Sequence[str]) -> bool:
-    """Return whether a phrase is said more than ``MAX_PHRASE_REPEATS`` times without anything between."""
+    """Return whether a phrase repeats more than ``MAX_PHRASE_REPEATS`` times in a row."""
     for period in range(1, LONGEST_PERIOD + 1):
         least = max(period * MAX_PHRASE_REPEATS, 8)
         n = 0

@@ -76,7 +76,7 @@ def _of_declaration(game: object) -> Iterator[str]:
     if not isinstance(game, Game):
         yield "a game must have id, version, roles, cost, feeds, grounded, protocol and score"
         return
-    declared: Any = game  # a game of one's own may keep no annotation
+    declared: Any = game  # a user's game may break every annotation
     if not isinstance(declared.id, str) or not ID.fullmatch(declared.id):
         yield f"`id` must be lower-case letters, digits and `-`, but is {declared.id!r}"
     if not isinstance(declared.version, int) or declared.version < 1:

@@ -183,9 +183,9 @@ class PairedGate:
         """Return how many further pairs one more look needs; ``None``: probably over ``HORIZON``.
 
         Futures are drawn from the pairs seen, each from a reweighting of them (the Bayesian
-        bootstrap, D. B. Rubin 1981), so that what is unknown of the effect is in it too. The next
-        look takes old and new pairs at the level of (eq. 2); whether it decides is told from the
-        normal quantile, with the worst value seen once more. The same pairs have the same forecast.
+        bootstrap, D. B. Rubin 1981), so that the forecast includes the uncertainty of the effect. The
+        next look takes old and new pairs at the level of (eq. 2). It decides if the normal quantile
+        is passed with the worst value added once. The same pairs have the same forecast.
 
         Args:
             differences: as of ``judge``, where they are undecided; fewer than ``LEAST_FORECAST``:

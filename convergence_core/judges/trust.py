@@ -15,8 +15,8 @@ What length does to the judge, whatever the truth, is the slope lambda of
     l = a s + lambda ln(length of the first / length of the second) + error,    s = +1: the first is right, else -1
 
 by least squares over one round's items, l being the judge's log-odds of the first; its standard error is that
-of White (1980, Econometrica 48:817), times n / (n - 2). Where right answers are as much longer each time, length
-and truth cannot be distinguished, and nothing is said.
+of White (1980, Econometrica 48:817), times n / (n - 2). If right answers are longer by the same factor each time,
+length and truth cannot be distinguished, and there is no estimate.
 """
 
 import math

@@ -209,7 +209,7 @@ class GaussianProcess:
     def marginals(self, points: Points, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return posterior means and variances, (n,) each.
 
-        An unseen candidate's own effect is left out: it cannot be chosen for what no one knows.
+        An unseen candidate's own effect is left out: it is unknown, so no choice can use it.
 
         Args:
             points: of the candidates.

@@ -81,7 +81,7 @@ class SelectionBias:
             n = count.sum(axis=1)
             observed = rewards.sum(axis=1) / n
             noise = old.process.noise / n
-            noise[leaders >= n_old] += old.process.nugget_variance  # nobody knew it
+            noise[leaders >= n_old] += old.process.nugget_variance  # unknown before
             noise /= old.warp.slope(mean) ** 2
         weight = sd / (sd**2 + noise)  # (eq. 1)
         return cls(cross=float(weight @ (mean - observed)), square=float(weight @ sd))
@@ -112,7 +112,7 @@ class SelectionBias:
     def widening(self) -> float:
         """Factor of the width of intervals by the error of ``zeta``, at least 1.
 
-        1 where no one was asked again: then nothing is corrected.
+        1 if no leader was evaluated again: then nothing is corrected.
         """
         return 1.0 if self.square == 0.0 else (1.0 + 1.0 / (self.square + 1.0)) ** 0.5  # (eq. 4)
 

@@ -213,7 +213,7 @@ class Editor:
         known: Mapping[str, Sequence[str]],
         rng: np.random.Generator,
     ) -> Edit | None:
-        """Return an edit; ``None`` means no operator applies, or nothing was asked yet.
+        """Return an edit; ``None`` if no operator applies or no text has a reward yet.
 
         Args:
             choices: as ``choices`` returned them.

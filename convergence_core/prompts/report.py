@@ -75,7 +75,7 @@ class PromptReport:
 
     @property
     def overfitting(self) -> str | None:
-        """What is said of overfitting to the search cases; ``None`` if nothing is known."""
+        """Return the sentence on overfitting to the search cases; ``None`` without a measurement."""
         if self.gap is None:
             return None
         text = f"Search minus held-out score: {_signed(self.gap)}"

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from convergence_core.errors import NoArmsError, RunNotFoundError
+from convergence_core.records import short_id
 from convergence_core.result.number_text import evidence as evidence_text, plural
 from tasks.pages.source import Page, PageSource, line_of, time_of
 from tasks.report.phrases import clean, moment
@@ -59,20 +60,24 @@ def production(source: PageSource, system: str) -> Page:
             f"the system {clean(system)!r} must have served requests, and has not."
         )
     champion = champion_of(runtime, system)
-    arms = _arms(runtime, served, system, gates["evidence"], champion)
+    names = _names(source, served, system)
+    arms = [
+        {**arm, "name": _name(names, arm["arm_id"])}
+        for arm in _arms(runtime, served, system, gates["evidence"], champion)
+    ]
     can_roll_back = previous_champion(runtime, system) is not None
     return {
         "system": system,
         "live": _live(source, champion, arms),
         "can_roll_back": can_roll_back,
-        "sentences": _sentences(gates),
+        "sentences": _sentences(gates, names),
         "champion": None
         if champion is None
         else {"candidate_id": champion.candidate_id, "name": source.champion_name(champion)},
         "arms": arms,
         "evidence": gates["evidence"],
         "history": _history(runtime, system),
-        **_watched(runtime, system, gates["guards"]),
+        **_watched(runtime, system, gates["guards"], names),
         "promotions": [
             {
                 "at": time_of(champion.created_us),
@@ -99,7 +104,32 @@ def _live(source: PageSource, champion: Champion | None, arms: Sequence[Page]) -
     return f"{text}{part}, {plural(n, 'reward')}."
 
 
-def _watched(runtime: RuntimeStore, system: str, guards: Sequence[Mapping[str, Any]]) -> Page:
+def _names(source: PageSource, served: Systems, system: str) -> dict[str, str]:
+    """Return arm → its name as in the run that offered it, else its shortened id."""
+    names = {}
+    try:
+        arms = served.arms(system)
+    except NoArmsError:
+        return {}
+    for arm in arms:
+        names[arm.arm_id] = short_id(arm.arm_id)
+        try:
+            record = source.run(arm.run_id or "")
+        except RunNotFoundError:
+            continue
+        space = source.space(record)
+        if space is not None:
+            candidate_id = space.candidate(dict(arm.params)).candidate_id
+            names[arm.arm_id] = source.names(record, {candidate_id: arm.params})[candidate_id]
+    return names
+
+
+def _watched(
+    runtime: RuntimeStore,
+    system: str,
+    guards: Sequence[Mapping[str, Any]],
+    names: Mapping[str, str],
+) -> Page:
     """Return alarms of drift, guards over promotions, and looks of gates."""
     return {
         "drift": [
@@ -113,8 +143,9 @@ def _watched(runtime: RuntimeStore, system: str, guards: Sequence[Mapping[str, A
         ],
         "guards": [
             {
-                "sentence": f"{guard['promoted']} is live ({guard['decision']}). The old settings, "
-                f"{guard['champion']}, keep {guard['holdback']:.0%} of requests as control.",
+                "sentence": f"{_name(names, guard['promoted'])} is live ({guard['decision']}). The old "
+                f"settings, {_name(names, guard['champion'])}, keep {guard['holdback']:.0%} of "
+                "requests as control.",
                 "status": guard["decision"],
                 "at": None,
             }
@@ -164,7 +195,6 @@ def _arms(
                 "candidate_id": champion.candidate_id if is_champion else arm.arm_id,
                 "arm_id": arm.arm_id,
                 "agent_type": arm.agent_type,
-                "name": clean(arm.arm_id),
                 "params": dict(arm.params),
                 "is_champion": is_champion,
                 "share": n_decided / totals[arm.agent_type]
@@ -173,8 +203,6 @@ def _arms(
                 "n_decisions": n_decided,
                 "n": arm.n,
                 "mean": arm.mean,
-                "low": None,
-                "high": None,
                 "cost": arm.cost,
                 "log_e": None if at is None else shown["log_e"][at],
                 "log_threshold": shown.get("log_threshold"),
@@ -187,6 +215,10 @@ def _arms(
     return rows
 
 
+def _name(names: Mapping[str, str], arm_id: str) -> str:
+    return clean(names.get(arm_id, short_id(arm_id)))
+
+
 def _verdict(shown: Mapping[str, Any], at: int | None) -> str | None:
     if at is None:
         return None
@@ -195,14 +227,16 @@ def _verdict(shown: Mapping[str, Any], at: int | None) -> str | None:
     return "out" if shown["out"][at] else "undecided"
 
 
-def _sentences(evidence: Mapping[str, Any]) -> list[str]:
+def _sentences(evidence: Mapping[str, Any], names: Mapping[str, str]) -> list[str]:
     sentences = []
     for kind, shown in evidence["evidence"].items():
         if not sum(shown["numbers"]):
             sentences.append(f"{kind}: no rewards yet.")
             continue
         winner = shown.get("winner")
-        text = f"{kind}: " + (f"{winner} is the winner." if winner else "no winner yet.")
+        text = f"{kind}: " + (
+            f"{_name(names, winner)} is the winner." if winner else "no winner yet."
+        )
         text += f" Regret so far: {shown['regret']:.3g}, in rewards."
         n = shown.get("n_to_verdict")
         if winner is None:

@@ -112,7 +112,7 @@ class ModelWriter:
         written = await asyncio.gather(
             *(self._written(request, group, asker) for request, group in groups.items())
         )
-        by_id = {name: writing for found in written for name, writing in found.items()}
+        by_id = {name: writing for group in written for name, writing in group.items()}
         return [by_id[edit.mutation_id] for edit in edits]
 
     async def _written(
@@ -135,13 +135,13 @@ class ModelWriter:
         except EvaluationFault as fault:
             if n > 1 and fault.error_type == "budget":  # half of them may be affordable
                 halves = [edits[: n // 2], edits[n // 2 :]]
-                found = await asyncio.gather(
+                first, second = await asyncio.gather(
                     *(
                         self._written(replace(request, n_prompts=len(half)), half, asker)
                         for half in halves
                     )
                 )
-                return {**found[0], **found[1]}
+                return {**first, **second}
             paid = 0.0 if fault.billed is None else fault.billed.cost_usd
             over = fault.error_type == "budget"
             each = None if paid is None else paid / n

@@ -58,9 +58,9 @@ def test_further_tools_that_write_are_named_by_the_configuration():
 
 
 def test_the_agent_is_told_that_nothing_was_done():
-    told = dry_run_result("send", {"text": "x" * 9000})
-    assert "was not carried out" in told
-    assert len(told) < 1000
+    result = dry_run_result("send", {"text": "x" * 9000})
+    assert "was not carried out" in result
+    assert len(result) < 1000
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ export interface Prompts {
 export interface ProductionList { systems: { system: string; sentence: string | null }[]; command: string | null }
 export interface Production {
   system: string; live: string; can_roll_back: boolean; sentences: string[]; champion: { candidate_id: string; name: string } | null;
-  arms: { candidate_id: string; name: string; is_champion: boolean; share: number | null; n: number; mean: number | null; low: number | null; high: number | null; log_e: number | null; log_threshold: number | null; n_to_verdict: number | null; verdict: string | null; status: string | null }[];
+  arms: { candidate_id: string; name: string; is_champion: boolean; share: number | null; n_decisions: number; n: number; mean: number | null; log_e: number | null; log_threshold: number | null; n_to_verdict: number | null; verdict: string | null; status: string | null }[];
   history: { at: string; n: number; reward: number | null; regret: number | null }[];
   drift: { sentence: string; at: string | null; arm: string | null }[];
   guards: { sentence: string; status: string | null; at: string | null }[];

@@ -170,7 +170,7 @@ class SAOMixin:
         self.config = config or SAOConfig()
         llm = as_llm(llm_provider)
         self.ladder: ChannelProbe | None = None
-        """How judgements are read; ``None`` if nothing was asked yet."""
+        """How judgements are read; ``None`` before the first request."""
         self._source = RoundSource(
             settings=self.config.section().model_copy(update={"audit_items": len(grounded)}),
             seed=self.config.seed,

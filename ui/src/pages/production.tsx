@@ -3,7 +3,7 @@ import { useData } from "../api";
 import { Card, Empty, Show, Table } from "../parts";
 import { PlotChart, type Plot } from "../plot";
 import { Link, to } from "../router";
-import { count, evidence, Interval, marked, One, plural, reward, Sentence, Strip, three, Time } from "../text";
+import { count, evidence, marked, One, plural, reward, Sentence, three, Time } from "../text";
 import type { Production as Data, ProductionList, Session } from "../types";
 import { Write } from "../write";
 
@@ -34,8 +34,6 @@ function System({ system }: { system: string }) {
   return (
     <Show of={loaded}>
       {(d) => {
-        const values = d.arms.flatMap((a) => [a.low, a.high]).filter((x): x is number => typeof x === "number");
-        const base_ = d.arms.find((a) => a.is_champion)?.mean;
         return (
           <>
             <div class="verdict">
@@ -53,8 +51,9 @@ function System({ system }: { system: string }) {
                   columns={[
                     { key: "name", title: "Configuration", show: (a) => <><span title={marked(a.candidate_id)}><One text={a.name} max={80} /></span>{a.is_champion && <> <span class="tag good">champion</span></>}{a.status && <> <span class="tag">{a.status}</span></>}</> },
                     { key: "share", title: "Share", n: true, by: (a) => a.share, show: (a) => a.share === null ? "–" : `${(100 * a.share).toFixed(1)} %` },
-                    { key: "n", title: "Decisions", n: true, by: (a) => a.n, show: (a) => count(a.n) },
-                    { key: "mean", title: "Reward, with its interval", by: (a) => a.mean, show: (a) => <>{reward(a.mean)} <Interval low={a.low} high={a.high} /><Strip mean={a.mean} low={a.low} high={a.high} base={base_} from={Math.min(...values)} to={Math.max(...values)} /></> },
+                    { key: "n", title: "Decisions", n: true, by: (a) => a.n_decisions, show: (a) => count(a.n_decisions) },
+                    { key: "rewards", title: "Rewards", n: true, by: (a) => a.n, show: (a) => count(a.n) },
+                    { key: "mean", title: "Expected reward", by: (a) => a.mean, show: (a) => reward(a.mean) },
                     { key: "e", title: "Evidence", by: (a) => a.log_e, show: (a) => a.log_e === null ? "–" : a.log_threshold === null ? three(Math.exp(a.log_e)) : <>{evidence(a.log_e, a.log_threshold)}{<><div class="bar"><i style={{ width: `${Math.max(0, Math.min(100, (100 * a.log_e) / a.log_threshold))}%` }} /></div></>}</> },
                     { key: "left", title: "Requests to a verdict", n: true, by: (a) => a.n_to_verdict, show: (a) => count(a.n_to_verdict) },
                     { key: "v", title: "Verdict", show: (a) => <One text={a.verdict} max={200} /> },
