@@ -55,7 +55,7 @@ function System({ system }: { system: string }) {
                     { key: "rewards", title: "Rewards", n: true, by: (a) => a.n, show: (a) => count(a.n) },
                     { key: "mean", title: "Expected reward", by: (a) => a.mean, show: (a) => reward(a.mean) },
                     { key: "e", title: "Evidence", by: (a) => a.log_e, show: (a) => a.log_e === null ? "–" : a.log_threshold === null ? three(Math.exp(a.log_e)) : <>{evidence(a.log_e, a.log_threshold)}{<><div class="bar"><i style={{ width: `${Math.max(0, Math.min(100, (100 * a.log_e) / a.log_threshold))}%` }} /></div></>}</> },
-                    { key: "left", title: "Requests to a verdict", n: true, by: (a) => a.n_to_verdict, show: (a) => count(a.n_to_verdict) },
+                    { key: "left", title: "Requests left", n: true, by: (a) => a.n_to_verdict, show: (a) => count(a.n_to_verdict) },
                     { key: "v", title: "Verdict", show: (a) => <One text={a.verdict} max={200} /> },
                     { key: "w", title: "", show: (a) => a.is_champion || a.status === "retired" || session.data?.why_not ? null : <Write name="Promote" path={`${base}/promote`} body={{ candidate_id: a.candidate_id }} confirm={system} ask={`From the next decision on, ${a.name} is the champion of ${system}; the guard watches it and rolls back what makes it worse.`} done={loaded.again} /> },
                   ]}
