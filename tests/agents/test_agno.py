@@ -9,9 +9,7 @@ from typing import Any
 
 import pytest
 
-from convergence.cost_estimate.estimate import estimate
 from convergence_core.result import RunResult
-from tasks.inputs.loader import load
 from tasks.store import ParquetStore
 from tests.support.agents import AGENTS, article_of, call_of, clerk, results_of, write_project
 from tests.support.chat_servers import anthropic_answer
@@ -149,49 +147,6 @@ def test_a_server_gets_its_models_thoughts_back_beside_results_and_nowhere_else(
     assert {row["status"] for row in evaluations(tmp_path)} == {"ok"}
 
 
-def test_another_model_is_not_sent_the_thoughts_of_one():
-    from agno.models.message import Message
-
-    from tasks.agents.agno_agents import _sent
-
-    told = Message(role="assistant", content="", tool_calls=[{"id": "1"}])
-    told.provider_data = {"model": "m", "thoughts": {"reasoning_content": "Hm."}}
-    assert _sent(told, "m", compressed=False)["reasoning_content"] == "Hm."
-    assert "reasoning_content" not in _sent(told, "n", compressed=False)
-    told.provider_data = {"id": "of Agno's own"}
-    assert _sent(told, "m", compressed=False).keys() == {"role", "content", "tool_calls"}
-
-
-def test_the_estimate_knows_after_a_run_how_often_agents_ask(tmp_path: Path):
-    write_project(tmp_path, "http://127.0.0.1:9")
-    before = estimate(load(tmp_path / "optimization.yaml"))
-    (role,) = before.roles
-    assert (role.role, role.name, role.usd.high) == ("evaluation", "agno", None)
-    assert before.total.usd.high is None
-    assert "up to 20 times; the first run shows how often" in str(role.unknown)
-    n_runs = role.calls.high
-    with LoopbackServer(clerk) as server:
-        run(tmp_path, server)
-        n_asked = len(server.requests)
-    (after,) = estimate(load(tmp_path / "optimization.yaml")).roles
-    assert after.unknown is None
-    ((n_made,),) = (row.values() for row in rows(tmp_path, "select count(*) from evaluations"))
-    assert n_asked == 2 * n_made
-    runs = (n_runs or 0) / 21
-    assert after.calls.high == pytest.approx(3 * runs), "a run, and two calls of its model"
-    assert after.tokens.high == pytest.approx(2 * runs * 10)
-    assert after.usd.high == pytest.approx(2 * runs * EACH_USD)
-    assert after.basis == f"calibrated by {n_asked} calls of 1 earlier run"
-
-
-def test_agents_that_were_answered_ask_nothing_again(tmp_path: Path):
-    with LoopbackServer(clerk) as server:
-        run(tmp_path, server, cache={"epoch": "forever"})
-        n_asked = len(server.requests)
-        play(begin(tmp_path))
-        assert len(server.requests) == n_asked
-
-
 def test_what_was_paid_for_before_a_kill_is_not_paid_for_again(tmp_path: Path):
     """The process is killed while a model answers the second question of an agent."""
     killed: list[int] = []
@@ -247,17 +202,6 @@ def test_a_loop_of_tools_ends_at_max_model_calls(tmp_path: Path):
     }
     assert "api.agent.max_model_calls=3" in found[0]["error"]
     assert "look_up (3 times)" in found[0]["error"]
-
-
-def test_long_results_of_tools_are_cut_before_a_model_sees_them(tmp_path: Path):
-    agents = AGENTS.replace('return f"{len(article)}', 'return "x" * 3_000_000 + f"{len(article)}')
-    with LoopbackServer(clerk) as server:
-        run(tmp_path, server, agents=agents)
-        shown = {result for request in server.requests for result in results_of(request)}
-    assert shown
-    for result in shown:
-        assert len(result) <= 20_000
-        assert "characters left out" in result
 
 
 def test_secrets_in_arguments_and_results_are_stored_nowhere(

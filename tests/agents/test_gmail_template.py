@@ -15,12 +15,8 @@ import yaml
 
 from convergence.templates import plan_files
 from tasks.functions.user_functions import load_function
-from tests.support.agents import call_of, results_of
-from tests.support.http_server import Answer, LoopbackServer, Request, chat_answer
-from tests.support.paid_runs import begin, play
 
 TEMPLATE = "agno-gmail"
-CALLS = 81
 """Calls of tools in one answer of a model."""
 
 
@@ -95,35 +91,6 @@ def test_queries_are_answered_as_gmail_answers_them(service: Any, query: str, n:
     assert ("messages" in found) == (n > 0)
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "body", "status"),
-    [
-        ("GET", f"{BOX}/messages?maxResults=0", None, 400),
-        ("GET", f"{BOX}/messages?maxResults=x", None, 400),
-        ("GET", f"{BOX}/messages/nobody", None, 404),
-        ("GET", f"{BOX}/drafts", None, 404),
-        ("GET", f"{BOX}/settings", None, 404),
-        ("GET", "/gmail/v1/users/ada@example.com/messages", None, 404),
-        ("GET", "/../../../etc/passwd", None, 404),
-        ("POST", f"{BOX}/messages/send", b"{", 400),
-        ("POST", f"{BOX}/messages/send", {}, 400),
-        ("POST", f"{BOX}/messages/send", [1], 400),
-        ("POST", f"{BOX}/messages/send", {"raw": 3}, 400),
-        ("POST", f"{BOX}/messages/send", {"raw": "x"}, 400),
-        ("POST", f"{BOX}/messages/send", {"raw": "SGk="}, 400),
-        ("POST", f"{BOX}/messages/18f00000/trash", {}, 404),
-        ("DELETE", f"{BOX}/messages/18f00000", None, 404),
-    ],
-)
-def test_the_simulation_refuses_in_googles_form(
-    service: Any, method: str, path: str, body: Any, status: int
-):
-    found = ask(service, method, path, service.new_token(), body)
-    assert (found[0], found[1]["error"]["code"]) == (status, status)
-    assert ask(service, method, path, "nobody's", body)[0] == 401
-    assert service.writes == []
-
-
 def test_each_case_names_tools_and_emails_that_there_are(service: Any):
     cases = json.loads(plan_files(TEMPLATE, {})["test_cases.json"])
     assert len({case["id"] for case in cases}) == len(cases) == 30
@@ -165,58 +132,3 @@ def test_agnos_toolkit_reads_and_writes_by_googles_client(
     assert told("create_draft_email", to="ada@example.com", subject="D", body="B")["id"]
     service: Any = sys.modules["gmail_service"].service
     assert len(service.writes) == 2
-
-
-@pytest.mark.slow
-def test_of_500_writing_calls_none_reaches_the_service_unless_allowed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    pytest.importorskip("googleapiclient", reason="needs the extra `agno-gmail`")
-    monkeypatch.delitem(sys.modules, "gmail_service", raising=False)
-
-    def write(request: Request) -> Answer:
-        if results := results_of(request):
-            return chat_answer(results[-1], model="m")
-        calls = []
-        for n in range(CALLS):
-            name = ("send_email", "create_draft_email")[n % 2]
-            letter = {"to": "ada@example.com", "subject": f"s{n}", "body": f"b{n}"}
-            made = call_of(name, f"call_{n}", **letter)
-            calls += made.body["choices"][0]["message"]["tool_calls"]
-        return chat_answer(None, model="m", finish_reason="tool_calls", tool_calls=calls)
-
-    def writes(folder: Path, n_cases: int, *, allow: bool) -> tuple[int, int]:
-        """Return how many writing calls a model made, and how many reached the service."""
-        folder.mkdir()
-        tree = write_template(folder, endpoint=f"{server.url}/v1", auth={"type": "none"})
-        tree["api"]["agent"]["allow_writes"] = allow
-        tree["search_space"]["parameters"]["model"] = {
-            "type": "categorical", "choices": ["m"], "default": "m",
-        }  # fmt: skip
-        tree["search_space"]["parameters"]["toolkit"] |= {"choices": ["all"], "default": "all"}
-        tree["optimization"]["evolution"] = {
-            "population_size": 2,
-            "generations": 1,
-            "elite_size": 1,
-        }
-        cases = json.loads((folder / "test_cases.json").read_text())[:n_cases]
-        (folder / "test_cases.json").write_text(json.dumps(cases))
-        tree["evaluation"]["test_cases"] = {"path": "test_cases.json"}
-        tree["prices"] = {"m": {"input": 1, "output": 1}}
-        (folder / "optimization.yaml").write_text(yaml.safe_dump(tree))
-        result = play(begin(folder))
-        assert result.n_failed == 0
-        made = sum(len(request.body["messages"]) < 4 for request in server.requests) * CALLS
-        shown = {result for request in server.requests for result in results_of(request)}
-        assert not any("127.0.0.1" in result for result in shown)
-        assert any('"SENT"' in result for result in shown) is allow
-        server.requests.clear()
-        service: Any = sys.modules["gmail_service"].service
-        return made, len(service.writes)
-
-    with LoopbackServer(write) as server:
-        made, reached = writes(tmp_path / "dry", 4, allow=False)
-        assert made >= 500
-        assert reached == 0
-        made, reached = writes(tmp_path / "wet", 2, allow=True)
-        assert reached >= made // 2

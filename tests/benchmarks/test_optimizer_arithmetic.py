@@ -1,14 +1,11 @@
 """The benchmark's arithmetic: regret, pairing, claims, and files that are continued."""
 
-import math
 from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
 from benchmarks.optimizer import records
-from benchmarks.optimizer.commands import seeds_of
-from benchmarks.optimizer.imports import need
 from benchmarks.optimizer.records import Row
 from benchmarks.optimizer.regret import (
     Scale,
@@ -19,7 +16,7 @@ from benchmarks.optimizer.regret import (
     read_scales,
 )
 from benchmarks.optimizer.reporting import Results, summary, task_table
-from benchmarks.optimizer.tasks import SETS, TASKS, choose
+from benchmarks.optimizer.tasks import SETS, TASKS
 from benchmarks.tables import append
 
 SCALE = Scale(best=0.9, median=0.5)
@@ -55,17 +52,6 @@ def test_the_standard_error_is_that_of_the_seeds_means():
     assert found.error == pytest.approx(0.1)
 
 
-def test_one_seed_has_a_mean_and_no_error():
-    found = over_seeds({("a", 0): 0.25})
-    assert found.mean == 0.25
-    assert math.isnan(found.error)
-
-
-def test_no_seed_with_all_tasks_is_an_error():
-    with pytest.raises(ValueError, match="no seed was run on all of 2 tasks"):
-        over_seeds({("a", 0): 0.1, ("b", 1): 0.2})
-
-
 def test_differences_are_paired_by_task_and_seed():
     reference = {("a", 0): 0.5, ("b", 0): 0.1, ("a", 1): 0.7, ("b", 1): 0.3, ("c", 0): 0.9}
     runs = {("a", 0): 0.4, ("b", 0): 0.2, ("a", 1): 0.6, ("b", 1): 0.5, ("a", 7): 0.0}
@@ -76,24 +62,6 @@ def test_differences_are_paired_by_task_and_seed():
     assert found.difference.error == pytest.approx(0.025)
     assert (found.n_wins, found.n_tasks) == (1, 2)
     assert found.by_suite == pytest.approx({"one": -0.1, "two": 0.15})
-
-
-def test_seeds_that_lack_a_shared_task_do_not_count():
-    reference = {("a", 0): 0.5, ("b", 0): 0.1, ("a", 1): 0.9}
-    found = compare({("a", 0): 0.4, ("b", 0): 0.1, ("a", 1): 0.0}, reference, SUITES)
-    assert (found.own.mean, found.reference.mean) == pytest.approx((0.25, 0.3))
-    assert found.difference.n_seeds == 1
-
-
-def test_equal_opponents_win_nothing_against_each_other():
-    runs = {("a", seed): 0.1 * seed for seed in range(5)}
-    found = compare(runs, runs, SUITES)
-    assert (found.difference.mean, found.difference.error, found.n_wins) == (0, 0, 0)
-
-
-def test_opponents_without_a_common_run_cannot_be_compared():
-    with pytest.raises(ValueError, match="share no task"):
-        compare({("a", 0): 0.1}, {("a", 1): 0.1}, SUITES)
 
 
 def test_claims_are_judged_by_bias_and_coverage():
@@ -143,20 +111,3 @@ def test_every_task_has_a_scale_and_every_set_names_tasks():
         assert set(members) <= TASKS.keys(), name
     assert (len(SETS["all"]), len(SETS["unseen"]), len(SETS["mini"])) == (22, 17, 8)
     assert not set(SETS["unseen"]) & {*SETS["all"], *SETS["dev"]}
-
-
-def test_tasks_are_chosen_by_set_name_or_pattern():
-    assert choose(["llm:jhu-*", "llm:jhu-acc"]) == ["llm:jhu-acc", "llm:jhu-util"]
-    assert choose(["mini"]) == list(SETS["mini"])
-    with pytest.raises(ValueError, match="`nothing` is no task"):
-        choose(["nothing"])
-
-
-def test_seeds_are_a_number_or_a_range():
-    assert list(seeds_of("3")) == [0, 1, 2]
-    assert list(seeds_of("4-6")) == [4, 5, 6]
-
-
-def test_an_absent_library_says_how_to_install_it():
-    with pytest.raises(ModuleNotFoundError, match=r"benchmarks\.optimizer\.environments"):
-        need("no_such_library_anywhere")

@@ -151,13 +151,6 @@ def test_a_session_finds_nothing_of_the_one_before(stand_in, site):
     assert second.value["shown"][2] == "none"
 
 
-@pytest.mark.parametrize("blocks", [False, True])
-def test_ads_are_blocked_where_the_session_says_so(stand_in, site, blocks):
-    site.hosts.clear()
-    ask(stand_in, read_title, {"url": site.url}, body={"browserSettings": {"blockAds": blocks}})
-    assert ("ads.localhost" in site.hosts) is not blocks
-
-
 async def raise_error(page, case, parameters):
     raise KeyError("no price on the page")
 

@@ -24,7 +24,6 @@ from tasks.targets.browser import (
     MARK,
     ScriptEnd,
     SessionClient,
-    billed_minutes,
     check_playwright,
     check_script,
     recording_of,
@@ -198,20 +197,6 @@ def test_the_budget_reserves_the_whole_time_out_and_what_proxies_may_carry(body,
     assert target.worst_case({}, CASE).usd == pytest.approx(usd)
 
 
-def test_without_a_price_the_cost_is_unknown(url):
-    target = target_at(url, prices=None)
-    assert target.worst_case({}, CASE).usd is None
-    assert ask(target).cost_usd is None
-    only_minutes = PriceTable(version="2026-01-01").with_overrides({"browserbase": {"minute": 1}})
-    proxied = target_at(url, body={"proxies": True}, prices=only_minutes)
-    assert proxied.worst_case({}, CASE).usd is None
-
-
-@pytest.mark.parametrize(("seconds", "minutes"), [(0, 1), (60, 1), (60.001, 2), (3600, 60)])
-def test_begun_minutes_are_billed_whole_and_one_at_least(seconds, minutes):
-    assert billed_minutes(seconds) == minutes
-
-
 def test_the_request_holds_what_shapes_the_answer_and_no_secret(url):
     request = target_at(url, body={"region": "{r}"}).request({"r": "us-west-2"}, CASE)
     assert request == {
@@ -300,11 +285,6 @@ def test_however_a_script_ends_its_session_is_billed_and_its_key_is_hidden(
     assert "very-secret" not in f"{found.value}{found.value.details}"
 
 
-def test_an_answer_names_the_recording_of_its_session():
-    with provider(lambda *_: (200, session(status="COMPLETED"))) as url:
-        assert ask(target_at(url)).recording_url == "https://www.browserbase.com/sessions/s1"
-
-
 @pytest.mark.parametrize(
     "session_id",
     [
@@ -322,14 +302,6 @@ def test_an_id_of_another_form_makes_no_address(session_id: str):
     assert recording_of(session_id) is None
 
 
-def test_the_stand_in_makes_no_recording(url):
-    assert ask(target_at(url, mock=True)).recording_url is None
-    failed = Script(ScriptEnd(ending="done", outcome=FAILED))
-    with pytest.raises(CandidateFault) as found:
-        ask(target_at(url, failed, mock=True))
-    assert "recording" not in str(found.value)
-
-
 def test_a_session_that_cannot_be_released_is_billed_until_its_time_out(monkeypatch, caplog):
     monkeypatch.setattr("tasks.targets.browserbase._RELEASES_S", (0.0, 0.0, 0.0))
 
@@ -341,13 +313,6 @@ def test_a_session_that_cannot_be_released_is_billed_until_its_time_out(monkeypa
     assert reply.cost_usd == pytest.approx(10 * 0.002)
     # Three tries after the call, three more when the target is closed.
     assert caplog.text.count("session s1 is not released yet") == 6
-
-
-def test_what_a_script_says_that_it_cost_is_added(url):
-    said = WorkOutcome({"result": "1", "cost_usd": 0.5, "metrics": {"steps": 3}}, None, 5.0)
-    reply = ask(target_at(url, Script(ScriptEnd(ending="done", outcome=said))))
-    assert reply.cost_usd == pytest.approx(0.502)
-    assert reply.extra["steps"] == 3
 
 
 def test_a_call_that_is_given_up_releases_its_session(url):
@@ -383,26 +348,6 @@ def test_a_sweep_releases_the_run_s_sessions_and_no_others(url, caplog):
     assert left == {"killed": 0, "before": 0, "living": 1}
 
 
-def test_a_sweep_believes_no_answer_about_sessions_of_others():
-    released = []
-
-    def answer(method, path, _body):
-        if method == "POST":
-            released.append(path)
-        others = session(status="RUNNING", userMetadata={MARK: "another"})
-        return 200, [others, session(status="RUNNING", userMetadata=None), 3, {}]
-
-    with provider(answer) as url:
-        assert open_sessions(url) == 0
-    assert released == []
-
-
-def test_a_sweep_that_fails_is_told_and_ends_nothing(caplog):
-    with caplog.at_level(logging.WARNING):
-        target_at("http://127.0.0.1:9").sweep(["run-1"])
-    assert "open browser sessions could not be looked for" in caplog.text
-
-
 # -- what is missing
 
 
@@ -431,30 +376,6 @@ def test_a_script_awaits_and_takes_three_arguments():
 
 
 # -- the mock
-
-
-def test_the_stand_in_refuses_what_the_provider_refuses(url):
-    async def go() -> None:
-        client = client_of(url)
-        try:
-            with pytest.raises(CandidateFault, match="HTTP 400") as found:
-                await client.create({"regoin": "us-west-2"}, "r")
-            assert "regoin" in found.value.details
-            with pytest.raises(CandidateFault, match="HTTP 404"):
-                await client.release("nobody")
-        finally:
-            await client.aclose()
-
-    asyncio.run(go())
-
-
-def test_the_stand_in_wants_its_key(monkeypatch):
-    monkeypatch.setenv("STAND_IN_KEY", "right")
-    with MockServer(MockOptions(key_env="STAND_IN_KEY")) as server:
-        with pytest.raises(InfrastructureFault, match="access refused"):
-            ask(target_at(server.url))
-        with pytest.raises(InfrastructureFault, match="access refused"):
-            open_sessions(server.url)
 
 
 def test_the_provider_s_own_sdk_reads_what_the_stand_in_answers(url):

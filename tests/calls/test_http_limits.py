@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import random
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -17,12 +16,11 @@ from convergence_core.errors import (
     InfrastructureFault,
 )
 from convergence_core.records import Cell, RateInfo, Trial
-from tasks.calls.rate_limiter import EndpointLimiter
 from tasks.http.clients import within_limits
 from tasks.http.retries import Backoff
 from tests.support.configurations import http_api, loaded
 from tests.support.http_server import Answer, LoopbackServer
-from tests.support.http_targets import CASE, ask, made_target
+from tests.support.http_targets import ask, made_target
 from tests.support.sessions import assignment, session
 
 
@@ -143,139 +141,6 @@ def test_retry_after_is_respected(form):
     assert server.arrived_s[1] - server.arrived_s[0] >= pause_s
 
 
-def test_a_pause_that_one_cell_was_told_is_kept_by_all_of_them():
-    seen: list[int] = []
-
-    def answer(request):
-        seen.append(request.body["x"])
-        if len(seen) == 1:
-            return Answer({}, 429, {"retry-after-ms": "300"})
-        return Answer({"result": request.body["x"]})
-
-    with (
-        LoopbackServer(answer) as server,
-        http_session(server, workers=1, n_cases=4, max_retries=1) as s,
-    ):
-        trial = s.evaluate(assignment({"k": 1}, [f"c{i}" for i in range(4)]), 0)
-    assert sorted(seen) == [0, 0, 1, 2, 3]
-    assert min(server.arrived_s[1:]) - server.arrived_s[0] >= 0.3
-    assert [e.reward for e in trial.evaluations] == [1.0] * 4
-
-
-def test_a_call_that_was_let_in_before_the_pause_keeps_it_too():
-    n_seen = 0
-
-    def answer(request):
-        nonlocal n_seen
-        n_seen += 1
-        return Answer({}, 429, {"retry-after-ms": "300"}) if n_seen == 1 else Answer({"result": 1})
-
-    async def go() -> None:
-        gate, loop = EndpointLimiter(server.url, max_in_flight=2), asyncio.get_running_loop()
-        target = made_target(loaded(api=http_api(server.url)))
-        assert [gate.enter(loop.time()) for _ in range(2)] == [None, None]
-        with within_limits(gate):
-            with pytest.raises(InfrastructureFault):
-                await target.call({"k": 2}, CASE)
-            await target.call({"k": 2}, CASE)
-        await target.aclose()
-
-    with LoopbackServer(answer) as server:
-        asyncio.run(go())
-    assert server.arrived_s[1] - server.arrived_s[0] >= 0.3
-
-
-CHAOS = (
-    (0.20, Answer({}, 429, {"retry-after-ms": "20"})),
-    (0.10, Answer({}, 500)),
-    (0.05, Answer(hangs=True)),
-    (0.05, Answer({"result": "x" * 500}, cut_after=40)),
-    (0.05, Answer(b'{"result": ')),
-)
-
-
-def test_chaos_that_heals_leaves_no_trace_in_the_rewards():
-    """Two fifths of all calls fail; which, depends on the cell and its try alone."""
-    tries: dict[int, int] = {}
-    lock = threading.Lock()
-
-    def answer(request):
-        x = request.body["x"]
-        with lock:
-            tries[x] = tries.get(x, 0) + 1
-        drawn = random.Random(f"{x} {tries[x]}").random()
-        for share, bad in CHAOS:
-            drawn -= share
-            if drawn < 0:
-                return bad
-        return Answer({"result": x if x % 3 else -1})
-
-    with (
-        LoopbackServer(answer) as server,
-        http_session(
-            server, workers=16, n_cases=100, max_retries=20, request={"timeout_seconds": 0.5}
-        ) as s,
-    ):
-        trial = s.evaluate(assignment({"k": 1}, [f"c{i}" for i in range(100)]), 0)
-    assert [e.reward for e in trial.evaluations] == [float(bool(x % 3)) for x in range(100)]
-    assert max(tries.values()) > 3, "there was chaos"
-    assert {e.fault for e in trial.evaluations} == {None}
-
-
-@pytest.mark.parametrize(
-    "retry_after",
-    [
-        "-5",
-        "soon",
-        "",
-        "inf",
-        "nan",
-        "1e400",
-        "99999999999",
-        "Thu, 01 Jan 1970 00:00:00 GMT",
-        "0x1F",
-    ],
-)
-def test_a_case_that_is_always_throttled_is_missing_and_the_others_are_not(retry_after: str):
-    def answer(request):
-        if request.body["x"] == 3:
-            return Answer({}, 429, {"retry-after": retry_after})
-        return Answer({"result": request.body["x"]})
-
-    with (
-        LoopbackServer(answer) as server,
-        http_session(server, workers=1, n_cases=6, max_retries=1, max_rate_limit_retries=1) as s,
-    ):
-        trial = s.evaluate(assignment({"k": 1}, [f"c{i}" for i in range(6)]), 0)
-    assert [e.reward for e in trial.evaluations] == [1.0, 1.0, 1.0, None, 1.0, 1.0]
-    assert trial.evaluations[3].fault == "infrastructure"
-    assert sum(request.body["x"] == 3 for request in server.requests) <= 3
-
-
-def test_a_wrong_key_ends_the_run_before_all_its_cells_are_lost():
-    with (
-        LoopbackServer(lambda _: Answer({}, 401)) as server,
-        http_session(server, workers=2, n_cases=40) as s,
-        pytest.raises(EndpointDownError, match="refused 3 calls and has answered none") as caught,
-    ):
-        s.evaluate(assignment({"k": 1}, [f"c{i}" for i in range(40)]), 0)
-    assert len(server.requests) <= 4
-    assert "convergence resume" in str(caught.value)
-
-
-@pytest.mark.slow
-def test_an_endpoint_that_is_not_there_ends_the_run_with_what_to_do():
-    with LoopbackServer(lambda _: Answer({})) as server:
-        pass
-    with (
-        http_session(server, workers=4, n_cases=40) as s,
-        pytest.raises(EndpointDownError, match="nothing listens on") as caught,
-    ):
-        s.evaluate(assignment({"k": 1}, [f"c{i}" for i in range(40)]), 0)
-    assert server.url in str(caught.value)
-    assert "convergence resume" in str(caught.value)
-
-
 def candidates_at_once(session: Any, models: list[str], n_cases: int) -> list[Trial]:
     """Evaluate candidates, each in a thread, as a generation does."""
     plans = [
@@ -342,23 +207,3 @@ def test_nothing_is_concluded_about_an_address_before_each_model_was_tried():
         assert not check.is_wrong(others_wait=False)
     check.missed("one more", "worst")
     assert check.is_wrong(others_wait=False)
-
-
-def test_a_space_of_two_candidates_needs_no_third_one_to_show_a_wrong_address():
-    few, many = AddressCheck(n_candidates=2), AddressCheck()
-    for check in (few, many):
-        for number in range(10):
-            check.missed(f"candidate {number % 2}", "")
-    assert few.is_wrong(others_wait=False)
-    assert not few.is_wrong(others_wait=True), "another one is still to be asked"
-    assert not many.is_wrong(others_wait=False)
-
-
-def test_an_address_that_finds_nothing_for_one_candidate_is_missing_and_never_zero():
-    with (
-        LoopbackServer(lambda _: Answer({}, 404)) as server,
-        http_session(server, workers=2, n_cases=4, max_retries=1) as s,
-    ):
-        trial = s.evaluate(assignment({"k": 1}, [f"c{i}" for i in range(4)]), 0)
-    assert [(e.fault, e.reward) for e in trial.evaluations] == [("infrastructure", None)] * 4
-    assert len(server.requests) == 8

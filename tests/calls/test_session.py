@@ -1,9 +1,7 @@
 """The session: results, limits, retries, budget, stop."""
 
 import asyncio
-import random
 import threading
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -26,7 +24,6 @@ from tests.support.memory_journal import MemoryJournal
 from tests.support.sessions import (
     ScriptedTarget,
     assignment,
-    cases,
     equal_metric,
     function_target,
     right,
@@ -47,11 +44,6 @@ def test_evaluations_come_in_the_order_of_the_cells():
     assert first.response_text == "3"
     assert first.started_us is not None
     assert first.ended_us is not None
-
-
-def test_an_empty_assignment_is_an_empty_trial():
-    with session(ScriptedTarget(right)) as s:
-        assert s.evaluate(assignment({"k": 1}, []), 0).evaluations == ()
 
 
 def test_candidates_fault_is_reward_zero_with_its_reason_and_traceback():
@@ -133,23 +125,6 @@ def test_a_call_that_is_always_throttled_ends_as_missing_after_the_attempts_that
         "infrastructure",
         limits.most_attempts,
     )
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_no_mixture_of_faults_and_rate_limits_takes_more_attempts_than_is_documented(seed: int):
-    rng = random.Random(seed)
-    retries, waits = rng.randrange(4), rng.randrange(4)
-    tries: Counter[str] = Counter()
-
-    def answer(params, case):
-        tries[case.case_id] += 1
-        kind = rng.choice(["http_429", "http_429", "http_503", "timeout", "held"])
-        return InfrastructureFault(kind, error_type=kind)
-
-    with session(ScriptedTarget(answer), max_retries=retries, max_rate_limit_retries=waits) as s:
-        s.evaluate(assignment({"k": 1}, [f"c{i}" for i in range(8)]), 0)
-    # Of what was held back nothing was sent, so it is asked again even where nothing is retried.
-    assert max(tries.values()) <= 1 + retries + waits
 
 
 def test_a_retry_that_the_budget_refuses_names_the_limit_and_the_fault():
@@ -235,29 +210,6 @@ def test_parameters_that_make_no_request_are_not_asked():
         trial = s.evaluate(assignment({"k": 1}, ["c0", "c1"]), 0)
     assert target.n_calls == 0
     assert [(e.reward, e.call_key, e.attempt) for e in trial.evaluations] == [(0.0, None, 0)] * 2
-
-
-def test_workers_limit_calls_of_all_assignments_together():
-    together = threading.Barrier(3)
-
-    async def answer() -> int:
-        for _ in range(5):
-            await asyncio.sleep(0)
-        return 0
-
-    target = ScriptedTarget(lambda p, c: answer())
-    journal = MemoryJournal()
-    with session(target, n_cases=20, workers=3, journal=journal) as s:
-
-        def evaluate(k):
-            together.wait()
-            return s.evaluate(assignment({"k": k}, [f"c{i}" for i in range(20)]), 0)
-
-        with ThreadPoolExecutor(3) as pool:
-            trials = list(pool.map(evaluate, range(3)))
-    assert sum(len(trial.evaluations) for trial in trials) == 60
-    assert target.most_in_flight == 3
-    assert journal.most_in_flight == 3  # claims are never made ahead of the call
 
 
 def test_cells_are_asked_in_order_of_arrival():
@@ -378,22 +330,3 @@ def test_error_of_the_listener_reaches_the_caller():
 
     with session(ScriptedTarget(right), on_cell=listen) as s, pytest.raises(ZeroDivisionError):
         s.evaluate(assignment({"k": 1}, ["c0"]), 0)
-
-
-def test_evaluating_after_close_is_an_error():
-    with session(ScriptedTarget(right)) as s:
-        pass
-    s.close()
-    with pytest.raises(RuntimeError):
-        s.evaluate(assignment({"k": 1}, ["c0"]), 0)
-
-
-def test_target_and_metrics_are_closed_with_the_session():
-    target = ScriptedTarget(right)
-    with session(target):
-        pass
-    assert target.closed
-
-
-def test_cases_of_the_helper_are_right():
-    assert cases(2)["c1"].expected == 1

@@ -202,34 +202,6 @@ def test_what_is_stored_is_redacted_and_what_is_scored_is_what_is_stored():
     assert not any(secret in text for text in journal.stored)
 
 
-def test_sessions_of_two_processes_wait_for_each_others_calls():
-    journal = MemoryJournal()
-    plan = assignment({"k": 1}, ["c0"])
-    released = threading.Event()
-    asked = threading.Event()
-
-    def slow(case_input, params):
-        asked.set()
-        released.wait(20)
-        return 0
-
-    other = ScriptedTarget(right)
-    other.provider = "function"
-    other.request = function_target(slow).request  # type: ignore[method-assign]
-    with (
-        session(function_target(slow), journal=journal) as one,
-        session(other, journal=journal) as two,
-        ThreadPoolExecutor(2) as pool,
-    ):
-        first = pool.submit(one.evaluate, plan, 0)
-        assert asked.wait(20)
-        second = pool.submit(two.evaluate, plan, 0)
-        released.set()
-        trials = [first.result(), second.result()]
-    assert other.n_calls == 0
-    assert trials[0] == trials[1]
-
-
 def test_cells_that_run_together_share_a_transaction(tmp_path):
     batches: dict[str, list[int]] = {"claim": [], "settle": []}
     journal = MemoryJournal(on_batch=lambda kind, size: batches[kind].append(size))

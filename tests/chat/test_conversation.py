@@ -244,19 +244,6 @@ def test_system_messages_that_are_written_follow_the_persona(chats):
     assert [one.content for one in logged.messages] == ["Arr.\n\nAt 0.5.", "Hi?"]
 
 
-def test_demonstrations_of_a_prompt_are_turns_before_the_conversation(chats):
-    text = "Be brief.\n\n<shots>\n<shot>\n<user>2+2</user>\n<assistant>4</assistant>\n</shot>\n</shots>"
-    parameters = {"system": {"type": "text", "variants": [text], "default": text}}
-
-    async def use(chat):
-        return (await said(Conversation(chat, user_id="ada"), "3+3"))[1]
-
-    logged = chats.run(use, search_space__parameters=parameters)
-    persona = BUILT_IN["assistant"]
-    contents = [one.content for one in logged.messages]
-    assert contents == [f"{persona}\n\nBe brief.", "2+2", "4", "3+3"]
-
-
 def test_an_unknown_role_is_refused_with_the_known_ones(chats):
     async def use(chat):
         with pytest.raises(ConfigurationError, match="Did you mean `creative`"):
@@ -268,16 +255,6 @@ def test_an_unknown_role_is_refused_with_the_known_ones(chats):
         assert (conversation.role, conversation.conversation_id) == ("assistant", before)
 
     chats.run(use)
-
-
-def test_what_is_no_chat_model_is_refused(chats):
-    async def use(_chat):
-        raise AssertionError
-
-    with pytest.raises(ConfigurationError, match=r"api\.kind"):
-        chats.run(use, api={"name": "system", "kind": "function", "function": "math:sqrt"})
-    with pytest.raises(ConfigurationError, match="default"):
-        chats.run(use, search_space__parameters={"top_p": {"type": "float", "min": 0, "max": 1}})
 
 
 def test_a_conversation_is_trimmed_by_whole_turns():
@@ -328,16 +305,3 @@ def test_log_probabilities_are_kept_where_the_backend_gives_them(chats, told):
     logged = chats.run(use, api=api)
     assert chats.server.requests[0].body["logprobs"] is True
     assert logged.logprobs == ((-0.5, -1.25) if told else None)
-
-
-def test_log_probabilities_that_are_none_are_not_kept(chats):
-    made = chunk(content="a")
-    made["choices"][0]["logprobs"] = {
-        "content": [{"logprob": "x"}, {"logprob": 3}, {"logprob": None}]
-    }
-    chats.answer = lambda _: events([made, chunk("stop")])
-
-    async def use(chat):
-        return (await said(Conversation(chat, user_id="ada"), "Hi?"))[1]
-
-    assert chats.run(use).logprobs is None

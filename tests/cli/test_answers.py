@@ -77,14 +77,6 @@ def test_edits_of_the_prompt_that_was_found_are_listed(tmp_path: Path, cli: Runn
     assert "How the prompt was written" not in cli("show", "--store", store, "--case", "c07").out
 
 
-def test_judges_reasons_stand_beside_the_answers(store: Path, cli: Runner):
-    told = cli("show", "--store", store, "--json").json
-    reasons = [reason for case in told["cases"] for reason in case["found"]["reasons"]]
-    assert reasons
-    assert all(" of 10: " in reason for reason in reasons)
-    assert "judge of" in cli("show", "--store", store).out
-
-
 def test_a_case_is_shown_alone_and_an_unknown_one_gets_a_proposal(store: Path, cli: Runner):
     done = cli("show", "--store", store, "--case", "c07")
     assert done.code == 0, done.err
@@ -158,31 +150,11 @@ def test_two_candidates_are_compared_by_case_with_their_interval(store: Path, cl
     assert "One answer" in text
 
 
-def test_candidates_are_found_by_the_beginning_of_their_id(store: Path, cli: Runner):
-    told = cli("compare", "default", "found", "--store", store, "--json").json
-    a, b = (told[side]["candidate_id"] for side in "ab")
-    short = cli("compare", a[:6], b[:6], "--store", store, "--json").json
-    assert [short[side]["candidate_id"] for side in "ab"] == [a, b]
-    assert short["rewards"] == told["rewards"]
-
-
 def test_two_runs_are_compared_by_what_they_recommend(store: Path, cli: Runner, labels: list[str]):
     told = cli("compare", *labels, "--store", store, "--json").json
     assert [told[side]["run"] for side in "ab"] == labels
     assert told["notes"] == []
     assert {case["case_id"] for case in told["cases"]} <= {f"c{n:02d}" for n in range(20)}
-
-
-def test_a_candidate_and_itself_are_the_same(store: Path, cli: Runner):
-    out = cli("compare", "recommended", "recommended", "--store", store).out
-    assert "A and B are the same configuration." in out
-
-
-def test_names_of_two_kinds_or_of_nothing_are_refused(store: Path, cli: Runner, labels: list[str]):
-    mixed = cli("compare", "default", labels[0], "--store", store)
-    assert mixed.code == 2
-    assert "both be runs, or both be candidates" in mixed.err
-    assert cli("compare", "nobody", "nothing", "--store", store).code == 2
 
 
 def test_changed_cases_are_said_and_inputs_shown_as_sent(tmp_path: Path, cli: Runner, here: Path):
@@ -198,18 +170,3 @@ def test_changed_cases_are_said_and_inputs_shown_as_sent(tmp_path: Path, cli: Ru
     assert done.code == 0, done.err
     assert "the test cases were changed since this run" in done.out
     assert "What is 2 + 5?" in cli("show", "--case", "c00").out
-
-
-def test_without_kept_texts_scores_alone_are_shown(tmp_path: Path, cli: Runner, here: Path):
-    with MockServer() as server:
-        write_project(
-            tmp_path,
-            server.url,
-            optimization__evolution={"population_size": 3, "generations": 1},
-            storage__keep_text=False,
-        )
-        play(begin(tmp_path))
-    out = cli("show").out
-    assert "No texts were kept" in out
-    assert "What is" not in out
-    assert "scores" in out

@@ -9,7 +9,7 @@ import pytest
 
 from convergence import OptimizationResult, run_optimization, run_optimization_sync
 from convergence.types import Event, GenerationFinished, RunStarted
-from convergence_core.errors import ConfigurationError, NoRewardError, RunInterruptedError
+from convergence_core.errors import ConfigurationError
 from convergence_core.result.verdict import verdict_of
 from tasks.store import ParquetStore
 
@@ -73,24 +73,6 @@ def test_mapping_with_callables_runs(evaluator: Any, here: Path):
 
 
 @pytest.mark.prefect
-def test_a_metric_without_a_number_ends_the_run_after_one_generation_and_raises(here: Path):
-    asked = []
-
-    def recorded(n: int, x: float) -> float:
-        asked.append((n, x))
-        return x
-
-    with pytest.raises(NoRewardError, match=r"no_number \(\d+ times\).*returned 'good'"):
-        run_optimization_sync(
-            config(9), local_function=recorded, evaluator=lambda result: "good", test_cases=CASES
-        )
-    assert len(asked) <= 4 * len(CASES)
-    (row,) = ParquetStore("convergence-data").runs()
-    assert row.reason is not None
-    assert row.reason.startswith("none of ")
-
-
-@pytest.mark.prefect
 @pytest.mark.parametrize("wrong", [None, 5], ids=["perfect", "all but one"])
 def test_perfect_defaults_end_a_run_before_anything_else_is_evaluated(
     wrong: int | None, here: Path
@@ -137,24 +119,6 @@ def test_async_form_leaves_the_loop_free(here: Path):
     result, turns = asyncio.run(main())
     assert result.success
     assert turns > 10
-
-
-@pytest.mark.prefect
-def test_async_target_and_evaluator_work_inside_a_running_loop(here: Path):
-    async def slow_target(n: int, x: float) -> float:
-        await asyncio.sleep(0)
-        return x
-
-    async def slow_near(result: float, expected: float, params: object, metric: str) -> float:
-        await asyncio.sleep(0)
-        return near(result, expected, params, metric)
-
-    async def notebook() -> OptimizationResult:
-        return run_optimization_sync(
-            config(1), local_function=slow_target, evaluator=slow_near, test_cases=CASES
-        )
-
-    assert asyncio.run(notebook()).success
 
 
 @pytest.mark.prefect
@@ -215,21 +179,6 @@ def test_listener_that_raises_ends_the_run_and_is_heard(here: Path):
     assert record.status == "stopped"
 
 
-@pytest.mark.prefect
-@pytest.mark.slow
-def test_summary_is_written_to_standard_error_only_when_asked(
-    here: Path, capfd: pytest.CaptureFixture[str]
-):
-    for mode in ("silent", "summary"):
-        run_optimization_sync(
-            config(1), **GIVEN,
-            logging_mode=mode,
-        )  # fmt: skip
-        captured = capfd.readouterr()
-        assert captured.out == ""
-        assert ("generation 00" in captured.err) is (mode == "summary")
-
-
 def test_wrong_configuration_raises_before_anything_is_written(here: Path):
     with pytest.raises(ConfigurationError):
         run_optimization_sync({"api": {"name": "bot"}})
@@ -239,7 +188,3 @@ def test_wrong_configuration_raises_before_anything_is_written(here: Path):
 def test_overrides_of_a_resumed_run_are_refused(here: Path):
     with pytest.raises(ConfigurationError, match="seed"):
         run_optimization_sync(config(), **GIVEN, resume="x", seed=3)
-
-
-def test_interrupted_error_is_what_a_stopped_run_raises():
-    assert RunInterruptedError.exit_code == 130

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-import convergence
 from tasks.serving.bandit import Bandit
 from tasks.serving.offers import offer_of
 from tasks.store.runtime.runtime_store import RuntimeStore
@@ -80,28 +79,3 @@ def test_a_fold_tells_what_it_saw(store: Path, cli: Runner):
     assert (found["decisions"], found["rewards"]) == (0, 0)
     assert found["guards"]["bot/default"]["decision"] == "watching"
     assert set(found["evidence"]) == {"bot/default"}
-
-
-def test_the_python_interface_does_the_same(store: Path):
-    convergence.configure_runtime_sync("bot", storage=store)
-    names = convergence.runtime_offer_arms_sync("bot", [{"arm_id": "b", "params": {"m": 2}}])
-    assert names == ["b"]
-    assert convergence.runtime_retire_arm_sync("bot", "a")
-    assert {convergence.runtime_select_sync("bot", user_id="u").arm_id for _ in range(5)} == {"b"}
-    convergence.runtime_reset_priors_sync("bot")
-    assert [arm["retired"] for arm in convergence.runtime_arms_sync("bot")] == [True, False]
-    with pytest.raises(LookupError, match="nothing was ever offered"):
-        convergence.runtime_arms_sync("bot", agent_type="another")
-
-
-def test_the_async_interface_does_the_same(store: Path):
-    import asyncio
-
-    async def change() -> list[bool]:
-        await convergence.configure_runtime("bot", storage=store)
-        await convergence.runtime_offer_arms("bot", [{"arm_id": "b", "params": {"m": 2}}])
-        await convergence.runtime_retire_arm("bot", "a")
-        await convergence.runtime_reset_priors("bot")
-        return [arm["retired"] for arm in await convergence.runtime_arms("bot")]
-
-    assert asyncio.run(change()) == [True, False]

@@ -1,7 +1,5 @@
 """``test``: current settings on all cases, exit codes, journal and budget, JUnit XML."""
 
-import contextlib
-import json
 import time
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
@@ -9,18 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from convergence_core.records import canonical_json
 from tasks.inputs.loader import load
 from tasks.mock.mock_server import MockServer
-from tasks.pages.cell import cell
-from tasks.pages.source import PageSource
 from tasks.store import ParquetStore
 from tasks.store.runtime.promotions import set_champion
 from tasks.store.runtime.rows import Champion
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tests.support.commands import Runner
-from tests.support.configurations import chat_api, mapping
-from tests.support.http_server import LoopbackServer, chat_answer
 from tests.support.optimizations import ledger, write_project
 from tests.support.paid_runs import STORE, write_project as write_paid_project
 
@@ -78,19 +71,6 @@ def test_a_champion_that_is_shown_to_be_better_fails_the_present_settings(here: 
         told["reward"]["mean"] - told["champion"]["reward"]["mean"]
     )
     assert [check["passed"] for check in told["checks"]] == [True, False]
-
-
-def test_a_worse_champion_or_the_same_one_passes(here: Path, cli: Runner):
-    write_project(here)
-    cli("test")
-    crown(here, x=1.0, kind="a")
-    assert cli("test", "--against", "champion").code == 0
-    crown(here, **DEFAULTS)
-    n = len(ledger(here))
-    done = cli("test", "--against", "champion")
-    assert done.code == 0
-    assert "the current settings are the champion's" in done.out
-    assert len(ledger(here)) == n + 12, "one candidate is asked once"
 
 
 def test_bad_input_is_exit_code_2(here: Path, cli: Runner):
@@ -210,54 +190,3 @@ def test_an_interrupted_test_goes_on_and_pays_nothing_twice(
     assert done.json["run"] == run.label
     sql = "select count(*) as n from attempts where state = 'done'"
     assert ParquetStore(here / STORE).rows(sql) == [{"n": 20}]
-
-
-def test_offline_needs_no_key_and_says_so(
-    here: Path, cli: Runner, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    assert cli("init", ".", "--template", "openai", "--non-interactive").code == 0
-    done = cli("test", "--offline")
-    assert done.code == 0, done.err
-    assert "a mock wrote these answers" in done.out
-    (row,) = cli("runs", "--json").json
-    assert row["system"] == "mood.offline.test"
-    assert canonical_json(json.loads(cli("test", "--offline", "--json").out)["offline"]) == "true"
-
-
-SECRET = "sk-proj-abcdefghijklmnop1234567890"  # noqa: S105 - nobody's
-THINKER = {
-    "search_space__parameters": {
-        "temperature": {"type": "float", "min": 0, "max": 1, "default": 1}
-    },
-    "evaluation": {
-        "test_cases": [{"id": name, "input": name, "expected": "yes"} for name in "ab"],
-        "metrics": {"right": {"type": "exact_match", "weight": 1}},
-    },
-    "storage__path": "./store",
-}
-
-
-@pytest.mark.parametrize("keeps", [True, False])
-def test_thinking_is_stored_and_shown_and_never_scored(here: Path, cli: Runner, keeps: bool):
-    text = f"<think>\nIs it the key {SECRET}? No.\n</think>\n\nyes"
-    with LoopbackServer(lambda _: chat_answer(text)) as server:
-        sections = {**THINKER, "api": chat_api(server.url), "storage__keep_text": keeps}
-        (here / "optimization.yaml").write_text(json.dumps(mapping(**sections)))
-        told = cli("test", "--json").json
-    assert told["reward"]["mean"] == 1.0
-    thinking = "Is it the key [redacted]? No." if keeps else None
-    assert {case["answer"]["thinking"] for case in told["cases"]} == {thinking}
-    assert {case["answer"]["text"] for case in told["cases"]} == {"yes" if keeps else None}
-    rows = cli("query", "SELECT response, thinking FROM answers", "--json").json
-    assert rows == [{"response": '"yes"' if keeps else None, "thinking": thinking}] * 2
-    with contextlib.closing(PageSource(ParquetStore(here / "store"))) as source:
-        record = source.store.runs()[0]
-        candidate = source.rows("SELECT DISTINCT candidate_id FROM evaluations")[0]["candidate_id"]
-        (repeat,) = cell(source, record, candidate, "a")["repeats"]
-    assert repeat["thinking"] == thinking
-    assert all(
-        SECRET.encode() not in path.read_bytes()
-        for path in (here / "store").rglob("*")
-        if path.is_file()
-    )

@@ -2,7 +2,6 @@
 
 import json
 import os
-import random
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,11 +9,8 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
-import typer
-import yaml
 
-from convergence import console, run_optimization_sync
-from convergence.cli import begin
+from convergence import run_optimization_sync
 from convergence_core.errors import ConfigurationError
 from tasks.functions.user_functions import arguments_of, describe, is_async
 from tests.support.commands import Done, Runner
@@ -42,7 +38,6 @@ output: {save_path: ./results, formats: [json]}
 """
 BOT = "def answer(t=0, **others):\n    return 'x'\n"
 CASES = json.dumps([{"id": str(n), "input": f"q{n}", "expected": "x"} for n in range(4)])
-PATHS = "test_cases: {path: cases.json, holdout: 0.5}"
 MARKS = ("Traceback", "Unexpected error")
 
 
@@ -286,58 +281,7 @@ def test_files_that_may_not_be_read_are_refused(project: Path, cli: Runner, name
     refused(cli("validate", "--json"), key)
 
 
-WRONG: tuple[Any, ...] = (
-    {"a": {"b": 1}}, [[1], [2]], float("nan"), float("inf"), -float("inf"), 10**400, -(10**400), "\0",
-    -1e308, "\ud7ff\u202e{", [None],
-)  # fmt: skip
 """What is no value of any key below."""
-N_GENERATED = 255 - len(HAND_WRITTEN)
-
-
-def leaves(tree: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    if isinstance(tree, dict):
-        return [leaf for key, value in tree.items() for leaf in leaves(value, (*path, key))]
-    return [path]
-
-
-def generated() -> list[tuple[tuple[Any, ...], Any]]:
-    tree = yaml.safe_load(CONFIG)
-    # Names and texts may hold any character but one, choices any value.
-    free = {("api", "name"), ("storage", "path"), ("output", "save_path"), ("api", "function"),
-            ("evaluation", "test_cases", "path")}  # fmt: skip
-    paths = [path for path in leaves(tree) if "parameters" not in path and path not in free]
-    paths += [("search_space", "parameters", "t", key) for key in ("type", "min", "max")]
-    pairs = [(path, value) for path in paths for value in WRONG]
-    pairs += [(path, value) for path in sorted(free) for value in ({"a": 1}, [[1]], 10**400, "\0")]
-    return random.Random(22).sample(pairs, N_GENERATED)
-
-
-def validated(capsys: pytest.CaptureFixture[str]) -> Done:
-    """Run the command without the line that leads to it, which takes most of its time."""
-    code = 0
-    console.settings.json = True
-    try:
-        begin.validate(Path("optimization.yaml"))
-    except typer.Exit as end:
-        code = end.exit_code
-    finally:
-        console.settings.json = False
-    return Done(code, *capsys.readouterr())
-
-
-def test_values_of_a_wrong_kind_anywhere_are_refused_with_key_and_fix(project: Path, capsys):
-    for path, value in generated():
-        tree = yaml.safe_load(CONFIG)
-        holder = tree
-        for key in path[:-1]:
-            holder = holder[key]
-        holder[path[-1]] = value
-        text = json.dumps(tree) if isinstance(value, int) else yaml.safe_dump(tree)
-        (project / "optimization.yaml").write_text(text)
-        try:
-            refused(validated(capsys), path[0])
-        except AssertionError as error:
-            raise AssertionError(f"{path} = {value!r}"[:200]) from error
 
 
 @pytest.mark.parametrize(
@@ -351,27 +295,6 @@ def test_a_run_is_refused_before_anything_is_made(project: Path, cli: Runner, na
     done = cli("optimize", "--quiet")
     assert done.code == 2, (done.out, done.err)
     assert not [mark for mark in MARKS if mark in done.err]
-    assert {path.name for path in project.iterdir()} - {"__pycache__"} == before
-
-
-IN_PYTHON = (
-    "a BaseException at import", "GeneratorExit at import", "NUL in the function", "NUL in the cases' path",
-    "a pipe as cases", "a store path that is a file", "a journal whose variable is not set",
-    "an address without a bucket", "a key twice in a JSON case", "a pipe as the configuration",
-    "dollars that nobody can count", "results in a loop of links",
-)  # fmt: skip
-
-
-@pytest.mark.parametrize("name", IN_PYTHON)
-def test_python_is_refused_with_the_same_words(project: Path, cli: Runner, name: str):
-    bend, key = HAND_WRITTEN[name]
-    bend(project)
-    before = {path.name for path in project.iterdir()}
-    with pytest.raises(ConfigurationError) as caught:
-        run_optimization_sync("optimization.yaml")
-    assert any(key in problem.key for problem in caught.value.problems)
-    told = cli("validate", "--json").json["problems"]
-    assert [problem.rule for problem in caught.value.problems] == [row["rule"] for row in told]
     assert {path.name for path in project.iterdir()} - {"__pycache__"} == before
 
 

@@ -1,6 +1,5 @@
 """``convergence chat``: questions, marks and commands, line by line and by single keys."""
 
-import itertools
 import json
 import os
 import pty
@@ -38,14 +37,6 @@ def type_lines(cli, here, monkeypatch):
             return cli("chat", *(() if "--user" in options else ("--user", "ada")), *options)
 
     return typed
-
-
-def numbering_provider() -> LoopbackServer:
-    """A provider that never answers the same."""
-    numbers = itertools.count(1)
-    return LoopbackServer(
-        lambda _: events([chunk(content=f"Answer number {next(numbers)}."), chunk("stop")])
-    )
 
 
 def history(here: Path):
@@ -97,49 +88,6 @@ def test_commands_mark_and_take_back(type_lines, here):
     assert [one.rating for one in history(here)] == [None]
 
 
-def test_the_status_counts_answers_marks_and_comparisons(type_lines):
-    none = type_lines("/status")
-    assert none.out == "No answers yet.\n"
-    lines = (
-        "Hi?", "5", "Hi!", "3", "Ho?", "", "/compare Hm?", "1", "/role code", "Hi?", "2", "/status"
-    )  # fmt: skip
-    with numbering_provider() as server:
-        done = type_lines(*lines, api=chat_api(server.url), options=())
-    assert done.code == 0, done.err
-    assert done.out.endswith(
-        "assistant: 5 answers, 2 rated, mean reward 0.50 of -1 to 1 (95 % interval -0.48 to 1.00)\n"
-        "code: 1 answer, 1 rated, mean reward -0.50 of -1 to 1\n"
-        "1 comparison of two answers\n"
-    )
-
-
-def test_the_better_of_two_answers_is_stored(type_lines, here):
-    with numbering_provider() as server:
-        lines = ("/compare Hi?", "2", "/compare", "", "/history 1")
-        done = type_lines(*lines, api=chat_api(server.url), options=())
-    assert done.code == 0, done.err
-    assert "Answer 2 is better. The conversation continues with it." in done.out
-    assert "No choice. The conversation continues with answer 1." in done.out
-    with FeedbackStore(here / "data") as store:
-        rows = store.fetch("SELECT chosen_id, first_id FROM comparisons")
-    assert len(rows) == 1
-    assert rows[0][0] != rows[0][1]
-
-
-def test_between_equal_answers_there_is_nothing_to_prefer(type_lines, here):
-    done = type_lines("/compare Hi?", "/status")
-    assert done.code == 0, done.err
-    assert "Both answers are equal." in done.out
-    assert "comparison" not in done.out
-
-
-def test_roles_of_ones_own_answer_too(type_lines, here):
-    done = type_lines("Hi?", "", "/role pirate", "Hi?", roles={"pirate": "Arr."})
-    assert "pirate answers now" in done.out
-    assert [one.interaction.role for one in history(here)] == ["assistant", "pirate"]
-    assert history(here)[1].interaction.messages[0].content == "Arr."
-
-
 @pytest.mark.parametrize(
     ("line", "words"),
     [
@@ -156,17 +104,6 @@ def test_a_line_that_cannot_be_answered_is_told_and_fails_a_pipe(type_lines, lin
     assert done.code == 1
     assert words in " ".join(done.err.split())
     assert all(name in done.out for name in COMMANDS)
-
-
-def test_quit_leaves_the_lines_that_follow(type_lines, here):
-    assert type_lines("Hi?", "/quit", "Hi again?").code == 0
-    assert len(history(here)) == 1
-
-
-def test_an_unknown_role_is_bad_input(type_lines):
-    done = type_lines(options=("--offline", "--role", "asistant"))
-    assert done.code == 2
-    assert "Did you mean `assistant`?" in done.err
 
 
 @pytest.mark.parametrize("name", ["ev\x1bil", "", " ada", "a" * 201])

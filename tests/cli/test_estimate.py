@@ -8,7 +8,6 @@ import yaml
 
 from convergence_core.budget.bounds import prompt_bound
 from convergence_core.ports import Row
-from tasks.calls.pending_calls import JUDGE_LANE, TARGET_LANE
 from tasks.inputs.environment import Environment
 from tasks.inputs.factories import make_target
 from tasks.inputs.loader import load
@@ -142,14 +141,6 @@ def test_a_cap_that_leaves_no_final_look_is_told_before_anything_is_paid(here: P
     assert cli("validate", "--json").json["run"]["final_shortage"] is None
 
 
-def test_early_stopping_makes_a_range(here: Path, cli: Runner):
-    execution = {"early_stopping": {"enabled": True, "patience": 1}}
-    write_project(here, optimization__execution=execution)
-    calls = role(cli("estimate", "--json").json, "evaluation")["calls"]
-    low, high = 9 * 6 * 2 + 24, 9 * 6 * 4 + 24
-    assert calls == {"low": low, "expected": (low + high) / 2, "high": high}
-
-
 def test_unknown_price_is_unknown_and_says_what_to_write(here: Path, cli: Runner):
     write_project(here, budget={"max_usd": 1})
     target = role(cli("estimate", "--json").json, "evaluation")
@@ -181,11 +172,6 @@ def test_most_is_what_the_budget_would_reserve_for_the_dearest_call(here: Path, 
     assert 0 < found["usd"]["low"] < found["usd"]["expected"] < found["usd"]["high"]
     assert found["tokens"]["low"] < found["tokens"]["expected"] < found["tokens"]["high"]
     assert found["basis"] == "the cases, and answers of 150 tokens or as `expected`"
-
-
-def test_model_without_a_price_is_named(here: Path, cli: Runner):
-    chat(here, prices={"small": {"input": 1, "output": 2}})
-    assert "Evaluation: the price of large is unknown." in cli("estimate").out
 
 
 def test_answer_without_limit_has_no_price_until_one_is_set(here: Path, cli: Runner):
@@ -220,14 +206,6 @@ def test_earlier_runs_of_the_system_calibrate(here: Path, cli: Runner):
     assert found["usd"]["high"] == pytest.approx(n_calls * (100 * 10 + 20 * 40) / 1e6)
 
 
-def test_earlier_costs_calibrate_what_has_no_list_price(here: Path, cli: Runner):
-    write_project(here)
-    remember(here / "convergence-data", name="known", cost_usd=0.25)
-    found = role(cli("estimate", "--json").json, "evaluation")
-    assert found["usd"]["expected"] == pytest.approx(240 * 0.25)
-    assert found["basis"] == "calibrated by 6 calls of 1 earlier run"
-
-
 def test_a_compatible_endpoint_has_the_prices_of_its_host(here: Path, cli: Runner):
     endpoint = "https://api.deepseek.com/v1"
     quiet = {"thinking": {"type": "disabled"}}  # while it thinks, it ignores a temperature
@@ -253,24 +231,6 @@ def test_judges_are_asked_once_per_vote(here: Path, cli: Runner, mode: str, vote
     total = found["total"]
     assert total["calls"]["high"] == target["calls"]["high"] + judge["calls"]["high"]
     assert total["usd"]["high"] == pytest.approx(target["usd"]["high"] + judge["usd"]["high"])
-
-
-def test_pairs_are_judged_in_both_orders_and_may_need_the_champions_answer(
-    here: Path, cli: Runner
-):
-    sections = judged("pairwise")
-    parameters = {
-        "model": {"type": "categorical", "choices": ["small", "large"], "default": "small"},
-        "max_tokens": {"type": "int", "min": 100, "max": 300, "default": 100},
-    }
-    chat(here, search_space={"parameters": parameters}, **sections)
-    found = cli("estimate", "--json").json
-    target, judge = role(found, "evaluation")["calls"], role(found, "judge")["calls"]
-    assert judge["low"] == 2 * target["low"]
-    assert target["high"] == target["low"] + 2  # the champion, on either case
-    run = cli("validate", "--json").json["run"]
-    cells = run["search_cells"] + run["final_cells"]
-    assert run["calls"] == 3 * cells + 2 == found["total"]["calls"]["high"]
 
 
 def test_each_champion_may_have_to_answer_every_case(here: Path, cli: Runner):
@@ -356,33 +316,6 @@ def test_shared_answers_may_cost_nothing(here: Path, cli: Runner):
     assert any("cache.epoch=forever" in note for note in found["notes"])
 
 
-def test_dry_run_says_what_estimate_says(here: Path, cli: Runner):
-    chat(here)
-    options = ["--max-calls", "7", "--max-usd", "0.5", "--generations", "1"]
-    dry = cli("optimize", "--dry-run", "--json", *options)
-    assert dry.code == 0
-    assert dry.out == cli("estimate", "--json", *options).out
-
-
-def test_roles_are_named_as_the_ledger_names_purposes(here: Path, cli: Runner):
-    chat(here, **judged("rating"))
-    roles = {role["role"] for role in cli("estimate", "--json").json["roles"]}
-    assert roles == {TARGET_LANE, JUDGE_LANE}
-
-
-def test_table_shows_roles_and_total(here: Path, cli: Runner):
-    chat(here, **judged("rating"))
-    out = cli("estimate").out
-    assert "bot: nothing was called." in out
-    for word in ("evaluation", "judge", "total", "quality", "List prices of 2026-"):
-        assert word in out
-
-
-def test_wrong_configuration_is_bad_input(here: Path, cli: Runner):
-    (here / "optimization.yaml").write_text("api: {name: x}\n")
-    assert cli("estimate").code == 2
-
-
 # -- thoughts
 
 
@@ -445,23 +378,3 @@ def test_requests_in_place_of_refused_texts_are_told_before_a_run(here: Path, cl
     assert writing["calls"] == {"low": 0, "expected": 9, "high": 18}  # before 2, 4 and 6
     assert writing["usd"]["high"] <= 2
     assert cli("validate", "--json").json["run"]["calls"] > found["roles"][0]["calls"]["high"] / 3
-
-
-def test_a_thinker_without_a_price_is_unknown(here: Path, cli: Runner):
-    thoughtful(here, model="nobody-knows")
-    found = role(cli("estimate", "--json").json, "thought")
-    assert found["usd"]["expected"] is None
-    assert "nobody-knows" in found["unknown"]
-
-
-def test_keys_without_effect_are_told_before_a_run(here: Path, cli: Runner):
-    evolution = {"population_size": 6, "generations": 4, "mutation_rate": 0.2}
-    write_project(here, optimization__evolution=evolution)
-    told = (
-        "`optimization.evolution.mutation_rate` has no effect with `algorithm: mab_evolution`: only "
-        "`algorithm: evolution` reads it"
-    )
-    assert cli("validate", "--json").json["without_effect"] == [told]
-    assert f"no effect   {told}" in cli("validate").out
-    write_project(here)
-    assert "no effect" not in cli("validate").out

@@ -24,17 +24,6 @@ for command in sys.argv[1:]:
 """
 
 
-def test_import_is_silent_and_loads_nothing_heavy(python: Runner):
-    done = python(LOADED.format(code="import convergence", heavy=HEAVY))
-    assert (done.code, done.out.strip(), done.err) == (0, "loaded:", "")
-
-
-def test_types_load_without_prefect_and_numpy(python: Runner):
-    code = "import convergence.types, convergence.api"
-    done = python(LOADED.format(code=code, heavy=("prefect", "numpy", "polars", "openai")))
-    assert (done.code, done.out.strip()) == (0, "loaded:")
-
-
 def test_help_loads_nothing_heavy(python: Runner):
     code = "from convergence.__main__ import run\nassert run(['--help']) == 0"
     done = python(LOADED.format(code=code, heavy=HEAVY))

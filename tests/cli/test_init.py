@@ -1,8 +1,6 @@
 """``init``: examples that are complete, valid, and never overwrite unasked."""
 
-import io
 import json
-import re
 import subprocess
 import sys
 import threading
@@ -45,32 +43,6 @@ def test_example_names_its_schema_and_fits_it(template: str, here: Path, cli: Ru
     jsonschema.validate(yaml.safe_load(text), schema)
 
 
-@pytest.mark.parametrize(("algorithm", "candidates"), [("mab_evolution", None), ("evolution", 72)])
-def test_candidates_are_promised_only_where_populations_bound_them(
-    algorithm: str, candidates: int | None, here: Path, cli: Runner
-):
-    cli("init", ".", "-t", "function")
-    path = here / "optimization.yaml"
-    path.write_text(
-        path.read_text().replace("algorithm: mab_evolution", f"algorithm: {algorithm}")
-    )
-    assert cli("validate", "--json").json["run"]["candidates"] == candidates
-    assert ("up to 72 candidates" in cli("validate").out) is (candidates is not None)
-
-
-def test_default_example_is_a_function_and_needs_no_key(here: Path, cli: Runner):
-    done = cli("init", "demo", "--json")
-    assert done.json["template"] == "function"
-    assert (here / "demo" / "help_desk.py").is_file()
-    assert cli("validate", "demo/optimization.yaml", "--json").json["environment"] == {}
-
-
-def test_next_steps_are_printed(here: Path, cli: Runner):
-    done = cli("init", "demo", "--template", "http")
-    steps = done.out.split("Next:")[1]
-    assert re.search(r"cd demo.*server\.py.*validate.*optimize", steps, re.DOTALL)
-
-
 def test_existing_files_are_not_overwritten(here: Path, cli: Runner):
     (here / "optimization.yaml").write_text("mine")
     done = cli("init", ".")
@@ -85,11 +57,6 @@ def test_force_overwrites(here: Path, cli: Runner):
     (here / "optimization.yaml").write_text("mine")
     assert cli("init", ".", "--force").code == 0
     assert "help_desk" in (here / "optimization.yaml").read_text()
-
-
-def test_questions_are_asked_only_at_a_terminal(here: Path, cli: Runner):
-    assert cli("init").code == 0
-    assert (here / "help_desk.py").is_file()
 
 
 def test_answers_of_the_dialogue_reach_the_configuration(
@@ -139,23 +106,3 @@ def test_a_folder_whose_name_readers_of_the_store_expand_is_not_valid(
     done = cli("validate")
     assert done.code != 0
     assert "`storage.path` must not hold `*`, `?` or `[`" in done.err
-
-
-@pytest.mark.parametrize("said", ["ten\nhttp\n", "0\n2\n", "HTTP\n"])
-def test_a_template_is_named_or_numbered_and_what_is_neither_is_asked_again(
-    said: str, here: Path, cli: Runner, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr("sys.stdin", io.StringIO(said))
-    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
-    done = cli("init", "here")
-    assert done.code == 0
-    assert (here / "here/server.py").is_file()
-    asked_again = said.count("\n") > 1
-    assert ("write a number from 1 to 14, or one of function" in done.out) == asked_again
-
-
-def test_the_demo_needs_a_new_folder(here: Path, cli: Runner):
-    (here / "shown").mkdir()
-    done = cli("demo", "shown")
-    assert done.code == 2
-    assert "`DIR` must not exist yet, but got shown. Name another folder" in done.err

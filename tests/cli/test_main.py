@@ -7,14 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from pydantic import BaseModel, model_serializer
-from pydantic_core import PydanticSerializationError
 
 import convergence.__main__ as main_module
 from convergence import console
 from convergence.cli.interrupts import Interrupt, Terminated, stops_cleanly
 from convergence_core.errors import ConfigurationError, ForeignPackageError, Problem, StoreError
-from tests.cli.test_running import ROOT, write_project
+from tests.cli.test_running import ROOT
 from tests.support.commands import Runner
 
 
@@ -42,10 +40,6 @@ def test_help_lists_ten_commands_and_the_others_on_request(here: Path, cli: Runn
     assert listed("--help", "--all")[:10] == everyday
     assert {"resume", "validate", "games"} <= {*listed("--all")} - {*everyday}
     assert cli("optimize", "--all").code == 2
-
-
-def test_the_version_is_an_option_too(cli: Runner):
-    assert cli("--version").out == cli("version").out
 
 
 def test_problems_are_listed_one_per_line_with_their_places(here: Path, cli: Runner):
@@ -105,12 +99,6 @@ def test_debug_shows_the_traceback_wherever_it_stands(here: Path, cli: Runner):
             cli(*arguments)
 
 
-def test_debug_behind_two_dashes_is_data(here: Path, cli: Runner):
-    done = cli("validate", "--", "--debug")
-    assert done.code == 2
-    assert "--debug" in done.err
-
-
 def test_unforeseen_error_is_a_message_that_names_debug(
     cli: Runner, monkeypatch: pytest.MonkeyPatch
 ):
@@ -151,24 +139,6 @@ def test_ctrl_c_outside_a_run_is_130(cli: Runner, monkeypatch: pytest.MonkeyPatc
     assert cli("version").code == 130
 
 
-def test_ctrl_c_while_a_module_defines_its_classes_is_130(tmp_path: Path):
-    # The interpreter takes note of a KeyboardInterrupt that leaves an `exec`, and ends by SIGINT.
-    write_project(tmp_path)
-    # To this thread: a signal to the process may reach another thread first, and come too late.
-    press = "import signal; signal.raise_signal(signal.SIGINT); signal.sigpending()"
-    (tmp_path / "target.py").write_text(f"exec({press!r})\n")
-    done = subprocess.run(
-        [sys.executable, "-m", "convergence", "validate"],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
-        timeout=120,
-        check=False,
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
-
-
 def never(*_: object) -> None:
     raise AssertionError
 
@@ -182,43 +152,11 @@ def test_ctrl_c_before_a_run_has_begun_raises_what_the_interpreter_takes_no_note
     assert caught.type is Interrupt
 
 
-class Slow(BaseModel):
-    @model_serializer
-    def give(self) -> str:
-        signal.raise_signal(signal.SIGINT)
-        return "never"
-
-
-def test_ctrl_c_that_another_error_hides_is_ctrl_c_before_a_run_has_begun():
-    with pytest.raises(Interrupt), stops_cleanly(never, never, "", has_begun=lambda: False):
-        Slow().model_dump()
-    begins = iter([False, True]).__next__
-    with (
-        pytest.raises(PydanticSerializationError, match="Interrupt"),
-        stops_cleanly(never, never, "", has_begun=begins),
-    ):
-        Slow().model_dump()
-    with (
-        pytest.raises(ZeroDivisionError),
-        stops_cleanly(never, never, "", has_begun=lambda: False),
-    ):
-        1 / 0  # noqa: B018 - raises
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_request_to_end_outside_of_a_flow_leaves_the_block(number: signal.Signals):
     with pytest.raises(Terminated, match=number.name), stops_cleanly(never, never, ""):
         signal.raise_signal(number)
     assert signal.getsignal(number) is signal.SIG_DFL
-
-
-def test_a_hang_up_that_is_ignored_stays_so():
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        with stops_cleanly(never, never, ""):
-            signal.raise_signal(signal.SIGHUP)
-    finally:
-        signal.signal(signal.SIGHUP, before)
 
 
 def test_a_hang_up_reaches_whoever_has_taken_the_request_to_end():

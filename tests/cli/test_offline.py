@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from convergence_core.errors import ConfigurationError
 from convergence_core.records import Case, Params, Reply
@@ -25,63 +24,7 @@ from tests.support.commands import Runner
 
 PAGE = (ROOT / "docs/offline.md").read_text(encoding="utf-8")
 CONVERGENCE = [sys.executable, "-m", "convergence"]
-SOCIETY: dict[str, Any] = {
-    "society": {
-        "enabled": True,
-        "learning": {"rlp_enabled": True, "sao_enabled": True},
-        "sao": {"n_samples": 6},
-    },
-    "llm": {"model": "openai/gpt-4o-mini", "api_key_env": "OPENAI_API_KEY"},
-    "budget": {"max_calls": 2_000},
-}
 """What is added to the example of chat endpoints; its own limit ends the run before the pairs are judged."""
-
-
-@pytest.mark.prefect
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 2, 3])
-def test_thoughts_are_scored_and_pairs_are_kept_by_the_stand_in(
-    seed: int, here: Path, cli: Runner
-):
-    assert cli("init", ".", "--template", "openai", "--non-interactive").code == 0
-    file = here / "optimization.yaml"
-    file.write_text(yaml.safe_dump({**yaml.safe_load(file.read_text()), **SOCIETY}))
-    done = cli("optimize", "--offline", "--json", "--seed", seed)
-    assert done.code == 0, done.err
-    thinking = done.json["thinking"]
-    drawn = thinking["n_thoughts"] + thinking["n_silent"]
-    assert drawn == 12
-    assert thinking["n_scored"] >= 8
-    (pairs,) = cli(
-        "query",
-        "select sum(n_pairs) as n, sum(n_kept) as kept from preference_rounds",
-        "--json",
-    ).json
-    assert pairs["n"] == 6
-    assert pairs["kept"] >= 3
-    ignored = cli(
-        "query", "select count(*) as n from thoughts where ignored_reason is not null", "--json"
-    ).json
-    assert ignored[0]["n"] <= 4
-
-
-@pytest.mark.prefect
-@pytest.mark.slow
-def test_results_of_the_stand_in_lie_apart_and_bear_the_word(here: Path, cli: Runner):
-    assert cli("init", ".", "--template", "openai", "--non-interactive").code == 0
-    (here / "results").mkdir()
-    (here / "results/best_config.py").write_text("BEST_CONFIG = {'mine': True}\n")
-    done = cli("optimize", "--offline", "--generations", 1)
-    assert done.code == 0, done.err
-    assert {p.name for p in (here / "results").iterdir()} == {"best_config.py", "offline"}
-    assert "mine" in (here / "results/best_config.py").read_text()
-    written = here / "results/offline"
-    report = (written / "latest/report.md").read_text()
-    assert report.startswith("# mood.offline-")
-    assert "convergence promote" not in report
-    assert "mood.offline-" in (written / "best_config.py").read_text().splitlines()[0]
-    for name in ("best_config.json", "detailed_results.json", "report.md"):
-        assert (written / name).read_text() == (written / "latest" / name).read_text()
 
 
 @pytest.mark.prefect

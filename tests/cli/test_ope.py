@@ -1,6 +1,5 @@
 """Off-policy estimates from files and from our own tables."""
 
-import inspect
 import json
 from pathlib import Path
 
@@ -8,8 +7,6 @@ import numpy as np
 import polars as pl
 import pytest
 
-from convergence.cli.off_policy import ope
-from convergence_core.bandit.off_policy import LEAST_ESS
 from tasks.serving.bandit import Bandit
 from tasks.serving.offers import offer_of
 from tasks.serving.settings import RuntimeConfig
@@ -50,52 +47,11 @@ def test_a_file_tells_what_another_policy_would_have_earned(here: Path, cli: Run
     assert found["alarms"] == []
 
 
-def test_shares_and_own_names_of_columns(here: Path, cli: Runner):
-    table().rename({"action": "item_id", "reward": "click"}).write_csv(here / "log.csv")
-    done = cli(
-        "ope", "log.csv", "--policy", "small=0.5,large=0.5", "--column", "action=item_id",
-        "--column", "reward=click",
-    )  # fmt: skip
-    assert done.code == 0, done.err
-    assert "SNIPS" in done.out
-    assert "4,000 requests, 2 arms" in done.out
-    assert cli("ope", "log.csv").code == 2
-
-
 def test_too_little_evidence_is_an_alarm_and_a_code(here: Path, cli: Runner):
     table(300, share=0.99).write_parquet(here / "log.parquet")
     done = cli("ope", "log.parquet", "--policy", "large")
     assert done.code == 100
     assert "effective sample size" in done.err
-
-
-def test_hardly_anything_logged_gives_words_and_no_number(here: Path, cli: Runner):
-    rows = pl.DataFrame(
-        {
-            "action": ["small"] * 98 + ["large"] * 2,
-            "reward": [1.0] * 100,
-            "propensity": [0.98] * 98 + [0.02] * 2,
-        }
-    )
-    rows.write_parquet(here / "log.parquet")
-    done = cli("ope", "log.parquet", "--policy", "large")
-    assert done.code == 100
-    assert "No estimate: not enough: 2 of 100 requests" in " ".join(done.out.split())
-    assert "SNIPS" not in done.out
-    told = cli("ope", "log.parquet", "--policy", "large", "--json")
-    found = json.loads(told.out)
-    assert found["estimates"] == {"ips": None, "snips": None, "dr": None}
-    assert found["missing"].startswith("not enough")
-    assert (told.code, found["n_matching"]) == (100, 2)
-
-
-def test_rows_without_a_reward_are_left_out_and_counted(here: Path, cli: Runner):
-    rows = table(1_000).with_columns(
-        reward=pl.when(pl.int_range(pl.len()) < 100).then(None).otherwise(pl.col("reward"))
-    )
-    rows.write_parquet(here / "log.parquet")
-    found = json.loads(cli("ope", "log.parquet", "--json").out)
-    assert (found["n"], found["n_left_out"]) == (900, 100)
 
 
 def test_our_own_tables_are_a_log(here: Path, cli: Runner):
@@ -140,8 +96,3 @@ def test_impossible_logs_are_refused(here: Path, cli: Runner):
     (here / "torn.parquet").write_bytes(b"PAR1")
     assert "readable parquet" in " ".join(cli("ope", "torn.parquet").err.split())
     assert cli("ope", "nobody").code == 2
-
-
-def test_the_alarm_fires_by_default_where_the_estimate_says():
-    default = inspect.signature(ope).parameters["least_ess"].default
-    assert default == LEAST_ESS

@@ -1,6 +1,5 @@
 """The guard against packages of the same name."""
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -32,34 +31,10 @@ def test_each_of_our_packages_bears_the_marker_line():
         assert MARKER in (root / name / "__init__.py").read_text().splitlines()
 
 
-def test_packages_beside_each_other_with_the_marker_pass(folder: Path):
-    make_package(folder, "guard_a")
-    make_package(folder, "guard_b")
-    check_packages(["guard_a", "guard_b"])
-
-
-def test_finding_imports_nothing(folder: Path):
-    make_package(folder, "guard_explosive", f"{MARKER}\nraise RuntimeError('imported')\n")
-    check_packages(["guard_explosive"])
-    assert "guard_explosive" not in sys.modules
-
-
 def test_package_without_the_marker_is_foreign(folder: Path):
     make_package(folder, "guard_foreign", "x = 1\n")
     with pytest.raises(ForeignPackageError, match="of another distribution"):
         check_packages(["guard_foreign"])
-
-
-def test_marker_inside_another_text_does_not_count(folder: Path):
-    make_package(folder, "guard_quoting", f"text = '''\n  {MARKER} \n'''\n")
-    with pytest.raises(ForeignPackageError, match="guard_quoting"):
-        check_packages(["guard_quoting"])
-
-
-def test_missing_init_counts_as_foreign(folder: Path):
-    (folder / "guard_bare").mkdir()
-    with pytest.raises(ForeignPackageError, match=r"must have an `__init__\.py`"):
-        check_packages(["guard_bare"])
 
 
 def test_module_in_place_of_a_package_is_foreign(folder: Path):

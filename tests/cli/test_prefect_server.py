@@ -41,32 +41,6 @@ def test_a_temporary_server_that_ends_at_its_start_is_told(
     assert calls(here) == []
 
 
-@pytest.mark.slow
-def test_settings_for_other_servers_do_not_reach_the_temporary_server(
-    here: Path, monkeypatch: pytest.MonkeyPatch
-):
-    write_project(here)
-    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
-    monkeypatch.setenv("NO_PROXY", "[::1],fe80::/10")
-    monkeypatch.setenv("PREFECT_SERVER_API_AUTH_STRING", "admin:s3cr3t")
-    monkeypatch.setenv("PREFECT_SERVER_API_BASE_PATH", "/elsewhere")
-    monkeypatch.setenv("PREFECT_API_DEFAULT_LIMIT", "1")
-    monkeypatch.setenv("PREFECT_API_SSL_CERT_FILE", "/no/such/ca.pem")
-    monkeypatch.setenv("PREFECT_API_ENABLE_HTTP2", "true")
-    done = Session(here, "optimize", sleep_s=0).end()
-    assert done.code == 0, done.err
-
-
-@pytest.mark.slow
-def test_a_variable_that_prefect_refuses_is_named(here: Path, monkeypatch: pytest.MonkeyPatch):
-    write_project(here)
-    monkeypatch.setenv("PREFECT_API_REQUEST_TIMEOUT", "soon")
-    done = Session(here, "optimize", sleep_s=0).end()
-    assert done.code == 2
-    assert "`PREFECT_API_REQUEST_TIMEOUT` must be a setting that Prefect accepts" in done.err
-    assert calls(here) == []
-
-
 def test_one_server_of_a_home_starts_at_a_time(tmp_path: Path):
     with (
         alone(tmp_path / "home"),

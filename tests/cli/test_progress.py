@@ -17,10 +17,8 @@ from convergence_core.events import (
     BudgetWarned,
     CellEvaluated,
     Event,
-    FinalStarted,
     GenerationFinished,
     GenerationStarted,
-    RunFinished,
     RunStarted,
     TrafficChanged,
 )
@@ -96,11 +94,6 @@ def test_what_learners_did_stands_below_their_generation():
     assert lines[2:4] == ["  thoughts: a", "  preferences: b"]
 
 
-def test_generation_without_any_reward_is_told():
-    event = replace(FINISHED, best_params=None, best_name=None, best_mean=None, best_interval=None)
-    assert told(started(), event).lines[1].endswith("100 evaluations, 2 failed  no reward yet")
-
-
 def test_head_names_run_algorithm_and_cases():
     assert told(started()).lines[0] == (
         "bot-7f3a: mab_evolution, up to 3 generations, 10 cases + 5 held out"
@@ -117,24 +110,6 @@ def test_resumed_run_says_so_and_what_was_maybe_paid():
     )
     assert lines[3] == "  evaluation openai small aaaaaaaaaaaa: at most $0.012500"
     assert lines[4] == "  judge openai small bbbbbbbbbbbb: price unknown"
-
-
-def test_how_far_earlier_runs_agree_is_shown_when_it_changes():
-    said = ["a", "a", "b", None]
-    lines = told(started(), *(replace(FINISHED, warm_start=text) for text in said)).lines
-    assert [line for line in lines if line in {"a", "b"}] == ["a", "b"]
-
-
-def test_many_calls_of_unknown_fate_are_not_all_listed():
-    lines = told(started(maybe_paid=tuple(lost(f"{n:064d}", 0.1) for n in range(12)))).lines
-    assert lines[-2:] == ["  and 2 more", "(closed)"]
-
-
-def test_what_budget_and_providers_say_is_told():
-    lines = told(
-        started(), BudgetWarned(text="50 % is spent"), TrafficChanged(text="slower")
-    ).lines
-    assert lines[1:3] == ["50 % is spent", "slower"]
 
 
 def test_a_slower_provider_is_one_line_whose_numbers_change_in_the_status():
@@ -169,26 +144,6 @@ def test_status_counts_evaluations_and_estimates_the_rest():
     assert text == f"generation 1/3 · {best} · 25/150 done · ETA 50s · slowed down"
 
 
-def test_plan_is_never_larger_than_announced():
-    screen = told(
-        started(n_cells_planned=60), GenerationStarted(generation=0, n_candidates=5, n_cells=50)
-    )
-    assert screen.statuses[-1][2] == 60
-
-
-def test_cells_answered_from_the_journal_are_no_calls():
-    cached = CellEvaluated(generation=0, reward=1.0, cached=True)
-    screen = told(started(), GenerationStarted(generation=0, n_candidates=1, n_cells=2), cached)
-    assert "0 calls" in screen.statuses[-1][0]
-
-
-def test_re_estimation_and_end_are_told():
-    end = RunFinished(run_id="01ABC", status="done", reason="all 3 generations were run")
-    lines = told(started(), FINISHED, FinalStarted(n_cells=30), end).lines
-    assert lines[-3].startswith("final test: 30 evaluations of the winner and its opponents")
-    assert lines[-2] == "done: all 3 generations were run"
-
-
 def test_status_fits_a_terminal_of_100_columns():
     screen, clock = Recorder(), Clock()
     progress = ProgressDisplay(screen, clock=clock)
@@ -201,11 +156,6 @@ def test_status_fits_a_terminal_of_100_columns():
     text, _, _ = screen.statuses[-1]
     assert "ETA" in text
     assert len(text) <= 100 - 9  # the bar and a space
-
-
-def test_stopped_run_is_told_by_its_error_not_twice():
-    end = RunFinished(run_id="01ABC", status="stopped", reason="Ctrl-C")
-    assert told(started(), end).lines[1:] == ["(closed)"]
 
 
 def test_screen_is_closed_also_after_an_error():
@@ -254,14 +204,6 @@ def test_live_screen_keeps_lines_and_removes_the_bar():
     assert "generation 01" in text  # above the lines of its learners
     assert "  thoughts: learned" in text
     assert "\x1b[?25h" in text  # the cursor is shown again
-
-
-def test_markup_in_texts_is_not_read():
-    file = io.StringIO()
-    screen = LiveScreen(Console(file=file, force_terminal=True, width=100, highlight=False))
-    screen.line("[red]x[/red] [1, 2]")
-    screen.close()
-    assert "[red]x[/red] [1, 2]" in file.getvalue()
 
 
 def test_durations_read_well():

@@ -1,17 +1,9 @@
 """``runs`` and ``query``: reading a store."""
 
-import contextlib
 import csv
-import fcntl
 import io
 import json
-import os
-import pty
 import re
-import struct
-import subprocess
-import sys
-import termios
 from pathlib import Path
 
 import polars as pl
@@ -54,13 +46,6 @@ def test_runs_are_listed_latest_first(store: Path, cli: Runner):
     assert "2026-02-02 02:40" in done.out
 
 
-def test_runs_of_one_system_as_json(store: Path, cli: Runner):
-    rows = cli("runs", "bot", "--json").json
-    assert [(row["label"], row["seed"], row["status"]) for row in rows] == [
-        ("bot-0001", 11, "stopped")
-    ]
-
-
 def test_a_killed_run_is_interrupted_and_the_command_to_go_on_is_printed(store: Path, cli: Runner):
     written = ParquetStore(store)
     written.save_run(record(3, status="running", reason=None, ended_us=None))
@@ -89,12 +74,6 @@ def test_a_query_and_the_catalog_show_a_killed_run_as_interrupted(store: Path, c
     check_catalog(store)
 
 
-def test_store_without_runs_says_so(store: Path, cli: Runner):
-    done = cli("runs", "nobody")
-    assert (done.code, done.out) == (0, "")
-    assert "no runs of nobody" in done.err
-
-
 def test_missing_store_is_bad_input_with_a_fix_and_is_not_made(here: Path, cli: Runner):
     for command in (["runs"], ["query", "select 1"], ["report"], ["resume"]):
         done = cli(*command)
@@ -117,14 +96,6 @@ def test_store_is_found_by_option_configuration_and_default(store: Path, here: P
         assert len(cli("runs", "--json", *options).json) == 2
 
 
-def test_configuration_that_is_no_yaml_is_reported_with_its_name(here: Path, cli: Runner):
-    (here / "optimization.yaml").write_text("storage: [")
-    done = cli("runs")
-    assert done.code == 2
-    assert "optimization.yaml" in done.err
-    assert "Traceback" not in done.err
-
-
 def test_query_as_table_json_and_csv(store: Path, cli: Runner):
     sql = "select label, seed, reason, [1, 2] as l from runs order by label"
     table = cli("query", sql)
@@ -137,26 +108,6 @@ def test_query_as_table_json_and_csv(store: Path, cli: Runner):
     assert rows[:2] == [["label", "seed", "reason", "l"], ["bot-0001", "11", "Ctrl-C", "[1, 2]"]]
 
 
-def in_terminal(columns: int, *arguments: str) -> str:
-    """Run a command in a terminal of so many columns; return what it shows, without styles."""
-    ours, its = pty.openpty()
-    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
-    with subprocess.Popen(
-        [sys.executable, "-m", "convergence", *arguments],
-        stdout=its,
-        stderr=subprocess.DEVNULL,
-        env={**environment, "PYTHONPATH": str(Path(__file__).parents[2]), "TERM": "xterm"},
-    ):
-        os.close(its)
-        shown = b""
-        with contextlib.suppress(OSError):  # Linux's word for the end of a terminal
-            while part := os.read(ours, 65536):
-                shown += part
-    os.close(ours)
-    return re.sub(r"\x1b\[[0-9;]*m", "", shown.decode())
-
-
 def test_a_long_table_shows_its_first_rows_and_says_where_all_are(store: Path, cli: Runner):
     done = cli("query", "select range as n from range(1001)")
     assert re.findall(r"^ *(\d+) *$", done.out, re.MULTILINE) == [str(n) for n in range(1000)]
@@ -164,39 +115,6 @@ def test_a_long_table_shows_its_first_rows_and_says_where_all_are(store: Path, c
     assert len(cli("query", "select * from range(1001)", "--json").json) == 1001
     done = cli("query", "select * from range(1000)")
     assert "shown" not in done.err
-
-
-@pytest.mark.parametrize("columns", [40, 60, 80, 200])
-@pytest.mark.slow
-def test_ids_stay_whole_in_a_terminal_however_narrow(columns: int, store: Path):
-    sql = (
-        "select run_id, config_sha256, label, repeat('many words ', 30) as words, "
-        "repeat('x', 200) as long from runs"
-    )
-    shown = in_terminal(columns, "query", sql)
-    for word in (record(1).run_id, record(2).run_id, "bot-0001", "0" * 64):
-        assert f" {word} " in f" {shown.replace(chr(10), ' ')}", word
-    widest = max(len(line.rstrip()) for line in shown.splitlines())
-    assert widest <= max(columns, 26 + 64 + 10 + 2 * 20 + 2 * 5), "texts are folded"
-
-
-def test_a_table_that_fits_is_as_wide_as_its_terminal_at_most(store: Path):
-    shown = in_terminal(70, "query", "select label, repeat('many words ', 30) as words from runs")
-    assert max(len(line.rstrip()) for line in shown.splitlines()) <= 70
-
-
-def test_values_json_lacks_become_null_and_texts(store: Path, cli: Runner):
-    sql = "select 'nan'::double as a, null as b, date '2026-01-02' as c, 1.5::decimal(4,2) as d"
-    assert cli("query", sql, "--json").json == [
-        {"a": None, "b": None, "c": "2026-01-02", "d": 1.5}
-    ]
-
-
-@pytest.mark.parametrize(
-    ("given", "value"), [("11", 11), ("1.5", 1.5), ("true", True), ("null", None), ("x=y", "x=y")]
-)
-def test_parameters_are_read_as_values(given: str, value: object, store: Path, cli: Runner):
-    assert cli("query", "select $v as v", "-p", f"v={given}", "--json").json == [{"v": value}]
 
 
 def test_parameter_never_becomes_sql(store: Path, cli: Runner):
@@ -224,24 +142,6 @@ def test_output_is_written_to_a_file(form: str, store: Path, here: Path, cli: Ru
         frame = pl.read_csv(path) if form == "csv" else pl.read_parquet(path)
         rows = frame.to_dicts()
     assert rows == [{"label": "other-0002", "seed": 12}]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
-        (["selec 1"], "syntax error"),
-        (["select * from nothing"], "leaderboard"),
-        (["delete from runs"], "SELECT"),
-        (["select 1", "--format", "parquet"], "--output"),
-        (["select 1", "--output", "x"], "--format"),
-        (["select 1", "--param", "novalue"], "NAME=VALUE"),
-    ],
-)
-def test_wrong_queries_are_bad_input(arguments: list[str], text: str, store: Path, cli: Runner):
-    done = cli("query", *arguments)
-    assert done.code == 2
-    assert text in done.err
-    assert "Traceback" not in done.err
 
 
 @pytest.mark.parametrize(

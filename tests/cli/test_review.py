@@ -91,18 +91,6 @@ def test_an_approval_that_was_stopped_half_way_is_not_doubled(
     assert (project / "approved.jsonl").read_text().count("feedback-i1") == 1
 
 
-def test_a_configuration_without_a_file_for_them_says_what_to_add(
-    project: Path, capsys: pytest.CaptureFixture[str]
-):
-    file = project / "optimization.yaml"
-    text = file.read_text()
-    lines = [line for line in text.splitlines() if "approved" not in line]
-    file.write_text("\n".join(lines))
-    assert run(["review", "--approve", "i1"]) == 2
-    assert "approved: approved_cases.jsonl" in " ".join(capsys.readouterr().err.split())
-    assert proposed(capsys) == ["i1", "i2", "down"]
-
-
 def test_a_case_that_the_configuration_would_refuse_is_not_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
@@ -127,24 +115,6 @@ def test_a_case_that_the_configuration_would_refuse_is_not_written(
     assert run(["review", "--approve", "i1", "--reject", "i2"]) == 2
 
 
-def test_the_file_of_approved_cases_takes_lines(project: Path, capsys: pytest.CaptureFixture[str]):
-    file = project / "optimization.yaml"
-    file.write_text(file.read_text().replace("approved.jsonl", "approved.yaml"))
-    assert run(["validate"]) == 2
-    assert "must name a .jsonl file" in " ".join(capsys.readouterr().err.split())
-
-
-def test_the_field_of_the_prompt_is_asked_for_where_inputs_have_several(
-    project: Path, capsys: pytest.CaptureFixture[str]
-):
-    file = project / "optimization.yaml"
-    file.write_text(file.read_text().replace("n: '0'", "n: '0'\n        more: x"))
-    assert run(["review", "--approve", "i1"]) == 2
-    assert "`--field question`" in capsys.readouterr().err
-    assert run(["review", "--approve", "i1", "--field", "n"]) == 0
-    assert '"input": {"n": "question 1' in (project / "approved.jsonl").read_text()
-
-
 def test_cases_of_games_are_a_bounded_share_of_all(tmp_path: Path):
     cases: dict[str, object] = {
         "inline": [{"id": "own", "input": {"n": "1"}}],
@@ -162,14 +132,6 @@ def test_cases_of_games_are_a_bounded_share_of_all(tmp_path: Path):
     assert own.weight == 1.0
     # A fifth of a whole in which all else weighs 4 is 1, for three cases.
     assert [one.weight for one in approved] == pytest.approx([0.25, 0.5, 0.25, 3.0])
-
-
-def test_where_all_cases_are_of_games_they_weigh_as_written(tmp_path: Path):
-    write_project(
-        tmp_path,
-        evaluation__test_cases={"inline": [{"id": "own", "input": {"n": "1"}, "tags": ["games"]}]},
-    )
-    assert [one.weight for one in load(tmp_path / "optimization.yaml").cases] == [1.0]
 
 
 def test_a_models_text_cannot_write_over_the_terminal(

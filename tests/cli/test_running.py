@@ -89,50 +89,6 @@ def test_example_of_init_runs_and_can_be_read(here: Path, cli: Runner):
 
 
 @pytest.mark.prefect
-@pytest.mark.slow
-def test_progress_goes_to_stderr_and_the_result_to_stdout(project: Path, cli: Runner):
-    done = cli("optimize")
-    assert done.code == 0, done.err
-    assert "generation 00" in done.err
-    assert "Note: `optimization.evolution.elite_size` has no effect with" in done.err
-    assert "generation 0" not in done.out
-    assert "held-out cases" in done.out
-    assert "\nNext: " in done.out
-
-
-@pytest.mark.prefect
-@pytest.mark.slow
-def test_same_seed_is_the_same_run(project: Path, cli: Runner):
-    one = cli("optimize", "--json", "--seed", 11, "--output", "one")
-    two = cli("optimize", "--json", "--seed", 11, "--output", "two")
-    assert best(one.json) == best(two.json)
-    assert one.json["seed"] == 11
-    assert (project / "one").is_dir()
-    assert (project / "two").is_dir()
-
-
-@pytest.mark.slow
-@pytest.mark.prefect
-def test_budget_ends_with_code_three_and_a_result(project: Path, cli: Runner):
-    write_project(project, generations=16)
-    done = cli("optimize", "--json", "--max-calls", 20)
-    assert done.code == 3, done.err
-    assert done.json["status"] == "budget"
-    assert len(calls(project)) <= 20
-
-
-@pytest.mark.prefect
-def test_run_without_any_reward_is_an_error(project: Path, cli: Runner):
-    (project / "target.py").write_text(
-        TARGET.replace("return result", "raise ValueError('broken')")
-    )
-    done = cli("optimize")
-    assert done.code == 1
-    assert "No configuration can be recommended: all of the" in done.out
-    assert "broken" in done.out
-
-
-@pytest.mark.prefect
 def test_a_budget_that_allows_nothing_is_a_budget_reached(project: Path, cli: Runner):
     done = cli("optimize", "--max-minutes", "0.00001")
     assert done.code == 3
@@ -152,12 +108,6 @@ def test_second_run_of_one_system_is_refused(project: Path, cli: Runner):
     assert done.code == 1
     assert "bot" in done.err
     assert calls(project) == []
-
-
-def test_finished_store_has_nothing_to_resume(project: Path, cli: Runner):
-    done = cli("resume", "--store", "nowhere")
-    assert done.code == 2
-    assert "nowhere" in done.err
 
 
 class Session:

@@ -52,14 +52,6 @@ def test_winner_and_defaults_stand_beside_each_other_with_intervals(
     assert not any("better" in line.lower() for line in lines)
 
 
-def test_parameters_are_shown_on_one_line_each(capsys: pytest.CaptureFixture[str]):
-    lines = [line.split() for line in shown(capsys).splitlines()]
-    rows = [words for words in lines if words[:1] in (["method"], ["prompt"])]
-    assert rows[0] == ["method", "letters", "words"]
-    assert rows[1][:3] == ["prompt", "You", "are"]
-    assert rows[1][3].endswith("…")
-
-
 @pytest.mark.parametrize(
     ("example", "reason"),
     [
@@ -101,14 +93,3 @@ def test_what_is_missing_is_said(
     text = shown(capsys, **{"difference": None, **changes})
     assert sentence in text
     assert ("score on held-out" in text) == (changes.get("winner", WINNER) is not None)
-
-
-def test_money_is_shown_only_when_it_is_known(capsys: pytest.CaptureFixture[str]):
-    assert "$" not in shown(capsys)
-    assert "$0.013" in shown(capsys, cost_usd=0.0125)
-
-
-def test_result_names_where_to_read_more(capsys: pytest.CaptureFixture[str]):
-    text = shown(capsys)
-    assert "results/report.md" in text
-    assert "convergence report help_desk-7f3a" in text

@@ -1,6 +1,5 @@
 """`convergence train` and `chat --demo`, up to where PyTorch would begin."""
 
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from tasks.training import looks, round as rounds
 from tasks.training.round_settings import BaseModel
 from tests.feedback.answers import answer
 from tests.support.commands import Runner
-from tests.support.configurations import mapping
 from tests.training.test_rounds import written
 
 
@@ -36,18 +34,6 @@ def test_without_a_rating_it_says_how_to_give_one(project: Path, cli: Runner):
     done = cli("train")
     assert done.code == 0
     assert "The model has no rated answers yet." in done.err
-
-
-def test_it_says_what_it_waits_for(project: Path, cli: Runner, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("tasks.training.looks.os.getloadavg", lambda: (0.0, 0.0, 0.0))
-    with FeedbackStore(project / "convergence-data") as feedback:
-        feedback.log(answer("a"))
-        feedback.rate(Rating(interaction_id="a", user_id="ann", rating=4))
-    done = cli("train", "--json")
-    assert done.code == 0
-    (found,) = json.loads(done.out)["rounds"]
-    assert (found["role"], found["status"], found["version"]) == ("assistant", "waiting", None)
-    assert "of 5 that a round waits for" in found["sentence"]
 
 
 @pytest.mark.parametrize(
@@ -81,12 +67,6 @@ def test_the_exit_code_tells_the_verdict(
     done = cli("train", "--now")
     assert done.code == code
     assert f"assistant: {status}. It was so." in done.out
-
-
-def test_a_daemon_prints_no_single_value(project: Path, cli: Runner):
-    done = cli("train", "--daemon", "--json")
-    assert done.code == 2
-    assert "must not come with --json" in done.out + done.err
 
 
 def test_a_daemon_looks_again_after_its_interval(
@@ -139,14 +119,3 @@ def test_the_demonstration_says_what_it_needs(
     done = cli("chat", "--demo")
     assert done.code == 2
     assert "needs a new folder" in done.err
-
-
-def test_a_pool_for_training_needs_something_to_train(
-    tmp_path: Path, cli: Runner, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "optimization.yaml").write_text(json.dumps(mapping()), "utf-8")
-    done = cli("deploy", "--training-pool", "gpu")
-    assert done.code == 2
-    assert "--training-pool" in done.err
-    assert "needs `feedback.training` in the configuration" in done.err

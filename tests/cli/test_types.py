@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
 from convergence.evaluators import reported
 from convergence.optimize.inputs import load_config
@@ -58,12 +57,6 @@ def test_every_runner_key_arrives():
     assert optimization.execution.early_stopping.patience == 9
 
 
-def test_population_of_two_is_allowed_where_there_is_no_elite():
-    runner = RunnerConfig(population=2)
-    evolution = load_config(config(runner=runner)).configuration.optimization.evolution
-    assert evolution.population_size == 2
-
-
 def test_auth_names_the_environment(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("BOT_KEY", "x")
     api = ApiConfig(
@@ -89,11 +82,6 @@ def test_a_weight_without_a_metric_is_refused(changes: dict[str, Any], key: str)
     assert all(problem.fix for problem in caught.value.problems)
 
 
-def test_unknown_keys_of_the_classes_are_refused():
-    with pytest.raises(ValidationError, match="populations"):
-        RunnerConfig(populations=3)  # type: ignore[call-arg]
-
-
 def test_storage_path_is_the_store(tmp_path: Path):
     loaded = load_config(config(storage=StorageConfig(path=str(tmp_path / "s"))))
     assert loaded.configuration.storage.path == str(tmp_path / "s")
@@ -115,28 +103,9 @@ def test_test_cases_replace_those_of_the_configuration_and_keep_its_holdout(tmp_
     assert {case.case_id for case in loaded.cases} == {"0", "1", "2", "3"}
 
 
-def test_test_cases_may_be_a_path(tmp_path: Path):
-    (tmp_path / "c.json").write_text('[{"id": "a", "input": {}}]')
-    assert [c.case_id for c in load_config(config(), test_cases=tmp_path / "c.json").cases] == [
-        "a"
-    ]
-
-
 def test_local_function_takes_the_place_of_the_endpoint():
     loaded = load_config(config(), local_function=lambda **keywords: 1)
     assert (loaded.configuration.api.kind, loaded.configuration.api.endpoint) == ("function", None)
-
-
-@pytest.mark.parametrize("path", ["os.path.join", "os.path:join"])
-def test_local_function_may_be_named(path: str):
-    assert load_config(config(), local_function=path).configuration.api.function == "os.path:join"
-
-
-def test_named_evaluator_is_part_of_the_configuration():
-    loaded = load_config(config(), evaluator="json.dumps")
-    metrics = loaded.configuration.evaluation.metrics.values()
-    functions = {metric.function for metric in metrics if metric.type == "function"}
-    assert "json:dumps" in functions
 
 
 def test_file_and_replacements_go_together(tmp_path: Path):

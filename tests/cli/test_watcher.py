@@ -114,18 +114,3 @@ def test_ctrl_c_while_prefect_starts_ends_at_once_and_leaves_nothing(tmp_path: P
     assert calls(tmp_path) == []
     wait_until_gone(*started)
     assert json.loads(Session(tmp_path, "runs", "--json", sleep_s=0).end().out) == []
-
-
-@pytest.mark.slow
-def test_a_request_to_end_that_reaches_the_whole_group_ends_the_run_and_not_its_server_first(
-    tmp_path: Path,
-):
-    write_project(tmp_path)
-    session = Session(tmp_path, "optimize", sleep_s=1)
-    wait_for_calls(tmp_path, 1)
-    started = children_of(session.process.pid)
-    os.killpg(session.process.pid, signal.SIGTERM)
-    done = session.end()
-    assert done.code == -signal.SIGTERM
-    assert "Error" not in done.err
-    wait_until_gone(*started)

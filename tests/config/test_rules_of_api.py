@@ -12,7 +12,6 @@ from tests.support.config_examples import (
 )
 
 P = "search_space/parameters/"
-M = "evaluation/metrics/"
 
 API: dict[str, Rule] = {
     "nothing to call": (

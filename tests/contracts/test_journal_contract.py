@@ -38,10 +38,6 @@ def test_every_journal_is_under_contract():
     assert found == {kind for kind, _ in JOURNALS.values()} - {MemoryJournal}
 
 
-def test_it_is_a_journal(journal):
-    assert isinstance(journal, Journal)
-
-
 def test_a_new_call_is_granted_and_then_busy_for_everybody(journal, reopen):
     (claim,) = journal.claim([intent()], "me")
     assert (claim.state, claim.attempt, claim.answer) == ("granted", 1, None)
@@ -71,12 +67,6 @@ def test_claims_come_back_in_order(journal):
     journal.settle([settled("done")])
     found = states(journal, intent("new"), intent("done"), intent("running"), intent("new"))
     assert found == ["granted", "hit", "busy", "busy"]
-
-
-def test_empty_batches_do_nothing(journal):
-    assert journal.claim([], "me") == []
-    journal.settle([])
-    assert journal.answers([]) == {}
 
 
 def test_a_failed_call_may_be_tried_again(journal):
@@ -224,21 +214,6 @@ def test_totals_count_attempts_and_no_hits(journal):
     assert journal.totals("nobody") == CallTotals()
 
 
-def test_answers_of_unknown_price_are_counted_apart(journal):
-    keys = ["done", "billed", "refused", "unsent", "running"]
-    journal.claim([intent(key) for key in keys], "me")
-    journal.settle(
-        [
-            settled("done"),
-            settled("billed", state="failed", usage=USED),
-            settled("refused", cost_usd=0.0),
-            settled("unsent", state="failed"),
-        ]
-    )
-    totals = journal.totals("R")
-    assert (totals.n_unpriced, totals.cost_usd) == (2, 0.0)
-
-
 def test_answers_that_told_no_usage_count_with_their_worst_case(journal):
     keys = ["silent", "half", "told", "refused", "unbounded"]
     worst = {"max_usd": 0.5, "max_tokens": 70}
@@ -262,14 +237,6 @@ def test_totals_before_a_generation_leave_out_it_and_the_final_cells(journal):
     assert journal.totals("R", before_generation=1).n_attempts == 1
     assert journal.totals("R", before_generation=0) == CallTotals()
     assert journal.totals("R").n_attempts == 3
-
-
-def test_a_sum_of_unknown_prices_alone_is_unknown(journal):
-    journal.claim([intent("a"), intent("b")], "me")
-    journal.settle([settled("a")])
-    assert journal.totals("R").cost_usd is None
-    journal.settle([settled("b", cost_usd=0.5)])
-    assert journal.totals("R").cost_usd == 0.5
 
 
 def test_abandoned_claims_are_free_at_once_and_maybe_paid(journal, reopen, clock):
@@ -338,12 +305,6 @@ def test_any_json_is_an_outcome(journal):
     assert [found[key].outcome for key in keys] == outcomes
 
 
-def test_a_model_of_any_text_is_kept(journal):
-    journal.claim([intent("a", model="m\ud800"), intent("b")], "me")
-    journal.settle([settled("b", model="m\x00n", outcome={"error_type": "\ud800"})])
-    assert len(journal.attempts("R", generation=0)) == 2
-
-
 def test_a_batch_of_many_calls_is_one_transaction(journal):
     keys = [str(number) for number in range(300)]
     claims = journal.claim([intent(key) for key in reversed(keys)], "me")
@@ -369,8 +330,3 @@ def test_threads_share_a_journal(journal):
     for thread in threads:
         thread.join()
     assert sorted(granted) == list(range(20))
-
-
-def test_closing_twice_is_safe(journal):
-    journal.close()
-    journal.close()

@@ -1,6 +1,5 @@
 """What every sampler promises; parametrized over the registry, so none can skip it."""
 
-import copy
 import json
 import os
 import subprocess
@@ -115,30 +114,6 @@ def test_the_order_of_trials_does_not_matter(sampler: Sampler):
     state, rng = told(sampler, world, 2)
     trials = world.trials(sampler.ask(state, rng, request(world, 2, 6, 200)), 2)
     assert sampler.tell(state, trials) == sampler.tell(state, trials[::-1])
-
-
-def test_arguments_are_not_changed(sampler: Sampler):
-    world = World(9)
-    state, rng = told(sampler, world, 2)
-    before = copy.deepcopy(state)
-    plan = sampler.ask(state, rng, request(world, 2, 6, 200))
-    trials = world.trials(plan, 2)
-    held = copy.deepcopy(trials)
-    sampler.tell(state, trials)
-    assert state == before
-    assert trials == held
-
-
-def test_no_capacity_is_an_empty_plan(sampler: Sampler):
-    world = World(1)
-    plan = sampler.ask(sampler.start(), np.random.default_rng(0), request(world, 0, 6, 0))
-    assert plan == Plan(assignments=())
-
-
-def test_a_generation_without_trials_still_counts(sampler: Sampler):
-    state = sampler.tell(sampler.start(), [])
-    assert state != sampler.start()
-    assert not len(state.archive)
 
 
 def test_the_baseline_is_asked_first(sampler: Sampler):

@@ -10,7 +10,6 @@ import re
 import shutil
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -146,24 +145,6 @@ def test_the_commands_of_compose_exist(name: str):
         assert option in done.stdout, option
 
 
-@pytest.mark.slow
-def test_compose_itself_takes_the_file():
-    docker = shutil.which("docker")
-    if (
-        docker is None
-        or subprocess.run(
-            [docker, "compose", "version"], capture_output=True, check=False
-        ).returncode
-    ):
-        pytest.skip("needs docker compose")
-    environment = dict.fromkeys(("POSTGRES_PASSWORD", "APP_TOKEN", "OPS_TOKEN"), "x" * 32)
-    subprocess.run(
-        [docker, "compose", "-f", str(DOCKER / "compose.yaml"), "config", "--quiet"],
-        env={**os.environ, **environment},
-        check=True,
-    )
-
-
 def rendered(**values: Any) -> dict[str, Any]:
     """Return the job of the template as a worker fills it in."""
     from prefect.utilities.templating import apply_values
@@ -197,24 +178,6 @@ def test_the_job_of_a_cluster_is_rendered_whole():
     assert container["workingDir"] == "/project/here"
     assert pod["securityContext"]["runAsNonRoot"]
     assert pod["restartPolicy"] == "Never", "the next night goes on, not the same pod"
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(
-    find_spec("prefect_kubernetes") is None, reason="needs prefect-kubernetes: pip install it"
-)
-def test_prefects_own_worker_takes_the_template():
-    import asyncio
-
-    from prefect_kubernetes.worker import KubernetesWorkerJobConfiguration
-
-    found: Any = asyncio.run(
-        KubernetesWorkerJobConfiguration.from_template_and_values(
-            json.loads(TEMPLATE.read_text()), {"working_dir": "/work", "env": {"A": "1"}}
-        )
-    )
-    assert found.namespace == "convergence"
-    assert found.job_manifest["spec"]["template"]["spec"]["serviceAccountName"] == "default"
 
 
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)

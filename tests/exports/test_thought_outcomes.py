@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from convergence.__main__ import run
-from convergence.cli.options import EXIT_NO
 from convergence_core.records import canonical_json, sha256_hex
 from convergence_core.rlp.bins import RewardBins
 from tasks.store import ParquetStore
@@ -84,14 +83,3 @@ def test_what_is_asked_is_what_the_run_asked(folder: Path):
     )
     assert {row["prompt_sha256"] for row in asked} <= made
     assert asked
-
-
-def test_a_run_without_thoughts_has_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
-    thoughtful.write_thoughtful(tmp_path, None, society={"enabled": False})
-    thoughtful.play(thoughtful.begin(tmp_path))
-    monkeypatch.chdir(tmp_path)
-    assert run(["export", "thoughts"]) == EXIT_NO
-    assert "no thought with a reward" in capsys.readouterr().err.replace("\n", " ")
-    assert not (tmp_path / "thoughts.jsonl").exists()

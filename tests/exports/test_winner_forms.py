@@ -10,8 +10,7 @@ import yaml
 
 from convergence.__main__ import run
 from convergence_core.errors import ConfigurationError
-from convergence_core.records import Case
-from tasks.exports.winner_forms import Winner, WinnerForm, placeholder_case, winner_text
+from tasks.exports.winner_forms import Winner, WinnerForm, winner_text
 from tasks.mock.mock_server import MockServer
 from tests.support.paid_runs import begin, play, write_project
 
@@ -41,9 +40,6 @@ def of_params(**params: Any) -> Winner:
     return Winner(system="Help desk", note="Better.", params=params)
 
 
-NASTY = "a 'b' \"c\" $HOME `id` $(id)\n# x \\ é"
-
-
 def test_a_dotenv_file_is_read_back_by_a_shell_word_for_word(tmp_path: Path):
     text = winner_text(of_params(model="m/1", temperature=0.5, top_k=3, on=True), WinnerForm.ENV)
     assert text == "# Better.\nMODEL=m/1\nTEMPERATURE=0.5\nTOP_K=3\nON=true\n"
@@ -55,19 +51,6 @@ def test_a_dotenv_file_is_read_back_by_a_shell_word_for_word(tmp_path: Path):
         ["sh", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True
     )
     assert done.stdout == "a $HOME `id` \n# x|1"
-
-
-def test_a_dotenv_file_is_read_back_by_python_dotenv():
-    """Prefect brings the package."""
-    from io import StringIO
-
-    from dotenv import dotenv_values
-
-    text = winner_text(of_params(prompt=NASTY, other="x"), WinnerForm.ENV)
-    assert dotenv_values(stream=StringIO(text), interpolate=True) == {
-        "PROMPT": NASTY,
-        "OTHER": "x",
-    }
 
 
 def test_names_that_a_shell_cannot_tell_apart_are_refused():
@@ -102,15 +85,6 @@ def test_a_promptfoo_provider_asks_with_the_recommended_prompt():
 def test_systems_without_such_a_request_are_refused_with_what_they_have(made: Winner, rule: str):
     with pytest.raises(ConfigurationError, match=f"{rule}.*--format env"):
         winner_text(made, WinnerForm.PROMPTFOO)
-
-
-def test_fields_of_a_case_become_places_of_a_template():
-    cases = [Case(case_id="c", input={"question": 1, "k": [2]})]
-    assert placeholder_case(cases).input == {"question": "{{question}}", "k": "{{k}}"}
-    assert placeholder_case([Case(case_id="c", input="hi")]).input == "{{input}}"
-    assert placeholder_case([Case(case_id="c", input=[])]).input == [
-        {"role": "user", "content": "{{input}}"}
-    ]
 
 
 def test_the_command_writes_what_a_run_recommends(

@@ -36,17 +36,6 @@ def answered(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> 
     return found.out + found.err
 
 
-def test_an_empty_store_has_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
-    monkeypatch.chdir(tmp_path)
-    assert "No results store at" in answered(capsys, "list", code=2)
-    FeedbackStore(tmp_path / "convergence-data").close()
-    assert answered(capsys, "list") == "No trained adapter; the base model answers.\n"
-    assert json.loads(answered(capsys, "list", "--json")) == {"adapters": [], "live_tests": []}
-    assert "an active adapter to roll back" in answered(capsys, "rollback", "--yes", code=2)
-
-
 def test_metrics_of_the_round_that_an_adapter_came_from_are_shown_in_one_table(
     path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
@@ -103,15 +92,6 @@ def test_adapters_are_listed_shown_activated_and_taken_back(
     assert json.loads(done) == {"role": "assistant", "active": "assistant-0001"}
     assert "The base model answers" in answered(capsys, "rollback", "--yes")
     assert "is rolled back since" in answered(capsys, "show", "assistant-0002")
-
-
-def test_files_that_were_changed_are_shown_and_not_activated(
-    path: Path, capsys: pytest.CaptureFixture[str]
-):
-    (path / "adapters/assistant-0002/adapter_config.json").write_text("{}")
-    assert "files: their SHA-256 is another one" in answered(capsys, "show", "assistant-0002")
-    refused = answered(capsys, "activate", "assistant-0002", "--yes", code=2)
-    assert "must have the files that were registered" in " ".join(refused.split())
 
 
 def test_a_fold_shows_statuses_rounds_and_checks_each_once(path: Path):

@@ -1,6 +1,5 @@
 """Adapters: one at most is active, a changed mark makes stale, and rollback restores what was."""
 
-import errno
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -10,15 +9,11 @@ from pathlib import Path
 import apsw
 import pytest
 
-from convergence_core.config.feedback import LiveTestConfig
 from convergence_core.errors import (
     AdapterNotFoundError,
     AdapterRefusedError,
-    FeedbackRefusedError,
-    StoreWriteError,
 )
-from convergence_core.feedback.adapter_records import TrainedMark
-from convergence_core.feedback.records import AnswerComparison, Rating
+from convergence_core.feedback.records import Rating
 from tasks.store.feedback.adapter_files import folder_sha256
 from tasks.store.feedback.adapter_store import AdapterStore
 from tasks.store.feedback.feedback_store import FeedbackStore
@@ -159,21 +154,6 @@ def test_what_did_not_pass_its_checks_is_not_activated(adapters: AdapterStore, s
         adapters.activate("nobody-0001", "cli")
 
 
-def test_an_adapter_whose_gain_is_only_uncertain_may_be_tried(
-    adapters: AdapterStore, source: Path
-):
-    version = adapters.register(
-        source, role="assistant", base_model="tiny", objective="qrpo", marks=()
-    )
-    reward = replace(PASSED, name="reward", passed=False, value=0.2, low=-0.1, high=0.5)
-    adapters.record_checks(version, [PASSED, reward])
-    with pytest.raises(AdapterRefusedError, match="every check"):
-        adapters.activate(version, "cli")
-    adapters.activate(version, "cli", live_rule=LiveTestConfig())
-    assert active(adapters) == version
-    assert [one.version for one in adapters.live_tests()] == [version]
-
-
 def test_a_rejected_or_stale_adapter_never_answers(
     store: FeedbackStore, adapters: AdapterStore, source: Path
 ):
@@ -210,28 +190,6 @@ def test_rollback_restores_what_answered_before_and_opens_the_marks_again(
     assert [m.is_used for m in open_marks(store, "assistant")] == [False, True, False]
 
 
-def test_rollback_passes_over_an_adapter_whose_files_were_changed(
-    adapters: AdapterStore, source: Path
-):
-    good, spoilt, gone, last = (activated(adapters, source) for _ in range(4))
-    (adapters.folder(spoilt) / "adapter_model.safetensors").write_bytes(b"other")
-    (adapters.folder(gone) / "adapter_config.json").unlink()
-    assert adapters.rollback("assistant", "cli") == good
-    assert statuses(adapters) == {
-        good: "active", spoilt: "rejected", gone: "rejected", last: "rolled_back",
-    }  # fmt: skip
-    assert "their SHA-256 is another one" in str(adapters.record(spoilt).reason)
-    assert "no such file" in str(adapters.record(gone).reason)
-
-
-def test_an_active_adapter_can_be_rejected_and_the_one_before_answers(
-    adapters: AdapterStore, source: Path
-):
-    before, bad = activated(adapters, source), activated(adapters, source)
-    adapters.reject(bad, "its answers are cut off", "guard")
-    assert statuses(adapters) == {before: "active", bad: "rejected"}
-
-
 @pytest.mark.parametrize("change", ["edit", "withdrawal"])
 def test_a_changed_rating_makes_stale_what_learned_from_it_and_what_came_of_that(
     store: FeedbackStore, adapters: AdapterStore, source: Path, change: str
@@ -258,30 +216,6 @@ def test_a_changed_rating_makes_stale_what_learned_from_it_and_what_came_of_that
     assert active(adapters) is None, "the base model answers"
     opened = {m.mark.interaction_id: m.is_used for m in open_marks(store, "assistant")}
     assert opened == {"b": False, "a": False}
-
-
-@pytest.mark.parametrize("change", ["edit", "withdrawal"])
-def test_a_changed_comparison_makes_stale_what_learned_from_it(
-    store: FeedbackStore, adapters: AdapterStore, source: Path, change: str
-):
-    for name in ("a", "b"):
-        store.log(answer(name))
-    better = AnswerComparison(chosen_id="b", rejected_id="a", user_id="ann")
-    store.compare(better)
-    (found,) = open_marks(store, "assistant")
-    assert (found.mark.kind, found.mark.interaction_id, found.mark.other_id) == (
-        "comparison", "a", "b",
-    )  # fmt: skip
-    assert found.given.created_us == 7_000
-    version = activated(adapters, source, found.mark)
-    assert [m.is_used for m in open_marks(store, "assistant")] == [True]
-    store.compare(better)
-    assert active(adapters) == version
-    if change == "edit":
-        store.compare(AnswerComparison(chosen_id="a", rejected_id="b", user_id="ann"))
-    else:
-        store.uncompare("a", "b", "ann")
-    assert statuses(adapters) == {version: "stale"}
 
 
 def test_a_mark_that_is_changed_while_it_is_learned_makes_stale_at_once(
@@ -369,16 +303,6 @@ def test_files_that_are_not_plain_are_refused_and_nothing_is_registered(
     assert [file.name for file in (adapters.root / "adapters").iterdir()] == [".lock"]
 
 
-def test_names_keep_their_rule_and_a_parent_must_be_there(adapters: AdapterStore, source: Path):
-    with pytest.raises(FeedbackRefusedError, match="`role` must be a text of 1 to 200"):
-        registered(adapters, source, role="")
-    with pytest.raises(AdapterNotFoundError):
-        registered(adapters, source, parent="assistant-0007")
-    mark = TrainedMark(kind="rating", interaction_id="never", user_id="ann", seq=1)
-    with pytest.raises(AdapterRefusedError, match="or never given"):
-        registered(adapters, source, mark)
-
-
 def test_what_a_killed_registration_has_left_is_replaced(adapters: AdapterStore, source: Path):
     registered(adapters, source)
     torn = adapters.root / "adapters" / ".candidate.0.tmp"
@@ -411,24 +335,6 @@ def test_adapters_that_are_registered_and_activated_at_once_are_all_kept(
         one.close()
 
 
-def test_a_round_is_kept_with_its_end(store: FeedbackStore):
-    rounds = TrainingRounds(store)
-    begun = rounds.begin("code", "qrpo", n_rows=12, settings={"steps": 40, "note": KEY})
-    other = rounds.begin("assistant", "kto", n_rows=3, settings={})
-    (one,) = rounds.records("code")
-    assert (one.status, one.version, one.ended_us, one.n_rows) == ("running", None, None, 12)
-    assert one.settings == {"steps": 40, "note": "[redacted]"}
-    rounds.end(begun, "done", version="code-0001", metrics={"loss": 0.25, "losses": [1.0, 0.25]})
-    rounds.end(other, "failed", reason=f"out of memory, {KEY}")
-    first, second = rounds.records()
-    assert (first.status, first.version, first.ended_us) == ("done", "code-0001", 7_000)
-    assert first.metrics == {"loss": 0.25, "losses": [1.0, 0.25]}
-    assert (second.status, second.reason) == ("failed", "out of memory, [redacted]")
-    for name, words in ((begun, "has ended"), ("nobody", "is none")):
-        with pytest.raises(AdapterRefusedError, match=words):
-            rounds.end(name, "done")
-
-
 def test_a_store_from_before_adapters_gets_their_tables_and_keeps_its_ratings(
     tmp_path: Path, source: Path
 ):
@@ -447,20 +353,3 @@ def test_a_store_from_before_adapters_gets_their_tables_and_keeps_its_ratings(
         rate(store, "a", 1)
         assert store.log(answer("b", thinking="hm")).thinking == "hm"
         assert statuses(AdapterStore(store)) == {version: "stale"}
-
-
-def test_files_of_a_store_that_is_full_are_not_registered(
-    adapters: AdapterStore, source: Path, monkeypatch: pytest.MonkeyPatch
-):
-    first = registered(adapters, source)
-
-    def full(_: int) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    with monkeypatch.context() as patched:
-        patched.setattr("tasks.store.feedback.adapter_files.os.fsync", full)
-        with pytest.raises(StoreWriteError, match="No space left on device"):
-            registered(adapters, source)
-    assert [one.version for one in adapters.records()] == [first]
-    assert {file.name for file in (adapters.root / "adapters").iterdir()} == {first, ".lock"}
-    assert registered(adapters, source) == "assistant-0002"

@@ -7,7 +7,6 @@ import pytest
 
 from convergence.__main__ import run
 from convergence_core.feedback.records import Rating
-from tasks.run.maintenance import maintain_store
 from tasks.store import ParquetStore
 from tasks.store.clock import wall_clock_us
 from tasks.store.feedback.adapter_store import AdapterStore
@@ -99,13 +98,3 @@ def test_upkeep_says_whose_files_it_removed_and_a_dry_run_whose_it_would(
     assert json.loads(capsys.readouterr().out)["adapters"] == [stale]
     assert not (root / "adapters" / stale).exists()
     assert len(list((root / "adapters").glob("assistant-*"))) == len(found) - 1
-
-
-def test_a_store_without_feedback_gets_none(tmp_path: Path):
-    store = ParquetStore(tmp_path)
-    store.save_run(run_record("r"))
-    store.close()
-    before = {one.name for one in tmp_path.iterdir()}
-    assert maintain_store(tmp_path).adapters == ()
-    new = {one.name for one in tmp_path.iterdir()} - before
-    assert not {one for one in new if "feedback" in one or one == "adapters"}

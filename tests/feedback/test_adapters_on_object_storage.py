@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from convergence_core.errors import StoreWriteError
-from convergence_core.feedback.records import Rating
 from tasks.store.feedback.adapter_store import AdapterStore
 from tasks.store.feedback.feedback_store import FeedbackStore
 from tasks.store.feedback.removal import forget_user
@@ -124,22 +123,6 @@ def test_an_address_that_is_away_rejects_no_adapter(
     assert trains.adapters.rollback("assistant", by="person") == first
 
 
-def test_one_that_cannot_be_published_is_not_registered(
-    machines: tuple[Machine, Machine],
-    place: Place,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-):
-    trains, _ = machines
-    mark = rated(trains.feedback, "a")
-    for name, value in place.environment.items():
-        if value.startswith("http://"):
-            monkeypatch.setenv(name, "http://127.0.0.1:9")
-    with pytest.raises(StoreWriteError):
-        registered(trains.adapters, saved_adapter(tmp_path / "made"), mark)
-    assert trains.adapters.records() == []
-
-
 def test_forgetting_a_user_removes_the_weights_there_too(
     machines: tuple[Machine, Machine],
     place: Place,
@@ -163,18 +146,3 @@ def test_forgetting_a_user_removes_the_weights_there_too(
     problem = trains.adapters.files_problem(trains.adapters.record(gone))
     assert problem is not None
     assert "forgotten" in problem
-
-
-def test_upkeep_removes_what_never_answers_again_there_too(place: Place, tmp_path: Path):
-    clock = [1_000_000]
-    bind(tmp_path / "store", place.url)
-    with FeedbackStore(tmp_path / "store", now_us=lambda: clock[0]) as feedback:
-        adapters = AdapterStore(feedback)
-        version = registered(adapters, saved_adapter(tmp_path / "1"), rated(feedback, "a"))
-        feedback.rate(Rating(interaction_id="a", user_id="ann", rating=1))
-        assert adapters.record(version).status == "stale"
-        clock[0] += 2 * 3_600_000_000
-        assert adapters.remove_useless(dry_run=True) == (version,)
-        assert len(published(place)) == 2
-        assert adapters.remove_useless() == (version,)
-    assert published(place) == set()

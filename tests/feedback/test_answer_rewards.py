@@ -29,16 +29,6 @@ def rewards(store: FeedbackStore, blend: RewardConfig | None = None) -> dict[str
     return {one.interaction_id: reward for one, reward in answer_rewards(store, blend=blend)}
 
 
-def test_by_default_the_mark_of_a_single_rater_is_the_reward(store: FeedbackStore):
-    for stars in range(1, 6):
-        store.log(answer(str(stars)))
-        rate(store, str(stars), stars)
-    store.log(answer("unrated"))
-    found = rewards(store)
-    assert [found[str(k)].training for k in range(1, 6)] == [-1.0, -0.5, 0.0, 0.5, 1.0]
-    assert (found["unrated"].training, found["unrated"].parts["rating"]) == (None, None)
-
-
 def test_the_consensus_is_the_rating_once_two_rated_the_same(store: FeedbackStore):
     for k in range(12):
         store.log(answer(f"a{k}"))
@@ -54,17 +44,6 @@ def test_the_consensus_is_the_rating_once_two_rated_the_same(store: FeedbackStor
     assert after < 0.3
 
 
-def test_style_is_of_what_the_user_liked_before(store: FeedbackStore):
-    for k in range(5):
-        store.log(answer(f"a{k}", response=f"Ahoy matey number {k}"))
-        rate(store, f"a{k}", 5)
-    store.log(answer("other", user_id="ben", response="Ahoy matey"))
-    found = rewards(store)
-    assert [found[f"a{k}"].parts["style"] is None for k in range(5)] == [True] * 3 + [False] * 2
-    assert found["a4"].parts["style"] > 0.3  # type: ignore[operator]
-    assert found["other"].parts["style"] is None
-
-
 def test_an_unsafe_answer_is_negative_and_keeps_its_mark(store: FeedbackStore):
     store.log(answer("bad", response="You see, I made that up."))
     rate(store, "bad", 5)
@@ -73,13 +52,6 @@ def test_an_unsafe_answer_is_negative_and_keeps_its_mark(store: FeedbackStore):
     mark = store.rating("bad", "ann")
     assert mark is not None
     assert mark.rating == 5
-
-
-def test_weights_count(store: FeedbackStore):
-    store.log(answer("long", response="word " * 300))
-    rate(store, "long", 5)
-    blend = RewardConfig(length=1.0, length_words=150)
-    assert rewards(store, blend)["long"].blended == pytest.approx(2 * (1.0 + 0.5) / 2 - 1)
 
 
 def test_the_export_holds_every_part(store: FeedbackStore, tmp_path: Path):

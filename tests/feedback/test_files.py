@@ -179,25 +179,3 @@ def test_scores_of_langfuse_find_the_answers_that_they_name(tmp_path: Path):
         assert [m.words for m in store.ratings("i3")] == ["5 Outstanding"]
         bare = read_ratings(store, file, "langfuse")
         assert bare.skipped["a numeric score has no scale: give --scale"] == 3
-
-
-def test_a_file_of_another_form_is_refused_and_nothing_is_stored(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
-    monkeypatch.chdir(tmp_path)
-    written(tmp_path / "rows.jsonl", lines({"prompt": "x", "response": "y"}) + "{broken\n")
-    assert run(["import", "ratings", "rows.jsonl"]) == 2
-    assert "line 2 is no JSON" in " ".join(capsys.readouterr().err.split())
-    written(tmp_path / "object.json", {"rows": []})
-    assert run(["import", "ratings", "object.json", "--format", "open-webui"]) == 2
-    assert run(["import", "ratings", "nothing.jsonl"]) == 2
-    for scale in ("1", "2,1", "a,b"):
-        assert run(["import", "ratings", "rows.jsonl", "--scale", scale]) == 2
-    with FeedbackStore(tmp_path / "convergence-data") as store:
-        assert store.fetch("SELECT count(*) FROM interactions") == [(0,)]
-    written(tmp_path / "rows.jsonl", lines({"prompt": "x", "response": "y", "rating": 4}, 5))
-    capsys.readouterr()
-    assert run(["import", "ratings", "rows.jsonl"]) == 0
-    told = " ".join(capsys.readouterr().err.split())
-    assert "Read 1 answers and 1 ratings; 0 ratings were known." in told
-    assert "Left out 1: a row is no object." in told

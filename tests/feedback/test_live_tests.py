@@ -154,15 +154,6 @@ def test_what_was_worse_is_not_trained_again_of_the_same_marks(
     assert used() == {"learned": False, "learned too": True}
 
 
-def test_one_that_is_activated_by_hand_meanwhile_answers_all(store: FeedbackStore, tmp_path: Path):
-    adapters = begun(store, tmp_path)
-    adapters.activate(TWO, "ada", reason="activated by hand")
-    test = last_test(adapters)
-    assert (test.status, test.reason) == ("ended", f"{TWO} is to answer all (activated by hand)")
-    assert {talked(store, f"later-{k}") for k in range(20)} == {TWO}
-    assert adapters.record(TWO).reason == "passed every check"
-
-
 def test_one_that_stays_undecided_without_higher_ratings_is_taken_back(
     store: FeedbackStore, tmp_path: Path
 ):
@@ -189,27 +180,6 @@ def test_ratings_of_one_conversation_are_one_piece_of_evidence(
     assert test.high is not None and test.high >= 1.9  # noqa: PT018 - as above
 
 
-def test_what_is_edited_or_taken_back_counts_as_it_stands(store: FeedbackStore, tmp_path: Path):
-    adapters = begun(store, tmp_path)
-    by_version = {talked(store, f"talk-{number}"): f"talk-{number}" for number in range(20)}
-    rate(store, by_version[TWO], 5)
-    rate(store, by_version[ONE], 4)
-    assert last_test(adapters).difference == 0.5
-    rate(store, by_version[TWO], 2)
-    assert last_test(adapters).difference == -1.0
-    store.rate(Rating(interaction_id=by_version[TWO], user_id="bob", thumbs="up"), any_user=True)
-    assert (last_test(adapters).difference, last_test(adapters).n_ratings) == (-0.25, 3)
-    store.unrate(by_version[ONE], "ann")
-    assert (last_test(adapters).difference, last_test(adapters).n_ratings) == (None, 2)
-
-
-def test_answers_of_others_are_no_part_of_it(store: FeedbackStore, tmp_path: Path):
-    adapters = begun(store, tmp_path)
-    store.log(answer("foreign", adapter_version=TWO))
-    rate(store, "foreign", 5)
-    assert last_test(adapters).n_ratings == 0
-
-
 def test_a_test_ends_with_whatever_changes_one_of_the_two(store: FeedbackStore, tmp_path: Path):
     adapters = begun(store, tmp_path)
     new = registered(adapters, saved_adapter(tmp_path / "3", 3), rated(store, "more"))
@@ -223,21 +193,6 @@ def test_a_test_ends_with_whatever_changes_one_of_the_two(store: FeedbackStore, 
     assert f"{TWO} became stale" in str(last_test(adapters).reason)
     assert adapters.active("assistant").version == new  # type: ignore[union-attr]
     assert adapters.answering("assistant", "ann", "x")[1] is None
-
-
-@pytest.mark.parametrize("how", ["rollback", "reject", "stale"])
-def test_a_test_ends_with_its_adapter(store: FeedbackStore, tmp_path: Path, how: str):
-    adapters = begun(store, tmp_path)
-    if how == "rollback":
-        adapters.rollback("assistant", "ada")
-    elif how == "reject":
-        adapters.reject(TWO, "no", "ada")
-    else:
-        rate(store, "learned too", 1)
-    assert last_test(adapters).status == "ended"
-    assert talked(store, "after") == ONE
-    adapters.activate(TWO, "ada") if how == "rollback" else None
-    assert len(adapters.live_tests()) == 1
 
 
 def test_a_forgotten_user_leaves_no_evidence(store: FeedbackStore, tmp_path: Path):

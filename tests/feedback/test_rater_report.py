@@ -8,7 +8,6 @@ import pytest
 from convergence_core.feedback.records import Rating
 from tasks.store.feedback.feedback_store import FeedbackStore
 from tasks.store.feedback.rater_report import (
-    MOST_RATERS,
     comparable_raters,
     rater_sentences,
     reward_changes,
@@ -52,15 +51,6 @@ def test_the_last_mark_of_each_user_counts_and_one_taken_back_does_not(store: Fe
     assert rater_sentences(store) == []
 
 
-def test_a_role_has_its_own_consensus(local: FeedbackStore):
-    local.log(answer("a"))
-    local.log(answer("b", role="code"))
-    rate(local, "a", "ann", 5)
-    rate(local, "b", "ann", 1)
-    assert set(store_consensus(local).answers) == {"a", "b"}
-    assert set(store_consensus(local, "code").answers) == {"b"}
-
-
 def test_raters_of_the_same_answers_are_told_in_words(local: FeedbackStore):
     for k in range(12):
         local.log(answer(f"a{k}"))
@@ -70,15 +60,6 @@ def test_raters_of_the_same_answers_are_told_in_words(local: FeedbackStore):
     assert mild.startswith("mild (rating): +0.")
     assert strict.startswith("strict (rating): -0.")
     assert mild.endswith("12 marks, 12 of them shared")
-
-
-def test_a_long_list_of_raters_is_cut_and_says_so(local: FeedbackStore):
-    local.log(answer("a"))
-    for k in range(MOST_RATERS + 3):
-        rate(local, "a", f"u{k}", 3)
-    lines = rater_sentences(local)
-    assert len(lines) == MOST_RATERS + 1
-    assert lines[-1] == "and 3 raters with fewer marks"
 
 
 def test_a_change_of_the_mean_reward_is_found_in_its_role(local: FeedbackStore):
@@ -94,9 +75,3 @@ def test_a_change_of_the_mean_reward_is_found_in_its_role(local: FeedbackStore):
     assert change.words.startswith("code: the mean reward changed from about +0.")
     assert "at most one false alarm in 20,000 marks" in change.words
     assert change.words in rater_sentences(local)
-
-
-def test_an_empty_store_has_no_raters(local: FeedbackStore):
-    assert store_consensus(local).answers == {}
-    assert reward_changes(local) == []
-    assert rater_sentences(local) == []

@@ -79,19 +79,6 @@ def test_feedback_is_folded_once_and_views_show_what_counts(tmp_path: Path):
     assert (whole["is_shared"], whole["sampling_json"], whole["cost_usd"]) == (True, "{}", None)
 
 
-def test_a_rating_that_was_left_over_is_rewarded_by_the_fold(tmp_path: Path):
-    path = tmp_path / "store"
-    with RuntimeStore(path) as state, FeedbackStore(path) as store:
-        state.offer("bot", "default", [offer_of({}, "a"), offer_of({"n": 1}, "b")], trust=0.5)
-        chosen = Bandit(state, "bot", seed=1).select("ann")
-        store.log(answer("i", system="bot", decision_id=chosen.decision_id))
-        rate(store, "i", rating=4)
-    assert fold_store(path).n_rating_rewards == 1
-    assert fold_store(path).n_rating_rewards == 0
-    (row,) = ParquetStore(path).rows("SELECT reward, status FROM rewards")
-    assert row == {"reward": 0.75, "status": "ok"}
-
-
 def files_with(folder: Path, text: str) -> list[Path]:
     return [
         file for file in folder.rglob("*") if file.is_file() and text.encode() in file.read_bytes()

@@ -23,7 +23,6 @@ import duckdb
 import pytest
 import yaml
 
-from tests.store.postgres_server import PASSWORD, postgres_server
 from tests.support.chat_servers import gemini_answer
 from tests.support.http_server import Answer, LoopbackServer, Request, chat_answer
 from tests.support.optimizations import ROOT
@@ -298,15 +297,6 @@ def test_a_secret_is_nowhere_after_a_good_and_a_refused_run(
         assert outlet in ends["good"][1], f"nothing came out by {outlet}"
     assert "(b'x-echo', b'" in ends["bad"][1]
     assert_silent(tmp_path, server, [CANARY])
-
-
-@pytest.mark.slow
-def test_the_password_of_a_shared_journal_is_nowhere(tmp_path: Path, server: PrefectServer):
-    url = postgres_server().new_schema()
-    kind = Kind(KINDS["bearer"].api, {"storage": {"journal": "${JOURNAL}"}})
-    ends = run_both(tmp_path, server, kind, JOURNAL=url)
-    assert ends["good"][0] == 0, ends["good"][1][-3000:]
-    assert_silent(tmp_path, server, [CANARY, url, PASSWORD])
 
 
 @pytest.mark.slow

@@ -1,6 +1,5 @@
 """Feed of events of Prefect's server: of task runs only what went wrong."""
 
-import asyncio
 import subprocess
 import sys
 import time
@@ -14,7 +13,6 @@ import pytest
 
 from tasks.prefect_support.event_feed import is_server
 from tests.support.children import run_python
-from tests.support.prefect_server import PrefectServer
 
 WAIT_S = 60.0
 """Only ends what hangs."""
@@ -93,59 +91,6 @@ def test_the_feed_has_flow_runs_and_what_went_wrong_and_no_more(prefect_server: 
     of_task_run = related("prefect.task-run.Failed")
     assert f"prefect.flow-run.{flow_run}" in of_task_run
     assert not any(name.startswith("prefect.tag.") for name in of_task_run)
-
-
-@pytest.mark.slow
-@pytest.mark.prefect
-def test_an_automation_sees_a_task_run_that_the_feed_leaves_out(prefect_server: str):
-    from prefect.automations import Automation, EventTrigger, Posture
-    from prefect.events.actions import DoNothing
-
-    automation = Automation(
-        name="sees",
-        trigger=EventTrigger(
-            expect={"prefect.task-run.Completed"}, posture=Posture.Reactive, threshold=1
-        ),
-        actions=[DoNothing()],
-    ).create()
-    assert isinstance(automation, Automation)  # a coroutine only in async functions
-    try:
-        run_two_tasks({})
-        wanted = {"id": [f"prefect.automation.{automation.id}"]}
-        becomes(
-            lambda: feed(prefect_server, resource=wanted)["prefect.automation.triggered"] > 0, True
-        )
-    finally:
-        automation.delete()
-
-
-@pytest.mark.slow
-@pytest.mark.prefect
-def test_a_live_stream_has_a_task_run_that_the_feed_leaves_out(prefect_server: str):
-    from prefect.events.clients import PrefectEventSubscriber
-    from prefect.events.filters import EventFilter, EventNameFilter
-
-    wanted = EventFilter(event=EventNameFilter(name=["prefect.task-run.Completed"]))
-
-    async def listen() -> str:
-        async with PrefectEventSubscriber(prefect_server, filter=wanted) as events:
-            running = asyncio.create_task(asyncio.to_thread(run_two_tasks, {}))
-            event = await asyncio.wait_for(anext(aiter(events)), WAIT_S)
-            await running
-            return event.event
-
-    assert asyncio.run(listen()) == "prefect.task-run.Completed"
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_whoever_wants_all_events_gets_them(tmp_path: Path):
-    with PrefectServer(tmp_path, keeps_all_events=True) as server:
-        flow_run = run_two_tasks(server.environment)
-        becomes(lambda: states(server.api_url, flow_run), ALL_STATES)
-        of_tasks = {"Pending": 2, "Running": 2, "Completed": 1, "Failed": 1}
-        wanted = {f"prefect.task-run.{state}": n for state, n in of_tasks.items()}
-        becomes(lambda: of_flow_run(server.api_url, flow_run), Counter({**FLOW_RUN, **wanted}))
 
 
 @pytest.mark.parametrize(

@@ -73,14 +73,3 @@ def test_within_the_block_the_outermost_run_beats_by_itself_too_and_task_runs_ha
     beats = [event.resource.id for event in emitted() if event.event == BEAT]
     assert (beats.count(f"prefect.flow-run.{inner_id}"), len(beats)) == (1, 2)
     assert (of_flow_run, of_task_runs) == ({"system:s"}, set())
-
-
-def test_where_heartbeats_are_off_nobody_beats(emitted: Callable[[], list[Any]]):
-    from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
-
-    from tasks.prefect_support.heartbeats import BEAT, beating, flows_beat_themselves
-
-    off = {PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}
-    with temporary_settings(updates=off), flows_beat_themselves(), beating():
-        pass
-    assert not [event for event in emitted() if event.event == BEAT]

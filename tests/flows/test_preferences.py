@@ -15,7 +15,6 @@ from tests.support.preferring_runs import (
     STORE,
     World,
     case_truth,
-    planted_world,
     quality_of,
     write_preferring,
 )
@@ -136,23 +135,3 @@ def test_a_run_killed_again_and_again_inside_the_subflow_repeats_no_call_and_no_
     both = list(zip(found["killed"], found["unbroken"], strict=True))
     assert all((a["persona"], a["kind"]) == (b["persona"], b["kind"]) for a, b in both)
     check_flow_runs_and_artifacts()
-
-
-@pytest.mark.slow
-@pytest.mark.prefect
-def test_the_flow_runs_alone_on_what_an_optimization_left(tmp_path: Path):
-    from flows.sao import sao
-
-    world = planted_world()
-    with planted_server(world) as server:
-        path = write_preferring(tmp_path, server.url, **SIZE)
-        run_command("optimize", "--quiet", cwd=tmp_path)
-        n_kept = sao(config=str(path))
-    runs = rows(tmp_path, "select status, n_generations, reason from runs order by started_at")
-    assert runs[-1] == {"status": "done", "n_generations": 3, "reason": "all 3 rounds were run"}
-    newest = rows(
-        tmp_path,
-        "select count(*) as n from preferences where dropped_by is null "
-        "and run_id = (select max(run_id) from runs)",
-    )
-    assert newest[0]["n"] == n_kept > 0

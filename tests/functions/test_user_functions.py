@@ -3,12 +3,11 @@
 import os
 import re
 import sys
-from pathlib import Path
 
 import pytest
 
 from convergence_core.errors import ConfigurationError
-from tasks.functions.user_functions import is_async, load_function, resolve
+from tasks.functions.user_functions import is_async, load_function
 from tasks.inputs.factories import make_target
 from tasks.targets.function import importable_path
 from tests.support.configurations import loaded
@@ -19,19 +18,6 @@ def test_a_file_is_found_relative_to_the_configuration(tmp_path):
     (tmp_path / "sub" / "f.py").write_text("from near import N\ndef f(): return N\n")
     (tmp_path / "sub" / "near.py").write_text("N = 1\n")
     assert load_function("sub/f.py:f", tmp_path, key="k")() == 1
-
-
-def test_a_module_beside_the_configuration_is_found(tmp_path):
-    (tmp_path / "beside_it.py").write_text("class A:\n    @staticmethod\n    def f(): return 2\n")
-    assert load_function("beside_it:A.f", tmp_path, key="k")() == 2
-
-
-def test_imports_inside_of_the_function_work(tmp_path):
-    (tmp_path / "f.py").write_text(
-        "def f():\n    import later_sibling\n    return later_sibling.N\n"
-    )
-    (tmp_path / "later_sibling.py").write_text("N = 3\n")
-    assert load_function("f.py:f", tmp_path, key="k")() == 3
 
 
 def test_siblings_of_one_name_in_two_folders_are_kept_apart(tmp_path):
@@ -94,13 +80,6 @@ def test_a_package_of_an_extra_that_is_missing_is_named_with_its_command(
     assert re.fullmatch(r"Run pip install -e '.+\[agno\]'\.", problem.fix)
 
 
-def test_dotted_names_are_resolved():
-    import math
-
-    assert resolve("math.sqrt", Path(), key="k") is math.sqrt
-    assert resolve(math.sqrt, Path(), key="k") is math.sqrt
-
-
 def test_async_functions_are_recognized_through_wrappers():
     import functools
 
@@ -120,13 +99,6 @@ def test_async_functions_are_recognized_through_wrappers():
 def test_a_lambda_cannot_run_in_processes():
     with pytest.raises(ConfigurationError, match="importable name"):
         importable_path(lambda: 1)
-
-
-def test_a_callable_is_found_by_other_processes(tmp_path):
-    (tmp_path / "f.py").write_text("def f(): return 1\n")
-    function = load_function("f.py:f", tmp_path, key="k")
-    assert importable_path(function) == f"{tmp_path / 'f.py'}:f"
-    assert importable_path(pytest.raises).endswith(":raises")
 
 
 def test_a_run_begun_with_a_callable_says_that_it_needs_it():

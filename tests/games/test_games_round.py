@@ -7,13 +7,11 @@ import subprocess
 import sys
 from collections import Counter
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from convergence_core.config.games import BUILT_IN
 from convergence_core.errors import ConfigurationError
 from convergence_core.games.game import PlayKey
 from convergence_core.games.meta_critic import effects
@@ -64,10 +62,6 @@ def stored(folder: Path) -> list[dict[str, Any]]:
     """Return all plays but for what differs from run to run."""
     found = rows(folder, "SELECT * FROM game_plays ORDER BY game, position")
     return [{k: v for k, v in dict(row).items() if k != "run_id"} for row in found]
-
-
-def test_the_built_in_games_are_those_of_the_library():
-    assert {game.id: game.roles for game in solved_games()} == dict(BUILT_IN)
 
 
 @pytest.fixture(scope="module")
@@ -122,18 +116,6 @@ def test_a_round_that_is_killed_pays_nothing_twice_and_keeps_its_coins(whole, tm
     coins = "SELECT * EXCLUDE (run_id) FROM game_coins ORDER BY game"
     assert rows(tmp_path, coins) == rows(folder, coins)
     assert report.round_number == 0
-
-
-def test_a_round_that_is_killed_after_its_plays_were_published_is_not_played_again(whole):
-    folder, gamer, report = whole
-    store, n_asked = ParquetStore(folder / STORE), len(gamer.asked)
-    (record,) = store.runs()
-    store.save_run(replace(record, status="running", ended_us=None))
-    assert play_round(folder / "optimization.yaml") == report, (
-        "its server is gone: nobody is asked"
-    )
-    assert len(gamer.asked) == n_asked
-    assert [one.status for one in store.runs()] == ["done"]
 
 
 def test_removing_a_game_leaves_the_plays_of_the_others_as_they_were(whole, tmp_path):

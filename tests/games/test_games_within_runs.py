@@ -11,16 +11,12 @@ from pathlib import Path
 import pytest
 
 from convergence.cost_estimate.estimate import estimate
-from convergence_core.games.meta_critic import Coin, effects
+from convergence_core.games.meta_critic import effects
 from convergence_core.games.round_records import (
-    CoinRecord,
-    HeldOutLook,
-    PastRound,
     rounds_with_change,
 )
 from convergence_core.result import RunResult
 from tasks.games.games_report import latest_round, report_of
-from tasks.games.reasoning_tasks import why_missing
 from tasks.games.round_rows import past_rounds
 from tasks.games.sandbox import why_unavailable
 from tasks.inputs.loader import load
@@ -34,7 +30,7 @@ from tasks.store.feedback.feedback_store import FeedbackStore
 from tests.games.game_worlds import EVERY_2, KUHN, NIM, Gamer, optimize, play_round, write_games
 from tests.games.test_hard_cases import GAME, TARGET
 from tests.support.children import ROOT
-from tests.support.writing_runs import STORE, play_generation, rows
+from tests.support.writing_runs import STORE, rows
 
 FINAL = """
     SELECT case_id, avg(reward) AS reward FROM evaluations
@@ -90,15 +86,6 @@ def test_the_estimate_holds_what_the_rounds_of_a_run_have_cost(whole, tmp_path):
     assert looks == (plain.roles[0].calls.high or 0) + 2 * 8, "two looks at eight held-out cases"
 
 
-@pytest.mark.skipif(bool(why_missing()), reason=why_missing())
-def test_an_estimate_with_real_tasks_tries_none_and_says_what_to_run(tmp_path):
-    config = write_games(tmp_path, NOWHERE, {"reasoning-spell-backward": {}}, **EVERY_2)
-    (games,) = (one for one in estimate(load(config)).roles if one.role == "game")
-    assert games.unknown is not None
-    assert "`convergence games audit spell_backward`" in games.unknown
-    assert not (tmp_path / STORE).exists(), "and writes nothing"
-
-
 def test_the_report_of_the_run_tells_what_its_games_came_to(whole):
     folder, _, result = whole
     told = result.games
@@ -135,15 +122,6 @@ def test_the_report_of_the_run_tells_what_its_games_came_to(whole):
     for shown in (report_markdown(result), page):
         for line in lines:
             assert line in shown
-
-
-def test_a_run_without_rounds_has_no_section_on_games(tmp_path):
-    from tests.support.writing_runs import begin, play, write_project
-
-    write_project(tmp_path, None, optimization__evolution={"population_size": 3, "generations": 1})
-    result = play(begin(tmp_path))
-    assert result.games is None
-    assert "Language games" not in report_markdown(result)
 
 
 def test_a_round_within_a_run_has_the_plays_of_one_that_is_played_alone(whole, tmp_path):
@@ -202,51 +180,6 @@ def test_rounds_alone_and_within_a_run_are_numbered_together_and_kept_apart(whol
     assert [one.round_number for one in measured] == [0, 1, 2]
     assert report_of(store, latest_round(store, report.label)) == report
     assert report_of(store, latest_round(store, store.runs("visitors")[0].label)).round_number == 2
-
-
-def test_a_round_alone_takes_another_number_than_one_that_is_under_way(tmp_path):
-    with Gamer().server() as server:
-        config = write_games(tmp_path, server.url, NIM, **EVERY_2)
-        with prepare_run(load(config)) as run:
-            play_generation(run)
-            play_generation(run)
-            with open_round_within(run) as opened:
-                opened.take_look()
-                opened.toss_coins()
-                assert play_round(config).round_number == 1
-                for one in opened.included:
-                    opened.play(one.game)
-                opened.finish()
-            play_generation(run)
-            run.save("done")
-    found = past_rounds(ParquetStore(tmp_path / STORE), "visitors")
-    assert [(one.round_number, bool(one.series)) for one in found] == [(0, True), (1, False)]
-
-
-def _past(number: int, series: str, reward: float) -> PastRound:
-    coin = CoinRecord(
-        game="nim", version=1, feeds="players", grounded=True, coin=Coin(0.5, bool(number % 2))
-    )
-    look = HeldOutLook(
-        candidate_id=f"{series}{number}",
-        rewards={"a": reward, "b": reward},
-        n_cases=2,
-        is_new=True,
-    )
-    return PastRound(
-        run_id=series or f"w{number}", round_number=number, series=series, coins=(coin,), look=look
-    )
-
-
-def test_rounds_of_one_number_count_both_and_are_measured_by_the_next_look_of_their_own():
-    past = [_past(0, "", 0.1), _past(0, "n", 0.5), _past(1, "", 0.2), _past(1, "n", 0.8)]
-    found = rounds_with_change(past, None)
-    assert [(one.series, one.round_number) for one in found] == [("", 0), ("n", 0)]
-    assert [one.change for one in found] == pytest.approx([0.1, 0.3])
-    (effect,) = effects(found)
-    assert (effect.n_rounds, effect.n_included) == (2, 0)
-    with pytest.raises(ValueError, match="came twice"):
-        effects([found[0], found[0]])
 
 
 def test_a_round_within_a_run_keeps_to_its_share_and_the_run_goes_on(tmp_path):

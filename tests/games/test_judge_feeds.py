@@ -1,25 +1,18 @@
 """The judge's game and the debate: answers of the run, each verdict counted once, trust that nobody can buy."""
 
 import json
-import os
 import re
-import signal
-import subprocess
-import sys
-from collections import Counter
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from convergence_core.games.judge_games import DebateGame, LabelledPair
 from convergence_core.judges.trust import Trust
 from convergence_core.sao.played_items import PlayedItem, after_plays
 from convergence_core.sao.rounds import Rounds
 from convergence_core.sao.state import SaoState
-from tasks.games.round_rows import COINS_TAG, gains_of_debates
+from tasks.games.round_rows import COINS_TAG
 from tasks.inputs.loader import load
 from tasks.run.games_opener import open_round_within
 from tasks.run.games_round import GamesRound
@@ -27,8 +20,7 @@ from tasks.run.judged_plays import JudgedPlays
 from tasks.run.opener import prepare_run, resume_run
 from tasks.sao.history import played_items
 from tasks.store import ParquetStore
-from tests.games.game_worlds import EVERY_2, Gamer, optimize, play_round, write_games
-from tests.support.children import ROOT
+from tests.games.game_worlds import EVERY_2, Gamer, play_round, write_games
 from tests.support.planted_server import planted_server
 from tests.support.preferring_runs import (
     learner_of,
@@ -64,11 +56,6 @@ def honest(text: str, number: int) -> str:
         return "It is right."
     assert first is not None
     return json.dumps({"p": 0.1 if first[1].startswith("Perhaps") else 0.9})
-
-
-def lying(text: str, number: int) -> str:
-    """Say what is wrong."""
-    return honest(text, number).replace("0.9", "x").replace("0.1", "0.9").replace("x", "0.1")
 
 
 def begun(folder: Path, url: str, games: dict[str, Any] = BOTH, **keys: Any) -> Path:
@@ -137,34 +124,6 @@ def test_a_judge_that_is_right_about_executed_truth_is_believed_and_debates_begi
             assert json.loads(one["facts_json"])["item"] == fixed["items"][one["position"]]
 
 
-def test_a_judge_that_lies_earns_nothing(tmp_path: Path):
-    off, state = one_round(tmp_path, lying)
-    assert state.trust == Trust(n_right=0.0, n_items=50.0, n_different=50)
-    assert off == {"judge": None, "debate": "trust in the judge is 0.00, below 0.2"}
-
-
-def test_silent_advocates_at_a_server_gain_exactly_nothing(tmp_path: Path):
-    def silent(text: str, number: int) -> str:
-        return honest(text, number) if "probability that A is right" in text else " \n"
-
-    off, _ = one_round(tmp_path, silent)
-    assert off["debate"] is None
-    debates = [one for one in rows(tmp_path, PLAYED) if one["game"] == "debate"]
-    assert len(debates) > 5
-    assert {one["scores"]["advocate"] for one in debates} == {0.0}
-
-
-def test_what_others_say_in_the_judges_place_earns_the_judge_nothing(believed):
-    folder, _, _ = believed
-    store = ParquetStore(folder / STORE)
-    own = played_items(store, "visitors", "scribe")
-    assert sum(one.round_number == 0 for one in own) == 50
-    assert played_items(store, "visitors", "openai/scribe") == own, "the same, by its full name"
-    assert played_items(store, "visitors", "another") == []
-    assert played_items(store, "visitors", None) == []
-    assert played_items(store, "visitors", "scribe", "another run") == []
-
-
 def test_a_round_alone_is_about_the_newest_runs_answers_and_its_verdicts_are_kept_apart(believed):
     folder, _, state = believed
     with Gamer(honest).server() as server:
@@ -204,40 +163,6 @@ def test_a_round_that_was_left_goes_on_with_the_same_items_and_asks_nobody_twice
     assert [json.loads(one["facts_json"])["item"] for one in found] == json.loads(fixed)["items"]
 
 
-def kill_at(n: int, pid: int, asked: int) -> None:
-    if asked == n:
-        os.kill(pid, signal.SIGKILL)
-
-
-@pytest.mark.slow
-def test_verdicts_of_a_round_that_was_killed_count_once(tmp_path: Path):
-    serial = {"society__games__n_at_once": 1, "society__games__every": 4}
-    gamers = {name: Gamer(honest) for name in ("whole", "killed")}
-    for name, gamer in gamers.items():
-        with gamer.server() as server:
-            config = begun(tmp_path / name, server.url, {"judge": {}}, **serial)
-            if name == "killed":
-                child = subprocess.Popen(
-                    [sys.executable, "-m", "tests.games.game_worlds", "run", str(config)],
-                    env={**os.environ, "PYTHONPATH": str(ROOT)},
-                )
-                gamer.before_answer = partial(kill_at, 61, child.pid)
-                assert child.wait(timeout=120) == -signal.SIGKILL
-                assert rows(tmp_path / name, PLAYED) == []
-            optimize(config)
-    whole, killed = (Counter(gamer.asked) for gamer in gamers.values())
-    assert sum((killed - whole).values()) <= 1, "the reply that was under way may be asked again"
-    assert not whole - killed
-    of_both = [
-        played_items(ParquetStore(tmp_path / name / STORE), "visitors", "scribe")
-        for name in gamers
-    ]
-    assert of_both[0] == of_both[1]
-    assert len(of_both[1]) == len({one.item_id for one in of_both[1]}) == 50
-    state, _ = after_plays(SaoState(rounds=Rounds(limit=3)), of_both[1], [])
-    assert state.trust == Trust(n_right=50.0, n_items=50.0, n_different=50)
-
-
 def test_before_any_answer_the_games_about_answers_are_off_with_the_reason(tmp_path: Path):
     with Gamer(honest).server() as server:
         report = play_round(begun(tmp_path, server.url, {"judge": {}}))
@@ -260,18 +185,6 @@ def test_a_round_of_verdicts_counts_once_and_older_ones_less():
     again = SaoState.from_json(json.loads(json.dumps(found.to_json())), limit=3)
     assert after_plays(again, plays, ["c"])[0] == again, "nor after a resume"
     assert found.next_run(limit=3, n_personas=5, same_judge=False).played_to == -1
-
-
-def test_gains_are_those_of_the_same_players(believed):
-    folder, _, _ = believed
-    game = DebateGame((LabelledPair(prompt="p", first="a", second="b", first_is_right=True),))
-    players = {"advocate": "scribe", "judge": "scribe"}
-    store = ParquetStore(folder / STORE)
-    (found,) = rows(folder, "SELECT count(*) n FROM game_plays WHERE game = 'debate'")
-    gains = gains_of_debates(store, "visitors", game, players)
-    assert len(gains) == found["n"] > 0
-    assert set(gains) == {0.0}, "this judge hears no argument"
-    assert gains_of_debates(store, "visitors", game, players | {"judge": "another"}) == []
 
 
 def test_the_next_round_of_preferences_holds_the_verdicts_of_games_once(tmp_path: Path):

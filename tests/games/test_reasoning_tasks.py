@@ -19,7 +19,7 @@ from tasks.games import reasoning_audits, reasoning_tasks
 from tasks.games.configured_games import check_user_games
 from tasks.games.games_report import latest_round
 from tasks.games.line_process import LineProcess
-from tasks.games.reasoning_audits import audited, stored_audit
+from tasks.games.reasoning_audits import stored_audit
 from tasks.games.reasoning_child import EvaluationGuard, UnsafeAnswerError, is_plain_formula
 from tasks.games.reasoning_tasks import (
     AUDIT_VERSION,
@@ -77,11 +77,6 @@ def test_without_the_extra_one_sentence_names_the_command(
     assert "Traceback" not in said
 
 
-@pytest.mark.parametrize("text", ["1+2*(3-4)/5", "x**2/2 + C", "3*sin(x)*exp(2*x)", "-.5", " 7 "])
-def test_plain_formulas_are_parsed(text: str):
-    assert is_plain_formula(text)
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -127,11 +122,6 @@ def test_what_touches_the_machine_is_refused_while_an_answer_is_scored(tmp_path:
     ]:
         with pytest.raises(PermissionError):
             guard.hook(event, (argument, "r"))
-
-
-def test_the_answer_is_what_stands_between_the_last_tags_or_everything():
-    assert answer_of("<answer>1</answer> no, <answer> 2\n</answer>") == "2"
-    assert answer_of(" 3 ") == "3"
 
 
 @needs_library
@@ -254,23 +244,6 @@ def test_what_is_stored_is_not_tried_again(
     monkeypatch.setattr(reasoning_audits, "AUDIT_VERSION", AUDIT_VERSION + 1)
     assert not stored_audit(path).audits
     monkeypatch.undo()
-
-
-@pytest.mark.usefixtures("installed")
-def test_of_several_audits_the_last_counts_and_what_was_tried_before_a_failure_is_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    remembered(tmp_path, a="", b="it hung")
-
-    def one_then_failure(names: list[str], **_: object):
-        yield Audited(names[0], "new reason")
-        raise OSError("no")
-
-    monkeypatch.setattr(reasoning_audits, "generator_names", lambda: ("a", "b"))
-    monkeypatch.setattr(reasoning_audits, "audit", one_then_failure)
-    with pytest.raises(OSError, match="no"):
-        list(audited(tmp_path, again=True))
-    assert dict(stored_audit(tmp_path).rejected) == {"a": "new reason", "b": "it hung"}
 
 
 @pytest.mark.usefixtures("installed")

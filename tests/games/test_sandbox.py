@@ -122,10 +122,6 @@ HOSTILE = {
 }
 
 
-def test_there_are_forty_hostile_programs():
-    assert len(HOSTILE) >= 40
-
-
 @pytest.mark.parametrize("name", sorted(HOSTILE))
 def test_a_hostile_program_ends_with_a_reason_and_no_value(name):
     program, endings = HOSTILE[name]
@@ -199,11 +195,6 @@ def test_a_program_that_fails_says_how(program: str, reason: str):
     assert (found.ending, found.reason) == ("error", reason)
 
 
-def test_equal_programs_end_alike_whatever_the_hash_seed():
-    program = "def f(): return [hash('a'), list({'x', 'y', 'z'})]"
-    assert SANDBOX.run(program, function="f").value == SANDBOX.run(program, function="f").value
-
-
 def test_a_sleeper_is_ended_by_the_wall_clock():
     quick = Sandbox(limits=SandboxLimits(cpu_s=1, wall_s=0.5))
     found = quick.run("import time\ntime.sleep(600)")
@@ -216,16 +207,6 @@ def test_a_sleeper_is_ended_by_the_wall_clock():
 def test_limits_that_no_program_keeps_are_refused(wrong: dict[str, Any]):
     with pytest.raises(ValueError, match=f"`{next(iter(wrong))}` must be"):
         SandboxLimits(**wrong)
-
-
-def test_the_least_memory_is_enough_to_start():
-    small = Sandbox(limits=SandboxLimits(memory_mb=64))
-    assert small.run("def f(): return 1", function="f").value == 1
-
-
-def test_a_long_request_is_refused():
-    with pytest.raises(ValueError, match="1,000,000 characters at most"):
-        SANDBOX.run("#" * 1_000_001)
 
 
 def test_where_there_is_no_filter_nothing_is_run(monkeypatch: pytest.MonkeyPatch):

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, strategies as st
 
 from convergence.__main__ import run
 from convergence_core.config.evaluation import PlainMetric, ScaleConfig
@@ -198,18 +197,6 @@ scenarios:
     assert "passwd" not in (tmp_path / "out.jsonl").read_text()
 
 
-def test_lists_of_a_promptfoo_test_stand_for_all_combinations_unless_there_are_too_many(
-    tmp_path: Path,
-):
-    tests = [
-        {"vars": {"a": [1, 2], "b": ["x", "y", "z"]}},
-        {"vars": {"a": [*range(200)], "b": [*range(200)]}},
-    ]
-    found, cases = imported(written(tmp_path / "promptfoo.jsonl", *tests), CaseForm.PROMPTFOO)
-    assert len({json.dumps(case["input"]) for case in cases}) == 6
-    assert found.skipped == {"a test of more than 10,000 combinations of its lists": 1}
-
-
 # -- the sample
 
 
@@ -252,13 +239,6 @@ def test_repeated_questions_are_one_case_and_secrets_are_masked(tmp_path: Path):
     assert "ok?" in cases[0]["input"]
 
 
-def test_ids_that_two_rows_share_are_left_to_their_content(tmp_path: Path):
-    rows = [{"id": "a", "input": "1"}, {"id": "a", "input": "2"}, {"id": "b", "input": "3"}]
-    found, cases = imported(written(tmp_path / "r.jsonl", *rows), CaseForm.LANGFUSE)
-    assert [case.get("id") for case in cases] == [None, None, "b"]
-    assert found.n_same_id == 2
-
-
 # -- what is expected never stays in the input
 
 
@@ -288,66 +268,7 @@ def test_the_field_that_is_named_as_expected_leaves_the_input(
         imported(source, form, names=FieldNames(expected="lable"))
 
 
-def test_answers_by_their_usual_names_leave_the_input(tmp_path: Path):
-    rows = [{"q": "a", "expected": "x"}, {"input": "b", "ideal": ["4", "four"]}]
-    _, cases = imported(written(tmp_path / "r.jsonl", *rows), CaseForm.TABLE)
-    assert cases == [
-        {"input": {"q": "a"}, "expected": "x"},
-        {"input": "b", "expected": ["4", "four"]},
-    ]
-
-
-@pytest.mark.parametrize("role", ["system", "developer"])
-def test_instructions_of_a_conversation_are_kept(role: str, tmp_path: Path):
-    told = [message(role, "be brief"), message("user", "hi")]
-    _, cases = imported(written(tmp_path / "r.jsonl", {"input": told}), CaseForm.OPENAI_EVALS)
-    assert cases == [{"input": told}]
-
-
-@pytest.mark.parametrize(
-    ("prompts", "checks", "kept"),
-    [
-        (["Give the answer to {{ q | trim }}."], [{"type": "equals", "value": "{{answer}}"}], {"q"}),
-        (["{% if q %}{{q}}{% endif %}"], [{"type": "javascript", "value": "output == context.vars.answer"}], {"q"}),
-        (["file://prompt.txt"], [{"type": "llm-rubric", "value": "says {{answer}}"}], {"q"}),
-        (["{{q}} {{answer}}"], [{"type": "equals", "value": "{{answer}}"}], {"q", "answer"}),
-        (["{{q}}"], [{"type": "equals", "value": "x"}], {"q", "answer"}),
-        ([], [{"type": "equals", "value": "{{answer}}"}], {"q"}),
-        ([], [{"type": "llm-rubric", "value": "answers {{q}}"}], {"q", "answer"}),
-    ],
-)  # fmt: skip
-def test_variables_of_promptfoo_that_assertions_alone_use_leave_the_input(
-    prompts: list[str], checks: list[dict[str, Any]], kept: set[str], tmp_path: Path
-):
-    (tmp_path / "prompt.txt").write_text("Say {{ q }}")
-    test = {"vars": {"q": "a", "answer": "x"}, "assert": checks}
-    source = tmp_path / "promptfooconfig.json"
-    source.write_text(json.dumps({"prompts": prompts, "tests": [test]}))
-    _, (case,) = imported(source, CaseForm.PROMPTFOO)
-    assert set(case["input"]) == kept
-
-
 # -- files
-
-
-@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
-def test_cells_of_a_table_are_their_text_whatever_separates_them(delimiter: str, tmp_path: Path):
-    lines = [["q", "label"], ["price", "29.90"], ["hash", "7e12345"], ["quotes", '"""x"""']]
-    text = "\ufeff" + "".join(delimiter.join(line) + "\r\n" for line in lines)
-    (tmp_path / "a.csv").write_bytes(text.encode())
-    _, cases = imported(tmp_path / "a.csv", CaseForm.TABLE, names=FieldNames(("q",), "label"))
-    assert [case["expected"] for case in cases] == ["29.90", "7e12345", '"x"']
-
-
-def test_a_byte_order_mark_and_line_separators_in_texts_break_no_line(tmp_path: Path):
-    row = json.dumps({"input": "a\u2028b"}, ensure_ascii=False)
-    for name in ("a.jsonl", "a.json"):
-        (tmp_path / name).write_bytes(f'\ufeff{row}\n{row[:-2]}c"}}\n'.encode())
-        found, cases = imported(tmp_path / name, CaseForm.LANGFUSE)
-        assert [case["input"] for case in cases] == ["a\u2028b", "a\u2028bc"], found.skipped
-    test = json.dumps({"vars": {"q": "a\u2028b"}}, ensure_ascii=False)
-    (tmp_path / "t.jsonl").write_bytes(f"\ufeff{test}\n".encode())
-    assert imported(tmp_path / "t.jsonl", CaseForm.PROMPTFOO)[1] == [{"input": {"q": "a\u2028b"}}]
 
 
 def test_files_of_lists_tables_and_parquet_are_read(tmp_path: Path):
@@ -391,16 +312,6 @@ def test_the_command_says_what_is_wrong_and_never_overwrites_unasked(
     assert run(arguments) == 100
     assert "x.jsonl is not written" in capsys.readouterr().err
     assert not Path("x.jsonl").exists()
-
-
-@given(st.dictionaries(st.text(max_size=3), st.integers(1, 50), min_size=1, max_size=8), st.data())
-def test_an_allocation_is_level_and_whole(counts: dict[str, int], data: st.DataObject):
-    size = data.draw(st.integers(0, sum(counts.values())))
-    taken = allocate(counts, size)
-    assert sum(taken.values()) == size
-    assert all(0 <= taken[name] <= counts[name] for name in counts)
-    cut = [taken[name] for name in counts if taken[name] < counts[name]]
-    assert max(taken.values()) - min(cut, default=max(taken.values())) <= 1
 
 
 @pytest.mark.parametrize("n_strata", [1, 7, MAX_STRATA + 50])

@@ -5,7 +5,7 @@ from hypothesis import given, strategies as st
 
 from convergence_core.records import Json
 from tasks.http.request_templates import Values, placeholders
-from tasks.json_values import MISSING, clean_text, names, parse_path, pick, to_json
+from tasks.json_values import MISSING, clean_text, parse_path, pick
 
 DATA: dict[str, Json] = {"a": {"b": [{"c": 1}, {"c": 2}]}, "x.y": 3, "0": "zero", "n": None}
 
@@ -32,22 +32,6 @@ def test_dotted_paths_lead_through_mappings_and_lists(path, value):
 def test_what_is_no_path_is_refused(path):
     with pytest.raises(ValueError, match="path"):
         parse_path(path)
-
-
-json_values = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=10,
-)
-
-
-@given(json_values)
-def test_json_values_stay_as_they_are(value):
-    assert to_json(value) == value
 
 
 @given(st.text(alphabet=st.characters()))
@@ -77,8 +61,3 @@ def test_templates_of_any_braces_are_filled_without_an_error(template):
 def test_a_text_of_the_search_space_is_filled_once_and_other_braces_stay(prompt, text):
     values = Values({"prompt": prompt, "tone": "{prompt}"}, {"question": "{{x}} {tone}"})
     assert values.fill(["{prompt}", "({prompt})"]) == [text, f"({text})"]
-
-
-def test_names_read_as_a_sentence():
-    assert names(["a"]) == "`a`"
-    assert names(["a", "b", "c"]) == "`a`, `b` and `c`"

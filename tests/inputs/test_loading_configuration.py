@@ -1,13 +1,12 @@
 """Loading a configuration with its files: positions, prompts, schemas, facts."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from convergence_core.errors import ConfigurationError
-from tasks.inputs.loader import is_text_path, load, load_mapping
-from tests.support.configurations import BASE, loaded, mapping
+from tasks.inputs.loader import is_text_path, load
+from tests.support.configurations import loaded
 
 
 def write_config(tmp_path, text) -> Any:
@@ -54,66 +53,6 @@ def test_problems_of_all_files_are_told_at_once_with_their_places(tmp_path):
     }
 
 
-DOTTED = """
-api: {name: bot, kind: openai, endpoint: "http://127.0.0.1:9/v1", request: {options: {model: m}}}
-search_space:
-  parameters:
-    some.name: {type: int, min: 1, max: 9, default: 2}
-    temperature: {type: float, min: 0, max: 1, default: 0}
-evaluation:
-  test_cases: [{id: a, input: one}, {id: b, input: two}]
-  metrics:
-    is.good:
-      type: llm_judge
-      mode: pairwise
-      rubric: Good?
-      champion:
-        some.name: 70
-        temperature: 0.5
-      votes: 2
-llm: {model: m, endpoint: "http://127.0.0.1:9/v1", temperature: 0}
-"""
-
-
-def test_names_with_dots_are_found_in_the_file(tmp_path):
-    with pytest.raises(ConfigurationError) as caught:
-        load(write_config(tmp_path, DOTTED))
-    told = {(problem.key, problem.line, problem.column) for problem in caught.value.problems}
-    assert told == {
-        ('search_space.parameters."some.name"', 5, 5),
-        ('evaluation.metrics."is.good".champion."some.name"', 15, 20),
-        ('evaluation.metrics."is.good".votes', 17, 14),
-    }
-
-
-def test_a_wrong_configuration_is_told_together_with_its_wrong_case_file(tmp_path):
-    (tmp_path / "c.jsonl").write_text("{\n")
-    text = CONFIG.replace("min: 1", "min: 99").split("  test_cases:")[0]
-    text += "  test_cases: {path: c.jsonl}\n  metrics: {exact_match: {weight: 1}}\n"
-    with pytest.raises(ConfigurationError) as caught:
-        load(write_config(tmp_path, text))
-    files = {Path(problem.file or "").name for problem in caught.value.problems}
-    assert files == {"optimization.yaml", "c.jsonl"}
-
-
-@pytest.mark.parametrize("content", [None, b"", b"\xff\xfe\x00"])
-def test_a_configuration_that_cannot_be_read_says_why(tmp_path, content):
-    path = tmp_path / "optimization.yaml"
-    if content is not None:
-        path.write_bytes(content)
-    with pytest.raises(ConfigurationError) as caught:
-        load(path)
-    assert "optimization.yaml" in str(caught.value)
-
-
-def test_broken_json_schema_files_are_told(tmp_path):
-    (tmp_path / "bad.json").write_text('{"type": }')
-    metrics = {"shape": {"type": "json_schema", "schema": "bad.json", "weight": 1}}
-    with pytest.raises(ConfigurationError) as caught:
-        loaded(tmp_path, evaluation__metrics=metrics)
-    assert caught.value.problems[0].column is not None
-
-
 def test_a_wrong_json_schema_is_told():
     metrics = {"shape": {"type": "json_schema", "schema": {"type": "nothing"}, "weight": 1}}
     with pytest.raises(ConfigurationError, match="JSON Schema"):
@@ -150,19 +89,6 @@ def test_placeholders_are_checked(tmp_path, words):
     with pytest.raises(ConfigurationError) as caught:
         loaded(tmp_path, api=http({"x": f"{{k}} {words}"}))
     assert words.strip("{}") in str(caught.value)
-
-
-def test_python_data_is_loaded_too():
-    made = load_mapping(BASE)
-    assert made.config_path is None
-    assert made.configuration.api.name == "system"
-
-
-def test_inline_cases_from_python_have_no_line():
-    with pytest.raises(ConfigurationError) as caught:
-        load_mapping(mapping(evaluation__test_cases={"inline": [{"input": "x"}]}))
-    (problem,) = caught.value.problems
-    assert (problem.file, problem.line) == (None, None)
 
 
 def test_facts_hash_the_files_and_ask_the_module(tmp_path):

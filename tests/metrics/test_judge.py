@@ -5,9 +5,7 @@
 
 import asyncio
 import json
-import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,17 +19,15 @@ from convergence_core.errors import (
     EvaluatorFault,
     InfrastructureFault,
 )
-from convergence_core.judges.texts import mark_of
 from convergence_core.ports import Completion
-from convergence_core.records import Case, Json, Params, Reply, canonical_json, sha256_hex
+from convergence_core.records import Case, Json, Params, Reply, canonical_json
 from tasks.calls.metric_calls import PaidCall, PaidMetric
 from tasks.metrics.judge import (
     EVALUATOR_VERSION,
     LlmJudge,
     VoteSummary,
-    call_count,
 )
-from tasks.metrics.judge.prompts import judge_messages, response_format
+from tasks.metrics.judge.prompts import response_format
 from tasks.metrics.judge.verdicts import UnreadableVerdictError, hidden, read_verdict
 
 CASE = Case(case_id="a", input={"q": "Capital of France?"}, expected={"text": "Paris", "label": 9})
@@ -233,17 +229,6 @@ def test_reasoning_is_asked_for_before_the_verdict():
         assert next(iter(schema["properties"])) == schema["required"][0] == "reasoning"
 
 
-def test_a_changed_prompt_needs_a_new_version():
-    texts = [
-        [judge_messages(mode, rubric="r", blocks=[("X", "x")]), response_format(mode)]
-        for mode in ("rating", "pass_fail", "pairwise")
-    ]
-    found = (EVALUATOR_VERSION, sha256_hex(canonical_json(texts))[:12])
-    assert found == ("judge-1", "6cd54d15a390"), (
-        "if this change is intended, raise EVALUATOR_VERSION and write the new pair here"
-    )
-
-
 # -- answers that try to be more
 
 
@@ -267,14 +252,6 @@ def test_no_answer_can_hold_the_mark_that_fences_it():
     assert text.count(f"[[END ANSWER {mark}]]") == text.count(f"[[BEGIN ANSWER {mark}]]") == 1
     inside = text.partition(f"[[BEGIN ANSWER {mark}]]\n")[2].partition(f"\n[[END ANSWER {mark}]]")
     assert inside[0] == INJECTION.format(mark=known)
-
-
-def test_a_mark_that_occurs_is_made_anew(monkeypatch):
-    # No text can hold its own hash in practice, so the first hash is made to be one that occurs.
-    first = sha256_hex("first")
-    hashes = iter([first, sha256_hex("second")])
-    monkeypatch.setattr("convergence_core.judges.texts.sha256_hex", lambda _: next(hashes))
-    assert mark_of([f"x{first[:16]}x"]) == sha256_hex("second")[:16]
 
 
 @pytest.mark.parametrize(
@@ -340,19 +317,6 @@ def test_ratings_and_verdicts_become_numbers_in_the_unit_interval():
         assert found.value == float(passed)
 
 
-@pytest.mark.parametrize(
-    "value", ["", 1, None, True, [], {"a": {"b": 1}}, "é\u2028", "\ud800", "x" * 9000]
-)
-@pytest.mark.parametrize("mode", ["rating", "pass_fail", "pairwise"])
-def test_any_answer_gives_a_number_in_the_unit_interval_or_a_fault_with_a_reason(mode, value):
-    said = {"rating": rating(4), "pass_fail": '{"passed": true}', "pairwise": winner("tie")}
-    made, asker = judge(mode), ScriptedAsker(lambda _: said[mode])
-    found = numbers(made, asker, value)["quality"]
-    assert math.isfinite(found)
-    assert 0 <= found <= 1
-    assert fault_of(made, ScriptedAsker(lambda _: "no"), value).error_type == "judge_unreadable"
-
-
 # -- failures are missing values
 
 
@@ -373,15 +337,6 @@ def test_a_call_that_fails_leaves_the_value_missing_and_keeps_the_reason(fault):
         fault.details,
     )
     assert str(fault) in str(found)
-
-
-def test_what_is_no_fault_of_the_evaluation_is_not_swallowed():
-    asker = ScriptedAsker(
-        lambda c: EvaluatorFault("x", error_type="b") if c.repeat else OSError("disk")
-    )
-    with pytest.raises(OSError, match="disk"):
-        judgement(judge(votes=3), asker)
-    assert len(asker.calls) == 3
 
 
 # -- votes
@@ -412,13 +367,6 @@ def test_a_vote_that_may_heal_makes_the_value_missing_not_the_mean_of_the_others
     assert len(asker.calls) == 5
 
 
-def test_no_more_calls_are_under_way_than_the_model_allows():
-    few = LLM_CONFIG.model_copy(update={"parallel_workers": 2})
-    asker = ScriptedAsker(lambda _: rating(5))
-    judgement(judge(votes=9, llm_config=few), asker)
-    assert asker.most_in_flight == 2
-
-
 # -- pairs
 
 
@@ -443,14 +391,6 @@ def test_ties_and_verdicts_that_follow_the_order_are_worth_half(said, n_inconsis
     assert found == {"quality": 0.5, "quality.position_inconsistent": float(n_inconsistent)}
 
 
-def test_votes_on_pairs_ask_twice_each():
-    asker = ScriptedAsker(lambda c: winner("A") if c.repeat == 2 else prefers("new")(c))
-    found = judgement(judge("pairwise", votes=3), asker)
-    assert found.value == pytest.approx(2.5 / 3)
-    assert found.n_inconsistent == 1
-    assert len(set(asker.keys)) == call_count(config("pairwise", votes=3)) == 6
-
-
 @pytest.mark.parametrize("case", ["champion", "equal"])
 def test_nobody_is_asked_about_the_champion_itself_or_an_equal_answer(case):
     asker = ScriptedAsker(lambda _: winner("A"))
@@ -471,8 +411,3 @@ def test_an_answer_beats_a_champion_that_failed_and_waits_for_one_that_may_heal(
     spent = EvaluatorFault("spent", error_type="budget")
     fault = fault_of(judge("pairwise"), ScriptedAsker(lambda _: winner("A"), champion=spent))
     assert fault.error_type == "budget"
-
-
-def test_a_judge_of_pairs_needs_a_champion():
-    with pytest.raises(ValueError, match="champion"):
-        replace(judge("pairwise"), champion=None)

@@ -13,7 +13,6 @@ from convergence_core.errors import (
     CandidateFault,
     ConfigurationError,
     EvaluatorFault,
-    InfrastructureFault,
 )
 from convergence_core.judges.report import JudgeReport
 from convergence_core.records import Case, Params, Reply, canonical_json
@@ -23,7 +22,6 @@ from tasks.calls.metric_calls import PaidCall
 from tasks.metrics.judge import LlmJudge, champion_problems, label_problems, make_judges, problems
 from tasks.metrics.judge.verdicts import passed_of, rating_of
 from tasks.providers import make_llm
-from tasks.report.blocks import Bullets, Code, Heading
 from tasks.report.judge_section import (
     LabeledJudgement,
     judge_blocks,
@@ -34,7 +32,7 @@ from tasks.report.judge_section import (
 from tasks.secrets.redaction import Secrets
 from tasks.store import ParquetStore
 from tests.support.configurations import mapping
-from tests.support.http_server import Answer, LoopbackServer, Request, chat_answer, error_answer
+from tests.support.http_server import LoopbackServer, chat_answer
 from tests.support.store_rows import RUN, generation_tables, run_record
 
 PRICES = PriceTable.from_mapping(
@@ -74,15 +72,6 @@ def judges_of(
 # -- rules
 
 
-def test_several_votes_need_a_temperature():
-    quality = {"votes": 3}
-    assert [*problems(judged_by(quality=quality))] == []
-    assert not [*problems(judged_by(quality={**quality, "llm": {**LLM, "temperature": None}}))]
-    (problem,) = problems(judged_by(quality={**quality, "llm": {**LLM, "temperature": 0}}))
-    assert problem.key == "evaluation.metrics.quality.votes"
-    assert "`evaluation.metrics.quality.llm.temperature` is 0" in str(problem)
-
-
 def test_a_label_lies_in_the_case():
     (problem,) = problems(judged_by(quality={"label_field": "human.label"}))
     assert "begins with `input` or `expected`" in problem.rule
@@ -116,13 +105,6 @@ def test_labels_are_read_as_people_write_them():
         *(True, True, True, False, False, False),
         *(None, None, None),
     ]
-
-
-def test_the_champion_is_the_default_or_what_is_written():
-    made = judges_of(
-        judged_by(a={"mode": "pairwise"}, b={"mode": "pairwise", "champion": {"k": 7}})
-    )
-    assert [judge.champion for judge in made.values()] == [{"k": 2}, {"k": 7}]
 
 
 def test_a_champion_text_may_be_named_by_its_file():
@@ -185,41 +167,6 @@ class OpenAsker:
         return Reply(value=self._champion, latency_ms=1.0)
 
 
-def values_over_a_socket(
-    answer: Any, n_times: int = 1, **quality: Any
-) -> tuple[list[float], OpenAsker, list[Request]]:
-    asker = OpenAsker()
-
-    async def go(url: str) -> list[float]:
-        judge = judges_of(judged_by(url, quality=quality))["quality"]
-        try:
-            reply = Reply(value="new", latency_ms=1.0)
-            found = [await judge.judge(reply, CASE, {"k": 5}, asker) for _ in range(n_times)]
-            return [numbers["quality"] for numbers in found]
-        finally:
-            await judge.aclose()
-            await judge.aclose()
-
-    with LoopbackServer(answer) as server:
-        found = asyncio.run(go(server.url + "/v1"))
-    return found, asker, server.requests
-
-
-def test_a_rating_travels_over_the_real_client_and_is_priced():
-    said = json.dumps({"reasoning": "brief and right", "rating": 7})
-    found, asker, requests = values_over_a_socket(lambda _: chat_answer(said), n_times=2)
-    assert found == [6 / 9, 6 / 9]
-    (request,) = requests
-    assert request.path == "/v1/chat/completions"
-    assert (request.body["model"], request.body["temperature"]) == ("j", 0.7)
-    schema = request.body["response_format"]["json_schema"]["schema"]
-    assert list(schema["properties"]) == ["reasoning", "rating"]
-    (reply,) = asker.key_to_reply.values()
-    assert (reply.usage.prompt_tokens, reply.usage.completion_tokens) == (7, 3)
-    assert reply.cost_usd == pytest.approx((7 * 1.0 + 3 * 4.0) / 1e6, abs=1e-12)
-    assert (reply.price_version, reply.provider, reply.model) == ("2026-01-02", "openai", "served")
-
-
 def test_a_judge_is_priced_as_the_host_of_its_endpoint_sells_it():
     prices = PriceTable.from_mapping(
         {"version": "2026-01-02", "providers": {"deepseek": {"j": {"input": 5.0, "output": 7.0}}}}
@@ -244,32 +191,6 @@ def test_a_judge_is_priced_as_the_host_of_its_endpoint_sells_it():
         asyncio.run(go(server.url))
     (reply,) = asker.key_to_reply.values()
     assert reply.cost_usd == pytest.approx((7 * 5.0 + 3 * 7.0) / 1e6, abs=1e-12)
-
-
-def test_votes_on_pairs_travel_as_calls_of_their_own():
-    said = json.dumps({"reasoning": "", "winner": "A"})
-    found, asker, requests = values_over_a_socket(
-        lambda _: chat_answer(said), mode="pairwise", votes=3
-    )
-    assert found == [0.5]
-    assert len(requests) == len(asker.key_to_reply) == 6
-    assert len({canonical_json(request.body) for request in requests}) == 2
-
-
-@pytest.mark.parametrize(
-    ("answer", "error_type"),
-    [
-        (chat_answer(None, refusal="I will not."), "refusal"),
-        (error_answer(400, "no response_format here"), "http_400"),
-        (error_answer(503), "http_503"),
-        (chat_answer("Seven."), "judge_unreadable"),
-        (Answer(b"<html>"), "bad_body"),
-    ],
-)
-def test_a_judge_that_fails_leaves_the_value_missing(answer, error_type):
-    with pytest.raises(EvaluatorFault) as caught:
-        values_over_a_socket(lambda _: answer)
-    assert caught.value.error_type == error_type
 
 
 def test_a_refusal_that_was_billed_has_a_price():
@@ -297,13 +218,6 @@ def test_a_refusal_that_was_billed_has_a_price():
     assert fault.billed.price_version == "2026-01-02"
 
 
-def test_a_failing_judge_never_looks_like_infrastructure_of_the_target():
-    with pytest.raises(EvaluatorFault) as caught:
-        values_over_a_socket(lambda _: error_answer(500))
-    assert caught.value.fault == "evaluator"
-    assert isinstance(caught.value.__cause__, InfrastructureFault)
-
-
 # -- what a report says
 
 
@@ -320,23 +234,6 @@ def rows(*pairs: tuple[float, Any]) -> list[LabeledJudgement]:
 
 def text_of(report: JudgeReport) -> str:
     return " ".join(judge_sentences(report))
-
-
-def test_a_judge_of_verdicts_is_told_in_one_sentence():
-    pairs = [(1.0, True)] * 26 + [(1.0, False)] * 4 + [(0.0, True)] * 5 + [(0.0, "fail")] * 15
-    said = text_of(judge_report("q", metric(), rows(*pairs), of_default=True))
-    assert said.startswith(
-        "The judge `q` agrees with 41 of 50 labels (82 %, 95 % interval 69\N{EN DASH}90 %) on the default "
-        "configuration's answers; kappa 0.62 ["
-    )
-
-
-def test_a_judge_of_ratings_is_told_in_points():
-    pairs = [((rating - 1) / 9, rating % 10 + 1) for rating in range(1, 11)]
-    said = text_of(judge_report("q", metric("rating"), rows(*pairs)))
-    assert said.startswith("The judge `q` differs from 10 labels by 1.80 points of 1 to 10 on ")
-    assert "on all answers; weighted kappa" in said
-    assert "; rank correlation" in said
 
 
 def test_one_case_is_one_pair_however_often_it_was_judged():
@@ -360,18 +257,6 @@ def test_what_cannot_be_compared_is_said():
 def test_a_judge_without_labels_or_pairs_says_nothing():
     report = judge_report("q", metric(), None)
     assert (judge_sentences(report), judge_blocks([report])) == ((), [])
-
-
-def test_verdicts_that_follow_the_order_are_told():
-    report = judge_report("q", metric(), None, n_pairs=60, n_inconsistent=7)
-    assert text_of(report) == (
-        "The judge `q` changed its verdict with the order of the answers in 12 % of 60 comparisons "
-        "(95 % interval 6\N{EN DASH}22 %); each of these counts as a tie."
-    )
-    heading, bullets, _ = judge_blocks([report])
-    assert heading == Heading("Judges")
-    assert isinstance(bullets, Bullets)
-    assert bullets.items[0][1] == Code("q")
 
 
 def test_judgements_and_labels_are_found_in_a_store(tmp_path):

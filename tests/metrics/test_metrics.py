@@ -2,7 +2,6 @@
 
 import asyncio
 import sys
-import threading
 from typing import Any, get_args
 
 import numpy as np
@@ -13,7 +12,6 @@ from convergence_core.config.evaluation import SimilarityMetric
 from convergence_core.errors import CandidateFault, ConfigurationError, EvaluatorFault
 from convergence_core.records import Case, Reply
 from tasks.inputs.factories import make_metrics
-from tasks.metrics import user_evaluators
 from tests.support.configurations import loaded
 from tests.support.sessions import ScriptedTarget, assignment, session
 
@@ -175,33 +173,11 @@ def test_a_schema_whose_references_cannot_be_followed_is_refused(schema, rule):
         value_of({"type": "json_schema", "schema": schema}, {}, None)
 
 
-def test_a_schema_may_refer_to_its_own_parts():
-    schema = {
-        "$defs": {"n": {"type": "array", "items": {"$ref": "#/$defs/n"}}},
-        "$ref": "#/$defs/n",
-    }
-    assert value_of({"type": "json_schema", "schema": schema}, [[], [[]]], None) == 1.0
-    assert value_of({"type": "json_schema", "schema": schema}, [[], [1]], None) == 0.0
-
-
 @pytest.mark.parametrize("method", get_args(SimilarityMetric.model_fields["method"].annotation))
 def test_similarity_is_1_for_equal_texts_and_small_for_others(method):
     config = {"type": "similarity", "method": method}
     assert value_of(config, "the same text", "the same text") == 1.0
     assert value_of(config, "the same text", "ZZZZ 999") < 0.5
-
-
-def test_similarity_matches_a_value_computed_by_hand():
-    config = {"type": "similarity", "method": "levenshtein"}
-    assert value_of(config, "kitten", "sitting") == pytest.approx(1 - 3 / 7)
-    assert value_of(config, "kitten", ["x", "kitten"]) == 1.0
-    config = {"type": "similarity", "method": "damerau_levenshtein"}
-    assert value_of(config, "abcd", "bacd") == pytest.approx(1 - 1 / 4)
-    config = {"type": "similarity", "method": "jaro_winkler"}
-    assert value_of(config, "martha", "marhta") == pytest.approx(17 / 18 + 3 * 0.1 * (1 / 18))
-    config = {"type": "similarity", "method": "jaccard"}
-    assert value_of(config, "a b c", "b c d") == pytest.approx(2 / 4)
-    assert value_of(config, "", " ") == 1.0
 
 
 @pytest.mark.parametrize("method", get_args(SimilarityMetric.model_fields["method"].annotation))
@@ -438,45 +414,6 @@ def test_a_number_that_exits_when_it_is_read_is_the_evaluators_fault(wrapped):
     assert caught.value.error_type == "SystemExit"
 
 
-@pytest.mark.parametrize("error", [ValueError, SystemExit])
-def test_an_exception_is_the_evaluators_fault_with_its_traceback(error):
-    def raises(result, expected):
-        raise error("inside the metric")
-
-    with pytest.raises(EvaluatorFault) as caught:
-        value_from(raises)
-    assert caught.value.error_type == error.__name__
-    assert 'raise error("inside the metric")' in caught.value.details
-
-
-def test_a_metric_that_takes_too_long_is_the_evaluators_fault(monkeypatch):
-    monkeypatch.setattr(user_evaluators, "EVALUATOR_TIMEOUT_S", 0.05)
-    ended = threading.Event()
-    with pytest.raises(EvaluatorFault) as caught:
-        value_from(lambda result, expected: ended.wait(30))
-    ended.set()
-    assert caught.value.error_type == "timeout"
-
-
-def test_a_slow_sync_metric_does_not_hold_up_calls():
-    """The metric of the first cell returns only after the last cell was asked."""
-    asked = threading.Event()
-
-    def answer(params, case):
-        if case.case_id == "c3":
-            asked.set()
-        return 0
-
-    def slow(result, expected):
-        assert asked.wait(30)
-        return 1.0
-
-    (metric,) = function_metrics(slow, "quality")
-    with session(ScriptedTarget(answer), metrics=[metric], workers=1) as s:
-        trial = s.evaluate(assignment({"k": 1}, ["c0", "c1", "c2", "c3"]), 0)
-    assert [e.reward for e in trial.evaluations] == [1.0] * 4
-
-
 @pytest.mark.parametrize("takes_metric", [False, True])
 def test_an_evaluator_of_several_metrics_is_called_once_unless_it_wants_the_name(takes_metric):
     calls = []
@@ -515,17 +452,6 @@ def test_numbers_that_the_target_measured_itself_are_metrics():
         measure(metric, "r")
 
 
-def test_functions_are_loaded_from_files_and_modules(tmp_path):
-    (tmp_path / "m.py").write_text(
-        "from helper import HALF\ndef half(result, expected):\n    return HALF\n"
-    )
-    (tmp_path / "helper.py").write_text("HALF = 0.5\n")
-    (metric,) = made(tmp_path, quality={"weight": 1, "function": "m.py:half"})
-    assert measure(metric, "r") == 0.5
-    (metric,) = made(quality={"weight": 1, "function": "operator:eq"})
-    assert measure(metric, "r", "r") == 1.0
-
-
 def test_all_functions_that_cannot_be_loaded_are_told_at_once(tmp_path):
     (tmp_path / "broken.py").write_text("def f(:\n")
     (tmp_path / "raises.py").write_text("\n\nraise RuntimeError('at import')\n")
@@ -549,11 +475,3 @@ def test_all_functions_that_cannot_be_loaded_are_told_at_once(tmp_path):
     assert "function" in told["d"].rule
     assert "exists" in told["e"].rule
     assert "no_such_module_here" in told["f"].fix
-
-
-def test_a_metric_with_unknown_arguments_is_a_problem():
-    def wants(result, expected, params, metric, more):
-        return 1
-
-    with pytest.raises(ConfigurationError, match="prediction, expected, context"):
-        function_metrics(wants, "quality")

@@ -8,7 +8,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from convergence_core.config import MetricConfig
-from convergence_core.errors import CandidateFault, EvaluatorFault
+from convergence_core.errors import EvaluatorFault
 from convergence_core.records import Case, Reply
 from tasks.metrics.tool_calls import ToolMetric
 
@@ -67,12 +67,6 @@ def test_arguments_count_where_they_are_expected(made, expected, value):
     assert found == pytest.approx(value)
 
 
-def test_capitals_of_arguments_matter_unless_said_otherwise():
-    expected = {"tool_calls": [{"name": "send", "arguments": {"text": " hello "}}]}
-    assert measure("tool_arguments", calls(SEND), expected) == 0.0
-    assert measure("tool_arguments", calls(SEND), expected, case_sensitive=False) == 1.0
-
-
 def test_calls_of_openais_form_are_read():
     function = {"name": "read", "arguments": json.dumps(READ["arguments"])}
     made = calls({"id": "call_1", "type": "function", "function": function})
@@ -87,12 +81,6 @@ def test_an_answer_without_calls_has_none(value):
     assert measure("tool_allowed", value, forbidden=["*"]) == 1.0
 
 
-def test_arguments_that_cannot_be_read_are_none():
-    made = calls({"name": "read", "arguments": "{" * 50_000}, {"name": "read", "arguments": [1]})
-    assert measure("tool_arguments", made, {"tool_calls": [READ]}) == 0.0
-    assert measure("tool_choice", made, {"tool_calls": ["read", "read"]}) == 1.0
-
-
 def test_a_forbidden_tool_is_named_by_the_metric_or_by_the_case():
     assert measure("tool_allowed", calls(READ), forbidden=["send*", "delete_*"]) == 1.0
     assert measure("tool_allowed", calls(READ, SEND), forbidden=["send*"]) == 0.0
@@ -102,21 +90,7 @@ def test_a_forbidden_tool_is_named_by_the_metric_or_by_the_case():
     assert measure("tool_allowed", calls({"name": "delete_all"}), {}, **of_case) == 0.0
 
 
-def test_another_field_is_read_and_must_be_there():
-    assert measure("tool_calls", {"trace": {"steps": [READ, SEND]}}, field="trace.steps") == 2.0
-    with pytest.raises(CandidateFault, match=r"has no field `trace\.steps`"):
-        measure("tool_calls", calls(READ), field="trace.steps")
-    expected = {"trace": [READ]}
-    assert measure("tool_choice", calls(READ), expected, expected_field="trace") == 1.0
-
-
 @pytest.mark.parametrize("expected", [None, "read", {}, {"tool_calls": "read"}])
 def test_a_case_without_expected_calls_makes_the_value_missing(expected):
     with pytest.raises(EvaluatorFault, match="tool_calls"):
         measure("tool_choice", calls(READ), expected)
-
-
-@pytest.mark.parametrize("entry", [1, {}, {"name": ""}, {"function": "read"}])
-def test_an_expected_call_without_a_name_is_refused(entry):
-    with pytest.raises(EvaluatorFault, match="must be a list of names"):
-        measure("tool_arguments", calls(READ), {"tool_calls": [entry]})

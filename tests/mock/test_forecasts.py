@@ -65,11 +65,6 @@ def test_notes_name_settings_and_what_to_expect(shown: str, names: str):
     assert names in found.splitlines()
 
 
-def test_who_asks_for_no_notes_and_no_weights_gets_none():
-    assert notes("Answer in one word.", TRIALS) is None
-    assert weights("What is 2 plus 3?") is None
-
-
 def test_the_responder_answers_with_weights_of_what_the_notes_speak_for():
     user = (
         "[[BEGIN NOTES 0123456789abcdef]]\nsunny days follow\n[[END NOTES 0123456789abcdef]]\n\n"

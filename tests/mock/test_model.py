@@ -2,7 +2,6 @@
 
 import math
 import random
-import zlib
 
 import numpy as np
 import pytest
@@ -11,10 +10,7 @@ from tasks.mock.tiny_model import (
     KINDS,
     VOCABULARY,
     Story,
-    UnknownWordError,
-    decode,
     encode,
-    features,
     stories,
     tempered,
     think,
@@ -39,10 +35,6 @@ def mean_gain(thoughts: list[tuple[str, ...]]) -> float:
 def thoughts(kind) -> list[tuple[str, ...]]:
     rng = random.Random(3)
     return [think(story.optimum, kind, rng) for story in TEXTS]
-
-
-def test_the_vocabulary_has_63_words():
-    assert len(VOCABULARY) == len(set(VOCABULARY)) == 63
 
 
 def test_every_row_sums_to_1_and_leaves_nothing_impossible():
@@ -74,22 +66,6 @@ def test_the_outcome_is_expected_only_after_a_setting_asked_about():
     told = MODEL.row(encode("<bos> hist ant t3 ->"))
     assert np.array_equal(told, MODEL.row(encode("->")))
     assert not np.array_equal(asked, told)
-
-
-def test_features_read_thought_and_history():
-    told = "<bos> hist bee t5 -> b8 think best bee near t6 end cfg bee t4 ->"
-    names = "bias m1 t4 m1t4 Ubest M1 Unear T2 P1_2 H1_1_8"
-    expected = [zlib.crc32(name.encode()) % 2**14 for name in names.split()]
-    assert features(told.split()) == expected
-
-
-def test_an_unknown_word_is_named():
-    with pytest.raises(UnknownWordError, match="'hello'"):
-        encode("<bos> hello")
-
-
-def test_texts_round_trip():
-    assert decode(encode(TEXTS[0].text)) == TEXTS[0].text
 
 
 def test_samples_follow_the_distribution_and_the_temperature():

@@ -3,9 +3,6 @@
 import math
 from typing import Any
 
-import openai
-import pytest
-
 from tasks.mock.mock_server import MockServer
 from tasks.mock.options import MockOptions
 from tasks.mock.tiny_model import BINS, stories
@@ -74,33 +71,6 @@ def test_oracle_thoughts_raise_the_likelihood_over_the_wire(server: MockServer):
     last = [choice.logprobs.token_logprobs[-1] for choice in answer.choices]
     gains = [a - b for a, b in zip(last[:40], last[40:], strict=True)]
     assert sum(gains) / 40 > 0.6
-
-
-def test_completions_continue_after_the_echo(server: MockServer):
-    answer, logprobs = echo(server, PROMPT, max_tokens=1, logprobs=3)
-    assert answer.choices[0].text.split()[:-1] == PROMPT.split()
-    assert len(logprobs.tokens) == len(PROMPT.split()) + 1
-    assert len(logprobs.top_logprobs[-1]) in (3, 4)
-    assert answer.usage.completion_tokens == 1
-    ids = [5, 6]
-    words = ask(server, lambda c: c.completions.create(model="tiny", prompt=ids, max_tokens=3))
-    assert words.usage.prompt_tokens == 2
-
-
-@pytest.mark.parametrize("fields", [{"echo": True}, {"logprobs": 1}])
-def test_echo_and_logprobs_are_strict_about_words(server: MockServer, fields):
-    with pytest.raises(openai.BadRequestError, match="'Hello' is none of them"):
-        ask(server, lambda c: c.completions.create(model="m", prompt="Hello there", **fields))
-    free = ask(server, lambda c: c.completions.create(model="m", prompt="Hello there"))
-    assert free.choices[0].text
-
-
-def test_strict_servers_refuse_unknown_words_in_chats():
-    with MockServer(MockOptions(strict=True)) as strict:
-        said: Any = [{"role": "user", "content": "Answer this"}]
-        with pytest.raises(openai.BadRequestError, match="'Answer' is none of them"):
-            ask(strict, lambda c: c.chat.completions.create(model="m", messages=said))
-        assert set(next_word(strict)) >= set(BINS)
 
 
 def test_fault_modes_of_echo_and_chat():

@@ -10,19 +10,15 @@ import pytest
 
 from convergence_core.sao.templates import (
     JUDGING_QUESTION,
-    OPENING,
     judging,
-    prompt_of,
-    writing,
 )
 from tasks.metrics.judge.prompts import judge_messages, response_format
 from tasks.metrics.judge.verdicts import read_verdict
-from tasks.mock.prompt_text import PrefixCache, count_pieces, cut, pieces
+from tasks.mock.prompt_text import PrefixCache, count_pieces
 from tasks.mock.protocol import Message, ModelRequest, Tool
 from tasks.mock.responder import ability, is_good, respond
 
 RULES = "Answer exactly, only with the result, in this format, step by step."
-SURE = {"model": "m-7", "effort": "high", "temperature": 0.0}
 
 
 def ask(user: str, system: str = RULES, **settings) -> ModelRequest:
@@ -92,21 +88,6 @@ def test_good_answers(question: str, answer: str):
     assert good(question) == answer
 
 
-def test_a_division_by_zero_is_no_sum():
-    assert "0" in good("What is 1 / 0?")
-
-
-def test_options_of_the_prompt_are_chosen_among():
-    listed = "Tell the mood of the message in one word: happy, angry, sad or neutral."
-    defined = "Name it:\n- refund: wants money back\n- delivery: parcel late, lost parcel\n"
-    assert good("Thank you so much, it arrived a day early!", listed) == "happy"
-    assert good("You will hear from my lawyer.", listed) == "angry"
-    assert good("My parcel is late.", defined) == "delivery"
-    for i in range(30):
-        asked = ask("Thank you!", listed, model=f"m{i}", temperature=1.9)
-        assert respond(asked).text in {"happy", "angry", "sad", "neutral"}
-
-
 SCHEMA = {
     "type": "object",
     "properties": {
@@ -139,25 +120,6 @@ def test_structured_answers_are_valid_good_or_bad(index):
     asked = ask(LETTER, form="schema", schema=SCHEMA, temperature=1.8)
     value = json.loads(respond(asked, index).text)
     jsonschema.validate(value, SCHEMA)
-
-
-def test_good_structured_answers_are_read_from_the_prompt():
-    found = json.loads(good(LETTER, form="schema", schema=SCHEMA))
-    assert (found["name"], found["email"], found["age"], found["amount"], found["kind"]) == (
-        "Ada Lovelace",
-        "ada@example.org",
-        36,
-        12.5,
-        "order",
-    )
-
-
-def test_json_mode_uses_the_keys_that_the_prompt_shows():
-    shown = 'Reply in JSON like {"city": "text", "people": 1}.'
-    assert json.loads(good("City: Bonn. People: 300000.", shown, form="json")) == {
-        "city": "Bonn",
-        "people": 300000,
-    }
 
 
 def test_a_forced_tool_gets_arguments_of_its_schema():
@@ -202,14 +164,6 @@ def test_a_judge_of_preferences_says_the_letter_of_the_better_answer(turned: boo
     assert respond(asked).text == ("B" if turned else "A")
 
 
-def test_a_prompt_in_persona_begins_as_it_is_asked_to():
-    messages = writing("A baker in Bergen", task="Answers questions of bakers.")
-    told = tuple(Message(role=m["role"], text=str(m["content"])) for m in messages)  # type: ignore[arg-type]
-    for k in range(8):
-        assert prompt_of(respond(ModelRequest(model=f"m{k}", messages=told)).text) is not None
-    assert not good("Where is Bergen?").startswith(OPENING)
-
-
 def test_a_judge_passes_and_fails_and_compares():
     right, wrong = "Paris is the capital", "Potatoes are nice"
     assert verdict("pass_fail", [INPUT, REFERENCE, ("ANSWER", right)]) is True
@@ -218,18 +172,6 @@ def test_a_judge_passes_and_fails_and_compares():
     assert verdict("pairwise", [INPUT, REFERENCE, a, b]) == "A"
     assert verdict("pairwise", [INPUT, REFERENCE, ("ANSWER A", wrong), ("ANSWER B", right)]) == "B"
     assert verdict("pairwise", [INPUT, REFERENCE, a, ("ANSWER B", right)]) == "tie"
-
-
-@pytest.mark.parametrize(
-    "text", ["Answer: blue sky\n\nReference: blue sky", "<answer>blue sky</answer><reference>blue sky</reference>"]
-)  # fmt: skip
-def test_a_judge_reads_other_notations(text):
-    schema = {
-        "type": "object",
-        "properties": {"score": {"type": "number", "minimum": 0, "maximum": 1}, "why": {"type": "string"}},
-        "required": ["score", "why"],
-    }  # fmt: skip
-    assert json.loads(respond(ask(text, form="schema", schema=schema)).text)["score"] == 1
 
 
 def test_limits_cut_answers_and_reasoning_comes_first():
@@ -242,17 +184,6 @@ def test_limits_cut_answers_and_reasoning_comes_first():
     assert (thinking.n_reasoning, thinking.n_tokens) == (32, 8)
     starved = respond(ask(user, temperature=0.0, limit=20, effort="low"))
     assert (starved.text, starved.n_reasoning, starved.complete) == ("", 20, False)
-
-
-def test_an_answer_ends_before_a_stop_text():
-    assert good("Repeat: one two STOP three", stop=("STOP",)) == "one two "
-
-
-def test_pieces_join_to_the_text_and_are_six_letters_at_most():
-    text = "  Tokenization, naïve — or not?\n\nYes: 1234567."
-    assert "".join(pieces(text)) == text
-    assert pieces("tokenizer, please") == ["tokeni", "zer", ",", " please"]
-    assert cut(text, 2).text == "  Tokenization"
 
 
 def test_prefixes_are_cached_by_model_in_units_of_128_from_1024_on():

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -41,35 +40,11 @@ def test_answers_are_the_same_in_every_process():
     assert printed == [digest()] * 2
 
 
-def test_closing_leaves_no_thread_and_no_listener():
-    before = set(threading.enumerate())
-    with MockServer() as server:
-        assert httpx.get(f"{server.url}/v1/models").status_code == 200
-    server.close()  # again: nothing happens
-    assert set(threading.enumerate()) == before
-    with pytest.raises(httpx.ConnectError):
-        httpx.get(f"{server.url}/v1/models")
-
-
-def test_a_server_that_never_ran_can_be_closed():
-    MockServer().close()
-
-
 def test_a_taken_port_is_named():
     with MockServer() as server:
         port = int(server.url.rpartition(":")[2])
         with pytest.raises(MockError, match=f"`port` {port} of 127.0.0.1 cannot be listened on"):
             MockServer(port=port)
-
-
-def test_importing_the_package_loads_nothing_heavy():
-    code = (
-        "import sys, tasks.mock, convergence.cli.mock\n"
-        "print([m for m in ('numpy', 'starlette', 'uvicorn', 'openai', 'prefect', 'pydantic')"
-        " if m in sys.modules])"
-    )
-    with start("-c", code) as child:
-        assert child.communicate(timeout=120)[0].strip() == "[]"
 
 
 def test_the_command_prints_its_address_serves_and_stops_cleanly():

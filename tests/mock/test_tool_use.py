@@ -7,7 +7,7 @@ from typing import Any
 
 from tasks.mock import tool_use
 from tasks.mock.protocol import Message, ModelRequest, Tool
-from tasks.mock.responder import respond, with_tool
+from tasks.mock.responder import respond
 from tests.mock.conftest import ask
 
 
@@ -108,17 +108,6 @@ def test_what_is_not_needed_is_said_by_its_name_alone_and_posts_are_found_by_tit
     ]
 
 
-def test_what_no_tool_is_for_is_answered_in_words():
-    assert turn("What is 3 + 4?") == ([], turn("What is 3 + 4?", offered=())[1])
-
-
-def test_a_lookup_that_is_not_offered_leaves_the_argument_to_a_guess():
-    calls, _ = turn('Send the message "Hi" to channel #general.', offered=(SEND,))
-    ((name, arguments),) = calls
-    assert name == "send_message"
-    assert arguments["channel_id"] != "1002"
-
-
 def test_bad_turns_differ_in_kind_and_end():
     kinds: Counter[str] = Counter()
     for n in range(60):
@@ -131,31 +120,6 @@ def test_bad_turns_differ_in_kind_and_end():
         kinds["wrong arguments" if name == "get_channel_messages" else name] += 1
     assert min(kinds["nothing"], kinds["wrong arguments"]) > 8
     assert sum(kinds[name] for name in ("send_message", "list_channels", "delete_message")) > 8
-
-
-def test_better_instructions_call_the_right_tool_more_often():
-    def share(system: str) -> float:
-        n_right = 0
-        for n in range(200):
-            said = (
-                Message(role="system", text=system),
-                Message(role="user", text=f"Get the last {n} messages of channel 1001."),
-            )
-            request = ModelRequest(model="m", messages=said, temperature=0.3, offered=TOOLS)
-            found = with_tool(request).tool
-            n_right += found is not None and found.name == "get_channel_messages"
-        return n_right / 200
-
-    assert share("Always check precisely, step by step, and only with tools.") > share("") + 0.1
-
-
-def test_hostile_words_and_schemas_are_survived():
-    odd = Tool(
-        name="get_channel_messages", schema={"properties": 3, "required": "x"}, by_name=False
-    )
-    for asked in ("", "\x00" * 9, "then then then", "get channel messages " * 2000, '"' * 999):
-        for offered in ((odd,), TOOLS):
-            turn(asked, offered=offered)
 
 
 def test_the_server_calls_tools_and_answers_their_results(server):

@@ -94,22 +94,10 @@ def test_vllm_without_the_endpoints_is_told_how_to_start(folder: Path):
     assert "--enable-lora" in told
 
 
-def test_what_vllm_says_of_an_adapter_that_it_does_not_find_is_told(tmp_path: Path):
-    told = refused(VllmServer(), tmp_path / "assistant-0001")
-    assert "on its own machine" in told
-    assert "No adapter found" in told
-
-
 def test_an_adapter_that_is_loaded_and_does_not_answer_is_not_ready(folder: Path):
     server = VllmServer()
     server.fails_chat = True
     assert "does not answer: HTTP 500: CUDA error" in refused(server, folder)
-
-
-def test_an_answer_of_another_model_is_none_of_the_adapter(folder: Path):
-    server = VllmServer()
-    server.answers_as = BASE
-    assert f"'{BASE}' answered" in refused(server, folder)
 
 
 def test_keys_are_sent_and_are_in_no_message(folder: Path):
@@ -172,12 +160,3 @@ def test_other_servers_have_no_adapters(body: Any):
 
     with LoopbackServer(lambda request: Answer(body)) as server:
         assert asyncio.run(go(server)) is None
-
-
-def test_a_server_that_is_away_is_told(folder: Path):
-    async def go() -> None:
-        await backend_of("http://127.0.0.1:9/v1")
-
-    with pytest.raises(InfrastructureFault, match="no answer") as caught:
-        asyncio.run(go())
-    assert caught.value.error_type == "adapter"

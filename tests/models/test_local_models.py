@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from convergence_core.budget.prices import PriceTable
 from convergence_core.config import parse_mapping
 from convergence_core.errors import CandidateFault, ConfigurationError, InfrastructureFault
 from convergence_core.ports import Completion
@@ -161,25 +160,6 @@ def test_an_answer_that_takes_too_long_is_missing(provider: LocalChat):
 def test_settings_that_no_local_model_has_are_refused(provider: LocalChat):
     with pytest.raises(CandidateFault, match="response_format"):
         ask(provider, "hello", response_format={"type": "json_object"})
-
-
-@pytest.mark.parametrize("settings", [{"temperature": -1}, {"max_tokens": "many"}])
-def test_values_that_no_setting_has_are_refused(provider: LocalChat, settings: dict[str, object]):
-    with pytest.raises(CandidateFault, match="must be a number"):
-        ask(provider, "hello", **settings)
-
-
-def test_a_request_is_complete_without_settings(provider: LocalChat):
-    body = provider.mapped([{"role": "developer", "content": "x"}], model="m", settings={}).body
-    assert body["temperature"] == 0.0
-    assert body["max_tokens"] == 256
-    assert body["messages"] == [{"role": "system", "content": "x"}]
-
-
-def test_tokens_of_a_local_model_cost_nothing():
-    table = PriceTable(version="2026-01-01")
-    assert table.worst_case("local", "any", 1000, 1000) == 0.0
-    assert table.worst_case("openai", "any", 1000, 1000) is None
 
 
 def test_keys_that_a_local_model_does_not_read_are_refused():

@@ -11,10 +11,9 @@ from typing import Any
 import polars as pl
 import pytest
 
-from convergence import OptimizationResult, load_result
+from convergence import OptimizationResult
 from convergence.api import _result_of
 from convergence.notebooks import NotebookView
-from convergence_core.errors import RunNotFoundError
 from convergence_core.result import RunResult
 from tests.docs.test_documents import ROOT, blocks
 from tests.report.test_pages import NASTY, read
@@ -92,14 +91,6 @@ def test_a_plot_of_an_unknown_parameter_names_the_known_ones():
         shown(made_up_result()).plot_parameter("stemer")
 
 
-def test_plots_leave_the_callers_style_alone():
-    import matplotlib as mpl
-
-    before = dict(mpl.rcParams)
-    shown(made_up_result()).plot_learning_curve()
-    assert dict(mpl.rcParams) == before
-
-
 def test_the_leaderboard_is_a_data_frame_with_a_column_for_each_parameter():
     frame = shown(made_up_result()).to_polars()
     assert frame.height == 120
@@ -111,16 +102,6 @@ def test_the_leaderboard_is_a_data_frame_with_a_column_for_each_parameter():
 def test_every_table_is_a_data_frame(table: Any):
     frame = shown(made_up_result()).to_polars(table)
     assert isinstance(frame, pl.DataFrame)
-
-
-def test_an_unknown_table_names_the_known_ones():
-    with pytest.raises(ValueError, match="leaderboard, learning_curve"):
-        shown(made_up_result()).to_polars("leaders")  # type: ignore[arg-type]  # the point
-
-
-def test_a_store_without_runs_says_so(tmp_path: Path):
-    with pytest.raises(RunNotFoundError, match="no finished run"):
-        load_result(storage=tmp_path / "convergence-data")
 
 
 def cells() -> list[str]:

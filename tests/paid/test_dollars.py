@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from convergence_core.budget.prices import CONFIGURED
-from convergence_core.errors import ConfigurationError
 from tasks.http.retries import Backoff
 from tasks.mock.mock_server import MockServer
 from tasks.mock.options import MockOptions
@@ -142,25 +141,3 @@ def test_a_raised_cap_goes_on_and_pays_nothing_twice(tmp_path: Path):
     assert capped.cost_usd is not None
     assert raised.cost_usd == pytest.approx(billed(after) - capped.cost_usd, abs=1e-9)
     assert 0.012 < billed(after) <= 0.2, "the limit holds for both runs together"
-
-
-def test_an_unknown_price_under_a_cap_is_refused_before_any_call(tmp_path: Path):
-    with MockServer() as server:
-        write_project(tmp_path, server.url, prices={}, budget={"max_usd": 1.0}, **SMALL)
-        with pytest.raises(ConfigurationError) as caught:
-            begin(tmp_path)
-        assert server.stats()["calls"] == 0
-        (problem,) = caught.value.problems
-        assert problem.key == "budget.max_usd"
-        assert all(model in problem.rule for model in PRICES)
-
-        write_project(
-            tmp_path,
-            server.url,
-            prices={},
-            budget={"max_usd": 1.0, "allow_unknown_prices": True},
-            **SMALL,
-        )
-        result = play(begin(tmp_path))
-        assert result.cost_usd is None
-        assert sum(cost.n_unpriced for cost in result.costs) == server.stats()["calls"] > 0

@@ -69,17 +69,6 @@ def test_a_second_run_of_one_epoch_pays_nothing_and_says_who_did(
 
 
 @pytest.mark.slow
-def test_by_default_a_second_run_pays_again(tmp_path: Path, server: MockServer):
-    write_project(tmp_path, server.url, **SMALL)
-    first = play(begin(tmp_path))
-    n_calls = server.stats()["calls"]
-    second = play(begin(tmp_path))
-    assert server.stats()["calls"] == 2 * n_calls == 2 * second.n_calls
-    assert sources(tmp_path, second.run_id) == {("paid by this run", second.run_id): n_calls}
-    assert second.leaderboard == first.leaderboard
-
-
-@pytest.mark.slow
 def test_an_epoch_of_days_uses_younger_answers_only(tmp_path: Path, server: MockServer):
     write_project(tmp_path, server.url, cache={"epoch": "7d"}, **SMALL)
     first = play(begin(tmp_path))
@@ -95,22 +84,6 @@ def test_an_epoch_of_days_uses_younger_answers_only(tmp_path: Path, server: Mock
     assert paying.n_calls == n_calls
     assert server.stats()["calls"] == 2 * n_calls
     assert first.leaderboard == fed.leaderboard == paying.leaderboard
-
-
-@pytest.mark.parametrize(("epoch", "n_times"), [("run", 1), ("off", 2)])
-def test_only_without_an_epoch_an_equal_cell_is_paid_again(
-    tmp_path: Path, server: MockServer, epoch: str, n_times: int
-):
-    write_project(tmp_path, server.url, cache={"epoch": epoch}, **SMALL)
-    with begin(tmp_path) as run:
-        plan = run.ask()
-        trials = [evaluate(run, plan.assignments, generation) for generation in (0, 1)]
-        assert server.stats()["calls"] == n_times * plan.n_cells
-    found = [
-        [evaluation.reward for trial in generation for evaluation in trial.evaluations]
-        for generation in trials
-    ]
-    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize(

@@ -92,16 +92,6 @@ def test_a_target_is_asked_and_its_request_names_plugin_version_and_options(echo
     assert reply.latency_ms > 0
 
 
-def test_a_price_by_request_stands_where_the_plugin_knows_none(echo):
-    prices = {"plugin": {"request": 0.5}}
-    assert asked(made(prices=prices), "free").cost_usd == 0.5
-    assert asked(made(prices=prices), "x").cost_usd == 0.001
-    with pytest.raises(CandidateFault) as caught:
-        asked(made(prices=prices), "crash")
-    assert caught.value.billed is not None
-    assert caught.value.billed.cost_usd == 0.5
-
-
 @pytest.mark.parametrize(
     ("question", "kind", "error_type"),
     [
@@ -172,10 +162,6 @@ def test_an_unknown_name_tells_what_is_installed_and_how_to_install(echo):
     assert "python -m pip install" in said
 
 
-def test_with_nothing_installed_it_says_so(packages):
-    assert "None is installed." in problem()
-
-
 def test_two_packages_of_one_name_are_refused_by_their_names(echo):
     install(echo, "other-echo", ECHO, ECHO_ENTRIES, version="2.1")
     said = problem()
@@ -228,34 +214,8 @@ def test_a_metric_of_a_package_measures_with_its_options(echo):
     assert asyncio.run(go()) == 0.75
 
 
-def test_an_unknown_metric_and_a_factory_of_none_are_told_together(packages):
-    install(
-        packages,
-        "acme-echo",
-        "def make(context): return 3",
-        {"convergence.metrics": {"three": "make"}},
-    )
-    metrics = {"a": {"plugin": "three", "weight": 1}, "b": {"plugin": "four", "weight": 1}}
-    with pytest.raises(ConfigurationError) as caught:
-        make_metrics(loaded(evaluation__metrics=metrics))
-    first, second = map(str, caught.value.problems)
-    assert "made a int, not a function" in first
-    assert "`evaluation.metrics.b.plugin` must name an installed plugin" in second
-
-
 def test_nothing_is_loaded_unless_a_configuration_names_it(packages):
     install(packages, "acme-echo", "raise RuntimeError('loaded')", ECHO_ENTRIES)
     make_target(loaded())
     make_metrics(loaded())
     assert "acme_echo" not in sys.modules
-
-
-def test_options_that_nothing_reads_and_secrets_in_them_are_refused():
-    with pytest.raises(ConfigurationError, match=r"`api.plugin_options`"):
-        loaded(
-            api={"name": "s", "kind": "http", "endpoint": "http://h/", "plugin_options": {"a": 1}}
-        )
-    with pytest.raises(ConfigurationError, match="must not hold a secret"):
-        loaded(api={**API, "plugin_options": {"key": "sk-0123456789abcdefghijklmn"}})
-    with pytest.raises(ConfigurationError, match=r"`api.plugin` is required"):
-        loaded(api={"name": "s", "kind": "plugin"})

@@ -12,7 +12,6 @@ import pytest
 
 from convergence.__main__ import run
 from convergence.policy import EpisodeResult, PolicyClient
-from convergence_core.errors import ConfigurationError
 from convergence_core.policy import PROMPT_ACTIONS
 from tasks.serving.fold import fold_store
 from tasks.store import ParquetStore
@@ -76,24 +75,6 @@ def test_a_client_trains_a_policy_and_its_steps_are_in_the_tables(tmp_path: Path
     assert [row["kind"] for row in kinds][:: len(kinds) - 1] == ["begun", "loaded"]
 
 
-def test_a_server_that_does_not_start_says_why(tmp_path: Path):
-    with (
-        PolicyClient() as client,
-        pytest.raises(ConfigurationError, match="must set one of hidden_dim"),
-    ):
-        client.start_server(tmp_path / "store", "--set", "input_dim=3")
-
-
-def test_a_client_needs_a_token(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.delenv("CONVERGENCE_POLICY_TOKEN", raising=False)
-    with pytest.raises(ConfigurationError, match="must name an environment variable"):
-        PolicyClient().stats()
-    with pytest.raises(ValueError, match="`prompts` must hold one text"):
-        PolicyClient().train_episode([], score=score)
-    with pytest.raises(ValueError, match="`update_interval` must be 1"):
-        PolicyClient().train(["x"], update_interval=0, score=score)
-
-
 @pytest.mark.parametrize(
     ("given", "rule"),
     [
@@ -115,14 +96,6 @@ def test_a_wrong_setting_is_refused_before_anything_is_served(
     assert rule in capsys.readouterr().err
     with ExperienceStore(tmp_path / "other") as store:
         assert store.latest_version() is None
-
-
-def test_an_address_that_others_reach_needs_a_token(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    store = str(tmp_path / "store")
-    assert run(["policy", "serve", "--host", "0.0.0.0", "--store", store]) == 2  # noqa: S104 - refused
-    assert "must name an environment variable that holds a token" in capsys.readouterr().err
 
 
 def test_the_printed_requests_and_the_demonstration_work(tmp_path: Path):

@@ -14,7 +14,6 @@ from convergence_core.policy import (
     PPOState,
     PromptEnvironment,
     PromptEnvironments,
-    collect,
     train,
 )
 
@@ -105,22 +104,6 @@ def test_prompts_of_yours_are_scored_once_each():
     assert environment.step(AT["reflect"])[4]["prompt"] == "x y reflect"
     with pytest.raises(ValueError, match="`prompts` must hold one text"):
         ScoredPrompts([], score)
-
-
-def test_rows_of_a_rollout_are_real_steps():
-    copies = [PromptEnvironment(SimulatedPrompts(**QUIET)) for _ in range(4)]
-    environment = PromptEnvironments(copies)
-    rng = np.random.default_rng(0)
-    offer = environment.reset(rng)
-    config = PPOConfig(input_dim=16 + N_PROGRESS, action_dim=7, hidden_dim=8)
-    state = PPOState.begin(config, rng)
-    rollout, _ = collect(state.networks, environment, offer, n_steps=64, version=0, rng=rng)
-    rollout.check(config)
-    done = rollout.observations[:, :, 16 + 14]  # share of the steps that are done
-    for t in range(63):
-        for copy in range(4):
-            wanted = 0.0 if rollout.terminated[t, copy] else done[t, copy] + 0.2
-            assert done[t + 1, copy] == pytest.approx(wanted, abs=1e-6)
 
 
 def test_a_policy_learns_in_it():

@@ -11,12 +11,11 @@ import numpy as np
 import pytest
 
 from convergence.cli.options import EXIT_NO
-from convergence_core.errors import ConfigurationError, LeaseHeldError, PolicyBusyError
+from convergence_core.errors import LeaseHeldError, PolicyBusyError
 from convergence_core.policy import PROMPT_ACTIONS, PromptEnvironment, PromptEpisode
-from convergence_core.policy.course import RECORDED, PlayedEpisode
+from convergence_core.policy.course import RECORDED
 from convergence_core.policy.gate import PPO, PolicyGate, PolicyVerdict
 from tasks.inputs.loader import load
-from tasks.policy.baselines import baseline_of
 from tasks.policy.policy_round import (
     EMBEDDING_DIM,
     PolicyRoundReport,
@@ -237,14 +236,6 @@ def test_rounds_exclude_each_other_and_a_service(tmp_path: Path):
         pass
 
 
-def test_without_a_text_to_change_there_is_no_round(tmp_path: Path):
-    config = project(tmp_path)
-    text = config.read_text(encoding="utf-8").replace("mutate: true", "mutate: false")
-    config.write_text(text, encoding="utf-8")
-    with pytest.raises(ConfigurationError, match="mutate"), open_policy_round(load(config)):
-        pass
-
-
 def test_simulated_edits_are_worth_what_runs_have_recorded():
     edit = RecordedEdit(
         operator="expansion", category="wrong", effect=0.3, variance=1e-4, parent=PARENT
@@ -271,46 +262,6 @@ def test_simulated_edits_are_worth_what_runs_have_recorded():
         0.3,
         "float32",
     )
-
-
-def test_the_environment_of_a_configuration_gives_real_scores(tmp_path: Path):
-    pytest.importorskip("gymnasium")
-    from convergence.policy.environment import target_environment
-
-    config = project(tmp_path)
-    with target_environment(config, seed=5) as environment:
-        _, info = environment.reset(seed=1)
-        _, again = environment.reset(seed=1)
-        assert (info["prompt"], info["score"]) == (again["prompt"], again["score"])
-        before = info["score"]
-        _, reward, _, _, info = environment.step(np.int64(PROMPT_ACTIONS.index("expansion")))
-        assert info["score"] == pytest.approx(before + reward)
-    (found,) = rows(tmp_path, "SELECT name, status FROM runs")
-    assert (found["name"], found["status"]) == ("visitors.policy", "done")
-    (n,) = rows(tmp_path, "SELECT count(*) AS n FROM evaluations")
-    assert n["n"] == 8, "two texts on four cases; what was asked again was not paid again"
-
-
-def test_a_round_begins_over_where_rounds_of_another_kind_were_stored(tmp_path: Path):
-    """Steps of another embedding teach a baseline nothing, and break nothing."""
-    project(tmp_path)
-    with ExperienceStore(tmp_path / STORE) as store:
-        rounds = RoundStore(store)
-        edit = RecordedEdit(
-            operator="expansion", category="wrong", effect=0.3, variance=1e-4, parent=PARENT
-        )
-        rounds.add(
-            [
-                PlayedEpisode(
-                    system="visitors", run_id="old", episode=0, policy="bandit", version=0,
-                    category="system", text_id="t", actions=("expansion",), verdicts=("kept",),
-                    start_score=0.1, gain=0.3, reward=0.3, n_evaluations=8,
-                    steps=(edit.step(5, 16),),
-                )
-            ]
-        )  # fmt: skip
-        baseline = baseline_of(rounds, "bandit", EMBEDDING_DIM)
-    assert getattr(baseline.policy, "n", None) == 0
 
 
 def _promoted(verdicts: tuple[PolicyVerdict, ...]) -> PolicyGate:

@@ -153,15 +153,6 @@ def test_a_transition_without_ids_belongs_to_the_decision_that_waits_for_it(call
     assert call("update").json()["statistics"]["n_steps"] == 16
 
 
-def test_a_checkpoint_has_a_name_by_default_and_a_path_is_a_name(call: Caller):
-    assert call("save").json() == {"name": "latest", "policy_version": 0}
-    assert call("save", path="mine").json()["name"] == "mine"
-    assert [call("load").status_code, call("load", path="mine").status_code] == [200, 200]
-    for path in ("../mine", "/etc/passwd", "a/b", ""):
-        refused(call("save", path=path), 422)
-    refused(call("load", path="other"), 409, "saved/other.safetensors is not")
-
-
 @pytest.fixture
 def local(runtime: RuntimeStore, served: ServedPolicy) -> Iterator[Service]:
     """A service without tokens, on loopback."""
@@ -186,17 +177,6 @@ def test_without_tokens_loopback_is_answered_and_other_sites_and_names_are_not(l
             refused(http.post("/save", json={}, headers=headers), 403, "other sites")
         assert http.post("/save", json={}, headers={"Origin": local.url}).status_code == 200
         refused(http.get("/v1/feedback/status"), 401)
-
-
-def test_a_whole_rollout_is_learned_from_unasked(call: Caller, served: ServedPolicy):
-    for _ in range(63):
-        call.act()
-    assert served.version == 0
-    call.act()
-    # Closing waits for what was begun.
-    with ThreadPoolExecutor(1) as pool:
-        pool.submit(lambda: [call("stats") for _ in iter(lambda: served.version, 1)]).result(60)
-    assert served.version == 1
 
 
 def refused(found: httpx.Response, status: int, *words: str) -> None:
@@ -240,27 +220,6 @@ def test_what_breaks_a_rule_is_a_clear_refusal_and_changes_nothing(call: Caller)
             refused(call.http.post(f"/{path}", content=body,
                                    headers={"Content-Type": "application/json"}), 422)  # fmt: skip
     assert call("stats").json() == before
-
-
-def test_scopes_are_asked_for(call: Caller, served: ServedPolicy):
-    url = str(call.http.base_url)
-    state = {"embedding": [1, 0, 0, 0]}
-    needed: dict[str, list[tuple[str, dict[str, Any]]]] = {
-        "select": [("select_action", state), ("get_distribution", state)],
-        "update": [("update", {}), ("store_experience", {})],
-        "chat": [("select_mutation", {"prompt": PROMPT})],
-        "admin": [("save", {"name": "x"}), ("load", {"name": "x"})],
-    }
-    for scope, requests in needed.items():
-        for other in {"select", "update", "chat"} - {scope}:
-            for path, body in requests:
-                found = Caller(url, other)(path, **body)
-                assert found.status_code in {403, 422}, (scope, other, path)
-                if path != "store_experience":
-                    assert found.status_code == 403
-    assert Caller(url, "select")("stats").status_code == 200
-    assert httpx.post(f"{url}/update").status_code == 401
-    assert served.stats()["n_pending"] == 0
 
 
 def test_a_prompt_is_changed_by_the_action_that_is_chosen(ngrams: Caller):

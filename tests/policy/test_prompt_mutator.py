@@ -1,16 +1,14 @@
 """Who writes changed prompts and makes embeddings: fixed rules, or the models of a configuration."""
 
 import asyncio
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from convergence.cli.learn.policy import opened_policy, policy_settings
 from convergence_core.config import Configuration
-from convergence_core.errors import ConfigurationError, PolicyRequestError
+from convergence_core.errors import PolicyRequestError
 from convergence_core.feedback.text_features import HASHED_NGRAMS
 from tasks.inputs.environment import Environment
 from tasks.inputs.loader import load
@@ -92,26 +90,3 @@ def test_secrets_of_failures_do_not_reach_the_writer(monkeypatch: pytest.MonkeyP
     assert key not in str(found)
     monkeypatch.setattr("tests.policy.test_prompt_mutator.PROMPT", "Answer.")
     assert mutated(PromptMutator(), "stop").prompt == "Answer."
-
-
-def test_texts_that_break_an_invariant_are_not_kept(configuration: Configuration):
-    short = configuration.prompts.model_copy(update={"max_length": len(PROMPT) + 5})
-    found = mutated(PromptMutator(settings=short), "expansion")
-    assert (found.prompt, found.verdict) == (None, "too_long")
-
-
-def test_a_policy_is_opened_with_the_configuration_beside_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mock_url: str
-):
-    settings = policy_settings(None, 32, ["hidden_dim=8"], max_steps=5, seed=0)
-    monkeypatch.chdir(tmp_path)
-    with opened_policy(tmp_path / "a", settings, None, mock_url=None) as mount:
-        assert (mount.mutator.writer, mount.prefix) == ("rules", "")
-    with (
-        pytest.raises(ConfigurationError, match="needs a configuration with an `llm` to mock"),
-        opened_policy(tmp_path / "a", settings, None, mock_url=mock_url),
-    ):
-        pass
-    os.rename(write_project(tmp_path, "https://models.invalid"), "optimization.yaml")  # noqa: PTH104
-    with opened_policy(tmp_path / "a", settings, None, mock_url=mock_url, prefix="/policy") as it:
-        assert (it.mutator.writer, it.prefix) == ("scribe", "/policy")

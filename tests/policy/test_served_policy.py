@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from convergence_core.errors import (
-    PolicyBusyError,
     PolicyCheckpointError,
     PolicyDecisionNotFoundError,
     PolicyRequestError,
@@ -20,7 +19,6 @@ from convergence_core.policy import (
     STOP,
     PPOConfig,
     PromptEpisode,
-    improve,
 )
 from tasks.policy import served_policy
 from tasks.policy.records import (
@@ -203,18 +201,6 @@ def test_steps_of_an_older_version_are_kept_and_not_learned_from(
     assert policy.stats()["n_ready"] == 0
 
 
-def test_the_value_at_a_cut_counts_and_that_at_an_end_does_not(
-    policy: ServedPolicy, store: ExperienceStore
-):
-    for more in ({"terminated": True}, {"truncated": True, "terminated": False}):
-        answer = policy.decide(question())
-        one(policy, report(answer, final=question(answer.action) if answer.action != STOP else None,
-                           **more))  # fmt: skip
-    outcomes = [one.outcome for one in store.of_version(0)]
-    assert [(o.terminated, o.truncated) for o in outcomes] == [(True, False), (False, True)]
-    assert outcomes[0].final_value == 0.0
-
-
 def test_another_process_goes_on_where_one_ended(tmp_path: Path, store: ExperienceStore):
     with ServedPolicy(store, settings()) as policy:
         play(policy, 8)
@@ -230,13 +216,6 @@ def test_another_process_goes_on_where_one_ended(tmp_path: Path, store: Experien
     assert seen.n_steps == 13
 
 
-def test_one_process_serves_a_policy_at_a_time(policy: ServedPolicy, store: ExperienceStore):
-    with pytest.raises(PolicyBusyError, match="must be served by one process at a time"):
-        ServedPolicy(store, settings())
-    policy.close()
-    ServedPolicy(store, settings()).close()
-
-
 def test_a_saved_policy_is_loaded_as_a_new_version(policy: ServedPolicy, store: ExperienceStore):
     saved = policy.distribution(question())
     assert policy.save("first") == 0
@@ -249,16 +228,6 @@ def test_a_saved_policy_is_loaded_as_a_new_version(policy: ServedPolicy, store: 
     assert [(v.kind, v.checkpoint) for v in store.versions()][-1] == ("loaded", "first")
     play(policy, 8)
     assert policy.update() is not None
-
-
-@pytest.mark.parametrize(
-    "name", ["../first", "/etc/passwd", "", "a/b", "a.b", "A", "x" * 65, "a\n"]
-)
-def test_a_path_is_no_name_of_a_checkpoint(policy: ServedPolicy, name: str):
-    for act in (policy.save, policy.load):
-        with pytest.raises(PolicyRequestError, match="never a path"):
-            act(name)
-    assert policy.version == 0
 
 
 def test_another_systems_checkpoint_is_refused_by_name(store: ExperienceStore, tmp_path: Path):
@@ -289,32 +258,6 @@ def test_the_oldest_decisions_are_forgotten(policy: ServedPolicy, monkeypatch: p
     assert one(policy, report(last)).status == "stored"
 
 
-def test_decisions_go_on_beside_an_update_and_one_runs_at_a_time(
-    policy: ServedPolicy, monkeypatch: pytest.MonkeyPatch
-):
-    began, may_end = threading.Event(), threading.Event()
-    real = improve
-
-    def slow(*args: object) -> object:
-        began.set()
-        assert may_end.wait(60)
-        return real(*args)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(served_policy, "improve", slow)
-    play(policy, 8)
-    thread = threading.Thread(target=policy.update)
-    thread.start()
-    assert began.wait(60)
-    answer = policy.decide(question())
-    assert one(policy, report(answer)).status == "stored"
-    for act in (policy.update, lambda: policy.save("x"), lambda: policy.load("x")):
-        with pytest.raises(PolicyBusyError, match="an update of the policy runs"):
-            act()
-    may_end.set()
-    thread.join(60)
-    assert policy.version == 1
-
-
 def test_collectors_report_at_once_and_each_step_counts_once(
     policy: ServedPolicy, store: ExperienceStore
 ):
@@ -332,14 +275,6 @@ def test_collectors_report_at_once_and_each_step_counts_once(
     assert store.count() == 80
     assert policy.stats()["n_ready"] == 80
     assert policy.is_update_due
-
-
-def test_settings_agree_with_each_other():
-    with pytest.raises(ValueError, match="`input_dim` must be"):
-        PolicySettings(embedding_dim=3)
-    with pytest.raises(ValueError, match="`max_steps` must be 1 or more"):
-        settings(max_steps=0)
-    assert PolicySettings().ppo.input_dim == 1536 + N_PROGRESS
 
 
 def test_postgres_keeps_what_a_file_keeps(tmp_path: Path):

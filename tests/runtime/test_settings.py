@@ -13,13 +13,6 @@ from tests.runtime.requests import configured, select
 
 ARMS = [{"arm_id": "a", "params": {}}]
 QUALITY = {"mode": "quality", "least_quality": 0.8}
-EVALUATOR = {
-    "metrics": [
-        {"name": "helpful", "weight": 1.0},
-        {"name": "short", "weight": 0.5, "normalize": True},
-    ],
-    "custom_evaluator": {"enabled": False, "module": None, "function": None},
-}
 
 
 @pytest.mark.parametrize(

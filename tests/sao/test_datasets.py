@@ -29,7 +29,7 @@ from tasks.sao.dataset import (
     read_dataset,
 )
 from tasks.store import ParquetStore
-from tests.support.planted_server import TAG, planted_server
+from tests.support.planted_server import planted_server
 from tests.support.preferring_runs import (
     STORE,
     begin,
@@ -219,12 +219,6 @@ def test_what_is_exported_is_imported_as_it_was(project: Path, tmp_path: Path, f
         assert one["judge"] == "judge"
         assert one["q"] >= 0.7
         assert sum(one["dropped_in_round"].values()) > 0
-
-
-def _quality(text: str) -> int:
-    found = TAG.search(text)
-    assert found is not None
-    return int(found[2])
 
 
 def test_frozen_pairs_are_never_among_those_to_train_on(project: Path):

@@ -166,10 +166,6 @@ def test_the_report_tells_a_sample_the_counters_and_what_changed(fair):
 # -- resumes
 
 
-def without_ids(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{k: v for k, v in row.items() if k != "run_id"} for row in found]
-
-
 @pytest.mark.parametrize("step", ["sample", "learn"])
 @pytest.mark.slow
 def test_a_round_is_not_bought_or_kept_twice_after_a_kill(tmp_path: Path, step: str):

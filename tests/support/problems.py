@@ -18,7 +18,6 @@ MODELS: Mapping[str, tuple[float, float]] = {
 }
 """Model → its height and its temperature of highest reward."""
 PROMPTS: Mapping[str, float] = {"plain": 0.0, "cot": 0.10, "fewshot": 0.07}
-OPTIMUM = 0.80
 
 
 def configuration(algorithm: str, **optimization: object) -> Configuration:
