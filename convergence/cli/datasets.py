@@ -219,28 +219,6 @@ def export_config(
     console.say(f"Wrote {output}.")
 
 
-@exporting.command("thoughts")
-def export_thoughts(
-    run: options.FinishedRun = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="File of JSON lines.")] = Path(
-        "thoughts.jsonl"
-    ),
-    store: options.Store = None,
-    config: options.Config = None,
-    _json: options.AsJson = False,
-) -> None:
-    """Write a run's thoughts with the rewards that followed, for `train --thoughts`."""
-    from convergence.finished_runs import finished_run  # noqa: PLC0415 - with its only user
-    from tasks.exports.thought_outcomes import thought_outcomes  # noqa: PLC0415 - as above
-
-    opened = locations.open_store(store, config)
-    rows = list(thought_outcomes(opened, finished_run(opened, run), config))
-    if not rows:
-        console.say("The run has no thought with a reward.")
-        raise typer.Exit(EXIT_NO)
-    _write(rows, output, "outcomes")
-
-
 @exporting.command("games")
 def export_games(  # noqa: PLR0917 - options of a command
     form: Annotated[

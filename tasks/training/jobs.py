@@ -23,12 +23,8 @@ from convergence_core.errors import ConfigurationError
 from tasks.functions.processes import ChildEndedError, ProcessPool
 from tasks.models.files import ModelFiles
 
-Objective = Literal["qrpo", "kto", "dpo", "rlp"]
-OBJECTIVES: Final[tuple[Objective, ...]] = ("qrpo", "kto", "dpo", "rlp")
-PLACE: Final = "{thought}"
-"""Placeholder for the hypothesis in a predicting prompt."""
-NO_THOUGHT: Final = "(none)"
-"""Replacement of the placeholder without a hypothesis."""
+Objective = Literal["qrpo", "kto", "dpo"]
+OBJECTIVES: Final[tuple[Objective, ...]] = ("qrpo", "kto", "dpo")
 MODULE: Final = "tasks.training.trainer_process"
 STEP_LIMIT_S: Final = 3600.0
 """Maximum duration of one step in seconds, including loading and the reference; a longer one
@@ -48,9 +44,6 @@ class TrainingRow:
     unused."""
     rejected: str | None = None
     """DPO: the worse answer."""
-    predicts: str | None = None
-    """RLP: prompt for the response, with ``PLACE`` for the hypothesis; ``messages`` request the
-    hypothesis."""
     weight: float = 1.0
     """Weight of its loss."""
     key: str = ""
@@ -76,13 +69,6 @@ class TrainingSettings:
     lora_alpha: int = 16
     """alpha / rank scales the adapter's change. A parent's rank and alpha are kept."""
     seed: int = 0
-    n_thoughts: int = 4
-    """RLP: hypotheses per row and step, compared with each other. RLP ignores ``beta`` and takes
-    an optimizer step per ``batch_size`` hypotheses."""
-    thought_tokens: int = 64
-    """RLP: maximum length of a hypothesis in tokens."""
-    thought_temperature: float = 0.7
-    """RLP: sampling temperature of hypotheses."""
     checkpoint_steps: int = 10
     """Number of steps between checkpoints."""
     n_threads: int = 1
@@ -96,12 +82,11 @@ class TrainingSettings:
         if self.objective not in OBJECTIVES:
             rule = f"must be one of {', '.join(OBJECTIVES)}"
             raise ConfigurationError.of("objective", rule, "Choose one.", value=self.objective)
-        for name in ("learning_rate", "beta", "max_gradient_norm", "thought_temperature"):
+        for name in ("learning_rate", "beta", "max_gradient_norm"):
             _check(name, getattr(self, name), 0.0, is_open=True)
         for name in ("steps", "lora_rank", "lora_alpha"):
             _check(name, getattr(self, name), 1)
-        _check("n_thoughts", self.n_thoughts, 2)
-        for name in ("checkpoint_steps", "n_threads", "thought_tokens"):
+        for name in ("checkpoint_steps", "n_threads"):
             _check(name, getattr(self, name), 1)
         _check("max_seq_length", self.max_seq_length, 8)
         # A row compared only with itself teaches nothing.
@@ -138,10 +123,7 @@ class TrainingStep:
     kl_nats: float
     """Half the variance of the log-ratios in the step's batches, nats per response: a second-order
     approximation of the divergence from the base model. The gate measures the divergence on
-    answers of the candidate. RLP: mean divergence from the policy that wrote the step's
-    hypotheses, nats per token."""
-    gain_nats: float | None = None
-    """RLP: mean reward of the step's hypotheses; ``None`` for other objectives."""
+    answers of the candidate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,12 +160,6 @@ class TrainerSettings:
 
     job: TrainingJob
     folder: Path = field(default_factory=Path)
-
-
-def predicting(row: TrainingRow, thought: str | None) -> tuple[dict[str, str], ...]:
-    """Return a row's prompt for the response with a hypothesis or none in its last message."""
-    text = (row.predicts or PLACE).replace(PLACE, NO_THOUGHT if thought is None else thought)
-    return (*row.messages[:-1], {"role": "user", "content": text})
 
 
 def never() -> bool:

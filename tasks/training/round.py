@@ -336,13 +336,11 @@ class _Round:
 
 
 def _unjudged(adapters: AdapterStore, role: str) -> list[AdapterRecord]:
-    """Return the candidates that a killed round of ratings left; those of thoughts have other checks."""
+    """Return the candidates that a killed round left without a verdict."""
     return [
         record
         for record in adapters.records(role)
-        if record.status == "candidate"
-        and record.objective != "rlp"
-        and not lacks_power(adapters.checks(record.version))
+        if record.status == "candidate" and not lacks_power(adapters.checks(record.version))
     ]
 
 

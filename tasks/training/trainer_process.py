@@ -34,7 +34,6 @@ from tasks.training.jobs import (
 
 if TYPE_CHECKING:
     from tasks.training.adapter_trainer import AdapterTrainer
-    from tasks.training.thought_trainer import ThoughtTrainer
 
 LIBRARIES: Final = ("torch", "transformers", "trl", "peft")
 """Their versions are part of a job's fingerprint: others may round otherwise."""
@@ -136,7 +135,7 @@ def train(job: TrainingJob, folder: Path, exchange: Exchange) -> TrainingResult:
 
 def _build(
     job: TrainingJob, folder: Path, exchange: Exchange
-) -> tuple["AdapterTrainer | ThoughtTrainer", int, int]:
+) -> tuple["AdapterTrainer", int, int]:
     """Return the trainer at its first step, how many rows it reads, and how many it left out."""
     import torch  # noqa: PLC0415 - takes seconds
 
@@ -155,10 +154,6 @@ def _build(
             f"and {settings.objective} needs {least}: raise it, or rate more answers"
         )
     torch.manual_seed(settings.seed)  # of the adapter's first weights
-    if settings.objective == "rlp":
-        kept = {row.key for row in rows}
-        read = [text for text in texts if text.key in kept]
-        return _thinker(job, read, (model, tokenizer), folder, exchange), len(rows), n_dropped
     trainer = AdapterTrainer(
         model=model,
         tokenizer=tokenizer,
@@ -174,28 +169,6 @@ def _build(
     if job.parent is not None:
         _load_weights(trainer.model, job.parent)
     return trainer, len(rows), n_dropped
-
-
-def _thinker(
-    job: TrainingJob,
-    rows: list[TrainingRow],
-    base: tuple[Any, Any],
-    folder: Path,
-    exchange: Exchange,
-) -> "ThoughtTrainer":
-    """Return the trainer of thoughts at its first step."""
-    from peft import get_peft_model  # noqa: PLC0415 - takes seconds
-
-    from tasks.training.thought_trainer import ThoughtTrainer  # noqa: PLC0415 - brings torch
-
-    model, tokenizer = base
-    wrapped = get_peft_model(model, _adapter_config(job))
-    if job.parent is not None:
-        _load_weights(wrapped, job.parent)
-    return ThoughtTrainer(
-        model=wrapped, tokenizer=tokenizer, rows=rows, settings=job.settings, folder=folder,
-        report=exchange.report, wants_pause=exchange.wants_pause,
-    )  # fmt: skip
 
 
 def load_model(job: TrainingJob) -> tuple[Any, Any]:

@@ -23,7 +23,7 @@ _CHECK_S = 60.0
 """Time between checks for new ratings, in seconds."""
 
 
-def train(  # noqa: PLR0917 - Typer's options
+def train(
     config: Annotated[
         Path, typer.Argument(metavar="[CONFIG]", help="optimization.yaml")
     ] = options.CONFIG_FILE,
@@ -40,13 +40,6 @@ def train(  # noqa: PLR0917 - Typer's options
         bool,
         typer.Option("--daemon", help="Check again every minute."),
     ] = False,
-    thoughts: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Train --role to think instead: JSON lines of `think`, `predict` and `follows`.",
-        ),
-    ] = None,
     store: options.Store = None,
     _json: options.AsJson = False,
 ) -> None:
@@ -57,20 +50,14 @@ def train(  # noqa: PLR0917 - Typer's options
 
     Exit code 1: the training failed. 100: the new adapter is rejected, or undecided for want of ratings.
     """
-    from tasks.chat.roles import persona_of  # noqa: PLC0415 - as below
     from tasks.inputs.loader import load  # noqa: PLC0415 - brings pydantic
     from tasks.inputs.storage import bound_folder  # noqa: PLC0415 - as above
     from tasks.store.feedback.feedback_store import FeedbackStore  # noqa: PLC0415 - brings SQLite
-    from tasks.training.jobs import no_report  # noqa: PLC0415 - only where it is needed
-    from tasks.training.looks import look_at_roles  # noqa: PLC0415 - as above
-    from tasks.training.thinker_round import train_thinker  # noqa: PLC0415 - as above
+    from tasks.training.looks import look_at_roles  # noqa: PLC0415 - only where it is needed
 
     if daemon and console.settings.json:
         rule = "must not come with --json, which prints one value"
         raise ConfigurationError.of("--daemon", rule, "Leave one of them out.")
-    if thoughts is not None and (daemon or now or role is None):
-        rule = "needs --role, and excludes --daemon and --now"
-        raise ConfigurationError.of("--thoughts", rule, "Name the role that thinks.")
     loaded = load(config)
     training = loaded.configuration.feedback.training
     waiting: dict[str, str] = {}
@@ -83,18 +70,7 @@ def train(  # noqa: PLR0917 - Typer's options
             progress = (
                 None if console.settings.json else partial(_progress, n_steps=training.steps)
             )
-            if thoughts is not None and role is not None:
-                on_step = no_report if progress is None else progress(role)
-                persona = persona_of(role, loaded.configuration.feedback.roles)
-                reports = [
-                    train_thinker(
-                        loaded, feedback, role, thoughts, persona=persona, on_step=on_step
-                    )
-                ]
-            else:
-                reports = look_at_roles(
-                    loaded, feedback, role=role, is_forced=now, on_step=progress
-                )
+            reports = look_at_roles(loaded, feedback, role=role, is_forced=now, on_step=progress)
             has_marks = bool(reports)
             if daemon:
                 reports = _news(reports, waiting)
