@@ -43,7 +43,7 @@ def test_the_model_of_another_machine_is_trained_here_and_asked_there():
 def test_training_has_a_pool_of_its_own():
     found = plan(Path("/c"), Path("/s"), system="x", trains=True, training_pool="trainers")
     assert {one.full_name: one.pool for one in found if one.pool} == {"train/idle": "trainers"}
-    commands = blocks(PAGE, "text")[1].splitlines()
+    commands = blocks(PAGE, "text")[0].splitlines()
     assert commands[0] == "convergence deploy --pool local --training-pool trainers"
 
 
