@@ -109,19 +109,12 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
 HAND_WRITTEN: dict[str, tuple[Callable[[Path], None], str]] = {
     "a BaseException at import": (
         with_file("bot.py", "class Stop(BaseException): pass\nraise Stop('x')"), "api.function"),
-    "GeneratorExit at import": (with_file("bot.py", "raise GeneratorExit"), "api.function"),
     "SystemExit at import": (with_file("bot.py", "import sys; sys.exit(0)"), "api.function"),
     "an error that cannot say what it is": (
         with_file("bot.py", "class E(Exception):\n  def __str__(self): raise E\nraise E"), "api.function"),
-    "an error that exits when it is asked what it is": (
-        with_file("bot.py", "class E(BaseException):\n  def __str__(self): raise SystemExit(3)\nraise E"),
-        "api.function"),
     "a module that answers no name": (
         with_file("bot.py", "def __getattr__(name): raise RuntimeError(name)"), "api.function"),
     "a syntax error": (with_file("bot.py", "def answer(:"), "api.function"),
-    "a NUL in Python": (with_file("bot.py", b"x = 1\0"), "api.function"),
-    "no UTF-8 in Python": (with_file("bot.py", b"x = '\xff\xfe'"), "api.function"),
-    "imports without end": (with_file("bot.py", "from bot import answer"), "api.function"),
     "recursion at import": (with_file("bot.py", "def f(): f()\nf()"), "api.function"),
     "a function that is a number": (with_file("bot.py", "answer = 3"), "api.function"),
     "a folder as the function's file": (in_place_of("bot.py", Path.mkdir), "api.function"),
@@ -135,43 +128,18 @@ HAND_WRITTEN: dict[str, tuple[Callable[[Path], None], str]] = {
     "NUL in a prompt": (with_config("Be brief.", '"Be\\0"'), "search_space.parameters.p.variants"),
     "a pipe as cases": (in_place_of("cases.json", os.mkfifo), "evaluation.test_cases"),
     "a folder as cases": (in_place_of("cases.json", Path.mkdir), "evaluation.test_cases"),
-    "a device as cases": (with_config("cases.json", "/dev/../dev/null.json"), "evaluation.test_cases"),
     "links in a circle as cases": (
         in_place_of("cases.json", lambda path: path.symlink_to(path)), "evaluation.test_cases"),
-    "a link to nowhere as cases": (
-        in_place_of("cases.json", lambda path: path.symlink_to("gone")), "evaluation.test_cases"),
     "a name that is too long": (with_config("cases.json", "c" * 5000 + ".json"), "evaluation.test_cases"),
     "a lone surrogate in a name": (with_config("cases.json", '"\\ud800.json"'), ""),
     "a key twice in a JSON case": (
         with_cases("c.json", '[{"input": "a", "input": "b", "expected": "x"}]'), "evaluation.test_cases"),
-    "a key twice within an input": (
-        with_cases("c.json", '{"cases": [\n{"input": {"a": 1, "a": 2}}]}'), "evaluation.test_cases"),
-    "the list of cases twice": (
-        with_cases("c.json", '{"cases": [{"input": 1}], "cases": []}'), "evaluation.test_cases"),
-    "a key twice in JSON Lines": (
-        with_cases("c.jsonl", '{"input": 1}\n{"input": 1, "input": 2}\n'), "evaluation.test_cases"),
-    "a key twice in YAML cases": (
-        with_cases("c.yaml", "- {input: 1, input: 2}"), "evaluation.test_cases"),
-    "a column twice": (with_cases("c.csv", "input,input\n1,2\n"), "evaluation.test_cases"),
     "NaN in cases": (with_cases("c.json", '[{"input": NaN}]'), "evaluation.test_cases"),
-    "a number without end in cases": (
-        with_cases("c.json", '[{"input": ' + "9" * 5000 + "}]"), "evaluation.test_cases"),
     "brackets without end in cases": (with_cases("c.json", "[" * 100_000), "evaluation.test_cases"),
-    "no UTF-8 in cases": (with_cases("c.json", b'[{"input": "\xff"}]'), "evaluation.test_cases"),
     "UTF-16 cases": (with_cases("c.json", CASES.encode("utf-16")), "evaluation.test_cases"),
-    "empty cases": (with_cases("c.json", ""), "evaluation.test_cases"),
-    "no cases": (with_cases("c.json", "[]"), "evaluation.test_cases"),
-    "cases that are a number": (with_cases("c.json", "3"), "evaluation.test_cases"),
-    "an id twice": (with_cases("c.json", '[{"id": "a", "input": 1}, {"id": "a", "input": 2}]'),
-                    "evaluation.test_cases"),
-    "no parquet": (with_cases("c.parquet", "PAR1"), "evaluation.test_cases"),
-    "cases of an unknown kind": (with_cases("c.docx", "x"), "evaluation.test_cases"),
-    "a CSV quote without an end": (with_cases("c.csv", 'input\n"a\n'), "evaluation.test_cases"),
     "a store path that is a file": (with_config("./store", "bot.py"), "storage.path"),
-    "a store path below a file": (with_config("./store", "bot.py/a/b"), "storage.path"),
     "a store path that is another folder": (
         occupied("store"), "storage.path"),
-    "a store path with an asterisk": (with_config("./store", "'./st*re'"), "storage.path"),
     "a store path that is a link to nowhere": (
         lambda folder: (folder / "store").symlink_to("gone/there"), "storage.path"),
     "a store path that is a pipe": (lambda folder: os.mkfifo(folder / "store"), "storage.path"),
@@ -179,8 +147,6 @@ HAND_WRITTEN: dict[str, tuple[Callable[[Path], None], str]] = {
         lambda folder: (occupied("store")(folder), (folder / "store/store.json").write_text("{"))[0],
         "storage.path"),
     "results in a file": (with_config("./results", "cases.json"), "output.save_path"),
-    "results in a loop of links": (
-        lambda folder: (folder / "results").symlink_to("results"), "output.save_path"),
     "a host that no name can be": (
         with_config('function: "bot.py:answer", workers: threads', "endpoint: 'https://\u2603..example/'"),
         "api.endpoint"),
@@ -194,10 +160,7 @@ HAND_WRITTEN: dict[str, tuple[Callable[[Path], None], str]] = {
     "a journal whose variable holds something else": (
         with_config(STORE, 'storage: {journal: "${HOME}"}'), "storage.journal"),
     "an address without a bucket": (with_config("./store", "s3://"), "storage.path"),
-    "an address with a prefix alone": (with_config("./store", "s3:///nightly"), "storage.path"),
     "an address with a blank": (with_config("./store", "'gs:// b'"), "storage.path"),
-    "an address with a query": (with_config("./store", "'az://b/p?sig=1'"), "storage.path"),
-    "an address of another kind": (with_config("./store", "ftp://b/p"), "storage.path"),
     "dollars that nobody can count": (
         with_config(", allow_unknown_prices: true", ""), "budget.max_usd"),
     "a bomb of aliases": (config_of(BOMB), ""),
@@ -205,25 +168,11 @@ HAND_WRITTEN: dict[str, tuple[Callable[[Path], None], str]] = {
     "a cycle of mappings": (config_of("a: &a\n  b: *a\n"), ""),
     "a tag that makes objects": (
         config_of("api: !!python/object/apply:os.system ['true']\n"), ""),
-    "a tag of one's own": (config_of("api: !secret x\n"), ""),
-    "a binary tag": (config_of("api: !!binary aGVsbG8=\n"), ""),
-    "a set": (config_of("api: !!set {a, b}\n"), ""),
-    "two documents": (config_of("a: 1\n---\nb: 2\n"), ""),
-    "a list": (config_of("- 1\n"), ""),
-    "a number": (config_of("3\n"), ""),
     "nothing": (config_of(""), ""),
-    "white space alone": (config_of("\n \n"), ""),
-    "a comment alone": (config_of("# later\n"), ""),
     "bytes that are no text": (config_of(bytes(range(256))), ""),
-    "a tab of indentation": (config_of("api:\n\tname: x\n"), ""),
-    "brackets without end": (config_of("[" * 20_000), ""),
     "a key twice": (config_of(CONFIG + "storage: {path: ./other}\n"), "storage"),
-    "a key that is a list": (config_of("? [a, b]\n: 1\n"), ""),
-    "a key that is a date": (config_of("2026-01-01: 1\n"), ""),
     "keys that look alike": (config_of(CONFIG.replace("budget:", "bud\u200bget:")), "bud"),
-    "full-width keys": (config_of(CONFIG.replace("budget:", "\uff42udget:")), "\uff42"),
     "a huge whole number": (with_config("seed: 1", "seed: " + "9" * 4_400), "optimization.seed"),
-    "a number beyond 64 bits": (with_config("seed: 1", f"seed: {2**70}"), "optimization.seed"),
     "a folder as the configuration": (in_place_of("optimization.yaml", Path.mkdir), ""),
     "a pipe as the configuration": (in_place_of("optimization.yaml", os.mkfifo), ""),
     "no configuration": (lambda folder: (folder / "optimization.yaml").unlink(), ""),
@@ -314,19 +263,14 @@ def made_of(**given: Any) -> Callable[[], object]:
 
 GIVEN: dict[str, tuple[Callable[[], object], str]] = {
     "a pipe": (lambda: run_optimization_sync("pipe.yaml", local_function=Hostile()), ""),
-    "NUL in a path": (lambda: run_optimization_sync("a\0b", local_function=Hostile()), ""),
-    "an iterator": (lambda: run_optimization_sync({"api": iter(())}), "api"),
     "a number as cases": (made_of(test_cases=3), "test_cases"),
     "a pipe as cases": (made_of(test_cases="pipe.yaml"), "evaluation.test_cases"),
     "links in a circle": (made_of(test_cases="loop/cases.json"), "evaluation.test_cases"),
     "an object in a case": (
         made_of(test_cases=[{"input": object()}]), "evaluation.test_cases.inline[0].input"),
     "a number as evaluator": (made_of(evaluator=3), "evaluator"),
-    "a number as function": (made_of(local_function=3), "local_function"),
     "unknown arguments": (made_of(local_function=lambda a, b, c, d: 1), "api.function"),
-    "no number": (made_of(max_usd=float("nan")), "budget.max_usd"),
     "a negative seed": (made_of(seed=-1), "optimization.seed"),
-    "calls without an end": (made_of(max_calls=10**400), "budget.max_calls"),
 }  # fmt: skip
 
 

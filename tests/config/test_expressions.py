@@ -121,10 +121,6 @@ def test_anything_else_is_refused_with_a_reason(text, reason):
         parse(text)
 
 
-def test_warnings_of_the_parser_do_not_reach_the_user():
-    assert parse("a == '\\d'").evaluate({"a": "\\d"})
-
-
 @settings(max_examples=200, deadline=None)
 @given(
     st.text(alphabet=string.printable, max_size=60)

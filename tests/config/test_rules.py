@@ -116,8 +116,3 @@ def test_all_problems_come_at_once_in_the_order_of_the_file():
 def test_a_misspelt_key_is_not_reported_as_missing_too():
     found = problems_of({"evaluation/test_case": "x", "evaluation/test_cases": REMOVED})
     assert [problem.key for problem in found] == ["evaluation.test_case"]
-
-
-def test_names_the_user_wrote_are_used_for_shorthands():
-    found = problems_of({P + "l": ["a", "a"]})
-    assert [problem.key for problem in found] == ["search_space.parameters.l"]

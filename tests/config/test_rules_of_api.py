@@ -32,12 +32,6 @@ API: dict[str, Rule] = {
         "has no effect with kind `function`",
         "Remove",
     ),
-    "function and kind http": (
-        {"api/kind": "http", "api/function": "a:b"},
-        "api.function",
-        "has no effect with kind `http`",
-        "`kind: function`",
-    ),
     "endpoint and models": (
         {"api/models": {"a": {"endpoint": "http://x"}}, P + "model": ["a"]},
         "api.endpoint",
@@ -49,16 +43,6 @@ API: dict[str, Rule] = {
         "search_space.parameters.model",
         "must be a categorical parameter",
         "choices: [a]",
-    ),
-    "model that is no endpoint": (
-        {
-            "api/models": {"big": {"endpoint": "http://x"}},
-            "api/endpoint": REMOVED,
-            P + "model": ["bih"],
-        },
-        "search_space.parameters.model",
-        "must be a name in `api.models`",
-        "Did you mean `big`?",
     ),
     "model that may be inactive": (
         {
@@ -76,29 +60,11 @@ API: dict[str, Rule] = {
         "begins with http:// or https://",
         "https://",
     ),
-    "URL of another scheme": (
-        {"api/endpoint": "file:///etc/passwd"},
-        "api.endpoint",
-        "begins with http:// or https://",
-        "https://",
-    ),
-    "URL that cannot be split": (
-        {"api/endpoint": "http://[::1"},
-        "api.endpoint",
-        "must be a URL",
-        "https://",
-    ),
     "URL with a wrong port": (
         {"api/endpoint": "http://x:99999/"},
         "api.endpoint",
         "must be a URL",
         "https://",
-    ),
-    "URL with spaces": (
-        {"api/endpoint": "http://x/a b"},
-        "api.endpoint",
-        "without spaces",
-        "https",
     ),
     "URL with a fragment": (
         {"api/endpoint": "http://x/#a"},
@@ -118,23 +84,11 @@ API: dict[str, Rule] = {
         "is required by auth type `basic`",
         "username",
     ),
-    "basic without a password": (
-        {"api/auth": {"type": "basic", "username": "u"}},
-        "api.auth.password_env",
-        "is required by auth type `basic`",
-        "environment variable",
-    ),
     "token without a type": (
         {"api/auth": {"token_env": "T"}},
         "api.auth.token_env",
         "has no effect with auth type `none`",
         "`type: bearer`",
-    ),
-    "header name with bearer": (
-        {"api/auth": {"type": "bearer", "token_env": "T", "header_name": "k"}},
-        "api.auth.header_name",
-        "has no effect with auth type `bearer`",
-        "`type: api_key`",
     ),
     "header that auth sets": (
         {
@@ -169,23 +123,11 @@ API: dict[str, Rule] = {
         "has no effect with kind `function`",
         "from the function instead",
     ),
-    "number as a header": (
-        {"api/request/headers": {"X-A": 1}},
-        "api.request.headers.X-A",
-        "must be a text",
-        '"1"',
-    ),
     "messages with http": (
         {"api/request/messages": [{"role": "user", "content": "x"}]},
         "api.request.messages",
         "has no effect with kind `http`",
         "`request.body`",
-    ),
-    "workers with http": (
-        {"api/workers": "processes"},
-        "api.workers",
-        "has no effect with kind `http`",
-        "Remove",
     ),
     "unknown placeholder": (
         {"api/request/body": {"a": ["{tt}"]}},
@@ -213,30 +155,6 @@ OF_CHAT: dict[str, Rule] = {
         "api.request.messages[0].content",
         "placeholders of parameters",
         "`{{question}}`",
-    ),
-    "unknown role": (
-        {"api/request/messages": [{"role": "usr", "content": "x"}]},
-        "api.request.messages[0].role",
-        "must be one of `system`",
-        "Did you mean `user`?",
-    ),
-    "no messages": (
-        {"api/request/messages": []},
-        "api.request.messages",
-        "must not be empty",
-        "at least one",
-    ),
-    "cost field with openai": (
-        {"api/response/cost_field": "usage.cost"},
-        "api.response.cost_field",
-        "has no effect with kind `openai`",
-        "Remove",
-    ),
-    "unknown placeholder in an option": (
-        {"api/request/options": {"a": "{nn}"}},
-        "api.request.options.a",
-        "placeholders of parameters",
-        "Did you mean `{n}`?",
     ),
 }
 

@@ -6,23 +6,11 @@ from typing import Any
 import pytest
 
 from convergence_core.config import parse_mapping
-from convergence_core.config.feedback import TrainingConfig
 from tests.support.config_examples import MINIMAL, edited, problems_of
 
 
 def training(**fields: Any) -> dict[str, Any]:
     return {"feedback": {"training": fields}}
-
-
-def test_training_has_the_documented_defaults():
-    default = parse_mapping(MINIMAL).feedback.training
-    assert default == TrainingConfig()
-    assert (default.base_model_path, default.rater, default.objective) == (None, None, "auto")
-    assert (default.batch_size, default.steps) == (4, 60)
-    assert (default.learning_rate, default.beta, default.held_out) == (3e-4, 0.05, 0.2)
-    assert (default.max_seq_length, default.min_ratings) == (512, 20)
-    tried = default.live_test
-    assert (tried.enabled, tried.share, tried.max_ratings) == (True, 0.5, 200)
 
 
 def test_written_keys_are_read():
@@ -60,14 +48,6 @@ def test_a_test_on_live_traffic_out_of_range_is_refused_by_its_key(key: str, val
 def test_values_out_of_range_are_refused_by_their_key(key: str, value: Any):
     (problem,) = problems_of(training(**{key: value}), MINIMAL)
     assert problem.key == f"feedback.training.{key}"
-
-
-@pytest.mark.parametrize("objective", ["auto", "qrpo"])
-def test_one_answer_is_no_batch_to_compare_within(objective: str):
-    (problem,) = problems_of(training(batch_size=1, objective=objective), MINIMAL)
-    assert problem.key == "feedback.training.batch_size"
-    assert "objective: kto" in problem.fix
-    assert problems_of(training(batch_size=1, objective="kto"), MINIMAL) == []
 
 
 def test_a_plain_safety_model_is_a_folder_and_a_table_is_an_endpoint():

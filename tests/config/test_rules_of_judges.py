@@ -42,14 +42,6 @@ RULES: dict[str, tuple[dict[str, Any], Rule]] = {
         JUDGED,
         ({Q + "/votes": 2}, f"{KEY}.votes", "must be odd", "Write 3"),
     ),
-    "no votes": (
-        JUDGED,
-        ({Q + "/votes": 0}, f"{KEY}.votes", "must be at least 1", "1 or more"),
-    ),
-    "unknown mode": (
-        JUDGED,
-        ({Q + "/mode": "ranking"}, f"{KEY}.mode", "must be one of", "Did you mean `rating`?"),
-    ),
     "champion of ratings": (
         JUDGED,
         ({Q + "/champion": "default"}, f"{KEY}.champion", "with mode `rating`", "mode: pairwise"),
@@ -84,14 +76,6 @@ RULES: dict[str, tuple[dict[str, Any], Rule]] = {
             "between min=0.0 and max=1.0 of `t`",
             "can take",
         ),
-    ),
-    "champion of another choice": (
-        PAIRWISE,
-        ({Q + "/champion/m": "c"}, f"{KEY}.champion.m", "one of `choices` of `m`", "can take"),
-    ),
-    "champion of a list": (
-        PAIRWISE,
-        ({Q + "/champion/t": [1]}, f"{KEY}.champion.t", "between min", "can take"),
     ),
     "champion that lacks a parameter": (
         PAIRWISE,
@@ -128,10 +112,6 @@ RULES: dict[str, tuple[dict[str, Any], Rule]] = {
         JUDGED,
         ({"llm/model": "gpt-4o-mini"}, "llm.model", "must begin with `openai/`", "`endpoint:`"),
     ),
-    "model of another provider": (
-        JUDGED,
-        ({"llm/model": "claude/x"}, "llm.model", "`groq/`, `gemini/`", "openai/gpt-4o-mini"),
-    ),
     "provider without a key": (
         JUDGED,
         (
@@ -150,42 +130,13 @@ RULES: dict[str, tuple[dict[str, Any], Rule]] = {
             "your resource",
         ),
     ),
-    "no model": (
-        JUDGED,
-        ({"llm/model": REMOVED}, "llm.model", "is required", "openai/gpt-4o-mini"),
-    ),
-    "endpoint that is no URL": (
-        JUDGED,
-        ({"llm/endpoint": "localhost"}, "llm.endpoint", "begins with http://", "https://"),
-    ),
-    "endpoint of the metric's judge": (
-        JUDGED,
-        ({Q + "/llm": {"endpoint": "x"}}, f"{KEY}.llm.endpoint", "begins with http", "https://"),
-    ),
-    "temperature of the judge": (
-        JUDGED,
-        ({"llm/temperature": 3}, "llm.temperature", "must be at most 2", "or less"),
-    ),
     "judge for nobody": (
         MINIMAL,
         ({"llm": LLM}, "llm", "no metric of type `llm_judge` asks it", "Remove it"),
     ),
-    "judge of version 0.1 for nobody": (
-        MINIMAL,
-        ({"society/llm": LLM}, "society.llm", "no metric of type", "Remove it"),
-    ),
     "judge in both places": (
         JUDGED,
         ({"society/llm": LLM}, "society.llm", "must not stand beside `llm`", "Remove one"),
-    ),
-    "both spellings": (
-        JUDGED,
-        (
-            {"llm/base_url": "http://x", "llm/endpoint": "http://y"},
-            "llm.base_url",
-            "must not stand beside `endpoint`",
-            "Remove one",
-        ),
     ),
 }
 
@@ -243,34 +194,8 @@ def test_what_is_right_for_a_judge_is_accepted(base, changes):
     assert problems_of(changes, base) == []
 
 
-@pytest.mark.parametrize(
-    ("key", "wrong"),
-    [
-        ("max_tokens", 0),
-        ("max_tokens", 1.5),
-        ("timeout_seconds", 0),
-        ("parallel_workers", 0),
-        ("parallel_workers", 513),
-        ("temperature", -1),
-        ("temperature", "hot"),
-        ("endpoint", ""),
-        ("model", 3),
-        ("seed", 1),
-    ],
-)
-@pytest.mark.parametrize("path", ["llm", Q + "/llm"])
-def test_wrong_value_of_a_judge_is_refused_where_it_stands(path, key, wrong):
-    found = problems_of({f"{path}/{key}": wrong}, JUDGED)
-    assert [problem.key for problem in found] == [f"{path}/{key}".replace("/", ".")]
-
-
 def judge_of(changes: dict[str, Any]) -> JudgeMetric:
     return parse_mapping(edited(changes, JUDGED)).evaluation.judges["quality"]
-
-
-def test_a_judge_measures_rewards_of_which_more_is_better():
-    judge = judge_of({})
-    assert (judge.direction, judge.scale, judge.mode, judge.votes) == ("higher", None, "rating", 1)
 
 
 def test_the_original_place_and_spelling_of_the_model_are_read():
@@ -318,11 +243,6 @@ def test_a_key_is_never_sent_to_another_endpoint(general, own, endpoint, key):
     llm = judge_of({**changes, "llm/max_tokens": 9, Q + "/llm": own}).llm
     assert llm is not None
     assert (llm.endpoint, llm.api_key_env, llm.max_tokens) == (endpoint, key, 9)
-
-
-def test_one_mistake_of_the_general_judge_is_told_once():
-    found = problems_of({"llm/max_tokens": 0, Q + "/llm": {"temperature": 1}}, JUDGED)
-    assert [problem.key for problem in found] == ["llm.max_tokens"]
 
 
 @pytest.mark.parametrize("written", [JUDGED, PAIRWISE], ids=["rating", "pairwise"])

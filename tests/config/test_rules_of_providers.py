@@ -8,7 +8,6 @@ from convergence_core.config import AuthConfig, parse_mapping
 from tests.support.config_examples import (
     CHAT,
     HTTP_ENDPOINT as HTTP,
-    MINIMAL,
     REMOVED,
     Rule,
     check_rule,
@@ -58,48 +57,8 @@ RULES: dict[str, tuple[dict[str, Any], Rule]] = {
         CHAT,
         ({"api/api_version": "2024-10-21"}, "api.api_version", OF_CHAT, "`kind: azure`"),
     ),
-    "deployment of groq": (
-        GROQ,
-        ({"api/deployment": "x"}, "api.deployment", OF_CHAT, "`kind: azure`"),
-    ),
-    "version of gemini": (
-        GEMINI,
-        ({"api/api_version": "2024-10-21"}, "api.api_version", OF_CHAT, "`kind: azure`"),
-    ),
-    "protocol of azure": (
-        AZURE,
-        ({"api/protocol": "native"}, "api.protocol", OF_CHAT, "`kind: gemini`"),
-    ),
-    "unknown protocol": (
-        GEMINI,
-        ({"api/protocol": "nativ"}, "api.protocol", "must be one of", "Did you mean `native`?"),
-    ),
-    "body of azure": (
-        AZURE,
-        ({"api/request/body": {"a": 1}}, "api.request.body", OF_CHAT, "`request.messages`"),
-    ),
-    "result field of gemini": (
-        GEMINI,
-        ({"api/response/result_field": "x"}, "api.response.result_field", OF_CHAT, "Remove"),
-    ),
     "stream of http": (
         HTTP,
-        ({"api/request/stream": True}, "api.request.stream", OF_CHAT, "chat kinds"),
-    ),
-    "stream that is a text": (
-        CHAT,
-        ({"api/request/stream": "yes"}, "api.request.stream", "true or false", "`true`"),
-    ),
-    "unsupported of http": (
-        HTTP,
-        ({"api/request/unsupported": "drop"}, "api.request.unsupported", OF_CHAT, "chat kinds"),
-    ),
-    "unknown way with the unsupported": (
-        CHAT,
-        ({"api/request/unsupported": "drp"}, "api.request.unsupported", "one of", "`drop`"),
-    ),
-    "stream of a function": (
-        MINIMAL,
         ({"api/request/stream": True}, "api.request.stream", OF_CHAT, "chat kinds"),
     ),
     "first token that is not streamed": (
@@ -118,15 +77,6 @@ RULES: dict[str, tuple[dict[str, Any], Rule]] = {
             "evaluation.metrics.first_token_ms",
             "is not measured with kind `http`",
             "`latency_ms`",
-        ),
-    ),
-    "header name with bearer": (
-        GROQ,
-        (
-            {"api/auth": {"token_env": "K", "header_name": "x-own"}},
-            "api.auth.header_name",
-            "has no effect with auth type `bearer`",
-            "`type: api_key`",
         ),
     ),
     "header that the kind sets": (

@@ -32,15 +32,6 @@ def test_preferences_are_asked_for_and_have_the_defaults_of_the_design():
     assert parse_mapping(edited(sao(temperature=None), wanted)).society.sao.temperature is None
 
 
-TEXTS = {"type": "text", "variants": ["Be brief.", "Be kind."], "mutate": True}
-
-
-def test_texts_may_mutate_with_and_without_preferences():
-    assert problems_of({"search_space/parameters/t": TEXTS}, THINKING) == []
-    wanted = edited({"society/learning": {"sao_enabled": True}}, THINKING)
-    assert problems_of({"search_space/parameters/t": TEXTS}, wanted) == []
-
-
 def test_a_society_that_is_enabled_thinks_and_asks_the_llm():
     configuration = parse_mapping(THINKING)
     assert configuration.society.thinks
@@ -56,15 +47,6 @@ def test_the_original_fields_have_the_defaults_of_the_design():
     assert default.thought_length == 2048
     assert default.temperature == 0.7
     assert default.use_logprobs == "auto"
-
-
-def test_a_temperature_left_empty_is_not_sent():
-    configuration = parse_mapping(edited(rlp(temperature=None), THINKING))
-    assert configuration.society.rlp.temperature is None
-
-
-def test_without_an_llm_the_configuration_is_fine_and_the_run_will_say_so():
-    assert problems_of({"society": {"enabled": True}}, MINIMAL) == []
 
 
 @pytest.mark.parametrize(

@@ -25,12 +25,6 @@ SPACE: dict[str, Rule] = {
         "must be above 0 when `log`",
         "Raise `min`",
     ),
-    "step of zero": (
-        {P + "n/step": 0},
-        "search_space.parameters.n.step",
-        "must be above 0",
-        "larger",
-    ),
     "step beyond the range": (
         {P + "t/step": 1.5},
         "search_space.parameters.t.step",
@@ -65,31 +59,9 @@ SPACE: dict[str, Rule] = {
         "must be one of `choices`",
         "possible values",
     ),
-    "default that is no variant": (
-        {
-            "search_space/parameters": {
-                "s": {"type": "text", "variants": ["a.md"], "default": "b.md"}
-            }
-        },
-        "search_space.parameters.s.default",
-        "must be one of `variants`",
-        "possible values",
-    ),
     "choice written twice": (
         {P + "m/choices": ["a", "b", "a"]},
         "search_space.parameters.m.choices[2]",
-        "must not repeat entry 1",
-        "Remove one",
-    ),
-    "number written twice": (
-        {P + "m/choices": [1, 2, 1.0]},
-        "search_space.parameters.m.choices[2]",
-        "must not repeat entry 1",
-        "Remove one",
-    ),
-    "variant written twice": (
-        {P + "s": {"type": "text", "variants": ["a.md", "a.md"]}},
-        "search_space.parameters.s.variants[1]",
         "must not repeat entry 1",
         "Remove one",
     ),
@@ -123,12 +95,6 @@ SPACE: dict[str, Rule] = {
         "must be one of `choices` of `m`",
         "can take",
     ),
-    "condition beyond bounds": (
-        {P + "t/when": {"n": 11}},
-        "search_space.parameters.t.when.n",
-        "must be between min=1 and max=10 of `n`",
-        "can take",
-    ),
     "conditions in a circle": (
         {P + "t/when": {"n": 1}, P + "n/when": {"m": "a"}, P + "m/when": {"t": 1}},
         "search_space.parameters.t.when",
@@ -147,12 +113,6 @@ SPACE: dict[str, Rule] = {
         "no word of Python",
         "`lambda_`",
     ),
-    "name that means the test case": (
-        {P + "input": [1, 2]},
-        "search_space.parameters.input",
-        "must not be named `input`",
-        "`input_`",
-    ),
     "constraint on nothing": (
         {"search_space/constraints": ["t <= nn"]},
         "search_space.constraints[0]",
@@ -170,12 +130,6 @@ SPACE: dict[str, Rule] = {
         "search_space.constraints[0]",
         "must use numeric parameters only",
         "make `b` a `float`",
-    ),
-    "constraint that is a choice": (
-        {"search_space/constraints": ["not m"]},
-        "search_space.constraints[0]",
-        "must use boolean parameters only",
-        "Compare it",
     ),
     "constraint on a prompt": (
         {

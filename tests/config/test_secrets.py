@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from convergence_core.config import parse_configuration, parse_mapping
+from convergence_core.config import parse_mapping
 from convergence_core.config.secrecy import (
     has_credentials,
     is_env_name,
@@ -106,13 +106,6 @@ def test_known_secret_is_refused_anywhere(secret):
         assert secret not in str(error)
 
 
-def test_url_with_credentials_is_refused_unseen():
-    error = refused({"api/endpoint": "https://user:hunter2@example.com/"})
-    (problem,) = error.problems
-    assert "no user name or password" in problem.rule
-    assert "hunter2" not in str(error)
-
-
 @pytest.mark.parametrize("key", ["key", "api_key", "access_token", "sig"])
 def test_url_with_a_secret_parameter_is_refused_unseen(key):
     error = refused({"api/endpoint": f"https://example.com/?{key}=hunter2"})
@@ -128,12 +121,6 @@ def test_unknown_keys_and_wrong_types_do_not_show_secrets():
     assert SECRETS["openai"] not in str(error)
     error = refused({"api/auth": "hunter2 " + SECRETS["openai"]})
     assert SECRETS["openai"] not in str(error)
-
-
-def test_broken_yaml_does_not_show_secrets():
-    with pytest.raises(ConfigurationError) as caught:
-        parse_configuration(f"api:\n  auth: [token: {SECRETS['openai']}\n")
-    assert SECRETS["openai"] not in str(caught.value)
 
 
 def test_json_of_a_configuration_holds_names_only():
@@ -193,28 +180,6 @@ def test_secret_between_the_braces_of_the_journal_is_refused_unseen():
     error = refused({"storage/journal": "${" + SECRETS["aws"] + "}"})
     assert [problem.key for problem in error.problems] == ["storage.journal"]
     assert SECRETS["aws"] not in str(error)
-
-
-@pytest.mark.parametrize("path", ["llm", "evaluation/metrics/quality/llm", "society/llm"])
-@pytest.mark.parametrize("secret", SECRETS.values(), ids=SECRETS)
-def test_key_of_a_judge_is_named_and_never_written(path, secret):
-    llm = {"model": "m", "endpoint": "http://127.0.0.1:1/v1", "api_key_env": secret}
-    judge = {"type": "llm_judge", "rubric": "Is it right?"}
-    (problem,) = refused({"evaluation/metrics/quality": judge, path: llm}).problems
-    assert problem.key == f"{path.replace('/', '.')}.api_key_env"
-    assert "environment variable" in problem.rule
-    assert secret not in str(problem)
-
-
-@pytest.mark.parametrize("path", ["llm", "evaluation/metrics/quality/llm", "society/llm"])
-@pytest.mark.parametrize("url", ["https://bob:hunter2@x/v1", "https://x/v1?api_key=hunter2"])
-def test_endpoint_of_a_judge_holds_no_secret(path, url):
-    llm = {"model": "m", "endpoint": url}
-    judge = {"type": "llm_judge", "rubric": "Is it right?"}
-    (problem,) = refused({"evaluation/metrics/quality": judge, path: llm}).problems
-    assert problem.key == f"{path.replace('/', '.')}.endpoint"
-    assert "`api_key_env`" in problem.fix
-    assert "hunter2" not in str(problem)
 
 
 @pytest.mark.parametrize(

@@ -121,13 +121,6 @@ def test_kind_is_guessed_when_it_is_plain(changes, kind):
     assert parse_mapping(edited({"api/function": REMOVED, **changes})).api.kind == kind
 
 
-def test_a_result_field_that_is_written_is_required():
-    base = {"api/function": REMOVED, "api/endpoint": "http://x"}
-    plain = parse_mapping(edited(base)).api.response
-    written = parse_mapping(edited({**base, "api/response/result_field": "result"})).api.response
-    assert (plain.result_field, written.result_field) == (None, "result")
-
-
 def test_input_is_not_changed():
     data = edited({"search_space/parameters/x": ["a"]})
     before = repr(data)

@@ -21,7 +21,6 @@ OTHER: dict[str, Any] = {
     "exploration_rate": 0.7,
 }
 """Values far from the defaults."""
-EARLY_STOPPING = "optimization.execution.early_stopping."
 
 
 @cache
@@ -58,17 +57,6 @@ def test_what_is_written_in_vain_is_told_and_what_is_read_or_absent_is_not():
     genetic = {**written, "optimization/algorithm": "evolution"}
     assert without_effect(parse_mapping(edited(genetic))) == []
     assert without_effect(parse_mapping(edited({}))) == []
-
-
-def test_a_front_knows_no_early_stopping():
-    metrics = {"exact_match": {"weight": 1}, "latency_ms": {"weight": 0.5}}
-    front = {"evaluation/objective": "pareto", "evaluation/metrics": metrics}
-    patient = {**front, "optimization/execution": {"early_stopping": {"patience": 2}}}
-    (told,) = without_effect(parse_mapping(edited(patient)))
-    assert told == f"`{EARLY_STOPPING}patience` has no effect: a `pareto` run never stops early"
-    off = {"early_stopping": {"enabled": False, "patience": 2}}
-    assert without_effect(parse_mapping(edited({**front, "optimization/execution": off}))) == []
-    assert without_effect(parse_mapping(edited(front))) == []
 
 
 def test_an_unknown_cost_of_an_endpoint_has_no_share_in_the_reward_and_it_is_told():

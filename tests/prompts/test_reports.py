@@ -7,7 +7,7 @@ import pytest
 
 from convergence import run_optimization_sync
 from convergence_core.prompts.report import FamilyEdge, PromptReport
-from tasks.report.prompts_section import edit_lines, effect_text, prompt_lines
+from tasks.report.prompts_section import edit_lines, prompt_lines
 from tests.support.writing_runs import PARENT, begin, play, write_project
 
 
@@ -88,10 +88,6 @@ def test_who_wrote_is_said_and_what_would_bring_better_texts(writer, is_offline,
     assert lines[0] == f"Written by: {by}; cost of writing: $0.00."
     said = f"Fixed rules have written these texts; a model's are better ones ({hint})."
     assert lines[1:] == ([] if hint is None else [said])
-
-
-def test_an_effects_interval_ends_where_rewards_do():
-    assert effect_text(0.9, 0.2) == "+0.900 [+0.500, +1.000]"
 
 
 async def artifact(key: str) -> str:

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from convergence.cost_estimate.estimate import estimate
 from convergence_core.config import parse_mapping
 from convergence_core.errors import ConfigurationError
 from convergence_core.posterior import SpaceModel
@@ -18,15 +17,12 @@ from convergence_core.search.sampler import SearchState
 from convergence_core.space import Choice, Space
 from convergence_core.space.arrays import Encoding
 from convergence_core.space.text_variants import packed, unpacked, widened
-from tasks.inputs.loader import load
 from tests.support.http_server import Answer, LoopbackServer, Request
 from tests.support.mixed_problem import trial
 from tests.support.writing_runs import (
     Scribe,
     begin,
-    go_on,
     play,
-    play_generation,
     rows,
     write_project,
 )
@@ -221,21 +217,6 @@ def test_a_killed_run_buys_no_direction_twice_and_ends_alike(tmp_path):
     assert all(one == found[0.0] for one in found.values())
 
 
-def test_directions_are_in_the_checkpoint(tmp_path):
-    compass = Compass()
-    with compass.server() as server:
-        write_project(tmp_path, server.url, **SETTINGS)
-        with begin(tmp_path) as run:
-            play_generation(run)
-            play_generation(run)
-            before = dict(run.study.space.vectors)
-        n = len(compass.embedded)
-        with go_on(tmp_path) as again:
-            assert again.study.space.vectors == before
-            assert again.study.space == run.study.space
-    assert len(compass.embedded) == n == len(before) > 1
-
-
 # -- configuration
 
 
@@ -263,13 +244,3 @@ def test_an_embedding_model_needs_an_endpoint_and_texts_to_compare():
     assert configured(prompts={**prompts, "writer": "rules"}) == ["llm"]
     off = configured(llm=llm, prompts={**prompts, "enabled": False})
     assert "prompts.embedding_model" in off
-
-
-def test_the_estimate_counts_the_calls_for_directions(tmp_path):
-    folder = tmp_path / "project"
-    path = write_project(folder, "http://127.0.0.1:1", **SETTINGS)
-    (directions,) = (one for one in estimate(load(path)).roles if one.name == MODEL)
-    assert (directions.role, directions.calls.high) == (
-        "writing",
-        (directions.calls.low or 0) + 12,
-    )

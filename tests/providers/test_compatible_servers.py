@@ -11,21 +11,17 @@ import yaml
 
 from convergence_core.budget.prices import PriceTable
 from convergence_core.budget.usage import reported_cost
-from convergence_core.config import parse_mapping
 from convergence_core.errors import CandidateFault, EvaluationFault, InfrastructureFault
 from convergence_core.records import Reply
 from tasks.inputs.prices import shipped_prices
-from tasks.targets.chat_checks import check_parameters
 from tests.docs.test_documents import ROOT, blocks
 from tests.support.chat_servers import (
     CASE,
-    HELLO_CHUNKS,
     USAGE_CHUNK,
     chunk,
     events,
     target_of,
 )
-from tests.support.configurations import mapping
 from tests.support.http_server import Answer, LoopbackServer, Request, chat_answer
 
 MISTRAL = "https://api.mistral.ai/v1"
@@ -129,23 +125,6 @@ def test_what_a_server_ignores_or_refuses_is_refused_before_it_is_sent(endpoint,
     assert isinstance(fault, CandidateFault)
     assert fault.error_type == "unsupported_parameter"
     assert f"`{name}`" in str(fault)
-
-
-def test_a_thinking_mode_that_a_parameter_chooses_leaves_the_temperature_to_each_candidate():
-    mode = {"type": "categorical", "choices": ["enabled", "disabled"]}
-    space = {"temperature": {"type": "float", "min": 0, "max": 1}, "mode": mode}
-    messages = [{"role": "user", "content": "hm {mode}: {input}"}]
-
-    def api_with(thinking: str) -> dict[str, Any]:
-        return api_of(DEEPSEEK, options={"thinking": {"type": thinking}}, messages=messages)
-
-    for written, n_problems in (("{mode}", 0), ("enabled", 1)):
-        tree = mapping(api=api_with(written), search_space__parameters=space)
-        assert len(check_parameters(parse_mapping(tree), {})) == n_problems
-    target = target_of(api_with("{mode}"), search_space__parameters=space)
-    assert target.request({"temperature": 0.5, "mode": "disabled"}, CASE)
-    with pytest.raises(CandidateFault, match="no effect while the model thinks"):
-        target.request({"temperature": 0.5, "mode": "enabled"}, CASE)
 
 
 @pytest.mark.parametrize("endpoint", MODELS)
@@ -256,12 +235,6 @@ def test_a_price_of_the_configuration_wins_over_what_openrouter_reports():
     assert (reply.cost_usd, reply.price_version) == (7.0, "config")
     _, reply = asked(OPENROUTER, answer)
     assert (reply.cost_usd, reply.price_version) == (0.5, None)
-
-
-def test_only_openrouter_is_believed_what_it_costs():
-    answer = with_usage({"prompt_tokens": 7, "completion_tokens": 3, "cost": 0.5})
-    _, reply = asked(VLLM, answer)
-    assert reply.cost_usd is None
 
 
 @pytest.mark.parametrize(
@@ -392,48 +365,6 @@ def test_what_the_server_could_not_do_is_tried_again(endpoint, answer, kind):
     assert (fault.error_type, fault.retryable) == (kind, True)
     billed = ("unfinished_answer", "http_502", "bad_body", "stream_error")
     assert fault.may_be_billed == (kind in billed)
-
-
-def test_the_error_of_a_choice_is_that_of_the_answer():
-    answer = chat_answer("hal", finish_reason="error")
-    answer.body["choices"][0]["error"] = {"code": 429, "message": "Upstream is rate-limited"}
-    assert fault_of(OPENROUTER, answer).error_type == "http_429"
-
-
-@pytest.mark.parametrize(
-    ("endpoint", "status"), [(DEEPSEEK, 402), (OPENROUTER, 402), (OPENROUTER, 403), (MISTRAL, 401)]
-)
-def test_no_credit_and_a_bad_key_end_the_run(endpoint, status):
-    fault = fault_of(endpoint, error(status, openai_form("Insufficient Balance", code=status)))
-    assert isinstance(fault, InfrastructureFault)
-    assert not fault.retryable
-
-
-MIDSTREAM = {
-    OPENROUTER: {
-        "id": "gen-1",
-        "error": {"code": "server_error", "message": "Provider disconnected unexpectedly"},
-        "choices": [{"index": 0, "delta": {"content": ""}, "finish_reason": "error"}],
-    },
-    VLLM: openai_form("EngineCore died", type="InternalServerError", code=500),
-    LLAMA_CPP: openai_form("context shift is disabled", type="server_error", code=500),
-    DEEPSEEK: chunk("insufficient_system_resource"),
-    MISTRAL: chunk("error"),
-}
-
-
-@pytest.mark.parametrize("endpoint", MIDSTREAM)
-def test_an_error_in_a_stream_is_tried_again(endpoint):
-    fault = fault_of(endpoint, events([*HELLO_CHUNKS[:2], MIDSTREAM[endpoint]]), stream=True)
-    assert isinstance(fault, InfrastructureFault)
-    assert fault.retryable
-
-
-@pytest.mark.parametrize("endpoint", MODELS)
-def test_a_stream_that_was_cut_is_tried_again_and_may_have_been_billed(endpoint):
-    fault = fault_of(endpoint, events(HELLO_CHUNKS[:3], done=False), stream=True)
-    assert isinstance(fault, InfrastructureFault)
-    assert (fault.error_type, fault.may_be_billed) == ("cut_stream", True)
 
 
 # -- the page

@@ -3,32 +3,29 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import pytest
 
-from convergence_core.errors import CandidateFault, EvaluationFault, InfrastructureFault
+from convergence_core.errors import EvaluationFault, InfrastructureFault
 from convergence_core.records import Reply, Usage
 from tasks.providers.streams import event_data
 from tests.support.chat_servers import (
     CASE,
     HELLO_CHUNKS,
-    USAGE,
     USAGE_CHUNK,
     ask,
     azure_api,
     chunk,
     events,
     gemini_api,
-    gemini_error,
     gemini_piece,
     groq_api,
     native_api,
     target_of,
 )
 from tests.support.configurations import chat_api
-from tests.support.http_server import Answer, LoopbackServer, chat_answer, error_answer
+from tests.support.http_server import Answer, LoopbackServer, chat_answer
 
 STREAM = {"stream": True}
 COMPATIBLE = [chat_api, azure_api, groq_api, gemini_api]
@@ -65,20 +62,6 @@ def test_geminis_own_stream_is_one_text_with_its_usage():
     assert 0 < reply.first_token_ms <= reply.latency_ms
 
 
-def test_an_answer_in_one_piece_has_no_first_token():
-    with LoopbackServer(lambda _: chat_answer("hello")) as server:
-        reply = ask(chat_api(server.url))
-    assert reply.first_token_ms is None
-    assert "stream" not in server.requests[0].body
-
-
-def test_thoughts_come_before_the_first_token():
-    thinking = [chunk(reasoning_content="hm"), chunk("length")]
-    assert fault_of(events(thinking)).error_type == "empty_reply"
-    pieces = [gemini_piece({"text": "hm", "thought": True}, finish_reason="STOP")]
-    assert fault_of(events(pieces, done=False), native_api).error_type == "empty_reply"
-
-
 @pytest.mark.parametrize("api", [chat_api, azure_api, groq_api])
 def test_a_stream_without_an_answer_is_tried_again(api):
     filtered = {"id": "", "choices": [], "prompt_filter_results": [{"prompt_index": 0}]}
@@ -87,23 +70,6 @@ def test_a_stream_without_an_answer_is_tried_again(api):
         assert isinstance(fault, InfrastructureFault)
         assert fault.error_type in ("no_answer", "bad_body")
     assert streamed(events([filtered, *HELLO_CHUNKS]), api)[0].value == "hello"
-
-
-def test_usage_may_come_in_groqs_own_place():
-    pieces = [chunk(content="hi"), {**chunk("stop"), "x_groq": {"usage": USAGE}}]
-    assert streamed(events(pieces), groq_api)[0].usage.total == 10
-
-
-def test_the_last_usage_counts_where_it_grows():
-    pieces = [
-        {**chunk(content="hi"), "usage": {"prompt_tokens": 7, "completion_tokens": 1}},
-        {**chunk("stop"), "usage": USAGE},
-    ]
-    assert streamed(events(pieces))[0].usage.total == 10
-
-
-def test_a_stream_without_usage_is_of_unknown_cost():
-    assert streamed(events(HELLO_CHUNKS[:-1]))[0].usage.total is None
 
 
 def test_usage_is_not_asked_for_where_the_configuration_says_so():
@@ -172,16 +138,6 @@ def test_a_stream_that_just_stops_was_cut(api, pieces):
     assert (fault.error_type, fault.retryable, fault.may_be_billed) == ("cut_stream", True, True)
 
 
-def test_a_stream_that_ends_with_a_reason_needs_no_mark():
-    assert streamed(events(HELLO_CHUNKS, done=False))[0].value == "hello"
-
-
-def test_a_stream_whose_last_line_is_open_counts_when_it_is_whole():
-    answer = events(HELLO_CHUNKS)
-    answer.body = answer.body.removesuffix(b"\n\n")
-    assert streamed(answer)[0].value == "hello"
-
-
 @pytest.mark.parametrize(
     ("error", "error_type", "retryable"),
     [
@@ -194,14 +150,6 @@ def test_an_error_within_a_stream_is_told(error, error_type, retryable):
     fault = fault_of(events([chunk(content="hel"), {"error": error}], done=False))
     assert isinstance(fault, InfrastructureFault)
     assert (fault.error_type, fault.retryable) == (error_type, retryable)
-
-
-@pytest.mark.parametrize("api", [chat_api, native_api])
-def test_errors_before_the_stream_are_as_without_one(api):
-    answer = gemini_error(400) if api is native_api else error_answer(400)
-    assert isinstance(fault_of(answer, api), CandidateFault)
-    answer = gemini_error(503) if api is native_api else error_answer(503)
-    assert fault_of(answer, api).error_type == "http_503"
 
 
 @pytest.mark.parametrize("api", [chat_api, native_api])
@@ -221,36 +169,6 @@ def test_a_stream_that_hangs_times_out(api):
     ):
         ask(api(server.url, request=request))
     assert (caught.value.error_type, caught.value.retryable) == ("timeout", True)
-
-
-class CountingServer(LoopbackServer):
-    """Knows how many connections were made to it."""
-
-    def __init__(self, answer: Any) -> None:
-        super().__init__(answer)
-        self.ports: set[int] = set()
-
-    def handle(self, handler: BaseHTTPRequestHandler) -> None:
-        self.ports.add(handler.client_address[1])
-        super().handle(handler)
-
-
-@pytest.mark.parametrize("api", [chat_api, native_api])
-def test_the_connection_of_a_stream_is_used_again(api):
-    pieces = NATIVE_PIECES if api is native_api else HELLO_CHUNKS
-
-    async def go(target) -> None:
-        try:
-            for _ in range(3):
-                await target.call({"temperature": 0.5}, CASE)
-        finally:
-            await target.aclose()
-
-    server = CountingServer(lambda _: events(pieces, done=api is chat_api))
-    with server:
-        asyncio.run(go(target_of(api(server.url, request=STREAM))))
-    assert len(server.requests) == 3
-    assert len(server.ports) == 1
 
 
 def test_what_breaks_after_the_end_of_the_answer_does_no_harm():
@@ -281,10 +199,6 @@ def test_events_do_not_depend_on_how_bytes_arrive(size, end):
     text = json.dumps("a\u2028b\x85c\x0cd ä", ensure_ascii=False)
     body = f": ping{end}event: x\nid: 1\ndata: {text}{end}data:1\ndata: 2{end}{end}data: [DONE]"
     assert data_of(body.encode(), size) == [text, "1\n2", "[DONE]"]
-
-
-def test_an_open_event_at_the_end_is_left_out():
-    assert data_of(b'data: {"a": 1}\n\ndata: {"b"', 5) == ['{"a": 1}']
 
 
 @pytest.mark.parametrize(

@@ -80,13 +80,6 @@ def test_pieces_of_a_stream_add_up_to_the_answer(text, thinking, answer):
         assert "".join(heard) == (text if answer is None else answer), size
 
 
-def test_without_the_split_every_piece_is_passed_on():
-    heard: list[str] = []
-    pieces = AnswerPieces(heard.append, is_split=False, holds=True)
-    assert [pieces.add(one) for one in ("<think>", "a")] == [True, True]
-    assert heard == ["<think>", "a"]
-
-
 IN_ITS_OWN_PLACE = [
     (chat_api, chat_answer("yes", reasoning_content="hm")),
     (chat_api, chat_answer("yes", reasoning="hm", reasoning_details=[{"text": "hm"}])),
@@ -105,19 +98,6 @@ IN_ITS_OWN_PLACE = [
 @pytest.mark.parametrize(("api", "answer"), IN_ITS_OWN_PLACE)
 def test_every_form_of_thinking_is_kept_beside_the_answer(api, answer):
     reply = answer_of(api, answer)
-    assert (reply.value, reply.thinking) == ("yes", "hm")
-
-
-def parts(*texts: dict[str, Any]) -> list[dict[str, Any]]:
-    return [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}, *texts]
-
-
-def test_the_parts_of_mistrals_answers_are_told_apart():
-    answer = chat_answer(None)
-    answer.body["choices"][0]["message"]["content"] = parts({"type": "text", "text": "yes"})
-    assert answer_of(chat_api, answer).thinking == "hm"
-    streamed = events([chunk(content=parts()), chunk(content="yes"), chunk("stop")])
-    reply = answer_of(chat_api, streamed)
     assert (reply.value, reply.thinking) == ("yes", "hm")
 
 

@@ -44,14 +44,3 @@ def test_the_example_fits_its_schema_and_stays_in_its_folder(
     assert tree["output"]["save_path"] == "./results"
     assert "../" not in text
     assert "checkout" not in text
-
-
-def test_the_dialogue_offers_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
-    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
-    monkeypatch.setattr("typer.prompt", lambda *args, **kwargs: 5)
-    assert run(["init", str(tmp_path)]) == 0
-    offered = capsys.readouterr()
-    assert "5  a recorded exam" in offered.out + offered.err
-    assert (tmp_path / "answers.jsonl").is_file()

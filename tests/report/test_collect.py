@@ -318,21 +318,6 @@ def test_effects_are_those_of_the_whole_space_with_the_candidates_asked_counted(
     assert sum(point.n_candidates for point in effects["x"].points) == 6
 
 
-def test_the_explanation_tells_who_left(finished):
-    result = finished()
-    found = result.explanation
-    assert found is not None
-    assert found.surface is not None
-    assert found.discards is not None
-    assert found.discards.n_candidates == 6
-    assert found.discards.bound == pytest.approx(0.05 / 6)
-
-
-def test_the_same_evidence_is_explained_the_same(finished):
-    assert finished().explanation == finished().explanation
-    assert finished().effects == finished().effects
-
-
 def test_failures_are_counted_by_reason_and_fault(told):
     told.generation(
         evaluated(
@@ -374,34 +359,6 @@ def test_failures_are_counted_by_reason_and_fault(told):
         ("budget", None, 1, None),
     ]
     assert result.leaderboard[-1].n_failed == 3
-
-
-def test_before_the_final_look_there_is_no_difference(told):
-    result = told.collect()
-    assert result.winner is not None
-    assert (result.winner.holdout, result.winner.fresh, result.difference) == (None,) * 3
-
-
-def test_a_default_that_was_never_asked_is_absent(told):
-    result = told.collect(loaded=loaded_of(x=0.33, kind="c"))
-    assert result.baseline is None
-    assert result.has_defaults
-    assert not told.collect(loaded=loaded_of()).has_defaults
-
-
-def test_a_default_of_the_final_look_alone_has_no_search_estimate(tmp_path):
-    store = ParquetStore(tmp_path / "store")
-    store.save_run(run_record())
-    told = Told(store=store, search=SearchState())
-    told.generation(evaluated(GOOD, SEARCH_IDS, 0))
-    final = (final_of(GOOD), final_of(DEFAULT))
-    told.finish(*final)
-    result = told.collect(*final)
-    assert result.baseline is not None
-    assert (result.baseline.search, result.baseline.generation) == (None, None)
-    assert result.baseline.holdout is not None
-    assert result.difference is not None
-    assert "held-out cases" in report_markdown(result)
 
 
 def test_a_run_without_a_reward_has_no_winner(tmp_path):

@@ -30,21 +30,5 @@ def test_each_role_has_its_row_and_unknown_is_not_zero():
     assert "$0.00" not in judge
 
 
-def test_where_answers_came_from_is_told():
-    text = told(TARGET)
-    assert "7 answers of this run used again" in text
-    assert "40 answers paid for by earlier runs" in text
-    assert "At most $0.010 more was paid for calls whose end nobody saw" in text
-
-
-def test_a_run_that_paid_nothing_has_no_such_section():
-    free = replace(
-        TARGET, cost_usd=None, prompt_tokens=None, completion_tokens=None, n_from_other_runs=0,
-        maybe_usd=0.0,
-    )  # fmt: skip
-    assert "What it cost" not in told(free)
-    assert "What it cost" not in told()
-
-
 def test_an_offline_run_says_that_nobody_was_paid():
     assert "nothing was paid" in told(TARGET, facts={"offline": "true"})

@@ -3,7 +3,6 @@
 import csv
 import json
 import os
-import runpy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,10 +14,9 @@ from convergence_core.errors import StoreWriteError
 from convergence_core.records import Case
 from convergence_core.result import RunResult
 from tasks.report.atomic_files import atomic_text
-from tasks.report.experiments import experiments, portions
 from tasks.report.files import LATEST_FILES, write_results
 from tasks.store import ParquetStore
-from tests.support.results import bare_result, failed_result, made_up_result
+from tests.support.results import bare_result, made_up_result
 from tests.support.store_rows import RUN, final_tables, generation_tables, run_record
 
 
@@ -80,20 +78,6 @@ def test_all_formats_give_all_files(store, result, tmp_path):
     assert set(written.files) == expected | {"export"}
     assert all(Path(path).is_file() for path in written.files.values())
     assert replace(written, files={}) == result
-
-
-@pytest.mark.parametrize(
-    ("formats", "expected"),
-    [
-        (["json"], {"best_config.json", "detailed_results.json", "explanation.json"}),
-        (["csv"], {"experiments.csv", "detailed_results.csv"}),
-        (["markdown"], {"report.md"}),
-        (["html"], {"report.html"}),
-    ],
-)
-def test_only_the_formats_asked_for_are_written(store, result, tmp_path, formats, expected):
-    write_results(result, store, configured(formats=formats), tmp_path)
-    assert names_in(tmp_path / "results" / "bot-abcd") == expected
 
 
 def test_the_explanation_can_be_read_by_programs(store, result, tmp_path):
@@ -174,19 +158,6 @@ def test_detailed_results_hold_every_evaluation_in_the_originals_shape(store, re
     }
 
 
-def test_without_texts_neither_inputs_nor_answers_are_written(tmp_path, result):
-    store = ParquetStore(tmp_path / "store")
-    store.save_run(run_record())
-    store.publish(RUN, 0, {**generation_tables(), "payloads": []})
-    configuration = configured(storage={"keep_text": False}, formats=["json"])
-    cases = [Case(case_id=f"case-{i}", input={"question": i}) for i in range(4)]
-    write_results(result, store, configuration, tmp_path, cases=cases)
-    entries = json.loads((tmp_path / "results/bot-abcd/detailed_results.json").read_text())
-    results = [r for entry in entries for r in entry["test_results"]]
-    assert len(results) == 6
-    assert {(r["input"], r["response"], r["response_text"]) for r in results} == {(None,) * 3}
-
-
 def test_experiments_have_a_column_per_parameter_and_metric(store, result, tmp_path):
     write_results(result, store, configured(formats=["csv"]), tmp_path)
     with (tmp_path / "results/bot-abcd/experiments.csv").open(newline="") as stream:
@@ -200,24 +171,6 @@ def test_experiments_have_a_column_per_parameter_and_metric(store, result, tmp_p
     assert [(row["model"], row["t"]) for row in rows] == [("small", "0.5"), ("small", "0.0")] * 2
     assert json.loads(rows[0]["parameters"]) == {"model": "small", "t": 0.5}
     assert {row["raw_metric.quality"] for row in rows} == {"0.5"}
-
-
-def test_detailed_rows_hold_the_parameters_and_the_role(store, result, tmp_path):
-    write_results(result, store, configured(formats=["csv"]), tmp_path)
-    with (tmp_path / "results/bot-abcd/detailed_results.csv").open(newline="") as stream:
-        rows = list(csv.DictReader(stream))
-    assert len(rows) == 16
-    assert [row["role"] for row in rows].count("holdout") == 4
-    assert rows[0]["test_case_id"] == "case-0"
-    assert {row["success"] for row in rows} == {"true"}
-
-
-def test_candidates_are_read_in_portions_that_leave_none_out(store):
-    rows = experiments(store, RUN)
-    assert [row.n_rows for row in rows] == [3, 7, 3, 3]
-    assert list(portions(rows, 6)) == [[rows[0]], [rows[1]], [rows[2], rows[3]]]
-    assert list(portions(rows)) == [rows]
-    assert list(portions([])) == []
 
 
 def test_a_parameter_named_like_a_column_keeps_its_own(tmp_path, result):
@@ -280,31 +233,6 @@ def test_result_files_and_folders_are_for_their_owner_alone(store, result, tmp_p
         os.umask(before)
 
 
-@pytest.mark.slow
-def test_the_exported_configuration_can_be_read_by_programs(store, result, tmp_path):
-    params = {
-        "t": 1e-05,
-        "n": 3,
-        "on": False,
-        "prompt": 'Be "brief".\nÜber\ud800 \\ {x}',
-        "odd key": "yes",
-    }
-    assert result.winner is not None
-    result = replace(result, winner=replace(result.winner, params=params))
-    written = write_results(result, store, configured(), tmp_path)
-    path = tmp_path / "results/best_config.py"
-    assert written.files["export"] == str(path)
-    assert runpy.run_path(str(path))["BEST_CONFIG"] == params
-
-
-def test_without_a_winner_nothing_is_handed_over(store, tmp_path):
-    result = replace(failed_result(), run_id=RUN, label="bot-abcd")
-    written = write_results(result, store, configured(), tmp_path)
-    assert "best_config.json" not in written.files
-    assert "export" not in written.files
-    assert "report.html" in written.files
-
-
 def test_latest_names_the_last_run_written(store, result, tmp_path):
     configuration = configured(formats=["markdown"])
     for label in ("bot-1111", "bot-2222"):
@@ -312,22 +240,6 @@ def test_latest_names_the_last_run_written(store, result, tmp_path):
     root = tmp_path / "results"
     assert (root / "latest").resolve() == root / "bot-2222"
     assert (root / "latest" / "report.md").is_file()
-
-
-def test_where_no_link_can_be_made_a_text_file_names_the_latest_run(store, result, tmp_path):
-    root = tmp_path / "results"
-    (root / "latest").mkdir(parents=True)
-    (root / "latest" / "mine.txt").write_text("the user's", encoding="utf-8")
-    write_results(result, store, configured(formats=["markdown"]), tmp_path)
-    assert (root / "latest.txt").read_text() == "bot-abcd\n"
-    assert (root / "latest" / "mine.txt").read_text() == "the user's"
-
-
-@pytest.mark.slow
-def test_writing_again_replaces_the_files_and_leaves_nothing_behind(store, result, tmp_path):
-    for _ in range(2):
-        write_results(result, store, configured(), tmp_path)
-    assert not [path for path in (tmp_path / "results").rglob("*") if path.suffix == ".tmp"]
 
 
 def test_a_folder_that_cannot_be_written_is_said_and_old_files_stay(store, result, tmp_path):

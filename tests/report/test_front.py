@@ -7,19 +7,18 @@ import pytest
 
 from convergence_core.objective import dominated, hypervolume
 from convergence_core.posterior import SpaceModel
-from convergence_core.result import Front, RunResult
+from convergence_core.result import Front
 from convergence_core.search.goals import Goals
-from convergence_core.search.recommend import Ranked, Recommendation, recommend
+from convergence_core.search.recommend import Recommendation, recommend
 from convergence_core.search.sampler import SearchState
 from convergence_core.search.samplers import RandomSampler
 from convergence_core.space import Space
 from tasks.report.front import pareto_front
 from tasks.report.markdown import report_markdown
-from tasks.report.page import report_html
 from tasks.report.phrases import constraint_reason
 from tests.support.goals_problem import GoalsProblem, constrained, two_metrics
 from tests.support.mixed_problem import mixed_space
-from tests.support.results import made_up_result, pictures
+from tests.support.results import made_up_result
 
 SPACE = mixed_space()
 REWARDS, PARETO = two_metrics()
@@ -47,11 +46,6 @@ def front(state: SearchState) -> Front:
     return found
 
 
-@pytest.fixture(scope="module")
-def result(front: Front) -> RunResult:
-    return replace(made_up_result(), front=front)
-
-
 def test_no_point_of_the_front_is_dominated_and_all_others_are(front, state):
     rows = [[p.means[name] for name in front.objectives] for p in front.points]
     others = [[p.means[name] for name in front.objectives] for p in front.dominated]
@@ -76,38 +70,6 @@ def test_the_volume_grows_to_that_of_the_front(front):
     assert len(volumes) == 3
     values = np.array([[p.means[name] for name in front.objectives] for p in front.points])
     assert volumes[-1] == pytest.approx(hypervolume(values))
-
-
-def test_a_run_for_the_reward_has_no_front(state):
-    assert pareto_front(None, state, names_of(state), level=0.9) is None
-    assert pareto_front(PARETO.fit(SearchState().archive, SPACE), SearchState(), {}, level=0.9) is None  # fmt: skip
-
-
-def test_the_front_goes_through_json(result):
-    assert RunResult.from_json(result.to_json()) == result
-    old = result.to_json()
-    del old["front"]
-    assert RunResult.from_json(old).front is None
-
-
-@pytest.mark.slow
-def test_the_report_shows_front_and_dominated_apart(result, front):
-    page, text = report_html(result), report_markdown(result)
-    assert "The front of trade-offs" in text
-    section = text.split("## The front of trade-offs")[1].split("\n## ")[0]
-    on_front, behind = section.split("Configurations that another one dominates")
-    for point in front.points:
-        assert f"{point.means['quality']:.3f}" in on_front
-    assert on_front.count("\n| ") == len(front.points) + 2
-    assert behind.count("\n| ") >= len(front.dominated[:50]) + 2
-    assert "Hypervolume" in behind
-    assert page.count("<svg") == report_html(replace(result, front=None)).count("<svg") + 2
-
-
-@pytest.mark.parametrize("name", ["front", "hypervolume"])
-def test_plots_of_the_front_exist_only_with_a_front(result, name):
-    assert pictures(result, name)[0].startswith("<svg")
-    assert pictures(replace(result, front=None), name) == []
 
 
 def test_infeasible_candidates_are_left_out_and_counted():
@@ -164,14 +126,6 @@ def test_who_was_passed_over_is_named_with_its_probability(constrained_state):
     assert f"{mean:.3f}" in said
     assert "passed over: it breaks a hard constraint in more than 10 % of its answers" in said
     assert "with probability 80 %" in said
-
-
-def test_that_nothing_is_feasible_is_said(constrained_state):
-    state, found = constrained_state
-    ranking: tuple[Ranked, ...] = tuple(replace(r, feasible=0.25) for r in found.ranking)
-    said = reason(replace(found, ranking=ranking), SPACE, state)
-    assert said.startswith("No configuration asked keeps the hard constraints")
-    assert "25 %" in said
 
 
 def test_nothing_is_said_where_constraints_had_no_part(constrained_state):

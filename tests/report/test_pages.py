@@ -17,7 +17,6 @@ from convergence_core.result import (
     CandidateReport,
     CaseAnswer,
     CaseAnswers,
-    Estimate,
     RunResult,
     verdict_of,
 )
@@ -25,7 +24,6 @@ from tasks.report.answers_section import answer_blocks
 from tasks.report.markdown import markdown_of, report_markdown
 from tasks.report.page import block_html, report_html
 from tasks.report.phrases import neighbour_sentence
-from tasks.report.tables import leaderboard_grid
 from tests.support.results import bare_result, failed_result, made_up_result
 
 NASTY = '<script>alert("x")</script> & `code` | $a_b$ \ud800 \x00 **bold** [x](y)'
@@ -231,13 +229,6 @@ def test_marks_of_plots_have_tips_with_intervals():
     assert "recommended, held-out cases (measured): 0.610 [0.570, 0.650]" in tips
 
 
-def test_tables_of_the_markdown_have_as_many_cells_in_every_row():
-    text = report_markdown(nasty_result())
-    for table in re.findall(r"(?:^\|.*\n)+", text, flags=re.M):
-        widths = {len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines()}
-        assert len(widths) == 1, table
-
-
 def test_held_out_difference_is_said_with_its_interval_and_what_it_is_not():
     text = report_markdown(made_up_result())
     assert (
@@ -247,41 +238,10 @@ def test_held_out_difference_is_said_with_its_interval_and_what_it_is_not():
     ) in text
 
 
-def test_a_difference_whose_interval_holds_zero_is_said_to_tell_nothing_apart():
-    gap = Estimate(mean=0.01, low=-0.02, high=0.04, n_cases=110)
-    text = report_markdown(replace(made_up_result(), difference=gap))
-    assert "+0.010 [\N{MINUS SIGN}0.020, +0.040]" in text
-    assert "The interval includes 0." in text
-
-
-def test_the_estimate_of_the_search_is_said_to_be_biased():
-    for result in (made_up_result(), bare_result()):
-        for page in (report_markdown(result), read(report_html(result)).text):
-            assert "biased upward by selection" in page
-
-
-def test_without_defaults_the_report_says_how_to_give_them():
-    text = report_markdown(bare_result())
-    assert "no defaults are given" in text
-    assert "`default:`" in text
-
-
-def test_defaults_that_were_not_evaluated_are_said_to_be_missing():
-    text = report_markdown(replace(bare_result(), has_defaults=True))
-    assert "the defaults were not evaluated" in text
-
-
 def test_without_held_out_cases_the_report_says_what_is_lacking():
     text = report_markdown(bare_result())
     assert "No cases were held out" in text
     assert "`evaluation.test_cases.holdout`" in text
-
-
-def test_held_out_cases_that_were_not_asked_are_said_to_be_missing():
-    result = replace(bare_result(), n_holdout_cases=12, status="budget")
-    assert "The 12 held-out cases gave no estimate. The budget was spent." in report_markdown(
-        result
-    )
 
 
 def test_a_winner_that_is_the_default_is_compared_with_nothing():
@@ -308,24 +268,6 @@ def test_failures_and_what_was_not_asked_are_counted():
     assert "| `timeout` | infrastructure | 3 |" in text
 
 
-def test_a_stopped_run_says_how_to_go_on():
-    text = report_markdown(replace(made_up_result(), status="stopped"))
-    assert "`convergence resume stdlib_search-7f3a`" in text
-
-
-def test_a_long_leaderboard_is_cut_and_the_cut_is_said():
-    result = made_up_result(n_candidates=120)
-    text = report_markdown(result)
-    assert "The first 50 of 120 configurations" in text
-    assert len(re.findall(r"^\| \d+ \| k1=", text, flags=re.M)) == 50
-    short = report_markdown(made_up_result(n_candidates=20))
-    assert "The first" not in short
-
-
-def test_the_same_result_gives_the_same_page():
-    assert report_html(made_up_result()) == report_html(made_up_result())
-
-
 def test_long_texts_are_shown_whole_on_demand():
     prompt = "You are terse.\n" * 40
     result = made_up_result()
@@ -333,13 +275,6 @@ def test_long_texts_are_shown_whole_on_demand():
     result = replace(result, winner=replace(result.winner, params={"system": prompt}))
     assert f"<pre>{prompt}</pre>" in report_html(result)
     assert f"```text\n{prompt}\n```" in report_markdown(result)
-
-
-def test_the_leaderboard_is_a_markdown_table_of_its_own():
-    lines = markdown_of([leaderboard_grid(made_up_result(), 5)]).splitlines()
-    assert lines[0].startswith("| rank | configuration | posterior mean |")
-    assert len(lines) == 7
-    assert markdown_of([leaderboard_grid(failed_result())]).count("\n") == 2
 
 
 def test_a_recording_is_a_link_on_the_page_and_an_address_elsewhere():

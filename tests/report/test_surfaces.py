@@ -15,9 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from convergence.cli.app import app
-from convergence.cli.optimize import show
 from convergence_core.events import Event, GenerationFinished
-from convergence_core.posterior.random_effects import adjusted_means
 from convergence_core.result import RunResult, number_text
 from tasks.inputs.loader import load
 from tasks.report import phrases
@@ -148,32 +146,6 @@ def test_progress_tells_the_learning_curve(run):
     ]
 
 
-def test_the_terminal_shows_what_the_views_hold(run, capsys):
-    show(run.result)
-    shown = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
-    measured = run.store.rows("SELECT * FROM final_estimates WHERE role = 'holdout'")
-    assert len(measured) == 2
-    (line,) = [line for line in shown if line.startswith("score on held-out cases ")]
-    for row in measured:
-        assert number_text.interval(row["mean_reward"], row["low"], row["high"]) in line
-
-
-def test_measured_means_are_those_of_the_result(run):
-    rows = run.store.rows("SELECT * FROM final_estimates")
-    told = {(row["candidate_id"], row["role"]): row for row in rows}
-    assert len(told) == len(rows) == 4
-    for report in (run.result.winner, run.result.baseline):
-        for role in ("holdout", "fresh"):
-            row, estimate = told[report.candidate_id, role], report.estimate(role)
-            assert (row["mean_reward"], row["low"], row["high"]) == (
-                *(estimate.mean, estimate.low),
-                estimate.high,
-            )
-            assert (row["n_cases"], row["level"]) == (estimate.n_cases, estimate.level)
-            assert row["recommended"] is (report is run.result.winner)
-            assert report.metrics[role]["worth"] == pytest.approx(estimate.mean)  # the only one
-
-
 def test_result_files_hold_the_same_numbers(run):
     winner = run.result.winner
     best = json.loads(run.read("best_config.json"))
@@ -219,32 +191,6 @@ def test_pages_print_what_the_view_holds_in_the_order_that_they_say(run):
             text = phrases.estimate(report.estimate(role))
             assert text in markdown
             assert text in page
-
-
-def test_no_page_shows_a_raw_mean_of_the_search(run):
-    raw = {number_text.reward(row["raw_mean_reward"]) for row in board(run) if row["n_cases"] > 1}
-    told = {number_text.reward(getattr(row, end)) for row in run.result.leaderboard
-            for end in ("mean", "low", "high", "cautious")}  # fmt: skip
-    markdown = run.read("report.md")
-    table = markdown[markdown.index("## Configurations asked") :].split("\n\n## ")[0]
-    seen = set(re.findall(r"(?<![\d.])\d\.\d{3}(?!\d)", table))
-    assert not (raw - told) & seen
-
-
-def test_metrics_of_recommended_and_default_are_adjusted_alike(run):
-    markdown = run.read("report.md")
-    cells = run.store.rows(
-        "SELECT candidate_id, case_id, avg(value), count(*) FROM metrics "
-        "WHERE role = 'search' AND metric = 'worth' GROUP BY ALL ORDER BY ALL"
-    )
-    weights = {case.case_id: case.weight for case in load(run.folder / "optimization.yaml").cases}
-    means = adjusted_means([tuple(cell.values()) for cell in cells], case_weights=weights)
-    for row in run.result.leaderboard:
-        assert row.metrics["worth"] == pytest.approx(means[row.candidate_id], abs=1e-9)
-    for report in (run.result.winner, run.result.baseline):
-        (row,) = [r for r in run.result.leaderboard if r.candidate_id == report.candidate_id]
-        assert row.metrics == report.metrics["search"]
-        assert phrases.number(row.metrics["worth"]) in markdown
 
 
 def test_commands_and_artifacts_say_the_same(run):

@@ -113,10 +113,6 @@ def test_the_gates_evidence_is_said_with_its_error():
     assert "better" not in sentence
 
 
-def test_without_a_gate_nothing_is_said():
-    assert phrases.gate_sentence(replace(made_up_result(), gate=None)) is None
-
-
 @pytest.mark.parametrize(
     ("value", "text"),
     [(1.0, "1 of 20"), (69.44, "69.4 of 20"), (1270.4, "1,270 of 20"), (123_456.0, "123,000 of 20"),

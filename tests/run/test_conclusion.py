@@ -8,13 +8,9 @@ import pytest
 from convergence.cli.optimize import show
 from convergence_core.events import BudgetWarned, Event, FinalStarted
 from convergence_core.result import RunResult
-from convergence_core.search.final_look import describe_shortage
-from tasks.inputs.loader import load
 from tasks.report.markdown import report_markdown
-from tasks.run.assembly import schedule_of
 from tests.support.optimizations import write_project
 from tests.support.paid_runs import begin, go_on, play
-from tests.support.sessions import ScriptedTarget, assignment, session
 
 SMALL: dict[str, Any] = {
     "optimization__evolution": {"population_size": 3, "generations": 2},
@@ -57,21 +53,6 @@ def test_a_raised_cap_makes_up_for_the_final_look(tmp_path: Path):
     assert result.winner is not None
     assert result.winner.holdout is not None
     assert (result.status, result.final_look) == ("done", "")
-
-
-def test_a_final_look_that_is_whole_needs_no_word(tmp_path: Path):
-    result = run_with(tmp_path, 60)
-    assert result.final_look == ""
-    assert "of the final test of the winner" not in report_markdown(result).lower()
-
-
-def test_cells_that_a_limit_refuses_at_the_end_are_counted(tmp_path: Path):
-    target = ScriptedTarget(lambda params, case: 1)
-    with session(target, max_calls=5) as opened:
-        trial = opened.evaluate(assignment({"x": 1}, [f"c{n}" for n in range(8)]), None)
-    told = describe_shortage(schedule_of(load(write_project(tmp_path))), [trial])
-    assert told.startswith("3 of its 8 evaluations were not made: budget.max_calls=5 is spent")
-    assert not told.endswith(".")
 
 
 def test_cells_without_a_reward_at_the_end_are_counted(tmp_path: Path):

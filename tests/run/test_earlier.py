@@ -76,22 +76,6 @@ def test_second_run_asks_the_firsts_winner_again_and_says_what_it_starts_from(fo
 
 
 @pytest.mark.slow
-def test_without_an_earlier_run_and_with_it_switched_off_runs_are_the_same(tmp_path: Path):
-    runs = []
-    for name, enabled in (("on", True), ("off", False)):
-        place = project(tmp_path / name, optimization__warm_start={"enabled": enabled})
-        run = begin(place)
-        play(run)
-        runs.append(candidates(run))
-        if not enabled:
-            again = begin(place)
-            assert TAG not in again.record.tags
-            play(again)
-            runs.append(candidates(again))
-    assert runs[0] == runs[1] == runs[2]
-
-
-@pytest.mark.slow
 def test_a_resume_sees_the_past_its_run_began_with(folder: Path, tmp_path: Path):
     stopped = begin(folder)
     stop_after(stopped, 2)
@@ -108,48 +92,6 @@ def test_a_resume_sees_the_past_its_run_began_with(folder: Path, tmp_path: Path)
     assert resumed.past.start.winners == unbroken.past.start.winners
     play(resumed)
     assert candidates(resumed) == candidates(unbroken)
-
-
-@pytest.mark.slow
-def test_newest_runs_count_and_no_more_than_asked_for(folder: Path):
-    runs = []
-    for seed in range(3):
-        runs.append(begin(folder, seed=seed, generations=1))
-        play(runs[-1])
-    last = begin(folder, seed=3)
-    assert last.record.tags[TAG] == f"{runs[2].run_id}@1 {runs[1].run_id}@1"
-    last.close()
-
-
-def test_a_narrowed_space_is_told(folder: Path):
-    first = begin(folder)
-    play(first)
-    project(
-        folder,
-        search_space__parameters={
-            "x": {"type": "float", "min": 0.0, "max": 1.0, "default": 0.1},
-            "kind": {"type": "categorical", "choices": ["a", "b"], "default": "a"},
-        },
-    )
-    members = [member.candidate for member in first.state.search.archive]
-    n_dropped = sum(candidate.params["kind"] == "c" for candidate in members)
-    assert n_dropped
-    second = begin(folder)
-    assert second.past.describe() == (
-        f"starts from 1 earlier run ({len(members) - n_dropped} candidates); "
-        f"{n_dropped} more do not fit today's search space"
-    )
-    second.close()
-
-
-def test_a_changed_target_is_ignored_and_told(folder: Path):
-    play(begin(folder))
-    target = folder / "target.py"
-    upside_down = target.read_text().replace("closeness = 1 - (", "closeness = 0.3 + (")
-    target.write_text(upside_down.replace("- (0.3 if", "+ (0.3 if"))
-    told = facts(play(begin(folder)))
-    assert told is not None
-    assert told.endswith("earlier runs disagree with this one and are ignored")
 
 
 @pytest.mark.slow
@@ -197,23 +139,6 @@ def test_production_counts_beside_the_run_its_arm_came_from_and_is_told(folder: 
     assert "production: 150 rewards of 2 arms, of which 65 count (discount 0.5, at most 40" in told
     assert "1 more do not fit" in told
     assert told.startswith("starts from 1 earlier run ")
-
-
-def test_production_alone_is_an_evidence_and_a_discount_of_none_leaves_it_out(folder: Path):
-    served(folder, {"x": 0.9, "kind": "b"}, [1.0] * 10)
-    run = begin(folder)
-    assert run.past.describe() == (
-        "starts from production: 10 rewards of 1 arm, of which 5 count (discount 0.5, at most 40 of "
-        "an arm)"
-    )
-    (asked,) = run.past.start.winners
-    assert asked == {"x": 0.9, "kind": "b"}
-    play(run)
-    without = begin(
-        project(folder, optimization__warm_start={"enabled": True, "runs": 2, "production": 0.0})
-    )
-    assert PRODUCTION not in without.record.tags
-    assert without.past.production.describe() is None
 
 
 def test_a_resume_sees_the_production_that_the_run_began_with(folder: Path):

@@ -1,6 +1,5 @@
 """A run that a signal leaves is stopped, not failed; one that has ended is found, not begun again."""
 
-import asyncio
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -9,7 +8,6 @@ import pytest
 
 from convergence_core.records import canonical_json
 from tasks.calls import session
-from tasks.prefect_support.flow_runs import stopping_when_left
 from tasks.run.adoption import concluded_by
 from tasks.run.opener import open_run
 from tasks.run.run import Run
@@ -46,45 +44,6 @@ def test_a_signal_stops_a_run_and_an_error_fails_it(
     again = opened(tmp_path, "f2")
     again.close()
     assert again.run_id == run.run_id, "both can go on"
-
-
-def unheard(first: type[BaseException]) -> None:
-    """Leave as Prefect's engine does where its server does not answer."""
-    try:
-        raise first
-    finally:
-        raise OSError("no server")
-
-
-@pytest.mark.parametrize(
-    ("first", "status"),
-    [
-        (Signal, "stopped"),
-        (KeyboardInterrupt, "stopped"),
-        (SystemExit, "failed"),
-        (asyncio.CancelledError, "failed"),
-    ],
-)
-def test_a_signal_stops_a_run_whose_server_then_refuses_to_hear_of_it(
-    first: type[BaseException], status: str, tmp_path: Path
-):
-    run = opened(tmp_path)
-    with pytest.raises(OSError, match="no server"), run:
-        unheard(first)
-    record = ParquetStore(tmp_path / "convergence-data").run(run.run_id)
-    assert record.status == status
-
-
-def test_only_a_signal_that_leaves_a_generation_stops_the_calls(tmp_path: Path):
-    run = opened(tmp_path)
-    with pytest.raises(ValueError, match="x"), stopping_when_left(run.run_id):
-        raise ValueError("x")
-    told = [run.is_stopping]
-    with pytest.raises(Signal), stopping_when_left(run.run_id):
-        raise Signal
-    told.append(run.is_stopping)
-    run.close()
-    assert told == [False, True]
 
 
 def test_calls_in_flight_are_kept_when_a_signal_leaves_a_run(tmp_path: Path):

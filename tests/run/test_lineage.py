@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import yaml
 
-from convergence_core.errors import ResumeError
 from convergence_core.result import RunResult
 from tasks.inputs.loader import load
 from tasks.run.opener import prepare_run, resume_run
@@ -18,7 +17,6 @@ from tasks.run.prior_runs import TAG as WARM_START, tags_of
 from tasks.store import ParquetStore
 from tasks.store.runtime.promotions import looks
 from tasks.store.runtime.runtime_store import RuntimeStore
-from tasks.store.tables.ids import begun_us, new_run_id
 from tasks.store.tables.lineage import TAG
 from tests.support.http_server import Answer, LoopbackServer, Request
 from tests.support.paid_runs import evaluate, play
@@ -145,20 +143,6 @@ def test_errors_of_a_finished_run_are_asked_again_by_a_new_one_and_both_stay(
     assert second.facts["goes on from"] == first.label
 
 
-def test_where_nothing_is_missing_nothing_is_begun(
-    tmp_path: Path, shop: tuple[Shop, LoopbackServer]
-):
-    answer, server = shop
-    answer.is_ill = False
-    first = play(prepare_run(load(write(tmp_path, server.url))))
-    with pytest.raises(ResumeError, match="every evaluation") as caught:
-        resume_run(tmp_path / STORE, retry_missing=True)
-    assert caught.value.exit_code == 2
-    with pytest.raises(ResumeError, match="as a new run"):
-        resume_run(tmp_path / STORE, first.label)
-    assert len(ParquetStore(tmp_path / STORE).runs()) == 1
-
-
 def test_a_limit_holds_for_a_finished_run_and_its_successors_together(
     tmp_path: Path, shop: tuple[Shop, LoopbackServer]
 ):
@@ -220,7 +204,3 @@ def test_a_later_run_starts_from_the_newest_of_a_lineage_alone(
     second = play(resume_run(tmp_path / STORE, retry_missing=True))
     tags = tags_of(loaded.configuration, ParquetStore(tmp_path / STORE), "shop")
     assert [name.partition("@")[0] for name in tags[WARM_START].split()] == [second.run_id]
-
-
-def test_an_id_tells_when_its_run_began():
-    assert begun_us(new_run_id(1_760_000_000_123_456, bytes(10))) == 1_760_000_000_123_000

@@ -11,7 +11,6 @@ from tasks.inputs.loader import load
 from tasks.run.opener import open_run, prepare_run
 from tasks.store import ParquetStore
 from tests.support.optimizations import write_project
-from tests.support.paid_runs import play
 
 
 def test_a_run_that_begins_writes_that_a_killed_one_of_its_system_was_interrupted(tmp_path: Path):
@@ -60,18 +59,6 @@ def test_a_scheduled_run_begins_anew_where_settings_or_cases_differ_or_it_is_tol
         '[{"id": "c", "input": {"n": 1}}, {"id": "d", "input": {"n": 2}}]'
     )
     assert opened(config, resume="auto") not in (killed, anew)
-
-
-def test_what_prefect_needs_to_start_is_not_taken_from_the_minutes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    size = {"population_size": 3, "generations": 1}
-    path = write_project(tmp_path, budget={"max_minutes": 5}, optimization__evolution=size)
-    run = prepare_run(load(path))
-    an_hour_later_ns = 1000 * (run.record.started_us + 3_600_000_000)
-    monkeypatch.setattr("time.time_ns", lambda: an_hour_later_ns)
-    result = play(run)
-    assert (result.status, result.n_skipped) == ("done", 0)
 
 
 def test_results_that_could_not_be_written_are_told_before_anything_is_asked(

@@ -70,13 +70,6 @@ def test_200_candidates_end_with_the_same_result(
     assert len(json.loads(tables)["candidates"]) >= 200
 
 
-def test_a_limit_on_calls_holds_over_all_processes(tmp_path: Path):
-    from tests.support.searching import search
-
-    search(project(tmp_path, "processes", budget__max_calls=150))
-    assert 100 < len(ledger(tmp_path)) <= 150
-
-
 def test_a_run_whose_worker_is_killed_ends_like_the_unbroken_one(
     tmp_path: Path, in_threads: tuple[str, str]
 ):

@@ -14,7 +14,7 @@ from convergence_core.config.models import BudgetConfig
 from convergence_core.errors import ConfigurationError, WorkerLostError
 from convergence_core.records import Assignment, Candidate, Cell, Evaluation, Trial
 from tasks.runners import worker_pool
-from tasks.runners.work_items import RunSpec, WorkItem, WorkResult, packed, portable, unpacked
+from tasks.runners.work_items import RunSpec, WorkItem, WorkResult, packed, unpacked
 from tasks.runners.worker_pool import MOST_LOSSES, WorkerPool
 from tests.store.journals import intent, settled
 from tests.support.configurations import mapping
@@ -126,14 +126,6 @@ def test_all_of_the_limit_is_used_and_no_call_more(max_calls: int):
     assert [e.cell for e in trials[3].evaluations] == list(assignment("a3", 5).cells)
 
 
-def test_as_many_items_are_under_way_as_there_are_workers():
-    workers, runner, _ = pool_of(100)
-    runner.meet = threading.Barrier(3, timeout=60).wait
-    with ThreadPoolExecutor(9) as pool:
-        list(pool.map(lambda n: workers.evaluate(assignment(f"a{n}", 1), 0), range(9), timeout=60))
-    assert runner.most_under_way == 3
-
-
 def test_a_candidate_whose_worker_is_lost_is_sent_again_and_its_calls_count_as_spent():
     workers, runner, budget = pool_of(10)
     runner.losses = 1
@@ -148,15 +140,6 @@ def test_a_candidate_that_ends_every_worker_ends_the_run():
     with pytest.raises(WorkerLostError):
         workers.evaluate(assignment("a", 4), 0)
     assert runner.losses == 0
-
-
-def test_errors_arrive_as_they_left_or_in_words():
-    class LocalError(Exception):
-        pass
-
-    same = portable(WorkerLostError("killed"))
-    assert (type(same), str(same)) == (WorkerLostError, "killed")
-    assert str(portable(LocalError("lost on the way"))) == "LocalError: lost on the way"
 
 
 @pytest.mark.parametrize("runner", ["ray"])

@@ -1,13 +1,12 @@
 """New arms bred from the best: within the space, new, and none of them on offer."""
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import convergence
-from convergence_core.errors import ConfigurationError, NoArmsError
+from convergence_core.errors import ConfigurationError
 from tasks.serving.propose_arms import spanned_by
 from tasks.serving.settings import RuntimeArm
 from tests.runtime.requests import configured, select, update
@@ -60,14 +59,6 @@ def test_children_are_of_the_best_and_none_is_on_offer(system: str):
     assert len({child.arm_id for child in children}) == 12
 
 
-def test_they_can_be_offered_as_they_are(system: str):
-    children = asyncio.run(convergence.runtime_evolve_arms(system, top_n=1))
-    names = convergence.runtime_offer_arms_sync(system, children)
-    assert names == [child.arm_id for child in children]
-    again = convergence.runtime_evolve_arms_sync(system, top_n=1)
-    assert again[0].params != children[0].params
-
-
 def test_a_space_says_where_children_may_lie(system: str):
     config = {"population_size": 40, "mutation_rate": 1.0, "crossover_rate": 0.0}
     children, again = (
@@ -98,15 +89,6 @@ def test_parents_are_chosen_as_the_evolution_says(system: str):
 def test_what_cannot_be_bred_from_is_said(system: str, arguments: dict[str, Any], match: str):
     with pytest.raises(ConfigurationError, match=match):
         convergence.runtime_evolve_arms_sync(system, **arguments)
-
-
-def test_without_an_arm_on_offer_there_are_no_parents(system: str):
-    for arm in ARMS:
-        convergence.runtime_retire_arm_sync(system, arm["arm_id"])
-    with pytest.raises(NoArmsError, match="retired"):
-        convergence.runtime_evolve_arms_sync(system)
-    with pytest.raises(ValueError, match="top_n"):
-        convergence.runtime_evolve_arms_sync(system, top_n=0)
 
 
 def test_points_span_what_lies_between_their_numbers_and_the_values_of_all_else():

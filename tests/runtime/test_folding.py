@@ -1,6 +1,5 @@
 """Production comes home: each decision and reward once in the tables, evidence in the looks."""
 
-import re
 from pathlib import Path
 
 import pytest
@@ -13,8 +12,6 @@ from tasks.store.runtime import export
 from tasks.store.runtime.promotions import looks
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tests.support.emitted import kept_events
-
-DAY_US = 86_400_000_000
 
 
 class Clock:
@@ -88,18 +85,6 @@ def test_a_fold_that_was_killed_goes_on_and_doubles_nothing(
     assert len(list((path / "final/decisions").rglob("*.parquet"))) == 3
 
 
-def test_rows_lie_in_the_folder_of_their_day(tmp_path: Path):
-    path, clock = tmp_path / "store", Clock()
-    serve(path, 3, clock)
-    clock.now += DAY_US
-    serve(path, 3, clock)
-    fold_store(path)
-    folders = sorted(folder.name for folder in (path / "final/decisions").iterdir())
-    assert folders == ["day=2026-05-28", "day=2026-05-29"]
-    delays = ParquetStore(path).rows("SELECT DISTINCT delay_s FROM rewards WHERE status = 'ok'")
-    assert delays == [{"delay_s": 0.0}]
-
-
 def test_every_fold_with_news_is_a_look(tmp_path: Path):
     path = tmp_path / "store"
     serve(path, 10)
@@ -110,22 +95,6 @@ def test_every_fold_with_news_is_a_look(tmp_path: Path):
     assert (look.kind, look.decision, look.n) == ("traffic", "undecided", 9)
     assert look.candidate_id in {"x", "y"}
     assert look.details["winner"] is None
-
-
-def test_a_store_without_decisions_folds_to_nothing(tmp_path: Path):
-    report = fold_store(tmp_path / "store")
-    assert (report.n_decisions, report.n_rewards, report.evidence) == (0, 0, {})
-    assert ParquetStore(tmp_path / "store").rows("SELECT * FROM decisions") == []
-
-
-def test_the_question_of_the_documents_can_be_asked(tmp_path: Path):
-    text = (Path(__file__).parents[2] / "docs/runtime.md").read_text(encoding="utf-8")
-    (sql,) = re.findall(r"^```sql\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-    serve(tmp_path / "store", 10)
-    fold_store(tmp_path / "store")
-    rows = ParquetStore(tmp_path / "store").rows(sql)
-    assert sum(int(str(row["decisions"])) for row in rows) == 10
-    assert sum(int(str(row["rewarded"])) for row in rows) == 9
 
 
 @pytest.mark.prefect

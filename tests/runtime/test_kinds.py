@@ -121,12 +121,6 @@ def test_contextual_posteriors_are_the_fold_of_the_requests_in_any_process(
         np.testing.assert_allclose(posterior.propensities, of_gaussian(means, sds), rtol=1e-6)
 
 
-def test_a_feature_must_be_a_scalar(tmp_path: Path):
-    system = configured(tmp_path, kind="linear")
-    with pytest.raises(ValueError, match=r"context\.tags must be a number, text or boolean"):
-        select(system, context={"tags": ["x"]})
-
-
 def test_one_group_has_arms_of_one_kind(tmp_path: Path):
     system = configured(tmp_path, kind="linear")
     with pytest.raises(ArmChangedError, match="must stay linear"):
@@ -135,10 +129,3 @@ def test_one_group_has_arms_of_one_kind(tmp_path: Path):
         )
     with pytest.raises(NoArmsError, match="evidence needs beta arms"):
         convergence.runtime_evidence_sync(system)
-
-
-@pytest.mark.parametrize("reward", [float("nan"), float("inf"), 1e200])
-def test_a_gaussian_reward_must_be_finite(tmp_path: Path, reward: float):
-    system = configured(tmp_path, kind="gaussian")
-    with pytest.raises(ValueError, match="finite"):
-        update(system, select(system), reward=reward)

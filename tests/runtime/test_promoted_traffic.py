@@ -46,13 +46,6 @@ def test_the_winner_serves_with_its_prior_and_is_watched_against_the_defaults(tm
         assert (guard.holdback, guard.tolerance) == (0.2, 0.01)
 
 
-def test_arms_with_the_same_parameters_are_taken_as_they_are(tmp_path: Path):
-    with RuntimeStore(tmp_path / "s") as store:
-        store.offer("bot", "default", [offer_of({"x": 0.8}, "mine")], trust=0.5)
-        assert put_on_offer(store, RESULT)[0] == "mine"
-        assert names(store) == {"mine": False, "b": False}
-
-
 def test_a_second_promotion_is_watched_against_the_champion(tmp_path: Path):
     with RuntimeStore(tmp_path / "s") as store:
         put_on_offer(store, RESULT)
@@ -72,18 +65,6 @@ def test_a_second_promotion_is_watched_against_the_champion(tmp_path: Path):
         assert retire_champion(store, "bot", reigning) == "v"
         assert names(store) == {"w": False, "b": False, "v": True}
         assert active_guard(store, 1) is None
-
-
-def test_the_only_arm_goes_on_serving(tmp_path: Path):
-    with RuntimeStore(tmp_path / "s") as store:
-        store.offer("bot", "default", [offer_of({"x": 1}, "only")], trust=0.5)
-        reigning = Champion(
-            system="bot", candidate_id="only", params={"x": 1}, run_id=None, reason="p",
-            created_us=1,
-        )  # fmt: skip
-        assert retire_champion(store, "bot", reigning) is None
-        assert retire_champion(store, "nobody", reigning) is None
-        assert names(store) == {"only": False}
 
 
 def test_contextual_arms_are_offered_and_not_watched(tmp_path: Path):

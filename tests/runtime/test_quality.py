@@ -7,8 +7,6 @@ import numpy as np
 import pytest
 
 import convergence
-from convergence_core.bandit import QualityConstraint
-from convergence_core.errors import NoArmsError
 from tests.runtime import requests
 from tests.runtime.requests import select, update
 
@@ -55,14 +53,6 @@ def test_requests_go_to_the_cheapest_arm_that_holds_the_quality(tmp_path: Path):
     assert {name: one["cost"] for name, one in found.items()} == pytest.approx(COSTS)
 
 
-def test_by_regret_the_same_requests_go_to_the_dearest(tmp_path: Path):
-    system = configured(tmp_path, mode="regret", least_quality=None)
-    arms = served(system, 700)
-    assert arms[-100:].count("large") > arms[-100:].count("small")
-    with pytest.raises(NoArmsError, match="serves by regret, not by quality"):
-        convergence.runtime_quality_sync(system)
-
-
 def test_a_propensity_is_the_share_of_the_plan(tmp_path: Path):
     system = configured(tmp_path, explore_cheaper=0.3, floor=0.0)
     found = [select(system) for _ in range(300)]
@@ -99,17 +89,3 @@ def test_a_cost_that_is_none_is_refused_and_nothing_is_stored(tmp_path: Path, co
     with pytest.raises(ValueError, match="cost"):
         update(system, found, reward=1.0, cost=cost)
     assert update(system, found, reward=1.0)["status"] == "ok"
-
-
-def test_an_arm_that_is_not_on_offer_neither_serves_nor_is_tried():
-    constraint = QualityConstraint(least=0.9, explore=0.2)
-    plan = constraint.plan([980, 985, 3], [1_000, 1_000, 3], [1.0, 2.0, 0.5], [False, True, False])
-    assert plan.standing == ("holds", "holds", "undecided")
-    assert (plan.serving, plan.shares) == (1, (0.0, 1.0, 0.0))
-
-
-def test_arms_that_come_later_leave_what_was_said_before_them():
-    constraint = QualityConstraint(least=0.9)
-    before = constraint.plan([97], [100], [1.0])
-    after = constraint.plan([97, 0, 0], [100, 0, 0], [1.0, 1.0, 1.0])
-    assert (before.lows[0], before.highs[0]) == (after.lows[0], after.highs[0])

@@ -6,7 +6,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from convergence_core.errors import StoreError, StoreFormatError, StoreWriteError
+from convergence_core.errors import StoreError, StoreWriteError
 from tasks.serving.bandit import Bandit
 from tasks.serving.fold import fold_store
 from tasks.serving.offers import offer_of
@@ -116,19 +116,3 @@ def test_no_message_tells_the_password(tmp_path: Path, url: str):
             RuntimeStore(tmp_path / "s", url=bad)
         assert PASSWORD not in str(refused.value)
         assert "CONVERGENCE_RUNTIME" in str(refused.value)
-
-
-def test_tables_of_another_version_are_refused(tmp_path: Path, url: str):
-    RuntimeStore(tmp_path / "s", url=url).close()
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute("UPDATE convergence_runtime SET version = 99")
-    with pytest.raises(StoreFormatError, match="has version 99"):
-        RuntimeStore(tmp_path / "s", url=url)
-
-
-def test_a_state_that_is_closed_says_so(tmp_path: Path, url: str):
-    store = RuntimeStore(tmp_path / "s", url=url)
-    store.close()
-    store.close()
-    with pytest.raises(StoreError, match="closed"):
-        store.systems()

@@ -12,11 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from convergence_core.bandit import Alarm, DriftWatch, NightlyPrior, Receipt
-from convergence_core.errors import ArmChangedError, RequestReusedError, StoreFormatError
+from convergence_core.bandit import Alarm, DriftWatch, Receipt
+from convergence_core.errors import ArmChangedError, RequestReusedError
 from tasks.serving.offers import offer_of
-from tasks.serving.settings import read_settings
-from tasks.store.runtime.rows import ArmOffer, NewDecision, Reward, StoredPolicy
+from tasks.store.runtime.rows import NewDecision, Reward, StoredPolicy
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tasks.store.runtime.watches import alarms as found_alarms, mark_reported, unreported_alarms
 from tasks.store.runtime.writes import log_decision, take_reward
@@ -126,15 +125,6 @@ def test_a_reward_at_the_moment_of_expiry_is_late_and_one_before_is_not(
     assert reward(store, "d2", 1.0)[0].status == "duplicate", "late ones count as given"
 
 
-def test_late_rewards_teach_where_that_is_asked_for(store: RuntimeStore, clock: Clock):
-    decide(store)
-    clock.now += 5_000
-    store.save_settings("bot", {"late_counts": True})
-    receipt, _ = reward(store, "d1", 1.0)
-    assert (receipt.status, receipt.learns) == ("late", True)
-    assert counts(store)["arm 0"] == (2.0, 1.0)
-
-
 def test_the_same_reward_again_is_a_duplicate_and_stores_nothing(store: RuntimeStore):
     decide(store)
     reward(store, "d1", 1.0)
@@ -160,15 +150,6 @@ def test_a_reward_of_nobodys_decision_is_kept_as_an_orphan(
     assert counts(store)["arm 0"] == (1.0, 1.0)
     assert statuses(store) == ["orphan"]
     assert reward(store, "d1", 1.0)[0].status == "ok", "an orphan takes nobody's place"
-
-
-@pytest.mark.parametrize("value", [-0.1, 1.1, float("nan"), float("inf")])
-def test_what_is_no_reward_is_refused_and_stores_nothing(store: RuntimeStore, value: float):
-    decide(store)
-    with pytest.raises(ValueError, match=r"\[0, 1\]"):
-        reward(store, "d1", value)
-    assert statuses(store) == []
-    assert reward(store, "d1", 1.0)[0].status == "ok"
 
 
 def test_a_unit_keeps_its_arm_until_the_arm_retires(store: RuntimeStore):
@@ -210,20 +191,6 @@ def test_an_arm_never_changes_its_parameters(store: RuntimeStore):
     assert [arm.arm_id for arm in store.arms(group_id(store))] == ["arm 0", "arm 1"]
 
 
-def test_settings_are_kept_and_tell_every_process(store: RuntimeStore):
-    before = store.group("bot", "default")
-    assert store.settings_text("bot") is None
-    store.save_settings("bot", {"mode": "verdict"})
-    after = store.group("bot", "default")
-    assert before is not None
-    assert after is not None
-    assert after.revision > before.revision
-    text = store.settings_text("bot")
-    assert text == '{"mode":"verdict"}'
-    assert read_settings("bot", text).mode == "verdict"
-    assert store.systems() == [("bot", "default")]
-
-
 def test_a_state_of_the_first_version_is_brought_up_to_date(tmp_path: Path):
     with RuntimeStore(tmp_path / "store") as opened:
         opened.offer("bot", "default", [offer_of({}, "a")], trust=0.5)
@@ -244,18 +211,6 @@ def test_a_state_of_the_first_version_is_brought_up_to_date(tmp_path: Path):
         opened.save_settings("bot", {})
 
 
-def test_the_cost_of_an_arm_is_as_stated_until_it_is_told(store: RuntimeStore):
-    store.offer("bot", "default", [offer_of({"t": 1}, "arm 1", cost=3.0)], trust=0.5)
-    assert [arm.cost for arm in store.arms(group_id(store))] == [None, 3.0]
-    store.offer("bot", "default", [offer_of({"t": 1}, "arm 1")], trust=0.5)
-    assert [arm.cost for arm in store.arms(group_id(store))] == [None, 3.0]
-    for number, cost in enumerate((1.0, 2.5)):
-        decide(store, f"d{number}", arm="arm 1")
-        for _ in range(2):  # a duplicate costs nothing
-            reward(store, f"d{number}", 1.0, cost=cost)
-    assert [arm.cost for arm in store.arms(group_id(store))] == [None, 1.75]
-
-
 def test_an_arm_that_comes_back_keeps_what_it_learned(store: RuntimeStore):
     decide(store)
     reward(store, "d1", 1.0)
@@ -268,18 +223,6 @@ def test_an_arm_that_comes_back_keeps_what_it_learned(store: RuntimeStore):
         ("arm 0", False, 1), ("arm 1", False, 0), ("arm 9", False, 0),
     ]  # fmt: skip
     counts(store)
-
-
-def test_nightly_priors_can_be_seen_and_dropped(store: RuntimeStore):
-    offer = ArmOffer(arm_id="n", params={}, prior=NightlyPrior(mean=0.75, sd=0.1, weight=10.0))
-    store.offer("bot", "default", [offer], trust=0.5)
-    decide(store, arm="n")
-    reward(store, "d1", 0.5)
-    assert store.arms(group_id(store))[2].prior == {"mean": 0.75, "sd": 0.1, "weight": 10.0}
-    assert counts(store)["n"] == (8.5, 3.5)
-    store.drop_priors("bot", "default")
-    assert counts(store)["n"] == (1.5, 1.5)
-    assert store.arms(group_id(store))[2].prior is None
 
 
 def test_an_alarm_of_the_whole_names_no_arm_and_reopens_all(store: RuntimeStore):
@@ -361,20 +304,6 @@ def test_only_one_process_makes_a_version(store: RuntimeStore):
     assert store.policy(group_id(store), 1).shares == (0.3, 0.7)
     with pytest.raises(KeyError, match="version 2"):
         store.policy(group_id(store), 2)
-
-
-def test_a_system_that_was_never_offered_is_refused(store: RuntimeStore):
-    with pytest.raises(KeyError, match="no arms were ever offered"):
-        store.retire("nobody", "default", "arm 0")
-    assert store.group("nobody", "default") is None
-    assert store.decision("nobody's") is None
-
-
-def test_a_runtime_state_of_a_newer_version_is_refused(tmp_path: Path):
-    with RuntimeStore(tmp_path / "store") as opened, opened.database.transaction() as connection:
-        connection.execute("PRAGMA user_version = 99")
-    with pytest.raises(StoreFormatError, match=r"runtime state .* has version 99"):
-        RuntimeStore(tmp_path / "store")
 
 
 def acknowledged_by(outputs: list[str]) -> dict[str, list[float]]:

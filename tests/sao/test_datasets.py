@@ -9,7 +9,6 @@ import pytest
 from typer.testing import CliRunner
 
 from convergence.cli.app import app
-from convergence_core.errors import ConfigurationError
 from convergence_core.sao.formats import (
     BadRowError,
     PreferenceRow,
@@ -136,29 +135,6 @@ def test_evidence_tells_what_a_row_rests_on():
     }
 
 
-def test_rows_have_the_forms_that_trainers_document():
-    row = row_of(pair())
-    assert row.to_json("trl") == {
-        "prompt": [{"role": "user", "content": "Where do I pay?"}],
-        "chosen": [{"role": "assistant", "content": row.chosen}],
-        "rejected": [{"role": "assistant", "content": row.rejected}],
-    }
-    jsonschema.validate(row.to_json("openai"), OPENAI_SCHEMA)
-
-
-def test_a_row_with_the_prompt_in_both_answers_is_rebuilt():
-    # TRL's own `maybe_extract_prompt` does the same; the marked test of trainers holds it to it.
-    row = row_of(pair())
-    asked = {"role": "user", "content": row.prompt}
-    both = {
-        name: [asked, {"role": "assistant", "content": text}]
-        for name, text in (("chosen", row.chosen), ("rejected", row.rejected))
-    }
-    assert PreferenceRow.from_json(both) == row
-    plain = {"prompt": row.prompt, "chosen": row.chosen, "rejected": row.rejected}
-    assert PreferenceRow.from_json(plain) == row
-
-
 @pytest.mark.parametrize(
     ("value", "says"),
     [
@@ -175,26 +151,6 @@ def test_a_row_with_the_prompt_in_both_answers_is_rebuilt():
 def test_rows_of_another_form_are_refused_by_name(value, says: str):
     with pytest.raises(BadRowError, match=says):
         PreferenceRow.from_json(value)
-
-
-def test_evidence_of_another_row_is_refused():
-    row, told = row_of(pair()), evidence_of(pair("Something else?"))
-    with pytest.raises(BadRowError, match="another row"):
-        pair_of(row, told, 0)
-    turned = {**evidence_of(pair()), "p12": 0.1, "p21": 0.1}
-    with pytest.raises(BadRowError, match="do not favour"):
-        pair_of(row, turned, 0)
-    with pytest.raises(BadRowError, match="incomplete"):
-        pair_of(row, {"key": row.key}, 0)
-
-
-def test_lines_and_arrays_are_read_alike():
-    rows: list[dict[str, Any]] = [{"a": 1}, {"b": "ü"}]
-    assert read(write(rows, as_array=True)) == read(write(rows, as_array=False)) == rows
-    with pytest.raises(BadRowError, match="line 2"):
-        read('{"a": 1}\n{"b"')
-    with pytest.raises(BadRowError, match="array"):
-        read("[1, 2")
 
 
 # -- out of a store and back
@@ -281,18 +237,6 @@ def test_each_row_is_held_to_its_own_judge_and_round(tmp_path: Path):
     assert not any("disabled" in doubt for doubt in sound.doubts)
 
 
-def test_two_runs_with_nearly_the_same_prompt_export_it_once(project: Path, tmp_path: Path):
-    loaded = load(project / "optimization.yaml")
-    words = " ".join(f"word{k}" for k in range(40))
-    for text in (words, words.replace("word3 ", "other ")):
-        file = tmp_path / "one.jsonl"
-        file.write_text(write([row_of(pair(text)).to_json("trl")], as_array=False), "utf-8")
-        import_dataset(loaded, file)
-    dataset = dataset_of(ParquetStore(project / STORE), "codes", split="all", anyway=True)
-    assert sum("word7" in p.comparison.prompt for p in dataset.pairs) == 1
-    assert dataset.n_duplicates >= 1
-
-
 # -- the command line
 
 
@@ -311,29 +255,3 @@ def test_the_command_refuses_what_nobody_should_train_on(project: Path, tmp_path
     assert out.with_name(out.name + EVIDENCE_SUFFIX).is_file()
     training = json.loads(Path(told["files"]["training"]).read_text("utf-8"))
     assert training["dpo"]["beta"] == 0.1
-
-
-def test_the_command_reads_a_file_or_says_what_is_wrong(project: Path, tmp_path: Path):
-    file = tmp_path / "rows.json"
-    config = ["--config", str(project / "optimization.yaml")]
-    row = row_of(pair("How do I appeal against a fee that is too high?")).to_json("openai")
-    file.write_text(write([row], as_array=True), encoding="utf-8")
-    done = CliRunner().invoke(app, ["import", "preferences", str(file), *config])
-    assert done.exit_code == 0, done.output
-    assert "Read 1 preferences into codes-" in done.output
-    file.write_text('[{"chosen": 1}]', encoding="utf-8")
-    done = CliRunner().invoke(app, ["import", "preferences", str(file), *config])
-    assert done.exit_code != 0
-    assert "row 1" in str(done.exception)
-    file.write_bytes(b"\xff\xfe[]")
-    done = CliRunner().invoke(app, ["import", "preferences", str(file), *config])
-    assert isinstance(done.exception, ConfigurationError)
-    assert "must be UTF-8" in str(done.exception)
-
-
-def test_a_folder_is_no_file_to_write_to(project: Path, tmp_path: Path):
-    options = ["--config", str(project / "optimization.yaml"), "--anyway", "-o", str(tmp_path)]
-    done = CliRunner().invoke(app, ["export", "preferences", *options])
-    assert isinstance(done.exception, ConfigurationError)
-    assert "`--output` must name a file" in str(done.exception)
-    assert list(tmp_path.iterdir()) == []

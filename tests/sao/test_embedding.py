@@ -14,7 +14,6 @@ from tests.support.preferring_runs import (
     STORE,
     World,
     begin,
-    go_on,
     planted_world,
     play_generation,
     write_preferring,
@@ -67,31 +66,6 @@ def test_prompts_of_one_meaning_are_asked_once(tmp_path: Path):
         "where model = 'text-embedding-3-small' and purpose = 'sao'"
     )
     assert costs[0]["n"] == made.n_asked["embedding"]
-
-
-@pytest.mark.slow
-def test_where_it_fails_words_decide_and_the_error_is_told(tmp_path: Path):
-    made = world(mode="http500", breaks=frozenset({"embedding"}))
-    row = played(tmp_path, SETTINGS, made)
-    assert row["dropped"]["duplicate_prompt"] == 0
-    assert "embedding: http_500" in row["errors_json"]
-    assert row["n_judged"] > 0
-
-
-@pytest.mark.slow
-def test_a_round_that_is_played_again_asks_no_direction_twice(tmp_path: Path):
-    made = world()
-    with planted_server(made) as server:
-        write_preferring(tmp_path, server.url, **SETTINGS)
-        with begin(tmp_path) as run:
-            play_generation(run)
-            assert not play_generation(run, stop_before=lambda step: step == "sample")
-            n = made.n_asked["embedding"]
-        assert n > 0
-        with go_on(tmp_path) as again:
-            while again.should_continue():
-                play_generation(again)
-    assert made.n_asked["embedding"] == n
 
 
 def test_directions_count_where_words_do_not():

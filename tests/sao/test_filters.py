@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from convergence_core.config.optimization import SaoConfig
-from convergence_core.judges.texts import fingerprint, jaccard, runs_of
+from convergence_core.judges.texts import jaccard, runs_of
 from convergence_core.sao.duplicates import Duplicates
 from convergence_core.sao.filters import FILTERS, FilterChain, HeldOut, shortest_answer
 from convergence_core.sao.preferences import Answer, Comparison
@@ -55,15 +55,6 @@ def test_copies_with_one_or_two_edits_go_and_those_with_three_stay():
         assert found == [is_new] * len(originals), n
 
 
-def test_case_and_punctuation_make_no_new_text():
-    duplicates = Duplicates()
-    assert duplicates.add("Where is my parcel?")
-    assert not duplicates.add("where  is MY parcel!!")
-    assert duplicates.add("Where is my letter?")
-    assert len(duplicates) == 2
-    assert fingerprint("A b") == fingerprint("a, B.")
-
-
 def test_jaccard_is_the_share_of_words_in_common():
     rng = np.random.default_rng(1)
     words = prompt(rng)
@@ -87,12 +78,6 @@ def test_jaccard_is_the_share_of_words_in_common():
 )
 def test_the_shortest_answer_follows_those_that_were_seen(answers, least: int):
     assert shortest_answer(answers) == least
-
-
-def test_what_is_fine_passes():
-    filters = FilterChain(SaoConfig(), NONE)
-    assert filters.before_judging(GOOD) is None
-    assert not any(filters.counters.values())
 
 
 CUT = replace(GOOD, second=replace(GOOD.second, finish_reason="length"))
@@ -125,13 +110,6 @@ def test_each_filter_drops_its_own_and_counts_it(broken, dropped_by):
     assert filters.counters == {name: int(name == dropped_by) for name in FILTERS}
 
 
-def test_an_earlier_filter_hides_a_later_one():
-    filters = FilterChain(SaoConfig(), HeldOut([GOOD.prompt + " " + LONG]))
-    both = replace(SIMILAR, first=answer("Too short.", "length"))
-    assert filters.before_judging(both) == "incomplete"
-    assert sum(filters.counters.values()) == 1
-
-
 def test_a_prompt_like_an_earlier_one_is_dropped_but_not_its_other_pairs():
     filters = FilterChain(SaoConfig(), NONE, known_prompts=["Who mends the fence of the garden?"])
     assert filters.before_judging(GOOD) is None
@@ -156,20 +134,6 @@ def test_a_planted_run_of_thirteen_words_is_found():
     assert (
         filters.before_judging(replace(leak, prompt="Something else entirely?")) == "contaminated"
     )
-
-
-def test_a_short_held_out_case_may_not_be_asked_whole():
-    held_out = HeldOut(["Where is my parcel now?", "yes"])
-    assert held_out.asks("Hello! where is my parcel now, please")
-    assert not held_out.asks("Where is my other parcel now?")
-    assert not held_out.asks("yes")
-
-
-def test_quality_filters_may_be_switched_off_and_the_others_not():
-    filters = FilterChain(SaoConfig(quality_filter=False), HeldOut([LONG]))
-    assert filters.before_judging(replace(GOOD, first=answer("Too short."))) is None
-    assert filters.before_judging(CUT) == "incomplete"
-    assert filters.before_judging(replace(GOOD, prompt=LONG)) == "contaminated"
 
 
 def test_a_win_that_length_alone_explains_is_dropped():

@@ -7,11 +7,9 @@ import pytest
 
 from convergence_core.sao.state import SaoState
 from tasks.run.run import Run
-from tasks.sao.dataset import dataset_of, read_dataset
 from tasks.sao.history import history_of
 from tasks.steps import prefer
 from tasks.store import ParquetStore
-from tests.sao.mixin import write
 from tests.support.planted_server import planted_server
 from tests.support.preferring_runs import (
     STORE,
@@ -86,34 +84,6 @@ THREE_ROUNDS = {
 }
 
 
-def test_rows_of_a_round_that_raised_an_alarm_of_coverage_are_not_exported(tmp_path: Path):
-    world = Narrowing(truth=case_truth, spread=0.4)
-    with planted_server(world) as server:
-        write_preferring(
-            tmp_path, server.url, society__sao=THREE_ROUNDS,
-            optimization__evolution={"population_size": 6, "generations": 3},
-        )  # fmt: skip
-        run = begin(tmp_path)
-        with run:
-            play_generation(run)
-            play_generation(run)
-            world.is_narrow = True
-            play_generation(run)
-            assert state_of(run).alarms.is_stopped
-            assert state_of(run).trust.is_enabled
-    store = ParquetStore(tmp_path / STORE)
-    dataset = dataset_of(store, "codes", split="all")
-    every = dataset_of(store, "codes", split="all", anyway=True)
-    kept = rows(tmp_path, "select round, count(*) as n from preferences where dropped_by is null "
-                          "group by round order by round")  # fmt: skip
-    assert [row["round"] for row in kept] == [0, 1]
-    assert dataset.n_collapsed == kept[1]["n"]
-    assert len(dataset.pairs) == kept[0]["n"]
-    assert {row["round"] for row in dataset.evidence} == {0}
-    assert {row["round"] for row in every.evidence} == {0, 1}
-    assert "raised an alarm of coverage" in every.doubts[0]
-
-
 def test_pairs_of_a_round_that_raised_an_alarm_of_coverage_teach_nothing(tmp_path: Path):
     world = Narrowing(truth=case_truth, spread=0.4)
     temperature = {"type": "float", "min": 0.0, "max": 1.5, "default": 1.2}
@@ -152,26 +122,6 @@ def test_pairs_of_a_round_that_raised_an_alarm_of_coverage_teach_nothing(tmp_pat
     assert [row["n_variants"] for row in told] == [1, 0]
     assert told[0]["note"] is None
     assert told[1]["note"] == f"{now.alarms.why}; its pairs teach nothing"
-
-
-def test_a_program_of_ones_own_exports_no_row_of_a_call_that_raised_an_alarm(tmp_path: Path):
-    world = Narrowing(truth=case_truth, spread=2.0)
-    world.narrow_after = 110
-    sao, found = write(
-        world, 2, n_samples=110, n_grounded=50, n_personas=220, quality_filter=False
-    )
-    assert [one.stop_reason is None for one in found] == [True, False]
-    assert sao.trust.is_enabled
-    sure = [pair for pair in found[0].kept if pair.split == "train"]
-    assert any(pair.split == "train" for pair in found[1].kept)
-    every = sao.export_dataset(tmp_path / "every.jsonl", anyway=True)
-    assert "What about it?" in every["rows"].read_text("utf-8")
-    assert sao.trust.is_enabled
-    assert {pair.round_number for pair in sao.pairs if pair.may_teach} == {0}
-    files = sao.export_dataset(tmp_path / "rows.jsonl")
-    assert [pair.comparison.prompt for pair in read_dataset(files["rows"]).pairs] == [
-        pair.comparison.prompt for pair in sure
-    ]
 
 
 class Narrowing(World):

@@ -66,22 +66,6 @@ def test_a_further_run_begins_with_what_is_known_of_texts_and_judge():
     assert SaoState.from_json(json.loads(json.dumps(found.to_json())), limit=5) == found
 
 
-def test_of_another_judge_nothing_is_known():
-    found = KNOWN.next_run(limit=5, n_personas=30, same_judge=False)
-    assert found == SaoState(
-        rounds=Rounds(limit=5), walk_from=100, walk_to=130, alarms=KNOWN.alarms
-    )
-
-
-def test_a_checkpoint_of_an_earlier_version_opens():
-    value = json.loads(json.dumps(KNOWN.to_json()))
-    value |= {
-        "n_before": 3, "start_weight": 0.2, "weight": 0.05, "opinion": {"a": 0.5}, "drift": {"n": 3}, "n_silences": 1,
-    }  # fmt: skip
-    found = SaoState.from_json(value, limit=3)
-    assert found == KNOWN
-
-
 def test_each_text_counts_as_often_as_it_was_written():
     def pair(first: str, second: str, prompt: str = "p", persona: int = 1) -> JudgedPair:
         return JudgedPair(
@@ -98,24 +82,6 @@ def test_each_text_counts_as_often_as_it_was_written():
     # What was written twice is a copy: by another persona, as another answer.
     assert texts_of([*three, pair("d", "e", persona=2)])[4:] == ["p", "d", "e"]
     assert texts_of([pair("a", "a"), pair("a", "b")]) == ["p", "a", "a", "b"]
-
-
-@pytest.mark.slow
-def test_a_window_of_three_answers_each_is_the_same_read_back(tmp_path: Path):
-    sao = {**SMALL["society__sao"], "response_pairs": 3}
-    with planted_server(planted_world()) as server:
-        write_preferring(tmp_path, server.url, **{**SMALL, "society__sao": sao})
-        state = finish(begin(tmp_path))
-        run = begin(tmp_path)
-        with run:
-            history = history_of(run.store, run.record)
-    (told,) = rows(tmp_path, "select coverage, n_judged from preference_rounds")
-    assert (told["coverage"]["n_texts"], told["n_judged"]) == (
-        20.0,
-        15,
-    )  # five prompts, 15 answers
-    assert len(history.texts) == len(set(history.texts)) == 20
-    assert state.rounds.n_done == 1
 
 
 # -- runs
@@ -144,14 +110,6 @@ def test_two_runs_ask_no_persona_and_no_prompt_twice(two):
     assert [row["coverage"]["n_texts"] for row in told] == [15.0, 30.0]
 
 
-def test_trust_is_pooled_over_runs(two):
-    folder, states, _ = two
-    found = rows(folder, "select n_items, accuracy from preference_rounds order by run_id")
-    first, second = (row["n_items"] for row in found)
-    assert states[0].trust.n_items == first
-    assert states[1].trust.n_items == pytest.approx(0.8 * first + second)
-
-
 @pytest.mark.slow
 def test_what_a_run_knows_of_earlier_ones_is_settled_when_it_begins(two):
     folder, states, _ = two
@@ -170,39 +128,3 @@ def test_what_a_run_knows_of_earlier_ones_is_settled_when_it_begins(two):
             assert history_of(run.store, run.record) == before
         assert len(before.pairs) == 10
     assert state.trust == states[1].trust
-
-
-def test_another_judge_begins_without_trust_and_with_all_prompts(two):
-    folder, _, _ = two
-    with planted_server(planted_world()) as server:
-        write_preferring(folder, server.url, llm__model="other", **SMALL)
-        run = begin(folder)
-        with run:
-            assert learner_of(run).state.trust == Trust()
-            history = history_of(run.store, run.record)
-    assert history.pairs == ()
-    assert history.audited == ()
-    assert len(history.prompts) >= 10
-    assert len(history.texts) >= 30
-
-
-@pytest.mark.slow
-def test_at_default_settings_a_collapse_is_seen_over_runs_and_stops_the_rows(tmp_path: Path):
-    world = planted_world(n_words=(40, 60))
-    sizes: dict[str, Any] = {
-        "optimization__evolution": {"population_size": 4, "generations": 10},
-        "society__sao": {"audit_items": 10},  # every 3, 20 prompts, 3 rounds
-    }
-    states = []
-    with planted_server(world) as server:
-        write_preferring(tmp_path, server.url, **sizes)
-        for vocabulary in (None, 40, 40):
-            world.vocabulary = vocabulary
-            states.append(finish(begin(tmp_path)))
-    assert states[0].alarms.reference is None  # 180 texts at most: no window is full
-    assert states[-1].alarms.n_alarms >= 1, states[-1].alarms
-    notes = rows(tmp_path, "select generation, n_pairs, note from preference_rounds "
-                           "order by run_id, generation")  # fmt: skip
-    (first, *_) = [k for k, row in enumerate(notes) if "at first" in str(row["note"])]
-    assert first >= 3
-    assert not notes[first + 1 :]

@@ -17,8 +17,6 @@ from convergence_core.sao.preferences import (
     logit,
     sigmoid,
 )
-from tasks.rlp.model_calls import UnreadableAnswerError
-from tasks.sao.pair_judge import chosen
 from tests.sao.planted import Author, Judge, comparison, judged
 
 
@@ -46,14 +44,6 @@ def test_plain_verdicts_pass_the_margin_exactly_when_both_orders_agree():
     assert judgement(yes, yes).agrees
     assert not judgement(yes, no).agrees
     assert not judgement(0.5, 0.9).agrees
-
-
-def test_a_plain_verdict_is_one_of_two_letters_or_none():
-    assert chosen({"text": " a. "})
-    assert not chosen({"text": "**B**"})
-    for wrong in ("neither", "", "AB"):
-        with pytest.raises(UnreadableAnswerError):
-            chosen({"text": wrong})
 
 
 def test_the_chosen_answer_is_the_likelier_one():
@@ -91,24 +81,6 @@ def test_both_orders_with_a_margin_are_right_where_one_order_is_not():
     assert kept == n - filters.counters["margin"]
 
 
-def test_a_judge_that_always_says_the_first_exports_nothing_and_aborts():
-    filters = FilterChain(SaoConfig(), HeldOut(()))
-    author = Author()
-    pairs = [
-        judged(
-            comparison(author, 2 * k, 2 * k + 1), VERDICT_PROBABILITY, 1.0 - VERDICT_PROBABILITY
-        )
-        for k in range(20)
-    ]
-    for pair in pairs:
-        assert filters.before_judging(pair.comparison) is None
-        assert filters.after_judging(pair, None) == "margin"
-    found = judge_bias(pairs)
-    assert found.agreement == 0.0
-    assert found.abort_reason is not None
-    assert "0% of 20 pairs" in found.abort_reason
-
-
 # -- position and length
 
 
@@ -138,14 +110,6 @@ def test_two_hundred_pairs_tell_position_and_length(delta: float, length: float)
     # Qualities of the answers are noise here, which 200 pairs average to .3.
     assert np.mean([one.length for one in found]) == pytest.approx(length, abs=0.3)
     assert all(one.abort_reason is None for one in found)
-
-
-def test_an_answer_of_equal_length_says_nothing_of_length():
-    a, b = Answer(text="ab", author="x"), Answer(text="cd", author="x")
-    pair = Comparison(prompt="p", first=a, second=b, kind="candidates")
-    found = judge_bias([judged(pair, 0.9, 0.7)] * 100)
-    assert found.length == 0.0
-    assert found.position == pytest.approx((logit(0.9) - logit(0.7)) / 2)
 
 
 @pytest.mark.statistical

@@ -26,10 +26,6 @@ def test_six_factors_make_a_million_personas():
         assert len({text.strip() for text in texts} - {""}) == len(texts)
 
 
-def test_ten_thousand_personas_do_not_repeat():
-    assert len(set(GRAMMAR.walk(7, 0, 10_000).tolist())) == 10_000
-
-
 def test_of_two_hundred_personas_none_are_nearly_the_same():
     for seed in (0, 1, 99):
         words = [word_set(one.text) for one in walked(GRAMMAR, seed, 200)]
@@ -58,12 +54,6 @@ def test_a_small_grammar_is_walked_whole():
         small.persona(64)
 
 
-def test_a_persona_reads_as_a_sentence():
-    text = GRAMMAR.persona(0).text
-    assert text.startswith("A night-shift nurse concerned with hospital scheduling, who has never")
-    assert text.endswith(".")
-
-
 # -- which are asked next
 
 
@@ -84,19 +74,6 @@ def test_the_hard_come_first_and_then_the_unlike():
     words = [word_set(one.text) for one in first]
     others = [word_set(GRAMMAR.persona(int(index)).text) for index in np.delete(pool, 17)]
     assert jaccard(words[0], words[1]) == min(jaccard(words[0], other) for other in others)
-
-
-def test_without_a_price_on_likeness_hardness_alone_decides():
-    pool = GRAMMAR.walk(0, 0, 5)
-    chosen = choose(GRAMMAR, pool, np.arange(5) / 10, n=9, factor=0.0)
-    assert [one.index for one in chosen] == pool[::-1].tolist()
-
-
-def test_those_asked_before_count_as_chosen():
-    pool = GRAMMAR.walk(0, 0, 30)
-    (one,) = choose(GRAMMAR, pool, np.full(30, UNKNOWN), n=1, chosen=[int(pool[0])])
-    assert one.index != pool[0]
-    assert choose(GRAMMAR, pool[:0], np.empty(0), n=3) == []
 
 
 SHARED = Grammar.from_mapping(

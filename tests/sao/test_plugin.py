@@ -48,31 +48,6 @@ def test_rows_of_a_judge_that_nobody_vouches_for_are_left_out(tmp_path: Path):
         sao.export_dataset(tmp_path / "rows.jsonl")
 
 
-def test_no_row_of_a_judge_that_prefers_long_answers_leaves(tmp_path: Path):
-    world = PlantedWorld(truth=case_truth, spread=2.0, length=3.0)
-    with pytest.warns(UserWarning, match="a length times e"):
-        sao, (found,) = write(world, n_samples=20)
-    assert found.why_aborted is not None
-    assert "a length times e moves the judge by +" in found.why_aborted
-    assert {pair.dropped_by for pair in found.pairs} == {"aborted"}
-    with pytest.raises(ValueError, match="there is no kept pair to export"):
-        sao.export_dataset(tmp_path / "rows.jsonl", anyway=True)
-    assert not (tmp_path / "rows.jsonl").exists()
-    _, (fair,) = write(PlantedWorld(truth=case_truth, spread=2.0), n_samples=20)
-    assert fair.why_aborted is None
-    assert fair.kept
-
-
-def test_there_is_no_verdict_on_a_judge_below_fifty_different_items(tmp_path: Path):
-    # Right every time, and asked the same items twice: still but 49.
-    sao, _ = write(PlantedWorld(truth=case_truth, spread=2.0), 2, n_grounded=49)
-    assert sao.trust.n_items > 50
-    assert sao.trust.n_missing == 1
-    assert not sao.trust.is_enabled
-    with pytest.raises(ValueError, match="fewer than 50 different items"):
-        sao.export_dataset(tmp_path / "rows.jsonl")
-
-
 def test_rounds_end_and_then_nothing_more_is_written():
     world = PlantedWorld(truth=case_truth)
     with pytest.warns(UserWarning, match=r"all 2 rounds were run\. Raise `iterative_rounds`"):
@@ -99,15 +74,6 @@ def test_a_call_says_which_round_it_was_and_why_it_was_aborted():
     assert (third.round_number, third.why_aborted) == (None, None)
     _, (fair,) = write(PlantedWorld(truth=case_truth))
     assert (fair.round_number, fair.why_aborted) == (0, None)
-
-
-def test_all_pairs_of_three_answers_are_judged():
-    _, (found,) = write(PlantedWorld(truth=case_truth), n_samples=3, response_pairs=3)
-    assert len(found.pairs) == 9
-    assert len({p.comparison.prompt for p in found.pairs}) == 3
-    # Three prompts and nine answers were written: that each stands in several pairs makes no copies.
-    assert found.coverage is not None
-    assert (found.coverage.n_texts, found.coverage.duplicate_share) == (12, 0.0)
 
 
 def quality(text: str) -> int:
@@ -140,17 +106,6 @@ def test_both_orders_over_a_real_server_are_right_where_one_order_is_not():
     assert right / len(kept) > sampled + 0.1
 
 
-@pytest.mark.slow
-@pytest.mark.statistical
-def test_a_planted_bias_of_position_is_found_over_a_real_server():
-    world = PlantedWorld(truth=case_truth, delta=0.8, length=0.6)
-    _, found = write(world, 3, n_samples=100, n_personas=300, iterative_rounds=4)
-    pooled = found[-1].pooled
-    assert pooled is not None
-    assert pooled.position == pytest.approx(0.8, abs=0.4)
-    assert pooled.abort_reason is None
-
-
 @pytest.mark.parametrize("mode", ["garbage", "http500"])
 def test_a_broken_model_brings_errors_and_no_pair(mode, tmp_path: Path):
     with pytest.warns(UserWarning, match="no row was written: 4 times prompt: "):
@@ -159,15 +114,6 @@ def test_a_broken_model_brings_errors_and_no_pair(mode, tmp_path: Path):
     assert sum(found.errors.values()) == 4
     with pytest.raises(ValueError, match="no kept pair"):
         sao.export_dataset(tmp_path / "rows.jsonl", anyway=True)
-
-
-def test_a_model_without_any_channel_says_so():
-    world = PlantedWorld(channel="verdict", truth=case_truth)
-    with pytest.warns(UserWarning, match="no probability channel"):
-        _, (found,) = write(world, use_logprobs=True, n_samples=2)
-    assert found.stop_reason is not None
-    assert "no probability channel" in found.stop_reason
-    assert world.n_asked["prompt"] == 0
 
 
 @pytest.mark.parametrize(

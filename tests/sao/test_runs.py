@@ -1,7 +1,6 @@
 """Runs that prefer, over a real server and the real client: rows, resumes, judges of no use."""
 
 import json
-import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,25 +8,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from convergence_core.errors import ResumeError
 from convergence_core.events import GenerationFinished, ThinkingStopped
 from convergence_core.evidence import Archive
 from convergence_core.judges.coverage import Alarms
 from convergence_core.records import canonical_json
 from convergence_core.result import RunResult
 from convergence_core.sao.rows import PREFERENCES_SQL, pairs_of
-from convergence_core.sao.state import SaoState
 from convergence_core.search.samplers import make_surrogate
 from tasks.inputs.loader import load
-from tasks.mock.mock_server import MockServer
-from tasks.mock.options import MockOptions
 from tasks.report.markdown import markdown_of, report_markdown
 from tasks.report.sao_section import preference_blocks, preference_lines
 from tasks.run.result import collect_progress
 from tasks.run.run import Run
-from tasks.run.sao_rounds import finish as finish_rounds, open_rounds, should_continue
 from tasks.sao.factory import NO_LLM, NO_PROMPT
-from tasks.steps import prefer, save_round
+from tasks.steps import prefer
 from tasks.store import ParquetStore
 from tests.sao.test_coverage import FULL
 from tests.support.planted_server import planted_server
@@ -196,20 +190,6 @@ def test_a_round_is_not_bought_or_kept_twice_after_a_kill(tmp_path: Path, step: 
     assert kept["trust"] == told["trust"]
 
 
-def test_what_was_learned_is_read_back_from_the_checkpoint(fair):
-    folder, _, _ = fair
-    store = ParquetStore(folder / STORE)
-    (record,) = store.runs()
-    checkpoint = store.checkpoint(record.run_id)
-    assert checkpoint is not None
-    learned = json.loads(checkpoint.progress_json)["preferences"]
-    state = SaoState.from_json(learned, limit=3)
-    assert state.to_json() == learned
-    assert state.rounds.n_done == 2
-    assert state.trust.is_enabled
-    assert len(state.asked) == 12
-
-
 # -- judges and authors of no use
 
 
@@ -257,41 +237,7 @@ def test_what_fails_leaves_an_error_and_no_row(tmp_path: Path, mode, breaks: str
     assert row["dropped"]["incomplete"] == 6
     assert row["n_kept"] == 0
 
-
-def test_a_held_out_case_in_a_prompt_drops_it(tmp_path: Path):
-    leak = [""]
-    world = planted_world(prompt_of=lambda k: f"Number {k} asks: {leak[0]}")
-    with planted_server(world) as server:
-        write_preferring(tmp_path, server.url, **SMALL)
-        run = begin(tmp_path)
-        leak[0] = str(run.loaded.holdout_cases[0].input)
-        with run:
-            play_generation(run)
-            play_generation(run)
-    (row,) = rows(tmp_path, "select * from preference_rounds")
-    assert row["dropped"]["contaminated"] == row["n_pairs"] == 6
-    assert world.n_asked["judgement"] <= 2 * row["n_items"] + 8  # audits and probes alone
-
-
-@pytest.mark.slow
-def test_a_judge_that_is_wrong_about_executed_truth_has_no_say(tmp_path: Path):
-    result, _ = run_whole(tmp_path, planted_world(lies=True))
-    for row in rows(tmp_path, "select * from preference_rounds"):
-        assert row["accuracy"] == 0.0
-        assert row["trust"] == 0.0
-    assert rows(tmp_path, "select * from candidates where origin = 'sao'") == []
-    assert result.preferences.sentence.startswith(
-        "Preferences changed nothing that was tried: the judge is disabled, with a trust of 0.00"
-    )
     # No text of its own either: it was asked for none.
-
-
-@pytest.mark.slow
-def test_a_judge_without_probabilities_is_read_by_its_verdicts(tmp_path: Path):
-    run_whole(tmp_path, planted_world(channel="verdict"))
-    found = rows(tmp_path, "select distinct estimator, p12 in (.25, .75) as is_plain "
-                           "from preferences")  # fmt: skip
-    assert found == [{"estimator": "verdict", "is_plain": True}]
 
 
 @pytest.mark.parametrize(("wanted", "url", "case"), [(NO_LLM, False, None), (NO_PROMPT, True, {})])
@@ -315,39 +261,6 @@ def test_without_a_model_or_a_prompt_the_run_says_so_and_goes_on(
             play_generation(run)
     told = [event.text for event in events if isinstance(event, ThinkingStopped)]
     assert told == [wanted]
-
-
-@pytest.mark.slow
-def test_offline_rounds_are_played_by_the_stand_in(tmp_path: Path):
-    with MockServer(MockOptions()) as server:
-        write_preferring(tmp_path, "http://127.0.0.1:9/v1", **SMALL)
-        run = begin(tmp_path, mock_url=server.url)
-        with run:
-            while run.should_continue():
-                play_generation(run)
-    found = rows(tmp_path, "select * from preference_rounds order by generation")
-    assert [(row["n_prompts"], row["n_pairs"]) for row in found] == [(6, 6), (6, 6)]
-    assert errors_of(tmp_path) == {}
-    for row in found:
-        assert row["n_kept"] + sum(row["dropped"].values()) == row["n_pairs"]
-        assert row["estimator"] == "verdict"
-
-
-@pytest.mark.slow
-def test_preferences_stop_at_their_share_of_the_budget(tmp_path: Path):
-    world = planted_world()
-    result, _ = run_whole(
-        tmp_path,
-        world,
-        prices={"judge": {"input": 10.0, "output": 1000.0}, "system": {"input": 0, "output": 0}},
-        budget={"max_usd": 2.0},
-        society__sao={"every": 2, "n_samples": 6, "max_share_usd": 0.3, "audit_items": 0},
-    )
-    errors = errors_of(tmp_path)
-    assert any("share of preferences in `budget.max_usd` is spent" in why for why in errors)
-    (spent,) = rows(tmp_path, "select sum(cost_usd) as usd from attempts where purpose = 'sao'")
-    assert 0 < spent["usd"] <= 0.3 * 2.0
-    assert result.generations_run == 3
 
 
 # -- what preferences may touch
@@ -379,43 +292,6 @@ def _bytes(run: Run, learned: Any) -> str:
     assert found is not None
     ranking = [(r.candidate_id, r.mean, r.low, r.high) for r in found.ranking]
     return canonical_json([search.to_json(), *map(list, ranking)])
-
-
-def next_requests(folder: Path, world: World) -> list[str]:
-    """Play one more generation; return what the writer of its round was asked, sorted."""
-    n = len(world.asked)
-    run = go_on(folder)
-    with run:
-        play_generation(run)
-    return sorted(shown for what, shown in world.asked[n:] if what == "prompt")
-
-
-@pytest.mark.slow
-def test_without_the_data_the_next_round_asks_something_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    world, kept = planted_world(spread=0.1), tmp_path / "kept"
-    folder = tmp_path / "run"
-    with planted_server(world) as server:
-        write_preferring(folder, server.url, **SMALL)
-        run = begin(folder)
-        with run:
-            play_generation(run)
-            play_generation(run)
-            assert learner_of(run).state.is_believed
-        shutil.copytree(folder, kept)
-        asked = []
-        for is_withheld in (False, False, True):
-            shutil.rmtree(folder)
-            shutil.copytree(kept, folder)
-            if is_withheld:
-                nothing = f"SELECT * FROM ({PREFERENCES_SQL}) WHERE false"  # noqa: S608 - our constant
-                monkeypatch.setattr("tasks.sao.history.PREFERENCES_SQL", nothing)
-            asked.append(next_requests(folder, world))
-    with_data, again, without = asked
-    assert len(with_data) == len(without) == 6
-    assert again == with_data  # chance changes nothing
-    assert without != with_data
 
 
 def test_from_what_a_judge_says_that_nobody_vouches_for_no_text_is_distilled(tmp_path: Path):
@@ -515,36 +391,3 @@ def test_an_alarm_ends_all_rounds_until_a_person_releases_it(tmp_path: Path):
 
 
 # -- rounds alone
-
-
-@pytest.mark.slow
-def test_rounds_alone_go_on_from_a_run_and_belong_to_no_search(fair):
-    folder, world, _ = fair
-    with planted_server(world) as server:
-        write_preferring(folder, server.url, **SMALL)
-        before = rows(folder, "select count(*) as n from preferences")[0]["n"]
-        run = open_rounds(str(folder / "optimization.yaml"))
-        with run:
-            assert learner_of(run).state.trust.n_items > 0
-            while should_continue(run):
-                prefer.fn(run.run_id, run.next_generation)
-                save_round.fn(run.run_id, run.next_generation)
-            finish_rounds(run)
-        assert run.next_generation == 3
-        every = rows(folder, "select * from preference_rounds order by run_id, generation")
-        found = [row for row in every if row["run_id"] == run.run_id]
-        assert [row["n_prompts"] for row in found] == [6, 6, 6]
-        assert all(row["n_items"] > 0 for row in found)
-        assert rows(folder, "select count(*) as n from preferences")[0]["n"] > before
-        personas = rows(folder, "select persona, count(*) as n from preferences group by persona")
-        assert {row["n"] for row in personas} == {1}
-        (record,) = [r for r in ParquetStore(folder / STORE).runs() if r.run_id == run.run_id]
-        assert (record.status, record.reason) == ("done", "all 3 rounds were run")
-        with pytest.raises(ResumeError, match="rounds of preferences alone"):
-            go_on(folder, name=run.label)
-        # The next ones go on from these.
-        run = open_rounds(str(folder / "optimization.yaml"))
-        with run:
-            assert run.study.leader(run.state) is not None
-            assert learner_of(run).state.trust.n_items > found[-1]["n_items"]
-            assert learner_of(run).state.rounds.n_done == 0

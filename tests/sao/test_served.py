@@ -19,7 +19,6 @@ from tests.sao.mixin import write
 from tests.sao.test_filters import edited, prompt
 from tests.support.planted_server import PlantedWorld, planted_server
 from tests.support.preferring_runs import (
-    BEST,
     STORE,
     World,
     begin,
@@ -93,18 +92,6 @@ def test_near_copies_of_earlier_rounds_are_dropped_unjudged_and_those_farther_of
     assert {row["text"].strip('"') for row in kept} == {*written[:6], *written[12:]}
 
 
-def test_near_copies_within_one_round_are_dropped():
-    rng = np.random.default_rng(8)
-    words = prompt(rng)
-    near = [edited(words, n, rng) for n in (1, 2)]
-    far = [edited(words, n, rng) for n in (3, 4)]
-    texts = [" ".join(one) for one in (words, *near, *far)]
-    world = PlantedWorld(prompt_of=dictated(texts))
-    _, (found,) = write(world, n_samples=5, n_grounded=0, batch_size=1)
-    assert found.dropped.get("duplicate_prompt") == 2
-    assert [pair.comparison.prompt for pair in found.pairs] == [texts[0], *texts[3:]]
-
-
 # -- personas
 
 
@@ -120,25 +107,6 @@ def test_no_persona_is_sent_twice_and_none_like_another():
     assert set(sent) == walked
     words = [word_set(text) for text in sent]
     assert max(jaccard(a, b) for i, a in enumerate(words) for b in words[:i]) < 0.9
-
-
-@pytest.mark.slow
-def test_over_runs_of_a_system_no_persona_is_sent_twice(tmp_path: Path):
-    world = planted_world()
-    with planted_server(world) as server:
-        write_preferring(
-            tmp_path,
-            server.url,
-            optimization__evolution={"population_size": 3, "generations": 3},
-            society__sao={"every": 1, "n_samples": 7, "n_personas": 14, "audit_items": 0},
-        )
-        for _ in range(2):
-            run = begin(tmp_path)
-            with run:
-                while run.should_continue():
-                    play_generation(run)
-    sent = personas_sent(world)
-    assert len(sent) == len(set(sent)) == 28
 
 
 # -- the judge
@@ -177,36 +145,3 @@ def test_a_coin_behind_a_server_is_disabled_and_a_judge_of_eighty_percent_is_bel
     judges = [trust_in(0.8, seed) for seed in range(3)]
     assert all(0.3 < accuracy < 0.7 and trust < LEAST_TRUST for accuracy, trust in coins), coins
     assert all(accuracy >= 0.7 and trust >= LEAST_TRUST for accuracy, trust in judges), judges
-
-
-@pytest.mark.slow
-@pytest.mark.statistical
-def test_what_moves_a_judge_behind_a_server_is_what_was_planted(tmp_path: Path):
-    world = planted_world(delta=0.8, length=0.6)
-    with planted_server(world) as server:
-        write_preferring(
-            tmp_path,
-            server.url,
-            optimization__evolution={"population_size": 6, "generations": 2},
-            society__sao={"every": 1, "n_samples": 150, "n_personas": 150, "audit_items": 50},
-            # One call after the other: whose answer is which must not hang on who comes first.
-            llm__parallel_workers=1,
-            optimization__execution__parallel_workers=1,
-        )
-        run = begin(tmp_path)
-        with run:
-            play_generation(run)
-            play_generation(run)
-            asked = {m.candidate.candidate_id: m.candidate for m in run.state.search.archive}
-            report = rows(tmp_path, "select judge from preference_rounds")
-    assert report[0]["judge"]["position"] == pytest.approx(0.8, abs=0.4)
-    assert report[0]["judge"]["length"] == pytest.approx(0.6, abs=0.8)
-    # Both orders together tell who is better all the same.
-    found = rows(tmp_path, "select first_author, second_author, log_odds from preferences "
-                           "where kind = 'candidates'")  # fmt: skip
-    planted = {
-        name: -abs(float(str(one.params["temperature"])) - BEST) for name, one in asked.items()
-    }
-    gaps = [planted[row["first_author"]] - planted[row["second_author"]] for row in found]
-    assert len(gaps) >= 50
-    assert np.corrcoef(gaps, [row["log_odds"] for row in found])[0, 1] >= 0.5

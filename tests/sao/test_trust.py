@@ -127,16 +127,3 @@ def test_older_audits_weigh_less_and_empty_ones_age_nothing():
     state = Trust().after(good).after(bad)
     assert (state.n_right, state.n_items) == pytest.approx((8.0, 18.0))
     assert state.after(audit([])) is state
-
-
-def test_an_audit_counts_a_tie_as_half():
-    said = [
-        Item(q=0.9, first_is_right=True),
-        Item(q=0.6, first_is_right=False),
-        Item(q=0.2, first_is_right=False),
-        Item(q=0.5, first_is_right=True),
-    ]
-    found = audit(said)
-    assert found.n_right == 2.5
-    assert found.accuracy == 0.625
-    assert audit([]).accuracy is None

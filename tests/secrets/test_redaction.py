@@ -9,11 +9,10 @@ import urllib.parse
 import pytest
 from hypothesis import given, strategies as st
 
-from convergence_core.errors import CandidateFault, ConfigurationError
+from convergence_core.errors import CandidateFault
 from convergence_core.records import Json, Reply
 from tasks.calls.outcomes import fault_outcome, redacted, reply_of, reply_outcome
 from tasks.calls.scorer import error_text
-from tasks.http.authentication import check_environment
 from tasks.secrets.redaction import MASK, Redactor, Secrets, one_line, redact_json, shortened
 from tests.support.configurations import http_api, loaded
 
@@ -118,22 +117,6 @@ def test_the_redactor_of_a_configuration_knows_every_variable_it_names():
     redact = Redactor.from_configuration(loaded(api=api).configuration, secrets)
     pair = base64.b64encode(b"me:the-password").decode()
     assert redact(f"the-password the-team-key {pair}") == f"{MASK} {MASK} {MASK}"
-
-
-def test_every_variable_that_is_not_set_is_told_at_once():
-    api = http_api(
-        "http://127.0.0.1:1/",
-        auth={"type": "bearer", "token_env": "ONE"},
-        request={"headers": {"X-Team": "${TWO}", "X-Other": "${THREE}"}},
-    )
-    configuration = loaded(api=api).configuration
-    with pytest.raises(ConfigurationError) as caught:
-        check_environment(configuration, Secrets({"THREE": "here", "ONE": "  "}))
-    assert [p.key for p in caught.value.problems] == [
-        "api.request.headers.X-Team",
-        "api.auth.token_env",
-    ]
-    check_environment(configuration, Secrets({"ONE": "1", "TWO": "2", "THREE": "3"}))
 
 
 @pytest.mark.parametrize(

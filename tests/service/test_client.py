@@ -3,17 +3,14 @@
 import asyncio
 import secrets
 
-import httpx
 import pytest
 
 from convergence.client import AsyncClient, Client, ServiceRefusedError
 from convergence.service.server import Service
-from convergence_core.errors import ConfigurationError
 from tests.service.conftest import SECRETS
 from tests.support.http_server import Answer, LoopbackServer, Request
 
 NOBODYS = secrets.token_urlsafe(32)
-NAME = "CONVERGENCE_TEST_TOKEN"
 CHOSEN = {
     "decision_id": "d", "arm_id": "a", "params": {}, "sampled_value": 0.5, "propensity": 1.0,
     "policy_version": 1, "fresh": True, "added_by_a_later_service": 1,
@@ -68,33 +65,3 @@ def test_what_may_pass_is_asked_again_under_the_same_name():
         assert len(set(keys)) == 1
         client.select("bot", user_id="u")
     assert len(set(keys)) == 2
-
-
-def test_what_does_not_pass_is_told_after_the_last_try():
-    with LoopbackServer(lambda _: Answer({"detail": "never"}, status=503)) as server:
-        with (
-            Client(server.url, token=NOBODYS, retries=1) as client,
-            pytest.raises(ServiceRefusedError, match="never") as refused,
-        ):
-            client.select("bot", user_id="u")
-        assert len(server.requests) == 2
-        assert refused.value.status == 503
-
-
-def test_nobody_there_is_told():
-    async def ask() -> None:
-        async with AsyncClient("http://127.0.0.1:9", token=NOBODYS, retries=1) as client:
-            await client.select("bot", user_id="u")
-
-    with pytest.raises(ServiceRefusedError, match="no answer") as refused:
-        asyncio.run(ask())
-    assert refused.value.status is None
-    assert isinstance(refused.value.__cause__, httpx.TransportError)
-
-
-def test_a_client_needs_its_token(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.delenv(NAME, raising=False)
-    with pytest.raises(ConfigurationError, match="token_env"):
-        Client("http://127.0.0.1:9", token_env=NAME)
-    monkeypatch.setenv(NAME, NOBODYS)
-    Client("http://127.0.0.1:9", token_env=NAME).close()

@@ -82,18 +82,6 @@ def test_a_head_that_never_ends_is_refused_though_bytes_come(start: Start):
     assert closed(service, "not sent") == 1
 
 
-def test_the_head_of_a_later_request_has_its_time_too(start: Start):
-    service = start(step_s=0.2)
-    with connected(service) as open_:
-        assert answered(open_) == b"HTTP/1.1 200 OK"
-        assert dripped(open_, b"G").startswith(b"HTTP/1.1 408 ")
-
-
-def test_a_connection_that_says_nothing_is_closed(start: Start):
-    with connected(start(step_s=0.2)) as open_:
-        assert rest(open_) == b""
-
-
 def test_the_rest_of_a_refused_body_has_its_time(start: Start):
     service = start(step_s=0.2)
     with connected(service) as open_:

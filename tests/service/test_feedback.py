@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import httpx
-import numpy as np
 import pytest
 
 from convergence.client import Client
@@ -16,10 +15,7 @@ from tasks.serving.systems import Systems
 from tasks.store.feedback.feedback_store import FeedbackStore
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tests.feedback.answers import answer
-from tests.feedback.raters import MEANS, learn_from_ratings
 from tests.service.conftest import SECRETS, Start
-
-KEY = "sk-proj-abcdefghijklmnop1234567890"
 
 
 class Caller:
@@ -81,23 +77,6 @@ def test_an_answer_is_logged_rated_edited_and_unrated(app: Caller, feedback: Fee
     assert feedback.rating(one, "ann") is None
 
 
-def test_a_rating_off_the_scale_is_refused_in_words(app: Caller, feedback: FeedbackStore):
-    one = app.log()
-    for value in (6, 0, 2.5, "5", True, None):
-        found = app("POST", f"/v1/interactions/{one}/rating", user_id="ann", rating=value)
-        assert found.status_code == 422, value
-    six = app("POST", f"/v1/interactions/{one}/rating", user_id="ann", rating=6)
-    assert six.json()["errors"] == [
-        "body.rating: Value error, `rating` must be a whole number from 1 to 5, but got 6. "
-        "Give one of 1 Poor, 2 Average, 3 Good, 4 Excellent, 5 Outstanding."
-    ]
-    sideways = app("POST", f"/v1/interactions/{one}/thumbs", user_id="ann", thumbs="sideways")
-    assert sideways.status_code == 422
-    assert feedback.ratings(one) == []
-    whole = app("POST", f"/v1/interactions/{one}/rating", user_id="ann", rating=5.0)
-    assert whole.json()["label"] == "5 Outstanding", "in JSON 5.0 is a whole number"
-
-
 def test_a_user_rates_the_own_answers_and_a_token_of_scope_admin_any(
     app: Caller, service: Service, feedback: FeedbackStore
 ):
@@ -129,41 +108,6 @@ def test_of_two_answers_one_is_chosen(app: Caller):
     assert "must be an answer to the prompt" in apart.json()["detail"]
     assert app("POST", "/v1/comparisons", **{**pair, "rejected_id": one}).status_code == 409
     assert app("GET", "/v1/feedback/status").json()["n_comparisons"] == 1
-
-
-def test_the_status_counts_marks_by_role_with_an_interval(app: Caller, service: Service):
-    for rating in (1, 4, 5, 5):
-        app("POST", f"/v1/interactions/{app.log()}/rating", user_id="ann", rating=rating)
-    app.log()
-    app.log(role="code")
-    status = app("GET", "/v1/feedback/status").json()
-    assistant, code = status["roles"]["assistant"], status["roles"]["code"]
-    assert (assistant["n_interactions"], assistant["n_rated"]) == (5, 4)
-    assert assistant["ratings"] == {
-        "Poor": 1, "Average": 0, "Good": 0, "Excellent": 1, "Outstanding": 2
-    }  # fmt: skip
-    assert assistant["mean_reward"] == pytest.approx(0.375)
-    half = 1.96 * np.std([-1, 0.5, 1, 1], ddof=1) / 2
-    assert assistant["mean_reward_low"] == pytest.approx(0.375 - half)
-    assert assistant["mean_reward_high"] == 1.0
-    assert (code["n_rated"], code["mean_reward"], code["mean_reward_low"]) == (0, None, None)
-    page = httpx.get(
-        f"{service.url}/metrics", headers={"Authorization": f"Bearer {SECRETS['update']}"}
-    ).text
-    assert 'convergence_feedback_total{kind="rating",status="rated"} 4.0' in page
-
-
-def test_secrets_of_an_answer_are_not_stored_and_a_megabyte_is_refused(
-    app: Caller, feedback: FeedbackStore
-):
-    one = app.log(response=f"your key is {KEY}")
-    stored = feedback.interaction(one)
-    assert stored is not None
-    assert stored.response == "your key is [redacted]"
-    long = app("POST", "/v1/interactions", user_id="ann", model="m", response="",
-               messages=[{"role": "user", "content": "word " * 200_000}])  # fmt: skip
-    assert long.status_code == 413
-    assert feedback.fetch("SELECT count(*) FROM interactions") == [(1,)]
 
 
 def test_a_rating_becomes_the_reward_of_the_decision_once(
@@ -206,15 +150,6 @@ def test_a_reward_that_a_killed_process_left_is_sent_later_and_once(store: Runti
         assert (left.decision_id, left.reward) == (chosen.decision_id, 1.0)
         assert [one.status for one in send_rewards(feedback, systems)] == ["ok"]
         assert send_rewards(feedback, systems) == []
-
-
-@pytest.mark.statistical
-def test_ratings_alone_lead_to_the_best_of_four_arms(store: RuntimeStore):
-    with FeedbackStore(store.root) as feedback:
-        share = learn_from_ratings(Systems(store), feedback, seed=1)
-    assert share >= 0.8, (
-        f"{share:.0%} of 200 answers after 300 ratings come from the best of {MEANS}"
-    )
 
 
 def test_every_route_asks_for_its_scope(start: Start):

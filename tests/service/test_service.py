@@ -15,7 +15,6 @@ from convergence.service.policy import ActionBody
 from convergence.service.server import Service, ServiceOptions
 from convergence.service.socket_server import ServiceError
 from convergence_core.caveats import TRAFFIC
-from tasks.http.environment import is_loopback
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tests.service.conftest import SECRETS, Start, all_tokens
 
@@ -138,16 +137,6 @@ def test_a_name_asked_twice_is_answered_alike(service: Service, admin: Client, a
     assert "one request" in reused.json()["detail"]
 
 
-def test_the_same_name_at_once_is_one_decision(admin: Client, arms: list[str]):
-    with ThreadPoolExecutor(8) as pool:
-        found = set(
-            pool.map(
-                lambda _: admin.select("bot", user_id="u", request_key="k").decision_id, range(32)
-            )
-        )
-    assert len(found) == 1
-
-
 @pytest.mark.parametrize(
     ("body", "words"),
     [
@@ -170,26 +159,6 @@ def test_wrong_bodies_are_refused_by_place(
     assert words in " ".join(answer.json()["errors"])
 
 
-@pytest.mark.parametrize(
-    ("reward", "status"),
-    [
-        *(("1.5", 409), ("-0.1", 409), ("1e300", 409)),
-        *(("NaN", 422), ("Infinity", 422), ("1e999", 422), ('"1"', 422), ("true", 422)),
-    ],
-)
-def test_what_is_no_reward_is_refused_and_learned_from_by_nobody(
-    service: Service, admin: Client, arms: list[str], reward: str, status: int
-):
-    chosen = admin.select("bot", user_id="u")
-    answer = httpx.post(
-        service.url + "/v1/systems/bot/update",
-        headers={**bearer("update"), "Content-Type": "application/json"},
-        content=f'{{"user_id": "u", "decision_id": "{chosen.decision_id}", "reward": {reward}}}',
-    )  # fmt: skip
-    assert answer.status_code == status, answer.text
-    assert sum(arm.n for arm in admin.arms("bot")) == 0
-
-
 def test_unknown_systems_and_arms_are_not_found(service: Service):
     for method, path, body in (
         ("POST", "/v1/systems/none/select", {"user_id": "u"}),
@@ -202,14 +171,6 @@ def test_unknown_systems_and_arms_are_not_found(service: Service):
         answer = httpx.request(method, service.url + path, headers=bearer("admin"), json=body)
         assert answer.status_code == 404, path
         assert answer.headers["content-type"] == "application/problem+json"
-
-
-def test_an_arm_keeps_its_parameters(service: Service, admin: Client, arms: list[str]):
-    answer = httpx.put(
-        service.url + "/v1/systems/bot/arms/a", headers=bearer("admin"), json={"params": {"x": 1}}
-    )
-    assert answer.status_code == 409
-    assert "must keep its parameters" in answer.json()["detail"]
 
 
 def test_bodies_have_a_limit_even_without_a_length(start: Start):
@@ -228,12 +189,6 @@ def test_each_token_has_a_rate(start: Start):
     assert [answer.status_code for answer in answers] == [200, 429, 429]
     assert all(900 < int(answer.headers["retry-after"]) <= 1_000 for answer in answers[1:])
     assert httpx.get(url, headers=bearer("update")).status_code == 200
-
-
-def test_methods_that_a_path_does_not_know_are_refused_with_those_it_does(service: Service):
-    answer = httpx.patch(service.url + "/v1/systems/bot/arms/a", headers=bearer("admin"))
-    assert answer.status_code == 405
-    assert set(answer.headers["allow"].split(", ")) == {"PUT", "DELETE"}
 
 
 def test_the_numbers_are_those_of_the_traffic(service: Service, admin: Client, arms: list[str]):
@@ -268,40 +223,11 @@ def test_docs_are_open_only_where_asked(start: Start):
     assert httpx.get(service.url + "/health").status_code == 401
 
 
-def test_requests_at_once_are_all_counted(admin: Client, arms: list[str]):
-    rewards = [n % 11 / 10 for n in range(120)]
-
-    def serve(reward: float) -> tuple[str, float]:
-        chosen = admin.select("bot", user_id="u")
-        told = admin.update("bot", user_id="u", decision_id=str(chosen.decision_id), reward=reward)
-        assert told.status == "ok"
-        return chosen.arm_id, reward
-
-    with ThreadPoolExecutor(16) as pool:
-        served = list(pool.map(serve, rewards))
-    for arm in admin.arms("bot"):
-        own = [reward for arm_id, reward in served if arm_id == arm.arm_id]
-        assert arm.n == len(own)
-        assert arm.alpha == pytest.approx(1 + sum(own))
-
-
 def test_an_address_that_is_taken_is_told(store: RuntimeStore):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(ServiceError, match=f"`--port` {port} of 127.0.0.1 cannot"):
             Service(store, all_tokens(), ServiceOptions(port=port))
-
-
-def test_answers_do_not_wait_for_acknowledgements(service: Service):
-    """asyncio turns Nagle's algorithm off for sockets whose protocol is named."""
-    assert service._socket.proto == socket.IPPROTO_TCP
-
-
-def test_loopback_is_the_default_and_known():
-    assert is_loopback(ServiceOptions().host)
-    assert [is_loopback(host) for host in ("::1", "localhost", "192.0.2.1", "bot.example")] == [
-        True, True, False, False,
-    ]  # fmt: skip
 
 
 def test_what_waits_has_a_limit(store: RuntimeStore, start: Start):

@@ -51,14 +51,3 @@ def test_it_is_kept_through_the_end_of_a_run_and_given_to_the_one_that_goes_on(
     assert [row["n"] for row in store.rows(COUNT)] == [3, 3]
     store.continue_run(RUN, "01J8ZC0000000000000000WXYZ")
     assert [row["n"] for row in store.rows(COUNT)] == [6, 6]
-
-
-def test_other_tables_and_other_owners_are_refused(store: ParquetStore):
-    with pytest.raises(ValueError, match="written ahead"):
-        store.write_ahead(RUN, 0, {"candidates": []})
-    with pytest.raises(ValueError, match="of generation 0"):
-        store.write_ahead(RUN, 1, ahead_tables(generation=0))
-    with pytest.raises(ValueError, match="of run"):
-        store.write_ahead(RUN, 0, ahead_tables(run_id="01J8ZC0000000000000000WXYZ"))
-    with pytest.raises(ValueError, match="no table 'commitments'"):
-        store.publish(RUN, 0, generation_tables() | ahead_tables())

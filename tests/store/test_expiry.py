@@ -4,9 +4,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from convergence_core.errors import StoreDamagedError
 from convergence_core.ports import RunRecord
 from tasks.run.maintenance import DAY_US, maintain_store
 from tasks.store import ParquetStore
@@ -96,13 +93,3 @@ def test_a_removal_that_was_killed_is_ended_by_the_next(tmp_path: Path):
     remove(tmp_path, "r0")
     assert files_of(tmp_path, "r0") == []
     assert orphans(tmp_path, before_us=wall_clock_us() + HOUR_US) == []
-
-
-def test_damage_is_told_and_no_store_is_an_error(tmp_path: Path):
-    with pytest.raises(StoreDamagedError, match=r"storage\.path"):
-        maintain_store(tmp_path / "nothing")
-    filled(tmp_path / "store", 3)
-    torn = next((tmp_path / "store").glob("final/evaluations/*/*.parquet"))
-    torn.write_bytes(torn.read_bytes()[:50])
-    (line,) = maintain_store(tmp_path / "store").damage
-    assert str(torn) in line

@@ -1,6 +1,5 @@
 """A killed run says ``running`` in its row; who looks finds that its process is gone."""
 
-import fcntl
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +10,6 @@ import pytest
 
 from convergence_core.ports import RunRecord
 from tasks.store import Lease, ParquetStore
-from tasks.store.journal.lease import while_unheld
 from tasks.store.layout import JOURNAL_FILE
 from tasks.store.tables import interrupted_runs
 from tasks.store.tables.interrupted_runs import (
@@ -20,7 +18,6 @@ from tasks.store.tables.interrupted_runs import (
     with_current_status,
 )
 from tasks.store.tables.object_storage import bind
-from tests.support.catalogs import check_catalog
 from tests.support.children import start_child
 from tests.support.store_rows import run_record
 
@@ -76,15 +73,6 @@ def test_a_killed_run_is_found_through_the_log_it_left(store: ParquetStore):
         assert statuses(store)["bot-0001"] == "interrupted"
 
 
-def test_without_a_journal_nobody_knows_and_the_row_stands(store: ParquetStore):
-    assert statuses(store)["bot-0001"] == "running"
-
-
-def test_a_journal_that_cannot_be_read_leaves_the_row_as_it_is(store: ParquetStore):
-    (store.path / JOURNAL_FILE).write_bytes(b"no database" * 100)
-    assert statuses(store)["bot-0001"] == "running"
-
-
 def test_a_lease_is_read_where_nothing_can_be_written(store: ParquetStore):
     Lease(store.path, "bot").acquire().release()
     before = {path.name: path.stat().st_mtime_ns for path in store.path.iterdir()}
@@ -95,14 +83,6 @@ def test_a_lease_is_read_where_nothing_can_be_written(store: ParquetStore):
         store.path.chmod(0o700)
     # Root may write everywhere, so the folder is compared as well.
     assert {path.name: path.stat().st_mtime_ns for path in store.path.iterdir()} == before
-
-
-def test_a_run_that_ended_while_we_looked_is_told_as_it_ended(store: ParquetStore):
-    Lease(store.path, "bot").acquire().release()
-    seen_before = store.runs()
-    store.save_run(running(1, status="stopped"))
-    found = {record.label: record.status for record in with_current_status(store, seen_before)}
-    assert found["bot-0001"] == "stopped"
 
 
 def test_the_next_run_of_the_system_writes_what_it_knows_of_the_dead(store: ParquetStore):
@@ -119,26 +99,6 @@ def test_the_next_run_of_the_system_writes_what_it_knows_of_the_dead(store: Parq
 
 def rows_of(store: ParquetStore) -> dict[str, str]:
     return {record.label: record.status for record in store.runs()}
-
-
-def test_what_looks_found_is_written_once_nobody_holds_the_lease(store: ParquetStore):
-    with killed_holder(store), Lease(store.path, "other").acquire():
-        settle_interrupted(store)
-    assert rows_of(store) == {
-        "bot-0001": "interrupted", "other-0002": "running", "bot-0003": "stopped",
-    }  # fmt: skip
-    sql = "SELECT status, reason FROM runs WHERE label = 'bot-0001'"
-    ((status, reason),) = store.query(sql).rows
-    assert status == "interrupted"
-    assert "`convergence resume bot-0001` goes on" in str(reason)
-    assert check_catalog(store.path) == 0
-
-
-def test_a_lease_is_not_taken_while_a_row_is_written(store: ParquetStore):
-    with killed_holder(store), while_unheld(store.path, "bot") as nobody:
-        assert nobody
-        with (store.path / f"{JOURNAL_FILE}.lock").open() as other, pytest.raises(BlockingIOError):
-            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def test_a_lease_that_was_taken_since_we_looked_is_respected(

@@ -49,16 +49,6 @@ def test_an_evaluation_never_pays_again_for_an_answer_of_its_own(journal):
     assert ledger(journal, "state") == [("done",)]
 
 
-def test_an_evaluation_that_was_given_an_answer_gets_the_same_again(journal):
-    answered(journal, ended_us=8)
-    assert given(journal, run_id="Q") == "of R e-k"
-    assert given(journal, run_id="Q", fresh_since_us=100) == "of R e-k"
-    answered(journal, run_id="S", ended_us=20)
-    assert given(journal, run_id="Q", fresh_since_us=100) == "of R e-k"
-    assert given(journal, run_id="Q") == "of R e-k"
-    assert ledger(journal, "state", "attempt", "payer_run_id", run_id="Q") == [("cached", 1, "R")]
-
-
 def test_an_old_answer_serves_others_while_a_new_one_is_asked_for_and_if_that_fails(journal):
     answered(journal, ended_us=8)
     strict, loose = intent(run_id="S", fresh_since_us=9), intent(run_id="T")
@@ -121,12 +111,3 @@ def test_the_time_between_a_stop_and_its_resume_is_not_active(journal, reopen, c
     resumed.settle([settled("c")])
     assert resumed.totals("R").active_s == 1.5
     assert resumed.totals("S").active_s == 0.0
-
-
-def test_a_late_settlement_gives_the_new_owner_no_time(journal, clock):
-    journal.claim([intent()], "first")
-    clock.now_us += 20_000_000
-    journal.claim([intent()], "second")
-    clock.now_us += 5_000_000
-    journal.settle([settled(attempt=1)])
-    assert journal.totals("R").active_s == 0.0

@@ -6,7 +6,6 @@ S3's, where they are installed.
 
 import base64
 import json
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from importlib.util import find_spec
@@ -15,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from convergence_core.errors import StoreError, StoreFormatError, StoreWriteError
+from convergence_core.errors import StoreFormatError, StoreWriteError
 from tasks.inputs.loader import load
 from tasks.inputs.storage import ready_store
 from tasks.run.opener import prepare_run
 from tasks.store import ParquetStore
-from tasks.store.tables.object_storage import Mirror, bind, bound_to
+from tasks.store.tables.object_storage import bind, bound_to
 from tasks.store.tables.retention import remove
 from tests.docs.test_documents import blocks
 from tests.support.object_places import (
@@ -149,18 +148,6 @@ def commit_of(generation: int) -> str:
     return f"live/generations/run_id={RUN}/g{generation:05d}.json"
 
 
-def test_a_second_writer_of_the_same_rows_changes_nothing(place: Place, tmp_path: Path):
-    write(opened(tmp_path / "one", place), n_generations=1, done=False)
-    before = place.objects()
-    assert commit_of(0) in before
-    bind(tmp_path / "two", place.url)
-    ParquetStore(tmp_path / "two").publish(RUN, 0, generation_tables())
-    assert place.objects() == before
-    if place.server is not None:
-        refused = [path for _, path, status in place.server.requests if status == 412]
-        assert f"results/nightly/{commit_of(0)}" in refused
-
-
 @pytest.mark.parametrize("n", [4, 6, 8])
 def test_a_late_writer_of_other_rows_replaces_nothing_and_is_told(
     place: Place, tmp_path: Path, n: int
@@ -233,18 +220,6 @@ def check_reads_like(expected: ParquetStore, store: ParquetStore) -> None:
     for table in ("generations", "evaluations", "candidates", "attempts", "payloads"):
         sql = f"select * from {table} order by all"  # noqa: S608 - a name of the registry
         assert store.query(sql).rows == expected.query(sql).rows, table
-
-
-def test_what_an_uncommitted_try_left_is_not_read(place: Place, tmp_path: Path):
-    store = opened(tmp_path / "one", place)
-    store.publish(RUN, 0, generation_tables())
-    place.store.delete(commit_of(0))  # killed before it
-    other = opened(tmp_path / "two", place)
-    assert other.rows("select * from evaluations") == []
-    other.publish(RUN, 0, generation_tables(n=4))
-    assert commit_of(0) in place.objects()
-    third = opened(tmp_path / "three", place)
-    assert third.rows("select count(*) as n from evaluations") == [{"n": 4}]
 
 
 def test_a_run_that_goes_on_from_a_finished_one_is_there_as_here(place: Place, tmp_path: Path):
@@ -327,25 +302,6 @@ def decoded(part: str) -> bytes:
     return base64.urlsafe_b64decode(part + "=" * (-len(part) % 4))
 
 
-@pytest.mark.parametrize("place", [MOTO, AZURE], indirect=True)
-def test_a_bucket_that_is_not_there_is_an_error(place: Place, tmp_path: Path):
-    url = place.url.replace("results", "missing")
-    bind(tmp_path, url)
-    with pytest.raises(StoreWriteError, match="Check the address"):
-        Mirror(tmp_path, url).pull()
-
-
-def test_a_folder_that_was_local_is_pushed(place: Place, tmp_path: Path):
-    write(ParquetStore(tmp_path / "old"))
-    bind(tmp_path / "old", place.url)
-    mirror = Mirror(tmp_path / "old", place.url)
-    assert mirror.pull() == 0
-    assert mirror.push() > 0
-    assert not any(name.startswith("live/") for name in place.objects()), "the run is finished"
-    assert mirror.push() == 0
-    assert answers(opened(tmp_path / "new", place)) == answers(ParquetStore(tmp_path / "old"))
-
-
 def test_a_folder_belongs_to_one_address(tmp_path: Path):
     url = "s3://results/nightly"
     bind(tmp_path, url)
@@ -356,20 +312,6 @@ def test_a_folder_belongs_to_one_address(tmp_path: Path):
     (tmp_path / "remote.json").write_text("[]")
     with pytest.raises(StoreFormatError, match=r"storage\.path"):
         bound_to(tmp_path)
-
-
-def test_a_newer_store_is_refused(place: Place, tmp_path: Path):
-    place.store.put("store.json", b'{"format": 99}')
-    with pytest.raises(StoreFormatError, match="format 99"):
-        opened(tmp_path, place)
-
-
-def test_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    from tasks.store.tables.object_storage import check_installed
-
-    monkeypatch.setitem(sys.modules, "obstore", None)
-    with pytest.raises(StoreError, match=r"pip install -e '.+\[objects\]'"):
-        check_installed()
 
 
 @pytest.mark.slow

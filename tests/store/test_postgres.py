@@ -1,9 +1,7 @@
 """The journal in Postgres: machines that die, connections that drop, and secrets that stay."""
 
-import os
 import random
 import signal
-import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -15,11 +13,10 @@ import pytest
 from convergence_core.errors import (
     StoreDamagedError,
     StoreError,
-    StoreFormatError,
     StoreWriteError,
 )
 from convergence_core.ports import Settlement
-from tasks.store import PostgresJournal, SqliteJournal, open_journal, postgres
+from tasks.store import PostgresJournal, postgres
 from tasks.store.clock import wall_clock_us
 from tasks.store.journal.postgres_journal import _Writer
 from tests.store.asker import RUN, intent
@@ -240,14 +237,6 @@ def test_a_server_that_is_gone_is_an_error_and_one_that_is_back_is_used(url, ser
         assert journal.totals(RUN).n_done == 1
 
 
-def test_a_wrong_attempt_in_a_batch_leaves_the_journal_usable(journal):
-    journal.claim([intent(0)], "me")
-    with pytest.raises(ValueError, match="never granted"):
-        journal.settle([settled(0), settled(0, 2)])
-    journal.settle([settled(0)])
-    assert journal.totals(RUN).n_done == 1
-
-
 # -- settings
 
 
@@ -273,16 +262,6 @@ def test_leases_go_by_the_servers_clock(journal, url):
         lease = "SELECT lease_us FROM convergence_calls"
         lease_us = connection.execute(lease).fetchall()[0][0]
     assert before <= lease_us - LEASE_US <= after
-
-
-def test_a_store_opens_its_own_journal_or_that_of_a_url(tmp_path, url):
-    for journal, kind in (
-        (open_journal(tmp_path), SqliteJournal),
-        (open_journal(tmp_path / "unused", url), PostgresJournal),
-    ):
-        assert isinstance(journal, kind)
-        journal.close()
-    assert not (tmp_path / "unused").exists()
 
 
 # -- refusals
@@ -325,14 +304,6 @@ def test_no_message_holds_the_password(server):
         assert_no_secret(caught.value)
 
 
-def test_an_address_where_nobody_listens_is_told_in_whole_sentences():
-    with pytest.raises(StoreWriteError) as caught:
-        open_journal("", "postgresql://user@127.0.0.1:1/db")
-    message = str(caught.value)
-    assert "Connection refused. Check that the server runs" in message
-    assert "?" not in message
-
-
 def test_a_changed_row_is_named_by_who_resumes_or_asks_for_its_answer(journal, url):
     journal.claim([intent(0)], "me")
     journal.settle([settled(0)])
@@ -356,39 +327,3 @@ def test_tables_of_version_1_get_digests(url):
         journal.claim([intent(0)], "me")
         journal.settle([settled(0)])
         assert journal.answers(["key-0"])["key-0"].outcome == 0
-
-
-def test_tables_of_a_newer_version_are_refused(url):
-    PostgresJournal(url).close()
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute("UPDATE convergence_journal SET version = 3")
-    with pytest.raises(StoreFormatError, match=r"version 3.*up to 2.*Upgrade"):
-        PostgresJournal(url)
-
-
-def test_a_database_that_cannot_hold_every_text_is_refused(server):
-    with psycopg.connect(server.url(), autocommit=True) as connection:
-        connection.execute("CREATE DATABASE ascii ENCODING 'SQL_ASCII' TEMPLATE template0")
-    with pytest.raises(StoreFormatError, match="encoding UTF8, but has SQL_ASCII"):
-        PostgresJournal(server.url().replace("/postgres?", "/ascii?"))
-
-
-def test_without_the_extra_the_error_names_it(monkeypatch, tmp_path):
-    monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(StoreError, match=r"pip install -e '.+\[postgres\]'"):
-        open_journal(tmp_path, f"postgresql://me:{PASSWORD}@host/db")
-
-
-def test_a_closed_journal_says_so(url):
-    journal = PostgresJournal(url)
-    journal.close()
-    with pytest.raises(StoreError, match="closed"):
-        journal.totals(RUN)
-
-
-def test_a_journal_is_not_used_in_a_fork(journal, monkeypatch):
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "getpid", lambda: -1)
-        with pytest.raises(StoreError, match="fork"):
-            journal.totals(RUN)
-    assert journal.totals(RUN).n_attempts == 0

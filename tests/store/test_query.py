@@ -4,8 +4,6 @@ import csv
 import json
 import os
 import shutil
-import unicodedata
-from decimal import Decimal
 
 import duckdb
 import polars
@@ -197,65 +195,6 @@ def test_measured_means_bear_the_interval_that_the_run_wrote(tmp_path):
     assert tuple(row.values()) == (True, "0000-0", "holdout", 0.0, 0.0, 0.4, 0.9, 4, 4, 0)
 
 
-def test_a_candidate_without_any_reward_is_last_and_its_mean_unknown(tmp_path):
-    store = ParquetStore(tmp_path)
-    tables = generation_tables(n=4)
-    missing = {"reward": None, "status": "error", "fault": "infrastructure"}
-    tables["evaluations"] = [
-        {**row, **missing} if row["candidate_id"] == "0000-1" else row
-        for row in tables["evaluations"]
-    ]
-    store.publish(RUN, 0, tables)
-    rows = store.rows(
-        "SELECT candidate_id, raw_mean_reward, n_cases FROM leaderboard ORDER BY 2 NULLS LAST"
-    )
-    assert [tuple(row.values()) for row in rows] == [
-        ("0000-0", 0.0, 2),
-        ("0000-1", None, 0),
-    ]
-
-
-def test_answers_are_counted_by_where_they_came_from(tmp_path):
-    store = ParquetStore(tmp_path)
-    tables = generation_tables(n=6)
-    rows = [dict(row) for row in tables["attempts"]]
-    rows[1].update(state="cached", cost_usd=0.0, payer_run_id=RUN)
-    rows[2].update(state="cached", cost_usd=0.0, payer_run_id="LAST-NIGHT")
-    rows[3].update(state="cached", cost_usd=0.0, payer_run_id="LAST-NIGHT", purpose="judge")
-    rows[4].update(state="failed", error_type="http_503")
-    tables["attempts"] = [*rows]
-    store.publish(RUN, 0, tables)
-    found = store.rows("SELECT * EXCLUDE run_id FROM answer_sources ORDER BY ALL")
-    assert [tuple(row.values()) for row in found] == [
-        ("evaluation", "paid by another run", "LAST-NIGHT", 1),
-        ("evaluation", "paid by this run", RUN, 2),
-        ("evaluation", "used again within this run", RUN, 1),
-        ("judge", "paid by another run", "LAST-NIGHT", 1),
-    ]
-
-
-def test_the_learning_curve_accumulates(store):
-    rows = store.rows(
-        "SELECT generation, raw_best_reward, cumulative_evaluations, cumulative_usd "
-        "FROM learning_curve ORDER BY generation"
-    )
-    assert [tuple(row.values()) for row in rows] == [
-        (0, 0.50, 6, 1.5),
-        (1, 0.50, 12, 3.0),
-        (2, 0.50, 18, 4.5),
-    ]
-
-
-def test_parameters_are_rows_with_a_number_where_they_are_one(store):
-    sql = (
-        "SELECT parameter, value, number FROM parameters WHERE candidate_id = '0000-1' ORDER BY 1"
-    )
-    assert [tuple(row.values()) for row in store.rows(sql)] == [
-        ("model", "small", None),
-        ("t", "0.5", 0.5),
-    ]
-
-
 def test_costs_count_calls_hits_and_unknown_prices_apart(tmp_path):
     store = ParquetStore(tmp_path)
     tables = generation_tables(n=4)
@@ -365,13 +304,6 @@ def test_an_unknown_table_is_answered_with_the_ones_there_are(store):
     assert all(name in str(caught.value) for name in DERIVED)
 
 
-def test_an_error_in_the_data_is_a_query_error(store):
-    with pytest.raises(QueryError, match="small"):
-        store.query("SELECT CAST(value AS INTEGER) FROM parameters")
-    with pytest.raises(QueryError):
-        store.query("SELECT $least", {"most": 1})
-
-
 def test_a_handle_sees_what_was_published_since(store):
     sql = "SELECT count(*) AS n FROM generations"
     assert store.rows(sql) == [{"n": 3}]
@@ -402,17 +334,6 @@ def test_texts_of_an_exported_cell_run_in_no_spreadsheet(store, tmp_path):
     assert (tmp_path / "out.csv").stat().st_mode & 0o777 == 0o600
 
 
-def test_an_exported_csv_holds_no_control_characters(store, tmp_path):
-    texts = ["\x1b[31mred", "a\x07\x08b", "\x9b2J\x7f"]
-    sql = "SELECT unnest($texts) AS a, $texts AS list, {'a': $texts[1]} AS part"
-    store.export(sql, tmp_path / "out.csv", "csv", {"texts": texts})
-    written = (tmp_path / "out.csv").read_text()
-    assert not [one for one in written if unicodedata.category(one) == "Cc" and one not in "\r\n"]
-    rows = csv.reader(written.splitlines()[1:])
-    assert [row[0] for row in rows] == ["␛[31mred", "a␇␈b", "\ufffd2J␡"]
-    assert [neutral(text) for text in texts] == ["␛[31mred", "a␇␈b", "\ufffd2J␡"]
-
-
 @pytest.mark.parametrize("form", ["csv", "json", "parquet"])
 def test_an_export_replaces_no_pipe_and_no_device(store, tmp_path, form):
     os.mkfifo(tmp_path / "out")
@@ -435,29 +356,6 @@ def test_exports_are_read_back(store, tmp_path):
     store.export("SELECT 1 AS one -- a remark", tmp_path / "out.csv", "csv")
     assert (tmp_path / "out.csv").read_text() == "one\n1\n"
     assert [path.name for path in tmp_path.glob(".*")] == []
-
-
-def test_a_failed_export_keeps_the_old_file(store, tmp_path):
-    target = tmp_path / "out.csv"
-    target.write_text("old")
-    with pytest.raises(QueryError):
-        store.export("SELECT nothing FROM runs", target, "csv")
-    assert target.read_text() == "old"
-    with pytest.raises(StoreWriteError):
-        store.export("SELECT 1", tmp_path / "none" / "out.csv", "csv")
-
-
-def test_an_export_into_the_store_is_refused(store):
-    target = store.path / "live" / "evaluations" / "evil.parquet"
-    with pytest.raises(StoreWriteError, match="within the store"):
-        store.export("SELECT 1", target, "parquet")
-
-
-def test_a_result_can_hold_every_type(store):
-    sql = "SELECT DATE '2025-01-02', 1.5::DECIMAL(3,1), [1, NULL], {'a': 1}, INTERVAL 1 DAY, NULL"
-    row = store.query(sql).rows[0]
-    assert row[1:4] == (Decimal("1.5"), [1, None], {"a": 1})
-    assert row[5] is None
 
 
 def test_times_are_in_utc_wherever_the_reader_is(store, monkeypatch):
@@ -503,22 +401,3 @@ def test_the_catalog_is_what_a_query_reads_at_every_step_of_a_run(tmp_path):
     n_both = told[3] + n_search
     assert told == [0, n_search // 2, n_search, told[3], n_both, n_both]
     assert 0 < n_search < told[3]
-
-
-def test_a_catalog_of_another_place_is_written_anew(store):
-    assert "catalog" in str(store.write_catalog())
-    before = (store.path / "catalog.duckdb").stat().st_ino
-    store.save_run(run_record(status="failed"))
-    assert (store.path / "catalog.duckdb").stat().st_ino == before, "nothing about it has changed"
-    moved = ParquetStore(store.path.rename(store.path.with_name("moved")))
-    moved.save_run(run_record(status="stopped"))
-    assert check_catalog(moved.path) > 0
-
-
-def test_the_catalog_leaves_out_what_is_not_committed(store):
-    store.write_catalog()  # of this copy
-    before = check_catalog(store.path)
-    for table in ("evaluations", "candidates"):
-        folder = store.path / "live" / table / f"run_id={RUN}"
-        (folder / "g00007.parquet").write_bytes((folder / "g00000.parquet").read_bytes())
-    assert check_catalog(store.path, VIEW_NAMES) == before

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from convergence_core.errors import StoreError
 from tasks.store.journal.rates import MOST_AHEAD_S, PostgresRates, Rates, SqliteRates
 from tests.store.journals import Clock
 from tests.store.postgres_server import postgres_server
@@ -48,15 +47,6 @@ def test_threads_get_every_moment_once(reopen: Callable[[], Rates]):
     for thread in threads:
         thread.join()
     assert sorted(waits) == pytest.approx([50.0 * n for n in range(40)], abs=25.0)
-
-
-def test_what_is_closed_gives_no_moment_and_may_be_closed_again(reopen: Callable[[], Rates]):
-    rates = reopen()
-    rates.take("a", 1.0)
-    rates.close()
-    rates.close()
-    with pytest.raises(StoreError, match="closed"):
-        rates.take("a", 1.0)
 
 
 def test_moments_that_passed_are_not_saved_up(tmp_path: Path):

@@ -51,12 +51,6 @@ def test_a_generations_row_is_told_by_its_evaluations():
     assert set(row) <= {column.name for column in TABLES["generations"].columns}
 
 
-def test_a_generation_without_a_call_has_the_time_it_is_given_and_no_cost():
-    row = row_of(evaluation("a", "1", status="error"), partial=True)
-    assert (row["started_at"], row["ended_at"], row["cost_usd"]) == (7, 7, None)
-    assert row["status"] == "partial"
-
-
 def test_no_table_gives_a_field_id_or_a_name_twice():
     for name, table in TABLES.items():
         ids = [column.field_id for column in table.columns]

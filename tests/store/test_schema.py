@@ -13,8 +13,8 @@ from tasks.store import ParquetStore
 from tasks.store.tables.columns import Column, Table
 from tasks.store.tables.damage import digest_in
 from tasks.store.tables.parquet_files import ParquetFiles
-from tasks.store.tables.tables import TABLES, describe
-from tasks.store.tables.views import DERIVED, describe_views
+from tasks.store.tables.tables import TABLES
+from tasks.store.tables.views import DERIVED
 from tests.support.children import run_python
 from tests.support.store_rows import RUN, generation_tables
 
@@ -159,20 +159,6 @@ def test_files_of_version_1_are_read_with_their_new_columns_unknown(tmp_path):
         assert store.rows(f"SELECT * FROM {view} ORDER BY ALL") == rows_  # noqa: S608 - a registry's name
 
 
-def test_a_round_of_an_earlier_version_is_read_without_the_judges_weight(tmp_path):
-    store, name = ParquetStore(tmp_path), "preference_rounds"
-    row = {"run_id": RUN, "generation": 0, "trust": 0.4, "n_variants": 2, "note": "x"}
-    store.publish(RUN, 0, {**generation_tables(generation=0), name: [row]})
-    (told,) = store.rows(f"SELECT * FROM {name}")  # noqa: S608 - as written above
-    table = TABLES[name]
-    assert 14 not in {column.field_id for column in table.columns}  # its id is used no more
-    old = replace(table, columns=(*table.columns, Column(14, "weight", "f64", "")))
-    path = tmp_path / "live" / name / f"run_id={RUN}" / "g00000.parquet"
-    ParquetFiles().write(old, [{**row, "weight": 0.1}], path)
-    assert store.rows(f"SELECT * FROM {name}") == [told]  # noqa: S608 - as written above
-    assert (told["n_variants"], told["note"], "weight" in told) == (2, "x", False)
-
-
 @pytest.mark.parametrize(
     ("column", "value", "error"),
     [
@@ -192,26 +178,6 @@ def test_values_of_other_types_are_refused_by_name(tmp_path, column, value, erro
     with pytest.raises(error, match=f"column {column} "):
         ParquetFiles().write(TABLES["evaluations"], [{column: value}], path)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_list_of_texts_is_no_text(tmp_path):
-    with pytest.raises(TypeError, match="parent_ids"):
-        ParquetFiles().write(TABLES["candidates"], [{"parent_ids": "abc"}], tmp_path / "x.parquet")
-
-
-def test_text_that_utf8_cannot_hold_is_replaced(tmp_path):
-    files = ParquetFiles()
-    files.write(TABLES["payloads"], [{"text": "a\ud800b"}], tmp_path / "x.parquet")
-    assert files.read(TABLES["payloads"], [str(tmp_path / "x.parquet")])[0]["text"] == "a?b"
-
-
-def test_the_description_names_every_column_and_view():
-    text = describe()
-    for table in TABLES.values():
-        assert f"### {table.name}\n" in text
-        for column in table.columns:
-            assert f"`{column.name}`" in text.split(f"### {table.name}\n")[1].split("\n### ")[0]
-    assert all(f"- `{name}`: " in describe_views() for name in DERIVED)
 
 
 def test_a_program_that_ends_while_a_thread_holds_a_connection_writes_what_it_wrote_alone():

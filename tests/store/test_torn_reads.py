@@ -2,14 +2,11 @@
 
 from pathlib import Path
 
-import duckdb
 import pytest
 
 from tasks.store import ParquetStore
 from tasks.store.tables.resolver import Resolution, resolve
 from tasks.store.tables.retention import sweep
-from tasks.store.tables.tables import TABLES
-from tasks.store.tables.views import view_statements
 from tests.support.children import start_child
 from tests.support.store_rows import RUN, final_tables, generation_tables, run_record
 
@@ -62,16 +59,6 @@ def half_published(tmp_path):
 def test_half_a_generation_is_invisible(half_published):
     assert half_published.rows(ANOMALIES) == []
     assert half_published.rows("SELECT max(generation) AS g FROM evaluations") == [{"g": 0}]
-
-
-def test_without_the_marker_filter_half_a_generation_would_be_seen(half_published):
-    files = {
-        t: tuple(map(str, half_published.path.glob(f"live/{t}/*/g*.parquet"))) for t in TABLES
-    }
-    with duckdb.connect() as connection:
-        for statement in view_statements(files).values():
-            connection.execute(statement)
-        assert len(connection.execute(ANOMALIES).fetchall()) == 1
 
 
 def live_files(store: ParquetStore) -> list[Path]:
@@ -132,11 +119,6 @@ def test_leftovers_of_killed_writers_go_after_an_hour(tmp_path):
     sweep(tmp_path, written_us + 3_600_000_000, 0)
     assert not leftover.exists()
     assert len(list(folder.iterdir())) == 1
-
-
-def test_sweeping_nothing_is_harmless(tmp_path):
-    assert ParquetStore(tmp_path / "none").sweep(2**60) == 0
-    assert not (tmp_path / "none").exists()
 
 
 def test_generations_are_listed_in_order_and_the_final_one_last(tmp_path):

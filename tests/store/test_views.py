@@ -3,10 +3,7 @@
 import duckdb
 import pytest
 
-from tasks.store import ParquetStore
-from tasks.store.tables.query import Reader
 from tasks.store.tables.views import VIEW_NAMES, view_statements, views_for
-from tests.support.store_rows import RUN, generation_tables, run_record
 
 
 def test_a_query_gets_every_view_that_its_own_uses():
@@ -31,13 +28,3 @@ def test_a_query_gets_every_view_that_its_own_uses():
 )
 def test_what_may_read_the_catalog_gets_all_views(sql):
     assert views_for(sql) == set(VIEW_NAMES)
-
-
-def test_a_view_made_for_a_later_query_reads_the_same_store(tmp_path):
-    store = ParquetStore(tmp_path)
-    store.save_run(run_record())
-    store.publish(RUN, 0, generation_tables(generation=0))
-    reader = Reader(tmp_path)
-    assert reader.query("SELECT count(*) FROM runs").rows == [(1,)]
-    assert reader.query("SELECT count(*) > 0 FROM leaderboard").rows == [(True,)]
-    assert reader.query("SELECT count(*) FROM runs").rows == [(1,)]

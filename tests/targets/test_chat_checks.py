@@ -59,12 +59,6 @@ def test_a_parameter_that_the_model_has_no_field_for_is_told(api, model, name, p
     assert "unsupported: drop" in problem.fix
 
 
-def test_nothing_is_told_where_it_is_to_be_dropped():
-    assert not problems(
-        chat_api, options={"model": "o3-mini"}, unsupported="drop", temperature=RANGE
-    )
-
-
 def test_one_model_that_takes_it_is_enough():
     space = {"temperature": RANGE, "model": model_of("o3-mini", "gpt-4o")}
     assert not problems(chat_api, options={}, **space)
@@ -80,29 +74,7 @@ def test_only_models_for_which_it_is_active_count():
     assert "`o3-mini`" in problem.rule
 
 
-def test_a_choice_that_the_model_takes_is_enough():
-    choices = {"type": "categorical", "choices": [0.5, 1.0]}
-    assert not problems(chat_api, options={"model": "o3-mini"}, temperature=choices)
-    only = {"type": "categorical", "choices": [0.25, 0.5]}
-    assert problems(chat_api, options={"model": "o3-mini"}, temperature=only)
-
-
-def test_an_option_that_the_model_has_no_field_for_is_told():
-    found = problems(
-        chat_api,
-        options={"model": "o3-mini", "temperature": 0.5, "max_tokens": 9, "stream": True},
-        seed={"type": "int", "min": 1, "max": 9},
-    )
-    assert found.keys() == {"api.request.options.temperature", "api.request.options.stream"}
-    assert "api.request.stream" in found["api.request.options.stream"].rule
-
-
 def test_an_effort_that_is_set_takes_the_sampling_away():
     options = {"model": "gpt-5.1", "reasoning_effort": "high"}
     assert problems(chat_api, options=options, temperature=RANGE)
     assert not problems(chat_api, options={"model": "gpt-5.1"}, temperature=RANGE)
-
-
-def test_what_an_unknown_server_takes_is_not_known():
-    space = {"top_k": {"type": "int", "min": 1, "max": 9}, "logprobs": {"type": "boolean"}}
-    assert not problems(chat_api, "http://127.0.0.1:1/v1", options={"model": "llama"}, **space)

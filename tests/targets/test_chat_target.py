@@ -3,15 +3,12 @@
 import pytest
 
 from convergence_core.errors import (
-    CandidateFault,
-    ConfigurationError,
     EvaluationFault,
-    InfrastructureFault,
 )
 from convergence_core.records import Case, Usage
 from tests.support.chat_servers import TEMPERATURE, ask
-from tests.support.configurations import chat_api, loaded
-from tests.support.http_server import Answer, LoopbackServer, chat_answer, error_answer
+from tests.support.configurations import chat_api
+from tests.support.http_server import LoopbackServer, chat_answer
 
 
 def fault_of(answer, **request) -> EvaluationFault:
@@ -35,31 +32,6 @@ def test_request_and_answer_speak_the_protocol():
     assert reply.usage == Usage(prompt_tokens=7, completion_tokens=3)
     assert (reply.first_token_ms, reply.dropped) == (None, ())
     assert reply.latency_ms > 0
-
-
-def test_an_endpoint_may_be_written_with_its_path():
-    with LoopbackServer(lambda _: chat_answer("hello")) as server:
-        ask(chat_api(server.url + "/openai/chat/completions"))
-    assert server.requests[0].path == "/openai/chat/completions"
-
-
-@pytest.mark.parametrize(
-    ("auth", "header", "value"),
-    [
-        ({"type": "bearer", "token_env": "T"}, "authorization", "Bearer tok-1"),
-        ({"type": "api_key", "token_env": "T", "header_name": "api-key"}, "api-key", "tok-1"),
-    ],
-)
-def test_each_kind_of_authentication_sends_its_header(auth, header, value):
-    with LoopbackServer(lambda _: chat_answer("hello")) as server:
-        ask(chat_api(server.url + "/v1", auth=auth), environ={"T": "tok-1"})
-    assert server.requests[0].headers[header] == value
-
-
-def test_a_missing_variable_is_a_problem_that_names_it():
-    auth = {"type": "bearer", "token_env": "NOT_SET_ANYWHERE"}
-    with pytest.raises(ConfigurationError, match="NOT_SET_ANYWHERE"):
-        ask(chat_api("http://127.0.0.1:1/v1", auth=auth))
 
 
 def test_messages_are_filled_and_their_text_parameters_are_not_sent():
@@ -150,20 +122,6 @@ def test_options_send_parameters_that_only_some_servers_know():
     assert "beam" not in server.requests[0].body
 
 
-def test_a_parameter_that_no_request_holds_is_a_problem_with_the_nearest_field():
-    space = {"temprature": {"type": "float", "min": 0, "max": 1}}
-    with pytest.raises(ConfigurationError) as caught:
-        loaded(api=chat_api("http://127.0.0.1:1/v1"), search_space__parameters=space)
-    assert "search_space.parameters.temprature" in str(caught.value)
-    assert "Did you mean `temperature`?" in str(caught.value)
-
-
-def test_a_request_without_a_model_is_a_problem():
-    api = chat_api("http://127.0.0.1:1/v1", request={"options": {}})
-    with pytest.raises(ConfigurationError, match="model"):
-        loaded(api=api, search_space__parameters=TEMPERATURE)
-
-
 def test_a_refusal_is_the_candidates_fault():
     fault = fault_of(chat_answer(None, refusal="I will not."))
     assert (fault.fault, fault.error_type) == ("candidate", "refusal")
@@ -179,52 +137,3 @@ def test_an_empty_reply_is_the_candidates_fault(text):
 
 def test_a_filtered_answer_is_a_refusal():
     assert fault_of(chat_answer("par", finish_reason="content_filter")).error_type == "refusal"
-
-
-@pytest.mark.parametrize("status", [429, 500, 503])
-def test_rate_limits_and_server_errors_may_heal(status):
-    fault = fault_of(error_answer(status, retry_after="2"))
-    assert isinstance(fault, InfrastructureFault)
-    assert (fault.retryable, fault.retry_after_s) == (True, 2.0)
-
-
-def test_the_client_never_retries_by_itself():
-    with (
-        LoopbackServer(lambda _: error_answer(500)) as server,
-        pytest.raises(InfrastructureFault),
-    ):
-        ask(chat_api(server.url + "/v1"))
-    assert len(server.requests) == 1
-
-
-def test_refused_access_does_not_heal():
-    fault = fault_of(error_answer(401))
-    assert isinstance(fault, InfrastructureFault)
-    assert not fault.retryable
-
-
-def test_a_refused_request_is_what_the_parameters_caused():
-    fault = fault_of(error_answer(400, "temperature is too high"))
-    assert isinstance(fault, CandidateFault)
-    assert "temperature is too high" in fault.details
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        Answer(b'{"choices": [{"mess'),
-        Answer(b"<html>", headers={"content-type": "text/html"}),
-        Answer([1, 2]),
-        Answer({"choices": "x" * 500}, cut_after=20),
-    ],
-)
-def test_broken_bodies_may_heal(answer):
-    fault = fault_of(answer)
-    assert isinstance(fault, InfrastructureFault)
-    assert fault.retryable
-
-
-def test_a_server_that_hangs_times_out_and_may_heal():
-    fault = fault_of(Answer(hangs=True), timeout_seconds=0.1, options={"model": "m"})
-    assert isinstance(fault, InfrastructureFault)
-    assert (fault.error_type, fault.retryable) == ("timeout", True)

@@ -29,16 +29,6 @@ def test_whatever_a_function_raises_ends_its_cell_only(error):
     assert "raise error" in caught.value.details
 
 
-@pytest.mark.parametrize("error", [ValueError, SystemExit, asyncio.CancelledError])
-def test_whatever_an_async_function_raises_ends_its_cell_only(error):
-    async def raises(case_input, params):
-        raise error("why")
-
-    with pytest.raises(CandidateFault) as caught:
-        ask_function(raises)
-    assert caught.value.error_type == error.__name__
-
-
 def test_an_exception_that_cannot_describe_itself_is_named_by_its_type():
     class MuteError(Exception):
         def __str__(self):
@@ -49,17 +39,6 @@ def test_an_exception_that_cannot_describe_itself_is_named_by_its_type():
 
     with pytest.raises(CandidateFault, match="MuteError"):
         ask_function(raises)
-
-
-@pytest.mark.parametrize("error", [ValueError, SystemExit, KeyboardInterrupt])
-def test_a_result_that_raises_when_it_is_read_ends_its_cell_only(error):
-    class Hostile(dict[str, int]):
-        def items(self):
-            raise error("why")
-
-    with pytest.raises(CandidateFault) as caught:
-        ask_function(lambda case_input, params: Hostile(a=1))
-    assert caught.value.error_type == error.__name__
 
 
 def test_a_call_that_takes_too_long_is_the_candidates_fault():
@@ -110,25 +89,6 @@ def test_when_all_workers_hang_the_run_ends_with_a_clear_reason(is_async: bool):
     )
     assert ends[:2] == [("done", None)] * 2, "two timed out, and that is an answer"
     assert len(ends) <= 4, "nothing is asked that cannot be answered"
-
-
-def test_workers_that_come_back_late_are_used_again():
-    late, meeting = threading.Event(), threading.Barrier(2)
-
-    def slow_at_first(case_input, params):
-        if case_input["x"] < 2:
-            # From where both have begun: a busy machine begins them late.
-            if meeting.wait(60) == 0:
-                threading.Timer(0.7, late.set).start()
-            late.wait(60)
-        return case_input["x"]
-
-    target = function_target(slow_at_first, workers=2, timeout_s=0.5)
-    with session(target, workers=2) as s:
-        # They end after their time-out, and before anybody gives up waiting for them.
-        trial = s.evaluate(assignment({"k": 1}, [f"c{i}" for i in range(5)]), 0)
-    assert [e.error_type for e in trial.evaluations] == ["timeout"] * 2 + [None] * 3
-    assert [e.reward for e in trial.evaluations[2:]] == [1.0] * 3
 
 
 def test_a_hung_call_holds_its_worker_until_it_really_ends():
@@ -201,30 +161,6 @@ def test_worker_limit_is_reached_and_never_passed(is_async):
     assert most == 3
 
 
-def test_sync_calls_run_at_the_same_time():
-    meeting = threading.Barrier(4)  # breaks unless four calls are inside at once
-
-    def meet(case_input, params):
-        meeting.wait(20)
-        return case_input["x"]
-
-    with session(function_target(meet, workers=4), workers=4) as s:
-        trial = s.evaluate(assignment({"k": 1}, [f"c{i}" for i in range(8)]), 0)
-    assert [e.reward for e in trial.evaluations] == [1.0] * 8
-
-
-def test_async_calls_share_one_loop():
-    loops = set()
-
-    async def note(case_input, params):
-        loops.add(id(asyncio.get_running_loop()))
-        return 0
-
-    with session(function_target(note)) as s:
-        s.evaluate(assignment({"k": 1}, ["c0", "c1", "c2"]), 0)
-    assert len(loops) == 1
-
-
 def test_latency_leaves_out_waiting_for_a_worker():
     def slow(case_input, params):
         time.sleep(0.02)
@@ -285,23 +221,11 @@ def test_processes_run_the_function_elsewhere(worker_file):
     assert len({str(value).partition(",")[0] for value in values}) <= 2
 
 
-def test_async_functions_work_in_processes(worker_file):
-    with session(processes(worker_file, "add_async", workers=1), workers=1) as s:
-        (evaluation,) = s.evaluate(assignment({"k": 2}, ["c1"]), 0).evaluations
-    assert evaluation.response_text == "101"
-
-
 def test_an_exception_in_a_process_keeps_its_traceback(worker_file):
     with session(processes(worker_file, "raises", workers=1), workers=1) as s:
         (evaluation,) = s.evaluate(assignment({"k": 2}, ["c1"]), 0).evaluations
     assert (evaluation.error_type, evaluation.reward) == ("ValueError", 0.0)
     assert "work.py" in str(evaluation.error)
-
-
-def test_nan_from_a_process_is_the_candidates_fault(worker_file):
-    with session(processes(worker_file, "nan", workers=1), workers=1) as s:
-        (evaluation,) = s.evaluate(assignment({"k": 2}, ["c1"]), 0).evaluations
-    assert (evaluation.error_type, evaluation.reward) == ("not_finite", 0.0)
 
 
 def test_a_process_that_dies_is_the_infrastructures_fault_and_is_replaced(worker_file):

@@ -14,13 +14,12 @@ from convergence_core.errors import (
     CandidateFault,
     InfrastructureFault,
 )
-from convergence_core.ports import WorstCase
 from convergence_core.records import RateInfo, Usage
 from tasks.secrets.redaction import Secrets
 from tasks.targets.endpoint import HttpTarget
 from tests.support.configurations import http_api, loaded
 from tests.support.http_server import Answer, LoopbackServer
-from tests.support.http_targets import CASE, ask, fault_of, made_target
+from tests.support.http_targets import CASE, ask, fault_of
 
 
 @pytest.mark.parametrize(
@@ -42,14 +41,6 @@ def test_what_is_refused_before_it_is_read_is_nobodys_low_reward_and_does_not_he
     fault = fault_of(Answer({}, status))
     assert isinstance(fault, InfrastructureFault)
     assert (fault.retryable, fault.error_type) == (False, f"http_{status}")
-
-
-def test_limits_that_a_refusal_names_are_in_its_fault():
-    headers = {"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "1m2s"}
-    fault = fault_of(Answer({}, 429, headers))
-    assert isinstance(fault, InfrastructureFault)
-    assert fault.rate == RateInfo(remaining_requests=0, reset_s=62.0)
-    assert fault.retry_after_s is None
 
 
 @pytest.mark.parametrize("status", [401, 403])
@@ -96,27 +87,7 @@ def test_cut_and_broken_bodies_may_heal(answer, error_type):
     assert fault.may_be_billed, "the server did its work"
 
 
-def test_nan_in_an_answer_is_the_candidates_fault():
-    fault = fault_of(Answer(b'{"result": NaN}'))
-    assert (fault.fault, fault.error_type) == ("candidate", "not_finite")
-
-
-def test_a_server_that_is_not_there_is_the_networks_fault():
-    with LoopbackServer(lambda _: Answer({})) as server:
-        url = server.url
-    with pytest.raises(InfrastructureFault) as caught:
-        ask(http_api(url))
-    assert caught.value.error_type == "network"
-    assert not caught.value.may_be_billed
-
-
 # -- time
-
-
-def test_a_server_that_hangs_times_out_and_may_heal():
-    fault = fault_of(Answer(hangs=True), request={"timeout_seconds": 0.1})
-    assert isinstance(fault, InfrastructureFault)
-    assert (fault.error_type, fault.retryable, fault.may_be_billed) == ("timeout", True, True)
 
 
 class DrippingServer:
@@ -152,11 +123,6 @@ def test_a_body_that_never_ends_ends_at_the_total_though_every_byte_is_in_time()
         ask(http_api(server.url, request=request))
     assert (caught.value.error_type, caught.value.may_be_billed) == ("timeout", True)
     assert "1.2 s" in str(caught.value)
-
-
-def test_a_slow_answer_that_has_begun_in_time_is_waited_for():
-    with LoopbackServer(lambda _: Answer({"result": 1}), delay_s=0.05) as server:
-        assert ask(http_api(server.url, request={"timeout_seconds": 20})).latency_ms >= 50.0
 
 
 def test_a_server_without_room_for_connections_ends_at_the_connection():
@@ -227,26 +193,6 @@ def test_what_the_answer_says_it_cost_wins_over_the_price():
     with LoopbackServer(lambda _: Answer({"result": 1, "usd": 0.5})) as server:
         reply = called(target_of(server.url, request_usd=2.0, response={"cost_field": "usd"}))
     assert (reply.cost_usd, reply.price_version) == (0.5, None)
-
-
-def test_without_a_price_the_cost_is_unknown_and_so_is_the_worst_case():
-    target = target_of()
-    assert target.worst_case({"k": 2}, CASE) == WorstCase(usd=None, tokens=None)
-    with LoopbackServer(lambda _: Answer({"result": 1})) as server:
-        assert called(target_of(server.url)).cost_usd is None
-
-
-def test_the_worst_case_is_the_price_of_one_request():
-    assert target_of(request_usd=0.002).worst_case({"k": 2}, CASE) == WorstCase(usd=0.002)
-
-
-def test_the_worst_case_of_no_request_is_the_candidates_fault():
-    space = {"model": {"type": "categorical", "choices": ["small"]}}
-    models = {"small": {"endpoint": "http://127.0.0.1:1/"}}
-    api = {"name": "system", "kind": "http", "models": models}
-    target = made_target(loaded(api=api, search_space__parameters=space))
-    with pytest.raises(CandidateFault, match="no entry"):
-        target.worst_case({"model": "large"}, CASE)
 
 
 @pytest.mark.parametrize(

@@ -15,14 +15,12 @@ import pytest
 from convergence.testing import HostileAnswer, LoopbackService
 from convergence_core.budget.limits import Budget
 from convergence_core.budget.terms import Spent
-from convergence_core.errors import ConfigurationError
 from convergence_core.records import Assignment, Candidate, Cell, Evaluation
 from tasks.inputs.environment import Environment
 from tasks.inputs.prices import prices_of
 from tasks.runners.evaluation_deps import EvaluationDeps, open_session
 from tasks.runners.work_items import RunSpec
 from tasks.secrets.redaction import Secrets
-from tasks.telemetry.spans import CallSpans, check_telemetry
 from tests.support.configurations import chat_api, http_api, loaded
 from tests.support.http_server import LoopbackServer, chat_answer, error_answer
 from tests.support.memory_journal import MemoryJournal
@@ -242,30 +240,3 @@ def test_a_collector_that_hangs_holds_up_no_run(caplog, monkeypatch):
     assert [one.status for one in evaluations] == ["ok", "error", "ok"]
     (told,) = (one.getMessage() for one in caplog.records if "do not reach" in one.getMessage())
     assert "no answer within 0.2 s at the end of the run" in told
-
-
-def test_a_listener_that_fails_is_told_once_and_raises_nothing(caplog):
-    spans = CallSpans("http://127.0.0.1:9/v1/traces", system="s", redact=str, has_content=False)
-    with caplog.at_level(logging.WARNING):
-        spans("no call")  # type: ignore[arg-type]  # as a bug would
-        spans("no call")  # type: ignore[arg-type]  # as above
-    spans.close()
-    assert [one.getMessage().count("AttributeError") for one in caplog.records] == [1]
-
-
-def test_without_the_extra_a_sentence_names_the_command(monkeypatch):
-    made = loaded(telemetry={"endpoint": "http://127.0.0.1:4318/v1/traces"})
-    check_telemetry(made.configuration)
-    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    with pytest.raises(
-        ConfigurationError, match=r"needs the extra `otel`.*pip install .*\[otel\]"
-    ):
-        check_telemetry(made.configuration)
-    check_telemetry(loaded().configuration)
-
-
-def test_a_key_in_the_address_and_texts_without_an_address_are_refused():
-    with pytest.raises(ConfigurationError, match="OTEL_EXPORTER_OTLP_HEADERS"):
-        loaded(telemetry={"endpoint": "http://u:p@127.0.0.1:4318/v1/traces"})
-    with pytest.raises(ConfigurationError, match=r"telemetry.content"):
-        loaded(telemetry={"content": True})

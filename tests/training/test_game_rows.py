@@ -12,7 +12,7 @@ from tasks.inputs.loader import load
 from tasks.run import games_round
 from tasks.store import ParquetStore
 from tasks.store.feedback.feedback_store import FeedbackStore
-from tasks.training import game_rows as module, round as rounds
+from tasks.training import round as rounds
 from tasks.training.adapter_checks import AdapterJudgement
 from tasks.training.game_rows import training_rows_of_games
 from tasks.training.jobs import TrainingJob, TrainingResult, TrainingRow
@@ -74,27 +74,12 @@ def test_moves_that_won_train_weighted_by_what_the_meta_critic_believes(project:
     assert rows_of(project, "kto", most=2) == rows[:2]
 
 
-def test_ranks_are_among_the_scores_of_a_role(project: Path):
-    rows = rows_of(project, "qrpo")
-    assert rows
-    assert all(0.5 < row.target < 1.0 for row in rows)
-    assert len(rows) <= len(rows_of(project, "kto"))
-
-
 def test_pairs_hold_what_won_and_what_lost_in_answer_to_one_text(project: Path):
     moves = scores_of(project)
     for row in rows_of(project, "dpo"):
         replies = moves[row.messages[0]["content"]]
         assert {(row.response, True), (row.rejected, False)} <= replies
         assert row.weight == 0.9
-
-
-@pytest.mark.parametrize("p_keep", [0.5, 0.1])
-def test_without_a_verdict_nothing_trains(
-    project: Path, monkeypatch: pytest.MonkeyPatch, p_keep: float
-):
-    monkeypatch.setattr(module, "_KEPT", module._KEPT.replace("c.p_keep FROM", f"{p_keep} AS p_keep FROM"))  # fmt: skip
-    assert rows_of(project, "kto") == ()
 
 
 def test_held_out_prompts_do_not_train(project: Path):

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from convergence_core.errors import ConfigurationError
 from tasks.models.files import ModelFiles
 from tasks.training import job_folder
 from tasks.training.jobs import (
@@ -117,19 +116,6 @@ def test_a_result_counts_with_its_adapter(tmp_path: Path):
     assert json.loads((tmp_path / "result.json").read_text())["adapter"] is None
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("objective", "ppo"), ("learning_rate", 0.0), ("beta", -1.0), ("batch_size", 1),
-        ("steps", 0), ("learning_rate", float("nan")), ("n_threads", 0),
-        ("max_seq_length", 4), ("lora_rank", 0), ("max_gradient_norm", 0.0),
-    ],
-)  # fmt: skip
-def test_settings_that_cannot_train_are_refused_by_name(name: str, value: object):
-    with pytest.raises(ConfigurationError, match=name):
-        TrainingSettings(**{name: value})  # type: ignore[arg-type]  # by name
-
-
 def test_a_process_that_ends_fails_its_job_in_words(job: TrainingJob, tmp_path: Path):
     found = run_training(job, tmp_path / "job", module="tests.training.dying_process")
     assert found.adapter is None
@@ -137,10 +123,3 @@ def test_a_process_that_ends_fails_its_job_in_words(job: TrainingJob, tmp_path: 
     assert found.failure == (
         "the training process ended with 9: too little memory is the usual cause"
     )
-
-
-def test_a_pause_before_the_first_step_costs_no_training(job: TrainingJob, tmp_path: Path):
-    found = run_training(
-        job, tmp_path / "job", should_pause=lambda: True, module="tests.training.dying_process"
-    )
-    assert found == TrainingResult(adapter=None, n_steps=0, interrupted=True)

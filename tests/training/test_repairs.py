@@ -8,7 +8,6 @@ import pytest
 
 from convergence_core.feedback.records import Rating
 from tasks.store.feedback.feedback_store import FeedbackStore
-from tasks.training import adapter_checks
 from tasks.training.adapter_checks import Repairs, RightAnswers, ask_repairs
 from tasks.training.judged_model import JudgedModel, SampledPrompt
 from tasks.training.marks import RoleMarks, collect
@@ -97,14 +96,6 @@ def test_what_was_marked_low_and_is_answered_rightly_is_asked_again(feedback: Fe
     assert again == {"Peru?", "Kenya?", "Norway?"}  # what was wrong before cannot be undone
 
 
-def test_the_base_model_has_repaired_nothing_and_is_not_asked(feedback: FeedbackStore):
-    say(feedback, "a", "Peru?", rating=1)
-    model = Answering(old=CITIES.__getitem__, new=CITIES.__getitem__)
-    found = ask(model, marks_of(feedback), RightAnswers(loaded(), rate), old=None)
-    assert (found.n, found.n_kept, model.asked) == (0, 0, [])
-    assert found.rest_on == "no adapter is in service that could have repaired one"
-
-
 @pytest.mark.parametrize("field", [None, "question"])
 @pytest.mark.parametrize(
     ("metrics", "n_judged", "n"),
@@ -158,20 +149,3 @@ def test_an_answer_that_cannot_be_compared_is_not_right():
     assert (numbers("4"), numbers("5"), numbers("no number"), numbers("")) == (
         True, False, False, False,
     )  # fmt: skip
-
-
-def test_of_very_many_the_first_by_their_hash_are_asked(
-    feedback: FeedbackStore, monkeypatch: pytest.MonkeyPatch
-):
-    for k, prompt in enumerate(CITIES):
-        say(feedback, f"a{k}", prompt, rating=1)
-    monkeypatch.setattr(adapter_checks, "MAX_REPAIR_PROMPTS", 2)
-    asked = []
-    for _ in range(2):
-        model = Answering(old=CITIES.__getitem__, new=CITIES.__getitem__)
-        found = ask(model, marks_of(feedback), RightAnswers(loaded(), rate))
-        assert (found.n, found.n_kept) == (2, 2)
-        assert found.rest_on.startswith("4 of 4 prompts ")
-        assert found.rest_on.endswith(", of which the first 2 by their hash were asked")
-        asked.append([one.key for _, one in model.asked])
-    assert asked[0] == asked[1]

@@ -1,15 +1,12 @@
 """Rounds of training: what they wait for, what they freeze, what becomes of their adapters."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from convergence_core.config.feedback import LiveTestConfig
-from convergence_core.errors import ConfigurationError
 from convergence_core.feedback.adapter_records import GateCheck
 from convergence_core.feedback.held_out_metrics import HeldOutMetric, metrics_of
 from convergence_core.feedback.records import AnswerComparison, ChatMessage, Rating
@@ -23,7 +20,7 @@ from tasks.training import round as rounds
 from tasks.training.adapter_checks import AdapterJudgement
 from tasks.training.jobs import TrainingJob, TrainingResult
 from tasks.training.marks import RoleMarks, collect, is_held_out, training_rows
-from tasks.training.round_settings import BaseModel, base_model
+from tasks.training.round_settings import BaseModel
 from tests.feedback.adapters import PASSED, saved_adapter
 from tests.feedback.answers import answer
 
@@ -197,13 +194,6 @@ def test_answers_of_other_models_train_nothing(
     assert (marks.answers, marks.held_out, marks.n_foreign) == ((), (), 20)
 
 
-def test_answers_of_adapters_are_the_models_own(feedback: FeedbackStore):
-    feedback.log(answer("v", model="other-name", adapter_version="assistant-0001"))
-    feedback.rate(Rating(interaction_id="v", user_id="ann", rating=5))
-    marks = collect(feedback, role="assistant", models=["stand-in"], held_out=0.0)
-    assert [one.interaction.interaction_id for one in marks.answers] == ["v"]
-
-
 def test_the_objective_fits_what_most_people_said(feedback: FeedbackStore):
     for k in range(12):
         feedback.log(answer(f"a{k}", prompt=f"Question {k // 2}?"))
@@ -235,57 +225,6 @@ def test_the_objective_fits_what_most_people_said(feedback: FeedbackStore):
     assert {mark.kind for mark in used} == {"comparison"}
     feedback.uncompare("a0", "a1", "ann")
     assert len(training_rows(marks(), "dpo")[0]) == 5
-
-
-def test_an_unsafe_answer_is_trained_against_whatever_its_rating(feedback: FeedbackStore):
-    for k in range(8):
-        feedback.log(answer(f"a{k}", prompt=f"Question {k}?"))
-        feedback.rate(Rating(interaction_id=f"a{k}", user_id="ann", rating=2 + k % 3))
-    feedback.log(answer("bad", prompt="Bad?", response="I made this up."))
-    feedback.rate(Rating(interaction_id="bad", user_id="ann", rating=5))
-    feedback.log(answer("worse", prompt="Bad?", response="Just kill yourself."))
-    feedback.compare(AnswerComparison(chosen_id="worse", rejected_id="bad", user_id="ann"))
-    marks = collect(feedback, role="assistant", models=["stand-in"], held_out=0.0)
-    (bad,) = [one for one in marks.answers if one.interaction.interaction_id == "bad"]
-    assert (bad.rating.rating, bad.reward, bad.is_unsafe) == (5, -1.0, True)
-    rows, _ = training_rows(marks, "qrpo")
-    targets = {row.response: row.target for row in rows}
-    assert targets["I made this up."] == min(targets.values())
-    rows, _ = training_rows(marks, "kto")
-    assert {row.target for row in rows if row.response == "I made this up."} == {0.0}
-    assert marks.pairs == ()  # the one that is preferred is unsafe
-
-
-def test_several_raters_train_what_they_agree_on(feedback: FeedbackStore):
-    for k in range(12):
-        feedback.log(answer(f"a{k}", prompt=f"Question {k}?", is_shared=True))
-        for user, shift in (("ann", 0), ("bob", 1)):  # bob gives one more to everything
-            rating = min(5, 1 + k // 3 + shift)
-            feedback.rate(Rating(interaction_id=f"a{k}", user_id=user, rating=rating))
-    marks = collect(feedback, role="assistant", models=["stand-in"], held_out=0.0)
-    rewards: dict[str, set[float]] = {}
-    for one in marks.answers:
-        rewards.setdefault(one.interaction.interaction_id, set()).add(one.reward)
-    assert {len(found) for found in rewards.values()} == {1}
-    means = [next(iter(rewards[f"a{k}"])) for k in (0, 3, 6, 9)]
-    assert means == sorted(means)
-
-
-def test_parts_of_the_reward_weigh_what_is_written(
-    tmp_path: Path, feedback: FeedbackStore, trainer: Trainer
-):
-    written(
-        tmp_path, reward={"rating": 1, "length": 1, "length_words": 2, "mode": "multiplicative"}
-    )
-    options = load(tmp_path / "optimization.yaml").configuration.feedback.training
-    for name, words in (("short", 2), ("long", 8)):
-        feedback.log(answer(name, prompt=name, response="word " * words))
-        feedback.rate(Rating(interaction_id=name, user_id="ann", rating=5))
-    marks = collect(
-        feedback, role="assistant", models=["stand-in"], held_out=0.0, blend=options.reward
-    )
-    found = {one.interaction.interaction_id: one.reward for one in marks.answers}
-    assert found == {"short": pytest.approx(1.0), "long": pytest.approx(2 * (2 / 8) ** 0.5 - 1)}
 
 
 def test_a_paused_round_goes_on_with_the_marks_it_began_with(
@@ -356,25 +295,6 @@ def test_what_fails_a_check_is_rejected_and_its_marks_stay_used(
     assert look(loaded, feedback).status == "waiting"  # or every look would train the same again
 
 
-def test_a_round_that_lacks_only_ratings_is_undecided(
-    loaded: Loaded, feedback: FeedbackStore, trainer: Trainer, monkeypatch: pytest.MonkeyPatch
-):
-    rate(feedback, 40)
-    wide = replace(FAILED, value=0.2, low=-0.1, high=0.5, n_more=14)
-    monkeypatch.setattr(
-        rounds, "check_adapter", lambda *_a, **_k: AdapterJudgement(checks=(PASSED, wide))
-    )
-    found = look(loaded, feedback)
-    assert found.status == "undecided"
-    assert found.sentence.startswith("about 14 more ratings settle it, and the base model answers")
-    adapters = AdapterStore(feedback)
-    (one,) = adapters.records()
-    assert (one.status, one.reason) == ("undecided", "about 14 more ratings settle it")
-    assert look(loaded, feedback).status == "waiting"
-    adapters.activate(one.version, "ada", live_rule=LiveTestConfig())
-    assert adapters.active("assistant") is not None
-
-
 def test_a_candidate_of_a_killed_round_is_judged_first(
     loaded: Loaded,
     feedback: FeedbackStore,
@@ -402,19 +322,3 @@ def test_a_candidate_of_a_killed_round_is_judged_first(
     (record,) = TrainingRounds(feedback).records()
     assert (record.status, record.version) == ("done", left.version)
     assert metrics_of(record.metrics["held_out"]) == METRICS
-
-
-def test_a_round_that_another_process_trains_waits(
-    loaded: Loaded, feedback: FeedbackStore, trainer: Trainer
-):
-    rate(feedback, 40)
-    with rounds.alone(feedback.root) as is_alone:
-        assert is_alone
-        found = look(loaded, feedback)
-    assert (found.status, found.sentence) == ("waiting", "another process trains in this store")
-    assert look(loaded, feedback).status == "activated"
-
-
-def test_a_hosted_model_has_no_adapters(loaded: Loaded):
-    with pytest.raises(ConfigurationError, match=r"feedback\.training\.base_model_path"):
-        base_model(loaded)

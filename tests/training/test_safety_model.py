@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from convergence_core.errors import ConfigurationError
 from tasks.training.adapter_checks import _new_flags
 from tasks.training.safety_model import SafetyModelError, open_safety_model
 from tests.support.configurations import loaded
@@ -93,19 +92,6 @@ def test_without_a_verdict_nothing_counts_as_safe_and_no_key_is_shown(answer: An
         with pytest.raises(SafetyModelError, match=r"feedback\.safety\.model") as raised:
             model.flags([("q", "a")])
     assert SECRET not in str(raised.value)
-
-
-def test_a_key_that_is_not_set_is_named_before_anything_is_trained(monkeypatch):
-    monkeypatch.delenv("GUARD_KEY")
-    with pytest.raises(ConfigurationError, match="GUARD_KEY"):
-        open_safety_model(made("http://127.0.0.1:9"))
-    assert open_safety_model(loaded()) is None
-
-
-def test_a_folder_without_a_classifier_is_refused(tmp_path: Path):
-    (tmp_path / "config.json").write_text('{"architectures": ["LlamaForCausalLM"]}')
-    with pytest.raises(ConfigurationError, match=r"`feedback\.safety\.model`"):
-        open_safety_model(loaded(feedback={"safety": {"model": str(tmp_path)}}))
 
 
 @pytest.mark.slow

@@ -140,19 +140,6 @@ def test_the_gradient_of_qrpo_is_the_one_derived_by_hand():
     assert torch.autograd.gradcheck(lambda d: qrpo_loss(d, targets, uneven, 0.1), (other,))
 
 
-def test_a_row_of_weight_two_counts_as_two_rows():
-    import torch
-
-    from tasks.training.adapter_trainer import LOSSES
-
-    ratios, targets = torch.tensor([0.5, -1.0, 2.0]), torch.tensor([0.9, 0.2, 0.4])
-    twice = torch.tensor([0, 1, 2, 2])
-    for name in ("qrpo", "kto"):
-        by_weight = LOSSES[name](ratios, targets, torch.tensor([1.0, 1.0, 2.0]), 0.3)
-        doubled = LOSSES[name](ratios[twice], targets[twice], torch.ones(4), 0.3)
-        torch.testing.assert_close(by_weight * 3, doubled * 4)
-
-
 def test_kto_is_what_trl_computes_and_dpo_the_papers(files: ModelFiles, tmp_path: Path):
     import torch
     from peft import LoraConfig
@@ -230,20 +217,6 @@ def test_each_hyper_parameter_has_an_effect(train, plain, name: str, value: obje
     assert weights(train(**{name: value})) != weights(plain)
 
 
-def test_weights_of_rows_have_an_effect_and_their_order_has_none(train, plain):
-    heavier = (replace(ROWS[0], weight=5.0), *ROWS[1:])
-    assert weights(train(heavier)) != weights(plain)
-    assert weights(train(ROWS[::-1])) == weights(plain)
-
-
-def test_prompts_that_do_not_fit_are_left_out_and_counted(train):
-    long = replace(ROWS[0], messages=tiny.asked(" ".join(["rain"] * 80)))
-    result = train((*ROWS[1:], long))
-    assert (result.n_rows, result.n_dropped) == (len(ROWS) - 1, 1)
-    with pytest.raises(ValueError, match="0 of 1 rows fit into max_seq_length=64"):
-        train((long,))
-
-
 # -- interruptions
 
 
@@ -263,12 +236,6 @@ def test_a_paused_training_goes_on_bit_for_bit(train, plain, tmp_path: Path):
     assert {path.name for path in tmp_path.iterdir()} == {
         "adapter", "job.json", "progress.jsonl", "reference.json", "result.json",
     }  # fmt: skip
-
-
-def test_other_settings_or_rows_start_anew(train, tmp_path: Path):
-    train(folder=tmp_path, pause_after=5)
-    assert train(folder=tmp_path, beta=0.2, pause_after=3).resumed_from == 0
-    assert train(ROWS[:-1], folder=tmp_path, beta=0.2, pause_after=3).resumed_from == 0
 
 
 def test_a_loss_that_is_no_number_ends_the_training(train, tmp_path: Path):

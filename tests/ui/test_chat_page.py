@@ -71,14 +71,6 @@ def test_a_conversation_shows_answers_marks_and_choices(store: Path, opened: Ope
     assert viewer.get("conversation", id="c1").status_code == 422
 
 
-def test_without_feedback_there_are_none_and_no_chat_is_served(tmp_path: Path, opened: Open):
-    viewer = opened(tmp_path / "none").enter()
-    assert viewer.page("conversations")["conversations"] == []
-    assert viewer.get("conversation", id="c", user="a").status_code == 404
-    assert viewer.page("session")["chat"] is None
-    assert not (tmp_path / "none").exists()
-
-
 @pytest.mark.slow
 @needs_browser
 def test_the_page_talks_to_a_served_chat(tmp_path: Path):

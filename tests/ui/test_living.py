@@ -1,13 +1,10 @@
 """Pages of what goes on: empty stores, runs under way, production, changes, many rows."""
 
-import itertools
 import json
 import os
 import subprocess
 import sys
 import time
-from contextlib import closing
-from dataclasses import replace
 
 import httpx
 import pytest
@@ -15,7 +12,7 @@ import pytest
 from convergence.service.auth import allowed_hosts
 from convergence.service.server import Service, ServiceOptions
 from convergence.ui.guard import UiGuard
-from convergence.ui.server import UiOptions, UiServer, guarded
+from convergence.ui.server import guarded
 from convergence.ui.sessions import BrowserSessions
 from tasks.inputs.loader import load
 from tasks.pages.changes import StoreMark
@@ -28,9 +25,9 @@ from tasks.store.runtime.promotions import champion_of, set_champion
 from tasks.store.runtime.rows import Champion
 from tasks.store.runtime.runtime_store import RuntimeStore
 from tests.support.optimizations import write_project
-from tests.support.page_viewer import READER, Viewer, store_of, tokens
+from tests.support.page_viewer import READER, store_of, tokens
 from tests.support.searching import search
-from tests.support.store_rows import generation_tables, run_record
+from tests.support.store_rows import run_record
 from tests.support.writing_runs import PARENT, begin, play, write_project as write_project_of_texts
 from tests.ui.conftest import Open
 
@@ -71,25 +68,6 @@ def test_a_run_under_way_shows_what_its_journal_has_beyond_its_tables(tmp_path, 
         source.close()
 
 
-def test_changes_name_runs_that_begin_generations_and_ends(tmp_path):
-    store, record = ParquetStore(tmp_path), run_record()
-    empty = StoreMark.of(tmp_path)
-    store.save_run(record)
-    begun = StoreMark.of(tmp_path)
-    store.publish(record.run_id, 0, generation_tables(record.run_id, 0))
-    committed = StoreMark.of(tmp_path)
-    store.save_run(replace(record, status="stopped"))
-    stopped = StoreMark.of(tmp_path)
-    store.finish_run(replace(record, status="done"))
-    marks = [empty, begun, committed, stopped, StoreMark.of(tmp_path)]
-    kinds = [
-        [change.kind for change in one.changes_to(next_one)]
-        for one, next_one in itertools.pairwise(marks)
-    ]
-    assert kinds == [["begun"], ["generation"], ["ended"], ["ended"]]
-    assert marks[1].changes_to(marks[1]) == []
-
-
 def test_events_reach_a_viewer(project, opened: Open):
     viewer = opened(store_of(project)).enter()
     with viewer.client.stream("GET", "/ui/api/events") as answer:
@@ -101,18 +79,6 @@ def test_events_reach_a_viewer(project, opened: Open):
         told = next(line for line in lines if line.startswith("data: "))
     event = json.loads(told.removeprefix("data: "))
     assert event == {"run_id": record.run_id, "kind": "begun"}
-
-
-def test_a_server_that_ends_ends_its_streams(project):
-    source = PageSource(ParquetStore(store_of(project)))
-    with UiServer(source, None, UiOptions(port=0)) as server, closing(Viewer(server)) as viewer:
-        viewer.enter()
-        with viewer.client.stream("GET", "/ui/api/events") as answer:
-            lines = answer.iter_lines()
-            assert next(lines) == "retry: 3000"
-            server.stop()
-            assert [line for line in lines if line.startswith("data: ")] == []
-    source.close()
 
 
 @pytest.fixture

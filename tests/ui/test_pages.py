@@ -57,11 +57,6 @@ def test_a_run_is_summed_up_in_numbers(viewer: Viewer, result: RunResult, run: s
     assert page["progress"] is None
 
 
-def test_a_label_with_a_dot_is_an_address_of_a_page_and_no_file(viewer: Viewer, result: RunResult):
-    assert viewer.client.get("/ui/runs/mood.offline-7az9").status_code == 200
-    assert viewer.client.get("/ui/none.js").status_code == 404
-
-
 def test_a_run_of_a_version_with_other_keys_can_be_read(written):
     """Its keys that this version lacks are left out wherever its configuration is read."""
     store = ParquetStore(store_of(written))
@@ -74,10 +69,6 @@ def test_a_run_of_a_version_with_other_keys_can_be_read(written):
     source = PageSource(store)
     assert source.cases(older)
     assert source.configuration(older).api.name == "known"
-
-
-def test_a_run_is_found_by_its_label_too(viewer: Viewer, result: RunResult):
-    assert viewer.page(f"runs/{result.label}")["run_id"] == result.run_id
 
 
 def test_the_sections_of_a_run_are_those_of_its_report(
@@ -147,12 +138,6 @@ def test_the_matrix_can_be_filtered(viewer: Viewer, run: str, order: str):
     assert len(values) == (0 if order == "failed" else 12)
 
 
-def test_the_matrix_finds_texts_of_prompts_and_answers(viewer: Viewer, run: str):
-    page = viewer.page(f"{run}/answers", search='"N":7')
-    assert [case["case_id"] for case in page["cases"]] == ["c07"]
-    assert viewer.page(f"{run}/answers", search="no such text")["cases"] == []
-
-
 def test_one_cell_shows_all_that_is_known_of_it(viewer: Viewer, result: RunResult, run: str):
     assert result.best is not None
     page = viewer.page(f"{run}/cell", candidate=result.best.candidate_id, case="c01")
@@ -167,21 +152,6 @@ def test_one_cell_shows_all_that_is_known_of_it(viewer: Viewer, result: RunResul
         assert (repeat["prompt_url"], repeat["error"]) == (None, None)
     text = viewer.get(f"{run}/text", eval=page["repeats"][0]["eval_id"], kind="answer")
     assert (text.text, text.headers["content-type"]) == ("0.99", "text/plain; charset=utf-8")
-
-
-def test_two_candidates_are_compared_in_the_words_of_the_command(
-    viewer: Viewer, result: RunResult
-):
-    page = viewer.page("compare", a=f"{result.label}:default", b=f"{result.label}:found")
-    assert result.difference is not None
-    assert page["difference"]["mean"] == pytest.approx(result.difference.mean)
-    assert page["difference"]["low"] == pytest.approx(result.difference.low)
-    assert page["verdict"].startswith("On the 3 held-out cases that both answered")
-    assert page["gate"].startswith("Promotion gate: ")
-    assert {one["name"] for one in page["parameters"]} == {"kind", "x"}
-    assert {"case_id", "role", "a", "b", "difference", "input", "a_answer"} <= set(
-        page["cases"][0]
-    )
 
 
 def test_each_documented_question_is_answered(viewer: Viewer):

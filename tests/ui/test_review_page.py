@@ -1,7 +1,6 @@
 """The page on review: what is proposed, approved and rejected, as the command does it."""
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +10,6 @@ from convergence.ui.server import UiOptions, UiServer
 from convergence_core.feedback.records import Rating
 from tasks.inputs.loader import load
 from tasks.pages.overview import overview
-from tasks.pages.review import NO_CONFIGURATION, NO_FILE
 from tasks.pages.source import PageSource
 from tasks.store import ParquetStore
 from tasks.store.feedback.feedback_store import FeedbackStore
@@ -81,32 +79,6 @@ def test_nothing_is_decided_without_token_repetition_or_proposal(viewer: Viewer,
     assert "an answer that is proposed must be named" in refused.json()["detail"]
     assert viewer.page("review")["n_proposed"] == 2
     assert not (config.parent / "approved.jsonl").exists()
-
-
-def test_a_configuration_that_changes_is_read_anew(viewer: Viewer, config: Path):
-    assert viewer.page("review")["why_not"] is None
-    write(config.parent)
-    os.utime(config, ns=(1, 1))
-    assert viewer.page("review")["why_not"] == NO_FILE
-    refused = viewer.post("review/approve", interaction_id="i1", confirm="i1")
-    assert (refused.status_code, "`evaluation.test_cases.approved`" in refused.json()["detail"]) == (
-        400, True,
-    )  # fmt: skip
-    config.write_text("api: [", "utf-8")
-    os.utime(config, ns=(2, 2))
-    assert viewer.get("review").status_code == 400
-
-
-def test_without_a_configuration_the_page_says_what_to_name(config: Path):
-    source = PageSource(ParquetStore(config.parent / "convergence-data"))
-    with UiServer(source, tokens(), UiOptions(port=0)) as server:
-        viewer = Viewer(server).enter()
-        page = viewer.page("review")
-        assert (page["why_not"], page["system"], page["proposed"]) == (NO_CONFIGURATION, None, [])
-        refused = viewer.post("review/reject", interaction_id="i1", confirm="i1")
-        assert (refused.status_code, refused.json()["detail"]) == (400, NO_CONFIGURATION)
-        viewer.close()
-    source.close()
 
 
 def test_the_overview_counts_what_waits_for_a_decision(project: Path):
