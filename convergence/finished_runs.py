@@ -1,12 +1,35 @@
 """Finished runs of a store, by label, id or a part of it."""
 
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from convergence_core.errors import RunNotFoundError
+from convergence_core.records import short_id
 
 if TYPE_CHECKING:
     from convergence_core.ports import RunRecord
     from tasks.store import ParquetStore
+
+
+class CandidateNames:
+    """Names of candidates as in their runs' reports; without one, a shortened id."""
+
+    def __init__(self, path: Path) -> None:
+        """Read the names of all finished runs of the store at ``path``."""
+        from convergence_core.result import RunResult  # noqa: PLC0415 - brings pydantic
+        from tasks.store import ParquetStore  # noqa: PLC0415 - brings DuckDB
+
+        self._names: dict[str, str] = {}
+        for record in reversed(ParquetStore(path).runs()):
+            if record.summary_json is not None:
+                self._names |= RunResult.from_json(record.summary_json).names
+
+    def __call__(self, text: str | None) -> str:
+        """Return a text with names in place of candidates' ids."""
+        return re.sub(
+            r"\b[0-9a-f]{16}\b", lambda m: self._names.get(m[0], short_id(m[0])), text or ""
+        )
 
 
 def finished_run(store: "ParquetStore", name: str | None) -> "RunRecord":

@@ -253,7 +253,7 @@ def report_location(run: Run, result: RunResult) -> str:
         "racing": "Evaluations by configuration and generation",
     }
     if result.prompts is not None:
-        shown["prompts"] = "How the prompt was written"
+        shown["prompts"] = "Prompt edits"
     links = "\n".join(
         f"- [{title}](/artifacts/key/{_key(run, name)})" for name, title in shown.items()
     )

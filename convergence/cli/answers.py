@@ -88,7 +88,7 @@ def _print(
     for line in _head(result, answers, is_whole=is_whole):
         console.answer(line)
     if why:
-        console.answer(f"Inputs are shown as sent, without expected answers: {why}.")
+        console.answer(f"Inputs appear as sent, without expected answers: {why}.")
     defaults = None if result.best_is_baseline else result.baseline
     shown = answers[: limit or None]
     for block in answer_blocks(shown, *sides(result)):
@@ -97,7 +97,7 @@ def _print(
         for block in prompt_blocks(defaults.params, result.best.params, *sides(result)):
             console.show_block(block)
     if result.prompts is not None and result.prompts.family and is_whole:
-        console.answer(f"\nHow the prompt was written: {result.prompts.sentence}", style="bold")
+        console.answer(f"\nPrompt edits: {result.prompts.sentence}", style="bold")
         for line in (result.prompts.chooser, *edit_lines(result.prompts)):
             console.answer(line)
     if len(shown) < len(answers):

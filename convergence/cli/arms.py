@@ -9,6 +9,7 @@ import typer
 from convergence import console
 from convergence.cli import options
 from convergence.cli.locations import open_runtime
+from convergence.finished_runs import CandidateNames
 from convergence_core.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -142,20 +143,20 @@ def fold(
             "guards": report.guards,
             "alarms": report.alarms,
         },
-        lambda: _show_fold(report),
+        lambda: _show_fold(report, CandidateNames(root)),
     )
 
 
-def _show_fold(report: "FoldReport") -> None:
+def _show_fold(report: "FoldReport", names: CandidateNames) -> None:
     console.answer(f"{report.n_decisions:,} decisions and {report.n_rewards:,} rewards exported.")
     for origin, exported in (("feedback", report.feedback), ("policy", report.policy)):
         listed = ", ".join(f"{n:,} {table}" for table, n in exported.items() if n)
         if listed:
             console.answer(f"Of the {origin}: {listed} exported.")
     for name, evidence in report.evidence.items():
-        console.answer(f"{name}: regret so far {evidence.regret:.1f}; {evidence.sentence}")
+        console.answer(f"{name}: regret so far {evidence.regret:.1f}; {names(evidence.sentence)}")
     for name, watched in report.guards.items():
-        console.answer(f"{name}: {watched.sentence}")
+        console.answer(f"{name}: {names(watched.sentence)}")
     for alarm in report.alarms:
         console.answer(
             f"Drift: {alarm.what} of {alarm.system} went from {alarm.before:.3g} to "

@@ -10,9 +10,9 @@ import typer
 from convergence import console
 from convergence.cli import locations, options
 from convergence.cli.options import EXIT_NO
+from convergence.finished_runs import CandidateNames
 from convergence_core.caveats import CASES, TRAFFIC
 from convergence_core.errors import RunNotFoundError
-from convergence_core.records import short_id
 
 if TYPE_CHECKING:
     from convergence_core.ports import RunRecord
@@ -128,10 +128,11 @@ def rollback(
 
     with locations.open_runtime(store, config) as state:
         _, former = previous_of(state, system)
-        console.confirm(f"Restore {former.candidate_id} as champion of {system}?", yes=yes)
+        name = CandidateNames(state.root)(former.candidate_id)
+        console.confirm(f"Restore {name} as champion of {system}?", yes=yes)
         roll_back(state, system)
     _answer(system=system, candidate_id=former.candidate_id, params=former.params)
-    console.say(f"{former.candidate_id} is the champion of {system} again.")
+    console.say(f"{name} is the champion of {system} again.")
 
 
 def _evidence_of(look: Any) -> str:
@@ -140,16 +141,17 @@ def _evidence_of(look: Any) -> str:
     return evidence(look.log_e, look.log_threshold)
 
 
-_LOOK_COLUMNS: dict[str, Callable[[Any], str]] = {
-    "when": lambda look: _minute(look.created_us),
-    "system": lambda look: look.system,
-    "kind": lambda look: look.kind,
-    "candidate": lambda look: short_id(look.candidate_id or ""),
-    "against": lambda look: short_id(look.champion_id or ""),
-    "verdict": lambda look: look.decision,
-    "n": lambda look: f"{look.n:,}",
-    "evidence": _evidence_of,
-}
+def _look_columns(names: CandidateNames) -> dict[str, Callable[[Any], str]]:
+    return {
+        "when": lambda look: _minute(look.created_us),
+        "system": lambda look: look.system,
+        "kind": lambda look: look.kind,
+        "configuration": lambda look: names(look.candidate_id),
+        "against": lambda look: names(look.champion_id),
+        "verdict": lambda look: look.decision,
+        "n": lambda look: f"{look.n:,}",
+        "evidence": _evidence_of,
+    }
 
 
 def gates(
@@ -168,9 +170,10 @@ def gates(
         verdicts, drifts = looks(state, system), alarms(state, system)
         names = sorted({look.system for look in verdicts} | ({system} if system else set()))
         champions = {name: champion_of(state, name) for name in names}
+        root = state.root
     console.emit(
         {"looks": verdicts, "alarms": drifts, "champions": champions},
-        lambda: _show_gates(verdicts, drifts, champions),
+        lambda: _show_gates(verdicts, drifts, champions, root),
     )
 
 
@@ -178,6 +181,7 @@ def _show_gates(
     verdicts: "Sequence[GateLook]",
     drifts: "Sequence[StoredAlarm]",
     champions: "Mapping[str, Champion | None]",
+    root: Path,
 ) -> None:
     for alarm in drifts:
         console.answer(
@@ -187,7 +191,8 @@ def _show_gates(
     if not verdicts:
         console.say("No promotion gate has decided yet.")
         return
-    console.show(console.table_of(verdicts, _LOOK_COLUMNS, right=("n", "evidence")))
+    names = CandidateNames(root)
+    console.show(console.table_of(verdicts, _look_columns(names), right=("n", "evidence")))
     if any(look.kind != "holdout" for look in verdicts):
         console.answer(f"Verdicts on traffic: {TRAFFIC}")
     if any(look.kind == "holdout" for look in verdicts):
@@ -196,7 +201,7 @@ def _show_gates(
         text = (
             "none yet"
             if champion is None
-            else f"{short_id(champion.candidate_id)} ({champion.reason})"
+            else f"{names(champion.candidate_id)} ({champion.reason})"
         )
         console.answer(f"Champion of {name}: {text}")
 

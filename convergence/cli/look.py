@@ -96,7 +96,7 @@ def _reward(record: "RunRecord") -> str:
     """Return the least biased mean reward of the recommended candidate, and its kind."""
     summary = json.loads(record.summary_json) if record.summary_json else {}
     winner = summary.get("winner") or {}
-    for role, kind in (("holdout", "held-out"), ("fresh", "asked again"), ("search", "posterior")):
+    for role, kind in (("holdout", "held-out"), ("fresh", "repeated"), ("search", "posterior")):
         if winner.get(role):
             return f"{winner[role]['mean']:.3f} {kind}"
     return ""

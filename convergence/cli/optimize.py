@@ -204,8 +204,9 @@ def show(result: "RunResult") -> None:
     from tasks.report.document import summary  # noqa: PLC0415 - as above
 
     price = "" if result.cost_usd is None else f", {number_text.usd(result.cost_usd)}"
-    console.answer(f"\n{result.label}: {result.status}, {result.reason}", style="bold")
-    console.answer(f"{phrases.heading(result)}{price}")
+    console.answer(f"\n{result.label}: {phrases.heading(result)}{price}", style="bold")
+    if result.status != "done":  # the progress reports the other reasons
+        console.answer(phrases.ending(result))
     for block in summary(result):
         console.show_block(block)
     names = [name for name in ("report.html", "report.md") if name in result.files]

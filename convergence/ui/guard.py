@@ -36,12 +36,11 @@ _HEADERS = (
 )
 _MAX_BODY = 65_536
 _BEGIN = (
-    "Open the address that `convergence ui` printed; it can be used once, and each use prints a new "
-    "one. Or give a token of scope admin."
+    "Open the one-time login link that `convergence ui` prints, or give a token of scope admin."
 )
 NO_WRITES = (
-    "Nothing can be changed from here: start `convergence ui` with --token NAME=admin, where NAME is an "
-    "environment variable that holds a token, and give that token when you are asked."
+    "Read-only. To make changes, put a token into an environment variable NAME, start `convergence ui` "
+    "with --token NAME=admin, and enter the token."
 )
 
 

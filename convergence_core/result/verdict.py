@@ -39,8 +39,8 @@ DEARER = 1.1
 """Times the other's price of an answer from which on one costs more."""
 
 AFTER_OFFLINE = (
-    "A mock answered in place of the models, so this says nothing about the real ones: set the "
-    "key, and run `convergence optimize` without `--offline`."
+    "A mock answered instead of the models, so this says nothing about real ones. Set the key, then "
+    "run `convergence optimize` without `--offline`."
 )
 """Next step after an offline run."""
 
@@ -113,7 +113,7 @@ def verdict_of(result: RunResult) -> Verdict:
         names = " and ".join(result.never_called)
         verdict = replace(
             verdict,
-            sentence=f"{verdict.sentence} Asked for, and never called: {names}; `convergence "
+            sentence=f"{verdict.sentence} Configured but never called: {names}; `convergence "
             "estimate` names the smallest budget that affords each.",
         )
     if not is_offline(result) or verdict.kind in {"nothing", "untested"}:
@@ -157,7 +157,7 @@ def _compared(result: RunResult, gate: GateReport) -> dict[Kind, tuple[str, str,
     return {
         "promoted": (
             f"Promoted: better than {other}, {gap}; {risk}. It is the champion now.{price}",
-            "Nothing needs to be done. All evidence of the gates:",
+            "No action needed. See the evidence:",
             "convergence gates",
         ),
         "better": (
@@ -307,7 +307,7 @@ def _add_cases(result: RunResult, gate: GateReport) -> str:
     n_evaluated, held = gate.n_cases, result.n_holdout_cases
     if n_evaluated < held:
         return (
-            f"Only {n_evaluated:,} of {held:,} held-out cases were asked: raise the limit and go on with "
+            f"The run evaluated only {n_evaluated:,} of {held:,} held-out cases. Raise the limit, then run "
             f"`convergence resume {result.label}`."
         )
     total = result.n_search_cases + held
@@ -328,16 +328,16 @@ def _nothing(result: RunResult) -> Verdict:
             kind="nothing",
             sentence=f"No configuration can be recommended: the budget refused {skipped}.",
             next_step="Raise the limit, or lower what a call may cost (`max_tokens`): "
-            "`convergence estimate` names the smallest budget. Then go on:",
+            "`convergence estimate` names the smallest budget. Then continue:",
             command=f"convergence resume {result.label}",
         )
-    why = f"none of the {plural(result.n_candidates, 'configuration')} asked has a reward"
+    why = f"none of the {plural(result.n_candidates, 'configuration')} has a reward"
     if result.all_failed:
         why = f"all of the {plural(result.n_evaluations, 'evaluation')} failed"
     return Verdict(
         kind="nothing",
         sentence=f"No configuration can be recommended: {why}.",
-        next_step="Mend what failed, as listed below, and ask again.",
+        next_step="Fix the failures below, then retry:",
         command=f"convergence resume {result.label} --retry-errors",
     )
 
@@ -351,7 +351,7 @@ def _same(result: RunResult) -> Verdict:
         )
     return Verdict(
         kind="same",
-        sentence="The defaults are the best configuration found: nothing was gained.",
+        sentence="No gain: the defaults are the best configuration found.",
         next_step="Look at single answers, then widen `search_space` or raise "
         "`optimization.evolution.generations`.",
         command=f"convergence show {result.label}",
@@ -362,30 +362,27 @@ def _untested(result: RunResult) -> Verdict:
     if result.baseline is None and not result.has_defaults:
         return Verdict(
             kind="untested",
-            sentence="The configuration found was compared with nothing: no defaults are given.",
-            next_step="Write the values in use today as `default:` of the parameters under "
+            sentence="No comparison: the configuration file sets no defaults.",
+            next_step="Write your current values as `default:` of the parameters in "
             "`search_space`, then run `convergence optimize` again.",
         )
     if result.baseline is None:
         return Verdict(
             kind="untested",
-            sentence="The configuration found was compared with nothing: the defaults were not "
-            "evaluated.",
-            next_step="Raise the limit that ended the run, and go on.",
+            sentence="No comparison: the run did not evaluate the defaults.",
+            next_step="Raise the limit that stopped the run, then resume:",
             command=f"convergence resume {result.label}",
         )
     if result.n_holdout_cases == 0:
         return Verdict(
             kind="untested",
-            sentence="The configuration found was not tested on cases that the search never saw: "
-            "none were held out.",
+            sentence="Not tested on unseen cases: the run held none out.",
             next_step="Set `evaluation.test_cases.holdout`, for example to 0.3, then run "
             "`convergence optimize` again.",
         )
     return Verdict(
         kind="untested",
-        sentence="The configuration found was not compared with the defaults on held-out cases: "
-        "they gave no reward for both.",
-        next_step="Raise the limit that ended the run, or mend what failed, and go on.",
+        sentence="No comparison with the defaults: no held-out case has a reward for both.",
+        next_step="Raise the limit that stopped the run, or fix the failures below, then resume:",
         command=f"convergence resume {result.label}",
     )

@@ -101,7 +101,7 @@ def run_row(record: RunRecord, leader: Mapping[str, Any], spent: Mapping[str, An
 
 def _basis(winner: Mapping[str, Any]) -> str:
     """Return which cells a run's number rests on."""
-    names = {"holdout": "held-out cases", "fresh": "search cases, asked again"}
+    names = {"holdout": "held-out cases", "fresh": "search cases, repeated"}
     return next((name for role, name in names.items() if winner.get(role)), "posterior")
 
 

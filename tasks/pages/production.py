@@ -208,7 +208,7 @@ def _arms(
                 "log_threshold": shown.get("log_threshold"),
                 "n_to_verdict": shown.get("n_to_verdict"),
                 "verdict": _verdict(shown, at),
-                "status": "retired" if arm.retired else "on offer",
+                "status": "retired" if arm.retired else "active",
                 "run_id": arm.run_id,
             }
         )

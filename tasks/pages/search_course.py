@@ -55,22 +55,25 @@ def leaderboard(source: PageSource, record: RunRecord) -> Page:
     ordered = "cautious estimate" if result is None else ranked_by(result)
     note = (
         f"Ordered by {ordered}. Posterior means with {percent(level)} intervals: they compare "
-        "candidates that were asked different cases."
+        "configurations that ran on different cases."
     )
-    return {"rows": rows, "parameters": _parameters(record), "level": level, "note": note}
+    space = source.space(record)
+    names = {} if space is None else space.named_values(row["params"] for row in ranking)
+    return {"rows": rows, "parameters": _parameters(record, names), "level": level, "note": note}
 
 
 def _cells_of(row: Mapping[str, Any]) -> Page:
     return {name: row.get(name, 0) for name in ("n_cells", "n_cases", "n_failed")}
 
 
-def _parameters(record: RunRecord) -> list[Page]:
+def _parameters(record: RunRecord, names: Mapping[str, Mapping[str, str]]) -> list[Page]:
     space = json.loads(record.search_space_json)
     return [
         {
             "name": name,
             "kind": parameter.get("type"),
             "values": parameter.get("choices") or parameter.get("variants"),
+            "names": {value: shown for shown, value in names.get(name, {}).items()},
             "low": parameter.get("min"),
             "high": parameter.get("max"),
             "log": bool(parameter.get("log")),

@@ -83,7 +83,7 @@ def roll_back(source: PageSource, system: str, body: Mapping[str, Any]) -> str:
     """
     check_confirmed(body, system)
     former = bring_back(_runtime(source), system)
-    return f"{former.candidate_id} is the champion of {system} again."
+    return f"{source.champion_name(former)} is the champion of {system} again."
 
 
 def stop(source: PageSource, record: RunRecord, body: Mapping[str, Any]) -> str:
@@ -96,12 +96,12 @@ def stop(source: PageSource, record: RunRecord, body: Mapping[str, Any]) -> str:
     mark = holder_of(source.store.path / JOURNAL_FILE, record.name)
     if record.status != "running" or mark is None:
         raise QueryError(
-            f"a run must be going on to be stopped, but {record.label} is {record.status}."
+            f"you can stop only a run that is running, but {record.label} is {record.status}."
         )
     if not is_local_process(mark):
         raise QueryError(f"{record.label} runs on {mark.host}: stop it there.")
     os.kill(mark.pid, signal.SIGTERM)
-    return f"{record.label} ends after the calls that are under way. What was paid is kept."
+    return f"{record.label} stops after the calls in flight and keeps all paid answers."
 
 
 def resume(source: PageSource, record: RunRecord, body: Mapping[str, Any]) -> str:
@@ -113,7 +113,7 @@ def resume(source: PageSource, record: RunRecord, body: Mapping[str, Any]) -> st
     check_confirmed(body, record.label)
     if record.status not in {"stopped", "interrupted", "failed"}:
         raise QueryError(
-            f"a run must have stopped to go on, but {record.label} is {record.status}."
+            f"you can resume only a run that has stopped, but {record.label} is {record.status}."
         )
     offline = ("--offline",) if "offline" in record.tags else ()
     started = subprocess.Popen(  # noqa: S603 - our own command, with the id of a run of this store
@@ -123,7 +123,7 @@ def resume(source: PageSource, record: RunRecord, body: Mapping[str, Any]) -> st
         start_new_session=True,
     )  # fmt: skip
     threading.Thread(target=started.wait, name="resumed run", daemon=True).start()
-    return f"{record.label} goes on in a process of its own."
+    return f"{record.label} continues in a new process."
 
 
 def check_confirmed(body: Mapping[str, Any], name: str) -> None:

@@ -247,9 +247,9 @@ def cases_of(record: RunRecord) -> tuple[tuple[Case, ...] | None, str]:
         tree = stored_mapping(record.config_json)
         loaded = load_mapping(tree, Path(record.base_dir), allow_callable=True)
     except ConfigurationError:
-        return None, "the files that the run was made of are not all there any more"
+        return None, "some files of the run are missing"
     if loaded.cases_sha256 != record.cases_sha256:
-        return None, "the test cases were changed since this run"
+        return None, "the test cases have changed since this run"
     return loaded.cases, ""
 
 

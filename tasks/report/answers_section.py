@@ -32,7 +32,7 @@ _TOKEN = re.compile(r"\w+|\s+|[^\w\s]")
 
 ROLE_NOUNS: Mapping[Role, str] = {
     "holdout": "held-out case",
-    "fresh": "search case, asked again",
+    "fresh": "search case, repeated",
     "search": "search case",
 }
 
@@ -70,14 +70,13 @@ def answer_blocks(cases: Sequence[CaseAnswers], first: str, second: str) -> list
     """
     blocks: list[Block] = []
     if any(case.first is not None and case.second is not None for case in cases):
-        text = f"Where two values stand beside each other (a{ARROW}b), the first is of the {first}"
+        text = f"Of two values (a{ARROW}b), the first is of the {first}"
         blocks.append(Paragraph((f"{text} configuration, the second of the {second}.",), "note"))
     if all(_is_without_text(case) for case in cases):
         blocks.append(
             Paragraph(
                 marked(
-                    "No texts were kept, so only their scores are shown: the configuration says "
-                    "`storage.keep_text: false`."
+                    "Only scores are shown: the configuration keeps no texts (`storage.keep_text: false`)."
                 )
             )
         )
@@ -99,7 +98,7 @@ def _title(case: CaseAnswers, first: str, second: str) -> str:
     name = f"{short(case.name or case.case_id)} ({ROLE_NOUNS[case.role]})"
     if case.first is None or case.second is None:
         absent = first if case.first is None else second
-        return f"{name}: {absent} not asked"
+        return f"{name}: {absent} not run"
     gap = case.gap
     if gap is None:
         return f"{name}: no reward to compare"

@@ -136,7 +136,7 @@ def section(
     title: str, sentence: str, lines: Iterable[str] = (), blocks: "Iterable[Block]" = ()
 ) -> "list[Block]":
     """Return a section: title, sentence, list of lines, then further blocks."""
-    items = tuple((line,) for line in lines)
+    items = tuple(map(marked, lines))
     bullets = [Bullets(items)] if items else []
     return [Heading(title), Paragraph((sentence,), "lead"), *bullets, *blocks]
 

@@ -42,8 +42,8 @@ _CANDIDATES = "SELECT candidate_id, params_json FROM candidates WHERE run_id = $
 
 _ROLES: Mapping[Role, str] = {
     "holdout": "held-out cases, which the search never saw",
-    "fresh": "search cases, asked again after the choice",
-    "search": "search cases, by which candidates were chosen: biased upward for whoever was chosen",
+    "fresh": "search cases, repeated after the choice",
+    "search": "search cases, by which candidates were chosen: biased upward for the one chosen",
 }
 
 
@@ -166,9 +166,7 @@ def compared(store: Store, first: Subject, second: Subject) -> PairComparison:
     """Return two candidates side by side, on the cases that both were asked."""
     configurations = [_configuration_of(subject.record) for subject in (first, second)]
     cases, why = cases_of(second.record)
-    notes = [f"Inputs are shown as they were sent, and groups of cases are not known: {why}."] * (
-        cases is None
-    )
+    notes = [f"Inputs appear as sent, and groups of cases are unknown: {why}."] * (cases is None)
     notes += _notes(first.record, second.record, configurations)
     a, b = (
         with_judges_reasons(
@@ -210,19 +208,19 @@ def _configuration_of(record: RunRecord) -> Configuration:
 def _notes(
     first: RunRecord, second: RunRecord, configurations: Sequence[Configuration]
 ) -> list[str]:
-    stand_in = "its answers are a mock's, no real model's."
+    stand_in = "a mock wrote its answers, no real model."
     if first.run_id == second.run_id:
         return [f"The run was offline: {stand_in}"] if "offline" in first.tags else []
     notes = []
     if first.cases_sha256 != second.cases_sha256:
         notes.append(
-            "The runs were made with different test cases: those of the same id are compared."
+            "The runs have different test cases: only those with the same id are compared."
         )
     rewards = [configuration.evaluation.metrics for configuration in configurations]
     if rewards[0] != rewards[1]:
         notes.append(
-            "The runs reward different things (`evaluation.metrics` is not the same), so their "
-            "rewards do not compare; read the answers."
+            "The runs reward different things (`evaluation.metrics` differs), so compare their answers, "
+            "not their rewards."
         )
     notes += [
         f"{run.label} was offline: {stand_in}" for run in (first, second) if "offline" in run.tags
@@ -316,7 +314,7 @@ def comparison_sentence(comparison: PairComparison) -> str:
     if comparison.first.candidate_id == comparison.second.candidate_id:
         return "A and B are the same configuration."
     if not comparison.shared:
-        return "A and B share no case on which both have a reward, so nothing compares them."
+        return "A and B share no case on which both have a reward, so they cannot be compared."
     best = comparison.shared[0]
     gap = best.difference
     noun = {"holdout": "held-out case", "fresh": "search case", "search": "search case"}[best.role]
@@ -333,10 +331,10 @@ def comparison_sentence(comparison: PairComparison) -> str:
         may_be = f"the true difference may be anything between {ends}"
         if round(gap.mean, 3) == 0:
             statement = "A and B have the same mean reward"
-            so = f"These cases do not tell the two apart: {may_be}"
+            so = f"These cases do not separate the two: {may_be}"
         else:
             statement = f"B's mean reward differs from A's by {number_text.signed(gap.mean)}"
-            so = f"That may be chance, these cases do not tell the two apart: {may_be}"
+            so = f"That may be chance, for these cases do not separate the two: {may_be}"
     return f"On the {cases} that both answered, {statement}. {so} ({level} confidence)."
 
 

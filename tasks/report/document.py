@@ -58,7 +58,7 @@ MAX_ROWS = 50
 
 ROLE_NAMES: Mapping[Role, str] = {
     "holdout": "held-out cases",
-    "fresh": "search cases, asked again",
+    "fresh": "search cases, repeated",
     "search": "search (biased by selection)",
 }
 """What the estimates of a role rest on, most trustworthy first."""
@@ -146,7 +146,7 @@ def _society(result: RunResult) -> list[Block]:
 def _first_page(result: RunResult) -> list[Block]:
     """Return verdict, scores, what differs from the defaults, and what changed in a few answers."""
     candidate = result.best
-    blocks = [Heading("What was found"), *verdict_blocks(result)]
+    blocks = [Heading("Result"), *verdict_blocks(result)]
     if candidate is None:
         return blocks
     blocks.append(_compared(result, candidate))
@@ -357,10 +357,9 @@ def _value(params: Params, name: str) -> Inline:
 
 
 _ABOUT_ADJUSTED = (
-    "Configurations were asked different numbers of cases, and some cases are easier than others. "
-    "An adjusted mean is what the metric would be over all cases of the search: it takes off how "
-    "easy the cases were, and draws a configuration that was asked few to the average. Measured "
-    "means are over the same evaluations for both."
+    "Configurations ran on different numbers of cases, some easier than others. Adjusted means "
+    "estimate the metric over all search cases: they remove the difficulty of the cases, and pull "
+    "configurations with few cases toward the average. Measured means use the same evaluations for both."
 )
 
 
@@ -428,13 +427,12 @@ def course_blocks(
     if not curve:
         return []
     plots = [plot for plot in (learning_curve(curve, holdout), spend(curve)) if has_points(plot)]
-    blocks: list[Block] = [Heading("How the search went"), Plots(tuple(plots))]
+    blocks: list[Block] = [Heading("Search by generation"), Plots(tuple(plots))]
     if len(plots) > 1:
         text = (
-            "The line is the posterior mean of the configuration that would have been recommended "
-            f"after each generation, with its {number_text.percent(level)} interval, from "
-            "the search's evaluations alone: biased upward by selection. The dashed line is the average "
-            "posterior mean of the configurations that the generation asked."
+            "The line is the posterior mean of the recommendation after each generation, with its "
+            f"{number_text.percent(level)} interval, from the search's evaluations alone: biased upward "
+            "by selection. The dashed line is the average posterior mean of the generation's configurations."
         )
         blocks.append(Paragraph((text,), "caption"))
     columns: dict[str, Callable[[CurvePoint], Inline]] = {
@@ -444,7 +442,7 @@ def course_blocks(
         "recommended so far (posterior mean)": lambda point: number_text.interval(
             point.best_mean, point.low, point.high
         ),
-        "average of those asked (posterior mean)": lambda p: number_text.reward(p.asked_mean),
+        "average of the generation (posterior mean)": lambda p: number_text.reward(p.asked_mean),
     }
     if any(point.cumulative_usd is not None for point in curve):
         columns["USD so far"] = lambda point: number_text.usd(point.cumulative_usd)
@@ -469,16 +467,16 @@ def _leaderboard(result: RunResult) -> list[Block]:
     if any(row.cautious is not None for row in rows):
         text += (
             " They are ranked by the cautious estimate, the lower end of the posterior's 68 % "
-            "interval: a configuration that was asked little must be clearly higher to come first. "
-            "Only then are the means of the leaders corrected by what earlier leaders showed when "
-            "they were asked again. So the means themselves need not fall from row to row."
+            "interval: a configuration with few evaluations must be clearly higher to come first. "
+            "The means are corrected after ranking, by how earlier leaders did on repeated cases, so "
+            "they may rise from one row to the next."
         )
     if any(row.metrics for row in rows[:n]):
         text += " Metrics are means adjusted for the cases."
     if any(row.feasible is not None for row in rows):
         text += (
-            " Configurations that probably break a hard constraint come after all others, the "
-            "likeliest to keep them first."
+            " Configurations that probably break a hard constraint come last, the most likely to "
+            "keep them first."
         )
     if n < result.n_candidates:
         text += (
@@ -486,7 +484,7 @@ def _leaderboard(result: RunResult) -> list[Block]:
             "`experiments.csv` and in the store."
         )
     return [
-        Heading("Configurations asked"),
+        Heading("Configurations evaluated"),
         Paragraph(marked(text), "note"),
         leaderboard_grid(result, MAX_ROWS),
         *_named_values(result),
@@ -502,7 +500,7 @@ def _named_values(result: RunResult) -> list[Block]:
     ]
     if not rows:
         return []
-    folded = f"The {plural(len(rows), 'long value')} that these tables name, whole"
+    folded = f"{plural(len(rows), 'long value')} of these tables in full"
     return [Grid(("parameter", "name", "value"), tuple(rows), folded=folded)]
 
 
@@ -514,42 +512,42 @@ def _gaps(result: RunResult) -> Iterator[str]:
         yield f"Of the final test of the winner: {clean(result.final_look)}."
     if result.n_skipped:
         skipped = plural(result.n_skipped, "evaluation")
-        yield f"{skipped} planned and not made: {short(result.reason, 200)}"
+        yield f"{skipped} planned but not run: {short(result.reason, 200)}"
     if result.n_failed:
         yield f"{result.n_failed:,} of {plural(result.n_evaluations, 'evaluation')} failed."
     if result.n_missing:
         yield f"{plural(result.n_missing, 'evaluation')} got no reward."
     if result.n_maybe_paid:
         calls = plural(result.n_maybe_paid, "call")
-        yield f"{calls} in flight when a process died: perhaps paid."
+        yield f"{calls} may be paid: in flight when a process died."
     if result.cost_usd is None and result.n_calls and not is_free(result):
         yield (
             "No call had a known price, so the spend in dollars is unknown. Write prices under "
             "`prices:`."
         )
     if result.status == "stopped":
-        yield f"The run can go on: `convergence resume {result.label}`."
+        yield f"Continue the run: `convergence resume {result.label}`."
 
 
 _FAULTS = (
-    "A fault of the candidate counts as reward 0; a fault of network, server or metric is missing "
-    "and counts as nothing."
+    "A configuration's own error scores 0. An error of the network, the server or a metric counts as "
+    "missing."
 )
 
 
 def _not_done(result: RunResult) -> list[Block]:
     items = [marked(item) for item in _gaps(result)]
-    blocks: list[Block] = [Heading("What failed or was not done")]
+    blocks: list[Block] = [Heading("Failures and gaps")]
     if not items and not result.failures:
-        return [*blocks, Paragraph(("Every planned evaluation was made and has a reward.",))]
+        return [*blocks, Paragraph(("Every planned evaluation has a reward.",))]
     if items:
         blocks.append(Bullets(tuple(items)))
     if result.failures:
         columns: Columns[Failure] = {
             "reason": lambda failure: Code(short(failure.reason)),
-            "fault of": lambda failure: failure.fault or "not asked",
+            "error of": lambda failure: failure.fault or "not run",
             "evaluations": lambda failure: f"{failure.n:,}",
-            "an example": lambda failure: phrases.failure_example(failure.example, 300),
+            "example": lambda failure: phrases.failure_example(failure.example, 300),
         }
         blocks.append(table(result.failures[:MAX_ROWS], columns, numeric=("evaluations",)))
         blocks.append(Paragraph((_FAULTS,), "note"))
@@ -562,7 +560,7 @@ def _facts(result: RunResult) -> list[Block]:
         "label": result.label,
         "system": result.system,
         "algorithm": f"{result.algorithm}, seed {result.seed}",
-        "began": phrases.moment(result.started_us),
+        "started": phrases.moment(result.started_us),
         "ended": phrases.moment(result.ended_us),
         "took": phrases.duration(result.started_us, result.ended_us),
         "test cases": f"{result.n_search_cases:,} in the search, {result.n_holdout_cases:,} held out",

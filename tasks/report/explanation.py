@@ -40,7 +40,7 @@ def _parameters(result: RunResult) -> list[Block]:
     if not effects:
         return []
     known = [effect for effect in effects if effect.share is not None]
-    blocks: list[Block] = [Heading("What the parameters do")]
+    blocks: list[Block] = [Heading("Parameter effects")]
     if known:
         blocks.append(Paragraph((about_effects(result, known),), "note"))
     if shares := plots_of(result, "shares"):
@@ -48,9 +48,9 @@ def _parameters(result: RunResult) -> list[Block]:
     if known:
         blocks.append(_shares(known))
     caption = (
-        "Bands and bars: the interval of the difference to the average, which is dashed. "
-        "Hollow dots: values near which no configuration was asked. In brackets: configurations "
-        "asked. Grey: not surely different from no effect at all."
+        "Bands and bars: the interval of the difference from the average, which is dashed. Hollow "
+        "dots: values that no configuration tried. In brackets: configurations tried. Grey: no "
+        "significant effect."
     )
     n_left_out = len(effects) - MAX_EFFECTS
     if n_left_out > 0:
@@ -62,19 +62,18 @@ def _parameters(result: RunResult) -> list[Block]:
 def about_effects(result: RunResult, effects: list[Effect]) -> str:
     """Return what effects are, how much they explain, and how many are sure."""
     text = (
-        "The mean reward that the model of the search expects at each value, averaged over a fixed "
-        f"sample of the other parameters, with {percent(effects[0].level)} intervals of the "
-        "difference to the average over all values. It is the model's account of the whole space, "
-        "also where little was asked. "
+        "Mean reward that the search's model expects at each value, averaged over a fixed sample of "
+        f"the other parameters. Intervals ({percent(effects[0].level)}) are of the difference from the "
+        "average over all values. The model covers the whole space, with few evaluations in parts of it. "
     )
     surface = None if result.explanation is None else result.explanation.surface
     if surface is not None:
         text += (
-            f"A configuration drawn at random earns "
-            f"{number_text.interval(surface.average, surface.average_low, surface.average_high)}; "
-            f"their standard deviation is {number_text.reward(surface.sd)}. Of the variance, single "
-            f"parameters explain {_percent(surface.share_single)}, and {_percent(surface.share_own)} "
-            "belongs to single configurations alone. "
+            f"A random configuration has a mean reward of "
+            f"{number_text.interval(surface.average, surface.average_low, surface.average_high)}, with "
+            f"a standard deviation of {number_text.reward(surface.sd)} between configurations. Single "
+            f"parameters explain {_percent(surface.share_single)} of the variance; "
+            f"{_percent(surface.share_own)} is specific to single configurations. "
         )
     n_sure = sum(effect.is_sure for effect in effects)
     return text + (
@@ -94,7 +93,7 @@ def _shares(effects: list[Effect]) -> Grid:
     columns: Columns[Effect] = {
         "parameter": lambda effect: Code(clean(effect.parameter)),
         "share of variance": lambda e: _share(e.share, e.share_low, e.share_high),
-        "sure": _is_sure,
+        "significant": _is_sure,
         "highest at": lambda effect: short(highest(effect).label),
         "expected mean reward there": reward_there,
         "active in": lambda effect: _percent(effect.share_active),
@@ -125,29 +124,24 @@ def _values(effects: list[Effect]) -> Grid:
 
 def _pairs(surface: Surface) -> list[Block]:
     n_sure = sum(pair.is_sure for pair in surface.interactions)
-    pairs = f"{plural(surface.n_pairs, 'pair')} looked at"
     text = (
-        "No pair of parameters surely does anything together beyond the sum of what each does "
-        f"alone, at an error of {percent(ERROR)} over {pairs}."
+        f"{n_sure or 'None'} of {plural(surface.n_pairs, 'pair')} of parameters "
+        f"{'has' if n_sure <= 1 else 'have'} a significant effect beyond the sum of the two "
+        f"(family-wise {percent(ERROR)})."
     )
-    if n_sure:
-        text = (
-            "What two parameters do together, beyond the sum of what each does alone: "
-            f"{plural(n_sure, 'pair')} surely, at an error of {percent(ERROR)} over {pairs}."
-        )
-    blocks: list[Block] = [Heading("Which parameters interact"), Paragraph((text,), "note")]
+    blocks: list[Block] = [Heading("Parameter interactions"), Paragraph((text,), "note")]
     if surface.interactions:
         columns: Columns[ParameterInteraction] = {
             "pair": lambda pair: " with ".join(clean(name) for name in pair.parameters),
             "share of variance": lambda pair: _share(pair.share, pair.low, pair.high),
-            "sure": _is_sure,
-            "most at": lambda pair: ", ".join(short(label, 40) for label in pair.labels),
-            "beyond the sum there": lambda pair: number_text.signed_interval(
+            "significant": _is_sure,
+            "strongest at": lambda pair: ", ".join(short(label, 40) for label in pair.labels),
+            "beyond the sum": lambda pair: number_text.signed_interval(
                 pair.effect, pair.effect_low, pair.effect_high
             ),
         }
-        folded = "" if n_sure else "The strongest pairs, none of them sure"
-        numeric = ("share of variance", "beyond the sum there")
+        folded = "" if n_sure else "The strongest pairs, none significant"
+        numeric = ("share of variance", "beyond the sum")
         blocks.append(table(surface.interactions, columns, numeric=numeric, folded=folded))
     return blocks
 
@@ -159,27 +153,26 @@ def _discards(discards: Discards) -> list[Block]:
     others = plural(discards.n_candidates - 1, "other configuration")
     if discards.n_left:
         after = [
-            f"{n:,} with {plural(cells, 'evaluation')}" for cells, n in discards.left_by_cells
+            f"{n:,} after {plural(cells, 'evaluation')}" for cells, n in discards.left_by_cells
         ]
         shown = after if len(after) <= 8 else [*after[:7], f"{len(after) - 7} other counts"]
         text = (
-            f"{discards.n_left:,} of {others} left the race: the probability that its mean reward "
-            f"lies above the leader's is below {_probability(discards.bound)} for each of them, so at "
-            f"an error of {percent(discards.error)} none of them does. They left after these many: "
-            f"{', '.join(shown)}. "
+            f"The search dropped {discards.n_left:,} of {others}. The probability of beating the leader "
+            f"is below {_probability(discards.bound)} for each, and below {percent(discards.error)} for "
+            f"all together. Dropped: {', '.join(shown)}. "
         )
     else:
         text = (
-            f"None of {others} left the race: each lies above the leader with a probability of at "
+            f"The search dropped none of {others}: each beats the leader with a probability of at "
             f"least {_probability(discards.bound)}. "
         )
     if discards.n_waiting:
         text += (
-            f"{plural(discards.n_waiting, 'other')} did not leave, but got no more evaluations: only "
-            f"the first {discards.n_elites} by posterior mean compete. "
+            f"{plural(discards.n_waiting, 'other')} got no more evaluations: only the first "
+            f"{discards.n_elites} by posterior mean compete. "
         )
-    text += "As the evidence stands at the end; the leader is the highest posterior mean."
-    blocks: list[Block] = [Heading("What was discarded, and why"), Paragraph((text,))]
+    text += "This is the evidence at the end; the leader has the highest posterior mean."
+    blocks: list[Block] = [Heading("Discarded configurations"), Paragraph((text,))]
     if discards.closest:
         columns: Columns[Discard] = {
             "configuration": lambda row: named_label(row.label, row.candidate_id),
@@ -188,7 +181,7 @@ def _discards(discards: Discards) -> list[Block]:
             "above the leader": lambda row: _probability(row.probability),
         }
         n = len(discards.closest)
-        folded = f"The {n} that came closest" if n > 1 else "The one that left"
+        folded = f"The closest {n}" if n > 1 else "The one dropped"
         blocks.append(table(discards.closest, columns, numeric=[*columns][1:], folded=folded))
     return blocks
 

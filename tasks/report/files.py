@@ -46,7 +46,7 @@ Write: TypeAlias = Callable[[TextIO], None]
 
 _MEASURED: Mapping[Role, str] = {
     "holdout": "held-out cases, which the search never saw",
-    "fresh": "search cases, asked again after the choice",
+    "fresh": "search cases, repeated after the choice",
     "search": "search cases, biased upward by selection",
 }
 

@@ -109,8 +109,8 @@ def front_blocks(result: RunResult) -> list[Block]:
         note = Paragraph(("Configurations that another one dominates:",), "note")
         blocks += [note, _grid(result, front, shown, folded=folded)]
     text = (
-        "Hypervolume: the share of the unit cube of all these metrics that the configurations asked "
-        "by a generation dominate, by what is believed of them at the end."
+        "Hypervolume: the share of the unit cube of these metrics that the configurations up to a "
+        "generation dominate, by their estimates at the end."
     )
     volume = table(
         front.volume[-MAX_ROWS:],
@@ -128,11 +128,10 @@ def front_sentence(front: Front, n_candidates: int) -> str:
     """Return what a front shows, and what it takes for granted."""
     text = (
         f"{plural(len(front.points), 'configuration')} of "
-        f"{n_candidates:,} asked: by posterior means no other one is better in one metric "
-        "and nowhere worse. Metrics are on their scales, from 0 (bad) to 1 (good), with "
-        f"{number_text.percent(front.level)} intervals from the search's evaluations alone: biased upward by "
-        "selection. Overlapping intervals mean that the front may hold others too. The "
-        "recommendation is made by the metrics' weights."
+        f"{n_candidates:,}: by posterior means no other is better in one metric and no worse in all. "
+        f"Metrics range from 0 (bad) to 1 (good), with {number_text.percent(front.level)} intervals from "
+        "the search's evaluations alone: biased upward by selection. If intervals overlap, the front may "
+        "hold others too. The weights of the metrics choose the recommendation."
     )
     if front.n_infeasible:
         breaks, are = ("breaks", "is") if front.n_infeasible == 1 else ("break", "are")

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _SHORT = 60
 
-ROLES: Mapping[Role, str] = {"holdout": "held out", "fresh": "asked again", "search": "search"}
+ROLES: Mapping[Role, str] = {"holdout": "held out", "fresh": "repeated", "search": "search"}
 """Role of a cell → label in reports."""
 
 
@@ -141,9 +141,9 @@ def value_text(value: ParamValue) -> str:
 
 
 def heading(result: RunResult) -> str:
-    """Return a line that identifies the run."""
+    """Return the size of a run on one line."""
     return (
-        f"{result.system}: {plural(result.generations_run, 'generation')} of "
+        f"{plural(result.generations_run, 'generation')} of "
         f"{result.algorithm}, seed {result.seed}, {plural(result.n_candidates, 'configuration')}, "
         f"{plural(result.n_calls, 'call')}"
     )
@@ -196,8 +196,8 @@ def gate_sentence(result: RunResult) -> str | None:
     opponent = "the champion" if gate.opponent == "champion" else "the defaults"
     effect = f" by more than {gate.min_effect:g}" if gate.min_effect else ""
     return (
-        f"Promotion gate: {gate_evidence(gate)}. It asks whether the configuration lies above "
-        f"{opponent}{effect}; a wrong promotion has a probability of at most "
+        f"Promotion gate: {gate_evidence(gate)}. It tests whether the configuration beats "
+        f"{opponent}{effect}. A wrong promotion has a probability of at most "
         f"{percent(gate.alpha)} over all looks at these cases.{alpha_left(gate)} {CASES}"
     )
 
@@ -224,10 +224,10 @@ def gate_evidence(gate: GateReport) -> str:
 def fresh_sentence(result: RunResult, candidate: CandidateReport) -> str:
     """Return the re-estimate on search cases, or that there is none."""
     if candidate.fresh is None:
-        return "The search cases were not asked again after the choice."
+        return "The search cases were not repeated after the choice."
     give = "gives" if candidate.fresh.n_cases == 1 else "give"
     text = (
-        f"Asked again after the choice, the {_cases(candidate.fresh, 'search case')} {give} the "
+        f"Repeated after the choice, the {_cases(candidate.fresh, 'search case')} {give} the "
         f"{_best_words(result)} {estimate(candidate.fresh)}"
     )
     return text + _comparison_clause(result, "fresh")
@@ -237,7 +237,7 @@ def search_sentence(result: RunResult, candidate: CandidateReport) -> str:
     """Return the search's own estimate with its bias."""
     assert candidate.search is not None  # noqa: S101 - as the field says
     text = (
-        f"By the search itself its posterior mean is {estimate(candidate.search)} "
+        f"In the search its posterior mean is {estimate(candidate.search)} "
         f"({percent(candidate.search.level)} posterior interval) after "
         f"{plural(candidate.search.n_cases, 'case')}"
     )
@@ -246,8 +246,8 @@ def search_sentence(result: RunResult, candidate: CandidateReport) -> str:
         after = plural(other.n_cases, "case")
         text += f", that of the default configuration {estimate(other)} after {after}"
     return (
-        f"{text}. What the search says of the one it chose is biased upward by selection: it was "
-        f"chosen among {plural(result.n_candidates, 'configuration')} because it looked high there."
+        f"{text}. Selection biases this estimate upward: the search chose it among "
+        f"{plural(result.n_candidates, 'configuration')} because it looked high there."
     )
 
 
@@ -256,9 +256,8 @@ def within_sentence(result: RunResult) -> str | None:
     if result.within is None:
         return None
     return (
-        f"By the search's posterior, the probability that it lies within "
-        f"{result.within.delta:g} of the highest mean reward among the configurations asked is "
-        f"{percent(result.within.probability)}."
+        f"By the search's posterior, it lies within {result.within.delta:g} of the highest mean reward "
+        f"of all configurations evaluated with a probability of {percent(result.within.probability)}."
     )
 
 
@@ -297,16 +296,16 @@ def constraint_reason(
     often = "any answer" if not tolerance else f"more than {percent(tolerance)} of its answers"
     if not best.is_feasible:
         return (
-            "No configuration asked keeps the hard constraints more likely than not: each breaks "
-            f"one in {often}. This one is the likeliest to keep them, with probability "
+            "No configuration keeps the hard constraints more likely than not: each breaks one in "
+            f"{often}. This one is the most likely to keep them, with a probability of "
             f"{percent(best.feasible or 0.0)}."
         )
     if other is None or other.feasible is None:
         return ""
     return (
         f"{clean(names[other.candidate_id])} has a higher posterior mean, "
-        f"{reward(other.mean)}, and was passed over: it breaks a hard constraint in {often} with "
-        f"probability {percent(1.0 - other.feasible)}."
+        f"{reward(other.mean)}, but breaks a hard constraint in {often} with a probability of "
+        f"{percent(1.0 - other.feasible)}."
     )
 
 
@@ -350,8 +349,8 @@ def _comparison_clause(result: RunResult, role: Role) -> str:
 def _no_holdout(result: RunResult) -> str:
     if result.n_holdout_cases == 0:
         return (
-            "No cases were held out, so nothing is known about cases that the search has not "
-            "seen. Set `evaluation.test_cases.holdout`, for example to 0.3."
+            "The run held no cases out, so it has no evidence on unseen cases. Set "
+            "`evaluation.test_cases.holdout`, for example to 0.3."
         )
     text = f"The {plural(result.n_holdout_cases, 'held-out case')} gave no estimate."
     if result.final_look:

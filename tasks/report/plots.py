@@ -22,7 +22,7 @@ MAX_SHARES = 12
 _MAX_CHOICES = 10
 _ROLES: Mapping[Role, str] = {
     "holdout": "held-out\ncases\n(measured)",
-    "fresh": "search cases,\nasked again\n(measured)",
+    "fresh": "search cases,\nrepeated\n(measured)",
     "search": "search\n(posterior,\nbiased)",
 }
 
@@ -159,7 +159,7 @@ def learning_curve(curve: Sequence[CurvePoint], holdout: Estimate | None = None)
             mark="line",
             colour="dot",
             is_dashed=True,
-            label="average of those asked (search)",
+            label="average of the generation (search)",
         ),
     ]
     if holdout is not None:

@@ -124,7 +124,7 @@ def prompt_blocks(report: PromptReport, *, is_offline: bool) -> list[Block]:
             blocks.append(Paragraph((f"Shown: {', '.join(edge.failures)}.",), "note"))
         blocks.append(TextDiff(edge.diff()))
     lines = prompt_lines(report, is_offline=is_offline)
-    return section("How the prompt was written", report.sentence, lines, blocks)
+    return section("Prompt edits", report.sentence, lines, blocks)
 
 
 def prompt_lines(report: PromptReport, *, is_offline: bool) -> list[str]:
@@ -140,15 +140,15 @@ def prompt_lines(report: PromptReport, *, is_offline: bool) -> list[str]:
     lines += [f"Written by: {', '.join([*names, *drawn])}; cost of writing: {cost}."]
     if is_offline or RULES in report.writers:
         how = "`llm`, `prompts.writer`" if RULES in report.writers else "without `--offline`"
-        lines.append(f"Fixed rules have written these texts; a model's are better ones ({how}).")
+        lines.append(f"Fixed rules wrote these prompts; a model writes better ones ({how}).")
     if report.n_over_budget:
         lines.append(
-            f"The budget refused {plural(report.n_over_budget, 'request')} for a text "
+            f"The budget refused {plural(report.n_over_budget, 'request')} for a prompt "
             "(`budget.max_usd`, `prompts.max_share_usd`)."
         )
     if report.refusals:
         listed = (f"{n:,} {name.replace('_', ' ')}" for name, n in report.refusals.items())
-        lines.append(f"Refused, and never evaluated: {', '.join(listed)}.")
+        lines.append(f"Rejected without evaluation: {', '.join(listed)}.")
     return [*lines, *([] if report.overfitting is None else [report.overfitting])]
 
 
@@ -163,7 +163,7 @@ def _edit_line(edge: FamilyEdge) -> str:
         shown = f"shown {plural(len(edge.failures), 'case')}"
     if edge.category != "none":
         shown += f" (failures: {edge.category})"
-    effect = "never asked a search case that its parent was asked"
+    effect = "no search case shared with its parent"
     if edge.n_shared:
         meaning = " (95 % interval)" if edge.effect_se else ""
         effect = (

@@ -106,7 +106,7 @@ def preference_blocks(report: PreferenceReport | None) -> list[Block]:
         blocks.append(Grid(("newest pair", ""), rows))
     rounds = table(report.rounds, _COLUMNS, numeric=_COLUMNS, folded="Round by round")
     lines = preference_lines(report)
-    return section("What preferences came to", report.sentence, lines, [*blocks, rounds])
+    return section("Preferences", report.sentence, lines, [*blocks, rounds])
 
 
 def preference_lines(report: PreferenceReport) -> list[str]:

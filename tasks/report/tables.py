@@ -91,7 +91,7 @@ def cost_blocks(costs: Sequence[RoleCost], *, is_offline: bool) -> list[Block]:
     if not any(_has_numbers(cost) for cost in costs):
         return []
     sentence = " ".join(cost_sentences(costs, is_offline=is_offline))
-    return [Heading("What it cost"), Paragraph((sentence,), "note"), _costs_grid(costs)]
+    return [Heading("Cost"), Paragraph((sentence,), "note"), _costs_grid(costs)]
 
 
 def _costs_grid(costs: Sequence[RoleCost]) -> Grid:
@@ -138,9 +138,12 @@ def cost_sentences(costs: Sequence[RoleCost], *, is_offline: bool) -> list[str]:
     offline = "The run was offline: these are list prices, and nothing was paid."
     sentences = [
         (True, f"{plural(n_calls, 'call')} made, retries included."),
-        (n_reused, f"{plural(n_reused, 'answer')} of this run used again, at no cost."),
-        (n_others, f"{plural(n_others, 'answer')} paid for by earlier runs, at no cost."),
-        (maybe, f"At most {number_text.usd(maybe)} more was paid for calls whose end nobody saw."),
+        (n_reused, f"{plural(n_reused, 'answer')} of this run reused at no cost."),
+        (n_others, f"{plural(n_others, 'answer')} of earlier runs reused at no cost."),
+        (
+            maybe,
+            f"At most {number_text.usd(maybe)} more may be paid for calls without a known end.",
+        ),
         (is_offline, offline),
     ]
     return [sentence for applies, sentence in sentences if applies]
@@ -171,7 +174,7 @@ def spending(result: RunResult, limits: "BudgetConfig", spent: Spent) -> list[Bl
         "share": lambda use: "" if use[2] is None else f"{use[1] / use[2]:.0%}",
     }
     grid = table(uses, columns, numeric=("spent", "limit", "share"))
-    blocks: list[Block] = [Heading("Spent, and what may be"), grid]
+    blocks: list[Block] = [Heading("Spending and limits"), grid]
     if spent.n_unpriced:
         unknown = plural(spent.n_unpriced, "call")
         blocks.append(Paragraph((f"The price of {unknown} is unknown: the worst case counts.",)))
@@ -209,7 +212,7 @@ def racing_rows(store: Store, result: RunResult, n: int = 20) -> list[dict[str, 
     return [
         {
             "configuration": _named(result, row),
-            "first asked": f"generation {row.generation:02d}",
+            "first run": f"generation {row.generation:02d}",
             **{
                 f"g{generation:02d}": f"{cells[row.candidate_id].get(generation, 0) or ''}"
                 for generation in generations[-MAX_GENERATIONS:]

@@ -68,13 +68,13 @@ def test_edits_of_the_prompt_that_was_found_are_listed(tmp_path: Path, cli: Runn
     report = writing_runs.play(writing_runs.begin(tmp_path)).prompts
     store = tmp_path / writing_runs.STORE
     shown = " ".join(cli("show", "--store", store).out.split())
-    assert f"How the prompt was written: {report.sentence}" in shown
+    assert f"Prompt edits: {report.sentence}" in shown
     assert len(edit_lines(report)) == len(report.family) > 0
     for line in edit_lines(report):
         assert line in shown
     edits = cli("show", "--store", store, "--json").json["edits"]
     assert [edit["text_id"] for edit in edits] == [edge.text_id for edge in report.family]
-    assert "How the prompt was written" not in cli("show", "--store", store, "--case", "c07").out
+    assert "Prompt edits" not in cli("show", "--store", store, "--case", "c07").out
 
 
 def test_a_case_is_shown_alone_and_an_unknown_one_gets_a_proposal(store: Path, cli: Runner):
@@ -168,5 +168,5 @@ def test_changed_cases_are_said_and_inputs_shown_as_sent(tmp_path: Path, cli: Ru
     (tmp_path / "cases.json").write_text(json.dumps(rows))
     done = cli("show")
     assert done.code == 0, done.err
-    assert "the test cases were changed since this run" in done.out
+    assert "the test cases have changed since this run" in done.out
     assert "What is 2 + 5?" in cli("show", "--case", "c00").out

@@ -78,13 +78,13 @@ def test_failures_are_shown_with_their_reason(
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"winner": None}, "none of the 72 configurations asked has a reward."),
+        ({"winner": None}, "none of the 72 configurations has a reward."),
         ({"winner": None, "n_failed": 1344}, "all of the 1,344 evaluations failed."),
         (
             {"winner": BASELINE},
-            "The defaults are the best configuration found: nothing was gained.",
+            "No gain: the defaults are the best configuration found.",
         ),
-        ({"has_defaults": False, "baseline": None}, "no defaults are given"),
+        ({"has_defaults": False, "baseline": None}, "the configuration file sets no defaults"),
     ],
 )
 def test_what_is_missing_is_said(

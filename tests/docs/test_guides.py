@@ -94,7 +94,7 @@ def test_an_agent_is_tried_offline_as_printed(tmp_path: Path):
     printed = in_shell(commands("targets", "agent.yaml --offline"), tmp_path)
     assert "stock.offline" in printed
     report = (tmp_path / "results/offline/latest/report.md").read_text("utf-8")
-    assert "Every planned evaluation was made and has a reward." in report
+    assert "Every planned evaluation has a reward." in report
 
 
 def test_cases_of_all_forms_are_read(tmp_path: Path):

@@ -15,5 +15,5 @@ def test_the_walk_writes_a_prompt_and_lists_its_edits(tmp_path: Path):
     (begin,) = [block for block in blocks(PAGE, "sh") if "convergence init" in block]
     script = f"export PYTHONPATH={ROOT} COLUMNS=150\n{begin}convergence show\n"
     printed = in_shell(script, tmp_path)
-    assert "How the prompt was written" in printed
+    assert "Prompt edits" in printed
     assert "reflect" in printed

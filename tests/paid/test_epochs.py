@@ -65,7 +65,7 @@ def test_a_second_run_of_one_epoch_pays_nothing_and_says_who_did(
         ("paid by another run", first.run_id): n_calls,
     }
     report = Path(second.files["report.md"]).read_text(encoding="utf-8")
-    assert f"{n_calls} answers paid for by earlier runs, at no cost." in report
+    assert f"{n_calls} answers of earlier runs reused at no cost." in report
 
 
 @pytest.mark.slow

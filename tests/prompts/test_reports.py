@@ -23,12 +23,12 @@ def test_the_report_tells_the_family_and_the_winner_is_a_file(tmp_path):
         assert one.text_id == two.parent_id
     folder = tmp_path / "results" / result.label
     text = (folder / "report.md").read_text()
-    assert "How the prompt was written" in text
+    assert "Prompt edits" in text
     assert "Search minus held-out score" in text
     assert "Edits were chosen by Thompson sampling" in text
     assert "no policy of prompt changes was trained" in text
-    assert "Fixed rules have written these texts" in text
-    assert "How the prompt was written" in (folder / "report.html").read_text()
+    assert "Fixed rules wrote these prompts" in text
+    assert "Prompt edits" in (folder / "report.html").read_text()
     if result.winner.params["system"] != PARENT:
         assert (folder / "prompts/system.txt").read_text() == result.winner.params["system"]
         assert (folder / "prompts/system.given.txt").read_text() == PARENT
@@ -60,8 +60,8 @@ def edge(**changed: object) -> FamilyEdge:
         ),
         (
             {"n_shared": 0, "effect": None, "effect_se": None, "failures": ("c01",)},
-            "reflect before generation 2, shown 1 case (failures: wrong): never asked a search case that "
-            "its parent was asked",
+            "reflect before generation 2, shown 1 case (failures: wrong): no search case shared "
+            "with its parent",
         ),
     ],
 )  # fmt: skip
@@ -86,7 +86,7 @@ def test_who_wrote_is_said_and_what_would_bring_better_texts(writer, is_offline,
     report = PromptReport(writers=(writer,), n_written=1, n_kept=1, cost_usd=0.0)
     lines = prompt_lines(report, is_offline=is_offline)
     assert lines[0] == f"Written by: {by}; cost of writing: $0.00."
-    said = f"Fixed rules have written these texts; a model's are better ones ({hint})."
+    said = f"Fixed rules wrote these prompts; a model writes better ones ({hint})."
     assert lines[1:] == ([] if hint is None else [said])
 
 
@@ -120,4 +120,4 @@ def test_the_family_is_an_artifact_that_the_report_page_links_to(tmp_path: Path)
     ):
         assert f"| {title} |" in shown
     page = asyncio.run(artifact("visitors-report-page"))
-    assert "[How the prompt was written](/artifacts/key/visitors-prompts)" in page
+    assert "[Prompt edits](/artifacts/key/visitors-prompts)" in page

@@ -90,7 +90,7 @@ def test_nothing_is_written_once_the_share_is_spent(tmp_path):
     assert any("prompts.max_share_usd" in reason for reason in reasons)
     assert not any(row["verdict"] == "no_answer" for row in mutations(tmp_path))
     assert result.never_called == ("prompt writing",)
-    assert "Asked for, and never called: prompt writing" in verdict_of(result).sentence
+    assert "Configured but never called: prompt writing" in verdict_of(result).sentence
 
 
 def rounds(folder: Path, n_texts: int = N_TEXTS) -> list[tuple[list[str], list[str]]]:

@@ -21,7 +21,7 @@ def told(*costs: RoleCost, **changes: object) -> str:
 
 def test_each_role_has_its_row_and_unknown_is_not_zero():
     text = told(TARGET, JUDGE)
-    assert "## What it cost" in text
+    assert "## Cost" in text
     (row,) = [line for line in text.splitlines() if line.startswith("| evaluation | `small`")]
     assert "$0.25" in row
     assert "9,000" in row

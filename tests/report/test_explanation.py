@@ -8,9 +8,9 @@ from tasks.report.page import report_html
 from tests.support.results import made_up_result, pictures
 
 TITLES = (
-    "What the parameters do",
-    "Which parameters interact",
-    "What was discarded, and why",
+    "Parameter effects",
+    "Parameter interactions",
+    "Discarded configurations",
 )
 
 
@@ -18,9 +18,9 @@ def test_each_section_has_its_title_and_its_numbers():
     text = report_markdown(made_up_result())
     assert [title for title in TITLES if f"## {title}\n" in text] == list(TITLES)
     for said in (
-        "88 of 119 other configurations left the race",
-        "the probability that its mean reward lies above the leader's is below 0.042 % for each",
-        "60 with 5 evaluations, 28 with 10 evaluations",
+        "The search dropped 88 of 119 other configurations",
+        "The probability of beating the leader is below 0.042 % for each, and below 5 %",
+        "60 after 5 evaluations, 28 after 10 evaluations",
         "| `stemmer` | 41 % [30, 52] | yes | english |",
         "| k1 with stemmer | 6 % [2, 11] | yes | 1, porter | +0.030 [+0.010, +0.050] |",
     ):
@@ -38,7 +38,7 @@ def test_results_from_before_shares_can_still_be_reported():
     assert pictures(result, "shares") == []
     assert len(pictures(result, "effect")) == 3
     text = report_markdown(result)
-    assert "What the parameters do" in text
+    assert "Parameter effects" in text
     assert "share of variance" not in text
 
 

@@ -124,8 +124,8 @@ def test_who_was_passed_over_is_named_with_its_probability(constrained_state):
     ranking = tuple(raised if r == other else r for r in found.ranking)
     said = reason(replace(found, ranking=ranking), SPACE, state)
     assert f"{mean:.3f}" in said
-    assert "passed over: it breaks a hard constraint in more than 10 % of its answers" in said
-    assert "with probability 80 %" in said
+    assert "but breaks a hard constraint in more than 10 % of its answers" in said
+    assert "with a probability of 80 %" in said
 
 
 def test_nothing_is_said_where_constraints_had_no_part(constrained_state):

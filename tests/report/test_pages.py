@@ -240,7 +240,7 @@ def test_held_out_difference_is_said_with_its_interval_and_what_it_is_not():
 
 def test_without_held_out_cases_the_report_says_what_is_lacking():
     text = report_markdown(bare_result())
-    assert "No cases were held out" in text
+    assert "The run held no cases out" in text
     assert "`evaluation.test_cases.holdout`" in text
 
 
@@ -248,7 +248,7 @@ def test_a_winner_that_is_the_default_is_compared_with_nothing():
     result = made_up_result()
     result = replace(result, baseline=result.winner, difference=None, difference_fresh=None)
     text = report_markdown(result)
-    assert "The defaults are the best configuration found: nothing was gained." in text
+    assert "No gain: the defaults are the best configuration found." in text
     assert "difference is" not in text
     report_html(result)
 
@@ -262,8 +262,8 @@ def test_a_run_without_any_reward_recommends_nothing():
 def test_failures_and_what_was_not_asked_are_counted():
     result = replace(made_up_result(), n_skipped=7, n_maybe_paid=2, status="budget")
     text = report_markdown(result)
-    assert "7 evaluations planned and not made" in text
-    assert "2 calls in flight when a process died" in text
+    assert "7 evaluations planned but not run" in text
+    assert "2 calls may be paid: in flight when a process died" in text
     assert "41 of 13,640 evaluations failed" in text
     assert "| `timeout` | infrastructure | 3 |" in text
 

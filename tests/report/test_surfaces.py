@@ -172,7 +172,7 @@ def test_result_files_hold_the_same_numbers(run):
 
 def test_pages_print_what_the_view_holds_in_the_order_that_they_say(run):
     markdown = run.read("report.md")
-    table = markdown[markdown.index("## Configurations asked") :]
+    table = markdown[markdown.index("## Configurations evaluated") :]
     lines = [line.split(" | ") for line in re.findall(r"^\| (\d+ \| .*) \|$", table, flags=re.M)]
     rows = board(run)
     assert [int(line[0]) for line in lines] == [row["rank"] for row in rows[:50]]

@@ -141,7 +141,7 @@ def test_the_report_tells_a_sample_the_counters_and_what_changed(fair):
     assert report is not None
     assert RunResult.from_json(canonical_json(result.to_json())).preferences == report
     text = report_markdown(result)
-    assert "What preferences came to" in text
+    assert "Preferences" in text
     assert "Preferences changed nothing that was tried: no text was distilled from them." in text
     assert "The judge is believed: " in text
     assert report.sample is not None

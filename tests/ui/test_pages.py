@@ -16,7 +16,7 @@ from tasks.run.opener import loaded_of
 from tasks.store import ParquetStore
 from tests.support.page_viewer import Viewer, store_of
 
-_OF_OTHER_PAGES = ("Answers", "Configurations asked")
+_OF_OTHER_PAGES = ("Answers", "Configurations evaluated")
 
 
 @pytest.fixture(scope="session")
@@ -141,7 +141,7 @@ def test_the_matrix_can_be_filtered(viewer: Viewer, run: str, order: str):
 def test_one_cell_shows_all_that_is_known_of_it(viewer: Viewer, result: RunResult, run: str):
     assert result.best is not None
     page = viewer.page(f"{run}/cell", candidate=result.best.candidate_id, case="c01")
-    assert (page["case_id"], page["role"], page["kind"]) == ("c01", "fresh", "asked again")
+    assert (page["case_id"], page["role"], page["kind"]) == ("c01", "fresh", "repeated")
     assert page["input"] == '{"n": 1}'
     assert len(page["repeats"]) == 2
     for repeat in page["repeats"]:

@@ -136,7 +136,7 @@ function App() {
             <Link href={to("policy")} current={first === "policy"}>Policy</Link>
             <Link href={to("sql")} current={first === "sql"}>SQL</Link>
           </nav>
-          <span class={connected ? "live on" : "live"} title={connected ? "Pages refresh themselves" : "The server sends no news; pages refresh when opened"}>
+          <span class={connected ? "live on" : "live"} title={connected ? "Pages refresh themselves" : "No live connection; pages refresh when you open them"}>
             {connected ? "live" : "not live"}
           </span>
           <Theme />

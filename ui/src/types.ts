@@ -37,7 +37,7 @@ export interface Candidate {
   n_cells: number; n_cases: number | null; n_failed: number; origin: string; generation: number | null; metrics: Record<string, number | null>;
   tags: string[]; // defaults, recommended, champion, in the report's words
 }
-export interface Parameter { name: string; kind: string; values?: unknown[] | null; low?: number | null; high?: number | null; log?: boolean }
+export interface Parameter { name: string; kind: string; values?: unknown[] | null; names?: Record<string, string>; low?: number | null; high?: number | null; log?: boolean }
 
 // GET runs/{run_id}/allocation: runs of equal length are not needed: cells is [candidate index, case index, n, reward] in columns
 export interface Allocation { candidates: { candidate_id: string; name: string }[]; cases: string[]; case_names: string[]; candidate: number[]; case: number[]; n: number[]; reward: (number | null)[] }

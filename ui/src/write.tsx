@@ -68,7 +68,7 @@ function Asking(p: WriteProps & { close: () => void }) {
           {state.error && <div class="notice bad" role="alert"><One text={state.error} max={2_000} /></div>}
           <div class="toolbar">
             <button class="primary" type="submit" disabled={state.busy || !token || (step === 2 && typed !== p.confirm)}>
-              {step === 1 ? "Go on" : p.name}
+              {step === 1 ? "Continue" : p.name}
             </button>
             <button type="button" onClick={p.close}>Cancel</button>
           </div>

@@ -16,7 +16,7 @@ after(() => browser?.close());
 
 const begin = async (token) => {
   await page.fill("input[type=password]", token);
-  await page.click("button:text-is('Begin')");
+  await page.click("button:text-is('Start')");
 };
 const ask = async (text) => {
   await page.fill("textarea", text);
@@ -35,7 +35,7 @@ test("a token without the scope is refused, and asked for again", async () => {
   await begin(READER);
   await ask("Hi?");
   await page.waitForSelector("[role=alert] >> text=This token lacks the scope chat.");
-  await fine("Begin");
+  await fine("Start");
 });
 
 test("an answer is marked by one key, with a reason, and the mark is taken back", async () => {
@@ -52,7 +52,7 @@ test("an answer is marked by one key, with a reason, and the mark is taken back"
   await page.fill("input[aria-label=Why]", "short");
   await page.click(".marks button:text-is('Add')");
   await page.waitForSelector(".marks >> text=4 Excellent: short");
-  await page.click("text=Take it back");
+  await page.click("text=Undo");
   await page.waitForSelector(".marks >> text=skips");
   await page.click("button[aria-label='Thumbs down']");
   await page.waitForSelector(".marks >> text=thumbs down");

@@ -36,7 +36,7 @@ for (const [width, height] of [[1440, 1000], [390, 844]]) {
       await page.waitForTimeout(900);
       if (name === "chat" && process.env.CHAT_TOKEN) {
         await page.getByLabel("Token").fill(process.env.CHAT_TOKEN);
-        await page.getByRole("button", { name: "Begin", exact: true }).click();
+        await page.getByRole("button", { name: "Start", exact: true }).click();
         await page.waitForTimeout(900);
       }
       const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);

@@ -55,18 +55,18 @@ export function planted({ nCandidates = 40, nCases = 24, hostile = false, empty 
       const plots = (...all) => ({ is: "Plots", plots: all });
       const heading = (text, level = 2) => ({ is: "Heading", text, level });
       return { blocks: [
-        heading("What was found"),
+        heading("Result"),
         { is: "Paragraph", kind: "lead", parts: [bad("Better than the defaults: +0.084 [+0.041, +0.127] on 48 held-out cases.")] },
         { is: "Paragraph", kind: "text", parts: ["Next: ", { is: "Code", text: bad("convergence promote support-answers") }] },
         { is: "KeyFigures", figures: [{ title: "Recommended", value: "0.861", detail: bad("[0.820, 0.900] measured mean reward"), is_main: true }] },
         { is: "Grid", columns: ["test case", "default", "scores"], rows: [0, 1].map((k) => [bad(caseId(k)), { is: "LongText", text: bad("Yes, within 30 days. ".repeat(9)) }, `0.${k}00`]), numeric: [2], folded: "" },
-        heading("How the search went"),
+        heading("Search by generation"),
         plots(
-          { name: "learning_curve", title: "Mean reward by generation", x: { title: "generation", kind: "whole" }, y: { title: "mean reward" }, layers: [{ points: curve, mark: "band" }, { points: curve.map((p) => ({ ...p, y_ends: null })), mark: "line", label: "recommended so far (search)" }, { points: curve.map((p) => ({ ...p, y: p.y - 0.1, y_ends: null, tip: "" })), mark: "line", colour: "dot", is_dashed: true, label: "average of those asked (search)" }] },
+          { name: "learning_curve", title: "Mean reward by generation", x: { title: "generation", kind: "whole" }, y: { title: "mean reward" }, layers: [{ points: curve, mark: "band" }, { points: curve.map((p) => ({ ...p, y_ends: null })), mark: "line", label: "recommended so far (search)" }, { points: curve.map((p) => ({ ...p, y: p.y - 0.1, y_ends: null, tip: "" })), mark: "line", colour: "dot", is_dashed: true, label: "average of the generation (search)" }] },
           { name: "spend", title: "Calls by generation", x: { title: "generation", kind: "whole" }, y: { title: "calls so far", kind: "whole", low: 0 }, right: { title: "USD so far", low: 0 }, layers: [{ points: curve.map((p) => ({ ...p, y: 130 * (p.x + 1), y_ends: null })), mark: "steps", colour: "dot", label: "calls so far" }, { points: curve.map((p) => ({ ...p, y: 0.2 * (p.x + 1), y_ends: null })), mark: "steps", colour: "default", is_right: true, label: "USD so far" }] },
         ),
         { is: "Grid", columns: ["generation", "calls so far"], rows: curve.map((p) => [String(p.x), String(130 * (p.x + 1))]), numeric: [0, 1], folded: "9 generations in numbers" },
-        heading("What the parameters do"),
+        heading("Parameter effects"),
         plots({ name: "effect0", title: "Mean reward by model", heading: bad("model"), height: 2.3, y: { names: models.map(bad) }, layers: [{ points: [{ x: 0.7, y: -0.5 }, { x: 0.7, y: 2.5 }], mark: "line", colour: "muted", weight: "faint", is_dashed: true }, { points: effects }, { points: effects.slice(0, 1), is_hollow: true }] }),
         heading("The front of trade-offs"),
         plots({ name: "front", title: "The front of trade-offs with its intervals", x: { title: bad("cost") }, y: { title: "reward" }, layers: [{ points: front, label: "on the front" }, { points: front.map((p) => ({ ...p, y: p.y - 0.05, x_ends: null, y_ends: null })), colour: "dot", weight: "faint", label: "dominated" }] }),

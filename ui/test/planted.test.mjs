@@ -201,7 +201,7 @@ describe("people", () => {
     await settled(page);
     await page.click("text=Promote…");
     await page.fill("input[type=password]", "wrong");
-    await page.click("text=Go on");
+    await page.click("text=Continue");
     assert.ok(await page.isDisabled("dialog button[type=submit]"));
     assert.ok(!server.state.asked.includes("production/support-answers/promote"));
     await page.fill("dialog label:has-text('To confirm') input", "support-answers");
@@ -219,7 +219,7 @@ describe("people", () => {
     await page.waitForSelector(".canvas[data-ready][aria-label='Loss of each step, assistant-0001']");
     await page.click("text=Roll back…");
     await page.fill("input[type=password]", "wrong");
-    await page.click("text=Go on");
+    await page.click("text=Continue");
     await page.fill("dialog label:has-text('To confirm') input", "assistant");
     await page.click("dialog button[type=submit]");
     await page.waitForSelector("dialog >> text=has not the scope admin");

@@ -50,7 +50,7 @@ test("a run that begins is seen without a reload, and its end", async () => {
 
 test("the run shows verdict, curve, leaderboard and map; charts are saved", async () => {
   await go(`runs/${RUN}`);
-  for (const title of ["What was found", "How the search went", "Leaderboard", "Who got how many evaluations", "What the parameters do", "Parallel coordinates", "Slices"]) {
+  for (const title of ["Result", "Search by generation", "Leaderboard", "Evaluations per configuration", "Parameter effects", "Parallel coordinates", "Slices"]) {
     await page.waitForSelector(`h2:has-text('${title}')`);
   }
   await page.waitForSelector(".canvas[data-ready]");
@@ -111,7 +111,7 @@ test("a promotion without the scope is refused with the reason", async () => {
   await page.waitForSelector("h2:has-text('Arms')");
   await page.click("text=Promote…");
   await page.fill("input[type=password]", READER);
-  await page.click("text=Go on");
+  await page.click("text=Continue");
   const name = await page.innerText("dialog label:has-text('To confirm') code");
   await page.fill("dialog label:has-text('To confirm') input", name);
   await page.click("dialog button[type=submit]");

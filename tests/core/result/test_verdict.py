@@ -146,7 +146,7 @@ def test_after_an_offline_run_the_next_step_is_a_real_one(changes):
 
 def test_what_failed_offline_is_mended_offline():
     result = replace(made_up_result(), winner=None, gate=None, facts={"offline": "true"})
-    assert verdict_of(result).next_step.startswith("Mend what failed")
+    assert verdict_of(result).next_step.startswith("Fix the failures below")
 
 
 def test_a_dearer_one_says_both_prices():
@@ -177,7 +177,7 @@ def test_groups_of_cases_are_counted_as_groups():
 
 def test_held_out_cases_that_a_limit_left_out_are_asked_first():
     assert (
-        "Only 40 of 110 held-out cases were asked" in verdict_of(result_with(n_cases=40)).next_step
+        "evaluated only 40 of 110 held-out cases" in verdict_of(result_with(n_cases=40)).next_step
     )
 
 
@@ -185,10 +185,14 @@ def test_held_out_cases_that_a_limit_left_out_are_asked_first():
     ("result", "kind", "words"),
     [
         (failed_result(), "nothing", "all of the 330 evaluations failed"),
-        (bare_result(), "untested", "no defaults are given"),
-        (replace(bare_result(), has_defaults=True), "untested", "the defaults were not evaluated"),
-        (replace(made_up_result(), n_holdout_cases=0), "untested", "none were held out"),
-        (made_up_result(), "untested", "they gave no reward for both"),
+        (bare_result(), "untested", "the configuration file sets no defaults"),
+        (
+            replace(bare_result(), has_defaults=True),
+            "untested",
+            "the run did not evaluate the defaults",
+        ),
+        (replace(made_up_result(), n_holdout_cases=0), "untested", "the run held none out"),
+        (made_up_result(), "untested", "no held-out case has a reward for both"),
     ],
 )
 def test_what_was_not_tested_says_why(result, kind, words):

@@ -55,7 +55,7 @@ export function CellDrawer(p: Props) {
             <h3>Case</h3>
             <Texts text={d.input} label="Input of the case" />
             {d.expected !== null && <><h3>Expected</h3><Texts text={d.expected} label="Expected" /></>}
-            {p.against && other.error && <p class="muted small">The other configuration was not asked this case.</p>}
+            {p.against && other.error && <p class="muted small">The other configuration did not run on this case.</p>}
             <Repeats of={d} other={other.error ? undefined : other.data} />
             <details>
               <summary>Parameters of the configuration</summary>
@@ -74,7 +74,7 @@ function Repeats({ of, other }: { of: CellDetail; other?: CellDetail }) {
   const [at, setAt] = useState(0);
   const one = of.repeats[Math.min(at, of.repeats.length - 1)];
   const beside = other?.repeats[Math.min(at, other.repeats.length - 1)];
-  if (!one) return <p class="empty">This pair was not asked.</p>;
+  if (!one) return <p class="empty">This configuration did not run on this case.</p>;
   return (
     <>
       {of.repeats.length > 1 && (
@@ -85,9 +85,9 @@ function Repeats({ of, other }: { of: CellDetail; other?: CellDetail }) {
       <Evaluation of={one} />
       {beside && other && (
         <>
-          <h3>Answer beside <code><One text={other.candidate.name} max={70} /></code>: reward {reward(beside.reward)} there, {reward(one.reward)} here</h3>
+          <h3>Compared with <code><One text={other.candidate.name} max={70} /></code>: reward {reward(beside.reward)} there, {reward(one.reward)} here</h3>
           <Diff before={beside.answer ?? ""} after={one.answer ?? ""} label="Difference of the answers" />
-          <h3>Prompt beside it</h3>
+          <h3>Prompts compared</h3>
           <Diff before={written(beside.prompt)} after={written(one.prompt)} label="Difference of the prompts" />
         </>
       )}
@@ -152,7 +152,7 @@ function Evaluation({ of }: { of: Repeat }) {
       )}
       {of.judgements.length > 0 && (
         <>
-          <h3>What the judge said</h3>
+          <h3>Judge's reasons</h3>
           {of.judgements.map((j, i) => (
             <div key={i}>
               <p class="small muted"><One text={j.metric} /> {j.order && <>· <One text={j.order} /></>} {j.value !== null && <>· {Number(j.value.toPrecision(4))}</>}</p>

@@ -65,11 +65,11 @@ function SignIn({ user, refused, done }: { user: string; refused: string; done: 
   const [name, setName] = useState(user);
   const [secret, setSecret] = useState("");
   return (
-    <Card title="Begin" note="The token is one that the server was started with, with the scopes chat and update. This page forgets it when it is closed.">
+    <Card title="Start" note="Enter a token of the server with the scopes chat and update. This page forgets it when you close it.">
       <form class="toolbar" onSubmit={(event) => { event.preventDefault(); done(name.trim(), secret); }}>
         <label class="field">Your name <input required maxLength={200} value={name} onInput={(e) => setName(e.currentTarget.value)} /></label>
         <label class="field">Token <input type="password" autoComplete="off" required value={secret} onInput={(e) => setSecret(e.currentTarget.value)} /></label>
-        <button class="primary" type="submit" disabled={!name.trim()}>Begin</button>
+        <button class="primary" type="submit" disabled={!name.trim()}>Start</button>
       </form>
       {refused && <div class="notice bad" role="alert"><One text={refused} max={600} /></div>}
     </Card>
@@ -243,14 +243,14 @@ function Talk(p: TalkProps) {
       {may ? (
         <form class="ask" onSubmit={(event) => { event.preventDefault(); void send(); }}>
           <textarea
-            ref={box} rows={3} aria-label="Question" placeholder="Ask; Enter sends, Shift+Enter begins a line" value={asked} dir="auto"
+            ref={box} rows={3} aria-label="Question" placeholder="Enter sends, Shift+Enter starts a new line" value={asked} dir="auto"
             onInput={(event) => setAsked(event.currentTarget.value)}
             onKeyDown={(event) => { if (event.key === "Enter" && !event.shiftKey && !event.isComposing) { event.preventDefault(); void send(); } }}
           />
           {/* Of one key they would be one element, and a click on the first would submit by the second. */}
           {now ? <button key="stop" type="button" onClick={() => stop.current?.abort()}>Stop</button> : <button key="send" class="primary" type="submit" disabled={!asked.trim()}>Send</button>}
         </form>
-      ) : turns.length > 0 && <p class="muted small">This conversation can be read here; to go on with it, begin with a token of a served chat.</p>}
+      ) : turns.length > 0 && <p class="muted small">You can read this conversation here. To continue it, start with a token of a served chat.</p>}
     </Card>
   );
 }
@@ -303,7 +303,7 @@ function Marks(p: MarksProps) {
             <input aria-label="Why" placeholder="Why?" maxLength={2_000} value={reason} onInput={(event) => setReason(event.currentTarget.value)} />
             <button type="submit" disabled={busy || !reason.trim()}>Add</button>
           </form>
-          <button class="plain" disabled={busy} onClick={takeBack}>Take it back</button>
+          <button class="plain" disabled={busy} onClick={takeBack}>Undo</button>
         </>
       ) : <span class="small muted"><kbd>1</kbd>–<kbd>5</kbd> <kbd>+</kbd> <kbd>-</kbd> mark it, <kbd>Enter</kbd> skips</span>}
     </div>

@@ -53,7 +53,7 @@ export function Overview() {
           <>
             <p class="lead">{plural(d.runs.length, "run")} of {plural(d.systems.length, "system")} in <code><One text={d.store} /></code></p>
             {d.needs.length > 0 && (
-              <Card title="Needs a person">
+              <Card title="Needs your attention">
                 <ul>
                   {d.needs.map((need, i) => (
                     <li key={i}>

@@ -45,7 +45,7 @@ function System({ system }: { system: string }) {
               title="Arms"
               tools={<Write name="Roll back" hidden={!d.can_roll_back || Boolean(session.data?.why_not)} danger path={`${base}/rollback`} confirm={system} ask="The champion before this one serves again, from the next decision on." done={loaded.again} />}
             >
-              {d.arms.length === 0 ? <Empty command="convergence promote">No arm is on offer.</Empty> : (
+              {d.arms.length === 0 ? <Empty command="convergence promote">No active arms.</Empty> : (
                 <Table
                   label="Arms" rows={d.arms} rowKey={(a) => a.candidate_id}
                   columns={[

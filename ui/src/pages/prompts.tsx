@@ -29,7 +29,7 @@ export function Prompts({ run, query }: { run: string; query: URLSearchParams })
                 </label>
               </div>
             )}
-            <p class="lead">{plural(d.nodes.length, "prompt")} for <code><One text={d.parameter} /></code>. Each one stands below the prompt it was written from.</p>
+            <p class="lead">{plural(d.nodes.length, "prompt")} for <code><One text={d.parameter} /></code>. Each stands below its parent.</p>
             <Card title="Family tree"><Tree of={d.nodes} run={run} /></Card>
           </>
         )}
@@ -80,7 +80,7 @@ function One_({ node, parent, range, run }: { node: Node; parent?: Node; range: 
         <div>
           {node.failures.length > 0 && <p class="small">Written from failures: {node.failures.map((c, i) => <>{i > 0 && ", "}<Link href={`${to("runs", run, "answers")}?search=${encodeURIComponent(c.case_id)}`}><One text={c.name} max={40} /></Link></>)}</p>}
           {node.reason && <p class="small muted"><One text={node.reason} max={800} /></p>}
-          {parent ? <Diff before={parent.text} after={node.text} label="Difference from the text above" /> : <Texts text={node.text} label="Text" />}
+          {parent ? <Diff before={parent.text} after={node.text} label="Difference from the prompt above" /> : <Texts text={node.text} label="Text" />}
           {node.candidate_ids[0] && <p class="small"><Link href={`${to("runs", run, "answers")}?candidate=${encodeURIComponent(node.candidate_ids[0])}`}>Answers with this prompt</Link></p>}
         </div>
       )}

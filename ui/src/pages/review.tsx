@@ -102,7 +102,7 @@ function Decide(p: { one: Proposed; of: Data; what: Decision; close: () => void;
   return (
     <Modal title={name} close={p.close}>
       <form class="decide" onSubmit={(event) => void send(event)}>
-        <p>{p.what === "approve" ? "Its prompt becomes a test case, appended to the file of approved ones." : "It is not proposed again. The answer and its marks stay."}</p>
+        <p>{p.what === "approve" ? "Its prompt becomes a test case in the file of approved cases." : "The page does not propose it again. The answer and its ratings stay."}</p>
         {p.what === "approve" && (
           <label class="field">The answer that would be right, where a metric needs one
             <textarea rows={3} value={expected} dir="auto" onInput={(event) => setExpected(event.currentTarget.value)} />

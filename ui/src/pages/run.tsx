@@ -65,14 +65,14 @@ export function Run({ run }: { run: string; query: URLSearchParams }) {
           <>
             <p class="lead row">
               <Status status={d.status} /> <span><One text={d.system} /></span>
-              <span>began <Time at={d.started_at} /></span>
+              <span>started <Time at={d.started_at} /></span>
               {d.ended_at && <span>ended <Time at={d.ended_at} /></span>}
               <Write
                 name={d.status === "running" ? "Stop" : "Resume"} path={`${base}/${d.status === "running" ? "stop" : "resume"}`}
                 confirm={d.label} hidden={!["running", "stopped", "interrupted", "failed"].includes(d.status)}
                 ask={d.status === "running"
-                  ? "The run ends after the evaluations under way; what is known so far is kept, and it can be resumed."
-                  : "The run goes on where it ended, within what is left of its budget."}
+                  ? "The run stops after the evaluations in flight and keeps its results. You can resume it."
+                  : "The run continues where it stopped, within the remaining budget."}
                 done={loaded.again}
               />
             </p>
@@ -95,7 +95,7 @@ export function Run({ run }: { run: string; query: URLSearchParams }) {
               <Figure value={count(d.n_candidates)}>configurations in {plural(d.n_generations, "generation")}, {plural(d.n_cases, "test case")}</Figure>
               <Figure value={count(d.n_evaluations)}>evaluations, {count(d.n_failed)} failed, {count(d.n_missing)} missing</Figure>
             </div>
-            {d.reason && <p class="muted small">Why it ended: <One text={d.reason} max={1_000} /></p>}
+            {d.reason && <p class="muted small">Reason for the end: <One text={d.reason} max={1_000} /></p>}
           </>
         )}
       </Show>
@@ -113,7 +113,7 @@ export function Run({ run }: { run: string; query: URLSearchParams }) {
       )}
       <div class="section" />
       {allocation.data && allocation.data.candidates.length > 0 && allocation.data.cases.length > 0 && (
-        <Card title="Who got how many evaluations"><AllocationMap of={allocation.data} open={(candidate, one) => setQueryAnswers(run, candidate, one)} /></Card>
+        <Card title="Evaluations per configuration"><AllocationMap of={allocation.data} open={(candidate, one) => setQueryAnswers(run, candidate, one)} /></Card>
       )}
       {leaderboard.data && leaderboard.data.rows.length > 1 && leaderboard.data.parameters.length > 0 && (
         <>

@@ -12,11 +12,14 @@ function isNumeric(p: Parameter, rows: Candidate[]): boolean {
   return values.length > 0 && values.every((v) => typeof v === "number");
 }
 
-const word = (v: unknown): string => (v === undefined ? "not active" : typeof v === "string" ? v : JSON.stringify(v));
+const word = (p: Parameter, r: Candidate): string => {
+  const v = r.params[p.name];
+  return v === undefined ? "not active" : typeof v === "string" ? p.names?.[v] ?? v : JSON.stringify(v);
+};
 
 export function ParallelChart({ of }: { of: Leaderboard }) {
   const rows = useMemo(() => of.rows.filter((r) => r.mean !== null).slice(0, 400), [of]);
-  const parameters = of.parameters.filter((p) => new Set(rows.map((r) => word(r.params[p.name]))).size > 1).slice(0, innerWidth < 700 ? 4 : 10);
+  const parameters = of.parameters.filter((p) => new Set(rows.map((r) => word(p, r))).size > 1).slice(0, innerWidth < 700 ? 4 : 10);
   if (!parameters.length) return <p class="muted small">All configurations have the same values.</p>;
   const means = rows.map((r) => r.mean!);
   const option = (c: Colours) => ({
@@ -26,31 +29,31 @@ export function ParallelChart({ of }: { of: Leaderboard }) {
     parallelAxis: [
       ...parameters.map((p, i) => {
         const numeric = isNumeric(p, rows);
-        const values = [...new Set(rows.map((r) => word(r.params[p.name])))];
+        const values = [...new Set(rows.map((r) => word(p, r)))];
         return { dim: i, name: short(p.name, 18), ...(numeric ? { type: "value", scale: true } : { type: "category", data: values, axisLabel: { formatter: (t: string) => short(t, 14), color: c.ink, fontSize: 10, backgroundColor: c.card, padding: [1, 3], borderRadius: 3 } }) };
       }),
       { dim: parameters.length, name: "reward", type: "value", scale: true },
     ],
-    series: [{ type: "parallel", lineStyle: { width: 1.2, opacity: 0.5 }, data: rows.map((r) => [...parameters.map((p) => (isNumeric(p, rows) ? (r.params[p.name] as number) : word(r.params[p.name]))), r.mean]) }],
+    series: [{ type: "parallel", lineStyle: { width: 1.2, opacity: 0.5 }, data: rows.map((r) => [...parameters.map((p) => (isNumeric(p, rows) ? (r.params[p.name] as number) : word(p, r))), r.mean]) }],
   });
-  return <Chart name="parallel-coordinates" height={320} label="Parallel coordinates of configurations and their rewards" data={of} option={option} rows={() => [["candidate_id", ...parameters.map((p) => p.name), "mean"], ...rows.map((r) => [r.candidate_id, ...parameters.map((p) => word(r.params[p.name])), r.mean])]} />;
+  return <Chart name="parallel-coordinates" height={320} label="Parallel coordinates of configurations and their rewards" data={of} option={option} rows={() => [["candidate_id", ...parameters.map((p) => p.name), "mean"], ...rows.map((r) => [r.candidate_id, ...parameters.map((p) => word(p, r)), r.mean])]} />;
 }
 
 export function SliceCharts({ of, open }: { of: Leaderboard; open: (id: string) => void }) {
   const rows = useMemo(() => of.rows.filter((r) => r.mean !== null).slice(0, 1_000), [of]);
-  const parameters = of.parameters.filter((p) => new Set(rows.map((r) => word(r.params[p.name]))).size > 1).slice(0, 12);
+  const parameters = of.parameters.filter((p) => new Set(rows.map((r) => word(p, r))).size > 1).slice(0, 12);
   return <div class="grid small-charts">{parameters.map((p) => <Slice key={p.name} of={p} rows={rows} open={open} />)}</div>;
 }
 
 function Slice({ of, rows, open }: { of: Parameter; rows: Candidate[]; open: (id: string) => void }) {
   const numeric = isNumeric(of, rows);
-  const names = numeric ? [] : [...new Set(rows.map((r) => word(r.params[of.name])))];
+  const names = numeric ? [] : [...new Set(rows.map((r) => word(of, r)))];
   const points = rows.filter((r) => !numeric || r.params[of.name] !== undefined).map((r): Point => {
     const ends: [number, number] | null = rows.length <= 120 && r.low !== null && r.high !== null ? [r.low, r.high] : null;
-    const tip = `${short(r.name, 60)}\n${short(word(r.params[of.name]))}\nreward ${reward(r.mean)} ${interval(r.low, r.high)}`;
+    const tip = `${short(r.name, 60)}\n${short(word(of, r))}\nreward ${reward(r.mean)} ${interval(r.low, r.high)}`;
     return numeric
       ? { x: r.params[of.name] as number, y: r.mean!, y_ends: ends, tip, candidate_id: r.candidate_id }
-      : { x: r.mean!, y: names.indexOf(word(r.params[of.name])), x_ends: ends, tip, candidate_id: r.candidate_id };
+      : { x: r.mean!, y: names.indexOf(word(of, r)), x_ends: ends, tip, candidate_id: r.candidate_id };
   });
   const plot: Plot = {
     name: `slice-${of.name}`, title: `Reward by ${of.name}`, heading: of.name, height: 2.2, x: numeric ? { kind: of.log ? "log" : "number" } : {}, y: numeric ? { title: "reward" } : { names: names.map((name) => name.replace(/\s+/g, " ")) },

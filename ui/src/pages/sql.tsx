@@ -35,12 +35,12 @@ export function Sql({ query }: { query: URLSearchParams }) {
   return (
     <>
       <h1>SQL</h1>
-      <p class="lead">One statement that reads the store's tables. Nothing can be written.</p>
+      <p class="lead">One read-only statement over the store's tables.</p>
       <div class="grid sql">
         <div>
           <SqlEditor given={given} change={setText} run={run} tables={questions.data?.tables ?? {}} />
           <div class="toolbar">
-            <button class="primary" onClick={() => run(text)} disabled={!text.trim() || result?.busy}>Ask <kbd>Ctrl Enter</kbd></button>
+            <button class="primary" onClick={() => run(text)} disabled={!text.trim() || result?.busy}>Run <kbd>Ctrl Enter</kbd></button>
             {result?.data && <a class="button" href={address("sql.csv", { q: result.sql })} download>CSV</a>}
             {result?.busy && <span class="muted" role="status">Asking…</span>}
           </div>

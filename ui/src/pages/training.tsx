@@ -22,7 +22,7 @@ export function Training({ role }: { role: string | undefined }) {
               {d.roles.map((r) => <Link key={r} href={to("training", r)} current={shown(d) === r}><One text={r} max={60} /></Link>)}
             </nav>
             <Role key={shown(d)} role={shown(d)} list={d} />
-            <Card title="Raters" note="Bias beside the average rater, from answers that several rated, and changes of the mean reward of a role.">
+            <Card title="Raters" note="Bias relative to the average rater, from answers with several ratings, and changes of a role's mean reward.">
               {d.sentences.length === 0 ? <p class="muted">No two raters rated the same answer, and no mean reward has changed.</p> : (
                 <ul>{d.sentences.map((s, i) => <li key={i}><One text={s} max={1_000} /></li>)}</ul>
               )}
@@ -55,7 +55,7 @@ function Role({ role, list }: { role: string; list: TrainedRoles }) {
           {session.data?.why_not && <p class="muted small"><Sentence text={session.data.why_not} /></p>}
           <Adapters of={d} list={list} base={base} done={loaded.again} />
           {d.live_tests.length > 1 && (
-            <Card title="Earlier tests on live traffic" note="Blinded: a coin decides for each conversation whether the new adapter answers, or what answered before.">
+            <Card title="Earlier tests on live traffic" note="Blinded: a random assignment decides for each conversation whether the new adapter or the previous one answers.">
               <ul>{d.live_tests.slice(1).map((t, i) => <li key={i}><One text={t.sentence} max={600} /> <span class="muted small"><Time at={t.at} /></span></li>)}</ul>
             </Card>
           )}
@@ -76,7 +76,7 @@ function Adapters({ of, list, base, done }: { of: RoleTraining; list: TrainedRol
     />
   );
   return (
-    <Card title="Adapters" tools={tools} note="One that is to answer must pass every check; one that was not measured is not passed.">
+    <Card title="Adapters" tools={tools} note="An adapter answers only if it passes every check. A check without a measurement does not pass.">
       {of.adapters.length === 0 ? <Empty command={list.commands.at(-1)}>No adapter was trained; the base model answers. <Sentence text={list.advice} /></Empty> : (
         <ul class="plainlist">{of.adapters.map((one) => <OneAdapter key={one.version} one={one} base={base} done={done} />)}</ul>
       )}
@@ -103,7 +103,7 @@ function OneAdapter({ one, base, done }: { one: Adapter; base: string; done: () 
       </div>
       <p class="small"><One text={one.sentence} max={600} /></p>
       <p class="small muted"><One text={one.origin} max={600} /></p>
-      {one.checks.length === 0 ? <p class="small muted">It was not checked yet.</p> : (
+      {one.checks.length === 0 ? <p class="small muted">Not checked yet.</p> : (
         <details open={open} onToggle={(event) => setOpen(event.currentTarget.open)}>
           <summary>{failed ? `${failed} of ${one.checks.length} checks not passed` : `${one.checks.length} checks passed`}</summary>
           <Table
@@ -171,7 +171,7 @@ function Rounds({ of, list }: { of: RoleTraining; list: TrainedRoles }) {
   const shown = of.rounds.find((one) => one.round_id === (chosen ?? first));
   return (
     <Card title="Training rounds">
-      {of.rounds.length === 0 ? <Empty command={list.commands.at(-1)}>No round has begun.</Empty> : (
+      {of.rounds.length === 0 ? <Empty command={list.commands.at(-1)}>No round yet.</Empty> : (
         <>
           {shown && shown.losses.length > 1 && <Loss key={shown.round_id} of={shown} />}
           <Table
@@ -186,7 +186,7 @@ function Rounds({ of, list }: { of: RoleTraining; list: TrainedRoles }) {
               { key: "kl", title: "KL, nats per answer", n: true, by: (r) => r.kl_estimate, show: (r) => (r.kl_estimate === null ? "–" : three(r.kl_estimate)) },
               { key: "t", title: "Took", n: true, show: (r) => r.took ?? "–" },
               { key: "c", title: "CPU", n: true, by: (r) => r.cpu_s, show: (r) => seconds(r.cpu_s) },
-              { key: "w", title: "What came of it", show: (r) => <span class="small"><One text={r.reason} max={600} /></span> },
+              { key: "w", title: "Result", show: (r) => <span class="small"><One text={r.reason} max={600} /></span> },
               { key: "l", title: "", show: (r) => (r.losses.length > 1 ? <button aria-pressed={shown?.round_id === r.round_id} aria-label={`Loss of the round of ${r.started_at}`} onClick={() => choose(r.round_id)}>Loss</button> : null) },
             ]}
           />
