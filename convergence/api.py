@@ -142,11 +142,11 @@ def load_result(
         0.82
     """
     from convergence.finished_runs import finished_run  # noqa: PLC0415 - with the store
-    from convergence_core.result import RunResult  # noqa: PLC0415 - as above
+    from tasks.run.adoption import stored_result  # noqa: PLC0415 - as above
     from tasks.store import ParquetStore  # noqa: PLC0415 - brings DuckDB
 
-    record = finished_run(ParquetStore(storage), run)
-    return _result_of(RunResult.from_json(record.summary_json or ""), ())
+    store = ParquetStore(storage)
+    return _result_of(stored_result(finished_run(store, run), store.path), ())
 
 
 async def _end_of(waiting: "asyncio.Future[OptimizationResult]") -> None:

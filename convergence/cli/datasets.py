@@ -201,13 +201,16 @@ def export_config(
     from convergence.finished_runs import finished_run  # noqa: PLC0415 - with its only user
     from tasks.exports.run_winner import winner_of  # noqa: PLC0415 - as above
     from tasks.exports.winner_forms import WinnerForm, winner_text  # noqa: PLC0415 - as above
+    from tasks.run.adoption import stored_result  # noqa: PLC0415 - as above
     from tasks.store.layout import write_file  # noqa: PLC0415 - as above
 
     if form not in set(WinnerForm):
         fix = f"Write one of: {', '.join(WinnerForm)}."
         raise ConfigurationError.of("--format", "must be a known format", fix, value=form)
-    record = finished_run(locations.open_store(store, config), run)
-    winner = winner_of(record, WinnerForm(form), config)
+    opened = locations.open_store(store, config)
+    record = finished_run(opened, run)
+    result = stored_result(record, opened.path)
+    winner = winner_of(record, result, WinnerForm(form), config)
     if winner is None:
         console.say("The run recommends no settings.")
         raise typer.Exit(EXIT_NO)

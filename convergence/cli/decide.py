@@ -1,5 +1,6 @@
 """``promote``, ``rollback``, ``gates``: champions and the gates' decisions."""
 
+import getpass
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -38,6 +39,13 @@ def promote(  # noqa: PLR0917 - Typer's options
             min=0.0, max=0.5, help="Drop in mean reward to tolerate before rolling back."
         ),
     ] = 0.0,
+    unproven: Annotated[
+        str | None,
+        typer.Option(
+            metavar="REASON",
+            help="Promote settings that are likely better, but not proven. REASON is kept.",
+        ),
+    ] = None,
     serve: Annotated[bool, typer.Option(help="Activate it for requests, under a guard.")] = True,
     agent_type: Annotated[str, typer.Option(help="Agent type of the requests.")] = "default",
     store: options.Store = None,
@@ -49,25 +57,26 @@ def promote(  # noqa: PLR0917 - Typer's options
     Requests get them as an arm whose prior is the run's measurement. The former champion, or the
     defaults, keep a share of the requests until a guard confirms the promotion or rolls it back.
 
-    Exit code 100: gate not passed, or not decided yet.
+    Exit code 100: gate not passed, or not decided yet; `--unproven` overrides the latter.
     """
     from tasks.run.adoption import adopt, describe_obstacle, obstacle  # noqa: PLC0415 - brings NumPy
     from tasks.run.run import FLOW_RUN_TAG  # noqa: PLC0415 - as above
 
     record = _finished(store, config, run)
     result = _result_of(record)
-    _check_gate(result)
-    winner = result.winner
-    assert winner is not None  # noqa: S101 - the gate has passed
+    reason = _grounds(result, unproven)
+    best = result.best
+    assert best is not None  # noqa: S101 - the gate compared it
     arm = rival = None
+    decision = None if result.gate is None else result.gate.decision
     with locations.open_runtime(store, config) as state:
         why = obstacle(state, result)
         if why is None:
-            console.confirm(f"Make {winner.label} the champion of {result.system}?", yes=yes)
+            console.confirm(f"Make {best.label} the champion of {result.system}?", yes=yes)
             arm, rival = adopt(
                 state,
                 result,
-                reason=f"promoted from {result.label}",
+                reason=reason,
                 serve=serve,
                 agent_type=agent_type,
                 holdback=holdback,
@@ -75,7 +84,7 @@ def promote(  # noqa: PLR0917 - Typer's options
             )
     if why is not None:
         if why == "is_champion":
-            _answer(promoted=False, run=result.label, decision="promote")
+            _answer(promoted=False, run=result.label, decision=decision)
         console.say(describe_obstacle(why, result))
         if why == "changed":
             raise typer.Exit(EXIT_NO)
@@ -83,13 +92,13 @@ def promote(  # noqa: PLR0917 - Typer's options
         _answer(
             promoted=True,
             run=result.label,
-            decision="promote",
-            candidate_id=winner.candidate_id,
-            params=winner.params,
+            decision=decision,
+            candidate_id=best.candidate_id,
+            params=best.params,
             arm_id=arm,
             watched_against=rival,
         )
-        console.say(f"{winner.label} is the champion of {result.system} now.")
+        console.say(f"{best.label} is the champion of {result.system} now.")
         if rival is not None:
             console.say(
                 f"Live. The old settings keep {holdback:.0%} of the requests as control; "
@@ -98,21 +107,37 @@ def promote(  # noqa: PLR0917 - Typer's options
     _release(record.tags.get(FLOW_RUN_TAG))
 
 
-def _check_gate(result: "RunResult") -> None:
-    """Exit with 100 unless the promotion gate decided promote."""
+def _grounds(result: "RunResult", unproven: str | None) -> str:
+    """Return why the search's best becomes the champion, for the list of champions.
+
+    Exits with 100 unless the gate decided promote, or a person takes what is likely better.
+    """
     from convergence_core.result import verdict_of  # noqa: PLC0415 - with its only user
+    from tasks.report.phrases import gate_evidence  # noqa: PLC0415 - as above
+    from tasks.secrets.process_redaction import redacted_text  # noqa: PLC0415 - as above
 
     gate, verdict = result.gate, verdict_of(result)
-    if gate is None or result.winner is None:
+    if gate is None or result.best is None:
         console.say(
             f"The gate did not run in {result.label}: it needs new settings, held-out cases, and a "
             "champion or defaults to compare them with."
         )
     elif gate.decision == "promote":
-        return
+        return f"promoted from {result.label}"
+    elif unproven and verdict.kind in {"likely", "cheaper"}:
+        console.say(f"Not proven: {gate_evidence(gate)}.", style="yellow")
+        return (
+            f"promoted from {result.label} by {getpass.getuser()}, not proven ({gate_evidence(gate)}): "
+            f"{redacted_text(unproven)}"
+        )
     else:
         _answer(promoted=False, run=result.label, decision=gate.decision)
         console.say(f"{verdict.sentence} {verdict.next_step} {CASES}")
+        if verdict.kind in {"likely", "cheaper"}:
+            console.say(
+                "To use the settings found without proof: "
+                f"`convergence promote {result.label} --unproven REASON`."
+            )
     raise typer.Exit(EXIT_NO)
 
 
@@ -163,6 +188,7 @@ def gates(
     _json: options.AsJson = False,
 ) -> None:
     """List decisions of the promotion gates, drift alarms, and the champion of each system."""
+    from tasks.report.phrases import ledgers  # noqa: PLC0415 - brings NumPy
     from tasks.store.runtime.promotions import champion_of, looks  # noqa: PLC0415 - SQLite
     from tasks.store.runtime.watches import alarms  # noqa: PLC0415 - as above
 
@@ -171,9 +197,10 @@ def gates(
         names = sorted({look.system for look in verdicts} | ({system} if system else set()))
         champions = {name: champion_of(state, name) for name in names}
         root = state.root
+    left = ledgers(verdicts)
     console.emit(
-        {"looks": verdicts, "alarms": drifts, "champions": champions},
-        lambda: _show_gates(verdicts, drifts, champions, root),
+        {"looks": verdicts, "alarms": drifts, "champions": champions, "alpha_left": left},
+        lambda: _show_gates(verdicts, drifts, champions, left, root),
     )
 
 
@@ -181,6 +208,7 @@ def _show_gates(
     verdicts: "Sequence[GateLook]",
     drifts: "Sequence[StoredAlarm]",
     champions: "Mapping[str, Champion | None]",
+    left: "Mapping[str, str]",
     root: Path,
 ) -> None:
     for alarm in drifts:
@@ -197,6 +225,8 @@ def _show_gates(
         console.answer(f"Verdicts on traffic: {TRAFFIC}")
     if any(look.kind == "holdout" for look in verdicts):
         console.answer(f"Verdicts on held-out cases: {CASES}")
+    for text in left.values():
+        console.answer(text)
     for name, champion in champions.items():
         text = (
             "none yet"

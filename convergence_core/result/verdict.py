@@ -152,6 +152,9 @@ def _compared(result: RunResult, gate: GateReport) -> dict[Kind, tuple[str, str,
     instead = f"{usd(prices[0])} instead of {usd(prices[1])}"
     price = f" Note that an answer costs more, {instead}." if costs_more(*prices) else ""
     likely = f"Likely better than {other} (probability {percent(gate.probability_better or 0.0)}): {gap}"
+    offer = f"{stays[:1].lower()}{stays[1:-1]}, and the report offers the settings found"
+    if gate.is_adopted:
+        offer = "it is the champion nevertheless"
     show = f"convergence show {result.label}"
     look = "Look at single answers, then widen `search_space` or raise"
     return {
@@ -166,13 +169,13 @@ def _compared(result: RunResult, gate: GateReport) -> dict[Kind, tuple[str, str,
             f"convergence promote {result.label}",
         ),
         "likely": (
-            f"{likely}. Not proven: {stays[:1].lower()}{stays[1:-1]}, and the report offers the settings "
-            f"found.{price} {more}",
+            f"{likely}. Not proven: {offer}.{price} {more}",
             add,
             None,
         ),
         "cheaper": (
-            f"{likely}, and an answer costs less, {instead}. Not proven. {more}",
+            f"{likely}, and an answer costs less, {instead}. Not proven"
+            f"{': ' + offer if gate.is_adopted else ''}. {more}",
             add,
             None,
         ),

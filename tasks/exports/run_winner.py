@@ -14,18 +14,20 @@ from tasks.inputs.loader import Loaded, load
 from tasks.secrets.redaction import Secrets, secret_name
 
 
-def winner_of(record: RunRecord, form: WinnerForm, config: Path | None) -> Winner | None:
+def winner_of(
+    record: RunRecord, result: RunResult, form: WinnerForm, config: Path | None
+) -> Winner | None:
     """Return what a finished run recommends; ``None``: nothing.
 
     Args:
         record: of the run.
+        result: of it.
         form: what it is for; forms of a request read the configuration again.
         config: the configuration; ``None``: where the run found it.
 
     Raises:
         ConfigurationError: the configuration cannot be read, or has other parameters by now.
     """
-    result = RunResult.from_json(record.summary_json or "")
     if result.winner is None:
         return None
     params = dict(result.winner.params)

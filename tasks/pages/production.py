@@ -7,7 +7,7 @@ from convergence_core.errors import NoArmsError, RunNotFoundError
 from convergence_core.records import short_id
 from convergence_core.result.number_text import evidence as evidence_text, plural
 from tasks.pages.source import Page, PageSource, line_of, time_of
-from tasks.report.phrases import clean, moment
+from tasks.report.phrases import clean, ledgers, moment
 from tasks.serving.systems import Systems
 from tasks.store.runtime.promotions import champion_of, champions, looks, previous_champion
 from tasks.store.runtime.rows import Champion
@@ -70,7 +70,7 @@ def production(source: PageSource, system: str) -> Page:
         "system": system,
         "live": _live(source, champion, arms),
         "can_roll_back": can_roll_back,
-        "sentences": _sentences(gates, names),
+        "sentences": [*_sentences(gates, names), *ledgers(looks(runtime, system)).values()],
         "champion": None
         if champion is None
         else {"candidate_id": champion.candidate_id, "name": source.champion_name(champion)},

@@ -5,7 +5,7 @@ their evidence; the verdict belongs to the promotion gate, whose sentence states
 """
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from convergence_core.caveats import CASES
@@ -26,6 +26,7 @@ from convergence_core.result.verdict import FREE, is_free
 
 if TYPE_CHECKING:
     from convergence_core.search.recommend import Recommendation
+    from tasks.store.runtime.rows import GateLook
 
 _SHORT = 60
 
@@ -198,18 +199,38 @@ def gate_sentence(result: RunResult) -> str | None:
     return (
         f"Promotion gate: {gate_evidence(gate)}. It tests whether the configuration beats "
         f"{opponent}{effect}. A wrong promotion has a probability of at most "
-        f"{percent(gate.alpha)} over all looks at these cases.{alpha_left(gate)} {CASES}"
+        f"{percent(gate.alpha)} over all looks at these cases.{alpha_left(gate.level, gate.left)} {CASES}"
     )
 
 
-def alpha_left(gate: GateReport) -> str:
-    """Return how much of the error is spent and left; empty: a result of an earlier version."""
-    if gate.level is None or gate.left is None:
+def alpha_left(level: float | None, left: float | None) -> str:
+    """Return how much of the error a look spends and leaves on its cases, after a space.
+
+    Args:
+        level: probability of a wrong promotion that the look spends; ``None`` gives an empty text, as
+            for a look of an earlier version.
+        left: of ``alpha``, for later looks; ``None`` as of ``level``.
+    """
+    if level is None or left is None:
         return ""
     return (
-        f" This look spends {100 * gate.level:.2g} %; {100 * gate.left:.2g} % is left for later looks, "
+        f" This look spends {100 * level:.2g} %; {100 * left:.2g} % is left for later looks, "
         "and fresh held-out cases renew it."
     )
+
+
+def ledgers(looks: "Sequence[GateLook]") -> dict[str, str]:
+    """Return system → what its latest look at held-out cases leaves of the gate's error.
+
+    Args:
+        looks: oldest first.
+    """
+    texts = {}
+    for look in looks:
+        left = alpha_left(look.details.get("level"), look.details.get("left"))
+        if look.kind == "holdout" and left:
+            texts[look.system] = f"Held-out cases of {look.system}:{left}"
+    return texts
 
 
 def gate_evidence(gate: GateReport) -> str:

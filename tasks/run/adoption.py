@@ -82,19 +82,19 @@ def concluded_by(
 
 def obstacle(store: RuntimeStore, result: RunResult) -> Obstacle | None:
     """Return why a run's candidate cannot become the champion now; ``None`` if it can."""
-    winner, gate = result.winner, result.gate
-    assert winner is not None and gate is not None  # noqa: S101, PT018 - the gate has passed
+    best, gate = result.best, result.gate
+    assert best is not None and gate is not None  # noqa: S101, PT018 - they were compared
     champion = champion_of(store, result.system)
     if champion is None:
         return None
-    if champion.candidate_id == winner.candidate_id:
+    if champion.candidate_id == best.candidate_id:
         return "is_champion"
     return None if gate.opponent_id == champion.candidate_id else "changed"
 
 
 def describe_obstacle(why: Obstacle, result: RunResult) -> str:
     """Return an obstacle in words."""
-    name = "" if result.winner is None else result.winner.label
+    name = "" if result.best is None else result.best.label
     if why == "is_champion":
         return f"{name} is the champion of {result.system} already."
     return (
@@ -113,7 +113,7 @@ def adopt(
     holdback: float = HOLDBACK,
     tolerance: float = 0.0,
 ) -> tuple[str | None, str | None]:
-    """Make a run's candidate the champion; there must be no obstacle.
+    """Make the search's best the champion; there must be no obstacle.
 
     Args:
         store: the runtime state.
@@ -127,8 +127,8 @@ def adopt(
     Returns:
         As ``put_on_offer``; twice ``None`` where it is not served.
     """
-    winner = result.winner
-    assert winner is not None  # noqa: S101 - the gate has passed
+    best = result.best
+    assert best is not None  # noqa: S101 - there is no promotion without
     arms: tuple[str | None, str | None] = (None, None)
     if serve:
         arms = put_on_offer(
@@ -136,8 +136,8 @@ def adopt(
         )
     champion = Champion(
         system=result.system,
-        candidate_id=winner.candidate_id,
-        params=dict(winner.params),
+        candidate_id=best.candidate_id,
+        params=dict(best.params),
         run_id=result.run_id,
         reason=reason,
         created_us=wall_clock_us(),
@@ -211,9 +211,9 @@ def stored_result(record: RunRecord, store_path: Path) -> RunResult:
 
 def with_champion(result: RunResult, champion: Champion | None) -> RunResult:
     """Return a result whose verdict says whether its candidate is the present champion."""
-    if result.gate is None or result.winner is None:
+    if result.gate is None or result.best is None:
         return result
-    is_adopted = champion is not None and champion.candidate_id == result.winner.candidate_id
+    is_adopted = champion is not None and champion.candidate_id == result.best.candidate_id
     return replace(result, gate=replace(result.gate, is_adopted=is_adopted))
 
 

@@ -25,7 +25,7 @@ def put_on_offer(
     holdback: float = HOLDBACK,
     tolerance: float = 0.0,
 ) -> tuple[str, str | None]:
-    """Offer the run's candidate and the one it replaces, and begin to watch it.
+    """Offer the search's best and the candidate it replaces, and begin to watch it.
 
     Arms that are on offer with the same parameters are taken as they are. Called before the new
     champion is set.
@@ -40,10 +40,10 @@ def put_on_offer(
     Returns:
         The arm that is promoted, and the one it is watched against; ``None`` if there is none.
     """
-    winner, gate = result.winner, result.gate
-    assert winner is not None  # noqa: S101 - there is no promotion without
+    best, gate = result.best, result.gate
+    assert best is not None  # noqa: S101 - there is no promotion without
     offered = functools.partial(_offered, store, (result.system, agent_type))
-    promoted = offered(winner.candidate_id, winner.params, prior_of(winner, result.run_id))
+    promoted = offered(best.candidate_id, best.params, prior_of(best, result.run_id))
     former = champion_of(store, result.system)
     opponent: tuple[str, Mapping[str, Json], NightlyPrior | None] | None = None
     if former is not None:
@@ -51,7 +51,7 @@ def put_on_offer(
     elif result.baseline is not None:
         baseline = result.baseline
         opponent = baseline.candidate_id, baseline.params, prior_of(baseline, result.run_id)
-    if opponent is None or opponent[0] == winner.candidate_id:
+    if opponent is None or opponent[0] == best.candidate_id:
         return promoted, None
     champion = offered(*opponent)
     group = store.group(result.system, agent_type)
