@@ -109,8 +109,9 @@ def test_every_surface_has_the_same_winner(run: Finished):
     assert load_result(run.label, storage=run.store).best_config == params
     (row,) = overview.run_rows(run.source)
     assert row["best_name"] == winner.label
-    is_default = run.kind != "better"
-    assert (winner.candidate_id == run.result.baseline.candidate_id) is is_default
+    is_default, baseline = run.kind != "better", run.result.baseline
+    assert baseline is not None
+    assert (winner.candidate_id == baseline.candidate_id) is is_default
 
 
 def test_every_surface_has_the_same_sentence(run: Finished):
@@ -185,6 +186,7 @@ def test_a_thing_has_one_number_everywhere(run: Finished):
 def test_the_error_left_on_the_held_out_cases_is_the_reports(run: Finished):
     gate = run.result.gate
     assert gate is not None
+    assert gate.left is not None
     left = alpha_left(gate.level, gate.left).strip()
     assert f"{100 * gate.left:.2g} % is left" in left
     assert left in run.read("report.md")
