@@ -7,8 +7,6 @@ import pytest
 
 from convergence_core.result import RunResult
 from tasks.mock.mock_server import MockServer
-from tasks.report.prompts_section import edit_lines
-from tests.support import writing_runs
 from tests.support.commands import Runner
 from tests.support.paid_runs import STORE, begin, play, write_project
 
@@ -63,20 +61,6 @@ def test_every_case_is_shown_with_both_answers_worst_first(store: Path, cli: Run
         assert first[side]["cost_usd"] > 0
 
 
-def test_edits_of_the_prompt_that_was_found_are_listed(tmp_path: Path, cli: Runner):
-    writing_runs.write_project(tmp_path, None)
-    report = writing_runs.play(writing_runs.begin(tmp_path)).prompts
-    store = tmp_path / writing_runs.STORE
-    shown = " ".join(cli("show", "--store", store).out.split())
-    assert f"Prompt edits: {report.sentence}" in shown
-    assert len(edit_lines(report)) == len(report.family) > 0
-    for line in edit_lines(report):
-        assert line in shown
-    edits = cli("show", "--store", store, "--json").json["edits"]
-    assert [edit["text_id"] for edit in edits] == [edge.text_id for edge in report.family]
-    assert "Prompt edits" not in cli("show", "--store", store, "--case", "c07").out
-
-
 def test_a_case_is_shown_alone_and_an_unknown_one_gets_a_proposal(store: Path, cli: Runner):
     done = cli("show", "--store", store, "--case", "c07")
     assert done.code == 0, done.err
@@ -85,17 +69,6 @@ def test_a_case_is_shown_alone_and_an_unknown_one_gets_a_proposal(store: Path, c
     unknown = cli("show", "--store", store, "--case", "c7")
     assert unknown.code == 2
     assert "c07" in unknown.err
-
-
-def test_prompts_that_differ_are_a_diff(store: Path, cli: Runner, labels: list[str]):
-    for label in labels:
-        result = result_of(store, label, cli)
-        assert result.winner is not None
-        assert result.baseline is not None
-        if result.winner.params["prompt"] != result.baseline.params["prompt"]:
-            out = cli("show", label, "--store", store).out
-            assert f"-{result.baseline.params['prompt']}" in out
-            assert f"+{result.winner.params['prompt']}" in out
 
 
 def test_the_report_holds_the_same_cases_held_out_first(

@@ -107,21 +107,6 @@ def test_perfect_defaults_end_a_run_before_anything_else_is_evaluated(
 
 
 @pytest.mark.prefect
-def test_async_form_leaves_the_loop_free(here: Path):
-    async def main() -> tuple[OptimizationResult, int]:
-        run = asyncio.ensure_future(run_optimization(config(), **GIVEN))
-        turns = 0
-        while not run.done():
-            turns += 1
-            await asyncio.sleep(0.01)
-        return run.result(), turns
-
-    result, turns = asyncio.run(main())
-    assert result.success
-    assert turns > 10
-
-
-@pytest.mark.prefect
 def test_overrides_and_events_arrive(here: Path):
     seen: list[Event] = []
     result = run_optimization_sync(

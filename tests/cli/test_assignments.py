@@ -25,11 +25,6 @@ def test_a_key_that_is_set_takes_the_place_of_the_written_one(
     assert plain.json != fewer.json
 
 
-def test_mappings_are_made_and_values_are_yaml(project: Path, cli: Runner):
-    done = cli("validate", "--json", "--set", "budget.max_calls=77", "--set", "api.name=other")
-    assert (done.json["run"]["max_calls"], done.json["system"]) == (77, "other")
-
-
 @pytest.mark.parametrize(
     ("assignment", "says"),
     [

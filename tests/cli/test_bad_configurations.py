@@ -181,10 +181,6 @@ HAND_WRITTEN: dict[str, tuple[Callable[[Path], None], str]] = {
 }  # fmt: skip
 
 
-def test_what_is_bent_below_is_valid(project: Path, cli: Runner):
-    assert cli("validate").code == 0
-
-
 @pytest.mark.parametrize("name", HAND_WRITTEN)
 def test_what_nobody_would_write_is_refused_with_key_and_fix(
     project: Path, cli: Runner, name: str
@@ -298,29 +294,6 @@ def test_no_command_waits_for_a_pipe_or_stumbles_over_a_file(
     done = cli(*command)
     assert done.code == 2, (done.out, done.err)
     assert not [mark for mark in MARKS if mark in done.err]
-
-
-def test_the_store_of_a_configuration_without_an_end_is_not_looked_for(project: Path, cli: Runner):
-    (project / "optimization.yaml").write_text("[" * 20_000)
-    done = cli("runs")
-    assert done.code == 2, done
-    assert "to find the results store" in done.err
-
-
-def test_places_of_many_cases_are_right(project: Path, cli: Runner):
-    rows = [json.dumps({"input": n, "expected": "x"}) for n in range(200)]
-    bad = '{"input": 1, "weight": -1}'
-    (project / "cases.json").write_text("[" + ",\n ".join([*rows, bad]) + "]")
-    found = cli("validate", "--json").json["problems"]
-    (row,) = [row for row in found if "weight" in row["key"]]
-    assert (row["line"], row["column"]) == (201, 2)
-
-
-def test_a_case_with_a_key_twice_is_told_with_its_line(project: Path, cli: Runner):
-    (project / "cases.json").write_text('[{"input": 1},\n {"input": 1, "tags": [], "tags": []}]')
-    (row,) = [row for row in cli("validate", "--json").json["problems"] if "twice" in row["rule"]]
-    assert (row["line"], row["column"]) == (2, 2)
-    assert "`tags`" in row["rule"]
 
 
 SCRIPT = """

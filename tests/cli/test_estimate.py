@@ -11,7 +11,6 @@ from convergence_core.ports import Row
 from tasks.inputs.environment import Environment
 from tasks.inputs.factories import make_target
 from tasks.inputs.loader import load
-from tasks.run.assembly import schedule_of
 from tasks.store import ParquetStore
 from tasks.store.runtime.promotions import set_champion
 from tasks.store.runtime.rows import Champion
@@ -99,18 +98,6 @@ def test_nothing_is_called_and_nothing_is_written(here: Path, cli: Runner):
     assert sorted(path for path in here.iterdir() if path.name != "__pycache__") == before
 
 
-def test_calls_are_those_of_the_plan(here: Path, cli: Runner):
-    write_project(here)
-    # 9 search cases x 6 candidates x 4 generations, then 9 + 3 cases of winner and defaults
-    plan = 9 * 6 * 4 + 2 * (9 + 3)
-    found = cli("estimate", "--json").json
-    assert role(found, "evaluation")["calls"] == {"low": plan, "expected": plan, "high": plan}
-    fewer = cli("estimate", "--json", "--generations", "1").json
-    assert role(fewer, "evaluation")["calls"]["high"] == plan - 9 * 6 * 3
-    capped = cli("estimate", "--json", "--max-calls", "100").json
-    assert capped["total"]["calls"]["high"] <= 100
-
-
 def test_a_champion_is_part_of_the_plan(here: Path, cli: Runner):
     write_project(here)
     loaded = load(here / "optimization.yaml")
@@ -151,14 +138,6 @@ def test_unknown_price_is_unknown_and_says_what_to_write(here: Path, cli: Runner
     assert "budget.max_usd=1 refuses calls whose price is unknown" in done.out
 
 
-def test_price_of_a_request_is_the_whole_price_of_a_function(here: Path, cli: Runner):
-    write_project(here, prices={"function": {"request": 0.002}})
-    target = role(cli("estimate", "--json").json, "evaluation")
-    assert target["usd"]["high"] == pytest.approx(240 * 0.002)
-    assert target["usd"]["low"] == target["usd"]["high"]
-    assert target["tokens"]["high"] is None
-
-
 def test_most_is_what_the_budget_would_reserve_for_the_dearest_call(here: Path, cli: Runner):
     config = chat(here)
     found = role(cli("estimate", "--json").json, "evaluation")
@@ -172,12 +151,6 @@ def test_most_is_what_the_budget_would_reserve_for_the_dearest_call(here: Path, 
     assert 0 < found["usd"]["low"] < found["usd"]["expected"] < found["usd"]["high"]
     assert found["tokens"]["low"] < found["tokens"]["expected"] < found["tokens"]["high"]
     assert found["basis"] == "the cases, and answers of 150 tokens or as `expected`"
-
-
-def test_answer_without_limit_has_no_price_until_one_is_set(here: Path, cli: Runner):
-    parameters = {"model": {"type": "categorical", "choices": ["small", "large"]}}
-    chat(here, search_space={"parameters": parameters})
-    assert "Set `max_tokens` of the request." in cli("estimate").out
 
 
 def test_pictures_have_no_price_before_the_first_run(here: Path, cli: Runner):
@@ -233,35 +206,6 @@ def test_judges_are_asked_once_per_vote(here: Path, cli: Runner, mode: str, vote
     assert total["usd"]["high"] == pytest.approx(target["usd"]["high"] + judge["usd"]["high"])
 
 
-def test_each_champion_may_have_to_answer_every_case(here: Path, cli: Runner):
-    sections = judged("pairwise")
-    metrics = sections["evaluation"]["metrics"]
-    for name, model in (("other", "large"), ("same", "large")):
-        metrics[name] = {**metrics["quality"], "champion": {"model": model, "max_tokens": 100}}
-    metrics["quality"]["champion"] = {"model": "small", "max_tokens": 300}
-    chat(here, **sections)
-    target = role(cli("estimate", "--json").json, "evaluation")["calls"]
-    assert target["high"] == target["low"] + 2 * 2
-    plan = schedule_of(load(here / "optimization.yaml"))
-    assert (plan.n_champions, plan.n_champions_apart, plan.calls_per_cell) == (2, 2, 1 + 3 * 2)
-
-
-def test_judge_of_a_function_knows_no_length_before_the_first_run(here: Path, cli: Runner):
-    write_project(here)
-    config = here / "optimization.yaml"
-    tree = yaml.safe_load(config.read_text())
-    tree["llm"] = {"model": "small", "endpoint": NOWHERE}
-    tree["evaluation"]["metrics"]["q"] = {"type": "llm_judge", "rubric": "Good?"}
-    tree["prices"] = {**PRICES, "function": {"request": 0}}
-    config.write_text(yaml.safe_dump(tree))
-    assert "Judge: the length of the judged answers is unknown" in cli("estimate").out
-    remember(
-        here / "convergence-data", name="known", purpose="judge", tokens_in=500, tokens_out=50
-    )
-    judge = role(cli("estimate", "--json").json, "judge")
-    assert judge["usd"]["expected"] == pytest.approx(240 * (500 * 1 + 50 * 4) / 1e6)
-
-
 def test_only_what_was_measured_warns_that_a_limit_stops_the_run(here: Path, cli: Runner):
     chat(here)
     warning = "will probably stop the run early"
@@ -308,14 +252,6 @@ def test_the_smallest_cap_that_affords_a_call_is_told_and_is_one(here: Path, cli
     assert cli("validate", "--json").json["unaffordable"] is None
 
 
-def test_shared_answers_may_cost_nothing(here: Path, cli: Runner):
-    chat(here, cache={"epoch": "forever"})
-    found = cli("estimate", "--json").json
-    assert found["total"]["calls"]["low"] == 0
-    assert found["total"]["usd"]["low"] == 0
-    assert any("cache.epoch=forever" in note for note in found["notes"])
-
-
 # -- thoughts
 
 
@@ -356,12 +292,6 @@ def test_thoughts_and_predictions_are_roles_of_their_own(here: Path, cli: Runner
         role(cli("estimate", "--json", "--generations", "1").json, "thought")["calls"]["high"] == 0
     )
     cli("estimate")
-
-
-def test_what_thoughts_may_cost_ends_at_their_share(here: Path, cli: Runner):
-    thoughtful(here, max_share_usd=0.1)
-    found = cli("estimate", "--json", "--max-usd", "0.01").json
-    assert role(found, "thought")["usd"]["high"] == pytest.approx(0.001)
 
 
 def test_requests_in_place_of_refused_texts_are_told_before_a_run(here: Path, cli: Runner):

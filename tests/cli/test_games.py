@@ -38,12 +38,3 @@ def test_a_round_ends_with_what_to_do_next_unless_it_is_to_be_quiet(cli: Runner,
     assert "Its plays: convergence games show --game" in told
     assert told.rstrip().endswith("convergence export games")
     assert "Its plays" not in cli("games", "run", config, "--quiet").err
-
-
-def test_games_are_listed_without_a_call(cli: Runner, config: str):
-    found = cli("games", "list", config, "--json").json["games"]
-    assert [(one["game"], one["players"]["second"]) for one in found] == [
-        ("kuhn-poker", "solver"), ("nim", "chance"),
-    ]  # fmt: skip
-    refused = cli("games", "list", config, "--set", "society.games.plays=0")
-    assert (refused.code, "society.games.plays" in refused.err) == (2, True)

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 import convergence.__main__ as main_module
-from convergence import console
 from convergence.cli.interrupts import Interrupt, Terminated, stops_cleanly
-from convergence_core.errors import ConfigurationError, ForeignPackageError, Problem, StoreError
+from convergence_core.errors import ConfigurationError, ForeignPackageError, StoreError
 from tests.cli.test_running import ROOT
 from tests.support.commands import Runner
 
@@ -52,23 +51,6 @@ def test_problems_are_listed_one_per_line_with_their_places(here: Path, cli: Run
     assert lines[-1] == f"{len(lines) - 1} problems found."
     assert "Traceback" not in done.err
     assert done.out == ""
-
-
-def test_problems_as_json(here: Path, cli: Runner):
-    (here / "optimization.yaml").write_text("api: {titles: x}\n")
-    done = cli("validate", "--json")
-    assert done.code == 2
-    assert done.json["ok"] is False
-    assert {"file", "line", "column", "key", "rule", "value", "fix"} == set(
-        done.json["problems"][0]
-    )
-
-
-def test_missing_configuration_is_bad_input(here: Path, cli: Runner):
-    for command in ("validate", "optimize"):
-        done = cli(command, "nowhere.yaml")
-        assert done.code == 2
-        assert "nowhere.yaml" in done.err
 
 
 @pytest.mark.parametrize(
@@ -114,13 +96,6 @@ def test_unforeseen_error_is_a_message_that_names_debug(
     assert done.json == {"error": {"type": "RuntimeError", "message": "odd"}}
 
 
-def test_error_is_json_where_json_was_asked_for(here: Path, cli: Runner):
-    done = cli("runs", "--json")
-    assert done.code == 2
-    assert done.json["error"]["type"] == "RunNotFoundError"
-    assert done.err == ""
-
-
 def test_foreign_package_stops_every_command(cli: Runner, monkeypatch: pytest.MonkeyPatch):
     def refuse(names: object) -> None:
         raise ForeignPackageError("package `tasks` must bear our marker")
@@ -159,17 +134,6 @@ def test_a_request_to_end_outside_of_a_flow_leaves_the_block(number: signal.Sign
     assert signal.getsignal(number) is signal.SIG_DFL
 
 
-def test_a_hang_up_reaches_whoever_has_taken_the_request_to_end():
-    taken = []
-    with stops_cleanly(never, never, ""):
-        before = signal.signal(signal.SIGTERM, lambda *_: taken.append("as Prefect"))
-        signal.raise_signal(signal.SIGHUP)
-        signal.signal(signal.SIGTERM, before)
-        with pytest.raises(Terminated, match="SIGHUP"):
-            signal.raise_signal(signal.SIGTERM)  # which Prefect sends once more
-    assert taken == ["as Prefect"]
-
-
 def test_reader_that_leaves_early_is_no_error(tmp_path: Path):
     done = subprocess.run(
         ["bash", "-c", f"'{sys.executable}' -m convergence schema | head -1"],
@@ -181,9 +145,3 @@ def test_reader_that_leaves_early_is_no_error(tmp_path: Path):
         check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "{\n", "")
-
-
-def test_markup_in_messages_is_not_read(capsys: pytest.CaptureFixture[str]):
-    problem = Problem(key="a[0]", rule="must be [red]", value="[/bold]", fix="Write [x].")
-    console.fail(ConfigurationError([problem]))
-    assert capsys.readouterr().err.startswith("`a[0]` must be [red], but got [/bold]. Write [x].")

@@ -11,7 +11,6 @@ from convergence.optimize.progress import (
     PlainScreen,
     ProgressDisplay,
     Screen,
-    duration,
 )
 from convergence_core.events import (
     BudgetWarned,
@@ -94,12 +93,6 @@ def test_what_learners_did_stands_below_their_generation():
     assert lines[2:4] == ["  thoughts: a", "  preferences: b"]
 
 
-def test_head_names_run_algorithm_and_cases():
-    assert told(started()).lines[0] == (
-        "bot-7f3a: mab_evolution, up to 3 generations, 10 cases + 5 held out"
-    )
-
-
 def test_resumed_run_says_so_and_what_was_maybe_paid():
     calls = (lost("a" * 64, 0.0125), lost("b" * 64, None, purpose="judge"))
     lines = told(started(resumed_from=1, maybe_paid=calls)).lines
@@ -142,20 +135,6 @@ def test_status_counts_evaluations_and_estimates_the_rest():
     best = "best 0.734 [0.690, 0.780] · 104 calls, $0.0123"
     text = screen.statuses[-1][0]
     assert text == f"generation 1/3 · {best} · 25/150 done · ETA 50s · slowed down"
-
-
-def test_status_fits_a_terminal_of_100_columns():
-    screen, clock = Recorder(), Clock()
-    progress = ProgressDisplay(screen, clock=clock)
-    progress(started(n_generations=10, n_cells_planned=4000))
-    progress(GenerationStarted(generation=2, n_candidates=40, n_cells=400))
-    progress(replace(FINISHED, n_calls=1312))
-    clock.now = 80
-    for _ in range(900):
-        progress(replace(CELL, cached=True))
-    text, _, _ = screen.statuses[-1]
-    assert "ETA" in text
-    assert len(text) <= 100 - 9  # the bar and a space
 
 
 def test_screen_is_closed_also_after_an_error():
@@ -204,9 +183,3 @@ def test_live_screen_keeps_lines_and_removes_the_bar():
     assert "generation 01" in text  # above the lines of its learners
     assert "  thoughts: learned" in text
     assert "\x1b[?25h" in text  # the cursor is shown again
-
-
-def test_durations_read_well():
-    assert [duration(s) for s in (0.4, 59.6, 61, 3600, 7500)] == [
-        "0s", "1m 00s", "1m 01s", "1h 00m", "2h 05m",
-    ]  # fmt: skip

@@ -83,19 +83,6 @@ def test_missing_store_is_bad_input_with_a_fix_and_is_not_made(here: Path, cli: 
     assert list(here.iterdir()) == []
 
 
-def test_store_is_found_by_option_configuration_and_default(store: Path, here: Path, cli: Runner):
-    (here / "elsewhere").mkdir()
-    store.rename(here / "elsewhere" / "data")
-    (here / "elsewhere" / "c.yaml").write_text("storage: {path: data}\n")
-    (here / "optimization.yaml").write_text("storage: {path: elsewhere/data}\n")
-    for options in (
-        ["--store", "elsewhere/data"],
-        ["--config", "elsewhere/c.yaml"],
-        [],
-    ):
-        assert len(cli("runs", "--json", *options).json) == 2
-
-
 def test_query_as_table_json_and_csv(store: Path, cli: Runner):
     sql = "select label, seed, reason, [1, 2] as l from runs order by label"
     table = cli("query", sql)
@@ -121,12 +108,6 @@ def test_parameter_never_becomes_sql(store: Path, cli: Runner):
     sql = "select count(*) as n from runs where label = $label"
     attack = "x' or '1'='1"
     assert cli("query", sql, "--param", f"label={attack}", "--json").json == [{"n": 0}]
-
-
-def test_csv_on_the_terminal_runs_in_no_spreadsheet(store: Path, cli: Runner):
-    sql = "select '=1+1' as text, -1.5 as number, 'a' || chr(13) || '=1' as lines"
-    told = cli("query", sql, "--format", "csv").out
-    assert told == 'text,number,lines\n\'=1+1,-1.5,"a\r=1"\n'
 
 
 @pytest.mark.parametrize("form", ["csv", "json", "parquet"])
@@ -162,10 +143,3 @@ def test_an_error_shows_the_line_as_it_was_written_and_marks_the_place(
     mark = lines[lines.index(line) + 1].index("^")
     wrong = next(word for word in ("nothing", "selec") if word in line)
     assert mark == line.index(wrong)
-
-
-def test_query_is_read_from_standard_input(
-    store: Path, cli: Runner, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr("sys.stdin", io.StringIO("select 7 as seven"))
-    assert json.loads(cli("query", "-", "--json").out) == [{"seven": 7}]

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from convergence_core.feedback.records import Rating
-from tasks.models import files
 from tasks.models.files import ModelFiles
 from tasks.store.feedback.feedback_store import FeedbackStore
 from tasks.store.in_flight import RequestsInFlight
@@ -28,12 +27,6 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for module in (rounds, looks):
         monkeypatch.setattr(module, "base_model", lambda _loaded: base)
     return tmp_path
-
-
-def test_without_a_rating_it_says_how_to_give_one(project: Path, cli: Runner):
-    done = cli("train")
-    assert done.code == 0
-    assert "The model has no rated answers yet." in done.err
 
 
 @pytest.mark.parametrize(
@@ -98,24 +91,3 @@ def test_a_daemon_looks_again_after_its_interval(
         "assistant: waiting. Nothing is new.",
     ]
     assert "assistant: activated. It is better." in done.out
-
-
-def test_a_hosted_model_is_refused_with_the_key(tmp_path: Path, cli: Runner):
-    done = cli("train", str(written(tmp_path)), "--store", str(tmp_path / "store"))
-    assert done.code == 2
-    assert "feedback.training.base_model_path" in done.err
-
-
-def test_the_demonstration_says_what_it_needs(
-    tmp_path: Path, cli: Runner, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(files, "missing_libraries", lambda: ("torch",))
-    done = cli("chat", "--demo")
-    assert done.code == 2
-    assert "needs packages that are not installed: torch" in done.err
-    monkeypatch.setattr(files, "missing_libraries", lambda: ())
-    (tmp_path / "convergence-demo").mkdir()
-    done = cli("chat", "--demo")
-    assert done.code == 2
-    assert "needs a new folder" in done.err

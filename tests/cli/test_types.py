@@ -13,7 +13,6 @@ from convergence.types import (
     EvaluationConfig,
     RunnerConfig,
     SearchSpaceConfig,
-    StorageConfig,
 )
 from convergence_core.errors import ConfigurationError
 
@@ -45,18 +44,6 @@ def test_configuration_of_the_original_loads():
     assert metric.function == "convergence.evaluators:reported"
 
 
-def test_without_test_cases_the_parameters_alone_are_asked():
-    cases = load_config(config()).cases
-    assert [(case.case_id, case.input) for case in cases] == [("empty", {})]
-
-
-def test_every_runner_key_arrives():
-    runner = RunnerConfig(seed=5, early_stopping={"patience": 9})
-    optimization = load_config(config(runner=runner)).configuration.optimization
-    assert optimization.seed == 5
-    assert optimization.execution.early_stopping.patience == 9
-
-
 def test_auth_names_the_environment(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("BOT_KEY", "x")
     api = ApiConfig(
@@ -80,11 +67,6 @@ def test_a_weight_without_a_metric_is_refused(changes: dict[str, Any], key: str)
         load_config(config(**changes))
     assert [problem.key for problem in caught.value.problems] == [key]
     assert all(problem.fix for problem in caught.value.problems)
-
-
-def test_storage_path_is_the_store(tmp_path: Path):
-    loaded = load_config(config(storage=StorageConfig(path=str(tmp_path / "s"))))
-    assert loaded.configuration.storage.path == str(tmp_path / "s")
 
 
 def test_mapping_is_loaded_and_left_as_it_is():

@@ -1,6 +1,5 @@
 """Constraints between parameters."""
 
-import pickle
 import string
 
 import pytest
@@ -53,20 +52,9 @@ def test_what_cannot_be_computed_does_not_hold(text):
     assert not parse(text).evaluate({"a": 10.0, "b": "text"})
 
 
-def test_an_integer_too_large_for_a_float_does_not_hold():
-    assert not parse(f"a * {'9' * 400} / 3 > 0").evaluate({"a": 1})
-
-
 def test_names_are_those_of_parameters():
     assert parse("  a + b < c  ").names == {"a", "b", "c"}
     assert str(parse("  a < 1 ")) == "a < 1"
-
-
-def test_expressions_can_be_pickled():
-    expression = parse("a + b < 1")
-    copy = pickle.loads(pickle.dumps(expression))  # noqa: S301
-    assert copy == expression
-    assert copy.evaluate({"a": 0, "b": 0})
 
 
 @pytest.mark.parametrize(

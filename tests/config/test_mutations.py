@@ -116,16 +116,6 @@ def test_mutated_text_is_a_configuration_or_problems(name):
     assert n_broken > N_MUTATIONS // 12, "mutations hardly break anything"
 
 
-def test_mutated_bytes_are_a_configuration_or_problems():
-    rng = random.Random("bytes")
-    whole = EXAMPLES["http"].encode()
-    for _ in range(100):
-        mutated = bytearray(whole)
-        for _ in range(rng.randint(1, 5)):
-            mutated[rng.randrange(len(mutated))] = rng.randrange(256)
-        check(parsed(bytes(mutated)))
-
-
 @pytest.mark.parametrize("name", ["function", "azure"])
 @pytest.mark.slow
 def test_any_value_in_every_place_is_a_configuration_or_problems(name):

@@ -208,13 +208,6 @@ def test_the_original_place_and_spelling_of_the_model_are_read():
     )
 
 
-def test_a_problem_is_told_where_the_original_has_it():
-    (problem,) = problems_of(
-        {"llm": REMOVED, "society/llm": {**LLM, "base_url": "ftp://x"}}, JUDGED
-    )
-    assert problem.key == "society.llm.base_url"
-
-
 def test_a_temperature_left_empty_is_not_sent():
     assert judge_of({Q + "/llm": {"temperature": None}}).llm == LlmConfig(
         model="openai/gpt-4o-mini", api_key_env="OPENAI_API_KEY", temperature=None
@@ -312,10 +305,3 @@ def test_without_an_llm_the_targets_own_model_judges(api: dict[str, Any], model:
     own = parse_mapping(tree).target_llm
     assert own is not None
     assert own.model == model.removesuffix("a") + "b"
-
-
-def test_a_named_judge_is_not_the_targets():
-    configuration = parse_mapping(JUDGED)
-    judge = configuration.judge_of(configuration.evaluation.judges["quality"])
-    assert judge == configuration.llm
-    assert judge_note(configuration) is None

@@ -42,13 +42,6 @@ def test_a_society_that_is_enabled_thinks_and_asks_the_llm():
     assert not parse_mapping(quiet).society.thinks
 
 
-def test_the_original_fields_have_the_defaults_of_the_design():
-    default = RlpConfig()
-    assert default.thought_length == 2048
-    assert default.temperature == 0.7
-    assert default.use_logprobs == "auto"
-
-
 @pytest.mark.parametrize(
     ("changes", "key", "rule"),
     [

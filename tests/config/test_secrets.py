@@ -6,10 +6,8 @@ import pytest
 
 from convergence_core.config import parse_mapping
 from convergence_core.config.secrecy import (
-    has_credentials,
     is_env_name,
     is_only_references,
-    is_secret_key,
     looks_like_secret,
 )
 from convergence_core.errors import ConfigurationError
@@ -90,12 +88,6 @@ def test_header_with_a_literal_secret_is_refused_unseen(header, value):
     assert "hunter2" not in str(error)
 
 
-def test_header_that_carries_the_key_of_auth_is_refused():
-    error = refused({"api/auth/header_name": "X-Own", "api/request/headers/X-Own": "hunter2"})
-    assert any(problem.key == "api.request.headers.X-Own" for problem in error.problems)
-    assert "hunter2" not in str(error)
-
-
 @pytest.mark.parametrize("secret", SECRETS.values(), ids=SECRETS)
 def test_known_secret_is_refused_anywhere(secret):
     if not looks_like_secret(secret) or secret[:3] in {"012", "dGh"}:
@@ -104,13 +96,6 @@ def test_known_secret_is_refused_anywhere(secret):
         error = refused({path: f"a {secret} b"})
         assert [problem.key for problem in error.problems] == [path.replace("/", ".")]
         assert secret not in str(error)
-
-
-@pytest.mark.parametrize("key", ["key", "api_key", "access_token", "sig"])
-def test_url_with_a_secret_parameter_is_refused_unseen(key):
-    error = refused({"api/endpoint": f"https://example.com/?{key}=hunter2"})
-    assert "hunter2" not in str(error)
-    assert f"`{key}`" in str(error)
 
 
 def test_unknown_keys_and_wrong_types_do_not_show_secrets():
@@ -150,13 +135,6 @@ def test_references_alone_are_no_secret(value, only):
 
 
 @pytest.mark.parametrize(
-    "key", ["max_tokens", "cost_field", "Content-Type", "X-Request-Id", "token_env", "monkey"]
-)
-def test_harmless_keys_are_no_secret_keys(key):
-    assert not is_secret_key(key)
-
-
-@pytest.mark.parametrize(
     "text",
     ["llama-3.3-70b-versatile", "gpt-4o-mini-2024-07-18", "prompts/system_v2.md",
      "sentence-transformers/all-MiniLM-L6-v2", "text-embedding-3-large", "sk-learn", ""],
@@ -191,12 +169,3 @@ def test_url_with_credentials_is_refused_anywhere_unseen(path):
     error = refused({path: CREDENTIALS})
     assert path.replace("/", ".") in [problem.key for problem in error.problems]
     assert "hunter2" not in str(error)
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["ask bob@example.com", "https://example.com/?to=bob@example.com", "http://{user}:{input}@x",
-     "https://${USER}:${PASSWORD}@x", "https://example.com/@bob", "a://b"],
-)  # fmt: skip
-def test_what_holds_no_credentials_is_accepted(text):
-    assert not has_credentials(text)

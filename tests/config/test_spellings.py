@@ -93,15 +93,6 @@ def test_metrics(name, written, type_, direction, scale):
     assert (read.type, read.direction, read.scale) == (type_, direction, scale)
 
 
-def test_test_cases_are_a_path_or_a_list():
-    by_path = parse_mapping(edited({"evaluation/test_cases": "a.csv"})).evaluation.test_cases
-    in_line = parse_mapping(
-        edited({"evaluation/test_cases": [{"input": 1}]})
-    ).evaluation.test_cases
-    assert (by_path.path, by_path.inline) == ("a.csv", None)
-    assert (in_line.path, in_line.inline) == (None, [{"input": 1}])
-
-
 @pytest.mark.parametrize(
     ("changes", "kind"),
     [

@@ -23,8 +23,6 @@ from tests.feedback.adapters import PASSED, activated, rated, registered, saved_
 from tests.feedback.answers import answer
 from tests.store.postgres_server import postgres_server
 
-KEY = "sk-proj-abcdefghijklmnop1234567890"
-
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def url(request: pytest.FixtureRequest) -> str | None:
@@ -154,21 +152,6 @@ def test_what_did_not_pass_its_checks_is_not_activated(adapters: AdapterStore, s
         adapters.activate("nobody-0001", "cli")
 
 
-def test_a_rejected_or_stale_adapter_never_answers(
-    store: FeedbackStore, adapters: AdapterStore, source: Path
-):
-    rejected, stale = registered(adapters, source), registered(adapters, source, rated(store, "a"))
-    adapters.reject(rejected, f"worse than the base model, and {KEY}", "gate")
-    assert KEY not in str(adapters.record(rejected).reason)
-    rate(store, "a", 1)
-    for version, word in ((rejected, "rejected"), (stale, "stale")):
-        with pytest.raises(AdapterRefusedError, match=f"{version} is {word} .* but not active"):
-            adapters.activate(version, "cli")
-    with pytest.raises(AdapterRefusedError, match="but not rejected"):
-        adapters.reject(stale, "again", "gate")
-    assert active(adapters) is None
-
-
 def test_rollback_restores_what_answered_before_and_opens_the_marks_again(
     store: FeedbackStore, adapters: AdapterStore, tmp_path: Path
 ):
@@ -216,21 +199,6 @@ def test_a_changed_rating_makes_stale_what_learned_from_it_and_what_came_of_that
     assert active(adapters) is None, "the base model answers"
     opened = {m.mark.interaction_id: m.is_used for m in open_marks(store, "assistant")}
     assert opened == {"b": False, "a": False}
-
-
-def test_a_mark_that_is_changed_while_it_is_learned_makes_stale_at_once(
-    store: FeedbackStore, adapters: AdapterStore, source: Path
-):
-    mark, parents = rated(store, "a"), rated(store, "b")
-    parent = activated(adapters, source, parents)
-    rate(store, "a", 1)
-    version = registered(adapters, source, mark)
-    assert (adapters.record(version).status, adapters.record(version).reason) == (
-        "stale", "a rating it was trained on was changed while it was trained",
-    )  # fmt: skip
-    store.unrate("b", "ann")
-    child = registered(adapters, source, parent=parent)
-    assert adapters.record(child).reason == f"its parent {parent} is stale"
 
 
 def test_forgetting_removes_what_was_learned_from_a_user(

@@ -271,25 +271,6 @@ def test_the_field_that_is_named_as_expected_leaves_the_input(
 # -- files
 
 
-def test_files_of_lists_tables_and_parquet_are_read(tmp_path: Path):
-    import polars as pl
-
-    (tmp_path / "a.json").write_text(json.dumps({"data": [{"input": "x"}], "meta": {}}))
-    (tmp_path / "b.csv").write_text('id,input,expectedOutput\n1,"{""q"": 2}",y\n2,only two\n')
-    pl.DataFrame({"input": ["x"], "expectedOutput": ["y"]}).write_parquet(tmp_path / "c.parquet")
-    (tmp_path / "d.json").write_text(
-        json.dumps({"input": "x"}) + "\n" + json.dumps({"input": "y"}) + "\n"
-    )
-    assert imported(tmp_path / "a.json", CaseForm.LANGFUSE)[1] == [{"input": "x"}]
-    found, cases = imported(tmp_path / "b.csv", CaseForm.LANGFUSE)
-    assert cases == [{"id": "1", "input": {"q": 2}, "expected": "y"}]
-    assert found.skipped == {"a line has another number of columns than the first": 1}
-    assert imported(tmp_path / "c.parquet", CaseForm.LANGFUSE)[1] == [
-        {"input": "x", "expected": "y"}
-    ]
-    assert len(imported(tmp_path / "d.json", CaseForm.LANGFUSE)[1]) == 2
-
-
 def test_the_command_says_what_is_wrong_and_never_overwrites_unasked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
@@ -403,31 +384,6 @@ def test_a_configuration_of_promptfoo_becomes_one_that_loads(tmp_path: Path):
         "assertion regex": 1,
         "test without an assertion that is carried, which is left out": 1,
     }
-
-
-@pytest.mark.parametrize(
-    ("prompts", "rule", "fix"),
-    [
-        ("", "prompts to optimize, but got none", "Add them"),
-        ("prompts: []", "prompts to optimize, but got none", "Add them"),
-        ("prompts: [file://a.py, 'b.js:second', 'exec:make.rb']", "as text, but got prompt made by code: a.py", "Save what"),
-        ("prompts: [file://a.png, {raw: c.JPG}]", "text alone, but got prompt with images: ", "in words"),
-        ("prompts: [[{role: user, content: [{type: image_url}]}]]", "text alone, but got prompt with images: ", "in words"),
-        ("prompts: ['[{\"content\": [{\"type\": \"image_url\"}]}]']", "text alone, but got prompt with images: ", "in words"),
-        ("prompts: [file://a.py, file://a.png]", "made by code: a.py, prompt with images: a.png", "as text"),
-        ("prompts: [file://gone.txt]", "gone.txt, which is no file here", "as text"),
-    ],
-)  # fmt: skip
-def test_a_configuration_without_a_text_prompt_says_why_and_what_to_do(
-    tmp_path: Path, prompts: str, rule: str, fix: str
-):
-    (tmp_path / "c.yaml").write_text(
-        f"providers: [openai:gpt-4o]\ntests: [{{vars: {{a: b}}}}]\n{prompts}"
-    )
-    with pytest.raises(ConfigurationError) as refused:
-        promptfoo_project(tmp_path / "c.yaml", "cases.jsonl")
-    assert rule in str(refused.value)
-    assert fix in str(refused.value)
 
 
 @pytest.mark.parametrize(

@@ -214,14 +214,6 @@ def test_a_label_is_taken_out_of_a_copy(path, seen):
     assert case.expected == {"text": "x", "label": 3}
 
 
-def test_only_the_field_of_the_answer_is_judged_and_its_lack_is_the_candidates_fault():
-    made, asker = judge(field="answer"), ScriptedAsker(lambda _: rating(3))
-    judgement(made, asker, {"answer": "yes", "model": "hidden"})
-    assert "hidden" not in shown(asker.calls[0])
-    fault = fault_of(made, asker, {"model": "hidden"})
-    assert (fault.fault, fault.error_type) == ("candidate", "missing_field")
-
-
 def test_reasoning_is_asked_for_before_the_verdict():
     for mode in ("rating", "pass_fail", "pairwise"):
         form: Any = response_format(mode)
@@ -360,13 +352,6 @@ def test_votes_without_a_verdict_are_left_out_while_half_can_be_read():
     )
 
 
-def test_a_vote_that_may_heal_makes_the_value_missing_not_the_mean_of_the_others():
-    lost = InfrastructureFault("HTTP 500", error_type="http_500")
-    asker = ScriptedAsker(lambda call: lost if call.repeat == 1 else rating(10))
-    assert fault_of(judge(votes=5), asker).error_type == "http_500"
-    assert len(asker.calls) == 5
-
-
 # -- pairs
 
 
@@ -379,16 +364,6 @@ def test_a_winner_in_both_orders_wins(better, value):
     assert second.index("\nold\n") < second.index("\nnew\n")
     assert len(set(asker.keys)) == 2
     assert asker.champions == [CHAMPION]
-
-
-@pytest.mark.parametrize(
-    ("said", "n_inconsistent"),
-    [(["tie", "tie"], 0), (["A", "A"], 1), (["B", "B"], 1), (["A", "tie"], 1), (["tie", "A"], 1)],
-)
-def test_ties_and_verdicts_that_follow_the_order_are_worth_half(said, n_inconsistent):
-    answers = iter(said)
-    found = numbers(judge("pairwise"), ScriptedAsker(lambda _: winner(next(answers))))
-    assert found == {"quality": 0.5, "quality.position_inconsistent": float(n_inconsistent)}
 
 
 @pytest.mark.parametrize("case", ["champion", "equal"])

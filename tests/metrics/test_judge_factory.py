@@ -138,15 +138,6 @@ def test_a_champion_outside_the_space_is_a_problem_with_its_key():
         judges_of(judged_by(q={"mode": "pairwise"}), space_of(small))
 
 
-def test_judges_of_one_model_share_its_connections_and_places():
-    other = {**LLM, "model": "openai/k"}
-    made = judges_of(judged_by(a={}, b={"mode": "pass_fail"}, c={"llm": other}))
-    assert made["a"].llm is made["b"].llm
-    assert made["a"].slots is made["b"].slots
-    assert made["a"].llm is not made["c"].llm
-    assert [judge.model for judge in made.values()] == ["j", "j", "k"]
-
-
 # -- over a socket, with the real client
 
 
@@ -225,17 +216,6 @@ def metric(mode: str = "pass_fail") -> JudgeMetric:
     return judged_by(q={"mode": mode, "label_field": "expected"}).evaluation.judges["q"]
 
 
-def rows(*pairs: tuple[float, Any]) -> list[LabeledJudgement]:
-    return [
-        LabeledJudgement(case_id=f"c{i}", value=v, label=label)
-        for i, (v, label) in enumerate(pairs)
-    ]
-
-
-def text_of(report: JudgeReport) -> str:
-    return " ".join(judge_sentences(report))
-
-
 def test_one_case_is_one_pair_however_often_it_was_judged():
     same = [LabeledJudgement(case_id="c0", value=v, label=True) for v in (1.0, 1.0, 0.0)]
     report = judge_report(
@@ -243,15 +223,6 @@ def test_one_case_is_one_pair_however_often_it_was_judged():
     )
     assert report.agreement is not None
     assert (report.agreement.n, report.agreement.n_equal) == (2, 2)
-
-
-def test_what_cannot_be_compared_is_said():
-    assert "cannot be compared with labels yet" in text_of(judge_report("q", metric(), []))
-    split = judge_report("q", metric(), rows((0.5, True), (1.0, True), (1.0, "?"), (0.0, True)))
-    assert (split.n_undecided, split.n_bad_labels) == (1, 1)
-    assert "evenly split on 1 labelled case" in text_of(split)
-    assert "1 label of another form" in text_of(split)
-    assert "All 2 labels are equal" in text_of(split)
 
 
 def test_a_judge_without_labels_or_pairs_says_nothing():

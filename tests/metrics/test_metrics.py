@@ -267,21 +267,6 @@ def test_a_missing_field_is_the_candidates_fault():
         value_of({"type": "exact_match", "field": "answer.text"}, {"answer": "x"}, "x")
 
 
-def test_what_the_reply_says_of_itself():
-    latency, success = made(latency_ms={"weight": 1}, success_rate={"weight": 1})
-    assert measure(latency, "x", latency_ms=12.5) == 12.5
-    assert measure(success, "x") == 1.0
-    api = {
-        "name": "s",
-        "kind": "http",
-        "endpoint": "http://127.0.0.1:1/",
-        "response": {"cost_field": "c"},
-    }
-    (cost,) = make_metrics(loaded(api=api, evaluation__metrics={"cost_usd": {"weight": 1}}))
-    assert measure(cost, "x", cost_usd=0.25) == 0.25
-    assert measure(cost, "x") is None
-
-
 # -- functions of the user's
 
 
@@ -398,22 +383,6 @@ def test_what_is_no_finite_number_is_the_evaluators_fault(returned, error_type):
     assert "`quality`" in str(caught.value)
 
 
-class Hostile(float):
-    """A number that raises when it is used, with what ends a thread or a loop."""
-
-    def __float__(self):
-        raise SystemExit(3)
-
-    __abs__ = __repr__ = __float__
-
-
-@pytest.mark.parametrize("wrapped", [False, True])
-def test_a_number_that_exits_when_it_is_read_is_the_evaluators_fault(wrapped):
-    with pytest.raises(EvaluatorFault) as caught:
-        value_from(lambda result, expected: {"score": Hostile()} if wrapped else Hostile())
-    assert caught.value.error_type == "SystemExit"
-
-
 @pytest.mark.parametrize("takes_metric", [False, True])
 def test_an_evaluator_of_several_metrics_is_called_once_unless_it_wants_the_name(takes_metric):
     calls = []
@@ -431,25 +400,6 @@ def test_an_evaluator_of_several_metrics_is_called_once_unless_it_wants_the_name
         trial = s.evaluate(assignment({"k": 1}, ["c0", "c1"]), 0)
     assert [e.metrics for e in trial.evaluations] == [{"a": 0.25, "b": 0.5}] * 2
     assert sorted(calls) == (["a", "a", "b", "b"] if takes_metric else ["all", "all"])
-
-
-def test_an_evaluator_cannot_change_the_parameters():
-    params = {"k": 2}
-
-    def changes(result, expected, params, metric):
-        params.clear()
-        return 1.0
-
-    (metric,) = function_metrics(changes, "quality")
-    measure(metric, "r", "e", params=params)
-    assert params == {"k": 2}
-
-
-def test_numbers_that_the_target_measured_itself_are_metrics():
-    (metric,) = function_metrics(None, "ndcg")
-    assert measure(metric, "r", extra={"ndcg": 0.5}) == 0.5
-    with pytest.raises(EvaluatorFault, match="evaluator"):
-        measure(metric, "r")
 
 
 def test_all_functions_that_cannot_be_loaded_are_told_at_once(tmp_path):

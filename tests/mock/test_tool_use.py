@@ -85,29 +85,6 @@ def test_each_step_is_taken_and_the_results_are_quoted():
     assert answer.startswith("5006, The printer is broken.")
 
 
-TOP = tool(
-    "get_top_posts", "Get top posts.", subreddit="string", time_filter="string", limit="integer"
-)
-REPLY = tool("reply_to_post", "Reply.", post_id="string", content="string", flair="string")
-
-
-def test_what_is_not_needed_is_said_by_its_name_alone_and_posts_are_found_by_title():
-    calls, _ = turn('Get the top 5 posts of subreddit "baking".', offered=(TOP, REPLY))
-    assert calls == [("get_top_posts", {"subreddit": "baking", "limit": 5})]
-    calls, _ = turn(
-        'Get the top posts of subreddit "baking" with time filter "month".', offered=(TOP,)
-    )
-    assert calls == [("get_top_posts", {"subreddit": "baking", "time_filter": "month"})]
-    calls, _ = turn(
-        'Reply to the post "Flat bread" in subreddit "baking" with content "Buy yeast".',
-        offered=(REPLY, TOP),
-    )
-    assert calls == [
-        ("get_top_posts", {"subreddit": "baking"}),
-        ("reply_to_post", {"post_id": "p7", "content": "Buy yeast"}),
-    ]
-
-
 def test_bad_turns_differ_in_kind_and_end():
     kinds: Counter[str] = Counter()
     for n in range(60):

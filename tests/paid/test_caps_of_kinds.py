@@ -27,12 +27,6 @@ def test_no_limit_of_a_kind_is_passed(kind: str, tmp_path: Path):
     assert found.result.status == "budget"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
-def test_no_other_limits_of_a_kind_are_passed(kind: str, tmp_path: Path):
-    check(kind, tmp_path, 10 + [*KINDS].index(kind))
-
-
 def test_a_broken_rule_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """A service that bills twice what its price says is found out, and so is a request that no row has."""
     honest = paid_kinds.chat_bill

@@ -1,15 +1,12 @@
 """A server with every fault at once: the run takes longer, and finds the same to the letter."""
 
-import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from convergence_core.events import Event, TrafficChanged
 from convergence_core.result import RunResult
 from tasks.http.retries import Backoff
 from tasks.mock.mock_server import MockServer
@@ -27,14 +24,6 @@ CHAOS = MockOptions(
     rate_cut=0.05,
     rate_invalid=0.05,
 )
-FAULTS = {"429", "500", "hang", "cut", "invalid"}
-PATIENT = {
-    "api__request__timeout_seconds": 0.3,
-    "optimization__execution__max_retries": 20,
-}
-SMALL = {"optimization__evolution": {"population_size": 4, "generations": 2}}
-WORKERS = 8
-SLOWED = re.compile(r"slowed down to (\d+) in flight: HTTP 429")
 
 
 @pytest.fixture(autouse=True)
@@ -62,49 +51,6 @@ def standings(result: RunResult) -> list[tuple[str, float, float, float, int]]:
     return [
         (row.candidate_id, row.mean, row.low, row.high, row.n_cells) for row in result.leaderboard
     ]
-
-
-def check_window(events: list[Event]) -> None:
-    """The window of calls in flight fell with the complaints, and grew again between them."""
-    texts = [event.text for event in events if isinstance(event, TrafficChanged)]
-    limits = [int(found[1]) for text in texts if (found := SLOWED.match(text)) is not None]
-    assert limits, texts
-    assert limits[0] <= WORKERS // 2
-    assert all(1 <= limit < WORKERS for limit in limits), limits
-    # Each line tells of a fall, so one that is not below the last one fell from higher up.
-    assert any(later >= earlier for earlier, later in pairwise(limits)), limits
-
-
-@pytest.mark.slow
-def test_rewards_under_chaos_are_those_without_it_once_all_cells_have_healed(
-    tmp_path: Path, calm: MockServer
-):
-    write_project(tmp_path / "calm", calm.url, **PATIENT, **SMALL)
-    expected = play(begin(tmp_path / "calm"))
-    with MockServer(replace(CHAOS, seed=1)) as server:
-        write_project(tmp_path / "chaos", server.url, **PATIENT, **SMALL)
-        events: list[Event] = []
-        found = play(begin(tmp_path / "chaos", on_event=events.append))
-        stats = server.stats()
-
-    assert set(stats["by_fate"]) == {*FAULTS, "answer"}
-    n_cells = found.n_evaluations
-    assert stats["by_fate"]["answer"] >= n_cells  # on a slow machine some come too late
-    assert outcomes(tmp_path / "chaos") == {("ok", None, False): n_cells}
-    assert books.rewards(tmp_path / "chaos") == books.rewards(tmp_path / "calm")
-    assert found.winner is not None
-    assert expected.winner is not None
-    assert found.winner.params == expected.winner.params
-    assert found.winner.search == expected.winner.search
-    assert found.leaderboard == expected.leaderboard
-
-    check_window(events)
-    assert stats["max_in_flight"] <= WORKERS
-    assert stats["retry_after_violations"] == 0
-    rows = books.ledger(tmp_path / "chaos")
-    assert len(rows) == stats["calls"]
-    states = Counter(row["state"] for row in rows)
-    assert states == {"done": n_cells, "failed": stats["calls"] - n_cells}
 
 
 @pytest.mark.slow

@@ -9,9 +9,8 @@ from convergence_core.budget.prices import CONFIGURED
 from tasks.http.retries import Backoff
 from tasks.mock.mock_server import MockServer
 from tasks.mock.options import MockOptions
-from tasks.store import ParquetStore
 from tests.paid import books
-from tests.support.paid_runs import PRICES, STORE, begin, go_on, play, write_project
+from tests.support.paid_runs import PRICES, begin, go_on, play, write_project
 
 SMALL = {"optimization__evolution": {"population_size": 4, "generations": 2}}
 DEAR = {
@@ -65,25 +64,6 @@ def test_a_run_without_a_cap_accounts_for_every_token_and_every_dollar(tmp_path:
     assert {row["price_version"] for row in rows if row["state"] == "done"} == {CONFIGURED}
 
 
-@pytest.mark.parametrize(("cap", "workers"), [(0.004, 8), (0.02, 32)])
-def test_parallel_calls_never_take_a_run_beyond_its_cap(tmp_path: Path, cap: float, workers: int):
-    with MockServer(MockOptions(latency_ms=2)) as server:
-        write_project(
-            tmp_path,
-            server.url,
-            budget={"max_usd": cap},
-            optimization__execution__parallel_workers=workers,
-            **DEAR,
-        )
-        result = play(begin(tmp_path))
-        spent = billed(server.stats())
-        assert result.status == "budget"
-        assert "budget.max_usd" in result.reason
-        assert 0.25 * cap < spent <= cap
-        assert result.cost_usd == pytest.approx(spent, abs=1e-9)
-        check_all_paid_is_scored(tmp_path, n_calls=server.stats()["calls"])
-
-
 @pytest.mark.parametrize(
     "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))]
 )
@@ -103,17 +83,6 @@ def test_a_cap_holds_where_the_end_of_some_calls_is_never_seen(
     assert result.cost_usd < billed(stats) <= cap
     maybe = sum(row["maybe_usd"] or 0.0 for row in books.ledger(tmp_path))
     assert billed(stats) <= result.cost_usd + maybe <= cap
-
-
-def check_all_paid_is_scored(folder: Path, *, n_calls: int) -> None:
-    """Every call that was paid is an evaluation with a reward; all others were not asked."""
-    rows = ParquetStore(folder / STORE).rows(
-        "select status, error_type, reward is not null as scored, count(*) as n "
-        "from evaluations group by all order by all"
-    )
-    kinds = {(row["status"], row["error_type"], row["scored"]): row["n"] for row in rows}
-    assert kinds.pop(("ok", None, True)) == n_calls
-    assert set(kinds) <= {("skipped", "budget", False)}
 
 
 @pytest.mark.slow

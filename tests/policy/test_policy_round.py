@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from convergence.cli.options import EXIT_NO
-from convergence_core.errors import LeaseHeldError, PolicyBusyError
 from convergence_core.policy import PROMPT_ACTIONS, PromptEnvironment, PromptEpisode
 from convergence_core.policy.course import RECORDED
 from convergence_core.policy.gate import PPO, PolicyGate, PolicyVerdict
@@ -157,23 +156,6 @@ def test_a_round_that_was_stopped_goes_on_and_pays_nothing_twice(tmp_path: Path)
         assert opened.run_id != first, "a finished round is followed by another one"
 
 
-def test_a_share_of_the_budget_ends_a_round_and_the_half_episode_counts_for_nobody(tmp_path: Path):
-    config = project(
-        tmp_path,
-        budget__max_calls=100,
-        prompts__policy__max_share=0.3,
-        prompts__policy__episodes=9,
-    )
-    report = played(config)
-    assert report.limit is not None
-    assert "max_calls" in report.limit
-    assert report.n_calls <= 30
-    assert report.n_missing == 1
-    with ExperienceStore(tmp_path / STORE) as store:
-        n_real = sum(one.episode != RECORDED for one in RoundStore(store).episodes())
-    assert n_real == 3 * report.n_episodes
-
-
 def test_a_model_writes_and_its_texts_are_in_the_ledger(tmp_path: Path):
     scribe = Scribe()
     with scribe.server() as server:
@@ -216,24 +198,6 @@ def test_what_the_gate_names_is_what_serves(tmp_path: Path):
         assert served.decide(question).policy == PPO
         served.choose_champion("another system")
         assert served.stats()["serves"] == PPO, "nothing is known of that one"
-
-
-def test_rounds_exclude_each_other_and_a_service(tmp_path: Path):
-    loaded = load(project(tmp_path))
-    with (
-        open_policy_round(loaded),
-        pytest.raises(LeaseHeldError),
-        open_policy_round(loaded),
-    ):
-        pass
-    settings = PolicySettings.of("hashed-ngrams", EMBEDDING_DIM)
-    with (
-        ExperienceStore(tmp_path / STORE) as store,
-        ServedPolicy(store, settings),
-        pytest.raises(PolicyBusyError),
-        open_policy_round(loaded),
-    ):
-        pass
 
 
 def test_simulated_edits_are_worth_what_runs_have_recorded():

@@ -250,23 +250,6 @@ def test_a_prompt_is_changed_by_the_action_that_is_chosen(ngrams: Caller):
     refused(ngrams("select_action", prompt="?!"), 409, "not all of them 0")
 
 
-def test_an_episode_goes_on_until_its_steps_are_done(ngrams: Caller):
-    episode: str | None = None
-    history: list[str] = []
-    for step in range(5):
-        one = ngrams(
-            "select_action", prompt=PROMPT, history=history, episode_id=episode, excluded=["stop"]
-        ).json()
-        if one["action"] == "stop":
-            return
-        assert (one["step"], one["action"] in history) == (step, False)
-        episode, history = one["episode_id"], [*history, one["action"]]
-    last = ngrams("select_action", prompt=PROMPT, history=history).json()
-    assert (last["action"], sum(last["mask"])) == ("stop", 1)
-    too_many = [*history, next(n for n in PROMPT_ACTIONS if n not in history)]
-    refused(ngrams("select_action", prompt=PROMPT, history=too_many), 409, "at most 5 actions")
-
-
 def test_many_collectors_are_acknowledged_once_each(call: Caller, served: ServedPolicy):
     def collect(number: int) -> int:
         own = Caller(str(call.http.base_url))

@@ -1,6 +1,5 @@
 """Runs whose prompts are written: by rules, by a model, and by models that lie."""
 
-import re
 import subprocess
 import sys
 import threading
@@ -114,21 +113,6 @@ def test_a_paid_writer_is_asked_once_more_in_place_of_a_refused_text(tmp_path):
         assert len(more) == len(first) - first.count("kept")
     assert sum(len(more) for _, more in found) >= 3
     assert any("kept" in more for _, more in found)
-
-
-def test_what_failed_or_is_not_paid_for_is_not_asked_for_again(tmp_path):
-    scribe = Scribe(LIES["empty"])
-    with scribe.server() as server:
-        write_project(
-            tmp_path, server.url, prompts__n_texts=N_TEXTS, prompts__operators=["reflect"]
-        )
-        play(begin(tmp_path))
-    assert rounds(tmp_path) == [(["no_answer"] * N_TEXTS, [])] * 3
-    assert len(scribe.asked) == 3
-    for request in scribe.asked:
-        assert f"Write {N_TEXTS} prompts" in request
-        assert "<scoring>the whole answer must equal the expected text</scoring>" in request
-        assert re.search(r"<score>0\.\d\d of 1 on \d+ cases</score>", request)
 
 
 def test_requests_of_one_writing_are_sent_side_by_side(tmp_path):

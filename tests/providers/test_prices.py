@@ -10,7 +10,6 @@ from convergence_core.records import Case
 from tests.support.chat_servers import (
     CASE,
     CHAT_APIS,
-    NO_PRICES,
     answer_of,
     ask,
     azure_api,
@@ -103,11 +102,6 @@ def cost_of(answer: Answer, prices: PriceTable = PRICES, **api: Any) -> Any:
 MILLION = {"prompt_tokens": 1_000_000, "completion_tokens": 0}
 
 
-def test_the_model_that_answered_is_priced_where_it_is_known():
-    assert cost_of(with_usage(MILLION, "served")) == (1.0, "2026-01-01")
-    assert cost_of(with_usage(MILLION, "nobody-knows")) == (2.0, "2026-01-01")
-
-
 def test_a_price_of_the_configuration_for_the_model_that_was_asked_wins():
     prices = PRICES.with_overrides({"m": {"input": 5.0, "output": 5.0}})
     assert cost_of(with_usage(MILLION, "served"), prices) == (5.0, "config")
@@ -160,12 +154,6 @@ def test_without_a_limit_the_models_longest_answer_counts():
     unlimited = worst_of(chat_api)
     assert unlimited.usd - worst_of(chat_api, max_tokens=1).usd == pytest.approx(999 * 8 / 1e6)
     assert worst_of(groq_api) == WorstCase()  # no price says how long its answers are
-
-
-def test_an_unknown_price_has_no_worst_case_but_tokens():
-    worst = worst_of(chat_api, NO_PRICES, max_tokens=10)
-    assert worst.usd is None
-    assert worst.tokens is not None
 
 
 def test_a_picture_has_no_bound_but_the_models_context():

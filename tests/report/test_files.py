@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from convergence_core.config import Configuration, parse_mapping
-from convergence_core.errors import StoreWriteError
 from convergence_core.records import Case
 from convergence_core.result import RunResult
 from tasks.report.atomic_files import atomic_text
@@ -78,21 +77,6 @@ def test_all_formats_give_all_files(store, result, tmp_path):
     assert set(written.files) == expected | {"export"}
     assert all(Path(path).is_file() for path in written.files.values())
     assert replace(written, files={}) == result
-
-
-def test_the_explanation_can_be_read_by_programs(store, result, tmp_path):
-    write_results(result, store, configured(formats=["json"]), tmp_path)
-    told = json.loads((tmp_path / "results/bot-abcd/explanation.json").read_text())
-    assert set(told) == {"effects", "explanation"}
-    assert [effect["parameter"] for effect in told["effects"]] == [
-        effect.parameter for effect in result.effects
-    ]
-    # What the effects held before shares were told is still there, by the same keys.
-    assert {"parameter", "kind", "log", "points"} <= told["effects"][0].keys()
-    assert {"label", "x", "mean", "low", "high", "n_candidates"} == set(
-        told["effects"][0]["points"][0]
-    )
-    assert told["explanation"]["discards"]["n_left"] == result.explanation.discards.n_left
 
 
 def test_best_config_has_the_originals_shape_and_what_the_number_rests_on(store, result, tmp_path):
@@ -231,22 +215,6 @@ def test_result_files_and_folders_are_for_their_owner_alone(store, result, tmp_p
         assert shared.stat().st_mode & 0o777 == 0o644, "as its user has set it"
     finally:
         os.umask(before)
-
-
-def test_latest_names_the_last_run_written(store, result, tmp_path):
-    configuration = configured(formats=["markdown"])
-    for label in ("bot-1111", "bot-2222"):
-        write_results(replace(result, label=label), store, configuration, tmp_path)
-    root = tmp_path / "results"
-    assert (root / "latest").resolve() == root / "bot-2222"
-    assert (root / "latest" / "report.md").is_file()
-
-
-def test_a_folder_that_cannot_be_written_is_said_and_old_files_stay(store, result, tmp_path):
-    (tmp_path / "results").write_text("a file lies here", encoding="utf-8")
-    with pytest.raises(StoreWriteError, match=r"`output.save_path` .* cannot be written"):
-        write_results(result, store, configured(), tmp_path)
-    assert (tmp_path / "results").read_text() == "a file lies here"
 
 
 def test_a_file_whose_writing_fails_keeps_its_old_content(tmp_path):

@@ -229,21 +229,6 @@ def test_marks_of_plots_have_tips_with_intervals():
     assert "recommended, held-out cases (measured): 0.610 [0.570, 0.650]" in tips
 
 
-def test_held_out_difference_is_said_with_its_interval_and_what_it_is_not():
-    text = report_markdown(made_up_result())
-    assert (
-        "On the 110 held-out cases the recommended configuration scores 0.610 [0.570, 0.650]; the "
-        "default configuration 0.550 [0.510, 0.590]; the difference is +0.060 [+0.020, +0.100] "
-        "(paired over 110 cases, 95 % interval of a single reading)."
-    ) in text
-
-
-def test_without_held_out_cases_the_report_says_what_is_lacking():
-    text = report_markdown(bare_result())
-    assert "The run held no cases out" in text
-    assert "`evaluation.test_cases.holdout`" in text
-
-
 def test_a_winner_that_is_the_default_is_compared_with_nothing():
     result = made_up_result()
     result = replace(result, baseline=result.winner, difference=None, difference_fresh=None)
@@ -251,21 +236,6 @@ def test_a_winner_that_is_the_default_is_compared_with_nothing():
     assert "No gain: the defaults are the best configuration found." in text
     assert "difference is" not in text
     report_html(result)
-
-
-def test_a_run_without_any_reward_recommends_nothing():
-    for page in (report_markdown(failed_result()), read(report_html(failed_result())).text):
-        assert "No configuration can be recommended" in page
-        assert "http_503" in page
-
-
-def test_failures_and_what_was_not_asked_are_counted():
-    result = replace(made_up_result(), n_skipped=7, n_maybe_paid=2, status="budget")
-    text = report_markdown(result)
-    assert "7 evaluations planned but not run" in text
-    assert "2 calls may be paid: in flight when a process died" in text
-    assert "41 of 13,640 evaluations failed" in text
-    assert "| `timeout` | infrastructure | 3 |" in text
 
 
 def test_long_texts_are_shown_whole_on_demand():

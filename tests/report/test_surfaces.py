@@ -127,25 +127,6 @@ def test_the_view_ranks_as_the_result_does(run):
     assert (default["posterior_high"], default["n_cases"]) == (search.high, search.n_cases)
 
 
-def test_the_learning_curve_ends_at_what_is_handed_over(run):
-    curve = run.store.rows("SELECT * FROM learning_curve ORDER BY generation")
-    assert [row["best_so_far"] for row in curve] == [p.best_mean for p in run.result.curve]
-    assert [row["posterior_mean"] for row in curve] == [p.asked_mean for p in run.result.curve]
-    winner, last = run.result.winner, curve[-1]
-    assert last["recommended_id"] == winner.candidate_id
-    assert (last["best_so_far"], last["best_low"], last["best_high"]) == (
-        *(winner.search.mean, winner.search.low),
-        winner.search.high,
-    )
-
-
-def test_progress_tells_the_learning_curve(run):
-    curve = run.store.rows("SELECT * FROM learning_curve ORDER BY generation")
-    assert [(event.best_mean, event.best_interval) for event in run.told] == [
-        (row["best_so_far"], (row["best_low"], row["best_high"])) for row in curve
-    ]
-
-
 def test_result_files_hold_the_same_numbers(run):
     winner = run.result.winner
     best = json.loads(run.read("best_config.json"))

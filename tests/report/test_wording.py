@@ -22,21 +22,6 @@ def test_differences_bear_their_sign(value, text):
 
 
 @pytest.mark.parametrize(
-    ("level", "text"),
-    [
-        (0.95, "95 %"),
-        (0.8325, "83.2 %"),
-        (0.9999, "99.9 %"),
-        (0.0001, "0.1 %"),
-        (1.0, "100 %"),
-        (0.0, "0 %"),
-    ],
-)
-def test_rounding_never_makes_a_probability_certain(level, text):
-    assert number_text.percent(level) == text
-
-
-@pytest.mark.parametrize(
     ("value", "text"),
     [
         (None, "unknown"),

@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 
 import convergence
-from convergence.runtime.functions import systems_of
 from convergence_core.caveats import CASES, TRAFFIC
-from convergence_core.errors import WrongUserError
 from tasks.serving.bandit import Bandit
 from tasks.serving.offers import decision_id, offer_of
 from tasks.serving.settings import RuntimeConfig
@@ -184,21 +182,6 @@ def test_which_number_is_the_reward(system: str, given: dict[str, float], expect
     answer = update(system, select(system), **given)
     assert answer["reward"] == expected
     assert answer["status"] == ("none" if expected is None else "ok")
-
-
-def test_rewards_that_do_not_fit_are_refused_or_unknown(system: str):
-    chosen = select(system)
-    with pytest.raises(WrongUserError, match="served, but got 'other'"):
-        update(system, chosen, user_id="other", reward=1.0)
-    assert systems_of(system).store.fetch("SELECT * FROM rewards") == []
-    with pytest.raises(ValueError, match=r"signals\.quality"):
-        update(system, chosen, signals={"quality": 2.0})
-
-
-def test_a_decision_knows_its_user(system: str):
-    chosen = select(system)
-    told = convergence.runtime_update_sync(system, decision_id=chosen.decision_id, reward=0.8)
-    assert (told["status"], told["reward"]) == ("ok", 0.8)
 
 
 def test_a_nightly_prior_is_shown_and_serves_first(tmp_path: Path):

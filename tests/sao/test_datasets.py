@@ -10,7 +10,6 @@ from typer.testing import CliRunner
 
 from convergence.cli.app import app
 from convergence_core.sao.formats import (
-    BadRowError,
     PreferenceRow,
     evidence_of,
     pair_of,
@@ -133,24 +132,6 @@ def test_evidence_tells_what_a_row_rests_on():
         "trust": 0.5,
         "dropped_in_round": {"length": 2},
     }
-
-
-@pytest.mark.parametrize(
-    ("value", "says"),
-    [
-        (["x"], "object"),
-        ({"chosen": "x", "rejected": "y"}, "prompt"),
-        ({"prompt": "p", "chosen": [], "rejected": "y"}, "chosen"),
-        ({"prompt": "p", "chosen": "x", "rejected": [{"role": "user", "content": "y"}]}, "role"),
-        ({"prompt": " ", "chosen": "x", "rejected": "y"}, "prompt"),
-        ({"input": {}, "preferred_output": [], "non_preferred_output": []}, "input.messages"),
-        ({"chosen": [{"role": "user", "content": "a"}, {}],
-          "rejected": [{"role": "user", "content": "b"}, {}]}, "same prompt"),
-    ],
-)  # fmt: skip
-def test_rows_of_another_form_are_refused_by_name(value, says: str):
-    with pytest.raises(BadRowError, match=says):
-        PreferenceRow.from_json(value)
 
 
 # -- out of a store and back

@@ -13,14 +13,12 @@ from convergence_core.sao.preferences import Answer, Comparison, JudgedPair, Jud
 from convergence_core.sao.rounds import Rounds
 from convergence_core.sao.state import SaoState
 from tasks.run.run import Run
-from tasks.sao.history import TAG, history_of
 from tasks.store import ParquetStore
 from tests.sao.test_coverage import FULL
 from tests.support.planted_server import planted_server
 from tests.support.preferring_runs import (
     STORE,
     begin,
-    go_on,
     learner_of,
     planted_world,
     play_generation,
@@ -108,23 +106,3 @@ def test_two_runs_ask_no_persona_and_no_prompt_twice(two):
     told = rows(folder, "select coverage from preference_rounds order by run_id")
     # The window of the second run holds the texts of the first.
     assert [row["coverage"]["n_texts"] for row in told] == [15.0, 30.0]
-
-
-@pytest.mark.slow
-def test_what_a_run_knows_of_earlier_ones_is_settled_when_it_begins(two):
-    folder, states, _ = two
-    with planted_server(planted_world()) as server:
-        write_preferring(folder, server.url, **SMALL)
-        run = begin(folder)
-        assert len(run.record.tags[TAG].split()) == 2
-        state, before = learner_of(run).state, history_of(run.store, run.record)
-        label = run.label
-        with run:  # its row is written, and nothing else
-            pass
-        finish(begin(folder))  # another run goes on meanwhile
-        run = go_on(folder, name=label)
-        with run:
-            assert learner_of(run).state == state
-            assert history_of(run.store, run.record) == before
-        assert len(before.pairs) == 10
-    assert state.trust == states[1].trust

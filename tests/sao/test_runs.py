@@ -116,15 +116,6 @@ def test_the_incumbent_answers_warm_and_candidates_as_they_are(fair):
     assert {r["first_author"] for r in answers if r["kind"] == "incumbent"} <= asked
 
 
-def test_calls_are_journaled_and_paid_as_what_they_are(fair):
-    folder, world, result = fair
-    found = rows(folder, "select purpose, count(*) as n from attempts group by purpose")
-    made = {row["purpose"]: row["n"] for row in found}
-    assert made["sao"] == sum(n for what, n in world.n_asked.items() if what != "case")
-    assert made["evaluation"] == world.n_asked["case"]
-    assert {cost.purpose for cost in result.costs} == {"evaluation", "sao"}
-
-
 def test_audits_use_search_cases_whose_truth_was_executed(fair):
     folder, _, _ = fair
     found = rows(folder, "select a.*, c.n from preference_audits a left join (select case_id, "

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from convergence.client import Client, GeneratedAnswer, ServiceRefusedError
+from convergence.client import Client, ServiceRefusedError
 from convergence.service.server import Service, ServiceOptions
 from convergence_core.budget.prices import PriceTable
 from tasks.chat.logged_chat import LoggedChat
@@ -305,22 +305,6 @@ def test_an_answer_that_is_not_whole_when_the_service_ends_is_a_readable_error(
 GENERATE = "/v1/generate"
 
 
-def test_one_prompt_is_answered_in_one_call_and_logged(talk):
-    with Client(talk.url, token=SECRETS["chat"]) as client:
-        found = client.generate("Hi?", role="pirate", user="ada", max_tokens=9)
-    assert found == GeneratedAnswer(
-        interaction_id=found.interaction_id, role="pirate", response="2: Hi?", model="m",
-        adapter_version=None, finish_reason="stop", n_input_tokens=7, n_output_tokens=3,
-    )  # fmt: skip
-    (asked,) = talk.provider.requests
-    assert asked.body["max_tokens"] == 9
-    assert [one["content"] for one in asked.body["messages"]] == ["Arr.", "Hi?"]
-    (kept,) = talk.feedback.history("ada")
-    logged = kept.interaction
-    assert (logged.interaction_id, logged.source) == (found.interaction_id, "generate")
-    assert (logged.role, logged.response, logged.conversation_id) == ("pirate", "2: Hi?", None)
-
-
 @pytest.mark.parametrize(
     ("more", "status", "words"),
     [
@@ -345,17 +329,6 @@ def test_a_prompt_that_breaks_a_rule_is_refused_before_anyone_is_asked(talk, mor
     assert answer.headers["content-type"] == "application/problem+json"
     assert words in answer.text
     assert talk.provider.requests == []
-
-
-def test_a_prompt_that_the_provider_fails_on_is_a_problem_and_sent_once(talk):
-    talk.answer = lambda _: error_answer(500)
-    with (
-        Client(talk.url, token=SECRETS["chat"]) as client,
-        pytest.raises(ServiceRefusedError, match="gave no answer") as refused,
-    ):
-        client.generate("Hi?", user="ada")
-    assert refused.value.status == 502
-    assert talk.feedback.history("ada") == []
 
 
 def test_a_client_sends_no_prompt_again_of_which_it_heard_nothing():

@@ -94,22 +94,6 @@ def test_a_user_rates_the_own_answers_and_a_token_of_scope_admin_any(
     admin.http.close()
 
 
-def test_of_two_answers_one_is_chosen(app: Caller):
-    one, other, alien = (
-        app.log(),
-        app.log(response="four"),
-        app.log(messages=[{"role": "user", "content": "3 + 3?"}]),
-    )
-    pair = {"user_id": "ann", "chosen_id": one, "rejected_id": other, "first_id": other}
-    found = [app("POST", "/v1/comparisons", **pair).json()["status"] for _ in range(2)]
-    assert found == ["compared", "duplicate"]
-    apart = app("POST", "/v1/comparisons", **{**pair, "rejected_id": alien, "first_id": one})
-    assert apart.status_code == 409
-    assert "must be an answer to the prompt" in apart.json()["detail"]
-    assert app("POST", "/v1/comparisons", **{**pair, "rejected_id": one}).status_code == 409
-    assert app("GET", "/v1/feedback/status").json()["n_comparisons"] == 1
-
-
 def test_a_rating_becomes_the_reward_of_the_decision_once(
     app: Caller, admin: Client, feedback: FeedbackStore
 ):
@@ -168,21 +152,3 @@ def test_every_route_asks_for_its_scope(start: Start):
     assert select("DELETE", "/v1/interactions/i/rating?user_id=u").status_code == 403
     assert select("GET", "/v1/feedback/status").is_success
     select.http.close()
-
-
-def test_raters_are_compared_for_admins_alone(app: Caller, service: Service):
-    ids = [app.log(is_shared=True) for _ in range(8)]
-    for k, one in enumerate(ids):
-        for user, stars in (("ann", 4 + k % 2), ("eve", 2 + k % 2)):
-            app("POST", f"/v1/interactions/{one}/rating", user_id=user, rating=stars)
-    assert app("GET", "/v1/feedback/raters").status_code == 403
-    admin = Caller(service.url, "admin")
-    found = admin("GET", "/v1/feedback/raters").json()
-    admin.http.close()
-    by_user = {one["user_id"]: one for one in found["raters"]}
-    assert set(by_user) == {"ann", "eve"}
-    low, high = by_user["ann"]["bias_interval"]
-    assert low < by_user["ann"]["bias"] < high
-    assert by_user["ann"]["bias"] > 0 > by_user["eve"]["bias"]
-    assert (by_user["eve"]["kind"], by_user["eve"]["n_shared"]) == ("rating", 8)
-    assert found["changes"] == []

@@ -109,17 +109,6 @@ def test_a_request_is_served_rewarded_and_seen(admin: Client, arms: list[str], s
     assert raw.status_code == 404
 
 
-def test_arms_come_with_their_prior_and_go(admin: Client, arms: list[str]):
-    warm = admin.offer("bot", "w", {"model": "w"}, prior=(0.9, 0.05))
-    assert warm.prior == {"mean": 0.9, "sd": 0.05, "weight": pytest.approx(20.0)}
-    assert admin.retire("bot", "a")
-    assert not admin.retire("bot", "a")
-    assert {admin.select("bot", user_id="u").arm_id for _ in range(60)} <= {"b", "c", "w"}
-    assert [arm.arm_id for arm in admin.arms("bot") if arm.retired] == ["a"]
-    back = admin.offer("bot", "a", {"model": "a"})
-    assert not back.retired
-
-
 def test_a_name_asked_twice_is_answered_alike(service: Service, admin: Client, arms: list[str]):
     def ask(key: str, user: str = "u") -> httpx.Response:
         return httpx.post(
@@ -205,24 +194,6 @@ def test_the_numbers_are_those_of_the_traffic(service: Service, admin: Client, a
     assert "convergence_waiting 0.0" in page.text
 
 
-def test_docs_are_open_only_where_asked(start: Start):
-    service = start(has_docs=True)
-    schema = httpx.get(service.url + "/openapi.json").json()
-    assert schema["security"] == [{"token": []}]
-    assert schema["components"]["securitySchemes"]["token"]["scheme"] == "bearer"
-    named = {path.replace("{system}", "bot") for path in schema["paths"]}
-    assert named == {
-        *("/v1/systems/bot/select", "/v1/systems/bot/update", "/v1/systems/bot/arms"),
-        *("/v1/systems/bot/arms/{arm_id}", "/v1/systems/bot/decisions/{decision_id}"),
-        *("/v1/systems/bot/gates", "/health", "/metrics"),
-        *("/v1/interactions", "/v1/comparisons", "/v1/feedback/status"),
-        "/v1/feedback/raters",
-        *(f"/v1/interactions/{{interaction_id}}/{mark}" for mark in ("rating", "thumbs")),
-    }
-    assert httpx.get(service.url + "/docs").status_code == 200
-    assert httpx.get(service.url + "/health").status_code == 401
-
-
 def test_an_address_that_is_taken_is_told(store: RuntimeStore):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -260,16 +231,6 @@ def test_what_waits_has_a_limit(store: RuntimeStore, start: Start):
             codes = sorted(ask.result().status_code for ask in asks)
         holder.join()
     assert 200 in codes
-
-
-def test_names_without_a_letter_that_databases_take_are_nobodys(service: Service):
-    for path in ("arms/%00", "arms/a%00b", "decisions/d?user_id=%00", "arms?agent_type=a%00"):
-        method = "PUT" if path.startswith("arms/") else "GET"
-        answer = httpx.request(
-            method, f"{service.url}/v1/systems/bot/{path}", headers=bearer("admin"),
-            json={"params": {}} if method == "PUT" else None,
-        )  # fmt: skip
-        assert answer.status_code == 404, path
 
 
 def test_no_store_holds_a_token_of_the_service(

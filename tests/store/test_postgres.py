@@ -2,7 +2,6 @@
 
 import random
 import signal
-import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import quote
@@ -136,20 +135,6 @@ def test_batches_that_lock_the_same_calls_in_any_order_never_lock_each_other_out
         assert sum(threads.map(work, range(4))) == 60
 
 
-def test_the_tables_are_created_once_by_whoever_comes_first(url):
-    barrier = threading.Barrier(4)
-
-    def open_together(_: int) -> None:
-        barrier.wait()
-        PostgresJournal(url).close()
-
-    with ThreadPoolExecutor(4) as threads:
-        list(threads.map(open_together, range(4)))
-    with psycopg.connect(url) as connection:
-        found = connection.execute("SELECT version FROM convergence_journal").fetchall()
-    assert found == [(2,)]
-
-
 # -- connections that drop
 
 
@@ -202,17 +187,6 @@ def test_a_claim_is_repeated_if_the_connection_drops_before_it_writes(
     assert journal.totals(RUN).n_attempts == 1
 
 
-def test_a_claim_whose_commit_is_unknown_is_an_error_and_not_repeated(
-    journal, server, monkeypatch
-):
-    dropped = dropping(_Writer, "flush", server, after=True)
-    monkeypatch.setattr(_Writer, "flush", dropped)
-    with pytest.raises(StoreWriteError, match="convergence resume"):
-        journal.claim([intent(0)], "me")
-    assert journal.totals(RUN).n_attempts == 0
-    assert [claim.state for claim in journal.claim([intent(0)], "me")] == ["granted"]
-
-
 def test_a_settlement_whose_commit_is_unknown_is_repeated_since_that_changes_nothing(
     journal, server, monkeypatch
 ):
@@ -251,17 +225,6 @@ def test_commits_are_durable_also_where_the_server_would_not_wait(server):
             lambda _, rows: rows,
         )
     assert found == [("on",)]
-
-
-def test_leases_go_by_the_servers_clock(journal, url):
-    with psycopg.connect(url, autocommit=True) as connection:
-        clock = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
-        before = connection.execute(clock).fetchall()[0][0]
-        journal.claim([intent(0)], "me")
-        after = connection.execute(clock).fetchall()[0][0]
-        lease = "SELECT lease_us FROM convergence_calls"
-        lease_us = connection.execute(lease).fetchall()[0][0]
-    assert before <= lease_us - LEASE_US <= after
 
 
 # -- refusals

@@ -1,12 +1,10 @@
 """Questions in SQL: what the views answer, and what a query cannot do."""
 
 import csv
-import json
 import os
 import shutil
 
 import duckdb
-import polars
 import pytest
 
 from convergence_core.errors import QueryError, StoreWriteError
@@ -14,11 +12,10 @@ from convergence_core.ports import Row
 from tasks.store import ParquetStore
 from tasks.store.tables.csv_cells import neutral
 from tasks.store.tables.tables import TABLES
-from tasks.store.tables.views import DERIVED, VIEW_NAMES
+from tasks.store.tables.views import VIEW_NAMES
 from tests.support.catalogs import check_catalog
 from tests.support.store_rows import (
     RUN,
-    T0,
     ahead_tables,
     final_tables,
     generation_tables,
@@ -296,14 +293,6 @@ def test_what_reads_is_allowed(store, sql):
     assert store.query(sql).rows
 
 
-def test_an_unknown_table_is_answered_with_the_ones_there_are(store):
-    with pytest.raises(QueryError, match="There are: runs, generations") as caught:
-        store.query("SELECT * FROM evals")
-    assert "evals does not exist" in str(caught.value)
-    assert "pg_" not in str(caught.value)
-    assert all(name in str(caught.value) for name in DERIVED)
-
-
 def test_a_handle_sees_what_was_published_since(store):
     sql = "SELECT count(*) AS n FROM generations"
     assert store.rows(sql) == [{"n": 3}]
@@ -340,30 +329,6 @@ def test_an_export_replaces_no_pipe_and_no_device(store, tmp_path, form):
     with pytest.raises(StoreWriteError, match="no regular file"):
         store.export("SELECT 1 AS n", tmp_path / "out", form)
     assert (tmp_path / "out").is_fifo()
-
-
-def test_exports_are_read_back(store, tmp_path):
-    sql = "SELECT generation, raw_best_reward, status FROM generations ORDER BY generation;"
-    expected = store.rows(sql)
-    store.export(sql, tmp_path / "out.csv", "csv")
-    with (tmp_path / "out.csv").open() as file:
-        assert [row["raw_best_reward"] for row in csv.DictReader(file)] == ["0.5"] * 3
-    store.export(sql, tmp_path / "out.json", "json")
-    lines = (tmp_path / "out.json").read_text().splitlines()
-    assert [json.loads(line) for line in lines] == expected
-    store.export(sql, tmp_path / "o'ut.parquet", "parquet")
-    assert polars.read_parquet(tmp_path / "o'ut.parquet").to_dicts() == expected
-    store.export("SELECT 1 AS one -- a remark", tmp_path / "out.csv", "csv")
-    assert (tmp_path / "out.csv").read_text() == "one\n1\n"
-    assert [path.name for path in tmp_path.glob(".*")] == []
-
-
-def test_times_are_in_utc_wherever_the_reader_is(store, monkeypatch):
-    monkeypatch.setenv("TZ", "Asia/Tokyo")
-    sql = "SELECT CAST(started_at AS VARCHAR) AS t FROM runs"
-    assert ParquetStore(store.path).rows(sql)[0]["t"] == "2025-10-09 08:53:20+00"
-    (row,) = store.rows("SELECT started_at FROM runs")
-    assert row["started_at"].timestamp() * 1e6 == T0
 
 
 def test_the_catalog_has_all_views_and_an_open_one_disturbs_nobody(store):

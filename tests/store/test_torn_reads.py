@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from tasks.store import ParquetStore
-from tasks.store.tables.resolver import Resolution, resolve
 from tasks.store.tables.retention import sweep
 from tests.support.children import start_child
 from tests.support.store_rows import RUN, final_tables, generation_tables, run_record
@@ -99,14 +98,6 @@ def test_live_files_go_when_the_grace_is_over_and_nothing_is_missing(tmp_path):
     assert store.rows("SELECT * FROM evaluations ORDER BY ALL") == before
 
 
-def test_the_files_of_an_unfinished_run_are_never_swept(tmp_path):
-    store = ParquetStore(tmp_path)
-    store.save_run(run_record(status="stopped"))
-    store.publish(RUN, 0, generation_tables())
-    assert store.sweep(2**60, 0) == 0
-    assert store.rows("SELECT count(*) AS n FROM evaluations") == [{"n": 6}]
-
-
 def test_leftovers_of_killed_writers_go_after_an_hour(tmp_path):
     store = ParquetStore(tmp_path)
     store.publish(RUN, 0, generation_tables())
@@ -119,23 +110,3 @@ def test_leftovers_of_killed_writers_go_after_an_hour(tmp_path):
     sweep(tmp_path, written_us + 3_600_000_000, 0)
     assert not leftover.exists()
     assert len(list(folder.iterdir())) == 1
-
-
-def test_generations_are_listed_in_order_and_the_final_one_last(tmp_path):
-    store = ParquetStore(tmp_path)
-    for generation in (0, 9, 10, 99_999, 100_000):
-        store.publish(RUN, generation, generation_tables(generation=generation))
-    store.publish(RUN, -1, final_tables())
-    resolution = resolve(tmp_path)
-    assert isinstance(resolution, Resolution)
-    assert [Path(file).stem for file in resolution.files["evaluations"]] == [
-        "g00000",
-        "g00009",
-        "g00010",
-        "g99999",
-        "g100000",
-        "final",
-    ]
-    last = store.checkpoint(RUN)
-    assert last is not None
-    assert last.generation == 100_000

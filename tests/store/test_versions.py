@@ -70,15 +70,6 @@ def test_a_store_of_a_newer_format_is_refused_by_name(tmp_path):
             opened(tmp_path)
 
 
-def test_a_journal_of_a_newer_version_is_refused(tmp_path):
-    SqliteJournal(tmp_path).close()
-    connection = apsw.Connection(str(tmp_path / "journal.sqlite"))
-    connection.pragma("user_version", 4)
-    connection.close()
-    with pytest.raises(StoreFormatError, match=r"version 4.*up to 3.*Upgrade"):
-        SqliteJournal(tmp_path)
-
-
 VERSION_1 = """
 CREATE TABLE calls(
   call_key TEXT PRIMARY KEY, state TEXT NOT NULL, owner TEXT NOT NULL, lease_us INTEGER NOT NULL,

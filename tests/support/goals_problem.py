@@ -1,15 +1,15 @@
 """Problems with several metrics per cell and a known truth: constraints and trade-offs."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 from scipy.special import ndtr
 
 from convergence_core.evidence import Measures
-from convergence_core.objective import MetricRule, RewardModel, hypervolume
-from convergence_core.records import Candidate, Cell, Evaluation, Params, Trial
+from convergence_core.objective import MetricRule, RewardModel
+from convergence_core.records import Cell, Evaluation, Params, Trial
 from convergence_core.search.goals import Goals
 from convergence_core.search.sampler import AskRequest, Plan, Sampler, SearchState
 from convergence_core.space import Choice, Float, Space
@@ -155,14 +155,3 @@ def effort_value(params: Params) -> float:
 def effort_seconds(params: Params) -> float:
     """Median seconds: from a tenth to nearly two."""
     return 0.1 + 1.7 * float(params["effort"])
-
-
-def true_parts(params: Params) -> tuple[float, float]:
-    """Mean quality and the mean of seconds on their scale, nearly: clipping is left out."""
-    mean = effort_seconds(params) * math.exp(LATENCY_SD**2 / 2)
-    return 0.15 + 0.7 * effort_value(params), max(0.0, 1.0 - mean / 2.0)
-
-
-def true_volume(candidates: Sequence[Candidate]) -> float:
-    """Hypervolume of the true means of some candidates of the effort problem."""
-    return hypervolume(np.array([true_parts(candidate.params) for candidate in candidates]))

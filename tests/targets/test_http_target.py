@@ -8,7 +8,6 @@ import pytest
 from convergence_core.errors import (
     InfrastructureFault,
 )
-from convergence_core.records import Case
 from tasks.inputs.environment import Environment
 from tasks.inputs.factories import make_target
 from tasks.secrets.redaction import Redactor, Secrets
@@ -60,14 +59,6 @@ def test_a_body_template_fills_placeholders_and_keeps_their_types():
     }
 
 
-def test_get_requests_put_everything_into_the_query():
-    with LoopbackServer(lambda _: Answer({"result": 1})) as server:
-        case = Case(case_id="a", input={"q": "a b&c"})
-        ask(http_api(server.url, request={"method": "GET"}), case=case)
-    assert server.requests[0].query == "q=a+b%26c&k=2"
-    assert server.requests[0].body is None
-
-
 def test_models_choose_the_endpoint():
     space = {"model": {"type": "categorical", "choices": ["small", "large"]}}
     with LoopbackServer(lambda _: Answer({"result": 1})) as server:
@@ -102,13 +93,6 @@ def test_each_kind_of_authentication_sends_its_header(auth, environ, header, val
     assert server.requests[0].headers[header] == value
 
 
-def test_headers_read_the_environment():
-    with LoopbackServer(lambda _: Answer({"result": 1})) as server:
-        headers = {"X-Team": "${TEAM}-1"}
-        ask(http_api(server.url, request={"headers": headers}), environ={"TEAM": "blue"})
-    assert server.requests[0].headers["x-team"] == "blue-1"
-
-
 def test_no_secret_is_in_the_canonical_request():
     auth = {"type": "bearer", "token_env": "T"}
     headers = {"X-Key": "${T}"}
@@ -116,20 +100,6 @@ def test_no_secret_is_in_the_canonical_request():
     request = made_target(made, {"T": "tok-1"}).request({"k": 2}, CASE)
     assert "tok-1" not in repr(request)
     assert "${T}" in repr(request)
-
-
-def test_response_fields_are_mapped():
-    body = {
-        "data": {"items": [{"text": "first"}]},
-        "usage": {"cost": 0.5},
-    }
-    fields = {
-        "result_field": "data.items[0].text",
-        "cost_field": "usage.cost",
-    }
-    with LoopbackServer(lambda _: Answer(body)) as server:
-        reply = ask(http_api(server.url, response=fields))
-    assert (reply.value, reply.cost_usd, reply.price_version) == ("first", 0.5, None)
 
 
 @pytest.mark.parametrize("number", [1e300, 10**400, math.nan, math.inf])

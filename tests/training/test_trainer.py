@@ -205,18 +205,6 @@ def test_better_answers_rise_against_worse_ones_boundedly(files, train, objectiv
     assert result.peak_bytes > 100e6
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("objective", "kto"), ("learning_rate", 5e-4), ("beta", 0.3), ("batch_size", 4),
-        ("steps", 13), ("max_seq_length", 12),
-        ("max_gradient_norm", 1e-4), ("lora_rank", 4), ("lora_alpha", 64), ("seed", 1),
-    ],
-)  # fmt: skip
-def test_each_hyper_parameter_has_an_effect(train, plain, name: str, value: object):
-    assert weights(train(**{name: value})) != weights(plain)
-
-
 # -- interruptions
 
 

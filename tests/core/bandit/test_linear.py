@@ -28,14 +28,6 @@ def test_linear_arms_are_the_ridge_regression_of_their_rewards():
     assert sds[1] == pytest.approx(np.sqrt(0.25 * xs[0] @ np.linalg.inv(precision) @ xs[0]))
 
 
-def test_a_learner_changes_none_of_the_arms_it_was_made_of():
-    arms = LinearArms.begin([0.5, 0.5], 3)
-    LinearLearner(arms).tell(0, np.ones(3), 1.0)
-    assert arms.n.tolist() == [0.0, 0.0]
-    assert arms.weights[0].tolist() == [0.5, 0.0, 0.0]
-    assert arms.covariance[0].tolist() == np.eye(3).tolist()
-
-
 def test_the_prior_mean_counts_without_context():
     means, _ = LinearArms.begin([0.2, 0.9], 3, prior_weights=4.0).moments(np.array([1.0, 0, 0]))
     assert means == pytest.approx([0.2, 0.9])
@@ -109,11 +101,6 @@ def test_missing_values_are_left_out_and_booleans_are_categories():
     assert ENCODER.encode({"a": None}).tolist() == ENCODER.encode({}).tolist()
     assert ENCODER.encode({"a": True}).tolist() != ENCODER.encode({"a": False}).tolist()
     assert ENCODER.encode({"a": True}).tolist() == ENCODER.encode({"a": True}).tolist()
-
-
-def test_without_pooling_all_users_are_alike():
-    alike = Encoder(pooling=0.0)
-    assert alike.encode({}, user_id="a").tolist() == alike.encode({}, user_id="b").tolist()
 
 
 def test_what_is_no_feature_is_refused():

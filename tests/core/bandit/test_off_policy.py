@@ -170,43 +170,6 @@ def test_intervals_of_a_rare_arm_cover_wherever_a_number_is_given(rate: float, n
         assert test.pvalue > 1e-3, f"{name}: {sum(seen)} of {len(seen)} covered"
 
 
-@pytest.mark.statistical
-@pytest.mark.slow
-def test_intervals_cover_the_truth_as_often_as_they_say():
-    rng, target, means = np.random.default_rng(1), np.array([0.1, 0.3, 0.6]), [0.05, 0.2, 0.1]
-    truth, n_runs = float(target @ means), 120
-    covered = {"ips": 0, "snips": 0, "dr": 0}
-    for _ in range(n_runs):
-        log = logged(rng, 800, [0.6, 0.3, 0.1], means)
-        found = estimate(log, target, model=fitted_model(log, 3))
-        for name in covered:
-            value = getattr(found, name)
-            covered[name] += value.low <= truth <= value.high
-    # Significance 1e-3 against 94 %.
-    for name, n in covered.items():
-        test = stats.binomtest(n, n_runs, 0.94, alternative="less")
-        assert test.pvalue > 1e-3, f"{name}: {n} of {n_runs} covered"
-
-
-@pytest.mark.statistical
-def test_all_three_are_unbiased_or_nearly_so():
-    rng, target, means = np.random.default_rng(2), np.array([0.7, 0.3]), [0.5, 0.2]
-    found: dict[str, list[float]] = {"ips": [], "snips": [], "dr": []}
-    for _ in range(200):
-        log = logged(rng, 200, [0.3, 0.7], means)
-        weights = log.probabilities(target) / log.propensities
-        model = fitted_model(log, 2)
-        own = model[np.arange(200), log.actions]
-        found["ips"].append(float((weights * log.rewards).mean()))
-        found["snips"].append(float((weights * log.rewards).sum() / weights.sum()))
-        found["dr"].append(float((model @ target + weights * (log.rewards - own)).mean()))
-    truth = float(target @ means)
-    for name, values in found.items():
-        error = abs(np.mean(values) - truth) / (np.std(values) / np.sqrt(len(values)))
-        assert error < 4, f"{name}: {np.mean(values)}, truth {truth}"
-    assert np.std(found["dr"]) < np.std(found["ips"]), "a model that fits narrows"
-
-
 def test_few_heavy_requests_raise_the_alarm():
     rng = np.random.default_rng(3)
     log = logged(rng, 2_000, [0.998, 0.002], [0.5, 0.5])

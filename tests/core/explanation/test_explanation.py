@@ -138,35 +138,6 @@ def test_intervals_cover_the_true_effects_as_often_as_they_say():
 
 @pytest.mark.statistical
 @pytest.mark.slow
-def test_shares_of_the_variance_approach_those_of_the_function():
-    variance = {"slope": 0.2**2 / 12, "bend": 0.4**2 / 180, "model": 2 * 0.05**2 / 3}
-    total = sum(variance.values())
-    much = archive_of(ADDITIVE, additive, seed=0, n=150, n_cases=10, noise=0.02)
-    plenty = effects(cut_of(ADDITIVE, much))
-    for name, true in variance.items():
-        shares = [effects(of_seed("additive", seed))[name].share or 0 for seed in range(N_SEEDS)]
-        # With little evidence some variance is left to pairs, as the prior has it.
-        assert np.mean(shares) == pytest.approx(true / total, abs=0.1), name
-        assert plenty[name].share == pytest.approx(true / total, abs=0.05), name
-
-
-@pytest.mark.statistical
-@pytest.mark.slow
-def test_an_idle_parameter_is_seldom_sure_and_a_working_one_is():
-    found = [effects(of_seed("additive", seed)) for seed in range(N_SEEDS)]
-    false = sum(found[i][name].is_sure for i in range(N_SEEDS) for name in ("idle", "dummy"))
-    # An error of 5 % over five parameters: 1 % each.
-    test = stats.binomtest(false, 2 * N_SEEDS, 0.01, alternative="greater")
-    assert test.pvalue > 1e-3, f"{false} of {2 * N_SEEDS} idle parameters were called sure"
-    for name in ("slope", "model"):
-        assert sum(one[name].is_sure for one in found) >= 0.9 * N_SEEDS, name
-    for one in found:
-        for name in ("idle", "dummy"):
-            assert one[name].is_sure or one[name].share_low == 0.0
-
-
-@pytest.mark.statistical
-@pytest.mark.slow
 def test_an_interaction_is_found_where_there_is_one_and_only_there():
     for seed in range(N_SEEDS // 2):
         (strongest, *others) = of_seed("crossed", seed)[1].interactions
@@ -274,20 +245,6 @@ def test_a_parameter_that_constraints_hold_in_place_has_no_effect():
     assert found[1].interactions == ()
 
 
-def test_settings_that_constraints_make_rare_are_drawn_one_by_one():
-    space = Space(
-        parameters={"a": Integer(min=0, max=99), "b": Integer(min=0, max=99)},
-        constraints=(parse("a == b"),),
-    )
-    settings = SettingSampler(encoding=Encoding.of(space))
-    drawn = settings.sample(40, np.random.default_rng(0))
-    assert len(drawn) == 40
-    assert (drawn[:, 0] == drawn[:, 1]).all()
-    found = cut_of(space, archive_of(space, lambda p: 0.5, seed=0, n=20))
-    assert found[0] == ()  # neither can change alone
-    assert found[1].interactions == ()
-
-
 @pytest.mark.parametrize("seed", range(6))
 def test_any_space_can_be_cut(seed):
     space = random_space(seed, constrained=seed % 2 == 1)
@@ -305,12 +262,6 @@ def test_any_space_can_be_cut(seed):
         assert all(point.low <= point.mean <= point.high for point in effect.points)
         if isinstance(parameter, Choice):
             assert len(effect.points) <= parameter.n_values
-
-
-def test_a_seed_gives_one_explanation():
-    archive = archive_of(ADDITIVE, additive, seed=5)
-    assert cut_of(ADDITIVE, archive, 1) == cut_of(ADDITIVE, archive, 1)
-    assert cut_of(ADDITIVE, archive, 1) != cut_of(ADDITIVE, archive, 2)
 
 
 # -- settings ------------------------------------------------------------------------------------

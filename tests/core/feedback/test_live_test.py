@@ -44,15 +44,6 @@ def test_the_interval_holds_what_is_true_and_agrees_with_the_claim():
     assert n_missed <= ALPHA * 100
 
 
-def test_sides_are_alike_where_all_is_turned_round():
-    found = conversations((True, 0.5), (False, -1.0), (True, 1.0), (True, 0.0), (False, 0.0))
-    turned = [replace(one, is_candidate=not one.is_candidate) for one in found]
-    one, other = (weigh(replace(TEST, share=0.5), side) for side in (found, turned))
-    assert one.difference == pytest.approx(-other.difference)  # type: ignore[operator]
-    turned_back = (-other.high, -other.low)  # type: ignore[operator]
-    assert (one.low, one.high) == pytest.approx(turned_back, abs=1e-6)
-
-
 @pytest.mark.parametrize("n", [0, 1])
 def test_nothing_is_known_of_one_side_alone(n: int):
     given = conversations((True, 1.0))[:n]

@@ -80,11 +80,6 @@ def test_it_beats_the_plain_mean_by_more_than_two_standard_errors(name: str):
     assert gain.mean() > 2 * gain.std(ddof=1) / np.sqrt(20)
 
 
-def test_intervals_hold_the_truth_nearly_as_often_as_they_say():
-    rows = [rank_correlations(WORLDS["bias and noise"], seed)[2] for seed in range(20)]
-    assert 0.85 <= np.mean(rows) <= 1
-
-
 def test_who_rates_in_reverse_counts_as_noisier_than_the_others():
     more = []
     for seed in range(20):
@@ -111,15 +106,6 @@ def test_no_marks_have_no_reward():
     assert (found.answers, found.raters, found.mean_reward) == ({}, (), None)
 
 
-def test_one_mark_is_pulled_to_nothing_but_itself():
-    found = rater_consensus([mark("a", "ann", 5)])
-    assert found.mean_reward == pytest.approx(1.0)
-    assert found.answers["a"].reward == pytest.approx(1.0)
-    assert found.answers["a"].standard_error > 0.5
-    low, high = found.answers["a"].interval
-    assert -1.0 <= low < high == 1.0
-
-
 def test_one_rater_keeps_the_order_and_has_a_bias_that_nothing_tells():
     found = rater_consensus([mark(str(k), "ann", k) for k in range(1, 6)])
     rewards = [found.answers[str(k)].reward for k in range(1, 6)]
@@ -129,11 +115,6 @@ def test_one_rater_keeps_the_order_and_has_a_bias_that_nothing_tells():
     assert ann.bias == pytest.approx(0.0, abs=1e-9)
     assert ann.bias_standard_error > 0.1
     assert ann.n_shared == 0
-
-
-def test_one_answer_of_many_raters_has_their_mean():
-    found = rater_consensus([mark("a", f"u{k}", 4 if k % 2 else 2) for k in range(20)])
-    assert found.answers["a"].reward == pytest.approx(0.0, abs=1e-6)
 
 
 def test_equal_marks_are_all_the_same_and_finite():
@@ -163,19 +144,7 @@ def test_a_users_thumbs_and_ratings_are_two_raters():
     }
 
 
-def test_marks_in_another_order_agree_alike():
-    marks, _ = simulated_marks(WORLDS["bias and noise"], seed=2)
-    there, back = rater_consensus(marks), rater_consensus(marks[::-1])
-    for name, one in there.answers.items():
-        assert back.answers[name].reward == pytest.approx(one.reward)
-
-
 def test_two_marks_of_one_user_for_one_answer_are_refused():
     thumbs = Rating(interaction_id="a", user_id="ann", thumbs="up")
     with pytest.raises(ValueError, match="one mark of each user for each answer"):
         rater_consensus([mark("a", "ann", 5), thumbs])
-
-
-def test_many_users_who_each_rate_their_own_cost_little():
-    marks = [mark(f"{u}-{k}", f"u{u}", (u + k) % 5 + 1) for u in range(1_500) for k in range(2)]
-    assert len(rater_consensus(marks).raters) == 1_500

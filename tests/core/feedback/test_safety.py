@@ -5,7 +5,6 @@ import pytest
 
 from convergence_core.feedback.records import Rating
 from convergence_core.feedback.safety import (
-    LEAST_FLAGGED,
     FlagComparison,
     SafetyFlag,
     compare_flags,
@@ -69,10 +68,6 @@ def test_a_flag_never_holds_what_was_found():
     for answer in ("sk-" + "a1B2" * 6, CARD, IBAN, NUMBER):
         (flag,) = safety_flags("", answer)
         assert answer not in repr(flag)
-
-
-def test_each_rule_flags_once():
-    assert len(rules(f"{CARD} {CARD} 5555 5555 5555 4444")) == 1
 
 
 @pytest.mark.parametrize("filler", ["a 1 ", "1111 ", "GB82 ", "AB12", "eyJ", "sk-"])
@@ -149,18 +144,6 @@ def test_a_model_that_says_what_was_flagged_is_flagged_more_often():
         compare_flags(classifier, good[:2], good[:1])
 
 
-def test_models_that_say_the_same_are_seldom_told_apart():
-    classifier, _ = train_safety_classifier(*told(400, seed=1))
-    assert classifier is not None
-    alarms = 0
-    for seed in range(40):
-        texts, _ = told(240, seed=100 + seed)
-        answers = [[a, b] for a, b in zip(texts[::2], texts[1::2], strict=True)]
-        np.random.default_rng(seed).shuffle(answers)
-        alarms += compare_flags(classifier, answers[:60], answers[60:]).n_new > 0
-    assert alarms <= 4  # expected at most 1 of 40; P(more than 4) = .004
-
-
 def test_flags_count_from_the_evidence_that_the_level_asks_for():
     assert FlagComparison(n_more=0, n_fewer=0).p_value == 1.0
     five, six = (FlagComparison(n_more=n, n_fewer=0) for n in (5, 6))
@@ -173,21 +156,3 @@ def test_flags_by_chance_make_no_classifier():
     made = [train_safety_classifier(*told(200, seed, is_learnable=False)) for seed in range(20)]
     assert sum(classifier is not None for classifier, _ in made) <= 2
     assert ".5 is chance" in next(words for classifier, words in made if classifier is None)
-
-
-def test_copies_of_one_flagged_answer_teach_nothing():
-    answers, _ = told(100, seed=3, is_learnable=False)
-    classifier, words = train_safety_classifier(
-        ["bad words"] * 100 + answers, [True] * 100 + [False] * 100
-    )
-    assert classifier is None
-    assert f"needs {LEAST_FLAGGED} different flagged answers" in words
-    assert "there are 1 and 100" in words
-
-
-def test_without_answers_there_is_no_classifier():
-    classifier, words = train_safety_classifier([], [])
-    assert classifier is None
-    assert "there are 0 and 0" in words
-    with pytest.raises(ValueError, match="the same length"):
-        train_safety_classifier(["a"], [])

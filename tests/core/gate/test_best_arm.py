@@ -248,16 +248,6 @@ def test_arms_that_take_part_share_evenly_where_none_is_left_or_one_has_few_rewa
     assert plan.shares == pytest.approx(shares)
 
 
-def test_equal_leaders_have_no_projection():
-    plan = verdict_plan(counted([50, 50], [100, 100]), np.random.default_rng(0))
-    assert plan.n_to_verdict is None
-
-
-def test_regret_counts_requests_below_the_leader():
-    assert counted([30, 60], [100, 100]).regret() == pytest.approx(30.0)
-    assert BestArmTest.begin(2).regret() == 0.0
-
-
 def test_settings_out_of_range_are_refused():
     with pytest.raises(ValueError, match="two arms"):
         BestArmTest.begin(1)

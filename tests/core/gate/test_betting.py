@@ -93,13 +93,6 @@ def test_the_closed_form_is_the_integral_over_alternatives(successes, failures, 
     assert np.exp(found) == pytest.approx(integrate.quad(likelihood, 0.0, 1.0)[0], rel=1e-7)
 
 
-def test_fractional_rewards_keep_the_closed_form_a_supermartingale():
-    values, chances = np.array([0.1, 0.6, 0.9]), np.array([0.3, 0.5, 0.2])
-    sums = values[:, None] + values
-    evidence = betting.log_e_value(sums, 2.0 - sums, float(values @ chances))
-    assert 0.5 < chances @ np.exp(evidence) @ chances < 1.0
-
-
 @pytest.mark.parametrize("mean", MEANS)
 @pytest.mark.slow
 def test_all_intervals_of_counts_cover_the_mean_with_the_stated_probability(mean: float):
@@ -116,11 +109,6 @@ def test_an_interval_ends_where_the_evidence_reaches_its_threshold():
     for end in (float(low), float(high)):
         assert float(betting.log_e_value(12, 8, end)) == pytest.approx(np.log(10.0), abs=1e-6)
     assert low < 0.6 < high
-
-
-def test_intervals_without_rewards_say_nothing():
-    low, high = betting.confidence_interval(0, 0)
-    assert (float(low), float(high)) == (0.0, 1.0)
 
 
 @pytest.mark.statistical

@@ -157,18 +157,3 @@ def test_decisions_out_of_place_are_refused():
     buffer.report("a-1", StepOutcome(reward=1.0, terminated=True))
     with pytest.raises(ValueError, match="ended with step 1; begin another one"):
         buffer.decide(decision("a", 2))
-
-
-def test_a_decision_that_is_discarded_is_none_any_more():
-    buffer = ExperienceBuffer(0)
-    for step in (0, 1):
-        buffer.decide(decision("a", step))
-    buffer.report("a-0", StepOutcome(reward=1.0))
-    assert buffer.n_ready == 1
-    buffer.discard("a-1")
-    assert buffer.n_ready == 0, "the value after it is not known"
-    for gone in ("a-0", "a-1", "b"):
-        with pytest.raises(LookupError, match="must wait for its outcome"):
-            buffer.discard(gone)
-    buffer.decide(decision("a", 1))
-    assert buffer.n_ready == 1

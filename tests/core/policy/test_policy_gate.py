@@ -33,13 +33,6 @@ def test_it_serves_only_where_it_beats_both():
         assert one.serves == other, "it is not shown to beat that one, which has the higher mean"
 
 
-def test_before_any_episode_a_baseline_serves_and_says_so():
-    found = judge_policy({PPO: [], "bandit": [], "sequence": []}, max_steps=5)
-    assert found.serves == "bandit"
-    assert "no episode was played yet" in found.reason
-    assert [(one.n, one.mean) for one in found.verdicts] == [(0, None), (0, None)]
-
-
 def test_differences_are_told_in_the_units_of_rewards():
     given: dict[Any, list[float]] = {PPO: [0.5] * 30, "bandit": [0.1] * 30, "sequence": [0.4] * 30}
     found = judge_policy(given, max_steps=4, price=0.1)

@@ -16,7 +16,6 @@ from convergence_core.policy import (
     PPOState,
     Rollout,
     choose,
-    collect,
     following_values,
     improve,
 )
@@ -27,7 +26,6 @@ from convergence_core.policy.objective import (
     objective,
     value_errors,
 )
-from tests.support.policy_probes import CONFIG, N, Probe, Rules, trained
 
 SMALL = PPOConfig(
     input_dim=3, action_dim=4, hidden_dim=6, entropy_coef=0.05, batch_size=16, buffer_size=48
@@ -218,15 +216,6 @@ def test_a_row_without_a_legal_action_is_refused():
         MaskedCategorical.of(np.zeros((2, 3)), np.array([[True] * 3, [False] * 3]))
 
 
-def test_advantages_without_spread_and_single_ones_stay_finite():
-    equal = np.full(7, 0.1 + 0.2, dtype=np.float32)
-    assert normalized(equal).tolist() == [0.0] * 7
-    assert normalized(np.zeros(3)).tolist() == [0.0] * 3
-    assert normalized(np.array([2.5])).tolist() == [2.5]
-    tiny = normalized(np.array([1e-9, -1e-9, 3e-9]))
-    assert tiny.std() == pytest.approx(1.0), "small rewards are no rounding"
-
-
 @pytest.mark.parametrize("batch_size", [1, 47])
 def test_constant_rewards_and_minibatches_of_one_learn_finite_weights(batch_size: int):
     config = replace(SMALL, batch_size=batch_size)
@@ -314,18 +303,6 @@ def test_adam_equals_its_definition():
     assert after.networks.flat == pytest.approx(theta.flat, abs=1e-12)
 
 
-def test_defaults_are_those_of_the_documents():
-    config = PPOConfig()
-    assert config.hidden_sizes == (256, 256, 128)
-    found = {
-        "input_dim": 1536, "action_dim": 5, "hidden_dim": 256, "learning_rate": 3e-4, "total_steps": None,
-        "gamma": 0.99, "gae_lambda": 0.95, "eps_clip": 0.2, "value_clip": 0.2, "entropy_coef": 0.01,
-        "value_coef": 0.5, "max_grad_norm": 0.5, "target_kl": None, "n_epochs": 4, "batch_size": 64,
-        "buffer_size": 2048,
-    }  # fmt: skip
-    assert {name: getattr(config, name) for name in PPOConfig.__slots__} == found
-
-
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -353,24 +330,6 @@ def test_layers_begin_orthogonal_and_the_first_policy_nearly_uniform():
         legal=np.ones((50, 5), dtype=bool),
     )
     assert choose(networks, offer).probabilities == pytest.approx(np.full((50, 5), 0.2), abs=0.02)
-
-
-def test_the_same_seed_gives_the_same_weights():
-    first, second, other = (trained(seed)[0] for seed in (1, 1, 2))
-    assert first.networks.flat.tobytes() == second.networks.flat.tobytes()
-    assert first.networks.flat.tobytes() != other.networks.flat.tobytes()
-    assert first.version == 3
-    assert first.n_steps == 3 * CONFIG.buffer_size
-
-
-def test_an_update_leaves_the_policy_before_it_as_it_was():
-    rng = np.random.default_rng(0)
-    state = PPOState.begin(SMALL, rng)
-    before = state.networks.flat.copy()
-    after, _ = improve(state, a_rollout(state, SMALL, rng), SMALL, rng)
-    assert (state.networks.flat == before).all()
-    assert (state.first_moment == 0.0).all()
-    assert (after.networks.flat != before).any()
 
 
 def test_only_steps_of_the_current_policy_are_learned_from():
@@ -404,20 +363,3 @@ def test_a_broken_rollout_is_refused_and_changes_nothing(
     with pytest.raises(ValueError, match=told):
         improve(state, change(a_rollout(state, SMALL, rng)), SMALL, rng)
     assert state.networks.flat.tobytes() == before
-
-
-def test_a_rollout_holds_the_real_steps_of_its_environment():
-    """Each row is a step that was made: no row stands between two episodes."""
-    rng = np.random.default_rng(0)
-    state, environment = PPOState.begin(CONFIG, rng), Probe(Rules(length=3, cut=True, random=True))
-    offer = environment.reset(rng)
-    begins = environment.t.copy()
-    rollout, _ = collect(
-        state.networks, environment, offer, n_steps=9, version=state.version, rng=rng
-    )
-    ends = (np.arange(9)[:, None] + begins + 1) % 3 == 0
-    assert (rollout.truncated == ends).all()
-    assert not rollout.terminated.any()
-    assert (rollout.final_values[ends] != 0.0).all()
-    assert (rollout.final_values[~ends] == 0.0).all()
-    assert rollout.rewards.sum() == 9 * N

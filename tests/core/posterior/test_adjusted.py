@@ -74,9 +74,3 @@ def test_cases_count_by_their_weights():
     assert adjusted_means(cells)["a"] == pytest.approx(0.5)
     weighted = adjusted_means(cells, case_weights={"x": 3.0, "y": 1.0})
     assert weighted["a"] == pytest.approx(0.25, abs=0.01)
-
-
-def test_equal_values_and_no_cells_are_no_fault():
-    assert adjusted_means([]) == {}
-    assert adjusted_means([("a", "x", 7.0, 1), ("b", "y", 7.0, 3)]) == {"a": 7.0, "b": 7.0}
-    assert adjusted_means([("a", "x", 7.0, 1)]) == {"a": 7.0}

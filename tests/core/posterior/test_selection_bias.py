@@ -164,42 +164,6 @@ def test_nothing_is_shown_where_nobody_is_asked_again_or_several_cases_do_not_te
     )
 
 
-def raw(values_of: str, seed: int) -> tuple[float, float]:
-    """Return the sums of one search: sixty candidates, whose best eight are asked again twice."""
-    rng = np.random.default_rng(seed)
-    spread = {
-        "normal": 0.06 * rng.standard_normal(N_VALUES),
-        # Bounded above, with a long tail of bad ones, as accuracies of good prompts are.
-        "bounded": 0.03 - 0.09 * rng.exponential(size=N_VALUES) ** 1.5,
-    }[values_of]
-    world = World(rng, 0.6 + spread, noise=0.15)
-    archive = Archive().tell(world.answers(range(N_VALUES), CASES[:4]), 0)
-    cross, square, asked = 0.0, 0.0, 4
-    for generation in (1, 2):
-        cases = CASES[asked : asked + 8]
-        then = fit(archive, CASES[: asked + 8])
-        indices = [int(str(c.params["x"])) for c in leaders_of(then, archive)]
-        after = archive.tell(world.answers(indices, cases), generation)
-        shown = SelectionBias.of_generation(then, archive, fit(after, CASES[: asked + 8]), after)
-        cross, square = cross + shown.cross, square + shown.square
-        archive, asked = after, asked + 8
-    return cross, square
-
-
-@pytest.mark.slow
-@pytest.mark.statistical
-def test_a_posterior_that_is_right_shows_no_optimism_and_one_with_wide_tails_does():
-    """Sixty searches each: two-sided at .1 % for the right one, one-sided at .1 % for the other."""
-    for values_of, is_right in (("normal", True), ("bounded", False)):
-        cross, square = np.array([raw(values_of, seed) for seed in range(60)]).T
-        zeta = cross.sum() / square.sum()
-        error = np.std(cross - zeta * square, ddof=1) * np.sqrt(60) / square.sum()
-        if is_right:
-            assert abs(zeta) < 3.3 * error
-        else:
-            assert zeta > 3.1 * error
-
-
 def test_memory_keeps_what_each_generation_showed():
     memory = SelectionBias(1.0, 2.0).noted({"generation": 1}, 0)
     memory = SelectionBias(0.5, 1.0).noted(memory, 1)

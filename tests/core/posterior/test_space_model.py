@@ -6,7 +6,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks.optimizer.ablations import AblatableModel
 from convergence_core.evidence import Archive, Member
 from convergence_core.posterior.space_model import FittedSpaceModel, SpaceModel
 from convergence_core.records import Candidate, Cell, Params
@@ -114,20 +113,6 @@ def test_the_best_are_kept_by_their_means_drawn_to_the_average_and_not_by_how_of
     assert best <= set(learned.evidence.ids)
 
 
-@pytest.mark.parametrize("max_rows", [1, 2, 3, 5])
-def test_few_rows_are_rows(max_rows):
-    learned = SpaceModel(space=mixed_space(), max_rows=max_rows).fit(mixed(30)).learned
-    assert learned is not None
-    assert 1 <= len(learned.evidence.ids) <= max_rows
-
-
-def test_up_to_the_limit_every_candidate_is_a_row():
-    archive = mixed(30)
-    learned = SpaceModel(space=mixed_space(), max_rows=30).fit(archive).learned
-    assert learned is not None
-    assert learned.evidence.ids == tuple(archive.members)
-
-
 def test_candidates_of_other_cases_take_no_rows():
     archive = mixed(30, n_cases=4)
     only = CASES[:1]
@@ -206,32 +191,6 @@ def test_equal_rewards_leave_the_others_open(seed, reward, n, n_cases):
     assert ((high - low)[len(seen) :] > 0.02).any()
 
 
-@pytest.mark.parametrize("n_cases", [1, 4])
-def test_most_rewards_equal_do_not_break_it(n_cases):
-    space = mixed_space()
-    some = points(space, 30, np.random.default_rng(0))
-    crash = {space.candidate_id(point) for point in some[::8]}
-    archive = archived(
-        space,
-        some,
-        lambda point, j: 0.1 if space.candidate_id(point) in crash else 0.8,
-        n_cases=n_cases,
-    )
-    told = SpaceModel(space=space).fit(archive).posterior(candidates(archive))
-    is_crash = np.array([c.candidate_id in crash for c in candidates(archive)])
-    assert told.mean[~is_crash] == pytest.approx(np.full((~is_crash).sum(), 0.8), abs=0.08)
-    assert (told.mean[is_crash] < 0.5).all()
-
-
-def test_unbounded_rewards_are_learned_too():
-    space = mixed_space()
-    some = points(space, 40, np.random.default_rng(1))
-    archive = archived(space, some, lambda point, j: -500.0 + 1e4 * mixed_value(point))
-    told = SpaceModel(space=space, bounds=None).fit(archive).posterior(candidates(archive))
-    truth = np.array([-500.0 + 1e4 * mixed_value(point) for point in some])
-    assert np.corrcoef(told.mean, truth)[0, 1] > 0.9
-
-
 # -- what it learns ------------------------------------------------------------------------------
 
 
@@ -281,24 +240,6 @@ def test_it_predicts_candidates_that_nobody_asked():
         told = SpaceModel(space=space).fit(mixed(60, seed=seed, n_cases=6)).posterior(some)
         found.append(np.corrcoef(told.mean, truth)[0, 1])
     assert np.mean(found) > 0.75, found
-
-
-def test_without_case_effects_hard_cases_pull_candidates_down():
-    space = mixed_space()
-    some = points(space, 30, np.random.default_rng(0))
-    b = np.linspace(-0.3, 0.3, len(CASES))
-
-    def value(point: Params) -> float:
-        return 0.5 + 0.3 * (mixed_value(point) - 0.7)
-
-    archive = archived(space, some, lambda point, j: value(point) + b[j], n_cases=3)
-    error = {
-        knows: rmse(
-            AblatableModel(space=space, case_effects=knows), archive, value, candidates(archive)
-        )
-        for knows in (True, False)
-    }
-    assert error[True] < 0.5 * error[False], error
 
 
 def test_texts_that_share_words_share_evidence():

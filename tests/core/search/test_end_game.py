@@ -98,18 +98,6 @@ def test_a_long_end_game_lets_fewer_leave_at_a_time():
     assert n_asked[:8] == sorted(n_asked[:8], reverse=True)  # later ones have too few cells left
 
 
-def test_a_finalist_without_open_cells_leaves_its_share_to_others():
-    sampler = replace(RACING, rules=Rules(groups_from=1, halving_from=1))
-    state = told(sampler, 1, n_cells=320)
-    best = max(state.archive, key=lambda m: np.mean([*m.rewards.values()])).candidate
-    whole = {Cell(candidate_id=best.candidate_id, case_id=case): 0.95 for case in CASES}
-    state = sampler.tell(state, [trial(best, whole)])
-    plan = sampler.ask(state, rng(2), request(9, n_cells=100))
-    assert best.candidate_id not in {a.candidate.candidate_id for a in plan.assignments}
-    assert plan.n_cells == 100
-    assert newcomers(plan, state) == []
-
-
 def test_without_cases_the_end_game_is_short_and_only_for_noise():
     """A case asked again and again: a tenth of the run, if its answers vary at all."""
     single: dict[str, object] = {"case_ids": CASES[:1], "repeats": 30, "n_cells": 8}

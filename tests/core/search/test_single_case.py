@@ -82,18 +82,6 @@ def n_repeated(state: SearchState) -> int:
     return sum(member.n - 1 for member in state.archive)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_of_a_target_without_noise_the_best_evaluated_is_handed_over_and_said_as_measured(seed):
-    state, _ = searched(rugged, seed=seed)
-    found = handed_over(state)
-    truth = {m.candidate.candidate_id: rugged(m.candidate.params) for m in state.archive}
-    assert truth[found.candidate_id] >= max(truth.values()) - 0.015
-    assert found.low - 1e-6 <= truth[found.candidate_id] <= found.high + 1e-6
-    assert found.high - found.low < 0.02
-    # Four leaders are asked again before it is believed, and nobody after that.
-    assert 3 <= n_repeated(state) <= 4
-
-
 def test_noise_that_is_small_beside_what_candidates_differ_by_is_seen_too():
     g = np.random.default_rng(5)
     state, _ = searched(lambda p: rugged(p) + 1e-4 * g.standard_normal(), seed=2)

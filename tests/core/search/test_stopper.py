@@ -54,10 +54,6 @@ def handing_over(
 FIRST = StopperState(leader="a")
 
 
-def test_the_first_reward_makes_a_leader():
-    assert StopperState().after(handing_over("a"), RULE) == FIRST
-
-
 def test_one_flat_generation_does_not_stop():
     progress = FIRST.after(handing_over("a", rival="a"), RULE)
     assert progress.n_flat == 1
@@ -103,16 +99,6 @@ def test_while_nothing_is_feasible_no_generation_is_flat():
     assert progress.after(fit, RULE) == StopperState(leader="b")
 
 
-def test_equal_means_are_no_improvement_even_without_a_threshold():
-    same = handing_over("b", gain=0.0, probability=0.99, rival="a")
-    assert FIRST.after(same, EarlyStoppingConfig(min_improvement=0.0)).n_flat == 1
-
-
-def test_generations_without_rewards_are_flat():
-    progress = StopperState().after(None, RULE).after(None, RULE)
-    assert progress == StopperState(leader=None, n_flat=2)
-
-
 @pytest.mark.parametrize(("left", "stops"), [(0.005, True), (0.01, True), (0.02, False)])
 def test_nothing_left_to_gain_stops_and_says_so(left: float, stops: bool):
     progress = FIRST.after(handing_over("a", rival="a"), RULE, regret_upper_bound=left)
@@ -121,10 +107,6 @@ def test_nothing_left_to_gain_stops_and_says_so(left: float, stops: bool):
     if reason is not None:
         assert "nothing is left to gain" in reason
         assert "95%" in reason
-
-
-def test_without_a_leader_nothing_is_settled():
-    assert StopperState(regret_upper_bound=0.0).reason(RULE) is None
 
 
 def test_a_switched_off_stopper_never_stops():

@@ -25,7 +25,7 @@ from convergence_core.search.samplers import EvolutionSampler, RandomSampler, Th
 from convergence_core.search.warm_start import N_WINNERS, WarmStart, warm_start
 from convergence_core.space import Choice, Float, Space
 from convergence_core.space.arrays import Points
-from tests.support.mixed_problem import CaseProblem, mixed_space, mixed_value
+from tests.support.mixed_problem import mixed_space, mixed_value
 from tests.support.random_spaces import points
 
 SPACE = mixed_space()
@@ -255,15 +255,6 @@ def test_rewards_that_hold_no_noise_or_no_difference_are_lived_with(rewards: str
     assert error < 0.12, error
 
 
-def test_the_same_past_teaches_the_same_twice():
-    now, then = night(20), night(40, seed=9)
-    again = Archive.from_json(then.to_json())
-    some = unseen(20)
-    assert np.array_equal(
-        fit(now, then).posterior(some).mean, fit(now, again).posterior(some).mean
-    )
-
-
 def test_only_candidates_of_this_run_are_handed_over():
     now, then = night(10), night(60, seed=9)
     sampler = ThompsonSampler(name="mab_evolution", space=SPACE, surrogate=MODEL)
@@ -379,52 +370,3 @@ def test_every_sampler_asks_winners_in_its_first_generation(name: str):
 
 
 # -- what it is worth ----------------------------------------------------------------------------
-
-
-def regrets(value: Value, seed: int, start: WarmStart, n_generations: int) -> list[float]:
-    """Regret of whom each generation would hand over; both targets are worth 1 at their best."""
-    problem = CaseProblem(space=SPACE, value=value, n_cases=N_CASES, seed=seed)
-    model = MODEL.with_prior_runs(start.runs)
-    sampler = ThompsonSampler(name="mab_evolution", space=SPACE, surrogate=model)
-    rng, state, found = np.random.default_rng(seed), sampler.start(), []
-    for generation in range(n_generations):
-        request = AskRequest(
-            generation=generation,
-            n_generations=n_generations,
-            n_candidates=10,
-            n_cells=50,
-            case_ids=problem.case_ids,
-            advice=Advice(winners=() if generation else start.winners),
-        )
-        plan = sampler.ask(state, rng, request)
-        state = sampler.tell(state, problem.evaluate(plan, generation))
-        choice = recommend(state, rng=np.random.default_rng(0), surrogate=model)
-        assert choice is not None
-        found.append(1.0 - value(state.archive.members[choice.candidate_id].candidate.params))
-    return found
-
-
-def differences(value: Value, n_seeds: int, n_generations: int) -> tuple[np.ndarray, np.ndarray]:
-    """Regret of cold and of warm runs, the past being two nights of ``mixed_value``."""
-    both = []
-    for seed in range(n_seeds):
-        start = past(night(40, seed=100 + seed), night(40, seed=200 + seed))
-        both.append(
-            [regrets(value, seed, one, n_generations) for one in (WarmStart(), start)]
-        )  # (2, n_generations)
-    cold, warm = np.moveaxis(np.array(both), 1, 0)
-    return cold, warm
-
-
-@pytest.mark.slow
-@pytest.mark.statistical
-def test_same_target_takes_fewer_cells_to_the_same_regret():
-    """Mean regret over all generations, paired over 12 seeds, one-sided p < .01.
-
-    Observed over 20: .108 against .179, standard error of the difference .016.
-    """
-    cold, warm = differences(mixed_value, 12, 6)
-    found = stats.ttest_rel(cold.mean(axis=1), warm.mean(axis=1), alternative="greater")
-    assert found.pvalue < 0.01, (cold.mean(axis=0), warm.mean(axis=0), found.pvalue)
-    # Two generations of warm runs are worth what four of cold ones are.
-    assert warm[:, 1].mean() <= cold[:, 3].mean(), (cold.mean(axis=0), warm.mean(axis=0))

@@ -99,13 +99,3 @@ def test_the_order_of_words_and_their_case_count_as_documented():
     distance = text_distances("cite the source", "Cite  the SOURCE", "source the cite")
     assert distance[0, 1] == pytest.approx(0.0, abs=1e-12)
     assert 0.1 < distance[0, 2] < 0.6
-
-
-def test_a_text_without_words_is_near_to_no_other():
-    distance = text_distances("", " ".join(f"word{i}" for i in range(200)), " \n")
-    assert distance[0, 1] == 1.0
-    assert distance[0, 2] == 0.0
-
-
-def test_surrogate_halves_do_not_break_the_hashing():
-    assert np.isfinite(text_distances("\ud800 a", "b")).all()

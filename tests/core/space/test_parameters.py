@@ -83,19 +83,6 @@ def test_steps_count_from_min():
     assert {stepped_log.sample(rng(seed)) for seed in range(60)} <= set(range(1, 11))
 
 
-def test_a_small_log_range_does_not_collapse():
-    parameter = Float(min=1e-5, max=1e-2, log=True)
-    assert len({parameter.sample(rng(seed)) for seed in range(50)}) > 45
-
-
-def test_a_parameter_with_one_value_lies_in_the_middle():
-    for parameter in (Float(min=2, max=2), Float(min=2, max=2, log=True), Integer(min=2, max=2)):
-        assert parameter.n_values == 1
-        assert parameter.value_at(0) == 2
-        assert parameter.to_unit(2) == 0.5
-        assert parameter.canonical(7) == parameter.sample(rng()) == parameter.from_unit(0.1) == 2
-
-
 def test_spans_beyond_the_resolution_of_floats_are_coarsened():
     wide = Integer(min=-(2**53), max=2**53)
     assert wide.step > 1
@@ -194,15 +181,3 @@ def test_identical_points_have_one_identity():
     assert type(space.canonical(points[2])["n"]) is int
     assert type(space.canonical(points[1])["c"]) is int
     assert space.candidate_id({**points[0], "c": "2"}) != space.candidate_id(points[0])
-
-
-def test_candidates_know_their_origin():
-    space = Space(parameters={"n": Integer(min=0, max=5)})
-    candidate = space.candidate({"n": 9}, "mutation", ("a",))
-    assert candidate.params == {"n": 5}
-    assert (candidate.origin, candidate.parent_ids) == ("mutation", ("a",))
-    assert candidate.candidate_id == space.candidate_id({"n": 5})
-    with pytest.raises(ValueError, match="`n` is active but has no value"):
-        space.candidate({})
-    with pytest.raises(ValueError, match="`n` must be a finite number"):
-        space.candidate({"n": "x"})

@@ -88,15 +88,6 @@ def test_rare_points_of_a_finite_space_are_found():
         assert space.sample(rng(seed)) == {"a": 7, "b": 23}
 
 
-def test_a_space_without_points_says_so():
-    for space in (
-        from_config({"x": {"type": "float", "min": 0, "max": 1}}, ["x > 2"]),
-        from_config({"n": {"type": "int", "min": 0, "max": 1}}, ["n > 2"]),
-    ):
-        with pytest.raises(ConfigurationError, match="must leave points to search"):
-            space.sample(rng())
-
-
 def test_defaults_are_the_baseline():
     space = from_config(
         {
@@ -266,11 +257,6 @@ def test_no_two_numbers_are_named_alike():
     assert len(labels) == 1000
 
 
-def test_inline_texts_without_a_stem_keep_their_name():
-    hidden = Choice(kind="text", choices=("one", "two"), names=(".md", "dir/two.md"))
-    assert [hidden.show("one"), hidden.show("two")] == [".md", "two"]
-
-
 def test_spaces_describe_themselves_and_can_be_pickled():
     space = from_config(
         {**SMALL, "x": {"type": "float", "min": 0, "max": 1}, "b": {"type": "boolean"}},
@@ -282,14 +268,6 @@ def test_spaces_describe_themselves_and_can_be_pickled():
     copy = pickle.loads(pickle.dumps(space))  # noqa: S301
     assert copy == space
     assert copy.sample(rng(5)) == space.sample(rng(5))
-
-
-def test_missing_values_are_drawn():
-    space = from_config(SMALL)
-    point = space.complete({"model": "large", "n": 2}, rng())
-    assert point["model"] == "large"
-    assert point["top_k"] in (1, 2, 3)
-    assert space.complete({"model": "small", "n": 2}, rng()) == {"model": "small", "n": 2}
 
 
 @pytest.mark.parametrize("seed", range(20))
