@@ -20,7 +20,7 @@ from convergence_core.records import eval_id_of
 from convergence_core.search.study import limit_reached
 from tasks.http.retries import Backoff
 from tasks.metrics.metrics import Compared, SuccessRate
-from tests.support.memory_journal import MemoryJournal
+from tests.support.scratch_journal import ScratchJournal
 from tests.support.sessions import (
     ScriptedTarget,
     assignment,
@@ -92,7 +92,7 @@ def test_a_call_that_heals_counts_with_its_last_attempt():
             return InfrastructureFault("busy", error_type="http_429")
         return case.input["x"]
 
-    journal = MemoryJournal()
+    journal = ScratchJournal()
     with session(ScriptedTarget(flaky), max_retries=3, journal=journal) as s:
         trial = s.evaluate(assignment({"k": 1}, ["c0", "c1"]), 0)
         assert s.calls_used == 6
@@ -110,7 +110,7 @@ def test_a_call_that_is_always_throttled_ends_as_missing_after_the_attempts_that
             return InfrastructureFault("busy", error_type=kind)
         return case.input["x"]
 
-    journal = MemoryJournal()
+    journal = ScratchJournal()
     limits = ExecutionConfig(max_retries=retries, max_rate_limit_retries=waits)
     with session(
         ScriptedTarget(answer),
@@ -285,7 +285,7 @@ def test_close_gives_up_calls_in_flight_and_leaves_them_as_maybe_paid():
         asked.set()
         await asyncio.sleep(3600)
 
-    journal = MemoryJournal()
+    journal = ScratchJournal()
     with ThreadPoolExecutor(1) as pool:
         with session(ScriptedTarget(lambda p, c: hang()), journal=journal) as s:
             future = pool.submit(s.evaluate, assignment({"k": 1}, ["c0"]), 0)
@@ -297,7 +297,7 @@ def test_close_gives_up_calls_in_flight_and_leaves_them_as_maybe_paid():
 
 def test_missing_variable_ends_the_evaluation_and_its_attempt_is_settled():
     problem = Problem(key="api.auth.token_env", rule="needs KEY", value="", fix="Set it.")
-    journal = MemoryJournal()
+    journal = ScratchJournal()
     with (
         session(ScriptedTarget(lambda p, c: ConfigurationError([problem])), journal=journal) as s,
         pytest.raises(ConfigurationError, match="needs KEY"),

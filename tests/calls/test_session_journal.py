@@ -14,7 +14,7 @@ from convergence_core.records import Case, Reply
 from tasks.metrics.metrics import Compared
 from tasks.secrets.redaction import Redactor
 from tasks.store.journal.sqlite_journal import SqliteJournal
-from tests.support.memory_journal import MemoryJournal
+from tests.support.scratch_journal import ScratchJournal
 from tests.support.sessions import (
     ScriptedTarget,
     assignment,
@@ -57,7 +57,7 @@ def test_a_stored_candidate_fault_is_replayed_to_the_letter(tmp_path):
 
 
 def test_a_failed_call_is_never_reused():
-    journal = MemoryJournal()
+    journal = ScratchJournal()
     plan = assignment({"k": 1}, ["c0"])
     fault = InfrastructureFault("down", error_type="network")
     with session(ScriptedTarget(lambda p, c: fault), journal=journal) as s:
@@ -113,7 +113,7 @@ def test_two_cells_that_want_the_same_call_at_once_make_it_once():
 
 
 def test_a_spent_budget_still_reads_what_was_paid_for():
-    journal = MemoryJournal()
+    journal = ScratchJournal()
     plan = assignment({"k": 1}, ["c0", "c1", "c2"])
     with session(ScriptedTarget(right), journal=journal, max_calls=2, workers=1) as s:
         first = s.evaluate(plan, 0)
@@ -124,7 +124,7 @@ def test_a_spent_budget_still_reads_what_was_paid_for():
 
 
 def test_a_call_found_in_the_journal_gives_its_place_in_the_budget_back():
-    journal = MemoryJournal()
+    journal = ScratchJournal()
     with session(ScriptedTarget(right), journal=journal) as s:
         s.evaluate(assignment({"k": 1}, ["c0", "c1", "c2"]), 0)
     target = ScriptedTarget(right)
@@ -135,7 +135,7 @@ def test_a_call_found_in_the_journal_gives_its_place_in_the_budget_back():
 
 
 def test_journal_that_cannot_write_ends_the_evaluation_with_its_error():
-    journal = MemoryJournal(error=StoreWriteError("disk full"))
+    journal = ScratchJournal(error=StoreWriteError("disk full"))
     target = ScriptedTarget(right)
     with session(target, journal=journal) as s:
         with pytest.raises(StoreWriteError, match="disk full"):
@@ -146,7 +146,7 @@ def test_journal_that_cannot_write_ends_the_evaluation_with_its_error():
 
 
 def test_an_answer_that_cannot_be_settled_is_not_used():
-    journal = MemoryJournal()
+    journal = ScratchJournal()
 
     def answer(params, case):
         journal.error = StoreWriteError("disk full")
@@ -157,7 +157,7 @@ def test_an_answer_that_cannot_be_settled_is_not_used():
 
 
 def test_without_text_the_verdict_is_kept_and_no_answer_is():
-    journal = MemoryJournal()
+    journal = ScratchJournal()
     target = ScriptedTarget(lambda p, c: "the whole answer")
     known = {"c0": Case(case_id="c0", input="the whole question", expected="the whole answer")}
     plan = assignment({"k": 1}, ["c0"])
@@ -176,7 +176,7 @@ def test_without_text_the_verdict_is_kept_and_no_answer_is():
 def test_what_is_stored_is_redacted_and_what_is_scored_is_what_is_stored():
     secret = "k7-very-secret-value"  # noqa: S105 - not one
     redact = Redactor(values=[secret])
-    journal = MemoryJournal()
+    journal = ScratchJournal()
     seen: list[object] = []
 
     def compare(result, expected):
@@ -204,7 +204,7 @@ def test_what_is_stored_is_redacted_and_what_is_scored_is_what_is_stored():
 
 def test_cells_that_run_together_share_a_transaction(tmp_path):
     batches: dict[str, list[int]] = {"claim": [], "settle": []}
-    journal = MemoryJournal(on_batch=lambda kind, size: batches[kind].append(size))
+    journal = ScratchJournal(on_batch=lambda kind, size: batches[kind].append(size))
     with session(ScriptedTarget(right), n_cases=80, workers=8, journal=journal) as s:
         s.evaluate(assignment({"k": 1}, [f"c{i}" for i in range(80)]), 0)
     for sizes in batches.values():

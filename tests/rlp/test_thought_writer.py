@@ -23,7 +23,7 @@ from tasks.rlp.thought_writer import Predictions, ThoughtWriter
 from tests.rlp.thoughts import a_thought
 from tests.rlp.tiny_wording import SPACE, PlainAsker, TinyWords, tiny_chat, tiny_model_of
 from tests.support.http_server import Answer, LoopbackServer, chat_answer, error_answer
-from tests.support.memory_journal import MemoryJournal
+from tests.support.scratch_journal import ScratchJournal
 from tests.support.sessions import ScriptedTarget, session
 
 
@@ -210,7 +210,7 @@ class ApartAsker:
         return Answered(reply=reply, ended_us=ended_us)
 
 
-def predict_in_session(url: str, journal: MemoryJournal) -> Predictions:
+def predict_in_session(url: str, journal: ScratchJournal) -> Predictions:
     target = ScriptedTarget(lambda params, case: 1, worst=WorstCase())
     llm = tiny_chat(url)
     writer = ThoughtWriter(model=tiny_model_of(llm), wording=TinyWords())
@@ -242,7 +242,7 @@ def predict_in_session(url: str, journal: MemoryJournal) -> Predictions:
 
 
 def test_what_was_predicted_is_read_again_and_not_paid_again():
-    journal = MemoryJournal()
+    journal = ScratchJournal()
     with MockServer() as server:
         first = predict_in_session(server.url, journal)
         n_calls = server.stats()["calls"]

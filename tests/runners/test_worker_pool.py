@@ -18,7 +18,7 @@ from tasks.runners.work_items import RunSpec, WorkItem, WorkResult, packed, unpa
 from tasks.runners.worker_pool import MOST_LOSSES, WorkerPool
 from tests.store.journals import intent, settled
 from tests.support.configurations import mapping
-from tests.support.memory_journal import MemoryJournal
+from tests.support.scratch_journal import ScratchJournal
 
 SPEC = RunSpec(
     run_id="R",
@@ -39,7 +39,7 @@ SPEC = RunSpec(
 class Counting:
     """A runner that asks as many cells as its item's part of ``max_calls`` allows, and journals them."""
 
-    def __init__(self, journal: MemoryJournal, max_calls: int) -> None:
+    def __init__(self, journal: ScratchJournal, max_calls: int) -> None:
         self.journal = journal
         self.max_calls = max_calls
         self.n_under_way = self.most_under_way = 0
@@ -102,7 +102,7 @@ def assignment(name: str, n_cells: int) -> Assignment:
 
 
 def pool_of(max_calls: int, **spec: Any) -> tuple[WorkerPool, Counting, Budget]:
-    journal = MemoryJournal()
+    journal = ScratchJournal()
     budget = Budget(BudgetConfig(max_calls=max_calls), lock=threading.Lock())
     runner = Counting(journal, max_calls)
     workers = WorkerPool(runner, replace(SPEC, **spec), budget=budget, journal=journal)

@@ -14,7 +14,6 @@ from convergence_core.ports import CallIntent, Journal, Settlement
 from convergence_core.records import Usage
 from tasks.store import PostgresJournal, SqliteJournal
 from tests.store.postgres_server import postgres_server
-from tests.support.memory_journal import MemoryJournal
 
 USED = Usage(
     prompt_tokens=30,
@@ -48,15 +47,9 @@ def in_postgres(path: Path, clock: Clock) -> Open:
     return lambda: PostgresJournal(url, now_us=clock)
 
 
-def in_memory(path: Path, clock: Clock) -> Open:
-    journal = MemoryJournal(now_us=clock)
-    return lambda: journal
-
-
 JOURNALS: dict[str, tuple[type, Callable[[Path, Clock], Open]]] = {
     "sqlite": (SqliteJournal, in_sqlite),
     "postgres": (PostgresJournal, in_postgres),
-    "memory": (MemoryJournal, in_memory),
 }
 
 

@@ -33,7 +33,7 @@ from tasks.calls.session import EvaluationSession, RunContext
 from tasks.http.retries import Backoff
 from tasks.metrics.metrics import Compared
 from tasks.targets.function import FunctionTarget, make_function_target
-from tests.support.memory_journal import MemoryJournal
+from tests.support.scratch_journal import ScratchJournal
 
 QUICK = Backoff(base_s=0.001, cap_s=0.002)
 
@@ -206,7 +206,7 @@ def session(
             max_rate_limit_retries=max_rate_limit_retries,
             backoff=backoff,
         ),
-        journal=MemoryJournal() if journal is None else journal,
+        journal=ScratchJournal() if journal is None else journal,
         budget=budget
         or Budget(BudgetConfig(max_calls=max_calls), Spent(calls=calls_used), threading.Lock()),
         on_cell=on_cell,

@@ -12,7 +12,7 @@ import pytest
 
 from convergence_core.errors import CandidateFault, EndpointDownError
 from tasks.functions.workers import failure_of
-from tests.support.memory_journal import MemoryJournal
+from tests.support.scratch_journal import ScratchJournal
 from tests.support.sessions import ask_function, assignment, function_target, session
 
 # -- what goes wrong
@@ -71,7 +71,7 @@ def test_an_async_call_that_takes_too_long_is_cancelled():
 @pytest.mark.parametrize("is_async", [False, True])
 def test_when_all_workers_hang_the_run_ends_with_a_clear_reason(is_async: bool):
     ended = threading.Event()
-    journal = MemoryJournal()
+    journal = ScratchJournal()
 
     def hangs(case_input, params):
         ended.wait(60)

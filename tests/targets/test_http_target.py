@@ -14,7 +14,7 @@ from tasks.secrets.redaction import Redactor, Secrets
 from tests.support.configurations import http_api, loaded
 from tests.support.http_server import Answer, LoopbackServer
 from tests.support.http_targets import CASE, NO_PRICES, ask, fault_of, made_target
-from tests.support.memory_journal import MemoryJournal
+from tests.support.scratch_journal import ScratchJournal
 from tests.support.sessions import assignment, session
 
 
@@ -226,7 +226,7 @@ def test_a_server_that_echoes_the_key_leaks_it_nowhere():
         auth = {"type": "bearer", "token_env": "CANARY"}
         made = loaded(api=http_api(server.url, auth=auth))
         secrets = Secrets({"CANARY": key})
-        journal = MemoryJournal()
+        journal = ScratchJournal()
         redact = Redactor.from_configuration(made.configuration, secrets)
         target = make_target(made, Environment(secrets=secrets, prices=NO_PRICES))
         with session(target, journal=journal, redact=redact, max_retries=1) as s:

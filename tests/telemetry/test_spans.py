@@ -23,7 +23,7 @@ from tasks.runners.work_items import RunSpec
 from tasks.secrets.redaction import Secrets
 from tests.support.configurations import chat_api, http_api, loaded
 from tests.support.http_server import LoopbackServer, chat_answer, error_answer
-from tests.support.memory_journal import MemoryJournal
+from tests.support.scratch_journal import ScratchJournal
 
 trace_service = pytest.importorskip(
     "opentelemetry.proto.collector.trace.v1.trace_service_pb2",
@@ -85,7 +85,7 @@ def evaluated(api: Any, endpoint: str, *, content: bool = False) -> list[Evaluat
     session = open_session(
         EvaluationDeps.of(made, environment),
         spec,
-        journal=MemoryJournal(),
+        journal=ScratchJournal(),
         budget=Budget(configuration.budget, Spent(), threading.Lock()),
     )
     who = Candidate(candidate_id="c" * 16, params={"k": 2})
